@@ -1,0 +1,87 @@
+"""The command line: one command per stage, each in the file of its name.
+
+Only the module of the command that is called is imported, so that `polyptrace --help` does not wait for torch.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+import polyptrace
+from polyptrace.errors import UserError
+from polyptrace.progress import console
+
+COMMANDS = {
+    "synth": "Generate procedures: pictures, boxes and labels, rendered from nothing.",
+    "prepare": "Turn pictures and boxes, in any published format, into a dataset folder.",
+    "check": "Look a dataset folder over: what is in it, and what is wrong with it.",
+    "train": "Train a tracklet encoder on a dataset, without labels.",
+    "embed": "Turn a dataset into vectors with a frozen encoder.",
+    "evaluate": "Measure vectors: retrieval, re-identification, size, histology, counting.",
+    "report": "Tables, figures and one HTML page from results.",
+    "figures": "Draw the paper's figures for your own data.",
+    "encoders": "List the encoders, with parameters, cost, licence and weights.",
+    "settings": "List every setting, its default and what it means.",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; what a user can put right ends in one line and exit code 2."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        build(next((word for word in arguments if word in COMMANDS), None))(list(arguments))
+    except UserError as error:
+        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        raise SystemExit(2) from None
+
+
+def build(called: str | None) -> typer.Typer:
+    """The application, with the module of the `called` command loaded and only names for the others."""
+    app = typer.Typer(
+        name="polyptrace",
+        help="Recognise a polyp when it comes back: learn from colonoscopy procedures alone, embed, find, count.",
+        epilog="synth -> prepare -> train -> embed -> evaluate -> report: each reads a folder and writes a folder.",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, summary in COMMANDS.items():
+        if name != called:
+            app.command(name, help=summary)(_not_loaded)
+            continue
+        module = importlib.import_module(f"polyptrace.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name, help=summary)
+        else:
+            takes_settings = bool(getattr(module, "SECTIONS", ()))
+            app.command(
+                name,
+                context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+                if takes_settings
+                else None,
+            )(module.command)
+    return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"polyptrace {polyptrace.__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[  # noqa: ARG001: typer calls _print_version with it
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """What stands before a command."""
+
+
+def _not_loaded() -> None:
+    raise AssertionError("a command that is called is loaded first")

@@ -1,0 +1,47 @@
+"""`polyptrace settings`, and how every command reads its settings.
+
+polyptrace settings tracks crops
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from polyptrace.config import Config, describe, override, read_config
+from polyptrace.errors import UserError
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="TOML file with settings; see 'polyptrace settings'.")
+]
+
+
+def resolve(
+    ctx: typer.Context, config_file: Path | None, sections: Sequence[str], base: Config | None = None
+) -> Config:
+    """Defaults (or `base`), then the TOML file, then `--section.key value` from the command line."""
+    return override(read_config(config_file, base), ctx.args, sections)
+
+
+def command(
+    sections: Annotated[
+        list[str] | None, typer.Argument(help="Sections to list; all if none is given.")
+    ] = None,
+) -> None:
+    """List every setting, its default and what it means.
+
+    Each can stand in a TOML file (--config FILE: \\[section], key = value) or on the command line of the commands that
+    use its section (--section.key value). The command line wins.
+    """
+    rows = describe(sections)
+    if not rows:
+        raise UserError(
+            f"no section is called {', '.join(sections or [])} -> 'polyptrace settings' lists all"
+        )
+    table = Table("setting", "values", "default", "meaning", box=None, header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
