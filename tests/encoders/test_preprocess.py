@@ -1,0 +1,45 @@
+import pytest
+import torch
+from torchvision.transforms.v2 import functional as vision
+
+from polyptrace.encoders.preprocess import RELEASE, Preprocess, prepare_crops
+from polyptrace.errors import UserError
+
+ODD = Preprocess(16, (0.1, 0.2, 0.3), (0.5, 0.25, 2.0))
+
+
+def crops(side: int) -> torch.Tensor:
+    return torch.randint(
+        0, 256, (2, 3, side, side, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+
+
+def test_a_pixel_becomes_its_share_of_white_less_the_mean_over_the_deviation_of_its_channel() -> None:
+    stored = crops(16)
+    prepared = prepare_crops(stored, ODD)
+    assert prepared.shape == (2, 3, 3, 16, 16)
+    for channel in range(3):
+        value = stored[1, 2, 5, 7, channel].item()
+        expected = (value / 255 - ODD.mean[channel]) / ODD.std[channel]
+        assert prepared[1, 2, channel, 5, 7].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_larger_crops_are_made_smaller_with_antialiasing() -> None:
+    stored = crops(40)
+    expected = vision.resize(stored[1, 0].permute(2, 0, 1) / 255, [16, 16], antialias=True)
+    expected = vision.normalize(expected, list(ODD.mean), list(ODD.std))
+    torch.testing.assert_close(prepare_crops(stored, ODD)[1, 0], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_smaller_crops_are_refused_with_the_size_to_prepare_unless_enlarging_is_allowed() -> None:
+    with pytest.raises(UserError, match=r"stored at 12 pixels.*--crops.size 16"):
+        prepare_crops(crops(12), ODD)
+    assert prepare_crops(crops(12), ODD, enlarge=True).shape == (2, 3, 3, 16, 16)
+
+
+def test_the_release_transform_is_232_pixels_with_mean_045_and_deviation_0225() -> None:
+    white = torch.full((1, 1, 240, 240, 3), 255, dtype=torch.uint8)
+    prepared = prepare_crops(white, RELEASE, dtype=torch.float64)
+    assert prepared.shape == (1, 1, 3, 232, 232)
+    assert prepared.dtype == torch.float64
+    torch.testing.assert_close(prepared, torch.full_like(prepared, 0.55 / 0.225), atol=1e-5, rtol=0)
