@@ -1,0 +1,162 @@
+"""The box table: one row per box, whatever format it came in.
+
+A table in memory is a frozen dataclass of equal-length arrays; on disk it is `boxes.parquet`. `source` and `line` say
+where a row was read, so that whatever is found wrong later can name it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from polyptrace.errors import UserError
+from polyptrace.files import whole_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Strings = NDArray[np.object_]
+
+UNKNOWN: dict[str, Any] = {
+    "dataset": "",
+    "file": "",
+    "pts": -1,
+    "image_width": 0,
+    "image_height": 0,
+    "track": "",
+    "polyp": "",
+    "size_mm": np.nan,
+    "histology": "",
+    "score": np.nan,
+    "fps": np.nan,
+    "source": "",
+    "line": 0,
+}
+LABELS = ("polyp", "size_mm", "histology")
+_STRINGS = ("dataset", "video", "file", "track", "polyp", "histology", "source")
+_INTS = ("frame_index", "pts", "image_width", "image_height", "line")
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """n boxes; unknown strings are "", unknown numbers NaN, an unknown picture size is 0."""
+
+    dataset: Strings
+    video: Strings
+    frame_index: Ints  # 0-based
+    file: Strings  # picture or video file, relative to the root of the source
+    pts: Ints  # time stamp in a video file, in its own units; -1: file is a picture
+    xywh: Floats  # (n, 4) pixels, left, top, width, height
+    image_width: Ints
+    image_height: Ints
+    track: Strings  # a run of whoever made the boxes; not the polyp
+    polyp: Strings
+    size_mm: Floats
+    histology: Strings
+    score: Floats
+    fps: Floats
+    source: Strings  # annotation file the row was read from
+    line: Ints  # its line, or its annotation's number, there
+
+    def __post_init__(self) -> None:
+        lengths = {f.name: len(getattr(self, f.name)) for f in fields(self)}
+        if len(set(lengths.values())) != 1 or self.xywh.shape != (len(self.video), 4):
+            raise ValueError(f"columns of a box table have one length and xywh is (n, 4): {lengths}")
+
+    def __len__(self) -> int:
+        return len(self.video)
+
+    @classmethod
+    def of(cls, *, video: Any, frame_index: Any, xywh: Any, **columns: Any) -> Self:
+        """A table from lists or arrays; a column may also be one value for all rows, or be left out if unknown."""
+        unknown_names = set(columns) - set(UNKNOWN)
+        if unknown_names:
+            raise ValueError(f"a box table has no column {', '.join(sorted(unknown_names))}")
+        boxes = np.asarray(xywh, np.float64).reshape(-1, 4)
+        given = {**UNKNOWN, **columns, "video": video, "frame_index": frame_index}
+        return cls(xywh=boxes, **{name: _column(name, value, len(boxes)) for name, value in given.items()})
+
+    @classmethod
+    def concatenate(cls, tables: Sequence[Self]) -> Self:
+        """The rows of several tables, in their order."""
+        if not tables:
+            return cls.of(video=[], frame_index=[], xywh=[])
+        return cls(**{f.name: np.concatenate([getattr(t, f.name) for t in tables]) for f in fields(cls)})
+
+    def take(self, rows: Any) -> Self:
+        """The table of these rows (indices or a mask)."""
+        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    def in_order(self) -> Self:
+        """The rows by dataset, video, frame and box: an order that labels and input order cannot change."""
+        return self.take(self.order())
+
+    def order(self) -> Ints:
+        """Row numbers by dataset, video, frame and box."""
+        x, y, w, h = self.xywh.T
+        keys = (h, w, y, x, self.frame_index, codes(self.video), codes(self.dataset))
+        return np.lexsort(keys).astype(np.int64)
+
+    def where(self, row: int) -> str:
+        """Where a row was read: `file:line`."""
+        return f"{self.source[row] or 'boxes'}:{self.line[row] if self.source[row] else row}"
+
+    def save(self, path: Path) -> None:
+        """Writes `boxes.parquet`, whole or not at all."""
+        columns = {f.name: _arrow(getattr(self, f.name)) for f in fields(self) if f.name != "xywh"}
+        columns |= {name: _arrow(self.xywh[:, i]) for i, name in enumerate("xywh")}
+        with whole_file(path) as temporary:
+            pq.write_table(pa.table(columns), temporary, compression="zstd")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads `boxes.parquet`; a file without the needed columns is an error that names them."""
+        try:
+            table = pq.read_table(path)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise UserError(f"{path}: not a readable Parquet file ({error})") from None
+        missing = {"video", "frame_index", *"xywh"} - set(table.column_names)
+        if missing:
+            raise UserError(f"{path}: has no column {', '.join(sorted(missing))} -> add it, or prepare again")
+        columns = {name: table[name].to_numpy() for name in table.column_names if name in UNKNOWN}
+        boxes = np.stack([table[name].to_numpy() for name in "xywh"], axis=1)
+        return cls.of(
+            video=table["video"].to_numpy(),
+            frame_index=table["frame_index"].to_numpy(),
+            xywh=boxes,
+            **columns,
+        )
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The table as a pandas frame, with x, y, w, h as columns (needs the extra `pandas`)."""
+        import pandas as pd
+
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "xywh"}
+        return pd.DataFrame(columns | {name: self.xywh[:, i] for i, name in enumerate("xywh")})
+
+
+def codes(names: Strings) -> Ints:
+    """For each string its place among the sorted distinct ones: integers that do not depend on the rows' order."""
+    encoded = pa.array(names, pa.string()).dictionary_encode()
+    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return places[encoded.indices.to_numpy()] if len(names) else np.empty(0, np.int64)
+
+
+def _column(name: str, value: Any, length: int) -> NDArray[Any]:
+    kind: Any = object if name in _STRINGS else np.int64 if name in _INTS else np.float64
+    array = np.asarray(value, kind)
+    return np.full(length, value, kind) if array.ndim == 0 else array
+
+
+def _arrow(column: NDArray[Any]) -> Any:
+    return pa.array(column, pa.string()).dictionary_encode() if column.dtype == object else pa.array(column)
