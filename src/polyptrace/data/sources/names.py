@@ -1,0 +1,60 @@
+"""File names as annotations give them: kept inside the source's folder, and frame numbers read from them."""
+
+import re
+from pathlib import Path, PurePosixPath
+
+from polyptrace.errors import UserError
+
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
+VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".mpg", ".mpeg", ".webm")
+_LABEL_FOLDERS = ("annotations", "annotation", "labels", "gt", "det")
+_LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)", re.ASCII)
+_DRIVE = re.compile(r"^[A-Za-z]:")
+
+
+def picture_root(path: Path) -> Path:
+    """The folder that file names of a source are relative to: `path`, or the folder around an annotation file."""
+    if path.is_dir():
+        return path
+    parent = path.resolve().parent
+    return parent.parent if parent.name.lower() in _LABEL_FOLDERS else parent
+
+
+def inside(name: object, where: str) -> str:
+    """A file name with forward slashes, or an error if it leaves the folder it is relative to."""
+    if not isinstance(name, str) or not name.strip():
+        raise UserError(f"{where}: the file name is missing or no text -> name the picture")
+    clean = name.replace("\\", "/")
+    parts = PurePosixPath(clean).parts
+    if clean.startswith("/") or _DRIVE.match(clean) or ".." in parts or "\0" in clean or "::" in clean:
+        raise UserError(
+            f"{where}: file name {name!r} leaves the dataset's folder -> names are relative to it, without .."
+        )
+    return str(PurePosixPath(clean))
+
+
+def last_number(name: str) -> int | None:
+    """The last number in a file's name without its ending: the frame in `video_000123.jpg`."""
+    found = _LAST_NUMBER.search(PurePosixPath(name).stem)
+    return int(found[1]) if found and len(found[1]) <= 18 else None
+
+
+def numbered_pictures(folder: Path) -> dict[int, str]:
+    """Pictures of a folder by the last number of their names; two with one number are an error."""
+    found: dict[int, str] = {}
+    if not folder.is_dir():
+        return found
+    for name in sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in PICTURES):
+        index = last_number(name)
+        if index is None:
+            continue
+        if index in found:
+            raise UserError(f"{folder}: {found[index]} and {name} are both picture {index} -> keep one of them")
+        found[index] = name
+    return found
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Sorting key that puts `case10` after `case9`."""
+    parts = re.split(r"(\d+)", name, flags=re.ASCII)
+    return [(0, int(part), "") if part.isdigit() and part.isascii() else (1, 0, part) for part in parts if part]

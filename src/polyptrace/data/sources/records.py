@@ -1,0 +1,60 @@
+"""Records of a JSON file: each field is looked at before it is used, and what is wrong names its place."""
+
+from pathlib import Path
+from typing import Any
+
+from polyptrace.errors import UserError
+
+Record = dict[str, Any]
+
+
+def objects(content: object, name: str, path: Path) -> list[Record]:
+    """The list of objects under `name` (or `content` itself where `name` is empty)."""
+    if name and not isinstance(content, dict):
+        raise UserError(f"{path}: is no JSON object with {name!r} -> give a COCO file")
+    found = content.get(name) if name and isinstance(content, dict) else content
+    if not isinstance(found, list):
+        raise UserError(f"{path}: has no list {name!r} -> give a COCO file")
+    for k, record in enumerate(found):
+        if not isinstance(record, dict):
+            raise UserError(f"{path}: {name}[{k}]: is no JSON object -> put it right, or take it out")
+    return found
+
+
+def index_by_id(records: list[Record], path: Path, name: str = "images") -> dict[Any, int]:
+    """Place of each record by its `id`; a missing or repeated one is an error."""
+    places: dict[Any, int] = {}
+    for k, record in enumerate(records):
+        key = record.get("id")
+        if not isinstance(key, int | str):
+            raise UserError(f"{path}: {name}[{k}]: has no id -> give each of {name} a number")
+        if key in places:
+            raise UserError(f"{path}: {name}[{k}]: id {key!r} is also that of {name}[{places[key]}] -> make ids unique")
+        places[key] = k
+    return places
+
+
+def box_of(value: object, where: str) -> list[float]:
+    """A list of numbers; the number of them is the caller's to check."""
+    if not isinstance(value, list) or any(isinstance(v, bool) or not isinstance(v, int | float) for v in value):
+        raise UserError(f"{where}: {str(value)[:60]} is not made of numbers -> put it right, or take it out")
+    try:
+        return [float(v) for v in value]
+    except OverflowError:
+        raise UserError(f"{where}: a number is too large -> put it right, or take it out") from None
+
+
+def integer(value: object, where: str) -> int:
+    """A whole number, also one written as 3.0 or "3"."""
+    if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 18:
+        value = int(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**53:
+        raise UserError(f"{where} is {str(value)[:40]!r}, not a whole number -> put it right")
+    return value
+
+
+def whole(value: object, where: str) -> int:
+    """A picture's width or height; 0 where it is not given."""
+    return 0 if value is None else integer(value, where)
