@@ -1,0 +1,5 @@
+"""From a frozen encoder and a dataset to vectors."""
+
+from polyptrace.embed.table import Embeddings, concatenate
+
+__all__ = ["Embeddings", "concatenate"]

@@ -1,0 +1,119 @@
+"""Unit vectors, labels as numbers, and cosine scores block by block, so that no N x N array is ever needed.
+
+Scores are compared on a grid: two that differ by less than the arithmetic's own error are equal, whichever block
+they were computed in, so that copies of a vector tie exactly. Up to `EXACT` vectors the arithmetic is float64 and
+the grid 2^-40; beyond, float32 and about 2^-22 (2.4e-7).
+
+A zero vector has cosine 0 with every vector. A vector with NaN or infinity is an error that names its row.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from polyptrace.errors import UserError
+
+#: Up to this many vectors scores are float64.
+EXACT = 4096
+#: Grid steps per unit of cosine. A little below 2^22, so that a cosine of 1 + 1e-6 stays inside.
+FINE = float(2**40)
+COARSE = float(2**22 - 8)
+#: Adding this to a float32 below 2^22 rounds it and leaves the whole number in the low bits.
+_SHIFT = 1.5 * 2**23
+_SHIFT_BITS = 0x4B400000
+#: Cells of the coarse grid: whole numbers from -2^22 to 2^22.
+COARSE_CELLS = 2**23 + 1
+
+Vectors = Tensor | NDArray[np.floating]
+Labels = ArrayLike | Sequence[object]
+
+
+def unit_vectors(vectors: Vectors, device: str | torch.device = "cpu") -> tuple[Tensor, int]:
+    """The vectors at length 1 (N, D), float64 up to `EXACT` rows and float32 beyond; and how many are zero."""
+    given = torch.as_tensor(vectors)
+    if given.ndim != 2:
+        raise UserError(f"vectors: shape {tuple(given.shape)} -> give (N, D)")
+    exact = len(given) <= EXACT
+    unit = torch.empty(given.shape, dtype=torch.float64 if exact else torch.float32, device=device)
+    zeros = 0
+    for start in range(0, len(given), 16384):
+        rows = given[start : start + 16384].to(device=device, dtype=torch.float64)
+        broken = torch.nonzero(~torch.isfinite(rows).all(dim=1))
+        if len(broken):
+            raise UserError(f"vectors: row {start + int(broken[0])} holds NaN or infinity -> embed it again")
+        largest = rows.abs().amax(dim=1, keepdim=True) if rows.shape[1] else rows.new_zeros(len(rows), 1)
+        zeros += int((largest == 0).sum())
+        rows = rows / torch.where(largest == 0, 1.0, largest)
+        length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        unit[start : start + 16384] = rows / torch.where(length == 0, 1.0, length)
+    return unit, zeros
+
+
+def label_codes(labels: Labels, count: int, name: str = "polyp") -> NDArray[np.int64]:
+    """Labels as 0, 1, ... in sorted order, -1 where a label is unknown ("", None or NaN)."""
+    values = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if values.shape != (count,):
+        raise UserError(f"{name}: shape {values.shape} -> give one label for each of the {count} vectors")
+    if values.dtype.kind == "O":
+        values = np.array(["" if v is None or v != v else str(v) for v in values.tolist()], dtype=str)
+    unknown = np.isnan(values) if values.dtype.kind == "f" else values == "" if values.dtype.kind in "US" else None
+    codes = np.full(count, -1, dtype=np.int64)
+    known = np.ones(count, dtype=bool) if unknown is None else ~unknown
+    codes[known] = np.unique(values[known], return_inverse=True)[1].reshape(-1)
+    return codes
+
+
+def on_grid(cosines: Tensor) -> Tensor:
+    """Cosines as whole numbers of grid steps, in place; the same float type."""
+    if cosines.dtype == torch.float64:
+        return cosines.mul_(FINE).round_()
+    return cosines.mul_(COARSE).add_(_SHIFT).sub_(_SHIFT)
+
+
+def coarse_cells(cosines: Tensor) -> Tensor:
+    """Float32 cosines as int32 cells of the coarse grid, 0 for -1 and 2^23 for 1, in place."""
+    assert cosines.dtype == torch.float32
+    return cosines.mul_(COARSE).add_(_SHIFT).view(torch.int32).sub_(_SHIFT_BITS - 2**22)
+
+
+def steps_per_unit(dtype: torch.dtype) -> float:
+    """Grid steps in a cosine of 1."""
+    return FINE if dtype == torch.float64 else COARSE
+
+
+def row_blocks(rows: int, columns: int, device: torch.device) -> Iterator[tuple[int, int]]:
+    """(first, after last) of blocks of rows that hold a bounded number of scores."""
+    budget = 2**23 if device.type == "cpu" else 2**27
+    height = max(1, budget // max(columns, 1))
+    for start in range(0, rows, height):
+        yield start, min(start + height, rows)
+
+
+def sort_rows(scores: Tensor) -> Tensor:
+    """Each row in ascending order. On the CPU in place with numpy, whose vectorised sort is ten times torch's."""
+    if scores.device.type != "cpu":
+        return torch.sort(scores, dim=1).values
+    workers = min(torch.get_num_threads(), len(scores))
+    parts = np.array_split(scores.numpy(), workers)
+    if workers == 1:
+        parts[0].sort(axis=1)
+        return scores
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(lambda part: part.sort(axis=1), parts))
+    return scores
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Float32 products in float32, whatever training has set (TF32 has 10 bits)."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
