@@ -100,10 +100,8 @@ def describe(sections: Sequence[str] | None = None) -> list[tuple[str, str, str,
     for section, key in _keys(sections):
         default = key.default
         shown = ",".join(default) if isinstance(default, tuple) else str(default)
-        help_texts = _comments(type(getattr(Config(), section)))
-        rows.append(
-            (f"--{section}.{key.name}", _type_name(_type(section, key.name)), shown, help_texts[key.name])
-        )
+        help_texts = _comments(section)
+        rows.append((f"--{section}.{key.name}", _type_name(_type(section, key.name)), shown, help_texts[key.name]))
     return rows
 
 
@@ -194,9 +192,10 @@ def _toml(value: object) -> str:
 
 
 @cache
-def _comments(section: type) -> dict[str, str]:
+def _comments(section: str) -> dict[str, str]:
     """The `#:` comment of each field of a section."""
-    found = dict.fromkeys((f.name for f in fields(section)), "")
-    for name, text in re.findall(r"^    (\w+):[^#\n]*#: (.*)$", inspect.getsource(section), re.MULTILINE):
+    section_type = type(getattr(Config(), section))
+    found = dict.fromkeys((f.name for f in fields(section_type)), "")
+    for name, text in re.findall(r"^    (\w+):[^#\n]*#: (.*)$", inspect.getsource(section_type), re.MULTILINE):
         found[name] = text
     return found

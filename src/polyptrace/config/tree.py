@@ -19,9 +19,7 @@ class Synth:
 class Tracks:
     """From boxes to tracks and tracklets."""
 
-    link: Literal["polyp", "track", "video"] = (
-        "polyp"  #: what linking may use; video: boxes alone, label-free
-    )
+    link: Literal["polyp", "track", "video"] = "polyp"  #: what linking may use; video: boxes alone, label-free
     iou: float = 0.1  #: least overlap of two boxes that follow each other in a track
     max_gap: int = 0  #: frames that a detector may miss inside a track
     min_track: int = 30  #: shorter tracks (frames, first to last) are dropped
@@ -47,9 +45,7 @@ class Supervision:
 
     bag_size: int = 4  #: tracklets in a bag beside its anchor (K)
     sampling: Literal["exponential", "nearest", "uniform"] = "exponential"  #: how ranks are drawn
-    curriculum: Literal["cosine", "fixed"] = (
-        "cosine"  #: cosine: τ grows from tau_min to tau_max; fixed: tau_max
-    )
+    curriculum: Literal["cosine", "fixed"] = "cosine"  #: cosine: τ grows from tau_min to tau_max; fixed: tau_max
     tau_min: float = 0.3  #: temperature of the ranks at the start
     tau_max: float = 12.0  #: temperature of the ranks at the end
     tau_fit: Literal["none", "share", "gaps"] = (
@@ -66,9 +62,7 @@ class Supervision:
 class Views:
     """How the comparison methods draw their views."""
 
-    source: Literal["label-free", "polyp"] = (
-        "label-free"  #: SFE, TPC: second view from the track/video, or the polyp
-    )
+    source: Literal["label-free", "polyp"] = "label-free"  #: SFE, TPC: second view from the track/video, or the polyp
     batch: int = 64  #: pairs in a batch (SFE, MVE, TPC)
     polyps_per_batch: int = 4  #: Sup, TA
     tracklets_per_polyp: int = 14  #: Sup, TA
@@ -81,9 +75,7 @@ class Views:
 class Loss:
     """What is optimised."""
 
-    name: Literal["noise-aware", "multi-positive"] = (
-        "noise-aware"  #: of bags; multi-positive ignores noise (ablation)
-    )
+    name: Literal["noise-aware", "multi-positive"] = "noise-aware"  #: of bags; multi-positive ignores noise (ablation)
     form: Literal["paper", "symmetric"] = "paper"  #: Equation 1, or every member an anchor in turn
     temperature: float = 0.07  #: of the cosine similarities
     tracklet_weight: float = 1.0  #: weight of the tracklet-level term
@@ -129,12 +121,8 @@ class Train:
     precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
     compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int = (
-        0  #: CPU threads; 0: as torch chooses. Recorded: bit-identical resumption needs the same number
-    )
-    crops: Literal["auto", "device", "host"] = (
-        "auto"  #: where the crop store lives; auto: on the GPU when it fits
-    )
+    threads: int = 0  #: CPU threads; 0: as torch chooses. Recorded: bit-identical resumption needs the same number
+    crops: Literal["auto", "device", "host"] = "auto"  #: where the crop store lives; auto: on the GPU when it fits
     checkpoint_every: int = 200  #: steps between checkpoints
     log_every: int = 1  #: steps between lines of metrics.jsonl
     loggers: tuple[str, ...] = ("tensorboard",)  #: beside metrics.jsonl: tensorboard, wandb, mlflow
@@ -158,9 +146,7 @@ class Evaluate:
 
     bootstrap: int = 1000  #: draws behind every interval
     cluster: Literal["polyp", "video"] = "polyp"  #: what the bootstrap draws
-    convention: Literal["standard", "release"] = (
-        "standard"  #: release: positives with a score <= 0 do not count
-    )
+    convention: Literal["standard", "release"] = "standard"  #: release: positives with a score <= 0 do not count
     exclude_seconds: float = 10.0  #: neighbours closer than this are left out of the hard retrieval
     repeats: int = 5  #: probe splits and seeds
     seed: int = 0

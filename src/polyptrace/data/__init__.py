@@ -1,7 +1,32 @@
 """From boxes and pictures to a dataset folder: boxes, tracks, tracklets, crops."""
 
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.tracklets import Tracklets, cut_tracklets
+from polyptrace.data.checks import Finding, check_boxes
+from polyptrace.data.crops import crop_regions, cut_crop
+from polyptrace.data.dataset import Dataset, LabelFree
+from polyptrace.data.prepare import prepare
+from polyptrace.data.sources import SOURCES, read_coco, read_mot
+from polyptrace.data.splits import REAL_COLON, split_by
+from polyptrace.data.tracklets import LabelFreeTracklets, Tracklets, cut_tracklets
 from polyptrace.data.tracks import box_iou, link_tracks
 
-__all__ = ["Boxes", "Tracklets", "box_iou", "cut_tracklets", "link_tracks"]
+__all__ = [
+    "REAL_COLON",
+    "SOURCES",
+    "Boxes",
+    "Dataset",
+    "Finding",
+    "LabelFree",
+    "LabelFreeTracklets",
+    "Tracklets",
+    "box_iou",
+    "check_boxes",
+    "crop_regions",
+    "cut_crop",
+    "cut_tracklets",
+    "link_tracks",
+    "prepare",
+    "read_coco",
+    "read_mot",
+    "split_by",
+]

@@ -155,6 +155,10 @@ def codes(names: Strings) -> Ints:
 def _column(name: str, value: Any, length: int) -> NDArray[Any]:
     kind: Any = object if name in _STRINGS else np.int64 if name in _INTS else np.float64
     array = np.asarray(value, kind)
+    if kind is np.int64 and array.ndim and np.asarray(value).dtype.kind == "f":
+        broken = np.flatnonzero(np.asarray(value) != array)
+        if len(broken):
+            raise UserError(f"row {broken[0]}: {name} {value[broken[0]]} is not a whole number -> mend the source")
     return np.full(length, value, kind) if array.ndim == 0 else array
 
 

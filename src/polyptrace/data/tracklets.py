@@ -5,37 +5,69 @@ detector may have missed frames in between). Runs of `length` kept frames follow
 incomplete last run is dropped. With `length=None` all kept frames of a track are one tracklet.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
-from polyptrace.data.boxes import Boxes, Ints, Strings, codes
+from polyptrace.data.boxes import Boxes, Floats, Ints, Strings, codes
 
 
 @dataclass(frozen=True)
-class Tracklets:
-    """N tracklets over a box table, by video, first frame and track; labels cannot change their order."""
+class LabelFreeTracklets:
+    """N tracklets by unit, video, first frame and track: all that self-supervised training ever sees."""
 
-    flat: Ints  # rows of the box table, tracklet after tracklet
-    offset: Ints  # (N + 1,) where each begins in `flat`
+    unit: Strings  # "tracklet" (L frames) or "track" (a whole track)
+    dataset: Strings
     video: Strings
     track: Ints
     position: Ints  # first frame in the video
-    polyp: Strings  # of most of its boxes; "" where unknown
+    last: Ints  # last frame in the video
+    fps: Floats
+    flat: Ints  # rows (of the box table or the crop store), tracklet after tracklet
+    offset: Ints  # (N + 1,) where each tracklet begins in `flat`
 
     def __len__(self) -> int:
         return len(self.video)
 
-    @property
+    @cached_property
     def rows(self) -> list[Ints]:
-        """Rows of the box table of each tracklet, in time."""
+        """Rows of each tracklet, in time."""
         return np.split(self.flat, self.offset[1:-1]) if len(self) else []
+
+    @property
+    def length(self) -> Ints:
+        """Frames of each tracklet."""
+        return np.diff(self.offset)
+
+
+@dataclass(frozen=True)
+class Tracklets(LabelFreeTracklets):
+    """Tracklets with what is known about their polyps: "" and NaN where nothing is."""
+
+    polyp: Strings  # of most of the tracklet's boxes
+    size_mm: Floats
+    histology: Strings
+
+    def label_free(self) -> LabelFreeTracklets:
+        """The same tracklets, without the labels."""
+        return LabelFreeTracklets(**{f.name: getattr(self, f.name) for f in fields(LabelFreeTracklets)})
+
+    @classmethod
+    def concatenate(cls, first: Self, second: Self) -> Self:
+        """The tracklets of two tables over the same rows, one after the other."""
+        columns: dict[str, Any] = {
+            f.name: np.concatenate([getattr(first, f.name), getattr(second, f.name)]) for f in fields(cls)
+        }
+        columns["offset"] = np.concatenate([first.offset, second.offset[1:] + first.offset[-1]])
+        return cls(**columns)
 
 
 def cut_tracklets(
     boxes: Boxes, track: Ints, length: int | None = 8, stride: int | Ints = 4, min_track: int | Ints = 30
 ) -> Tracklets:
-    """Tracklets of the tracks that span at least `min_track` frames.
+    """Tracklets (rows of the box table) of the tracks that span at least `min_track` frames.
 
     `stride` and `min_track` are in frames: one number, or one per box where frame rates differ.
     """
@@ -48,44 +80,58 @@ def cut_tracklets(
         inside = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         start, count = np.repeat(start, pieces) + inside * length, np.full(pieces.sum(), length)
     first = kept[start]
-    by_time = np.lexsort(
-        (track[first], boxes.frame_index[first], codes(boxes.video[first]), codes(boxes.dataset[first]))
-    )
-    start, count, first = start[by_time], count[by_time], first[by_time]
+    keys = (track[first], boxes.frame_index[first], codes(boxes.video[first]), codes(boxes.dataset[first]))
+    by_time = np.lexsort(keys)
+    start, count = start[by_time], count[by_time]
     offset = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
     flat = kept[np.repeat(start - offset[:-1], count) + np.arange(offset[-1])].astype(np.int64)
-    return Tracklets(
-        flat,
-        offset,
-        boxes.video[first],
-        track[first],
-        boxes.frame_index[first],
-        _majority(boxes.polyp, flat, offset),
-    )
+    return _described(boxes, track, flat, offset, "track" if length is None else "tracklet")
 
 
 def _each(setting: int | Ints, order: Ints) -> Ints:
-    return np.full(len(order), setting) if isinstance(setting, int) else setting[order]
+    return setting[order] if isinstance(setting, np.ndarray) else np.full(len(order), setting)
 
 
 def _kept(frame: Ints, track: Ints, stride: Ints, min_track: Ints) -> Ints:
     """Places, in boxes sorted by track and frame, of the frames that long enough tracks keep."""
-    starts = np.flatnonzero(np.diff(track, prepend=-1))
+    new_track = np.diff(track, prepend=-1) != 0
+    starts = np.flatnonzero(new_track)
     count = np.diff(starts, append=len(track))
-    span = frame[starts + count - 1] - frame[starts] + 1 if len(starts) else np.empty(0, np.int64)
     begin = np.repeat(starts, count)
+    span = frame[starts + count - 1] - frame[starts] + 1
     tick = (frame - frame[begin]) // stride[begin]
-    first_of_tick = (np.diff(track, prepend=-1) != 0) | (np.diff(tick, prepend=-1) != 0)
-    return np.flatnonzero(first_of_tick & np.repeat(span >= min_track[starts], count))
+    new_tick = new_track | (np.diff(tick, prepend=-1) != 0)
+    return np.flatnonzero(new_tick & np.repeat(span >= min_track[starts], count))
 
 
-def _majority(polyp: Strings, flat: Ints, offset: Ints) -> Strings:
-    """The polyp of most boxes of each tracklet (ties: the one seen first)."""
+def _described(boxes: Boxes, track: Ints, flat: Ints, offset: Ints, unit: str) -> Tracklets:
+    """Tracklets over these rows, with the columns that the box table gives them."""
+    first, last = flat[offset[:-1]], flat[offset[1:] - 1]
+    labelled = _majority_row(boxes.polyp, flat, offset)
+    return Tracklets(
+        unit=np.full(len(first), unit, object),
+        dataset=boxes.dataset[first],
+        video=boxes.video[first],
+        track=track[first],
+        position=boxes.frame_index[first],
+        last=boxes.frame_index[last],
+        fps=boxes.fps[first],
+        flat=flat,
+        offset=offset,
+        polyp=boxes.polyp[labelled],
+        size_mm=boxes.size_mm[labelled],
+        histology=boxes.histology[labelled],
+    )
+
+
+def _majority_row(polyp: Strings, flat: Ints, offset: Ints) -> Ints:
+    """For each tracklet its first row that shows the polyp of most of its boxes (ties: the one seen first)."""
     names = polyp[flat]
-    majority = names[offset[:-1]].copy()
-    mixed = names != np.repeat(majority, np.diff(offset))
-    owner = np.repeat(np.arange(len(majority)), np.diff(offset))
+    chosen = flat[offset[:-1]]
+    mixed = names != np.repeat(polyp[chosen], np.diff(offset))
+    owner = np.repeat(np.arange(len(chosen)), np.diff(offset))
     for tracklet in np.unique(owner[mixed]):
         inside = names[offset[tracklet] : offset[tracklet + 1]].tolist()
-        majority[tracklet] = max(dict.fromkeys(inside), key=inside.count)
-    return majority
+        most = max(dict.fromkeys(inside), key=inside.count)
+        chosen[tracklet] = flat[offset[tracklet] + inside.index(most)]
+    return chosen

@@ -1,0 +1,54 @@
+"""`polyptrace check DATASET`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from polyptrace.data import Dataset, check_boxes
+from polyptrace.data.checks import summary
+from polyptrace.data.counts import paper_counts
+
+
+def command(
+    dataset: Annotated[Path, typer.Argument(help="A folder that 'polyptrace prepare' wrote.")],
+    most: Annotated[int, typer.Option(help="Findings of each kind to print.")] = 20,
+) -> None:
+    """Look a dataset folder over: what is in it, and what is wrong with it.
+
+    Prints videos, polyps, tracks and tracklets (beside the paper's, for its own datasets) and every finding, counted by
+    kind. Ends with exit code 1 when one of them is fatal.
+    """
+    opened = Dataset.open(dataset)
+    print_dataset(opened)
+    findings = check_boxes(opened.boxes())
+    blank = (
+        int((~opened.crops[:: max(1, len(opened.crops) // 512)].any(axis=(1, 2, 3))).sum()) if len(opened.crops) else 0
+    )
+    Console().print(summary(findings, most) or "no findings", markup=False, highlight=False, soft_wrap=True)
+    if blank:
+        Console().print(f"fatal: {blank} of 512 sampled crops are black -> prepare the dataset again")
+    if blank or any(finding.fatal for finding in findings):
+        raise typer.Exit(1)
+
+
+def print_dataset(dataset: Dataset) -> None:
+    """A table of what a dataset holds, beside the paper's figures where it is one of the paper's."""
+    counts, labels = dataset.info["counts"], dataset.info["labels"]
+    source = dataset.info["source"]
+    paper = paper_counts(str(source.get("split"))) or paper_counts(str(source.get("path")))
+    table = Table("", "here", *(["paper"] if paper else []), box=None, header_style="bold")
+    stated = {"videos": paper.videos, "polyps": paper.polyps, "tracks": paper.tracks} if paper else {}
+    rows = {"videos": counts["videos"], "polyps": labels["polyps"]} | counts
+    rows |= {"polyps with size": labels["with size"], "polyps with histology": labels["with histology"]}
+    for name, value in rows.items():
+        table.add_row(name, f"{value:,}", *([str(stated.get(name) or "")] if paper else []))
+    lengths = dataset.tracklets.length[dataset.select("track")]
+    if len(lengths):
+        low, middle, high = np.percentile(lengths, [10, 50, 90]).astype(int)
+        table.add_row("frames kept per track", f"{low} / {middle} / {high}  (10th / 50th / 90th percentile)")
+    Console().print(f"[bold]{dataset.path}[/]")
+    Console().print(table)

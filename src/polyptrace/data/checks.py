@@ -1,0 +1,97 @@
+"""What can be wrong with boxes and pictures, found and named row by row; nothing is silently repaired."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyptrace.data.boxes import Boxes, codes
+from polyptrace.files import whole_file
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong with one row; fatal ones keep a dataset from being prepared."""
+
+    kind: str
+    fatal: bool
+    row: int
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}"
+
+
+def check_boxes(boxes: Boxes) -> list[Finding]:
+    """All findings that the box table alone can show, fatal ones first, then by kind and row."""
+    findings = [
+        Finding(kind, fatal, row, boxes.where(row), message)
+        for kind, fatal, wrong, message in _rules(boxes)
+        for row in np.flatnonzero(wrong).tolist()
+    ]
+    return sorted(findings, key=lambda f: (not f.fatal, f.kind, f.row))
+
+
+def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, NDArray[np.bool_], str]]:
+    """(kind, fatal, which rows, message) of each rule."""
+    finite: NDArray[np.bool_] = np.isfinite(boxes.xywh).all(axis=1)
+    xywh = np.where(finite[:, None], boxes.xywh, 1.0)
+    x, y, w, h = xywh.T
+    known = (boxes.image_width > 0) & (boxes.image_height > 0)
+    width = np.where(known, boxes.image_width, np.inf)
+    height = np.where(known, boxes.image_height, np.inf)
+    positive = (w > 0) & (h > 0)
+    outside = finite & positive & ((x >= width) | (y >= height) | (x + w <= 0) | (y + h <= 0))
+    sticks_out = finite & positive & ~outside & ((x < -1) | (y < -1) | (x + w > width + 1) | (y + h > height + 1))
+    yield "not a number", True, ~finite, "box has a NaN or infinite number -> remove or mend the row"
+    yield "empty box", True, finite & ~positive, "box has no width or height -> remove or mend the row"
+    yield "outside", True, outside, "box lies outside its picture -> are the coordinates in pixels of this picture?"
+    yield "negative frame", True, boxes.frame_index < 0, "frame index is negative -> frames are counted from 0"
+    yield (
+        "picture size",
+        True,
+        (boxes.image_width < 0) | (boxes.image_height < 0),
+        "picture size is negative -> mend it",
+    )
+    yield "no video", True, boxes.video == "", "row names no video -> every box belongs to a procedure"
+    repeated = _repeated(boxes, boxes.track)
+    yield "duplicate", True, repeated, "track has another box in this frame -> a track has one box a frame"
+    seen_twice = _repeated(boxes, boxes.polyp) & ~repeated
+    yield "polyp twice", False, seen_twice, "polyp has another box in this frame -> boxes are matched by overlap"
+    yield "sticks out", False, sticks_out, "box reaches past the edge of its picture -> its crop stops at the edge"
+
+
+def _repeated(boxes: Boxes, identity: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Rows whose (video, frame, identity) stood in an earlier row; rows without an identity are never meant."""
+    keys = np.stack([codes(boxes.dataset), codes(boxes.video), boxes.frame_index, codes(identity)], 1)
+    order = np.lexsort(keys.T)
+    same = np.zeros(len(boxes), bool)
+    same[order[1:]] = (keys[order[1:]] == keys[order[:-1]]).all(1)
+    known: NDArray[np.bool_] = identity != ""
+    return same & known
+
+
+def summary(findings: Sequence[Finding], most: int = 5) -> str:
+    """Findings counted by kind, with the first few of each."""
+    lines: list[str] = []
+    for (fatal, kind), count in sorted(Counter((f.fatal, f.kind) for f in findings).items(), reverse=True):
+        lines.append(f"{'fatal' if fatal else 'warning'}: {kind}: {count:,}")
+        same = [f for f in findings if f.kind == kind]
+        lines += [f"  {finding}" for finding in same[:most]]
+        lines += [f"  ... and {len(same) - most:,} more"] if len(same) > most else []
+    return "\n".join(lines)
+
+
+def write_rejected(path: Path, boxes: Boxes, findings: Sequence[Finding]) -> None:
+    """The rows that were left out, each with where it was read and what was wrong."""
+    with whole_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["where", "kind", "message", "video", "frame_index", "file", "x", "y", "w", "h"])
+        for f in findings:
+            place = (boxes.video[f.row], boxes.frame_index[f.row], boxes.file[f.row])
+            writer.writerow([f.where, f.kind, f.message, *place, *boxes.xywh[f.row]])

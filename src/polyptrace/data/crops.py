@@ -1,0 +1,51 @@
+"""Crops: the box scaled by 5 about its centre, cut out of its picture and resized to a square.
+
+The scaled box is clamped to the picture and x, y, w, h are truncated to whole pixels, as in the authors' release. The
+resize is bilinear with antialiasing, in 8-bit arithmetic: about 0.3 grey levels from the float path on average.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torchvision.transforms.v2.functional import InterpolationMode, resize
+
+from polyptrace.data.boxes import Floats, Ints
+
+
+def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: float = 5.0) -> Ints:
+    """Regions (n, 4) x, y, w, h in whole pixels of pictures of these sizes; each at least one pixel wide and high."""
+    size = np.stack([image_width, image_height], 1)
+    centre = xywh[:, :2] + xywh[:, 2:] / 2
+    low = np.clip(centre - xywh[:, 2:] * scale / 2, 0, size)
+    high = np.clip(centre + xywh[:, 2:] * scale / 2, 0, size)
+    origin = np.minimum(np.trunc(low), size - 1)
+    extent = np.maximum(np.trunc(high - low), 1)
+    return np.concatenate([origin, extent], 1).astype(np.int64)
+
+
+def cut_crop(picture: Tensor, region: NDArray[np.integer], size: int) -> Tensor:
+    """The region of a uint8 picture (3, H, W), as a uint8 square (size, size, 3)."""
+    x, y, w, h = (int(number) for number in region)
+    cut = picture[:, y : y + h, x : x + w]
+    square: Tensor = resize(cut, [size, size], InterpolationMode.BILINEAR, antialias=True)
+    return square.permute(1, 2, 0)
+
+
+def shrink_for(regions: NDArray[np.integer], size: int) -> int:
+    """The largest of 1, 2, 4, 8 by which a picture may shrink while every region keeps `size` pixels a side."""
+    room = int(regions[:, 2:].min()) // size
+    return next(factor for factor in (8, 4, 2, 1) if factor <= max(room, 1))
+
+
+def as_shrunk(regions: Ints, full: tuple[int, int], shrunk: tuple[int, int]) -> Ints:
+    """Regions of a full picture (width, height), in the pixels of the same picture decoded smaller."""
+    ratio = np.array(shrunk) / np.array(full)
+    low = np.floor(regions[:, :2] * ratio)
+    high = np.minimum(np.ceil((regions[:, :2] + regions[:, 2:]) * ratio), shrunk)
+    return np.concatenate([low, np.maximum(high - low, 1)], 1).astype(np.int64)
+
+
+def as_picture(array: NDArray[np.uint8]) -> Tensor:
+    """A decoded (H, W, 3) array as a (3, H, W) tensor over the same memory."""
+    return torch.from_numpy(array).permute(2, 0, 1)

@@ -1,0 +1,121 @@
+"""Pictures: decoded once each, by the fastest decoder for where they lie.
+
+A file is a JPEG or PNG, a member of an archive (`frames.tar.gz::000-001_7.jpg`), or a video (its frame is the row's
+frame index). Archives and videos are read in one pass, in order.
+"""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+from torchvision.io import ImageReadMode, decode_image, decode_jpeg
+
+from polyptrace.data import archives, videos
+from polyptrace.data.crops import as_picture
+from polyptrace.errors import UserError
+
+DECODER = "libjpeg-turbo (torchvision)"
+VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpeg")
+ARCHIVE_MARK = "::"
+
+
+class PictureError(Exception):
+    """A picture that is missing or cannot be decoded; says what to do."""
+
+
+def is_video(file: str) -> bool:
+    """Whether a row's file is a video rather than a picture."""
+    return file.lower().endswith(VIDEO_SUFFIXES)
+
+
+def container(file: str) -> str:
+    """What has to be opened once to read a file: an archive or a video; "" for a picture of its own."""
+    return file if is_video(file) else file.partition(ARCHIVE_MARK)[0] if ARCHIVE_MARK in file else ""
+
+
+def inside(root: Path, file: str) -> Path:
+    """The path of a file below `root`; a name that would leave it is refused."""
+    if not file or PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts or "\0" in file:
+        raise UserError(f"{file!r}: leaves its folder -> picture names are relative paths below {root}")
+    return root / file
+
+
+def read_pictures(
+    root: Path, wanted: list[tuple[str, int, int]]
+) -> Iterator[tuple[tuple[str, int, int], Tensor | PictureError]]:
+    """Each wanted (file, frame index, shrink) with its picture (3, H, W), or with what went wrong.
+
+    All of them lie in one container, or each is a picture file of its own.
+    """
+    holder = container(wanted[0][0])
+    if not holder:
+        for picture in wanted:
+            path = inside(root, picture[0])
+            try:
+                yield picture, decode(path.read_bytes(), picture[2])
+            except FileNotFoundError:
+                yield picture, PictureError("picture is missing -> restore it, or leave its rows out with --skip-bad")
+            except (OSError, PictureError) as error:
+                yield picture, PictureError(str(error))
+    elif is_video(holder):
+        by_frame = {frame: (file, frame, shrink) for file, frame, shrink in wanted}
+        for frame, decoded in videos.frames(inside(root, holder), sorted(by_frame)):
+            yield by_frame.pop(frame), decoded
+        for picture in by_frame.values():
+            yield picture, PictureError("the video ends before this frame -> is it complete?")
+    else:
+        by_member = {picture[0].partition(ARCHIVE_MARK)[2]: picture for picture in wanted}
+        for member, content in archives.pictures(inside(root, holder), set(by_member)):
+            picture = by_member.pop(member)
+            try:
+                yield picture, decode(content, picture[2])
+            except PictureError as error:
+                yield picture, error
+        for picture in by_member.values():
+            yield picture, PictureError("picture is not in its archive -> is the archive complete?")
+
+
+def decode(content: bytes, shrink: int = 1) -> Tensor:
+    """A JPEG or PNG as uint8 RGB (3, H, W); a JPEG may be decoded at 1/2, 1/4 or 1/8."""
+    if shrink > 1 and content[:2] == b"\xff\xd8":
+        return _decode_smaller(content, shrink)
+    data = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+    try:
+        if content[:2] == b"\xff\xd8":
+            _check_end(content)
+            picture: Tensor = decode_jpeg(data, mode=ImageReadMode.RGB)
+        else:
+            picture = decode_image(data, mode=ImageReadMode.RGB)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise PictureError(f"picture cannot be decoded ({reason}) -> restore it, or use --skip-bad") from None
+    return picture
+
+
+def picture_size(content: bytes) -> tuple[int, int]:
+    """(width, height) from the header of a picture."""
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            return image.size
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        raise PictureError(f"picture cannot be read ({error}) -> restore it, or use --skip-bad") from None
+
+
+def _decode_smaller(content: bytes, shrink: int) -> Tensor:
+    _check_end(content)
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            image.draft("RGB", (-(-image.width // shrink), -(-image.height // shrink)))
+            return as_picture(np.array(image.convert("RGB")))
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        raise PictureError(f"picture cannot be decoded ({error}) -> restore it, or use --skip-bad") from None
+
+
+def _check_end(content: bytes) -> None:
+    """libjpeg fills what a truncated file lacks with grey and only warns: look for the end marker ourselves."""
+    if content.rstrip(b"\0")[-2:] != b"\xff\xd9" and b"\xff\xd9" not in content[-64:]:
+        raise PictureError("picture is truncated (no JPEG end marker) -> restore it, or use --skip-bad")

@@ -1,0 +1,159 @@
+"""The crop store: one memory-mapped uint8 array (n, S, S, 3), filled by decoding each used picture once.
+
+Pictures are decoded in threads (the decoders release Python's lock, so threads scale like processes and start at once),
+and each thread writes its crops straight into the array. A log beside it names the finished jobs, so that a run that
+was killed goes on where it stopped.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyptrace.data.boxes import Boxes, Ints
+from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
+from polyptrace.data.pictures import PictureError, container, read_pictures
+
+PICTURES_PER_JOB = 32
+
+
+@dataclass(frozen=True)
+class BadPicture:
+    """A box row whose crop could not be made, and why."""
+
+    row: int
+    reason: str
+
+
+def fill_store(
+    path: Path,
+    boxes: Boxes,
+    root: Path,
+    *,
+    scale: float = 5.0,
+    size: int = 232,
+    decoding: str = "full",
+    workers: int = 0,
+    advance: Callable[[int], object] = int,
+) -> list[BadPicture]:
+    """Writes the crop of every box to `path`, or goes on doing so; returns the rows that could not be cut."""
+    log = path.with_suffix(".log")
+    if not path.exists():
+        log.unlink(missing_ok=True)
+        np.lib.format.open_memmap(path, "w+", np.uint8, (len(boxes), size, size, 3)).flush()
+    store = np.lib.format.open_memmap(path, "r+")
+    jobs = _jobs(boxes)
+    done = _read_log(log)
+    for number in done:
+        advance(_pictures(boxes, jobs[number]))
+    bad: list[BadPicture] = []
+    with log.open("a", encoding="utf-8") as finished, _one_thread_each(), _pool(workers) as pool:
+        waiting = {
+            pool.submit(_cut, store, boxes, rows, root, scale, decoding): number
+            for number, rows in enumerate(jobs)
+            if number not in done
+        }
+        for future in as_completed(waiting):
+            found = future.result()
+            bad += found
+            if not found:  # a job with a bad picture is done again next time: the picture may have been restored
+                finished.write(f"{waiting[future]}\n")
+                finished.flush()
+            advance(_pictures(boxes, jobs[waiting[future]]))
+    store.flush()
+    return sorted(bad, key=lambda b: b.row)
+
+
+def _jobs(boxes: Boxes) -> list[Ints]:
+    """Rows by what is opened together: one archive, one video, or some pictures that lie side by side."""
+    if not len(boxes):
+        return []
+    keys = np.array([container(file) for file in boxes.file], object)
+    order = np.lexsort((boxes.frame_index, boxes.file.astype(str), keys.astype(str)))
+    new_file = np.ones(len(order), bool)
+    new_file[1:] = (boxes.file[order][1:] != boxes.file[order][:-1]) | (np.diff(boxes.frame_index[order]) != 0)
+    chunk = np.where(keys[order] == "", (np.cumsum(new_file) - 1) // PICTURES_PER_JOB, 0)
+    cut = np.flatnonzero((keys[order][1:] != keys[order][:-1]) | (np.diff(chunk) != 0)) + 1
+    return np.split(order, cut)
+
+
+def _pictures(boxes: Boxes, rows: Ints) -> int:
+    return len({(boxes.file[row], int(boxes.frame_index[row])) for row in rows})
+
+
+def _cut(
+    store: NDArray[np.uint8], boxes: Boxes, rows: Ints, root: Path, scale: float, decoding: str
+) -> list[BadPicture]:
+    """Cuts the crops of one job into the store."""
+    size = store.shape[1]
+    of_picture: dict[tuple[str, int], Ints] = {}
+    for row in rows.tolist():
+        key = (boxes.file[row], int(boxes.frame_index[row]))
+        of_picture[key] = np.append(of_picture.get(key, np.empty(0, np.int64)), row)
+    shrink = dict.fromkeys(of_picture, 1)
+    if decoding == "scaled":
+        shrink = {key: _shrink(boxes, members, scale, size) for key, members in of_picture.items()}
+    bad: list[BadPicture] = []
+    for (file, frame, factor), picture in read_pictures(root, [(*key, shrink[key]) for key in of_picture]):
+        members = of_picture[file, frame]
+        regions = picture if isinstance(picture, PictureError) else _regions(boxes, members, picture, scale, factor)
+        if isinstance(picture, PictureError) or isinstance(regions, PictureError):
+            bad += [BadPicture(row, str(regions)) for row in members.tolist()]
+            continue
+        for row, region in zip(members, regions, strict=True):
+            store[row] = cut_crop(picture, region, size).numpy()
+    return bad
+
+
+def _shrink(boxes: Boxes, members: Ints, scale: float, size: int) -> int:
+    """By how much a picture may be decoded smaller; 1 where its size is not known beforehand."""
+    width, height = boxes.image_width[members], boxes.image_height[members]
+    return shrink_for(crop_regions(boxes.xywh[members], width, height, scale), size) if width.all() else 1
+
+
+def _regions(boxes: Boxes, members: Ints, picture: Tensor, scale: float, shrink: int) -> Ints | PictureError:
+    """The regions of a picture's boxes in its own pixels, or what is wrong with its size."""
+    found = (picture.shape[2], picture.shape[1])
+    stated = (int(boxes.image_width[members[0]]), int(boxes.image_height[members[0]]))
+    if stated == (0, 0):
+        stated = found
+    if found not in (stated, (-(-stated[0] // shrink), -(-stated[1] // shrink))):
+        return PictureError(
+            f"picture is {found[0]} x {found[1]}, its boxes say {stated[0]} x {stated[1]} -> mend the annotation"
+        )
+    full = crop_regions(boxes.xywh[members], np.full(len(members), stated[0]), np.full(len(members), stated[1]), scale)
+    return full if found == stated else as_shrunk(full, stated, found)
+
+
+def _read_log(log: Path) -> set[int]:
+    """The jobs an earlier run finished; a last line that was cut off does not count."""
+    lines = log.read_text(encoding="utf-8").splitlines(keepends=True) if log.exists() else []
+    return {int(line) for line in lines if line.endswith("\n")}
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+    """Decoding threads, one per core if not told; an error or Ctrl-C drops what has not begun."""
+    pool = ThreadPoolExecutor(workers or os.cpu_count())
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Each decoding thread computes alone: torch's own threads would fight with ours."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
