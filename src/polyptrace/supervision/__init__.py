@@ -1,0 +1,20 @@
+"""From time to associations: ranks, bags, curriculum, batches. Nothing here can read a polyp's identity."""
+
+from polyptrace.supervision.bags import nearest_bags, sample_bags, uniform_bags
+from polyptrace.supervision.batches import Epoch, anchor_count, check_world, epoch_batches, steps_before
+from polyptrace.supervision.curriculum import progress, temperature
+from polyptrace.supervision.seeds import seeded
+
+__all__ = [
+    "Epoch",
+    "anchor_count",
+    "check_world",
+    "epoch_batches",
+    "nearest_bags",
+    "progress",
+    "sample_bags",
+    "seeded",
+    "steps_before",
+    "temperature",
+    "uniform_bags",
+]

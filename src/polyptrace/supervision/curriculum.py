@@ -1,0 +1,34 @@
+"""The curriculum: the temperature τ of the ranks as a function of training progress c in [0, 1].
+
+    τ(c) = τ_min + (1 - cos πc)/2 · (τ_max - τ_min)
+
+A function, not state: any epoch's temperature is known without running the others.
+"""
+
+import math
+from typing import Literal, overload
+
+from torch import Tensor
+
+
+@overload
+def temperature(c: float, low: float = 0.3, high: float = 12.0) -> float: ...
+@overload
+def temperature(c: float, low: float, high: Tensor) -> Tensor: ...
+def temperature(c: float, low: float = 0.3, high: float | Tensor = 12.0) -> float | Tensor:
+    """τ at progress c; `high` may differ from tracklet to tracklet (N,), and then τ does."""
+    if not 0 <= c <= 1:
+        raise ValueError(f"progress {c} is not in [0, 1]")
+    return low + (1 - math.cos(math.pi * c)) / 2 * (high - low)
+
+
+def progress(epoch: int, epochs: int, convention: Literal["paper", "release"] = "paper") -> float:
+    """c of an epoch in 0..epochs-1.
+
+    paper: epoch / (epochs - 1), which reaches 1 in the last epoch, and 0 when there is only one; release: epoch / epochs.
+    """
+    if not 0 <= epoch < epochs:
+        raise ValueError(f"epoch {epoch} is not one of {epochs}")
+    if convention == "release":
+        return epoch / epochs
+    return epoch / max(epochs - 1, 1)
