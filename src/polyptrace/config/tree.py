@@ -51,7 +51,7 @@ class Supervision:
     tau_fit: Literal["none", "share", "gaps"] = (
         "none"  #: τ_max from the data: a share of a video's tracklets, or its gaps
     )
-    tau_share: float = 0.2  #: τ_max as a share of the video's tracklets, with tau_fit = share
+    tau_share: float = 0.06  #: τ_max as a share of the video's tracklets, with tau_fit = share; 12 of REAL-Colon's 190
     progress: Literal["paper", "release"] = "paper"  #: c = epoch/(epochs-1), or the release's epoch/epochs
     small_videos: Literal["keep", "leave-out"] = "keep"  #: videos with fewer than K + 1 tracklets
     composition: Literal["any", "no-overlap", "one-per-video"] = "any"  #: which bags may meet in a batch

@@ -5,7 +5,7 @@ anchor; the exponential does not. After some draws the ranks that are left form 
 ranks after rank a has the mass e^{-a/τ} (1 - e^{-n/τ}), up to a common factor: so draw a gap by its mass, then a rank
 inside it by inverting the truncated geometric distribution. That is O(K²) an anchor whatever C and τ, in float64 and
 log space, and exact up to the 2^-53 steps of the uniform numbers: each draw is within C·2^-51 of its distribution in
-total variation, below 1e-9 in any video of up to two million tracklets. τ = inf is uniform.
+total variation, below 1e-9 in any video of up to a million tracklets. τ = inf is uniform.
 """
 
 import math

@@ -25,10 +25,24 @@ def temperature(c: float, low: float = 0.3, high: float | Tensor = 12.0) -> floa
 def progress(epoch: int, epochs: int, convention: Literal["paper", "release"] = "paper") -> float:
     """c of an epoch in 0..epochs-1.
 
-    paper: epoch / (epochs - 1), which reaches 1 in the last epoch, and 0 when there is only one; release: epoch / epochs.
+    paper: epoch / (epochs - 1), which is 1 in the last epoch (0 if there is only one); release: epoch / epochs.
     """
     if not 0 <= epoch < epochs:
         raise ValueError(f"epoch {epoch} is not one of {epochs}")
     if convention == "release":
         return epoch / epochs
     return epoch / max(epochs - 1, 1)
+
+
+def temperature_at(
+    epoch: int,
+    epochs: int,
+    low: float = 0.3,
+    high: float | Tensor = 12.0,
+    curriculum: Literal["cosine", "fixed"] = "cosine",
+    convention: Literal["paper", "release"] = "paper",
+) -> float | Tensor:
+    """τ of an epoch: by the cosine, or `high` in every epoch when it is fixed."""
+    if curriculum == "fixed":
+        return high
+    return temperature(progress(epoch, epochs, convention), low, high)
