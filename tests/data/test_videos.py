@@ -1,0 +1,152 @@
+"""Video files: exact frames, whatever the container and the codec do with time."""
+
+import warnings
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from polyptrace.data.videos import frames, video_info
+from polyptrace.errors import UserError
+
+av = pytest.importorskip("av")
+
+WIDTH, HEIGHT = 96, 64
+
+
+def numbered_picture(index: int) -> np.ndarray:
+    """A picture that shows its own number: bit b is the brightness of column b in the upper half."""
+    picture = np.full((HEIGHT, WIDTH, 3), 30, np.uint8)
+    for bit in range(8):
+        picture[: HEIGHT // 2, bit * 12 : (bit + 1) * 12] = 220 if index >> bit & 1 else 30
+    return picture
+
+
+def number_in(picture: torch.Tensor) -> int:
+    return sum(int(picture[:, HEIGHT // 4, bit * 12 + 6].float().mean() > 125) << bit for bit in range(8))
+
+
+def write_video(
+    path: Path, count: int, *, options: dict[str, str] | None = None, step_ms: list[int] | None = None
+) -> Path:
+    container_options = {"movflags": "faststart"} if path.suffix in (".mp4", ".mov") else {}
+    with av.open(str(path), "w", options=container_options) as container:
+        stream = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        stream.options = {"bf": "0"} if options is None else options
+        if step_ms:
+            stream.codec_context.time_base = Fraction(1, 1000)
+        for index in range(count):
+            frame = av.VideoFrame.from_ndarray(numbered_picture(index), format="rgb24")
+            if step_ms:
+                frame.pts, frame.time_base = sum(step_ms[:index]), Fraction(1, 1000)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return path
+
+
+def rotate(path: Path, matrix: tuple[int, ...]) -> Path:
+    """Writes a display matrix into the track header of an MP4."""
+    content = bytearray(path.read_bytes())
+    at = content.index(b"tkhd") + 4 + 40  # version 0: 40 bytes of fields before the matrix
+    content[at : at + 36] = b"".join((value & 0xFFFFFFFF).to_bytes(4, "big") for value in matrix)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("ending", [".mp4", ".mov", ".mkv", ".avi"])
+def test_the_frame_that_comes_is_the_frame_that_was_asked_for(tmp_path: Path, ending: str) -> None:
+    video = write_video(tmp_path / f"procedure{ending}", 80)
+    wanted = [70, 0, 33, 33, 34, 79]
+    found = {index: number_in(picture) for index, picture in frames(video, wanted)}
+    assert found == {index: index for index in wanted}
+
+
+def test_b_frames_come_in_the_order_of_presentation(tmp_path: Path) -> None:
+    video = write_video(tmp_path / "b.mp4", 60, options={"bf": "3", "g": "20", "b_strategy": "0"})
+    with av.open(str(video)) as container:
+        kinds = {int(frame.pict_type) for frame in container.decode(video=0)}
+    assert 3 in kinds  # AV_PICTURE_TYPE_B
+    assert [(index, number_in(picture)) for index, picture in frames(video, range(60))] == [(i, i) for i in range(60)]
+
+
+def test_a_variable_frame_rate_does_not_move_frame_numbers(tmp_path: Path) -> None:
+    steps = np.random.default_rng(0).integers(5, 200, 50).tolist()
+    video = write_video(tmp_path / "vfr.mkv", 50, options={"bf": "2"}, step_ms=steps)
+    assert [(index, number_in(picture)) for index, picture in frames(video, [3, 17, 49])] == [
+        (3, 3),
+        (17, 17),
+        (49, 49),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "clockwise_quarters"),
+    [
+        ((0, 65536, 0, -65536, 0, 0, 0, 0, 1 << 30), 1),
+        ((-65536, 0, 0, 0, -65536, 0, 0, 0, 1 << 30), 2),
+        ((0, -65536, 0, 65536, 0, 0, 0, 0, 1 << 30), 3),
+    ],
+)
+def test_a_rotated_video_comes_as_players_show_it(
+    tmp_path: Path, matrix: tuple[int, ...], clockwise_quarters: int
+) -> None:
+    upright = write_video(tmp_path / "upright.mp4", 3)
+    turned = rotate(write_video(tmp_path / "turned.mp4", 3), matrix)
+    expected = torch.rot90(dict(frames(upright, [2]))[2], -clockwise_quarters, (1, 2))
+    found = dict(frames(turned, [2]))[2]
+    assert torch.equal(found, expected)
+    assert (video_info(turned).height, video_info(turned).width) == tuple(expected.shape[1:])
+
+
+def test_a_stream_that_ends_early_gives_everything_before_and_a_warning(tmp_path: Path) -> None:
+    video = write_video(tmp_path / "whole.mp4", 120, options={"bf": "2", "g": "10"})
+    content = video.read_bytes()
+    short = tmp_path / "short.mp4"
+    short.write_bytes(content[: len(content) * 2 // 3])
+    with pytest.warns(UserWarning, match=r"short\.mp4: the stream ends early .* of 120 wanted frames, from frame \d+"):
+        found = [(index, number_in(picture)) for index, picture in frames(short, range(120))]
+    assert 30 < len(found) < 120
+    assert found == [(i, i) for i in range(len(found))]
+
+
+def test_a_video_that_has_the_wanted_frames_gives_no_warning(tmp_path: Path) -> None:
+    video = write_video(tmp_path / "whole.mp4", 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(frames(video, range(12)))) == 12
+
+
+def test_pictures_are_rgb_bytes_close_to_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "red.mp4"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 32, 16, "yuv444p"
+        pixels = np.zeros((16, 32, 3), np.uint8)
+        pixels[:] = (200, 60, 20)
+        container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        container.mux(stream.encode())
+    picture = dict(frames(path, [0]))[0]
+    assert picture.dtype == torch.uint8
+    assert picture.shape == (3, 16, 32)
+    assert (picture.float().mean((1, 2)) - torch.tensor([200.0, 60.0, 20.0])).abs().max() < 6
+
+
+def test_info_is_read_from_the_file(tmp_path: Path) -> None:
+    info = video_info(write_video(tmp_path / "v.mp4", 5))
+    assert (info.width, info.height, info.fps) == (WIDTH, HEIGHT, 25.0)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a video at all", b"\0" * 4096])
+def test_a_file_that_is_no_video_is_a_clear_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "broken.mp4"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"broken\.mp4: cannot be opened as a video"):
+        list(frames(path, [0]))
+
+
+def test_a_missing_video_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        list(frames(tmp_path / "none.mp4", [0]))
