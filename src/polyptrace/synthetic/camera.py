@@ -1,0 +1,90 @@
+"""The camera: an equidistant fisheye lens behind an octagonal or round mask.
+
+A ray at angle a from the optical axis falls r = focal_px * a pixels from the centre, so that a small thing on the axis
+spans focal_px * size / distance pixels. Camera axes: right, down, forward.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyptrace.synthetic.noise import Rng
+
+
+@dataclass(frozen=True)
+class Camera:
+    """What one scope does: picture size, lens, and the black border around the picture."""
+
+    width: int
+    height: int
+    focal_px: float
+    mask: Literal["octagon", "round"]
+    cut: float  # how much of the corners the mask takes, as a share of the height
+
+    def rays(self, device: torch.device, shrink: int = 1) -> Tensor:
+        """Unit directions (3, height / shrink * width / shrink) through the pixels' centres, row by row."""
+        rows = (torch.arange(self.height // shrink, device=device) + 0.5) * shrink
+        columns = (torch.arange(self.width // shrink, device=device) + 0.5) * shrink
+        v, u = torch.meshgrid(rows - self.height / 2, columns - self.width / 2, indexing="ij")
+        return self.directions(u.reshape(-1), v.reshape(-1))
+
+    def directions(self, u: Tensor, v: Tensor) -> Tensor:
+        """Unit directions (3, ...) of pixels given from the centre."""
+        radius = torch.sqrt(u * u + v * v).clamp_min(1e-6)
+        angle = radius / self.focal_px
+        sine = torch.sin(angle) / radius
+        return torch.stack([u * sine, v * sine, torch.cos(angle)])
+
+    def project(self, right: Tensor, down: Tensor, forward: Tensor) -> tuple[Tensor, Tensor]:
+        """Pixels (x, y), from the picture's corner, of points in camera axes."""
+        across = torch.sqrt(right * right + down * down).clamp_min(1e-9)
+        radius = torch.atan2(across, forward) * self.focal_px
+        return self.width / 2 + right / across * radius, self.height / 2 + down / across * radius
+
+    def inside(self, x: Tensor, y: Tensor) -> Tensor:
+        """How far inside the mask pixels lie, in pixels (negative: black border)."""
+        u, v = (x - self.width / 2).abs(), (y - self.height / 2).abs()
+        half_width, half_height = self.width / 2, self.height / 2
+        edge = torch.minimum(half_width - u, half_height - v)
+        if self.mask == "round":
+            reach = half_width * (1.06 - 0.12 * self.cut)
+            return torch.minimum(edge, reach - torch.sqrt(u * u + v * v))
+        corner = (half_width + half_height - self.cut * self.height - u - v) * float(np.sqrt(0.5))
+        return torch.minimum(edge, corner)
+
+
+def pick_camera(rng: Rng, width: int, height: int) -> Camera:
+    """A scope of its own: field of view, mask."""
+    half_angle = np.deg2rad(rng.uniform(57, 66))  # to the middle of the left and right edge
+    mask: Literal["octagon", "round"] = "octagon" if rng.random() < 0.75 else "round"
+    return Camera(width, height, width / 2 / half_angle, mask, float(rng.uniform(0.18, 0.3)))
+
+
+def aim(position: Tensor, target: Tensor, u: Tensor, v: Tensor, roll: Tensor, camera: Camera) -> Tensor:
+    """Rotations (F, 3, 3), columns right, down, forward, that put `target` at pixel (u, v) from the centre."""
+    forward = torch.nn.functional.normalize(target - position, dim=-1)
+    axis = torch.zeros_like(forward)
+    axis[:, 1] = 1.0
+    down = torch.nn.functional.normalize(axis - (axis * forward).sum(-1, keepdim=True) * forward, dim=-1)
+    right = torch.linalg.cross(down, forward)
+    cosine, sine = torch.cos(roll)[:, None], torch.sin(roll)[:, None]
+    down, right = cosine * down + sine * right, cosine * right - sine * down
+    look = torch.stack([right, down, forward], dim=-1)  # (F, 3, 3)
+    return look @ _turn_to_axis(camera.directions(u, v))
+
+
+def _turn_to_axis(direction: Tensor) -> Tensor:
+    """The smallest rotations (F, 3, 3) that turn unit directions (3, F) onto the forward axis."""
+    a, b, c = direction
+    share = 1.0 / (1.0 + c)
+    return torch.stack(
+        [
+            torch.stack([1 - a * a * share, -a * b * share, -a], dim=-1),
+            torch.stack([-a * b * share, 1 - b * b * share, -b], dim=-1),
+            torch.stack([a, b, c], dim=-1),
+        ],
+        dim=-2,
+    )

@@ -1,0 +1,104 @@
+"""Seeded patterns that repeat without a seam: noise with a chosen spectrum, branching vessels, spots."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Rng = np.random.Generator
+
+
+def band_noise(rng: Rng, height: int, width: int, longest: float, shortest: float, slope: float) -> Tensor:
+    """Periodic noise (height, width), mean 0 and standard deviation 1.
+
+    Wavelengths lie between `shortest` and `longest` (texels); amplitude falls as frequency to the power -`slope`.
+    """
+    white = torch.from_numpy(rng.standard_normal((height, width), dtype=np.float32))
+    fy = torch.fft.fftfreq(height)[:, None]
+    fx = torch.fft.rfftfreq(width)[None, :]
+    frequency = torch.sqrt(fy**2 + fx**2).clamp_min(0.25 / max(height, width))
+    band = torch.sigmoid((frequency * longest - 1.0) * 6.0) * torch.sigmoid((1.0 - frequency * shortest) * 6.0)
+    spectrum = torch.fft.rfft2(white) * band * frequency**-slope
+    spectrum[0, 0] = 0
+    noise: Tensor = torch.fft.irfft2(spectrum, s=(height, width))
+    return noise / noise.std()
+
+
+def blur_periodic(points: list[tuple[Tensor, float]]) -> Tensor:
+    """The sum of pictures (height, width), each blurred by a Gaussian of its own deviation (texels), edges joined."""
+    height, width = points[0][0].shape
+    fy = torch.fft.fftfreq(height)[:, None]
+    fx = torch.fft.rfftfreq(width)[None, :]
+    squared = fy**2 + fx**2
+    spectrum = torch.zeros(height, width // 2 + 1, dtype=torch.complex64)
+    for picture, deviation in points:
+        spectrum += torch.fft.rfft2(picture) * torch.exp(-2.0 * (np.pi * deviation) ** 2 * squared)
+    total: Tensor = torch.fft.irfft2(spectrum, s=(height, width))
+    return total
+
+
+def vessel_map(rng: Rng, height: int, width: int, texel_mm: float, roots: int, widest_mm: float) -> Tensor:
+    """Branching vessels on a periodic (height, width) map, 0 where there is none to 1 in the middle of a thick one."""
+    y, x, radius = _grow_vessels(rng, height, width, texel_mm, roots, widest_mm)
+    classes = np.linspace(0.18, 1.0, 4) * widest_mm / 2
+    nearest = np.abs(radius[:, None] - classes[None, :]).argmin(axis=1)
+    layers = []
+    for index, class_radius in enumerate(classes):
+        chosen = nearest == index
+        cell = np.mod(np.rint(y[chosen]), height).astype(np.int64) * width
+        cell += np.mod(np.rint(x[chosen]), width).astype(np.int64)
+        count = np.bincount(cell, minlength=height * width).astype(np.float32)
+        deviation = max(class_radius / texel_mm, 0.55)
+        # A line of unit density per texel has a blurred peak of 1 / (deviation * sqrt(2 pi)).
+        strength = deviation * np.sqrt(2 * np.pi) * (0.55 + 0.45 * index / 3)
+        layers.append((torch.from_numpy(count).reshape(height, width).clamp_max(1.5) * strength, deviation))
+    return 1.0 - torch.exp(-blur_periodic(layers).clamp_min(0.0))
+
+
+def _grow_vessels(
+    rng: Rng, height: int, width: int, texel_mm: float, roots: int, widest_mm: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Points (y, x, radius in mm) along trees that wander, taper and fork, one texel apart."""
+    thinnest = 0.09 * widest_mm
+    y, x = rng.uniform(0, height, roots), rng.uniform(0, width, roots)
+    heading = rng.uniform(0, 2 * np.pi, roots)
+    turn = np.zeros(roots)
+    radius = widest_mm / 2 * rng.uniform(0.5, 1.0, roots)
+    points = []
+    for _ in range(int(45 / texel_mm)):
+        turn = 0.9 * turn + rng.normal(0, 0.055, len(y)) * np.sqrt(texel_mm / 0.2)
+        heading = heading + turn * texel_mm / 0.2
+        y, x = y + np.sin(heading), x + np.cos(heading)
+        radius = radius * (1.0 - 0.007 * texel_mm / 0.2)
+        points.append(np.stack([y, x, radius]))
+        fork = rng.random(len(y)) < 0.028 * texel_mm / 0.2
+        side = np.where(rng.random(len(y)) < 0.5, -1.0, 1.0) * rng.uniform(0.5, 1.0, len(y))
+        children = (y[fork], x[fork], heading[fork] + side[fork], -0.3 * turn[fork], radius[fork] * 0.72)
+        heading = heading - np.where(fork, 0.25 * side, 0.0)
+        radius = np.where(fork, radius * 0.88, radius)
+        y, x, heading, turn, radius = (
+            np.concatenate(pair) for pair in zip((y, x, heading, turn, radius), children, strict=True)
+        )
+        alive = radius > thinnest
+        y, x, heading, turn, radius = y[alive], x[alive], heading[alive], turn[alive], radius[alive]
+        if not len(y):
+            break
+    y, x, radius = np.concatenate(points, axis=1)
+    return y, x, radius
+
+
+def spot_map(rng: Rng, height: int, width: int, count: int, radii: tuple[float, float], ring: float) -> Tensor:
+    """Round spots on a periodic (height, width) map; `ring` in [0, 1] empties them (bubbles)."""
+    value = torch.zeros(height, width)
+    sizes = rng.uniform(0, 1, count) ** 2 * (radii[1] - radii[0]) + radii[0]
+    for radius in sizes:
+        reach = int(np.ceil(radius)) + 2
+        cy, cx = rng.uniform(0, height), rng.uniform(0, width)
+        rows = torch.arange(int(cy) - reach, int(cy) + reach + 1)
+        columns = torch.arange(int(cx) - reach, int(cx) + reach + 1)
+        distance = torch.sqrt((rows[:, None] - cy) ** 2 + (columns[None, :] - cx) ** 2)
+        disc = torch.sigmoid((radius - distance) * 3.0)
+        spot = disc * (1.0 - ring + ring * (distance / radius).clamp(0, 1) ** 4)
+        at = (rows % height)[:, None], (columns % width)[None, :]
+        value[at] = torch.maximum(value[at], spot)
+    return value

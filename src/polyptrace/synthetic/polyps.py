@@ -1,0 +1,199 @@
+"""Polyps: what makes one itself (shape, size, surface, colour, vessels, place), and its geometry.
+
+A polyp lives in coordinates (u, v, h): u and v in the plane that touches the wall at its anchor, h the height above the
+wall, all in mm, so that it follows the wall it grows on. Its head is an ellipsoid whose surface is moved by a relief;
+the widest diameter in the (u, v) plane is exactly `size_mm`. A pedunculated one stands on a stalk.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import grid_sample
+
+from polyptrace.synthetic.noise import Rng, band_noise, vessel_map
+
+Morphology = Literal["flat", "sessile", "pedunculated"]
+SURFACE = ("relief", "tone", "pit", "vessel")
+
+
+@dataclass(frozen=True)
+class Polyp:
+    """One lesion; lengths in mm."""
+
+    name: str
+    size_mm: float
+    histology: str
+    morphology: Morphology
+    theta: float  # anchor: angle and depth on the wall
+    z: float
+    radii: tuple[float, float, float]  # of the head along u, v, h
+    lift: float  # height of the head's centre above the wall
+    lean: tuple[float, float]  # (u, v) of the head's centre: a stalk leans
+    stalk: float  # radius of the stalk; 0: none
+    turn: float  # of (u, v) about the normal
+    relief: float  # how far the surface leaves the ellipsoid, as a share of its radius
+    colour: tuple[float, float, float]  # factor on the mucosa's albedo
+    tint: tuple[float, float, float]  # factor where the tone is high
+    pit_depth: float
+    vessel_depth: float
+    surface: Tensor  # (1, 4, T, T), see SURFACE: seen from above, the rim is straight below
+
+    @property
+    def reach(self) -> float:
+        """Radius of a ball about (lean, lift) that holds the head, and the stalk down to the wall."""
+        head = max(self.radii) * (1.0 + self.relief)
+        return max(head, self.lift + self.stalk + float(np.hypot(*self.lean))) * 1.06
+
+    def to(self, device: torch.device) -> "Polyp":
+        """The same polyp on another device."""
+        return replace(self, surface=self.surface.to(device))
+
+    def direction(self, u: Tensor, v: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Two coordinates on the surface map, the level (1: on the ellipsoid) and the mm per level of points (n,)."""
+        cosine, sine = float(np.cos(self.turn)), float(np.sin(self.turn))
+        u, v, h = u - self.lean[0], v - self.lean[1], h - self.lift
+        qu = (cosine * u + sine * v) / self.radii[0]
+        qv = (cosine * v - sine * u) / self.radii[1]
+        qh = h / self.radii[2]
+        across = torch.sqrt(qu * qu + qv * qv + 1e-12)
+        level = torch.sqrt(across * across + qh * qh + 1e-12)
+        polar = torch.atan2(across, qh) * (1.0 / np.pi) / across
+        steep = (qu / self.radii[0]) ** 2 + (qv / self.radii[1]) ** 2 + (qh / self.radii[2]) ** 2
+        return qu * polar, qv * polar, level, level * torch.rsqrt(steep + 1e-12)
+
+    def distance(self, u: Tensor, v: Tensor, h: Tensor) -> Tensor:
+        """About how far points (n,) are from the surface, mm; negative inside."""
+        map_u, map_v, level, mm = self.direction(u, v, h)
+        bump = self.sample(map_u, map_v, channels=1)[0]
+        head = (level - 1.0 - self.relief * bump) * mm
+        if self.stalk == 0.0:
+            return head
+        along = ((h + 2.0) / (self.lift + 2.0)).clamp(0.0, 1.0)
+        bend = along * along
+        stem = torch.sqrt((u - self.lean[0] * bend) ** 2 + (v - self.lean[1] * bend) ** 2 + 1e-12) - self.stalk
+        stem = torch.maximum(stem, h - self.lift)
+        blend = (0.5 + 0.5 * (stem - head) / self.stalk).clamp(0.0, 1.0)
+        return stem + (head - stem) * blend - self.stalk * blend * (1.0 - blend)
+
+    def sample(self, map_u: Tensor, map_v: Tensor, channels: int) -> Tensor:
+        """The first channels (C, n) of the surface at map coordinates (n,)."""
+        grid = torch.stack([map_u, map_v], dim=-1)[None, None]
+        return grid_sample(
+            self.surface[:, :channels], grid, mode="bilinear", padding_mode="border", align_corners=True
+        )[0, :, 0]
+
+    def outline(self, count: int) -> Tensor:
+        """Points (3, count) in (u, v, h) spread over the surface, at or above the wall."""
+        index = torch.arange(count, dtype=torch.float64) + 0.5
+        cosine = 1.0 - 2.0 * index / count
+        angle = index * (np.pi * (1.0 + 5**0.5))
+        sine = torch.sqrt(1.0 - cosine**2)
+        points = self._on_head(torch.stack([sine * torch.cos(angle), sine * torch.sin(angle), cosine]))
+        height = points[2].clamp_min(0.0) if self.stalk == 0.0 else points[2]
+        if self.stalk:
+            steps = torch.arange(count // 8, dtype=torch.float64)
+            along, around = steps / len(steps), steps * 2.4
+            stem = [self.lean[k] * along**2 + self.stalk * f(around) for k, f in enumerate((torch.cos, torch.sin))]
+            points = torch.cat([points, torch.stack([*stem, along * self.lift])], dim=1)
+            height = points[2].clamp_min(0.0)
+        return torch.stack([points[0], points[1], height]).to(torch.float32)
+
+    def _on_head(self, direction: Tensor) -> Tensor:
+        """Surface points (3, n) of the head in the directions (3, n) of its own, unturned axes."""
+        across = torch.sqrt(direction[0] ** 2 + direction[1] ** 2).clamp_min(1e-9)
+        polar = torch.atan2(across, direction[2]) / np.pi / across
+        surface = self.surface.cpu()
+        grid = torch.stack([direction[0] * polar, direction[1] * polar], dim=-1)[None, None].to(torch.float32)
+        bump = grid_sample(surface[:, :1], grid, padding_mode="border", align_corners=True)[0, 0, 0]
+        level = 1.0 + self.relief * bump.to(torch.float64)
+        a, b, c = (direction[k] * self.radii[k] * level for k in range(3))
+        cosine, sine = np.cos(self.turn), np.sin(self.turn)
+        return torch.stack([cosine * a - sine * b + self.lean[0], sine * a + cosine * b + self.lean[1], c + self.lift])
+
+
+def widest(polyp: Polyp) -> float:
+    """The widest diameter of the polyp in the (u, v) plane, measured on its surface points, mm."""
+    points = polyp.outline(6000)[:2].to(torch.float64)
+    angle = torch.linspace(0, np.pi, 181, dtype=torch.float64)[:-1]
+    along = torch.stack([torch.cos(angle), torch.sin(angle)], dim=1) @ points
+    return float((along.amax(dim=1) - along.amin(dim=1)).max())
+
+
+def draw_polyp(rng: Rng, name: str, size_mm: float, histology: str, alike: float, typical: Rng) -> Polyp:
+    """A polyp of its own, not yet placed. `alike` in [0, 1] pulls it towards what `typical` draws."""
+    own, shared = _traits(rng, histology), _traits(typical, histology)
+    trait = (1.0 - alike) * own + alike * shared
+    adenoma = histology == "AD"
+    morphology = _morphology(rng, adenoma, size_mm)
+    long = float(np.clip(1.0 + 0.35 * abs(trait[0]), 1.0, 1.9))
+    height = {"flat": 0.24, "sessile": 0.62, "pedunculated": 0.95}[morphology] * float(np.exp(0.16 * trait[1]))
+    lift = {"flat": 0.0, "sessile": 0.22, "pedunculated": 1.7}[morphology]
+    lean = rng.normal(0, 0.35, 2) if morphology == "pedunculated" else np.zeros(2)
+    red, pale = 0.5 * trait[2], 0.5 * trait[3]
+    colour = np.exp(np.array([0.02 * pale + 0.02, -0.20 * red + 0.14 * pale, -0.17 * red + 0.17 * pale]))
+    warm = 0.5 * trait[4]
+    tint = np.exp(np.array([-0.05, -0.42 + 0.30 * warm, -0.38 + 0.10 * warm]))
+    polyp = Polyp(
+        name=name,
+        size_mm=size_mm,
+        histology=histology,
+        morphology=morphology,
+        theta=0.0,
+        z=0.0,
+        radii=(long, 1.0, height),
+        lift=lift * height,
+        lean=(float(lean[0]), float(lean[1])),
+        stalk=0.34 if morphology == "pedunculated" else 0.0,
+        turn=float(rng.uniform(0, np.pi)),
+        relief=float(np.clip(0.10 * np.exp(0.35 * trait[5]), 0.04, 0.2)),
+        colour=(float(colour[0]), float(colour[1]), float(colour[2])),
+        tint=(float(tint[0]), float(tint[1]), float(tint[2])),
+        pit_depth=float(np.clip(0.5 + 0.3 * trait[6], 0.1, 1.0)),
+        vessel_depth=float(np.clip(0.55 + 0.35 * trait[7], 0.0, 1.0)),
+        surface=_surface(rng, trait, adenoma, size_mm),
+    )
+    return _resize(polyp, size_mm)
+
+
+def _resize(polyp: Polyp, size_mm: float) -> Polyp:
+    """The polyp scaled so that its widest diameter is `size_mm`."""
+    factor = size_mm / widest(replace(polyp, stalk=0.0))
+    radii = (polyp.radii[0] * factor, polyp.radii[1] * factor, polyp.radii[2] * factor)
+    lean = (polyp.lean[0] * factor, polyp.lean[1] * factor)
+    return replace(polyp, radii=radii, lift=polyp.lift * factor, lean=lean, stalk=polyp.stalk * factor)
+
+
+def _traits(rng: Rng, histology: str) -> NDArray[np.float64]:
+    """Eight standard numbers; histology moves some of them by about one deviation, so that classes overlap."""
+    shift = {
+        "AD": [0.0, 0.4, 0.7, -0.5, -0.3, 0.5, 0.4, 0.5],
+        "HP": [0.0, -0.4, -0.7, 0.7, 0.3, -0.5, -0.3, -0.5],
+        "SSL": [0.3, -0.5, -0.4, 0.5, 0.5, 0.0, 0.0, -0.3],
+    }[histology]
+    traits: NDArray[np.float64] = rng.normal(0.0, 1.0, 8) + np.array(shift)
+    return traits
+
+
+def _morphology(rng: Rng, adenoma: bool, size_mm: float) -> Morphology:
+    stalked = 0.35 if size_mm > 7 and adenoma else 0.12 if size_mm > 5 else 0.02
+    flat = 0.2 if adenoma else 0.4
+    draw = rng.random()
+    return "pedunculated" if draw < stalked else "flat" if draw < stalked + flat else "sessile"
+
+
+def _surface(rng: Rng, trait: NDArray[np.float64], adenoma: bool, size_mm: float, texels: int = 160) -> Tensor:
+    """Relief, tone, pits and vessels over the head, seen from above; pits have the size of mucosa's, in mm."""
+    texel_mm = size_mm * 1.6 / texels  # the upper half spans half the map and half a circumference
+    lobe = (2.6, 0.9) if adenoma else (3.5, 1.3)
+    relief = band_noise(rng, texels, texels, texels / lobe[1], texels / (5 * lobe[0]), 1.1)
+    tone = band_noise(rng, texels, texels, texels / 1.5, texels / 14, 1.0)
+    pit_texels = float(np.clip(0.55 * np.exp(0.2 * trait[6]) / texel_mm, 5.0, texels / 6))
+    pits = band_noise(rng, texels, texels, pit_texels * 1.5, pit_texels * 0.75, 0.0)
+    pits = torch.tanh(2.0 * pits) if adenoma else torch.tanh(2.5 * (pits - 0.9))
+    vessels = vessel_map(rng, texels, texels, 0.2, roots=int(rng.integers(3, 9)), widest_mm=0.9)
+    relief = relief.clamp(-2, 2) * 0.5 + 0.06 * pits * min(1.0, pit_texels / 10)
+    return torch.stack([relief, torch.tanh(1.2 * tone), pits, vessels])[None].contiguous()

@@ -1,0 +1,115 @@
+"""One procedure: its colon and polyps, the camera's way, and a box for every frame in which a polyp is seen."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from polyptrace.synthetic.camera import pick_camera
+from polyptrace.synthetic.colon import LENGTH_MM, Colon, grow_colon
+from polyptrace.synthetic.conditions import draw_conditions
+from polyptrace.synthetic.noise import Rng
+from polyptrace.synthetic.optics import grain_tile
+from polyptrace.synthetic.paths import Paths, draw_paths
+from polyptrace.synthetic.polyps import Polyp, draw_polyp
+from polyptrace.synthetic.presets import Preset
+from polyptrace.synthetic.render import Scene
+from polyptrace.synthetic.shading import Conditions
+from polyptrace.synthetic.sight import disturb, polyp_boxes
+from polyptrace.synthetic.workflow import FPS, Look, plan_looks
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """All there is to know about a procedure before a picture of it is rendered."""
+
+    video: str
+    split: str
+    fps: float
+    scene: Scene
+    looks: list[Look]
+    paths: Paths
+    conditions: Conditions
+    boxes: NDArray[np.float64]  # (F, number of polyps, 4) corners; NaN: no box
+    clear_boxes: NDArray[np.float64]  # the same before jitter and dropout
+
+
+def draw_procedure(seed: int, number: int, split: str, polyps: int, preset: Preset) -> Procedure:
+    """Procedure `number` of a seed, the same whatever else is generated."""
+    rng = np.random.default_rng([seed, number])
+    video = f"synth-{number:03d}"
+    colon = grow_colon(rng, preset.texel_mm)
+    camera = pick_camera(rng, preset.width, preset.height)
+    lesions, sites = _draw_polyps(rng, colon, video, polyps, preset, seed, number)
+    looks = plan_looks(rng, preset, sites)
+    change = preset.difficulty.view_change
+    paths = draw_paths(rng, colon, lesions, camera, looks, change)
+    conditions = draw_conditions(rng, looks, paths.look, change)
+    clear = np.stack([polyp_boxes(colon, each, paths.views, camera) for each in lesions], axis=1)
+    hard = preset.difficulty
+    given = [disturb(rng, each, camera, hard.box_jitter, hard.box_dropout) for each in clear.swapaxes(0, 1)]
+    boxes = np.stack(given, axis=1)
+    scene = Scene(colon, tuple(lesions), camera, grain_tile(rng, camera, torch.device("cpu")))
+    fps = float(rng.choice(FPS))
+    return Procedure(video, split, fps, scene, looks, paths, conditions, boxes, clear)
+
+
+def _draw_polyps(
+    rng: Rng, colon: Colon, video: str, count: int, preset: Preset, seed: int, number: int
+) -> tuple[list[Polyp], list[list[int]]]:
+    """The polyps of a procedure and the sites they sit at, in the order of withdrawal."""
+    sites: list[list[int]] = []
+    left = list(range(count))
+    while left:
+        together = 2 if len(left) > 1 and rng.random() < 0.25 + 0.5 * preset.difficulty.interleave else 1
+        sites.append([left.pop(0) for _ in range(together)])
+    polyps: list[Polyp] = []
+    depth = np.sort(rng.uniform(0, 1, len(sites)))[::-1] * 0.35
+    for order, site in enumerate(sites):
+        middle = LENGTH_MM * (1.0 - (order + 0.3 + depth[order]) / len(sites))
+        for place, index in enumerate(site):
+            histology = _histology(rng, number, index)
+            size = _size_mm(rng, histology, number, index)
+            typical = np.random.default_rng([seed, number, 7])
+            polyp = draw_polyp(rng, f"{video}_{index + 1}", size, histology, preset.difficulty.alike, typical)
+            others = [polyps[each] for each in site[:place]]
+            polyps.append(_settle(rng, colon, polyp, middle, others))
+    return polyps, sites
+
+
+def _histology(rng: Rng, number: int, index: int) -> str:
+    """Adenomas and others in turn, so that each procedure has both, shuffled a little."""
+    adenoma = (number + index) % 2 == 0 if rng.random() < 0.8 else rng.random() < 0.5
+    return "AD" if adenoma else "HP" if rng.random() < 0.75 else "SSL"
+
+
+def _size_mm(rng: Rng, histology: str, number: int, index: int) -> float:
+    """Small ones are frequent; large ones are more often adenomas."""
+    if (number + index // 2) % 2 == 0:
+        size = rng.uniform(2.0, 5.0)
+    else:
+        size = 5.0 + rng.lognormal(np.log(3.5 if histology == "AD" else 2.2), 0.55)
+    return float(np.round(min(size, 20.0), 1))
+
+
+def _settle(rng: Rng, colon: Colon, polyp: Polyp, middle: float, others: list[Polyp]) -> Polyp:
+    """The polyp at a place near depth `middle` where the wall is not steep, not on top of another."""
+    one = torch.ones(1, 1)
+    best, best_steep = polyp, np.inf
+    for _ in range(40):
+        theta, z = float(rng.uniform(-np.pi, np.pi)), float(middle + rng.normal(0, 9))
+        if others:
+            near = others[-1]
+            theta = near.theta + float(rng.choice([-1, 1]) * rng.uniform(0.35, 0.9))
+            theta = float(np.mod(theta + np.pi, 2 * np.pi) - np.pi)
+            z = near.z + float(rng.normal(0, 6))
+        gap = [np.hypot((theta - each.theta) * 18, z - each.z) - each.size_mm - polyp.size_mm for each in others]
+        normal = torch.cat(colon.inward_normal(torch.full((1, 1), theta), torch.full((1, 1), z), one, one), dim=1)
+        steep = 1.0 + float(normal[0, 0] * np.cos(theta) + normal[0, 1] * np.sin(theta))
+        steep += sum(max(0.0, -each) for each in gap)
+        if steep < best_steep:
+            best, best_steep = replace(polyp, theta=theta, z=z), steep
+        if steep < 0.06:
+            break
+    return best

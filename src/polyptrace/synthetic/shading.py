@@ -1,0 +1,161 @@
+"""How the scene looks: a light at the camera, wet mucosa, residue, water; linear colours (B, 3, P)."""
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+from torch.nn.functional import grid_sample
+
+from polyptrace.synthetic.colon import Colon, look_up
+from polyptrace.synthetic.polyps import Polyp
+from polyptrace.synthetic.tracing import PolypHits, Views
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What differs from track to track although colon and polyp do not; each (B, 1) unless it says otherwise."""
+
+    exposure: Tensor  # stops
+    balance: Tensor  # (B, 3) gains of red, green, blue
+    saturation: Tensor
+    haze: Tensor  # veil of scattered light
+    blur_x: Tensor  # deviation, as a share of the picture's width
+    blur_y: Tensor
+    fringe: Tensor  # (B, 2) shift between red and blue fields, share of the width
+    gloss: Tensor  # strength of the highlights
+    roughness: Tensor  # of the wet film
+    vessel: Tensor  # how clearly vessels show
+    debris: Tensor  # how much residue sticks, in deviations below the cut
+    bubbles: Tensor
+    pool_level: Tensor  # mm above the lowest wall
+    down: Tensor  # (B, 2) which way is down in the colon's cross-section
+    instrument: Tensor  # 0: none, 1: forceps, 2: snare
+    narrow_band: Tensor  # 1: narrow-band imaging
+    noise: Tensor
+
+    def take(self, index: Tensor) -> "Conditions":
+        """The conditions of some frames."""
+        return Conditions(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def to(self, device: torch.device) -> "Conditions":
+        """The same conditions on another device."""
+        return Conditions(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+
+def shade(
+    colon: Colon,
+    views: Views,
+    conditions: Conditions,
+    rays: tuple[Tensor, Tensor, Tensor],
+    wall: Tensor,
+    polyps: list[tuple[Polyp, PolypHits]],
+) -> Tensor:
+    """Linear light (B, 3, P) that reaches the camera, before exposure."""
+    position = views.position
+    x = torch.addcmul(position[:, 0:1], rays[0], wall)
+    y = torch.addcmul(position[:, 1:2], rays[1], wall)
+    z = torch.addcmul(position[:, 2:3], rays[2], wall)
+    theta = torch.atan2(y, x)
+    normal = list(colon.inward_normal(theta, z, views.inflation, views.fold_gain))
+    skin = look_up(colon.skin, theta, z)  # (C, B, P)
+    fine = _fine(colon, theta, z)  # (3, B, P)
+    albedo = _mucosa(colon, conditions, skin, fine[0])  # 3 x (B, P)
+    distance = wall.clone()
+    seam = torch.ones_like(wall)
+    for polyp, hits in polyps:
+        _place_polyp(colon, polyp, hits, conditions, albedo, normal, distance, seam, fine[0])
+    gloss = _stain(conditions, albedo, skin, x, y, views)
+    facing = -(normal[0] * rays[0] + normal[1] * rays[1] + normal[2] * rays[2]).clamp_(-1.0, 1.0)
+    sine, cosine = torch.sin(theta), torch.cos(theta)
+    slope = conditions.roughness * (0.6 + 0.4 * skin[3])
+    off_z = rays[2] + facing * (normal[2] + slope * fine[1])
+    off_a = rays[1] * cosine - rays[0] * sine + facing * (normal[1] * cosine - normal[0] * sine + slope * fine[2])
+    shine = torch.exp((off_z * off_z + off_a * off_a) * -55.0) * conditions.gloss * gloss
+    return _light(albedo, facing, distance, seam * (1.0 + 0.05 * skin[3]), shine)
+
+
+def _fine(colon: Colon, theta: Tensor, z: Tensor) -> Tensor:
+    """The small repeating texture of the mucosa at angles and depths (B, P)."""
+    across = theta * (22.0 * 2.0 / colon.fine_mm)
+    along = z * (2.0 / colon.fine_mm)
+    grid = torch.stack([across, along], dim=-1)
+    grid = grid - 2.0 * torch.floor(grid * 0.5) - 1.0
+    return grid_sample(colon.fine, grid[None], padding_mode="border", align_corners=True)[0]
+
+
+def _mucosa(colon: Colon, conditions: Conditions, skin: Tensor, grain: Tensor) -> list[Tensor]:
+    vessel, tone, pale = skin[0] * conditions.vessel, skin[1], skin[2]
+    red = colon.colour[0] * (1.0 + 0.02 * pale + 0.012 * grain)
+    green = colon.colour[1] * (1.0 - 0.06 * tone + 0.07 * pale + 0.03 * grain)
+    blue = colon.colour[2] * (1.0 - 0.05 * tone + 0.02 * pale + 0.03 * grain)
+    return [red * (1.0 - 0.20 * vessel), green * (1.0 - 0.62 * vessel), blue * (1.0 - 0.52 * vessel)]
+
+
+def _place_polyp(
+    colon: Colon,
+    polyp: Polyp,
+    hits: PolypHits,
+    conditions: Conditions,
+    albedo: list[Tensor],
+    normal: list[Tensor],
+    distance: Tensor,
+    seam: Tensor,
+    grain: Tensor,
+) -> None:
+    """Writes the polyp's colour, normal and distance over the wall's, blending where it grows out of it."""
+    at = hits.frame, hits.pixel
+    map_u, map_v, _, _ = polyp.direction(hits.u, hits.v, hits.h)
+    _, tone, pit, vessel = polyp.sample(map_u, map_v, channels=4)
+    mix = (0.5 + 0.5 * tone).clamp(0, 1)
+    vessel = vessel * polyp.vessel_depth * (0.5 + 0.5 * conditions.vessel[hits.frame, 0])
+    share = (hits.h / (0.10 * polyp.size_mm * min(1.0, 0.4 + polyp.radii[2] / polyp.radii[0]))).clamp(0.0, 1.0)
+    share = share * share * (3.0 - 2.0 * share)
+    grains = grain[at]
+    for channel, (dark, bright) in enumerate(((0.16, 0.05), (0.45, 0.13), (0.42, 0.12))):
+        base = colon.colour[channel] * polyp.colour[channel]
+        value = base * (1.0 - mix * (1.0 - polyp.tint[channel]))
+        value = value * (1.0 + bright * polyp.pit_depth * pit + 0.03 * grains) * (1.0 - dark * vessel)
+        albedo[channel][at] = albedo[channel][at] * (1.0 - share) + value * share
+        normal[channel][at] = normal[channel][at] * (1.0 - share) + hits.normal[:, channel] * share
+    scale = torch.rsqrt(sum((normal[k][at] ** 2 for k in range(3)), torch.tensor(1e-9, device=distance.device)))
+    for channel in range(3):
+        normal[channel][at] = normal[channel][at] * scale
+    distance[at] = hits.distance
+    seam[at] = 0.72 + 0.28 * share
+
+
+def _stain(conditions: Conditions, albedo: list[Tensor], skin: Tensor, x: Tensor, y: Tensor, views: Views) -> Tensor:
+    """Residue, bubbles and standing water change the colour; what comes back multiplies the highlights."""
+    residue = torch.sigmoid((skin[4] - 2.6 + conditions.debris) * 5.0) * 0.85
+    pool = torch.sigmoid(
+        (x * conditions.down[:, 0:1] + y * conditions.down[:, 1:2] - 22.0 * views.inflation + conditions.pool_level)
+        * 1.5
+    )
+    for channel, (dirt, water) in enumerate(((0.62, 0.50), (0.42, 0.33), (0.10, 0.09))):
+        albedo[channel] += (dirt - albedo[channel]) * residue
+        albedo[channel] += (water - albedo[channel]) * pool * 0.6
+    foam = skin[5] * torch.sigmoid((skin[1] - 1.6 + 2.4 * conditions.bubbles) * 4.0) * (conditions.bubbles > 0)
+    for channel in range(3):
+        albedo[channel] += (0.75 - albedo[channel]) * foam * 0.45
+    return (1.0 + 2.5 * foam + 0.8 * residue) * (1.0 - 0.5 * pool)
+
+
+def _light(albedo: list[Tensor], facing: Tensor, distance: Tensor, seam: Tensor, shine: Tensor) -> Tensor:
+    """Lambert with inverse-square fall-off, light that bounces about the colon, and highlights of the wet film."""
+    facing = facing.clamp_min(0.0)
+    power = 400.0 / (distance * distance + 9.0)
+    direct = power * facing * (0.35 + 0.65 * facing) * seam
+    bounce = (0.05 + 0.10 * facing) * seam * 400.0 / (distance * distance + 400.0)
+    shine = shine * power * 1.5
+    colours = [
+        each * direct + bounce * each * (0.55 + 0.45 * each) * tone + shine
+        for each, tone in zip(albedo, (1.0, 0.75, 0.65), strict=True)
+    ]
+    return torch.stack(colours, dim=1)
+
+
+def narrow_band(light: Tensor, share: Tensor) -> Tensor:
+    """Narrow-band imaging: blue and green light only, shown as cyan and brown."""
+    grey_blue, green = light[:, 2:3] * 1.5, light[:, 1:2] * 1.25
+    shown = torch.cat([green * 0.75, grey_blue * 1.05, grey_blue], dim=1)
+    return light + (shown - light) * share[:, :, None]

@@ -1,0 +1,68 @@
+"""What of a polyp the camera can see, from its geometry alone, and the box around it."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyptrace.synthetic.camera import Camera
+from polyptrace.synthetic.colon import Colon
+from polyptrace.synthetic.noise import Rng
+from polyptrace.synthetic.polyps import Polyp
+from polyptrace.synthetic.tracing import Views, seat
+
+PROBES = 14  # places along a line of sight where it may meet a fold
+
+
+def surface_points(colon: Colon, polyp: Polyp, views: Views, points: int) -> Tensor:
+    """Points (B, 3, n) spread over the polyp as it sits in each frame."""
+    u, v, h = polyp.outline(points).to(views.position.device)
+    site = seat(colon, polyp, views.inflation, views.fold_gain)
+    flat = u[None, None] * site.axes[:, 0, :, None] + v[None, None] * site.axes[:, 1, :, None]
+    normal = site.axes[:, 2, :, None]
+    place: Tensor = site.anchor[:, :, None] + flat + h * normal
+    for _ in range(3):  # the height is measured from the wall below, which need not be flat
+        height = colon.clearance(place[:, 0], place[:, 1], place[:, 2], views.inflation, views.fold_gain)
+        miss = h - height * site.upright[:, None]
+        place = place + (miss * 0.9)[:, None] * normal
+    return place
+
+
+def seen(colon: Colon, polyp: Polyp, views: Views, points: int, place: Tensor | None = None) -> Tensor:
+    """Whether no fold hides each of the polyp's points: (B, n)."""
+    place = surface_points(colon, polyp, views, points) if place is None else place
+    slack = 0.12 * polyp.size_mm
+    away = place - views.position[:, :, None]  # (B, 3, n)
+    free = torch.full_like(place[:, 0], np.inf)
+    for share in torch.linspace(0.06, 0.94, PROBES).tolist():
+        at = views.position[:, :, None] + share * away
+        free = torch.minimum(free, colon.clearance(at[:, 0], at[:, 1], at[:, 2], views.inflation, views.fold_gain))
+    return free > -slack
+
+
+def polyp_boxes(colon: Colon, polyp: Polyp, views: Views, camera: Camera, points: int = 220) -> NDArray[np.float64]:
+    """Corners (B, 4) x0, y0, x1, y1 of the box around what is seen of the polyp; NaN where it is not in view."""
+    place = surface_points(colon, polyp, views, points)
+    away = place - views.position[:, :, None]
+    right, down, forward = torch.einsum("bck,bcn->kbn", views.rotation, away)
+    x, y = camera.project(right, down, forward)
+    clear = seen(colon, polyp, views, points, place)
+    shown = clear & (camera.inside(x, y) > 0) & (away.square().sum(dim=1) < 90.0**2)
+    low_x = torch.where(clear, x, np.inf).amin(dim=1).clamp(0, camera.width)
+    high_x = torch.where(clear, x, -np.inf).amax(dim=1).clamp(0, camera.width)
+    low_y = torch.where(clear, y, np.inf).amin(dim=1).clamp(0, camera.height)
+    high_y = torch.where(clear, y, -np.inf).amax(dim=1).clamp(0, camera.height)
+    box = torch.stack([low_x, low_y, high_x, high_y], dim=1)
+    least = 0.02 * camera.width
+    good = (shown.to(torch.float32).mean(dim=1) > 0.25) & (high_x - low_x > least) & (high_y - low_y > least)
+    return torch.where(good[:, None], box, torch.nan).cpu().numpy().astype(np.float64)
+
+
+def disturb(rng: Rng, boxes: NDArray[np.float64], camera: Camera, jitter: float, dropout: float) -> NDArray[np.float64]:
+    """Boxes (F, 4) as a detector gives them: edges moved by about `jitter` of the box, a share `dropout` missing."""
+    size = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
+    moved = boxes + size * jitter * rng.normal(0, 1, boxes.shape)
+    bounds = np.array([camera.width, camera.height, camera.width, camera.height])
+    moved = np.clip(np.round(moved, 1), 0.0, bounds)
+    moved[rng.random(len(boxes)) < dropout] = np.nan
+    return moved

@@ -1,0 +1,107 @@
+"""Writes procedures as any source would give them: JPEG frames and a COCO file per split, in the authors' layout."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torchvision.io import encode_jpeg
+
+from polyptrace.data import Boxes
+from polyptrace.synthetic.procedure import Procedure
+from polyptrace.synthetic.render import Scene, render
+from polyptrace.synthetic.selection import frame_name, frames_used
+
+QUALITY = 90
+BATCH_PIXELS = 250_000  # pixels rendered at once: few enough for the processor's cache
+BATCH_PIXELS_GPU = 8_000_000
+SIGHT_MM = 90.0  # a polyp farther along the colon is not looked for
+
+
+def coco(boxes: Boxes) -> dict[str, Any]:
+    """The COCO file of a box table: an image for every frame with a box; boxes with polyp, size and histology."""
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    number_of: dict[str, int] = {}
+    for row, file in enumerate(boxes.file):
+        if file not in number_of:
+            number_of[file] = len(images)
+            images.append(
+                {
+                    "id": len(images),
+                    "file_name": Path(file).name,
+                    "width": int(boxes.image_width[row]),
+                    "height": int(boxes.image_height[row]),
+                    "frame_id": int(boxes.frame_index[row]),
+                    "sequence_id": boxes.video[row],
+                    "dataset_id": boxes.dataset[row],
+                    "fps": float(boxes.fps[row]),
+                }
+            )
+        box = [float(number) for number in boxes.xywh[row]]
+        annotations.append(
+            {
+                "id": row,
+                "image_id": number_of[file],
+                "category_id": 1,
+                "identity_id": boxes.polyp[row],
+                "bbox": box,
+                "area": round(box[2] * box[3], 2),
+                "iscrowd": 0,
+                "size": float(boxes.size_mm[row]),
+                "histology": boxes.histology[row],
+            }
+        )
+    return {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "polyp"}]}
+
+
+def rendered_rows(procedure: Procedure, boxes: Boxes, every_frame: bool) -> NDArray[np.int64]:
+    """Rows of the procedure's frames that get a picture, from its box table."""
+    wanted = boxes.frame_index if every_frame else frames_used(boxes)
+    return np.flatnonzero(np.isin(procedure.paths.frame_index, wanted)).astype(np.int64)
+
+
+def write_pictures(
+    procedure: Procedure,
+    rows: NDArray[np.int64],
+    folder: Path,
+    device: torch.device,
+    workers: int,
+    advance: Callable[[int], None],
+) -> None:
+    """Renders and writes the frames `rows` of a procedure, `workers` batches at a time."""
+    scene = procedure.scene.to(device)
+    pixels = scene.camera.width * scene.camera.height
+    batch = max(1, (BATCH_PIXELS_GPU if device.type == "cuda" else BATCH_PIXELS) // pixels)
+
+    def work(chosen: NDArray[np.int64]) -> int:
+        for row, picture in zip(chosen, render_rows(procedure, scene, chosen).cpu(), strict=True):
+            name = frame_name(procedure.video, int(procedure.paths.frame_index[row]))
+            (folder / name).write_bytes(encode_jpeg(picture, QUALITY).numpy().tobytes())
+        return len(chosen)
+
+    with ThreadPoolExecutor(workers) as pool:
+        for done in pool.map(work, _chunks(rows, batch)):
+            advance(done)
+
+
+def render_rows(procedure: Procedure, scene: Scene, rows: NDArray[np.int64]) -> Tensor:
+    """Pictures (B, 3, H, W) uint8 of some frames of a procedure; `scene` is its scene, on the device to render on."""
+    device = scene.grain.device
+    index = torch.from_numpy(rows)
+    views = procedure.paths.views.take(index).to(device)
+    conditions = procedure.conditions.take(index).to(device)
+    seeds = torch.from_numpy(procedure.paths.frame_index[rows])
+    depth = torch.tensor([polyp.z for polyp in scene.polyps])
+    visible = (procedure.paths.views.position[index, 2:3] - depth).abs() < SIGHT_MM  # (B, number of polyps)
+    with torch.inference_mode():
+        return render(scene, views, conditions, seeds, visible)[0]
+
+
+def _chunks(rows: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
