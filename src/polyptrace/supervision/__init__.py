@@ -4,6 +4,7 @@ from polyptrace.supervision.bags import nearest_bags, sample_bags, uniform_bags
 from polyptrace.supervision.batches import Epoch, anchor_count, check_world, epoch_batches, steps_before
 from polyptrace.supervision.curriculum import progress, temperature, temperature_at
 from polyptrace.supervision.fitting import bursts, fitted_temperature
+from polyptrace.supervision.ranks import ranks_of
 from polyptrace.supervision.seeds import seeded
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "fitted_temperature",
     "nearest_bags",
     "progress",
+    "ranks_of",
     "sample_bags",
     "seeded",
     "steps_before",

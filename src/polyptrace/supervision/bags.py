@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyptrace.errors import UserError
 from polyptrace.supervision.ranks import Column, Floats, Integers, Timeline, neighbours, tie_at, timeline
 
 #: Anchors worked at a time: large enough for numpy, small enough for the cache.
@@ -117,5 +118,5 @@ def _rate(temperature: float | Column, tracklets: int) -> Floats:
     if tau.ndim > 0 and tau.shape != (tracklets,):
         raise ValueError(f"temperature has shape {tau.shape}, it must be one number or ({tracklets},)")
     if not (tau > 0).all():
-        raise ValueError("temperature must be above 0")
+        raise UserError(f"temperature of the ranks: {tau.min()} -> supervision.tau_min and tau_max must be above 0")
     return np.broadcast_to(np.maximum(1 / tau, 1e-150), (tracklets,))

@@ -39,7 +39,7 @@ class Epoch:
 
     anchors: Tensor  # (S, M)
     bags: Tensor  # (S, M, K), -1 where a small video has no more
-    met: int  # bags that the composition should have kept from an earlier bag of their batch, and could not
+    collisions: int  # bags that the composition should have kept from an earlier one of their batch, and could not
     small_videos: int  # videos with fewer than K + 1 tracklets
     left_out: int  # tracklets that are never anchors: alone in their video, or in a small one that is left out
 
@@ -82,14 +82,14 @@ def epoch_batches(
         case "nearest":
             bags = neighbours(line, anchors, bag_size)
     batches = np.arange(len(anchors)).reshape(-1, bags_per_batch)
-    met = 0
+    collisions = 0
     if composition != "any":
         extents = _extents(line, anchors, bags)
-        batches, met = _arrange(batches, extents, composition, carried, seeded(seed, epoch, ARRANGEMENT))
+        batches, collisions = _arrange(batches, extents, composition, carried, seeded(seed, epoch, ARRANGEMENT))
     whole = Epoch(
         anchors=torch.from_numpy(anchors[batches]),
         bags=torch.from_numpy(bags[batches]),
-        met=met,
+        collisions=collisions,
         small_videos=_small_videos(line, bag_size),
         left_out=len(line.index) - len(candidates),
     )
@@ -163,15 +163,15 @@ def _extents(line: Timeline, anchors: Integers, bags: Integers) -> Extents:
 def _arrange(
     batches: Integers, extents: Extents, composition: Composition, carried: int, generator: torch.Generator
 ) -> tuple[Integers, int]:
-    """The bags in batches (S, M) as the composition asks, those of the carried anchors first, and how many met."""
+    """The bags in batches (S, M) as the composition asks, those of the carried anchors first, and the collisions."""
     if composition == "one-per-video":
         batches = deal_one_per_video(extents.video, len(batches), generator)
-        met = sharing_video(batches, extents.video)
+        collisions = sharing_video(batches, extents.video)
     else:
         batches = part_overlaps(batches, extents, generator)
-        met = overlapping(batches, extents)
+        collisions = overlapping(batches, extents)
     opens = (batches < carried).any(1)
-    return np.concatenate([batches[opens], batches[~opens]]), met
+    return np.concatenate([batches[opens], batches[~opens]]), collisions
 
 
 def _small_videos(line: Timeline, bag_size: int) -> int:

@@ -8,7 +8,7 @@ tracklets at one distance from an anchor are at most two runs of neighbouring pl
 those that start d after it, so a tie is known by the ends of its two runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -91,12 +91,10 @@ def neighbours(line: Timeline, anchors: Integers, count: int) -> Integers:
 def tie_at(line: Timeline, here: Integers, rank: Integers) -> Tie:
     """The tie that holds the given rank (1..C) of the tracklet at each place: all that could have this rank."""
     when, now = line.position, line.position[here]
-    low = np.maximum(0, rank - (line.video_end[here] - 1 - here))
-    high = np.minimum(rank, here - line.video_begin[here])
-    while (searching := low < high).any():  # how many of the `rank` nearest lie before, when those go first in a tie
-        middle = (low + high) // 2
-        one_more = searching & (now - when[here - middle - 1] <= when[here + rank - middle] - now)
-        low, high = np.where(one_more, middle + 1, low), np.where(one_more, high, middle)
+    least = np.maximum(0, rank - (line.video_end[here] - 1 - here))
+    most = np.minimum(rank, here - line.video_begin[here])
+    # How many of the `rank` nearest lie before, when those go first in a tie.
+    low = _first(least, most, lambda n: now - when[here - n - 1] > when[here + rank - n] - now)
     before, after = here - low, here + rank - low
     since, until = now - when[before], when[after] - now
     distance = np.maximum(since, until)
@@ -112,6 +110,19 @@ def tie_at(line: Timeline, here: Integers, rank: Integers) -> Tie:
     )
 
 
+def ranks_of(video: Column, position: Column, anchors: Column, bags: Column) -> Floats:
+    """The temporal rank (A, K) of the members of bags (A, K) of anchors (A,); NaN where a bag has no more.
+
+    Members at the same distance from the anchor share the mean of their ranks: 1.5 for the two neighbours in a track.
+    """
+    line, members = timeline(video, position), _array(bags)
+    here = np.broadcast_to(line.place[_array(anchors)][:, None], members.shape)
+    distance = np.abs(line.position[line.place[members]] - line.position[here])
+    nearer = _closer(line, here, lambda d: d < distance)
+    not_farther = _closer(line, here, lambda d: d <= distance)
+    return np.where(members < 0, np.nan, (nearer + 1 + not_farther) / 2)
+
+
 def video_codes(video: Column) -> Integers:
     """Videos as whole numbers from 0, in order of first appearance: (N,)."""
     names = _array(video).tolist()
@@ -121,6 +132,23 @@ def video_codes(video: Column) -> Integers:
 
 def _array(column: Column) -> NDArray[Any]:
     return column.detach().cpu().numpy() if isinstance(column, torch.Tensor) else np.asarray(column)
+
+
+def _closer(line: Timeline, here: Integers, close: Callable[[NDArray[Any]], NDArray[np.bool_]]) -> Integers:
+    """How many other tracklets of the video are `close`, told by their distance, to the tracklet at each place."""
+    when, now, last = line.position, line.position[here], len(line.position) - 1
+    begin = _first(line.video_begin[here], here, lambda place: close(now - when[place]))
+    end = _first(here + 1, line.video_end[here], lambda place: ~close(when[np.minimum(place, last)] - now))
+    return end - begin - 1
+
+
+def _first(low: Integers, high: Integers, holds: Callable[[Integers], NDArray[np.bool_]]) -> Integers:
+    """The first number from low to high - 1 at which `holds`, which does not stop once it did; high if at none."""
+    while (searching := low < high).any():
+        middle = (low + high) // 2  # where the search has ended, `high`
+        found = holds(middle) | ~searching
+        low, high = np.where(found, low, middle + 1), np.where(found, middle, high)
+    return low
 
 
 def _stretches(new: NDArray[np.bool_]) -> tuple[Integers, Integers]:

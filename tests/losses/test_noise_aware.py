@@ -1,0 +1,281 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from polyptrace.losses import noise_aware, noise_aware_frames
+
+TEMPERATURE = 0.07
+
+
+def made(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def e(a: Tensor, b: Tensor, temperature: float) -> float:
+    return math.exp(float(a @ b / (a.norm() * b.norm())) / temperature)
+
+
+def slow_frames(
+    anchors: Tensor,
+    bags: Tensor,
+    temperature: float,
+    mask: Tensor,
+    anchor_frames: Tensor,
+    bag_frames: Tensor,
+    ignore: Tensor,
+) -> float:
+    """The design's formula, one exponential after the other."""
+    m, frames, _ = anchors.shape
+    k, u = bags.shape[1:3]
+    terms = []
+    for i in range(m):
+        members = [(a, b) for a in range(k) for b in range(u) if mask[i, a] and bag_frames[i, a, b]]
+        negative = sum(
+            e(bags[i, a, b], anchors[j, v], temperature)
+            for a, b in members
+            for j in range(m)
+            for v in range(frames)
+            if j != i and anchor_frames[j, v] and not ignore[i, a, j]
+        )
+        for t in range(frames):
+            if members and anchor_frames[i, t]:
+                positive = sum(e(bags[i, a, b], anchors[i, t], temperature) for a, b in members)
+                terms.append(-math.log(positive / (positive + negative)))
+    return sum(terms) / max(len(terms), 1)
+
+
+def slow(anchors: Tensor, bags: Tensor, temperature: float, mask: Tensor, ignore: Tensor) -> float:
+    """Equation 1 over the mean of the anchors."""
+    m, k = mask.shape
+    terms = []
+    for i in range(m):
+        members = [a for a in range(k) if mask[i, a]]
+        if members:
+            positive = sum(e(bags[i, a], anchors[i], temperature) for a in members)
+            negative = sum(
+                e(bags[i, a], anchors[j], temperature)
+                for j in range(m)
+                for a in members
+                if j != i and not ignore[i, a, j]
+            )
+            terms.append(-math.log(positive / (positive + negative)))
+    return sum(terms) / max(len(terms), 1)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    m=st.integers(1, 5),
+    k=st.integers(1, 4),
+    d=st.integers(2, 6),
+    temperature=st.sampled_from([0.05, 0.07, 0.5, 1.0]),
+    kept=st.sampled_from([0.3, 0.7, 1.0]),
+    ignored=st.sampled_from([0.0, 0.3]),
+    seed=st.integers(0, 999),
+)
+def test_it_is_the_papers_equation_with_members_masked_and_pairs_ignored(
+    m: int, k: int, d: int, temperature: float, kept: float, ignored: float, seed: int
+) -> None:
+    random = torch.Generator().manual_seed(seed)
+    mask = torch.rand(m, k, generator=random) < kept
+    ignore = torch.rand(m, k, m, generator=random) < ignored
+    anchors, bags = made(m, d, seed=seed), made(m, k, d, seed=seed + 1)
+    got = noise_aware(anchors, bags, temperature, mask, ignore=ignore)
+    assert float(got) == pytest.approx(slow(anchors, bags, temperature, mask, ignore), rel=1e-10, abs=1e-12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    m=st.integers(1, 4),
+    k=st.integers(1, 3),
+    frames=st.integers(1, 3),
+    kept=st.sampled_from([0.5, 1.0]),
+    ignored=st.sampled_from([0.0, 0.3]),
+    seed=st.integers(0, 999),
+)
+def test_its_frame_form_is_the_formula_of_the_design(
+    m: int, k: int, frames: int, kept: float, ignored: float, seed: int
+) -> None:
+    random = torch.Generator().manual_seed(seed)
+    mask = torch.rand(m, k, generator=random) < kept
+    anchor_frames = torch.rand(m, frames, generator=random) < kept
+    bag_frames = torch.rand(m, k, frames, generator=random) < kept
+    ignore = torch.rand(m, k, m, generator=random) < ignored
+    anchors, bags = made(m, frames, 4, seed=seed), made(m, k, frames, 4, seed=seed + 1)
+    got = noise_aware_frames(
+        anchors,
+        bags,
+        TEMPERATURE,
+        mask,
+        anchor_frames=anchor_frames,
+        bag_frames=bag_frames,
+        ignore=ignore,
+    )
+    want = slow_frames(anchors, bags, TEMPERATURE, mask, anchor_frames, bag_frames, ignore)
+    assert float(got) == pytest.approx(want, rel=1e-10, abs=1e-12)
+
+
+def test_it_agrees_with_the_published_numbers(shared: Path) -> None:
+    with np.load(shared / "oracles/c_losses.npz") as oracle:
+        anchors = torch.from_numpy(oracle["paper_anchors"]).requires_grad_()
+        bags = torch.from_numpy(oracle["paper_bags"]).requires_grad_()
+        loss = noise_aware(anchors, bags, float(oracle["paper_temperature"]))
+        of_sum = torch.autograd.grad(loss * len(anchors), (anchors, bags))
+        assert loss.item() == pytest.approx(float(oracle["paper_loss_mean"]), abs=1e-12)
+        np.testing.assert_allclose(of_sum[0], oracle["paper_grad_anchors_of_sum"], atol=1e-12)
+        np.testing.assert_allclose(of_sum[1], oracle["paper_grad_bags_of_sum"], atol=1e-12)
+
+
+def test_one_frame_a_tracklet_makes_the_two_levels_one() -> None:
+    anchors, bags = made(4, 6), made(4, 3, 6, seed=1)
+    by_frame = noise_aware_frames(anchors.unsqueeze(1), bags.unsqueeze(2), TEMPERATURE)
+    assert by_frame.item() == pytest.approx(noise_aware(anchors, bags, TEMPERATURE).item(), abs=1e-14)
+
+
+def test_its_gradient_is_right_with_masks_and_an_empty_bag() -> None:
+    mask = torch.tensor([[True, True], [True, False], [False, False]])
+    ignore = torch.zeros(3, 2, 3, dtype=torch.bool)
+    ignore[0, 1, 2] = True
+    anchors, bags = made(3, 4).requires_grad_(), made(3, 2, 4, seed=1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda y, z: noise_aware(y, z, 0.3, mask, ignore=ignore), (anchors, bags))
+
+
+def test_the_gradient_of_its_frame_form_is_right() -> None:
+    anchors, bags = made(2, 3, 4).requires_grad_(), made(2, 2, 3, 4, seed=1).requires_grad_()
+    real = torch.tensor([[True, True, False], [True, False, False]])
+
+    def loss(y: Tensor, z: Tensor) -> Tensor:
+        return noise_aware_frames(y, z, 0.3, anchor_frames=real, bag_frames=real[:, None, :].expand(2, 2, 3))
+
+    assert torch.autograd.gradcheck(loss, (anchors, bags))
+
+
+@pytest.mark.parametrize("bags", [1, 2, 7])
+def test_identical_vectors_lose_the_logarithm_of_the_number_of_bags(bags: int) -> None:
+    loss = noise_aware(torch.ones(bags, 5), torch.ones(bags, 3, 5))
+    assert loss.item() == pytest.approx(math.log(bags), abs=1e-5)
+
+
+def test_opposite_vectors_lose_the_whole_range_of_similarities() -> None:
+    up = torch.tensor([1.0, 0.0])
+    anchors = torch.stack([up, -up])
+    right, wrong = anchors[:, None, :], -anchors[:, None, :]
+    assert noise_aware(anchors, right, 0.01).item() == pytest.approx(0, abs=1e-30)
+    assert noise_aware(anchors, wrong, 0.01).item() == pytest.approx(200, rel=1e-6)
+
+
+def test_one_bag_has_no_negatives_no_loss_and_no_gradient() -> None:
+    anchors, bags = made(1, 4).requires_grad_(), made(1, 3, 4, seed=1).requires_grad_()
+    loss = noise_aware(anchors, bags)
+    loss.backward()
+    assert loss.item() == 0
+    assert anchors.grad.abs().sum() + bags.grad.abs().sum() == 0
+
+
+def test_bags_of_one_are_a_cross_entropy_over_anchors() -> None:
+    anchors, bags = made(6, 5), made(6, 1, 5, seed=1)
+    cosines = torch.nn.functional.cosine_similarity(bags, anchors, dim=-1)  # (6, 1, 5) against (6, 5): bag x anchor
+    want = torch.nn.functional.cross_entropy(cosines / TEMPERATURE, torch.arange(6))
+    assert noise_aware(anchors, bags, TEMPERATURE).item() == pytest.approx(want.item(), abs=1e-12)
+
+
+def test_one_good_member_is_enough_and_a_wrong_one_is_let_go() -> None:
+    anchors = torch.eye(4, 8, dtype=torch.float64)
+    wrong = torch.eye(8, dtype=torch.float64)[4:]  # orthogonal to every anchor
+    bags = torch.stack([anchors, wrong], dim=1).requires_grad_()
+    loss = noise_aware(anchors, bags)
+    loss.backward()
+    assert loss.item() < 1e-4
+    assert bags.grad[:, 1].norm() < 1e-4 * max(bags.grad[:, 0].norm(), 1)
+
+
+def test_what_stands_in_masked_places_has_no_influence_even_nan() -> None:
+    mask = torch.tensor([[True, False], [False, False], [True, True]])
+    anchors, bags = made(3, 4), made(3, 2, 4, seed=1)
+    spoilt = bags.clone()
+    spoilt[~mask] = torch.nan
+    values, gradients = [], []
+    for z in (bags, spoilt):
+        y, z = anchors.clone().requires_grad_(), z.clone().requires_grad_()
+        loss = noise_aware(y, z, TEMPERATURE, mask)
+        loss.backward()
+        values.append(loss.item())
+        gradients.append((y.grad, z.grad))
+    assert values[0] == values[1]
+    assert torch.equal(gradients[0][0], gradients[1][0])
+    assert torch.equal(gradients[0][1], gradients[1][1])
+    assert (gradients[1][1][~mask] == 0).all()
+
+
+def test_an_empty_bag_does_not_count_but_its_anchor_stays_a_negative() -> None:
+    anchors, bags = made(3, 4), made(3, 2, 4, seed=1)
+    mask = torch.tensor([[True, True], [True, True], [False, False]])
+    with_third = noise_aware(anchors, bags, TEMPERATURE, mask)
+    each = [noise_aware(anchors, bags, TEMPERATURE, mask, rows=slice(i, i + 1)) for i in range(3)]
+    assert each[2].item() == 0
+    assert with_third.item() == pytest.approx(each[0].item() + each[1].item())
+    assert with_third.item() > noise_aware(anchors[:2], bags[:2], TEMPERATURE).item()
+
+
+def test_nothing_but_empty_bags_lose_nothing() -> None:
+    bags = made(2, 2, 4).requires_grad_()
+    loss = noise_aware(made(2, 4), bags, mask=torch.zeros(2, 2, dtype=torch.bool))
+    loss.backward()
+    assert loss.item() == 0
+    assert (bags.grad == 0).all()
+
+
+def test_the_order_of_members_and_of_bags_does_not_matter() -> None:
+    anchors, bags = made(5, 6), made(5, 4, 6, seed=1)
+    mask = torch.rand(5, 4, generator=torch.Generator().manual_seed(2)) < 0.7
+    members, order = torch.tensor([2, 0, 3, 1]), torch.tensor([4, 2, 0, 1, 3])
+    want = noise_aware(anchors, bags, TEMPERATURE, mask).item()
+    moved = noise_aware(anchors[order], bags[order][:, members], TEMPERATURE, mask[order][:, members])
+    assert moved.item() == pytest.approx(want, abs=1e-12)
+
+
+def test_the_length_of_vectors_does_not_matter() -> None:
+    anchors, bags = made(3, 4), made(3, 2, 4, seed=1)
+    scaled = noise_aware(anchors * 1e3, bags * 1e-3, TEMPERATURE)
+    assert scaled.item() == pytest.approx(noise_aware(anchors, bags, TEMPERATURE).item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_inputs_are_worked_in_float32_and_do_not_overflow(dtype: torch.dtype) -> None:
+    anchors, bags = (5 * made(6, 8)).to(dtype), (5 * made(6, 3, 8, seed=1)).to(dtype).requires_grad_()
+    loss = noise_aware(anchors, bags, 0.01)
+    loss.backward()
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(noise_aware(anchors.double(), bags.double(), 0.01).item(), rel=1e-4)
+    assert bags.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_autocast_changes_nothing(dtype: torch.dtype) -> None:
+    anchors, bags = made(6, 8).to(dtype), made(6, 3, 8, seed=1).to(dtype)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        under = noise_aware(anchors, bags, TEMPERATURE)
+    assert under.dtype == dtype
+    assert torch.equal(under, noise_aware(anchors, bags, TEMPERATURE))
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_the_parts_of_many_processes_add_up_to_the_whole_in_value_and_gradient(processes: int) -> None:
+    anchors, bags = made(6, 3, 5).requires_grad_(), made(6, 2, 3, 5, seed=1).requires_grad_()
+    mask = torch.rand(6, 2, generator=torch.Generator().manual_seed(3)) < 0.6
+    whole = noise_aware_frames(anchors, bags, TEMPERATURE, mask)
+    each = 6 // processes
+    parts = [
+        noise_aware_frames(anchors, bags, TEMPERATURE, mask, rows=slice(r * each, (r + 1) * each))
+        for r in range(processes)
+    ]
+    assert sum(parts).item() == pytest.approx(whole.item(), abs=1e-12)
+    for got, want in zip(
+        torch.autograd.grad(sum(parts), (anchors, bags)), torch.autograd.grad(whole, (anchors, bags)), strict=True
+    ):
+        torch.testing.assert_close(got, want, atol=1e-12, rtol=0)
