@@ -115,12 +115,14 @@ class Train:
     """The training loop."""
 
     method: str = "ours"  #: a row of the table: ours, sfe, mve, tpc, sup, ta
-    epochs: int = 50
+    epochs: int = 50  #: 0: the encoder as it starts, untrained
+    frames: int = 0  #: end after so many frames seen instead, the same for all methods of a comparison; 0: epochs
     seed: int = 0
     crop_size: int = 0  #: side the network sees; 0: the stored one
     precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
     compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    devices: int = 1  #: processes, one GPU each; torchrun and Slurm say it themselves
     threads: int = 0  #: CPU threads; 0: as torch chooses. Recorded: bit-identical resumption needs the same number
     crops: Literal["auto", "device", "host"] = "auto"  #: where the crop store lives; auto: on the GPU when it fits
     checkpoint_every: int = 200  #: steps between checkpoints

@@ -1,7 +1,7 @@
 """Frames to vectors: our tracklet encoder, the single-frame encoder, foundation models, and their checkpoints."""
 
 from polyptrace.encoders.authors import load_authors_checkpoint
-from polyptrace.encoders.backbone import create_backbone
+from polyptrace.encoders.backbone import create_backbone, fill_network
 from polyptrace.encoders.checkpoints import OwnEncoder, from_pretrained, save_encoder, weights_hash
 from polyptrace.encoders.frame import FrameEncoder
 from polyptrace.encoders.loading import load_encoder
@@ -15,6 +15,7 @@ __all__ = [
     "TrackletEncoder",
     "check_crop_size",
     "create_backbone",
+    "fill_network",
     "from_pretrained",
     "load_authors_checkpoint",
     "load_encoder",

@@ -53,7 +53,11 @@ def feature_width(backbone: nn.Module) -> int:
 
 def load_weights(network: nn.Module, path: Path) -> None:
     """Fills a network from a safetensors or torch file; keys that are missing or unknown are listed."""
-    found = _without_prefix(read_tensors(path), set(network.state_dict()))
+    fill_network(network, _without_prefix(read_tensors(path), set(network.state_dict())), str(path))
+
+
+def fill_network(network: nn.Module, found: Mapping[str, Tensor], where: str) -> None:
+    """Fills a network with named tensors; names that are missing or unknown are listed."""
     wanted = network.state_dict()
     found = {name: tensor for name, tensor in found.items() if name in wanted or not name.startswith(CLASSIFIERS)}
     counters = {name for name in wanted if name.endswith("num_batches_tracked")}
@@ -70,7 +74,7 @@ def load_weights(network: nn.Module, path: Path) -> None:
             for what, names in (("missing", missing), ("unknown", unknown), ("other shape", shapes))
             if names
         )
-        raise UserError(f"{path}: not weights of this network ({listed}) -> is it for another --encoder.backbone?")
+        raise UserError(f"{where}: not weights of this network ({listed}) -> is it for another --encoder.backbone?")
     network.load_state_dict(found, strict=False)
 
 

@@ -1,0 +1,71 @@
+"""Checkpoints: one safetensors file each, written whole or not at all; the last two are kept.
+
+Tensors are the encoder's weights and buffers (`model.NAME`) and the optimiser's state (`optimiser.INDEX.KEY`); the
+header holds the step, the epoch and the place in it as JSON. Random numbers need no place here: every step seeds its
+own.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from polyptrace.errors import UserError
+from polyptrace.files import whole_file
+
+KEPT = 2
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: what comes next is batch `index` of `epoch`."""
+
+    step: int = 0  # steps done
+    epoch: int = 0
+    index: int = 0  # steps done in this epoch
+    frames: int = 0  # frames seen
+
+
+def save_checkpoint(folder: Path, progress: Progress, encoder: nn.Module, optimiser: Optimizer) -> Path:
+    """Writes a checkpoint, then removes all but the last two."""
+    tensors = {f"model.{name}": tensor for name, tensor in encoder.state_dict().items()}
+    for index, state in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser.{index}.{key}": value for key, value in state.items()}
+    path = folder / f"step-{progress.step:08d}.safetensors"
+    with whole_file(path) as temporary:
+        on_host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(on_host, temporary, {"progress": json.dumps(asdict(progress))})
+    for old in sorted(folder.glob("step-*.safetensors"))[:-KEPT]:
+        old.unlink()
+    return path
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint, if there is one."""
+    return max(folder.glob("step-*.safetensors"), default=None)
+
+
+def load_checkpoint(path: Path, encoder: nn.Module, optimiser: Optimizer) -> Progress:
+    """Puts weights, buffers and the optimiser's state back as they were; returns how far the run was."""
+    model: dict[str, Tensor] = {}
+    states: dict[int, dict[str, Tensor]] = {}
+    try:
+        with safe_open(path, "pt") as file:
+            progress = Progress(**json.loads(file.metadata()["progress"]))
+            names = file.keys()
+            for name in names:
+                kind, _, rest = name.partition(".")
+                if kind == "model":
+                    model[rest] = file.get_tensor(name)
+                else:
+                    index, _, key = rest.partition(".")
+                    states.setdefault(int(index), {})[key] = file.get_tensor(name)
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise UserError(f"{path}: not a whole checkpoint ({error}) -> remove it; the one before it is used") from None
+    encoder.load_state_dict(model)
+    optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
+    return progress

@@ -1,0 +1,178 @@
+"""The training loop, the same for every method:
+
+    polyptrace train ours --data DATASET --out RUN
+
+Each step: a batch of crop rows, the encoder on this process's part of it, all processes' vectors gathered with
+gradients, the method's loss, one step of the optimiser. What a step does depends on its number, the settings and the
+weights alone: a run that was killed goes on from its last checkpoint as if nothing had happened.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from lightning.fabric import Fabric
+from torch import nn
+from torch.optim import Adam, AdamW, Optimizer
+
+from polyptrace.config import Config, as_dict
+from polyptrace.data import Dataset
+from polyptrace.encoders import OwnEncoder, fill_network, load_encoder, save_encoder
+from polyptrace.methods import METHODS, Batch, Epoch, Method, Plan
+from polyptrace.progress import console
+from polyptrace.supervision import seeded
+from polyptrace.train.checkpoint import Progress, load_checkpoint, save_checkpoint
+from polyptrace.train.feed import Feed
+from polyptrace.train.gather import gather
+from polyptrace.train.hardware import Hardware, choose_hardware, start_fabric
+from polyptrace.train.learner import Learner
+from polyptrace.train.reporter import Reporter
+from polyptrace.train.run import CHECKPOINTS, ENCODER, SECTIONS, begin_run, check_run
+from polyptrace.train.schedule import learning_rate
+
+
+def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = None) -> Path:
+    """Trains the method of the settings on a dataset, or goes on doing so; returns the folder of the encoder."""
+    method = METHODS[config.train.method]
+    data = dataset if method.sees_labels(config) else dataset.label_free()
+    checkpoint = check_run(out, config, data, init_from)
+    if (out / ENCODER).exists():
+        console.print(f"{out}: this run has finished", highlight=False)
+        return out / ENCODER
+
+    if config.train.threads:
+        torch.set_num_threads(config.train.threads)
+    hardware = choose_hardware(config.train)
+    fabric = start_fabric(hardware)
+    size = config.train.crop_size or data.crops.shape[1]
+    encoder = _encoder(method, config, size, checkpoint, init_from)
+    plan = method.plan(data, config)
+    feed = Feed(data.crops, size, fabric.device, config.train.crops, fabric.global_rank, fabric.world_size)
+    learner, optimiser = _setup(fabric, hardware, encoder, config)
+    done = load_checkpoint(checkpoint, encoder, optimiser) if checkpoint else Progress()
+    notes = [*hardware.reasons, feed.reason, *plan.remarks]
+    if fabric.is_global_zero:
+        begin_run(out, config, data, init_from, done.step, plan.labels, notes)
+        for note in notes:
+            console.print(note, highlight=False)
+        if done.step:
+            console.print(f"going on from step {done.step} ({checkpoint})", highlight=False)
+
+    done = _steps(fabric, learner, encoder, optimiser, method, plan, feed, config, out, done)
+    if fabric.is_global_zero:
+        encoder.eval()
+        trained = _sentence(config, plan, data.path, done)
+        save_encoder(encoder, out / ENCODER, trained=trained, details={"settings": as_dict(config, SECTIONS)})
+    fabric.barrier()
+    return out / ENCODER
+
+
+def _steps(
+    fabric: Fabric,
+    learner: nn.Module,
+    encoder: OwnEncoder,
+    optimiser: Optimizer,
+    method: Method,
+    plan: Plan,
+    feed: Feed,
+    config: Config,
+    out: Path,
+    done: Progress,
+) -> Progress:
+    """All steps from `done` to the end, with a checkpoint every so often and one at the end."""
+    epochs, total = _length(plan, config)
+    learner.train()
+    with Reporter(fabric, config, out, total, done) as reporter:
+        while done.epoch < epochs and done.step < total:
+            epoch = plan.epoch(done.epoch, epochs)
+            for loaded in feed.stream(_remaining(epoch, done.index, total - done.step)):
+                rate = learning_rate(done.step / total, config.optimiser.lr, config.optimiser.schedule)
+                for group in optimiser.param_groups:
+                    group["lr"] = rate
+                torch.manual_seed(_seed(config.train.seed, done.step, fabric.global_rank))  # dropout
+
+                z = learner(loaded.crops, loaded.shape, loaded.place, loaded.mask)  # (B / processes, T, P)
+                loss, figures = method.loss(gather(z), loaded.targets, loaded.part, config)
+                fabric.backward(loss * fabric.world_size)  # gradients are averaged over processes
+                optimiser.step()
+                optimiser.zero_grad()
+
+                done = replace(
+                    done,
+                    step=done.step + 1,
+                    index=done.index + 1,
+                    frames=done.frames + int((loaded.batch.rows >= 0).sum()),
+                )
+                reporter.step(done, loaded.batch, {"loss": loss, **figures}, {"lr": rate, **epoch.notes})
+                if done.step % config.train.checkpoint_every == 0:
+                    reporter.flush()  # a loss that is not finite stops here, before it is saved
+                    _save(fabric, out, done, encoder, optimiser)
+            if done.index >= epoch.steps:
+                done = replace(done, epoch=done.epoch + 1, index=0)
+        reporter.flush()
+        _save(fabric, out, done, encoder, optimiser)
+    return done
+
+
+def _encoder(method: Method, config: Config, size: int, checkpoint: Path | None, init_from: str | None) -> OwnEncoder:
+    """The encoder as training begins: from its settings, with the weights of another where one is given."""
+    torch.manual_seed(config.train.seed)
+    if checkpoint or init_from:  # weights come from there
+        config = replace(config, encoder=replace(config.encoder, weights="none"))
+    encoder = method.encoder(config, size)
+    if init_from and not checkpoint:
+        fill_network(encoder, load_encoder(init_from).state_dict(), f"--init-from {init_from}")
+    return encoder
+
+
+def _setup(fabric: Fabric, hardware: Hardware, encoder: OwnEncoder, config: Config) -> tuple[nn.Module, Optimizer]:
+    """The network and its optimiser on their device, wrapped for several processes and compiled where that is on."""
+    learner: nn.Module = Learner(encoder)
+    if fabric.world_size > 1 and hardware.accelerator == "cuda":
+        learner = nn.SyncBatchNorm.convert_sync_batchnorm(learner)
+    learner = learner.to(fabric.device).to(memory_format=torch.channels_last)
+    kind = {"adamw": AdamW, "adam": Adam}[config.optimiser.name]
+    optimiser = kind(
+        learner.parameters(),
+        lr=config.optimiser.lr,
+        weight_decay=config.optimiser.weight_decay,
+        fused=hardware.accelerator == "cuda",
+    )
+    if hardware.compiled:
+        learner.compile()
+    return fabric.setup_module(learner), optimiser
+
+
+def _length(plan: Plan, config: Config) -> tuple[int, int]:
+    """Epochs and steps of the whole run: as many epochs as set, or as many frames, where that is set."""
+    first = plan.epoch(0, 1)
+    if not config.train.frames:
+        return config.train.epochs, plan.steps(config.train.epochs)
+    per_step = first.batch(0).rows.size
+    steps = math.ceil(config.train.frames / per_step)
+    return math.ceil(steps / first.steps), steps
+
+
+def _remaining(epoch: Epoch, index: int, most: int) -> Iterator[Batch]:
+    for step in range(index, min(epoch.steps, index + most)):
+        yield epoch.batch(step)
+
+
+def _seed(seed: int, step: int, process: int) -> int:
+    return seeded(seed, step, process).initial_seed()
+
+
+def _save(fabric: Fabric, out: Path, done: Progress, encoder: OwnEncoder, optimiser: Optimizer) -> None:
+    if fabric.is_global_zero:
+        save_checkpoint(out / CHECKPOINTS, done, encoder, optimiser)
+    fabric.barrier()
+
+
+def _sentence(config: Config, plan: Plan, data: Path, done: Progress) -> str:
+    """How the encoder was trained, for its model card."""
+    return (
+        f"{config.train.method}, {done.step} steps ({done.frames:,} frames) on {data.name}, seed {config.train.seed};"
+        f" polyp labels: {plan.labels}"
+    )

@@ -1,0 +1,79 @@
+"""A run's folder: what it was started with, how far it is, and whether the same command may go on with it.
+
+config.toml        every setting, resolved
+environment.json   versions, data, hardware, each start
+metrics.jsonl      one line per step
+checkpoints/       the last two
+encoder/           the finished encoder
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from polyptrace.config import Config, as_toml, difference, read_config
+from polyptrace.data import LabelFree
+from polyptrace.errors import UserError
+from polyptrace.files import file_hash, provenance, read_json, whole_file, write_json
+from polyptrace.train.checkpoint import latest_checkpoint
+
+#: The sections of the settings that training uses.
+SECTIONS = ("supervision", "views", "loss", "encoder", "optimiser", "train")
+
+#: Settings that change nothing about the weights, so that a run may go on with others.
+HARMLESS = ("train.checkpoint_every", "train.log_every", "train.loggers", "train.crops")
+
+CONFIG, ENVIRONMENT, CHECKPOINTS, ENCODER = "config.toml", "environment.json", "checkpoints", "encoder"
+
+
+def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None) -> Path | None:
+    """The checkpoint to go on from, None for a new run; refuses a folder that another command began."""
+    if not (out / CONFIG).exists():
+        if out.exists() and any(out.iterdir()):
+            raise UserError(f"{out}: holds something else than a run -> give another --out")
+        return None
+    changed = [
+        line
+        for line in difference(read_config(out / CONFIG), config, SECTIONS)
+        if line.partition(":")[0] not in HARMLESS
+    ]
+    began = read_json(out / ENVIRONMENT)
+    if began["data"]["tracklets"] != data_hash(data):
+        changed.append(f"data: not the dataset that this run began with ({began['data']['path']})")
+    if began["init_from"] != init_from:
+        changed.append(f"init-from: {began['init_from']} -> {init_from}")
+    if changed:
+        listed = "\n  ".join(changed)
+        raise UserError(
+            f"{out}: this run was begun with other settings\n  {listed}\n-> to go on, start the command it was begun"
+            f" with, or begin a new run from its weights: --out ANOTHER --init-from {out}"
+        )
+    return latest_checkpoint(out / CHECKPOINTS)
+
+
+def begin_run(
+    out: Path, config: Config, data: LabelFree, init_from: str | None, step: int, labels: str, notes: Sequence[str]
+) -> None:
+    """Writes down what a run is started with; a later start of the same run is added to the list."""
+    for abandoned in out.glob("**/.*.partial*"):
+        abandoned.unlink()
+    if (out / ENVIRONMENT).exists():
+        environment = read_json(out / ENVIRONMENT)
+    else:
+        environment = {
+            "data": {"path": str(data.path), "tracklets": data_hash(data), "source": data.info.get("source", {})},
+            "init_from": init_from,
+            "labels": labels,
+            "starts": [],
+        }
+    start: dict[str, Any] = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "step": step, "notes": list(notes)}
+    environment["starts"].append(start | {"made_by": provenance()})
+    write_json(out / ENVIRONMENT, environment)
+    with whole_file(out / CONFIG) as temporary:
+        temporary.write_text(as_toml(config, SECTIONS), encoding="utf-8")
+
+
+def data_hash(data: LabelFree) -> str:
+    """SHA-256 of the table of tracklets, which names a dataset."""
+    return str(data.info.get("hashes", {}).get("tracklets.parquet") or file_hash(data.path / "tracklets.parquet"))
