@@ -9,9 +9,7 @@ ODD = Preprocess(16, (0.1, 0.2, 0.3), (0.5, 0.25, 2.0))
 
 
 def crops(side: int) -> torch.Tensor:
-    return torch.randint(
-        0, 256, (2, 3, side, side, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
+    return torch.randint(0, 256, (2, 3, side, side, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
 def test_a_pixel_becomes_its_share_of_white_less_the_mean_over_the_deviation_of_its_channel() -> None:

@@ -47,9 +47,7 @@ def prepare_crops(
     if frames.shape[-2:] != (side, side):
         frames = functional.interpolate(frames, size=(side, side), mode="bilinear", antialias=True)
     scale = torch.tensor([1 / (255 * s) for s in preprocess.std], device=crops.device)
-    shift = torch.tensor(
-        [-m / s for m, s in zip(preprocess.mean, preprocess.std, strict=True)], device=crops.device
-    )
+    shift = torch.tensor([-m / s for m, s in zip(preprocess.mean, preprocess.std, strict=True)], device=crops.device)
     frames = torch.addcmul(shift[:, None, None], frames, scale[:, None, None])
     return frames.to(dtype).reshape(*leading, 3, side, side)  # (B, L, 3, H, W)
 
@@ -59,5 +57,6 @@ def check_crop_size(stored: int, preprocess: Preprocess, *, enlarge: bool = Fals
     if stored < preprocess.size and not enlarge:
         raise UserError(
             f"crops: stored at {stored} pixels, but the encoder takes {preprocess.size}"
-            f" -> run `polyptrace prepare` with --crops.size {preprocess.size}, or allow enlarged crops with --embed.enlarge true"
+            f" -> run `polyptrace prepare` with --crops.size {preprocess.size},"
+            " or allow enlarged crops with --embed.enlarge true"
         )

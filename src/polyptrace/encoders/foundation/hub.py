@@ -1,0 +1,90 @@
+"""Finds the weights that a user names: a file, a folder, or, only where one is asked for, something on the hub."""
+
+import re
+from pathlib import Path
+
+from huggingface_hub import hf_hub_download, try_to_load_from_cache
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+)
+
+from polyptrace.encoders.foundation.catalogue import FoundationModel
+from polyptrace.errors import UserError
+
+#: File names to try in a repository that is not the model's own.
+USUAL_FILES = ("model.safetensors", "pytorch_model.bin")
+
+FILE_ENDINGS = {".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".json"}
+
+
+def find_weights(name: str, model: FoundationModel, weights: str | Path) -> Path:
+    """The local path of `weights`: a path, `hub` (the model's repository), `hub:OWNER/NAME[/FILE]`, or OWNER/NAME."""
+    text = str(weights)
+    if text == "hub":
+        if model.hub is None:
+            raise UserError(
+                f"--weights hub: {name} is not on the hub -> get {model.file} from {model.page} and give its path"
+            )
+        return download(name, model, model.hub, (model.file,))
+    if Path(text).exists():
+        return Path(text)
+    if text.startswith("hub:"):
+        owner, repository, *file = text.removeprefix("hub:").split("/", 2) + [""] * (text.count("/") < 1)
+        return download(name, model, f"{owner}/{repository}", (*file,) or _files(model, f"{owner}/{repository}"))
+    if _is_hub_id(text):
+        return download(name, model, text, _files(model, text))
+    raise UserError(
+        f"--weights: {text} is no file, no folder and no hub id -> check the path; weights of {name}: {model.page}"
+    )
+
+
+def cached_weights(model: FoundationModel) -> Path | None:
+    """The published file in the hub's cache on this machine, if it is there."""
+    found = try_to_load_from_cache(model.hub, model.file) if model.hub else None
+    return Path(found) if isinstance(found, str) else None
+
+
+def download(name: str, model: FoundationModel, repository: str, files: tuple[str, ...]) -> Path:
+    """The first of the files that a repository has, from the hub's cache where it is there."""
+    by_hand = f"or get the file on another machine ({model.page}) and give its path with --weights"
+    for file in files:
+        try:
+            return Path(hf_hub_download(repository, file))
+        except GatedRepoError:
+            raise UserError(
+                f"{repository}: the owner wants the licence of {name} accepted first -> accept it at"
+                f" https://huggingface.co/{repository}, run `hf auth login`, {by_hand}"
+            ) from None
+        except (LocalEntryNotFoundError, OfflineModeIsEnabled):
+            raise UserError(
+                f"{repository}: {file} is not on this machine and the hub cannot be reached -> go online, {by_hand}"
+            ) from None
+        except RepositoryNotFoundError:
+            raise UserError(
+                f"{repository}: no such repository on the hub, or it is private -> check the name"
+                f" ({name} is at {model.page}), run `hf auth login`, {by_hand}"
+            ) from None
+        except EntryNotFoundError:
+            continue
+        except (HfHubHTTPError, OSError) as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"{repository}: {file} did not come ({reason}) -> try again, {by_hand}") from None
+    raise UserError(
+        f"{repository}: has none of {', '.join(files)} -> name the file, --weights hub:{repository}/FILE, {by_hand}"
+    )
+
+
+def _files(model: FoundationModel, repository: str) -> tuple[str, ...]:
+    return (model.file,) if repository == model.hub else USUAL_FILES
+
+
+def _is_hub_id(text: str) -> bool:
+    """OWNER/NAME that cannot be meant as a path."""
+    path = Path(text)
+    plain = re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", text) is not None
+    return plain and path.suffix not in FILE_ENDINGS and not path.parent.exists()

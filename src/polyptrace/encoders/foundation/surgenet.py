@@ -1,0 +1,71 @@
+"""SurgeNet, built by timm as a CAFormer-S18 with ReLU where timm has StarReLU.
+
+Files: flat, in the names of the MetaFormer authors, with a classifier that is not used. Linear layers of the first two
+stages are 1 x 1 convolutions in timm.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from timm.models.metaformer import Attention, LayerNorm2dNoBias, LayerNormNoBias, MetaFormer, SepConv
+from torch import Tensor, nn
+
+from polyptrace.encoders.foundation.architecture import patterns, rename
+
+RENAMES = (
+    (r"^stem\.norm\.", "downsample_layers.0.post_norm."),
+    (r"^stem\.", "downsample_layers.0."),
+    (r"^stages\.(\d+)\.downsample\.norm\.", r"downsample_layers.\1.pre_norm."),
+    (r"^stages\.(\d+)\.downsample\.", r"downsample_layers.\1."),
+    (r"^stages\.(\d+)\.blocks\.", r"stages.\1."),
+    (r"^head\.norm\.", "norm."),
+)
+
+#: Classes of the head that the paper's parameter count includes, though nothing uses it.
+UNUSED_CLASSES = 1
+
+
+@dataclass(frozen=True)
+class Surgenet:
+    """Two stages of separable convolutions, two of attention; one vector per frame."""
+
+    widths: tuple[int, int, int, int] = (64, 128, 320, 512)
+    depths: tuple[int, int, int, int] = (3, 3, 9, 3)
+
+    prefix_tokens = 0
+    clip_length = None
+    optional = patterns()
+    spare = patterns(r"head\..*")
+
+    @property
+    def width(self) -> int:
+        return self.widths[-1]
+
+    def build(self, _size: int, /) -> nn.Module:
+        """No part of it depends on the side of the frames."""
+        return self._network(classes=0)
+
+    def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
+        """One token: the mean over the picture, normalised."""
+        assert isinstance(backbone, MetaFormer)
+        pooled: Tensor = backbone(frames)
+        return pooled[:, None]
+
+    def parts(self, key: str, /) -> tuple[str, ...]:
+        return (rename(key, RENAMES),)
+
+    def published(self, _size: int, /) -> tuple[nn.Module, Callable[[Tensor], object]]:
+        """With the classifier that the paper's parameter count includes; its FLOPs stop before it."""
+        whole = self._network(classes=UNUSED_CLASSES)
+        return whole, lambda frames: whole.forward_head(whole.forward_features(frames), pre_logits=True)
+
+    def _network(self, classes: int) -> MetaFormer:
+        return MetaFormer(
+            num_classes=classes,
+            depths=self.depths,
+            dims=self.widths,
+            token_mixers=[SepConv, SepConv, Attention, Attention],
+            norm_layers=[LayerNorm2dNoBias] * 2 + [LayerNormNoBias] * 2,
+            mlp_act=nn.ReLU,
+            act1_layer=nn.ReLU,
+        )

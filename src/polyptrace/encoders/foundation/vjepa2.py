@@ -1,0 +1,91 @@
+"""V-JEPA2, built by transformers: a video encoder without a cls token; its predictor is not used for features.
+
+Files: the hub's, and Meta's own (`encoder` and `predictor`, names behind `module.backbone.`, query, key and value
+stacked). The rotary grid follows the side that the encoder was built for, so it is built for the real one. Two frames
+make one layer of tokens: the last frame of an odd clip is given twice, since it would be dropped.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers import VJEPA2Config, VJEPA2Model
+
+from polyptrace.encoders.foundation.architecture import QKV, patterns, rename, split
+
+RENAMES = (
+    (r"^encoder\.", ""),
+    (r"^embeddings\.patch_embeddings\.", "patch_embed."),
+    (r"^layer\.", "blocks."),
+    (r"\.attention\.([qkv])(?:uery|ey|alue)\.", r".attn.\1."),
+    (r"\.attention\.proj\.", ".attn.proj."),
+    (r"^layernorm\.", "norm."),
+)
+
+
+@dataclass(frozen=True)
+class Vjepa2:
+    """The large encoder of 300 million parameters, with a predictor of 22 million in its files."""
+
+    width: int = 1024
+    layers: int = 24
+    heads: int = 16
+    predictor_width: int = 384
+    predictor_layers: int = 12
+    predictor_heads: int = 12
+    clip_length: int = 64
+    tubelet: int = 2
+    patch: int = 16
+
+    prefix_tokens = 0
+    optional = patterns()
+    spare = patterns(r"predictor\..*", "pos_embed")
+
+    def build(self, size: int, /) -> nn.Module:
+        encoder: nn.Module = self._whole(size).encoder
+        return encoder
+
+    def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
+        odd = -frames.shape[1] % self.tubelet
+        frames = torch.cat([frames, frames[:, -1:].expand(-1, odd, -1, -1, -1)], dim=1)
+        tokens: Tensor = backbone(frames).last_hidden_state
+        return tokens
+
+    def parts(self, key: str, /) -> tuple[str, ...]:
+        if key.startswith("predictor."):
+            return (key,)
+        return split(rename(key, RENAMES), *QKV)
+
+    def published(self, size: int, /) -> tuple[nn.Module, Callable[[Tensor], object]]:
+        """With the predictor, which predicts every token from every token, as the model does when it is just called."""
+        whole = self._whole(size)
+
+        def run(frames: Tensor) -> Tensor:
+            predictor = whole.predictor
+            tokens = self.tokens(whole.encoder, frames)  # (n, T, D)
+            position = torch.arange(tokens.shape[1], device=tokens.device).repeat(len(tokens), 2)
+            context = predictor.embeddings.predictor_embeddings(tokens)
+            tokens = torch.cat([context, predictor.embeddings.mask_tokens[0].expand_as(context)], dim=1)
+            for layer in predictor.layer:
+                tokens = layer(tokens, position)[0]
+            predicted: Tensor = predictor.proj(predictor.layernorm(tokens)[:, context.shape[1] :])
+            return predicted
+
+        return whole, run
+
+    def _whole(self, size: int) -> VJEPA2Model:
+        return VJEPA2Model(
+            VJEPA2Config(
+                crop_size=size,
+                patch_size=self.patch,
+                tubelet_size=self.tubelet,
+                frames_per_clip=self.clip_length,
+                hidden_size=self.width,
+                num_hidden_layers=self.layers,
+                num_attention_heads=self.heads,
+                pred_hidden_size=self.predictor_width,
+                pred_num_hidden_layers=self.predictor_layers,
+                pred_num_attention_heads=self.predictor_heads,
+            )
+        )
