@@ -39,7 +39,7 @@ def check_boxes(boxes: Boxes) -> list[Finding]:
 
 def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, NDArray[np.bool_], str]]:
     """(kind, fatal, which rows, message) of each rule."""
-    finite: NDArray[np.bool_] = np.isfinite(boxes.xywh).all(axis=1)
+    finite = np.logical_and.reduce(np.isfinite(boxes.xywh), axis=1).astype(bool)
     xywh = np.where(finite[:, None], boxes.xywh, 1.0)
     x, y, w, h = xywh.T
     known = (boxes.image_width > 0) & (boxes.image_height > 0)

@@ -7,6 +7,7 @@ resize is bilinear with antialiasing, in 8-bit arithmetic: about 0.3 grey levels
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 from torchvision.transforms.v2.functional import InterpolationMode, resize
 
@@ -24,11 +25,14 @@ def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: flo
     return np.concatenate([origin, extent], 1).astype(np.int64)
 
 
-def cut_crop(picture: Tensor, region: NDArray[np.integer], size: int) -> Tensor:
-    """The region of a uint8 picture (3, H, W), as a uint8 square (size, size, 3)."""
+def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: int) -> Tensor:
+    """The region of a uint8 picture (3, H, W), as a uint8 square (size, size, 3); it may begin inside a pixel."""
+    if region.dtype.kind == "f":
+        x, y, w, h = region.tolist()
+        image = Image.fromarray(picture.permute(1, 2, 0).numpy())
+        return torch.from_numpy(np.array(image.resize((size, size), Image.Resampling.BILINEAR, (x, y, x + w, y + h))))
     x, y, w, h = (int(number) for number in region)
-    cut = picture[:, y : y + h, x : x + w]
-    square: Tensor = resize(cut, [size, size], InterpolationMode.BILINEAR, antialias=True)
+    square: Tensor = resize(picture[:, y : y + h, x : x + w], [size, size], InterpolationMode.BILINEAR, antialias=True)
     return square.permute(1, 2, 0)
 
 
@@ -38,12 +42,10 @@ def shrink_for(regions: NDArray[np.integer], size: int) -> int:
     return next(factor for factor in (8, 4, 2, 1) if factor <= max(room, 1))
 
 
-def as_shrunk(regions: Ints, full: tuple[int, int], shrunk: tuple[int, int]) -> Ints:
+def as_shrunk(regions: Ints, full: tuple[int, int], shrunk: tuple[int, int]) -> Floats:
     """Regions of a full picture (width, height), in the pixels of the same picture decoded smaller."""
-    ratio = np.array(shrunk) / np.array(full)
-    low = np.floor(regions[:, :2] * ratio)
-    high = np.minimum(np.ceil((regions[:, :2] + regions[:, 2:]) * ratio), shrunk)
-    return np.concatenate([low, np.maximum(high - low, 1)], 1).astype(np.int64)
+    ratio: Floats = np.tile(np.array(shrunk) / np.array(full), 2)
+    return regions * ratio
 
 
 def as_picture(array: NDArray[np.uint8]) -> Tensor:

@@ -9,16 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
-from torchvision.io import ImageReadMode, decode_image, decode_jpeg
 
+from polyptrace import codec
 from polyptrace.data import archives, videos
 from polyptrace.data.crops import as_picture
 from polyptrace.errors import UserError
 
-DECODER = "libjpeg-turbo (torchvision)"
 VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpeg")
 ARCHIVE_MARK = "::"
 
@@ -81,19 +79,15 @@ def read_pictures(
 
 def decode(content: bytes, shrink: int = 1) -> Tensor:
     """A JPEG or PNG as uint8 RGB (3, H, W); a JPEG may be decoded at 1/2, 1/4 or 1/8."""
-    if shrink > 1 and content[:2] == b"\xff\xd8":
-        return _decode_smaller(content, shrink)
-    data = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+    if content[:2] == b"\xff\xd8":
+        _check_end(content)
+        if shrink > 1:
+            return _decode_smaller(content, shrink)
     try:
-        if content[:2] == b"\xff\xd8":
-            _check_end(content)
-            picture: Tensor = decode_jpeg(data, mode=ImageReadMode.RGB)
-        else:
-            picture = decode_image(data, mode=ImageReadMode.RGB)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[0]
+        return codec.decode(content)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
         raise PictureError(f"picture cannot be decoded ({reason}) -> restore it, or use --skip-bad") from None
-    return picture
 
 
 def picture_size(content: bytes) -> tuple[int, int]:
@@ -106,7 +100,6 @@ def picture_size(content: bytes) -> tuple[int, int]:
 
 
 def _decode_smaller(content: bytes, shrink: int) -> Tensor:
-    _check_end(content)
     try:
         with Image.open(io.BytesIO(content)) as image:
             image.draft("RGB", (-(-image.width // shrink), -(-image.height // shrink)))

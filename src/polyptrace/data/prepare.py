@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from polyptrace.codec import DECODER
 from polyptrace.config import Crops, Tracks
 from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.checks import Finding, check_boxes, summary, write_rejected
 from polyptrace.data.counts import count_labels, count_tracklets
 from polyptrace.data.dataset import FORMAT, Dataset, save_tracklets
-from polyptrace.data.pictures import DECODER
 from polyptrace.data.store import fill_store
 from polyptrace.data.tracklets import Tracklets, cut_tracklets
 from polyptrace.data.tracks import link_tracks

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyptrace.data.boxes import Boxes, Ints
+from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
 from polyptrace.data.pictures import PictureError, container, read_pictures
 
@@ -118,7 +118,7 @@ def _shrink(boxes: Boxes, members: Ints, scale: float, size: int) -> int:
     return shrink_for(crop_regions(boxes.xywh[members], width, height, scale), size) if width.all() else 1
 
 
-def _regions(boxes: Boxes, members: Ints, picture: Tensor, scale: float, shrink: int) -> Ints | PictureError:
+def _regions(boxes: Boxes, members: Ints, picture: Tensor, scale: float, shrink: int) -> Ints | Floats | PictureError:
     """The regions of a picture's boxes in its own pixels, or what is wrong with its size."""
     found = (picture.shape[2], picture.shape[1])
     stated = (int(boxes.image_width[members[0]]), int(boxes.image_height[members[0]]))

@@ -1,0 +1,54 @@
+"""JPEG and PNG, in and out, through libjpeg-turbo: torchcodec's where it is installed, else torchvision's.
+
+torchvision has deprecated its own since 0.29; older installations have nothing else. Both give the same pixels.
+"""
+
+import importlib
+from typing import Any
+
+import torch
+from torch import Tensor
+
+try:
+    _decoders: Any = importlib.import_module("torchcodec.decoders")
+    _encoders: Any = importlib.import_module("torchcodec.encoders")
+    DECODER = "libjpeg-turbo (torchcodec)"
+except (ImportError, OSError, RuntimeError):
+    _decoders, _encoders = None, None
+    _io: Any = importlib.import_module("torchvision.io")
+    DECODER = "libjpeg-turbo (torchvision)"
+
+
+def decode(content: bytes) -> Tensor:
+    """A JPEG or PNG as uint8 RGB (3, H, W); a RuntimeError or ValueError says what is wrong with it."""
+    picture: Tensor
+    if _decoders is not None:
+        picture = _decoders.decode_image(content, mode="RGB")
+    else:
+        picture = _io.decode_image(_as_tensor(content), mode=_io.ImageReadMode.RGB)
+    return picture
+
+
+def decode_jpegs(contents: list[bytes], device: torch.device) -> list[Tensor]:
+    """Several JPEGs as uint8 RGB (3, H, W) on a GPU, by nvJPEG."""
+    pictures: list[Tensor]
+    if _decoders is not None:
+        pictures = _decoders.decode_jpeg(contents, device=device)
+    else:
+        tensors = [_as_tensor(content) for content in contents]
+        pictures = _io.decode_jpeg(tensors, mode=_io.ImageReadMode.RGB, device=device)
+    return pictures
+
+
+def encode_jpeg(picture: Tensor, quality: int = 90) -> bytes:
+    """A uint8 picture (3, H, W) as JPEG."""
+    if _decoders is not None:
+        data = _encoders.JpegEncoder(picture).to_tensor(quality=quality)
+    else:
+        data = _io.encode_jpeg(picture, quality=quality)
+    content: bytes = data.cpu().numpy().tobytes()
+    return content
+
+
+def _as_tensor(content: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)

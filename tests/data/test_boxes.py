@@ -1,0 +1,86 @@
+"""The box table."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polyptrace.data import Boxes
+from polyptrace.data.boxes import codes
+from polyptrace.errors import UserError
+
+
+def table(n: int) -> Boxes:
+    rng = np.random.default_rng(n)
+    return Boxes.of(
+        video=[f"v{i % 3}" for i in range(n)],
+        frame_index=rng.integers(0, 50, n),
+        xywh=rng.uniform(1, 99, (n, 4)),
+        file=[f"{i}.jpg" for i in range(n)],
+        polyp=[f"p{i % 5}" for i in range(n)],
+        size_mm=rng.uniform(1, 20, n),
+    )
+
+
+def test_a_column_that_is_left_out_is_unknown() -> None:
+    boxes = Boxes.of(video=["v"], frame_index=[3], xywh=[[1, 2, 3, 4]])
+    assert boxes.polyp.tolist() == [""]
+    assert np.isnan(boxes.size_mm).all()
+    assert boxes.pts.tolist() == [-1]
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="one length"):
+        Boxes.of(video=["v", "v"], frame_index=[3], xywh=[[1, 2, 3, 4]])
+
+
+def test_a_misspelt_column_is_refused() -> None:
+    with pytest.raises(ValueError, match="no column poylp"):
+        Boxes.of(video=["v"], frame_index=[3], xywh=[[1, 2, 3, 4]], poylp=["a"])
+
+
+def test_a_frame_index_that_is_not_whole_is_named_by_its_row() -> None:
+    with pytest.raises(UserError, match=r"row 1: frame_index 2\.5"):
+        Boxes.of(video=["v", "v"], frame_index=[1.0, 2.5], xywh=np.ones((2, 4)))
+
+
+def test_a_table_survives_the_way_through_parquet(tmp_path: Path) -> None:
+    boxes = table(20)
+    boxes.save(tmp_path / "boxes.parquet")
+    back = Boxes.load(tmp_path / "boxes.parquet")
+    for name in ("video", "frame_index", "xywh", "file", "polyp", "size_mm", "fps", "line"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(boxes, name))
+
+
+def test_a_parquet_file_without_a_needed_column_says_which(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"video": ["v"], "x": [1.0], "y": [1.0], "w": [1.0]}), tmp_path / "b.parquet")
+    with pytest.raises(UserError, match="no column frame_index, h"):
+        Boxes.load(tmp_path / "b.parquet")
+
+
+def test_a_file_that_is_no_parquet_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "b.parquet").write_bytes(b"hello")
+    with pytest.raises(UserError, match="not a readable Parquet file"):
+        Boxes.load(tmp_path / "b.parquet")
+
+
+def test_the_order_depends_neither_on_labels_nor_on_the_rows_order() -> None:
+    boxes = table(60)
+    shuffle = np.random.default_rng(0).permutation(60)
+    np.testing.assert_array_equal(boxes.in_order().xywh, boxes.take(shuffle).in_order().xywh)
+
+
+def test_to_pandas_has_one_column_per_coordinate() -> None:
+    frame = table(4).to_pandas()
+    assert {"x", "y", "w", "h", "video"} <= set(frame.columns)
+    assert len(frame) == 4
+
+
+@given(st.lists(st.text(max_size=3)))
+def test_codes_number_the_sorted_distinct_names(names: list[str]) -> None:
+    places = {name: place for place, name in enumerate(sorted(set(names), key=lambda n: n.encode()))}
+    assert codes(np.array(names, object)).tolist() == [places[name] for name in names]

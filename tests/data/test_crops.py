@@ -1,0 +1,55 @@
+"""Crop geometry and pixels."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from polyptrace.data import crop_regions, cut_crop
+from polyptrace.data.crops import as_shrunk, shrink_for
+
+
+def region(box: tuple[float, ...], scale: float = 5.0, size: tuple[int, int] = (320, 256)) -> list[int]:
+    return crop_regions(np.array([box]), np.array([size[0]]), np.array([size[1]]), scale)[0].tolist()
+
+
+def test_a_crop_is_the_box_scaled_about_its_centre() -> None:
+    assert region((150, 110, 30, 24)) == [90, 62, 150, 120]
+
+
+def test_a_crop_stops_at_the_edges_of_its_picture() -> None:
+    assert region((3, 5, 40, 33)) == [0, 0, 123, 104]
+    assert region((290, 230, 28, 25)) == [234, 180, 86, 76]
+
+
+def test_numbers_are_truncated_not_rounded() -> None:
+    assert region((100.9, 100.9, 10.9, 10.9), scale=1.0) == [100, 100, 10, 10]
+
+
+def test_a_tiny_box_in_the_last_corner_still_has_a_pixel() -> None:
+    assert region((319.9, 255.9, 0.05, 0.05), scale=1.0) == [319, 255, 1, 1]
+
+
+def test_the_crops_are_those_of_the_authors(shared: Path) -> None:
+    oracle = np.load(shared / "oracles/f_anchor_crop.npz")
+    picture = torch.from_numpy(oracle["image_uint8_chw"])
+    boxes = oracle["boxes_int_xywh"].astype(float)
+    width, height = np.full(3, picture.shape[2]), np.full(3, picture.shape[1])
+    regions = crop_regions(boxes, width, height, float(oracle["scale"]))
+    np.testing.assert_array_equal(regions, oracle["anchors_xywh"])
+    for cut, expected in zip(regions, oracle["crop48"], strict=True):
+        ours = cut_crop(picture, cut, 48).permute(2, 0, 1).numpy()
+        difference = np.abs(ours - expected * 255)
+        assert difference.mean() < 0.4
+        assert difference.max() < 2
+
+
+@pytest.mark.parametrize(("side", "factor"), [(100, 1), (232, 1), (464, 2), (927, 2), (928, 4), (4000, 8)])
+def test_a_picture_shrinks_only_while_every_crop_keeps_its_pixels(side: int, factor: int) -> None:
+    assert shrink_for(np.array([[0, 0, side, 4000]]), 232) == factor
+
+
+def test_regions_of_a_smaller_picture_cover_the_same_place() -> None:
+    shrunk = as_shrunk(np.array([[90, 62, 150, 120]]), (1350, 1080), (675, 270))
+    np.testing.assert_allclose(shrunk, [[45, 15.5, 75, 30]])

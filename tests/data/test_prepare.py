@@ -1,0 +1,225 @@
+"""From boxes and real JPEG files to a dataset folder."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from polyptrace.codec import decode
+from polyptrace.config import Crops, Tracks
+from polyptrace.data import Boxes, Dataset, LabelFree, crop_regions, cut_crop, prepare
+from polyptrace.errors import UserError
+
+Source = Callable[..., tuple[Boxes, Path]]
+SMALL = Crops(size=32)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {f.name: f.read_bytes() for f in folder.iterdir() if f.suffix != ".json"}
+
+
+def test_a_dataset_holds_tracklets_whole_tracks_and_the_crops_of_both(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    dataset = prepare(boxes, root, tmp_path / "d", crops=SMALL)
+    assert dataset.info["counts"] == {
+        "boxes": 144, "rejected": 0, "videos": 2, "tracks": 2, "tracklets": 4, "crops": 36,
+    }  # fmt: skip
+    assert dataset.info["labels"] == {"polyps": 2, "with size": 2, "with histology": 2}
+    assert dataset.crops.shape == (36, 32, 32, 3)
+    assert dataset.tracklets.length[dataset.select("track")].tolist() == [18, 18]
+    assert not (tmp_path / "d.partial").exists()
+
+
+def test_each_crop_is_the_crop_of_its_box(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    dataset = prepare(boxes, root, tmp_path / "d", crops=SMALL)
+    table, row_of = dataset.boxes(), dataset.box_of_crop()
+    for crop in (0, 17, 35):
+        row = row_of[crop]
+        picture = decode((root / table.file[row]).read_bytes())
+        region = crop_regions(table.xywh[[row]], table.image_width[[row]], table.image_height[[row]])[0]
+        np.testing.assert_array_equal(dataset.crops[crop], cut_crop(picture, region, 32).numpy())
+
+
+def test_a_batch_is_padded_and_masked(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    dataset = prepare(boxes, root, tmp_path / "d", crops=SMALL)
+    tracklet, track = dataset.select("tracklet")[0], dataset.select("track")[0]
+    frames, mask = dataset.gather([tracklet, track])
+    assert frames.shape == (2, 18, 32, 32, 3)
+    assert frames.dtype == torch.uint8
+    assert mask.sum(1).tolist() == [8, 18]
+    np.testing.assert_array_equal(frames[0, :8].numpy(), dataset.crops[dataset.tracklets.rows[tracklet]])
+    assert not frames[0, 8:].any()
+
+
+def test_preparing_twice_gives_the_same_bytes_whatever_the_order_of_the_rows(
+    make_source: Source, tmp_path: Path
+) -> None:
+    boxes, root = make_source()
+    prepare(boxes, root, tmp_path / "a", crops=SMALL)
+    prepare(
+        boxes.take(np.random.default_rng(0).permutation(len(boxes))),
+        root,
+        tmp_path / "b",
+        crops=replace(SMALL, workers=1),
+    )
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+
+def test_the_label_free_view_has_no_way_to_the_labels(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    view = prepare(boxes, root, tmp_path / "d", crops=SMALL).label_free()
+    assert type(view) is LabelFree
+    for name in ("polyp", "size_mm", "histology"):
+        assert not hasattr(view.tracklets, name)
+    assert "polyp" not in json.dumps(view.info["counts"])
+    assert "labels" not in view.info
+
+
+def test_scrambled_labels_change_no_crop_and_no_tracklet_when_linking_by_video(
+    make_source: Source, tmp_path: Path
+) -> None:
+    boxes, root = make_source()
+    scrambled = replace(boxes, polyp=np.random.default_rng(0).choice(["x", "y", ""], len(boxes)).astype(object))
+    plain = prepare(boxes, root, tmp_path / "a", Tracks(link="video"), SMALL).label_free()
+    mixed = prepare(scrambled, root, tmp_path / "b", Tracks(link="video"), SMALL).label_free()
+    np.testing.assert_array_equal(plain.crops, mixed.crops)
+    for name in ("video", "track", "position", "flat", "offset"):
+        np.testing.assert_array_equal(getattr(plain.tracklets, name), getattr(mixed.tracklets, name))
+
+
+def test_scaled_decoding_differs_by_little(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source(width=384, height=288)
+    boxes = replace(boxes, xywh=boxes.xywh + np.array([60.0, 60, 20, 20]))
+    full = prepare(boxes, root, tmp_path / "a", crops=SMALL)
+    scaled = prepare(boxes, root, tmp_path / "b", crops=replace(SMALL, decoding="scaled"))
+    difference = np.abs(full.crops.astype(int) - scaled.crops.astype(int)).mean()
+    assert 0 < difference < 2
+
+
+def test_settings_in_seconds_follow_the_frame_rate(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    dataset = prepare(boxes, root, tmp_path / "d", Tracks(stride_seconds=0.32, min_track_seconds=1.0), SMALL)
+    assert dataset.tracklets.length[dataset.select("track")].tolist() == [9, 9]
+
+
+def test_settings_in_seconds_without_a_frame_rate_are_refused(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    with pytest.raises(UserError, match="has no frame rate"):
+        prepare(replace(boxes, fps=np.full(len(boxes), np.nan)), root, tmp_path / "d", Tracks(stride_seconds=0.2))
+
+
+def test_an_existing_folder_is_never_overwritten(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    (tmp_path / "d").mkdir()
+    with pytest.raises(UserError, match="already exists"):
+        prepare(boxes, root, tmp_path / "d")
+
+
+def break_missing(path: Path) -> None:
+    path.unlink()
+
+
+def break_truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def break_empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def break_text(path: Path) -> None:
+    path.write_bytes(b"not a picture at all")
+
+
+BREAKS = {
+    break_missing: "picture is missing",
+    break_truncated: "picture is truncated",
+    break_empty: "picture cannot be decoded",
+    break_text: "picture cannot be decoded",
+}
+
+
+@pytest.mark.parametrize(("break_it", "message"), BREAKS.items())
+def test_a_bad_picture_is_named_and_can_be_left_out(
+    make_source: Source, tmp_path: Path, break_it: Callable[[Path], None], message: str
+) -> None:
+    boxes, root = make_source()
+    boxes = replace(boxes, source=np.full(len(boxes), "boxes.txt", object), line=np.arange(len(boxes)) + 1)
+    break_it(root / "v0_0008.jpg")
+    with pytest.raises(UserError, match=rf"boxes\.txt:9: {message}"):
+        prepare(boxes, root, tmp_path / "d", crops=SMALL)
+    assert not (tmp_path / "d").exists()
+    dataset = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
+    assert dataset.info["counts"]["rejected"] == 1
+    rejected = list(csv.DictReader((tmp_path / "d/rejected.csv").open(encoding="utf-8")))
+    assert [(r["where"], r["file"]) for r in rejected] == [("boxes.txt:9", "v0_0008.jpg")]
+    first = dataset.tracklets.video == "v0"
+    assert dataset.tracklets.position[first & (dataset.tracklets.unit == "track")].tolist() == [9]
+
+
+def test_a_picture_of_another_size_than_stated_is_named(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    with pytest.raises(UserError, match="picture is 96 x 72, its boxes say 200 x 72"):
+        prepare(replace(boxes, image_width=np.full(len(boxes), 200)), root, tmp_path / "d", crops=SMALL)
+
+
+def test_pictures_of_unknown_size_are_taken_as_they_are(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    unknown = replace(boxes, image_width=np.zeros(len(boxes), int), image_height=np.zeros(len(boxes), int))
+    known = prepare(boxes, root, tmp_path / "a", crops=SMALL)
+    np.testing.assert_array_equal(prepare(unknown, root, tmp_path / "b", crops=SMALL).crops, known.crops)
+
+
+def test_a_file_name_that_leaves_its_folder_is_refused(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    outside = replace(boxes, file=np.full(len(boxes), "../secret.jpg", object))
+    with pytest.raises(UserError, match="leaves its folder"):
+        prepare(outside, root, tmp_path / "d", crops=SMALL)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from polyptrace.codec import decode
+from polyptrace.config import Crops
+from polyptrace.data import Boxes, prepare
+prepare(Boxes.load(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]), crops=Crops(size=32, workers=1))
+"""
+
+
+def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source(videos=12)
+    boxes.save(tmp_path / "boxes.parquet")
+    out = tmp_path / "d"
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, tmp_path / "boxes.parquet", root, out])
+    log = tmp_path / "d.partial/crops.log"
+    deadline = time.monotonic() + 60
+    while not (log.exists() and log.read_text().endswith("\n")) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not out.exists()
+    finished = log.read_text().splitlines()
+    assert finished
+    store = np.load(tmp_path / "d.partial/crops.npy", mmap_mode="r")
+    assert not store.all(axis=(1, 2, 3)).all()  # it was killed before the end
+    dataset = prepare(boxes, root, out, crops=SMALL)
+    prepare(boxes, root, tmp_path / "whole", crops=SMALL)
+    assert files_of(dataset.path) == files_of(tmp_path / "whole")
+
+
+def test_a_folder_that_is_no_dataset_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="polyptrace prepare"):
+        Dataset.open(tmp_path)

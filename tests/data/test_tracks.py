@@ -1,0 +1,143 @@
+"""Linking boxes to tracks."""
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyptrace.data import Boxes, box_iou, link_tracks, read_coco
+from polyptrace.data.boxes import Ints
+from polyptrace.errors import UserError
+
+
+def boxes_at(frames: list[int], x: list[float], **columns: object) -> Boxes:
+    xywh = [(left, 10.0, 10.0, 10.0) for left in x]
+    return Boxes.of(video="v", frame_index=frames, xywh=xywh, **({"polyp": "p"} | columns))
+
+
+def partition(track: Ints) -> set[frozenset[int]]:
+    return {frozenset(np.flatnonzero(track == t).tolist()) for t in np.unique(track)}
+
+
+def plain_link(boxes: Boxes, within: str, iou: float) -> set[frozenset[int]]:
+    """Frame after frame, best overlap first: a slow reading of the definition (no gaps)."""
+    group = boxes.polyp if within == "polyp" else np.full(len(boxes), "")
+    owner: dict[int, int] = {}
+    for place in sorted({(v, g, f) for v, g, f in zip(boxes.video, group, boxes.frame_index, strict=True)}):
+        video, name, frame = place
+        here = [i for i in range(len(boxes)) if (boxes.video[i], group[i], boxes.frame_index[i]) == place]
+        before = [
+            i for i in range(len(boxes)) if (boxes.video[i], group[i], boxes.frame_index[i]) == (video, name, frame - 1)
+        ]
+        pairs = [(float(box_iou(boxes.xywh[[a]], boxes.xywh[[b]])[0]), a, b) for a in before for b in here]
+        used: set[int] = set()
+        for overlap, a, b in sorted(pairs, key=lambda p: -p[0]):
+            if overlap >= iou and a not in used and b not in used:
+                owner[b] = owner[a]
+                used |= {a, b}
+        for b in here:
+            owner.setdefault(b, b)
+    return {frozenset(i for i in owner if owner[i] == t) for t in set(owner.values())}
+
+
+@st.composite
+def random_boxes(draw: st.DrawFn) -> Boxes:
+    n = draw(st.integers(0, 40))
+    number = st.floats(0, 40, allow_nan=False)
+    rows = draw(
+        st.lists(
+            st.tuples(st.sampled_from("vw"), st.integers(0, 8), number, number, st.sampled_from("abc")),
+            min_size=n,
+            max_size=n,
+        )
+    )
+    xywh = [(x, y, 12.0 + i * 0.01, 12.0) for i, (_, _, x, y, _) in enumerate(rows)]
+    columns = {"video": [r[0] for r in rows], "frame_index": [r[1] for r in rows], "polyp": [r[4] for r in rows]}
+    return Boxes.of(xywh=xywh, **columns)
+
+
+def test_iou_of_half_overlapping_boxes_is_a_third() -> None:
+    a, b = np.array([[0.0, 0, 10, 10]]), np.array([[5.0, 0, 10, 10]])
+    assert box_iou(a, b)[0] == pytest.approx(1 / 3)
+
+
+def test_a_missing_frame_ends_a_track() -> None:
+    assert link_tracks(boxes_at([0, 1, 3, 4], [0, 0, 0, 0])).tolist() == [0, 0, 1, 1]
+
+
+def test_max_gap_bridges_missing_frames_and_no_more() -> None:
+    boxes = boxes_at([0, 1, 4, 9], [0, 0, 0, 0])
+    assert link_tracks(boxes, max_gap=2).tolist() == [0, 0, 0, 1]
+    assert link_tracks(boxes, max_gap=1).tolist() == [0, 0, 1, 2]
+
+
+def test_a_jump_ends_a_track() -> None:
+    assert link_tracks(boxes_at([0, 1, 2], [0, 1, 50])).tolist() == [0, 0, 1]
+
+
+def test_an_overlap_of_exactly_the_threshold_links() -> None:
+    boxes = boxes_at([0, 1], [0, 5])
+    assert link_tracks(boxes, iou=1 / 3).tolist() == [0, 0]
+    assert link_tracks(boxes, iou=np.nextafter(1 / 3, 1)).tolist() == [0, 1]
+
+
+def test_two_polyps_that_pass_each_other_neither_swap_nor_merge(two_crossing: Boxes) -> None:
+    by_identity = partition(link_tracks(two_crossing, "polyp"))
+    assert partition(link_tracks(two_crossing, "video")) == by_identity
+    assert partition(link_tracks(two_crossing, "track")) == by_identity
+    assert len(by_identity) == 2
+
+
+def test_two_boxes_of_one_frame_are_never_in_one_track() -> None:
+    boxes = Boxes.of(video="v", frame_index=[0, 1, 1], xywh=[[0, 0, 10, 10], [1, 0, 10, 10], [2, 0, 10, 10]])
+    assert link_tracks(boxes, "video").tolist() == [0, 0, 1]
+
+
+def test_linking_by_polyp_without_polyps_says_how_to_link() -> None:
+    with pytest.raises(UserError, match=r"has no polyp id .* --tracks.link video"):
+        link_tracks(boxes_at([0], [0], polyp=""), "polyp")
+
+
+def test_an_empty_table_has_no_tracks() -> None:
+    assert link_tracks(Boxes.of(video=[], frame_index=[], xywh=[])).shape == (0,)
+
+
+def test_the_tracks_are_those_of_the_authors(shared: Path) -> None:
+    boxes = read_coco(shared / "oracles/a_annotations_0.json")
+    oracle = np.load(shared / "oracles/a_tracklets_0.npz")
+    frame, box = oracle["instance_frame_id"], oracle["instance_bbox"]
+    parts = np.split(oracle["tracklets_flat"], oracle["tracklets_off"][1:-1])
+    expected = {frozenset(zip(frame[p].tolist(), map(tuple, box[p].tolist()), strict=True)) for p in parts}
+    found = {
+        frozenset((int(boxes.frame_index[row]), tuple(boxes.xywh[row].tolist())) for row in rows)
+        for rows in partition(link_tracks(boxes))
+    }
+    assert found == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(random_boxes(), st.sampled_from(["polyp", "video"]), st.sampled_from([0.1, 0.5]))
+def test_linking_equals_the_slow_reading_of_its_definition(boxes: Boxes, within: str, iou: float) -> None:
+    assert partition(link_tracks(boxes, within, iou)) == plain_link(boxes, within, iou)
+
+
+@settings(max_examples=60, deadline=None)
+@given(random_boxes(), st.integers(0, 3), st.randoms(use_true_random=False))
+def test_tracks_keep_their_promises_whatever_the_boxes(boxes: Boxes, max_gap: int, random: Random) -> None:
+    track = link_tracks(boxes, "video", max_gap=max_gap)
+    assert len(track) == len(boxes)
+    for t in np.unique(track):
+        rows = np.flatnonzero(track == t)
+        rows = rows[np.argsort(boxes.frame_index[rows])]
+        assert len(set(boxes.video[rows])) == 1
+        step = np.diff(boxes.frame_index[rows])
+        assert ((step >= 1) & (step <= 1 + max_gap)).all()
+        assert (box_iou(boxes.xywh[rows[:-1]], boxes.xywh[rows[1:]]) >= 0.1).all()
+    shuffle = list(range(len(boxes)))
+    random.shuffle(shuffle)
+    np.testing.assert_array_equal(
+        link_tracks(boxes.take(np.array(shuffle, int)), "video", max_gap=max_gap), track[shuffle]
+    )
