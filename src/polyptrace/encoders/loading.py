@@ -6,24 +6,32 @@ from torch import nn
 
 from polyptrace.encoders.authors import load_authors_checkpoint
 from polyptrace.encoders.checkpoints import CONFIG, WEIGHTS, from_pretrained, load_folder
+from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
 from polyptrace.errors import UserError
 
 #: The folder of a run that holds its finished encoder.
 FINAL = "encoder"
 
+#: What files of weights are called.
+SUFFIXES = (".ckpt", ".pt", ".pth", ".safetensors")
 
-def load_encoder(path_or_name: str | Path, weights: str | Path | None = None) -> nn.Module:
+
+def load_encoder(
+    path_or_name: str | Path, weights: str | Path | None = None, pooling: str = "default", preprocess: str = "own"
+) -> nn.Module:
     """The encoder of a run folder, an encoder folder, the authors' checkpoint, a known name, or a hub id.
 
-    Known names are `colour-grid` and the foundation models (`polyptrace encoders` lists them); `weights` is the
-    file or folder of a foundation model's weights, where they do not come from the hub.
+    Known names are `colour-grid` and the foundation models (`polyptrace encoders` lists them). `weights` (a file, a
+    folder, a hub id; from the hub if none is given), `pooling` and `preprocess` are those of a foundation model.
     """
     path = Path(path_or_name)
+    if str(path_or_name) in FOUNDATION_MODELS:
+        return load_foundation(str(path_or_name), weights or "hub", pooling, preprocess)
     if path.is_dir():
         return _from_folder(path)
     if path.is_file():
         return load_authors_checkpoint(path)
-    if path.suffix in {".ckpt", ".pt", ".pth", ".safetensors"}:
+    if path.suffix in SUFFIXES:
         raise UserError(f"{path}: no such file -> check the path")
     return from_pretrained(path_or_name)
 

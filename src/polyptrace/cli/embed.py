@@ -1,0 +1,45 @@
+"""`polyptrace embed ENCODER --data DATASET --out EMBEDDINGS`."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyptrace.cli.settings import ConfigFile, resolve
+from polyptrace.data import Dataset
+from polyptrace.embed import embed
+from polyptrace.encoders import load_encoder
+
+SECTIONS = ("embed",)
+
+
+def command(
+    ctx: typer.Context,
+    encoder: Annotated[str, typer.Argument(help="Run, encoder folder, authors' checkpoint, known name, or hub id.")],
+    data: Annotated[Path, typer.Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")],
+    out: Annotated[Path, typer.Option("--out", help="Embeddings folder to write.")],
+    weights: Annotated[
+        str | None, typer.Option("--weights", help="Foundation models: file, folder or hub id of the weights.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
+    config: ConfigFile = None,
+) -> None:
+    """Turn a dataset into vectors with a frozen encoder.
+
+    One vector per tracklet and one per whole track. Known names: [bold]colour-grid[/] and the foundation models that
+    [bold]polyptrace encoders[/] lists. All settings: [bold]polyptrace settings embed[/].
+
+    Examples:
+
+      polyptrace embed runs/ours --data data/test --out vectors/ours
+
+      polyptrace embed dinov2-small --weights dinov2-small.safetensors --data data/test --out vectors/dinov2
+    """
+    settings = resolve(ctx, config, SECTIONS).embed
+    model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
+    embeddings = embed(model, Dataset.open(data), settings=settings)
+    named = replace(embeddings, info={**embeddings.info, "from": encoder, "weights": weights})
+    named.save(out, overwrite=overwrite)
+    count, width = embeddings.vectors.shape
+    typer.echo(f"{count:,} vectors of {width} numbers: {out}")
