@@ -15,11 +15,9 @@ import numpy as np
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
 from polyptrace.data.sources.names import inside, last_number, picture_root
-from polyptrace.data.sources.records import box_of, index_by_id, integer, objects, whole
+from polyptrace.data.sources.records import Record, bbox, index_by_id, integer, numbers, objects, place_of, text, whole
 from polyptrace.errors import UserError
 from polyptrace.files import read_json
-
-Record = dict[str, Any]
 
 
 def read_coco(
@@ -37,7 +35,7 @@ def read_coco(
     """
     path = Path(path)
     root = picture_root(path)
-    files = _annotation_files(path, split)
+    files = annotation_files(path, split)
     tables = [_read_file(file, root, results, histology or {}) for file in files]
     table = Boxes.concatenate(tables)
     if len(files) > 1:
@@ -48,7 +46,8 @@ def read_coco(
     return table
 
 
-def _annotation_files(path: Path, split: str | None) -> list[Path]:
+def annotation_files(path: Path, split: str | None) -> list[Path]:
+    """The JSON files of a source: the one given, or those in its folder, by split."""
     if path.is_file():
         return [path]
     folder = path / "annotations" if (path / "annotations").is_dir() else path
@@ -91,10 +90,13 @@ def _read_file(path: Path, root: Path, results: Path | None, histology: Mapping[
         place = _image_of_results(annotations, by_id, images, results)
     else:
         annotations = objects(content, "annotations", path)
-        place = [_image_of(annotation, by_id, f"{path}: annotations[{k}]") for k, annotation in enumerate(annotations)]
+        place = [
+            place_of(annotation.get("image_id"), by_id, f"{path}: annotations[{k}]: image_id", "images")
+            for k, annotation in enumerate(annotations)
+        ]
     by_image = [image["id"] for image in images] if all(isinstance(key, int) for key in by_id) else range(len(images))
     order = sorted(range(len(annotations)), key=lambda k: by_image[place[k]])
-    prefix = _prefix(images, root)
+    prefix = picture_prefix(images, root)
     pictures = [_picture(image, f"{path}: images[{k}]", prefix) for k, image in enumerate(images)]
     rate = content.get("info", {}).get("fps") if isinstance(content.get("info"), dict) else None
     rows = [
@@ -109,21 +111,17 @@ def _read_file(path: Path, root: Path, results: Path | None, histology: Mapping[
     return Boxes.of(**{**empty, **columns}, source=source.name, line=order)
 
 
-def _image_of(annotation: Record, by_id: Mapping[Any, int], where: str) -> int:
-    try:
-        return by_id[annotation.get("image_id")]
-    except (KeyError, TypeError):
-        raise UserError(f"{where}: image_id {annotation.get('image_id')!r} is not among the images -> add it") from None
-
-
 def _image_of_results(results: list[Record], by_id: Mapping[Any, int], images: list[Record], path: Path) -> list[int]:
     """Images of detections, by id or, as some detectors write, by the file's name without its ending."""
     names = {PurePosixPath(str(image.get("file_name"))).stem: k for k, image in enumerate(images)}
     either = {**names, **{str(k): place for k, place in by_id.items() if str(k) not in names}, **by_id}
-    return [_image_of(result, either, f"{path}: [{k}]") for k, result in enumerate(results)]
+    return [
+        place_of(result.get("image_id"), either, f"{path}: [{k}]: image_id", "images")
+        for k, result in enumerate(results)
+    ]
 
 
-def _prefix(images: list[Record], root: Path) -> str:
+def picture_prefix(images: list[Record], root: Path) -> str:
     """`images/`, unless the file names are already relative to the root."""
     first = images[0].get("file_name") if images else None
     if isinstance(first, str) and (first.startswith("images/") or (root / first).is_file()):
@@ -142,36 +140,29 @@ def _picture(image: Record, where: str, prefix: str) -> Record:
         "frame_index": frame,
         "image_width": whole(image.get("width"), f"{where}: width"),
         "image_height": whole(image.get("height"), f"{where}: height"),
-        "dataset": _text(image.get("dataset_id")),
-        "video": _text(image.get("sequence_id")),
+        "dataset": text(image.get("dataset_id")),
+        "video": text(image.get("sequence_id")),
     }
 
 
 def _row(annotation: Record, image: Record, picture: Record, where: str, histology: Mapping[str, str]) -> Record:
-    polyp = _text(annotation.get("identity_id"))
+    polyp = text(annotation.get("identity_id"))
     derived = _video_of(polyp)
-    video = picture["video"] or _text(annotation.get("sequence_id")) or derived or _text(image.get("video_id"))
+    video = picture["video"] or text(annotation.get("sequence_id")) or derived or text(image.get("video_id"))
     if not video:
         raise UserError(f"{where}: its image has no sequence_id -> add the video's name as sequence_id")
     score = annotation.get("score")
     return {
         **picture,
         "video": video,
-        "xywh": _bbox(annotation.get("bbox"), f"{where}: bbox"),
+        "xywh": bbox(annotation.get("bbox"), f"{where}: bbox"),
         "polyp": polyp,
-        "track": _text(annotation.get("track_id")),
+        "track": text(annotation.get("track_id")),
         "size_mm": size_mm(annotation.get("size"), where),
         "histology": histology_name(annotation.get("histology"), where, histology),
-        "score": np.nan if score is None else box_of([score], f"{where}: score")[0],
+        "score": np.nan if score is None else numbers([score], f"{where}: score")[0],
         "derived": derived,
     }
-
-
-def _bbox(value: object, where: str) -> list[float]:
-    box = box_of(value, where)
-    if len(box) != 4:
-        raise UserError(f"{where}: has {len(box)} numbers -> a box is x, y, w, h")
-    return box
 
 
 def _video_of(identity: str) -> str:
@@ -194,9 +185,5 @@ def _say_disagreements(rows: list[Record], source: Path) -> None:
         )
 
 
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
-
-
 def _rate(value: object, where: str) -> float:
-    return np.nan if value is None else box_of([value], f"{where}: fps")[0]
+    return np.nan if value is None else numbers([value], f"{where}: fps")[0]

@@ -6,15 +6,25 @@ depth, or a folder of `NAME.txt` files, each beside `NAME.mp4` (or another video
 
 import configparser
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from polyptrace.data.boxes import Boxes, Ints
-from polyptrace.data.sources.names import PICTURES, VIDEOS, inside, natural, numbered_pictures, picture_root
+from polyptrace.data.sources.names import (
+    PICTURES,
+    VIDEOS,
+    inside,
+    natural,
+    numbered_pictures,
+    picture_root,
+    relative,
+    video_file,
+)
 from polyptrace.data.sources.text import number_rows, read_text, whole_numbers
+from polyptrace.data.videos import video_info
 from polyptrace.errors import UserError
 
 _COLUMNS = ("frame", "id", "left", "top", "w", "h", "conf")
@@ -50,7 +60,7 @@ def read_mot(
     """
     root = picture_root(Path(path))
     sequences = _sequences(Path(path), root, split, boxes)
-    tables = [_read_sequence(sequence, root, identities) for sequence in sequences]
+    tables = [_read_sequence(_with_video_info(sequence, root), root, identities) for sequence in sequences]
     table = Boxes.concatenate(tables)
     if not len(table):
         raise UserError(f"{path}: its {len(sequences)} MOT files hold no box -> was the detector run?")
@@ -83,16 +93,16 @@ def _sequences(path: Path, root: Path, split: str | None, boxes: str) -> list[_S
 
 def _folder(folder: Path, root: Path, table: Path) -> _Sequence:
     """A sequence folder with its `seqinfo.ini`, where it has one."""
-    relative = folder.resolve().relative_to(root.resolve()).as_posix() if folder.resolve() != root.resolve() else ""
-    video = relative or folder.resolve().name
+    inner = relative(folder, root)
+    video = inner or folder.resolve().name
     info = _seqinfo(folder / "seqinfo.ini")
     pictures = inside(info.get("imdir", "img1"), f"{folder / 'seqinfo.ini'}: imDir")
     movies = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in VIDEOS)
-    file = f"{relative}/{movies[0]}".lstrip("/") if len(movies) == 1 and not (folder / pictures).is_dir() else ""
+    file = f"{inner}/{movies[0]}".lstrip("/") if len(movies) == 1 and not (folder / pictures).is_dir() else ""
     return _Sequence(
         video=video,
         table=table,
-        pictures=f"{relative}/{pictures}".lstrip("/"),
+        pictures=f"{inner}/{pictures}".lstrip("/"),
         file=file,
         ending=info.get("imext", ".jpg"),
         width=int(_setting(info, "imwidth", folder, 0)),
@@ -125,20 +135,24 @@ def _setting(info: dict[str, str], key: str, folder: Path, unknown: float) -> fl
 
 def _beside(table: Path, root: Path) -> _Sequence:
     """A text file beside its video file or its folder of pictures."""
-    place = table.resolve().parent.relative_to(root.resolve()).as_posix()
-    prefix = "" if place == "." else f"{place}/"
-    movie = _movie(table)
+    prefix = f"{relative(table.parent, root)}/".lstrip("/")
+    movie = video_file([table.parent, table.parent / "videos", root, root / "videos"], table.stem)
     folder = table.with_suffix("")
     pictures = f"{prefix}{folder.name}{'/img1' if (folder / 'img1').is_dir() else ''}"
-    return _Sequence(table.stem, table, pictures=pictures, file=f"{prefix}{movie.name}" if movie else "")
+    return _Sequence(table.stem, table, pictures=pictures, file=relative(movie, root) if movie else "")
 
 
-def _movie(table: Path) -> Path | None:
-    return next((movie for ending in VIDEOS for movie in table.parent.glob(f"{table.stem}{ending}")), None)
+def _with_video_info(sequence: _Sequence, root: Path) -> _Sequence:
+    """What seqinfo.ini does not say, from the video file."""
+    if not sequence.file:
+        return sequence
+    info = video_info(root / sequence.file)
+    fps = sequence.fps if np.isfinite(sequence.fps) else info.fps
+    return replace(sequence, fps=fps, width=sequence.width or info.width, height=sequence.height or info.height)
 
 
 def _has_pictures(table: Path) -> bool:
-    return table.with_suffix("").is_dir() or _movie(table) is not None
+    return table.with_suffix("").is_dir() or video_file([table.parent, table.parent / "videos"], table.stem) is not None
 
 
 def _read_sequence(sequence: _Sequence, root: Path, identities: str) -> Boxes:
@@ -169,7 +183,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str) -> Boxes:
         polyp=polyp if identities == "polyp" else "",
         score=np.nan if truth else rows[:, 6],
         fps=sequence.fps,
-        source=sequence.table.resolve().relative_to(root.resolve()).as_posix(),
+        source=relative(sequence.table, root),
         line=lines,
     )
 

@@ -1,6 +1,7 @@
 """File names as annotations give them: kept inside the source's folder, and frame numbers read from them."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from polyptrace.errors import UserError
@@ -9,6 +10,7 @@ PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".mpg", ".mpeg", ".webm")
 _LABEL_FOLDERS = ("annotations", "annotation", "labels", "gt", "det")
 _LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)", re.ASCII)
+_FRAME_WORD = re.compile(r"[-_. ]*(?:frame|image|img|f)?[-_. ]*$", re.IGNORECASE)
 _DRIVE = re.compile(r"^[A-Za-z]:")
 
 
@@ -58,3 +60,43 @@ def natural(name: str) -> list[tuple[int, int, str]]:
     """Sorting key that puts `case10` after `case9`."""
     parts = re.split(r"(\d+)", name, flags=re.ASCII)
     return [(0, int(part), "") if part.isdigit() and part.isascii() else (1, 0, part) for part in parts if part]
+
+
+def split_folder(path: Path, split: str | None) -> Path:
+    """The folder of a split; an error if it is not there."""
+    folder = path / inside(split, "--split") if split else path
+    if not folder.exists():
+        raise UserError(f"{folder}: no such folder -> check the path{' and --split' if split else ''}")
+    return folder
+
+
+def video_and_frame(name: PurePosixPath, otherwise: str, where: str) -> tuple[str, int]:
+    """(video, frame) of `video1/000012.jpg` or of `video1_000012.jpg`: the folder, or what stands before the number."""
+    index = last_number(name.name)
+    if index is None:
+        raise UserError(f"{where}: no frame number in {name.name!r} -> end each name with its frame's number")
+    if name.parent.name:
+        return str(name.parent), index
+    found = _LAST_NUMBER.search(name.stem)
+    before = _FRAME_WORD.sub("", name.stem[: found.start()] if found else "")
+    return before or otherwise, index
+
+
+def unwrapped(path: Path, name: str) -> Path:
+    """The folder of a dataset: `path`, or the folder of the dataset's own name in it."""
+    return path / name if (path / name).is_dir() else path
+
+
+def relative(path: Path, root: Path) -> str:
+    """A path below the root as it stands in the box table; "" for the root itself."""
+    inner = path.resolve().relative_to(root.resolve()).as_posix()
+    return "" if inner == "." else inner
+
+
+def video_file(folders: Iterable[Path], name: str) -> Path | None:
+    """The video file called `name`, whatever its ending, in the first of these folders that has one."""
+    for folder in folders:
+        for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if entry.stem == name and entry.suffix.lower() in VIDEOS:
+                return entry
+    return None

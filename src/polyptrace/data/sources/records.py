@@ -1,5 +1,6 @@
 """Records of a JSON file: each field is looked at before it is used, and what is wrong names its place."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ def index_by_id(records: list[Record], path: Path, name: str = "images") -> dict
     return places
 
 
-def box_of(value: object, where: str) -> list[float]:
-    """A list of numbers; the number of them is the caller's to check."""
+def numbers(value: object, where: str) -> list[float]:
+    """A list of numbers, however many."""
     if not isinstance(value, list) or any(isinstance(v, bool) or not isinstance(v, int | float) for v in value):
         raise UserError(f"{where}: {str(value)[:60]} is not made of numbers -> put it right, or take it out")
     try:
@@ -58,3 +59,23 @@ def integer(value: object, where: str) -> int:
 def whole(value: object, where: str) -> int:
     """A picture's width or height; 0 where it is not given."""
     return 0 if value is None else integer(value, where)
+
+
+def bbox(value: object, where: str) -> list[float]:
+    """A box: four numbers, x, y, w, h."""
+    box = numbers(value, where)
+    if len(box) != 4:
+        raise UserError(f"{where}: has {len(box)} numbers -> a box is x, y, w, h")
+    return box
+
+
+def text(value: object) -> str:
+    """A name or an id as text; "" where it is not given."""
+    return "" if value is None else str(value)
+
+
+def place_of(key: object, places: Mapping[Any, int], where: str, name: str) -> int:
+    """Where the record with this id stands."""
+    if isinstance(key, int | str) and key in places:
+        return places[key]
+    raise UserError(f"{where} {str(key)[:40]!r} is not among the {name} -> add it, or put the id right")

@@ -1,0 +1,132 @@
+"""REAL-Colon's millions of XML files: parsed by several processes, video by video, and kept as far as they got."""
+
+import json
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import nullcontext
+from hashlib import sha256
+from multiprocessing import get_all_start_methods, get_context
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from polyptrace.data.archives import files
+from polyptrace.data.sources.names import inside, last_number
+from polyptrace.data.sources.small_files import names_in, read_small_files
+from polyptrace.data.sources.voc import parse_voc
+from polyptrace.errors import UserError
+from polyptrace.files import whole_file
+from polyptrace.progress import Bar, progress
+
+_FILES_PER_TASK = 4096
+_ALONE = 2 * _FILES_PER_TASK  # up to so many files a second process does not pay for its start
+
+
+class _Task(NamedTuple):
+    """Annotation files that one process reads at once."""
+
+    video: str
+    place: Path  # folder or archive
+    names: tuple[str, ...]  # files in the folder; () for an archive
+
+
+class FrameBox(NamedTuple):
+    """One box as its XML file has it."""
+
+    name: str  # of the frame, SSS-VVV_t
+    frame_index: int
+    xywh: tuple[float, float, float, float]
+    width: int
+    height: int
+    polyp: str
+    line: int
+
+
+def read_frames(places: Mapping[str, Path], workers: int, cache: Path | None) -> Iterator[tuple[str, list[FrameBox]]]:
+    """Each video with its rows, in order; what the cache holds is not read again."""
+    kept = {video: cache / f"{video}-{_fingerprint(place)}.jsonl" for video, place in places.items()} if cache else {}
+    new = [video for video in places if video not in kept or not kept[video].exists()]
+    names = {video: names_in(places[video], ".xml") for video in new if places[video].is_dir()}
+    total = sum(map(len, names.values()))
+    tasks = (task for video in new for task in _tasks(video, places[video], names.get(video, [])))
+    alone = total <= _ALONE and len(new) - len(names) < 2
+    with progress("reading annotations", total if len(names) == len(new) else None, "files") as bar:
+        results = _run(tasks, 1 if alone else workers or os.cpu_count() or 1, bar)
+        waiting: tuple[str, list[FrameBox]] | None = next(results, None)
+        for video in places:
+            if video not in new:
+                yield video, _load(kept[video])
+                continue
+            rows: list[FrameBox] = []
+            while waiting and waiting[0] == video:
+                rows += waiting[1]
+                waiting = next(results, None)
+            if cache:
+                _save(kept[video], rows)
+            yield video, rows
+
+
+def _tasks(video: str, place: Path, names: list[str]) -> Iterator[_Task]:
+    if not place.is_dir():
+        yield _Task(video, place, ())
+    for first in range(0, len(names), _FILES_PER_TASK):
+        yield _Task(video, place, tuple(names[first : first + _FILES_PER_TASK]))
+
+
+def _run(tasks: Iterable[_Task], workers: int, bar: Bar) -> Iterator[tuple[str, list[FrameBox]]]:
+    """Results in the order of the tasks, a few of which are under way in other processes."""
+    method = "fork" if "fork" in get_all_start_methods() else "spawn"  # children only read files
+    pool = ProcessPoolExecutor(workers, mp_context=get_context(method)) if workers > 1 else None
+    with pool or nullcontext():
+        running: deque[tuple[_Task, Future[list[FrameBox]] | None]] = deque()
+        for task in tasks:
+            running.append((task, pool.submit(_read, task) if pool else None))
+            if len(running) > (2 * workers if pool else 0):
+                yield _finished(*running.popleft(), bar)
+        while running:
+            yield _finished(*running.popleft(), bar)
+
+
+def _finished(task: _Task, future: Future[list[FrameBox]] | None, bar: Bar) -> tuple[str, list[FrameBox]]:
+    rows = future.result() if future else _read(task)
+    bar.advance(max(1, len(task.names)))
+    return task.video, rows
+
+
+def _read(task: _Task) -> list[FrameBox]:
+    contents = read_small_files(task.place, task.names) if task.names else files(task.place, ".xml")
+    rows: list[FrameBox] = []
+    for name, content in contents:
+        frame = parse_voc(content, xml := task.place / name)
+        if not frame.boxes:
+            continue
+        stem = PurePosixPath(name).stem
+        index = last_number(stem)
+        if index is None or not stem.startswith(f"{task.video}_"):
+            raise UserError(f"{xml}: is not a frame of video {task.video} -> frames are {task.video}_0.xml, …")
+        if frame.filename and PurePosixPath(inside(frame.filename, str(xml))).stem != stem:
+            raise UserError(f"{xml}: names another picture, {frame.filename!r} -> put <filename> right")
+        for box in frame.boxes:
+            polyp = box.tags.get("unique_id", "")
+            if not polyp:
+                raise UserError(f"{xml}:{box.line}: object has no unique_id -> name the lesion, {task.video}_1, …")
+            rows.append(FrameBox(stem, index, box.xywh, frame.width, frame.height, polyp, box.line))
+    return rows
+
+
+def _fingerprint(place: Path) -> str:
+    """Changes when a folder gains or loses files, or an archive is another one."""
+    status = place.stat()
+    said = f"{place.resolve()} {status.st_mtime_ns} {0 if place.is_dir() else status.st_size}"
+    return sha256(said.encode()).hexdigest()[:16]
+
+
+def _save(path: Path, rows: list[FrameBox]) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
+def _load(path: Path) -> list[FrameBox]:
+    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return [FrameBox(name, frame, tuple(box), *rest) for name, frame, box, *rest in rows]
