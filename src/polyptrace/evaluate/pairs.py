@@ -6,6 +6,7 @@ Up to `EXACT` vectors each pair's score is kept and sorted. Beyond, pairs are co
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,20 +33,14 @@ class PairCounts:
     same: NDArray[np.int64]
     different: NDArray[np.int64]
 
-    @property
-    def auroc(self) -> float:
-        """Chance that a same-polyp pair scores higher than another, ties half; NaN if either kind is missing."""
-        return float(areas(self.same, self.different)[0])
 
-    @property
-    def aupr(self) -> float:
-        """Average precision Σ (recall step) x precision, tied pairs accepted together; NaN without same pairs."""
-        return float(areas(self.same, self.different)[1])
+def areas(same: NDArray[Any], different: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(AUROC, average precision) of (weighted) counts (..., U) by score, highest first.
 
-
-def areas(same: NDArray[np.generic], different: NDArray[np.generic]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(AUROC, average precision) of (weighted) counts (..., U) by score, highest first."""
-    same, different = np.asarray(same, dtype=np.float64), np.asarray(different, dtype=np.float64)
+    AUROC: the chance that a same-polyp pair scores higher than another, ties half; NaN if either kind is missing.
+    Average precision: Σ (recall step) x precision, tied pairs accepted together; NaN without a same-polyp pair.
+    """
+    same, different = same.astype(np.float64), different.astype(np.float64)
     true, false = same.cumsum(axis=-1), different.cumsum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         negatives = false[..., -1:] if same.shape[-1] else np.zeros((*same.shape[:-1], 1))
@@ -62,13 +57,14 @@ def count_pairs(unit: Tensor, polyp: NDArray[np.int64]) -> PairCounts:
     if len(unit) <= EXACT:
         return _sorted_counts(unit, polyp)
     same = torch.zeros(COARSE_CELLS, dtype=torch.int64, device=unit.device)
-    different = torch.zeros_like(same)
+    different = torch.zeros(COARSE_CELLS + 1, dtype=torch.int64, device=unit.device)  # the last: not counted
     for block in pair_blocks(unit, polyp):
         cells = coarse_cells(block.cosine)
         near = cells[:, : block.near]
-        same += count_cells(near[block.same], COARSE_CELLS)
-        different += count_cells(near[block.different], COARSE_CELLS)
-        different += count_cells(cells[:, block.near :], COARSE_CELLS)
+        _add_counts(same, near[block.same])
+        near.masked_fill_(~block.different, COARSE_CELLS)
+        _add_counts(different, cells)
+    different = different[:-1]
     filled = torch.nonzero(same + different).flatten().flip(0)
     return PairCounts(
         score=(filled.cpu().numpy() - 2**22) / COARSE,
@@ -110,6 +106,15 @@ def count_cells(cells: Tensor, size: int) -> Tensor:
     if cells.device.type == "cpu":  # numpy counts int32 without a copy of twice the size
         return torch.from_numpy(np.bincount(cells.reshape(-1).numpy(), minlength=size))
     return torch.bincount(cells.reshape(-1), minlength=size)
+
+
+def _add_counts(counts: Tensor, cells: Tensor) -> None:
+    """Adds the cells to the counts; few of them without a pass over all counts."""
+    if cells.numel() < len(counts) // 16:
+        cell, number = torch.unique(cells, return_counts=True)
+        counts[cell.long()] += number
+    else:
+        counts += count_cells(cells, len(counts))
 
 
 def _sorted_counts(unit: Tensor, polyp: NDArray[np.int64]) -> PairCounts:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from polyptrace.evaluate.pairs import PairCounts, count_pairs
+from polyptrace.evaluate.pairs import PairCounts, areas, count_pairs
 from polyptrace.evaluate.similarity import Labels, Vectors, label_codes, unit_vectors
 
 #: Bins of the similarity histograms, from -1 to 1.
@@ -70,9 +70,10 @@ def reid(vectors: Vectors, polyp: Labels, *, device: str | torch.device = "cpu")
     known = np.flatnonzero(codes >= 0)
     known = known[np.argsort(codes[known], kind="stable")]
     counts = count_pairs(unit[torch.as_tensor(known, device=unit.device)], codes[known])
+    auroc, aupr = areas(counts.same, counts.different)
     return ReID(
-        auroc=counts.auroc,
-        aupr=counts.aupr,
+        auroc=float(auroc),
+        aupr=float(aupr),
         counts=counts,
         unlabelled=len(codes) - len(known),
         zero_vectors=zero_vectors,

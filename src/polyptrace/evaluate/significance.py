@@ -1,0 +1,91 @@
+"""Intervals and tests: a bootstrap over polyps (or videos) by weights, never by copies.
+
+A draw takes C of the C clusters (polyps or videos) with replacement and weighs what belongs to a cluster by how often
+it was taken, c_u. Copies would be wrong here: a copied tracklet would find itself as its nearest neighbour.
+
+- A mean over queries, or over the tracklets that test a probe, weighs each by its cluster's count; the gallery stays.
+- A pair of tracklets of two clusters weighs c_u c_v. A pair inside one cluster weighs c_u: the cluster was taken c_u
+  times and brings its own pairs each time, and pairs between its copies are not made. (c_u² would overstate the
+  spread of the same-polyp pairs nearly threefold: a test shows its intervals are too wide.)
+- Training seeds are drawn outside: each draw takes S of the S seeds with replacement and averages them, all on the
+  same clusters, since all were tested on the same polyps.
+
+The interval is between the 2.5th and 97.5th percentiles of the draws. Two methods are compared on the same draws: the
+two-sided p is twice the smaller share of draws in which the difference has the other sign (or is 0), counting the
+data themselves as one draw, so that p >= 2 / (R + 1).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Paired:
+    """How much better a is than b, with its interval and two-sided p."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+
+
+def draw_counts(clusters: int, draws: int, seed: int) -> NDArray[np.int64]:
+    """How often each cluster was taken in each draw (R, C); rows sum to C."""
+    generator = np.random.default_rng([seed, clusters])
+    counts: NDArray[np.int64] = generator.multinomial(clusters, np.full(clusters, 1.0 / clusters), size=draws)
+    return counts
+
+
+def mean_draws(
+    values: NDArray[np.float64], cluster: NDArray[np.int64], counts: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Weighted means (R,) of values (Q,) that belong to clusters (Q,); NaN where a draw has none of them."""
+    clusters = counts.shape[1]
+    total = counts @ np.bincount(cluster, weights=values, minlength=clusters)
+    number = counts @ np.bincount(cluster, minlength=clusters)
+    means = np.full(len(counts), np.nan)
+    np.divide(total, number, out=means, where=number > 0)
+    return means
+
+
+def nested_draws(draws: ArrayLike, seed: int) -> NDArray[np.float64]:
+    """Draws (R,) of a mean over training seeds, from each seed's own draws (S, R) on the same clusters."""
+    each = np.asarray(draws, dtype=np.float64)
+    seeds, number = each.shape
+    taken = draw_counts(seeds, number, seed) / seeds  # (R, S)
+    return np.asarray((taken.T * each).sum(axis=0))
+
+
+def interval(draws: NDArray[np.float64], level: float = LEVEL) -> tuple[float, float]:
+    """(low, high) percentiles of the draws that are defined; NaN if none is."""
+    defined = draws[~np.isnan(draws)]
+    if not len(defined):
+        return float("nan"), float("nan")
+    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def paired(value: float, other: float, draws: NDArray[np.float64], other_draws: NDArray[np.float64]) -> Paired:
+    """The difference of two figures that were drawn on the same clusters, draw by draw."""
+    assert draws.shape == other_draws.shape
+    difference = draws - other_draws
+    difference = difference[~np.isnan(difference)]
+    low, high = interval(difference)
+    fewer = min((difference <= 0).sum(), (difference >= 0).sum())
+    p = min(1.0, 2.0 * (1 + int(fewer)) / (1 + len(difference)))
+    return Paired(value - other, low, high, p)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's step-down adjustment: smallest p times n, next times n - 1, ..., never falling, at most 1."""
+    order = np.argsort(p, kind="stable")
+    factors = np.arange(len(order), 0, -1)
+    stepped = np.minimum(1.0, np.maximum.accumulate(np.asarray(p, dtype=np.float64)[order] * factors))
+    adjusted = np.empty(len(order))
+    adjusted[order] = stepped
+    return [float(value) for value in adjusted]
