@@ -67,6 +67,9 @@ class Views:
     polyps_per_batch: int = 4  #: Sup, TA
     tracklets_per_polyp: int = 14  #: Sup, TA
     decay: float = 1.0  #: λ of TA's target
+    alpha_start: float = 0.8  #: TPC: share of pairs from one track, in the first epoch
+    alpha_end: float = 0.4  #: TPC: the same, from epoch alpha_epochs on
+    alpha_epochs: int = 5  #: TPC: epochs in which that share falls
     deviation: float = 30.0  #: SFE: standard deviation of the second view's distance, frames
     augment: bool = False  #: SFE: flips, small affine maps, colour jitter
 
@@ -151,7 +154,8 @@ class Evaluate:
     convention: Literal["standard", "release"] = "standard"  #: release: positives with a score <= 0 do not count
     exclude_seconds: float = 10.0  #: neighbours closer than this are left out of the hard retrieval
     repeats: int = 5  #: probe splits and seeds
-    seed: int = 0
+    seed: int = 0  #: of the bootstrap's draws, the splits and the probes
+    device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: the GPU where there is one
 
 
 @dataclass(frozen=True)

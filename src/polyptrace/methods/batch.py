@@ -98,9 +98,9 @@ def generator(seed: int, epoch: int, *stream: int) -> np.random.Generator:
     return np.random.default_rng((seed, epoch, *stream))
 
 
-def padded(rows: Sequence[Ints]) -> Ints:
+def padded(rows: Sequence[Ints], length: int | None = None) -> Ints:
     """Rows of several tracklets as one array (B, L), -1 after the end of the shorter ones."""
-    table = np.full((len(rows), max(map(len, rows), default=0)), -1, dtype=np.int64)
+    table = np.full((len(rows), length or max(map(len, rows), default=0)), -1, dtype=np.int64)
     for line, some in zip(table, rows, strict=True):
         line[: len(some)] = some
     return table
@@ -110,3 +110,25 @@ def video_names(data: Data, chosen: Ints) -> NDArray[Any]:
     """The video of each chosen tracklet, under a name that no other dataset's video has."""
     names: NDArray[Any] = data.tracklets.dataset[chosen] + "/" + data.tracklets.video[chosen]
     return names
+
+
+def polyp_codes(data: Data, chosen: Ints) -> Ints:
+    """The polyp of each chosen tracklet as a number 0, 1, …; refuses data without labels."""
+    if not isinstance(data, Dataset):
+        raise TypeError("a label-free view has no polyps")
+    polyp = data.tracklets.polyp[chosen]
+    unknown = np.flatnonzero(polyp == "")
+    if len(unknown):
+        raise UserError(
+            f"{data.path}: {len(unknown):,} of {len(chosen):,} tracklets have no polyp label, which this method needs"
+            " -> train one without labels (ours, mve; sfe and tpc with --views.source label-free)"
+        )
+    names = video_names(data, chosen) + "/" + polyp
+    _, code = np.unique(names.astype(str), return_inverse=True)
+    return code.astype(np.int64)
+
+
+def labels_seen(data: Data, used: str) -> str:
+    """What training saw of the labels, in words: `used` by the method, and what the tracks were linked with."""
+    link = data.info.get("settings", {}).get("tracks", {}).get("link", "video")
+    return used + {"polyp": ", given tracks linked inside polyp identities", "track": ", given tracks"}.get(link, "")

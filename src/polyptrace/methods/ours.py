@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyptrace.config import Config, Supervision
+from polyptrace.config import Config
 from polyptrace.data import LabelFree
 from polyptrace.encoders import OwnEncoder, TrackletEncoder
 from polyptrace.losses import (
@@ -20,8 +20,8 @@ from polyptrace.losses import (
     repeated_members,
     repeated_tracklets,
 )
-from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, Targets, padded, video_names
-from polyptrace.supervision import anchor_count, epoch_batches, progress, steps_before, temperature
+from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, Targets, labels_seen, padded, video_names
+from polyptrace.supervision import anchor_count, epoch_batches, fitted_temperature, steps_before, temperature_at
 
 
 def encoder(config: Config, size: int) -> OwnEncoder:
@@ -37,8 +37,14 @@ def plan(data: Data, config: Config) -> Plan:
     video, position = video_names(data, chosen), tracklets.position[chosen]
     settings = config.supervision
 
+    highest = fitted_temperature(
+        video, position, settings.tau_fit, settings.tau_max, settings.tau_share, settings.tau_min
+    )
+
     def epoch(number: int, epochs: int) -> Epoch:
-        tau = epoch_temperature(number, epochs, settings)
+        tau = temperature_at(
+            number, epochs, settings.tau_min, highest, settings.curriculum, settings.progress
+        )  # one for all, or one for each tracklet
         dealt = epoch_batches(
             video,
             position,
@@ -52,18 +58,16 @@ def plan(data: Data, config: Config) -> Plan:
             small_videos=settings.small_videos,
         )
         members = torch.cat([dealt.anchors[..., None], dealt.bags], dim=2).numpy()  # (S, M, 1 + K)
-        notes = {"tau": tau} | ({"bags_met": float(dealt.met)} if settings.composition != "any" else {})
+        notes = {"tau": float(torch.as_tensor(tau).mean()), "collisions": float(dealt.collisions)}
         return Epoch(len(members), lambda step: _batch(members[step], rows, chosen), notes)
 
     anchors = anchor_count(video, settings.bag_size, settings.small_videos)
-    return Plan(epoch, lambda epochs: steps_before(epochs, anchors, settings.bags_per_batch), remarks(data, config))
-
-
-def epoch_temperature(epoch: int, epochs: int, settings: Supervision) -> float:
-    """τ of an epoch."""
-    if settings.curriculum == "fixed":
-        return settings.tau_max
-    return temperature(progress(epoch, epochs, settings.progress), settings.tau_min, settings.tau_max)
+    return Plan(
+        epoch,
+        lambda epochs: steps_before(epochs, anchors, settings.bags_per_batch),
+        remarks(data, config),
+        labels_seen(data, "none"),
+    )
 
 
 def remarks(data: LabelFree, config: Config) -> list[str]:

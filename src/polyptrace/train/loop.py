@@ -129,7 +129,7 @@ def _encoder(method: Method, config: Config, size: int, checkpoint: Path | None,
 
 def _setup(fabric: Fabric, hardware: Hardware, encoder: OwnEncoder, config: Config) -> tuple[nn.Module, Optimizer]:
     """The network and its optimiser on their device, wrapped for several processes and compiled where that is on."""
-    learner: nn.Module = Learner(encoder)
+    learner: nn.Module = Learner(encoder, config.train.method == "sfe" and config.views.augment)
     if fabric.world_size > 1 and hardware.accelerator == "cuda":
         learner = nn.SyncBatchNorm.convert_sync_batchnorm(learner)
     learner = learner.to(fabric.device).to(memory_format=torch.channels_last)

@@ -1,0 +1,58 @@
+"""Batches: dealt out whole to processes, padded, named; label-free data has no polyps to ask for."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from polyptrace.data import Dataset
+from polyptrace.errors import UserError
+from polyptrace.methods import METHODS, Batch
+from polyptrace.methods.batch import labels_seen, padded, polyp_codes
+
+
+def batch(size: int, together: int) -> Batch:
+    return Batch(np.zeros((size, 2), np.int64), np.arange(size), np.zeros(size, np.int64), np.zeros(size), together)
+
+
+def test_processes_get_neighbouring_groups_that_make_up_the_batch() -> None:
+    parts = [np.arange(60)[batch(60, 5).part(i, 4)] for i in range(4)]
+    assert np.concatenate(parts).tolist() == list(range(60))
+    assert all(len(part) == 15 for part in parts)
+
+
+def test_a_number_of_groups_that_the_processes_do_not_divide_is_refused_with_those_that_work() -> None:
+    with pytest.raises(UserError, match=r"12 groups of 5 .* 8 processes -> start 1 or 2 or 3 or 4 or 6 or 12"):
+        batch(60, 5).part(0, 8)
+
+
+def test_shorter_tracklets_are_padded_with_minus_one() -> None:
+    assert padded([np.array([3, 4]), np.array([7])]).tolist() == [[3, 4], [7, -1]]
+    assert padded([np.array([3])], 3).tolist() == [[3, -1, -1]]
+
+
+def test_polyps_are_the_same_number_only_when_they_are_the_same_polyp(coloured: Dataset) -> None:
+    chosen = coloured.select("tracklet")
+    code, name = polyp_codes(coloured, chosen), coloured.tracklets.polyp[chosen]
+    assert ((code[:, None] == code) == (name[:, None] == name)).all()
+    assert set(code) == set(range(6))
+
+
+def test_a_label_free_view_cannot_be_asked_for_polyps(coloured: Dataset) -> None:
+    with pytest.raises(TypeError, match="label-free"):
+        polyp_codes(coloured.label_free(), coloured.select("tracklet"))
+
+
+def test_what_labels_training_saw_is_said_in_words(coloured: Dataset) -> None:
+    said = {
+        link: labels_seen(replace(coloured, info={"settings": {"tracks": {"link": link}}}), "none")
+        for link in ("polyp", "track", "video")
+    }
+    assert said["polyp"] == "none, given tracks linked inside polyp identities"
+    assert said["track"] == "none, given tracks"
+    assert said["video"] == "none"
+
+
+def test_every_method_of_the_table_is_there() -> None:
+    assert set(METHODS) == {"ours", "sfe", "mve", "tpc", "sup", "ta"}
+    assert {name for name, method in METHODS.items() if method.supervised} == {"sup", "ta"}

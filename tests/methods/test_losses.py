@@ -1,0 +1,96 @@
+"""What each method optimises, against the loss functions called by hand; shares of processes add up."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from polyptrace.config import Config, Loss, Supervision
+from polyptrace.losses import (
+    multi_positive,
+    noise_aware,
+    noise_aware_frames,
+    noise_aware_symmetric,
+    noise_aware_symmetric_frames,
+    nt_xent,
+    temporally_aware,
+)
+from polyptrace.methods import METHODS, Targets
+
+CONFIG = Config(supervision=Supervision(bag_size=2))
+
+
+@pytest.fixture
+def z() -> Tensor:
+    return torch.randn(12, 5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def targets(group_size: int, missing: bool = False) -> Targets:
+    tracklet = torch.arange(12)
+    real = torch.ones(12, 4, dtype=torch.bool)
+    if missing:
+        tracklet[5] = -1
+        real[5] = False
+    return Targets(real, tracklet, torch.arange(12) // group_size, torch.linspace(0, 1, 12, dtype=torch.float64))
+
+
+def whole(name: str, z: Tensor, of: Targets, config: Config) -> Tensor:
+    return METHODS[name].loss(z, of, slice(0, 12), config)[0]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("form", ["paper", "symmetric", "multi-positive"])
+def test_shares_of_processes_add_up_to_the_loss(form: str, missing: bool, z: Tensor) -> None:
+    loss = Loss(name="multi-positive") if form == "multi-positive" else Loss(form=form)
+    config = replace(CONFIG, loss=loss)
+    of = targets(3, missing)
+    parts = [METHODS["ours"].loss(z, of, slice(a, a + 6), config) for a in (0, 6)]
+    value, figures = METHODS["ours"].loss(z, of, slice(0, 12), config)
+    torch.testing.assert_close(parts[0][0] + parts[1][0], value)
+    for name, figure in figures.items():
+        torch.testing.assert_close(parts[0][1][name] + parts[1][1][name], figure)
+
+
+@pytest.mark.parametrize(("tracklets", "frames"), [(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.5, 2.0)])
+def test_ours_is_the_weighted_sum_of_both_levels(tracklets: float, frames: float, z: Tensor) -> None:
+    bags = z.reshape(4, 3, 5, 6)
+    paper = Loss(tracklet_weight=tracklets, frame_weight=frames)
+    by_hand = tracklets * noise_aware(bags[:, 0, 0], bags[:, 1:, 0]) + frames * noise_aware_frames(
+        bags[:, 0, 1:], bags[:, 1:, 1:]
+    )
+    torch.testing.assert_close(whole("ours", z, targets(3), replace(CONFIG, loss=paper)), by_hand)
+    group = torch.arange(12) // 3
+    by_hand = tracklets * noise_aware_symmetric(z[:, 0], group) + frames * noise_aware_symmetric_frames(z[:, 1:], group)
+    symmetric = replace(CONFIG, loss=replace(paper, form="symmetric"))
+    torch.testing.assert_close(whole("ours", z, targets(3), symmetric), by_hand)
+
+
+def test_a_tracklet_that_occurs_twice_is_not_its_own_negative(z: Tensor) -> None:
+    of = targets(3)
+    twice = replace(of, tracklet=torch.tensor([0, 1, 2, 0, 4, 5, 6, 7, 8, 9, 10, 11]))
+    for form in ("paper", "symmetric"):
+        config = replace(CONFIG, loss=Loss(form=form))
+        assert whole("ours", z, twice, config) < whole("ours", z, of, config)
+
+
+def test_a_member_that_is_not_there_changes_nothing(z: Tensor) -> None:
+    of = targets(3, missing=True)
+    other = z.clone()
+    other[5] = 100.0
+    for loss in (Loss(), Loss(form="symmetric"), Loss(name="multi-positive")):
+        config = replace(CONFIG, loss=loss)
+        torch.testing.assert_close(whole("ours", z, of, config), whole("ours", other, of, config))
+
+
+def test_the_other_methods_use_their_published_losses(z: Tensor) -> None:
+    config = replace(CONFIG, loss=Loss(temperature=0.25))
+    of = targets(4)
+    for name in ("sfe", "mve", "tpc"):
+        torch.testing.assert_close(whole(name, z, of, config), nt_xent(z[0::2, 0], z[1::2, 0], 0.25))
+    torch.testing.assert_close(whole("sup", z, of, config), multi_positive(z[:, 0], of.group, 0.25))
+    by_hand = temporally_aware(z[:, 0], of.group, of.position, 0.25, 1.0)
+    torch.testing.assert_close(whole("ta", z, of, config), by_hand)
+    for name in ("sfe", "sup", "ta"):
+        parts = sum(METHODS[name].loss(z, of, slice(a, a + 6), config)[0] for a in (0, 6))
+        torch.testing.assert_close(parts, whole(name, z, of, config))

@@ -1,0 +1,180 @@
+"""How each method samples: a pure function of seed and epoch, from the right tracks and polyps."""
+
+from dataclasses import replace
+from math import erf
+
+import numpy as np
+import pytest
+
+from polyptrace.config import Config, Supervision, Train, Views
+from polyptrace.data import Dataset
+from polyptrace.errors import UserError
+from polyptrace.methods import METHODS, Batch
+from polyptrace.methods.batch import Data
+
+CONFIG = Config(
+    supervision=Supervision(bags_per_batch=5, bag_size=3),
+    views=Views(batch=6, polyps_per_batch=3, tracklets_per_polyp=4),
+    train=Train(epochs=6),
+)
+
+
+def view(name: str, data: Dataset, config: Config) -> Data:
+    return data if METHODS[name].sees_labels(config) else data.label_free()
+
+
+def drawn(name: str, data: Dataset, config: Config = CONFIG, epoch: int = 0) -> list[Batch]:
+    found = METHODS[name].plan(view(name, data, config), config).epoch(epoch, config.train.epochs)
+    return [found.batch(step) for step in range(found.steps)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_batches_depend_on_seed_and_epoch_alone(name: str, coloured: Dataset) -> None:
+    first, again = (np.concatenate([b.rows for b in drawn(name, coloured, epoch=2)]) for _ in range(2))
+    assert np.array_equal(first, again)
+    other_epoch = np.concatenate([b.rows for b in drawn(name, coloured, epoch=3)])
+    other_seed = np.concatenate(
+        [b.rows for b in drawn(name, coloured, replace(CONFIG, train=Train(epochs=6, seed=1)), epoch=2)]
+    )
+    for other in (other_epoch, other_seed):
+        assert first.shape != other.shape or not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_number_of_steps_is_known_before(name: str, coloured: Dataset) -> None:
+    plan = METHODS[name].plan(view(name, coloured, CONFIG), CONFIG)
+    assert plan.steps(6) == sum(plan.epoch(number, 6).steps for number in range(6))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_rows_belong_to_the_tracklet_that_the_batch_names(name: str, coloured: Dataset) -> None:
+    for batch in drawn(name, coloured):
+        for rows, tracklet in zip(batch.rows, batch.tracklet, strict=True):
+            real = rows[rows >= 0]
+            assert len(real) > 0
+            assert np.isin(real, coloured.tracklets.rows[tracklet]).all()
+            assert (np.diff(real) > 0).all()
+
+
+def test_ours_takes_every_tracklet_as_an_anchor_once_an_epoch_and_bags_of_its_video(coloured: Dataset) -> None:
+    config = replace(CONFIG, supervision=Supervision(bags_per_batch=6, bag_size=3))
+    batches = drawn("ours", coloured, config)
+    members = np.concatenate([b.tracklet.reshape(-1, 4) for b in batches])
+    assert sorted(members[:, 0]) == coloured.select("tracklet").tolist()
+    videos = coloured.tracklets.video[members]
+    assert (videos == videos[:, :1]).all()
+    assert all(len(set(bag)) == 4 for bag in members)
+
+
+def test_ours_marks_what_a_small_video_does_not_have(coloured: Dataset) -> None:
+    config = replace(CONFIG, supervision=Supervision(bags_per_batch=2, bag_size=20))
+    batches = drawn("ours", coloured, config)
+    gone = np.concatenate([b.tracklet for b in batches]) < 0
+    assert gone.any()
+    assert (np.concatenate([b.rows for b in batches])[gone] == -1).all()
+    remarks = METHODS["ours"].plan(coloured.label_free(), config).remarks
+    assert "data: 3 videos with fewer than 21 tracklets, bagged with what there is" in remarks
+
+
+def test_sfe_pairs_frames_of_one_track_that_are_near_and_never_the_same(coloured: Dataset) -> None:
+    pairs = np.concatenate([b.rows.reshape(-1, 2) for b in drawn("sfe", coloured)])
+    track_of_row = {r: i for i in coloured.select("track") for r in coloured.tracklets.rows[i]}
+    assert all(track_of_row[a] == track_of_row[b] and a != b for a, b in pairs.tolist())
+    assert len(set(pairs[:, 0])) == len(pairs)  # an item once an epoch
+
+
+def test_sfe_s_second_view_lies_as_far_as_the_normal_distribution_says(coloured: Dataset) -> None:
+    near = replace(CONFIG, views=replace(CONFIG.views, deviation=4.0))  # one stored frame
+    pairs = np.concatenate([b.rows.reshape(-1, 2) for e in range(10) for b in drawn("sfe", coloured, near, e)])
+    inside = pairs[(pairs[:, 0] % 16 > 4) & (pairs[:, 0] % 16 < 11)]
+    distance = np.abs(np.diff(inside)).ravel()
+    share = np.array([np.mean(distance == d) for d in (1, 2, 3)])
+    mass = np.diff([erf(e / 2**0.5) for e in (0.5, 1.5, 2.5, 3.5)])
+    assert np.abs(share - mass / (1 - erf(0.5 / 2**0.5))).max() < 0.05
+
+
+def test_with_labels_sfe_s_second_view_may_come_from_another_track_of_the_polyp(coloured: Dataset) -> None:
+    config = replace(CONFIG, views=Views(batch=6, source="polyp", deviation=100.0))
+    batches = drawn("sfe", coloured, config)
+    owners = np.concatenate([b.tracklet.reshape(-1, 2) for b in batches])
+    polyp = coloured.tracklets.polyp[owners]
+    assert (polyp[:, 0] == polyp[:, 1]).all()
+    assert (owners[:, 0] != owners[:, 1]).any()
+
+
+def test_mve_s_views_are_of_one_track_and_the_second_begins_after_the_first(coloured: Dataset) -> None:
+    for batch in drawn("mve", coloured):
+        first, second = batch.rows[0::2], batch.rows[1::2]
+        assert (batch.tracklet[0::2] == batch.tracklet[1::2]).all()
+        assert (first.max(1) < second[:, 0]).all()
+        assert len(set(batch.tracklet)) == len(batch.tracklet) // 2
+        assert first.shape[1] == 8
+
+
+def test_tpc_takes_two_tracks_of_one_video_more_often_as_alpha_falls(coloured: Dataset) -> None:
+    shares = []
+    for epochs in (range(1), range(5, 40)):
+        config = replace(CONFIG, views=replace(CONFIG.views, alpha_start=0.8, alpha_end=0.4))
+        pairs = np.concatenate([b.tracklet.reshape(-1, 2) for e in epochs for b in _tpc(coloured, config, e)])
+        video = coloured.tracklets.video[pairs]
+        assert (video[:, 0] == video[:, 1]).all()
+        shares.append(np.mean(pairs[:, 0] == pairs[:, 1]))
+    assert shares[0] > shares[1]
+    assert abs(shares[1] - 0.4) < 0.08
+
+
+def _tpc(data: Dataset, config: Config, epoch: int) -> list[Batch]:
+    return drawn("tpc", data, replace(config, train=Train(epochs=40)), epoch)
+
+
+def test_tpc_s_other_track_is_the_nearest_in_time_or_with_labels_of_the_same_polyp(coloured: Dataset) -> None:
+    position, tracks = coloured.tracklets.position, coloured.select("track")
+    video, polyp = coloured.tracklets.video, coloured.tracklets.polyp
+    always = replace(CONFIG, views=Views(batch=6, alpha_start=0.0, alpha_end=0.0))
+    for a, b in np.concatenate([x.tracklet.reshape(-1, 2) for x in _tpc(coloured, always, 0)]).tolist():
+        others = [abs(position[t] - position[a]) for t in tracks if video[t] == video[a] and t != a]
+        assert a != b
+        assert abs(position[b] - position[a]) == min(others)
+    labelled = replace(always, views=replace(always.views, source="polyp"))
+    for a, b in np.concatenate([x.tracklet.reshape(-1, 2) for x in _tpc(coloured, labelled, 0)]).tolist():
+        assert polyp[a] == polyp[b]
+        assert a != b
+
+
+def test_sup_deals_polyps_with_equal_numbers_and_uses_no_tracklet_twice(coloured: Dataset) -> None:
+    batches = drawn("sup", coloured)
+    used = np.concatenate([b.tracklet for b in batches])
+    assert len(set(used)) == len(used)
+    for batch in batches:
+        _, count = np.unique(coloured.tracklets.polyp[batch.tracklet], return_counts=True)
+        assert count.tolist() == [4, 4, 4]
+    left = np.unique(np.delete(coloured.tracklets.polyp[:48], used), return_counts=True)[1]
+    assert (left >= 4).sum() < 3
+
+
+def test_sup_scales_down_where_polyps_are_small_and_says_so(coloured: Dataset) -> None:
+    config = replace(CONFIG, views=Views(polyps_per_batch=4, tracklets_per_polyp=14))
+    plan = METHODS["sup"].plan(coloured, config)
+    assert plan.remarks == ["data: batches of 4 polyps x 8 tracklets instead of 4 x 14, the polyps are too small"]
+    assert len(plan.epoch(0, 1).batch(0).rows) == 32
+
+
+def test_ta_s_time_runs_from_the_polyp_s_first_frame_to_its_last(coloured: Dataset) -> None:
+    table = coloured.tracklets
+    for batch in drawn("ta", coloured):
+        for tracklet, time in zip(batch.tracklet, batch.position, strict=True):
+            same = (table.polyp == table.polyp[tracklet]) & (table.unit == "tracklet")
+            first, last = table.position[same].min(), table.last[same].max()
+            assert time == pytest.approx((table.position[tracklet] - first) / (last - first))
+
+
+def test_supervised_methods_refuse_data_without_labels(coloured: Dataset) -> None:
+    table = replace(coloured.tracklets, polyp=np.full(len(coloured.tracklets), "", object))
+    with pytest.raises(UserError, match="48 of 48 tracklets have no polyp label"):
+        METHODS["sup"].plan(replace(coloured, tracklets=table), CONFIG)
+
+
+def test_batches_shrink_where_there_are_too_few_tracks(coloured: Dataset) -> None:
+    plan = METHODS["mve"].plan(coloured.label_free(), replace(CONFIG, views=Views(batch=30)))
+    assert plan.remarks == ["data: batches of 24 pairs instead of 30, there are no more tracks"]
+    assert len(plan.epoch(0, 1).batch(0).rows) == 48
