@@ -1,6 +1,5 @@
-"""`python -m polyptrace`, which torchrun needs."""
+"""`python -m polyptrace`: the same as the command `polyptrace`."""
 
 from polyptrace.cli import main
 
-if __name__ == "__main__":
-    main()
+main()

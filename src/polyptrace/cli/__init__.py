@@ -62,9 +62,7 @@ def build(called: str | None) -> typer.Typer:
             takes_settings = bool(getattr(module, "SECTIONS", ()))
             app.command(
                 name,
-                context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-                if takes_settings
-                else None,
+                context_settings={"allow_extra_args": True, "ignore_unknown_options": True} if takes_settings else None,
             )(module.command)
     return app
 

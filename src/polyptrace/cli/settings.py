@@ -27,9 +27,7 @@ def resolve(
 
 
 def command(
-    sections: Annotated[
-        list[str] | None, typer.Argument(help="Sections to list; all if none is given.")
-    ] = None,
+    sections: Annotated[list[str] | None, typer.Argument(help="Sections to list; all if none is given.")] = None,
 ) -> None:
     """List every setting, its default and what it means.
 
@@ -38,9 +36,7 @@ def command(
     """
     rows = describe(sections)
     if not rows:
-        raise UserError(
-            f"no section is called {', '.join(sections or [])} -> 'polyptrace settings' lists all"
-        )
+        raise UserError(f"no section is called {', '.join(sections or [])} -> 'polyptrace settings' lists all")
     table = Table("setting", "values", "default", "meaning", box=None, header_style="bold")
     for row in rows:
         table.add_row(*row)

@@ -5,6 +5,7 @@ config = override(config, ["--optimiser.lr", "1e-4", "--train.epochs=3"])
 """
 
 import inspect
+import json
 import math
 import re
 import tomllib
@@ -183,8 +184,8 @@ def _toml(value: object) -> str:
     match value:
         case bool():
             return str(value).lower()
-        case str():
-            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case str():  # JSON's escapes are TOML's, except that TOML refuses DEL as well
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case list():
             return "[" + ", ".join(_toml(v) for v in value) + "]"
         case _:

@@ -1,0 +1,40 @@
+"""The command line as a user types it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from polyptrace.cli import COMMANDS, main
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "polyptrace", *arguments], capture_output=True, text=True)
+
+
+def test_help_lists_every_command_without_loading_torch() -> None:
+    code = "import sys; from polyptrace.cli import build; build(None); print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+    listed = run("--help").stdout
+    assert all(f" {name} " in listed for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_teaches_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([name, "--help"])
+    assert end.value.code == 0
+    assert "Usage" in capsys.readouterr().out
+
+
+def test_what_a_user_can_put_right_is_one_line_without_a_traceback(tmp_path: Path) -> None:
+    done = run("check", str(tmp_path))
+    assert done.returncode == 2
+    assert "polyptrace prepare" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_command_named_like_a_value_is_still_the_command_that_was_called(tmp_path: Path) -> None:
+    done = run("check", str(tmp_path / "train"))
+    assert "not a dataset folder" in done.stderr.replace("\n", " ")
