@@ -1,7 +1,6 @@
-"""The colon: a tube whose radius depends on angle and depth (folds, bends, dents), and what its wall looks like.
+"""The colon: where its bends and folds are, and what its wall looks like.
 
-Depth z (mm) grows from the anus towards the caecum and repeats after `length_mm`; theta is the angle around the axis.
-Radius at (theta, z) = inflation * base(theta, z) - fold_gain * fold(theta, z): the same colon, more or less inflated.
+Depth z (mm) grows from the anus towards the caecum; theta is the angle around the axis.
 """
 
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
+from polyptrace.synthetic.lumen import LENGTH_MM
 from polyptrace.synthetic.noise import Rng, band_noise, spot_map, vessel_map
 
 Array = NDArray[np.float64]
 RADIUS_MM = 22.0
-LENGTH_MM = 384.0
 SHAPE_STEPS = (384, 128)  # texels of the shape maps along z and theta: 1 mm
 SKIN = ("vessel", "tone", "pale", "relief", "debris", "bubble")
 
@@ -25,10 +24,10 @@ SKIN = ("vessel", "tone", "pale", "relief", "debris", "bubble")
 class Colon:
     """Maps over (z, theta), each with its first row and column repeated at the end so that lookups wrap."""
 
-    shape: Tensor  # (1, 2, Z + 1, A + 1): base, fold in mm
-    slope: Tensor  # (1, 4, Z + 1, A + 1): d base/dz, d fold/dz, d base/dtheta, d fold/dtheta
+    shape: Tensor  # (2, Z + 1, A + 1): base radius, height of folds, mm
+    slope: Tensor  # (4, Z + 1, A + 1): their derivatives along z, then along theta
     skin: Tensor  # (1, len(SKIN), Z' + 1, A' + 1)
-    fine: Tensor  # (1, 3, F + 1, F + 1): mucosal grain, and the two slopes of the wet film; repeats every fine_mm
+    fine: Tensor  # (1, 3, F + 1, F + 1): grain, and the two slopes of the wet film; repeats every fine_mm
     fine_mm: float
     colour: Tensor  # (3,) linear albedo
 
@@ -38,37 +37,20 @@ class Colon:
         shape, slope, skin, fine = (each.to(device) for each in maps)
         return Colon(shape, slope, skin, fine, self.fine_mm, self.colour.to(device))
 
-    def radius(self, theta: Tensor, z: Tensor, inflation: Tensor, fold_gain: Tensor) -> Tensor:
-        """Radius in mm at angles and depths (B, P); inflation and fold_gain are (B, 1)."""
-        base, fold = look_up(self.shape, theta, z)
-        radius: Tensor = inflation * base - fold_gain * fold
-        return radius
+    def skin_at(self, theta: Tensor, z: Tensor) -> Tensor:
+        """What the wall looks like at angles and depths (B, P): (len(SKIN), B, P)."""
+        depth = z * (1.0 / LENGTH_MM)
+        return _sample(self.skin, theta * (1.0 / np.pi), 2.0 * (depth - torch.floor(depth)) - 1.0)
 
-    def clearance(self, x: Tensor, y: Tensor, z: Tensor, inflation: Tensor, fold_gain: Tensor) -> Tensor:
-        """Millimetres from a point inside to the wall, measured away from the axis; negative beyond it."""
-        return self.radius(torch.atan2(y, x), z, inflation, fold_gain) - torch.sqrt(x * x + y * y)
-
-    def inward_normal(
-        self, theta: Tensor, z: Tensor, inflation: Tensor, fold_gain: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Unit normal of the wall, pointing into the lumen, as three (B, P) components."""
-        base_z, fold_z, base_a, fold_a = look_up(self.slope, theta, z)
-        base, fold = look_up(self.shape, theta, z)
-        radius = inflation * base - fold_gain * fold
-        along_z = inflation * base_z - fold_gain * fold_z
-        along_a = (inflation * base_a - fold_gain * fold_a) / radius
-        cosine, sine = torch.cos(theta), torch.sin(theta)
-        nx = -cosine - along_a * sine
-        ny = -sine + along_a * cosine
-        scale = torch.rsqrt(nx * nx + ny * ny + along_z * along_z)
-        return nx * scale, ny * scale, along_z * scale
+    def fine_at(self, theta: Tensor, z: Tensor) -> Tensor:
+        """The small repeating texture of the wall at angles and depths (B, P): (3, B, P)."""
+        across, along = theta * (RADIUS_MM / self.fine_mm), z * (1.0 / self.fine_mm)
+        across, along = across - torch.floor(across), along - torch.floor(along)
+        return _sample(self.fine, 2.0 * across - 1.0, 2.0 * along - 1.0)
 
 
-def look_up(maps: Tensor, theta: Tensor, z: Tensor) -> Tensor:
-    """Values (C, B, P) of maps (1, C, Z + 1, A + 1) at angles and depths (B, P)."""
-    depth = z * (2.0 / LENGTH_MM)
-    depth = depth - 2.0 * torch.floor(depth * 0.5) - 1.0
-    grid = torch.stack([theta * (1.0 / np.pi), depth], dim=-1)[None]
+def _sample(maps: Tensor, across: Tensor, along: Tensor) -> Tensor:
+    grid = torch.stack([across, along], dim=-1)[None]
     return grid_sample(maps, grid, mode="bilinear", padding_mode="border", align_corners=True)[0]
 
 
@@ -89,7 +71,7 @@ def grow_colon(rng: Rng, texel_mm: float) -> Colon:
     colour = torch.tensor([0.74, 0.385, 0.255]) * torch.from_numpy(
         np.exp(rng.normal(0, [0.04, 0.10, 0.13])).astype(np.float32)
     )
-    return Colon(wrap(shape), wrap(slope), wrap(torch.stack(skin)), wrap(fine), fine_mm, colour)
+    return Colon(wrap(shape)[0], wrap(slope)[0], wrap(torch.stack(skin)), wrap(fine), fine_mm, colour)
 
 
 def wrap(maps: Tensor) -> Tensor:

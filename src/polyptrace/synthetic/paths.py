@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.synthetic.camera import Camera, aim
-from polyptrace.synthetic.colon import Colon
+from polyptrace.synthetic.lumen import Lumen
 from polyptrace.synthetic.noise import Rng
 from polyptrace.synthetic.polyps import Polyp
 from polyptrace.synthetic.sight import seen
@@ -33,48 +33,53 @@ class Paths:
     views: Views
 
 
-def draw_paths(rng: Rng, colon: Colon, polyps: list[Polyp], camera: Camera, looks: list[Look], change: float) -> Paths:
-    """Paths for all looks of a procedure; `change` in [0, 1] says how different fresh views are."""
+def draw_states(rng: Rng, looks: list[Look], change: float) -> tuple[Tensor, Tensor]:
+    """Inflation and fold gain (S,) of the colon during each look: it has time to change before a fresh one."""
     inflation = 1.0 + 0.07 * change * np.clip(rng.normal(size=len(looks)), -2, 2)
     fold_gain = np.clip(1.0 + 0.25 * change * rng.normal(size=len(looks)), 0.4, 1.4)
+    for number, look in enumerate(looks):
+        if not look.fresh:
+            inflation[number], fold_gain[number] = inflation[number - 1], fold_gain[number - 1]
+    return torch.from_numpy(inflation.astype(np.float32)), torch.from_numpy(fold_gain.astype(np.float32))
+
+
+def draw_paths(rng: Rng, lumen: Lumen, polyps: list[Polyp], camera: Camera, looks: list[Look], change: float) -> Paths:
+    """Paths for all looks of a procedure, each in its own state of the lumen; `change`: how much views differ."""
     keys: list[Array] = []
     for number, look in enumerate(looks):
-        if not look.fresh:  # the colon has not had the time to change
-            inflation[number], fold_gain[number] = inflation[number - 1], fold_gain[number - 1]
-        before = keys[-1][-1] if not look.fresh else None
-        drawn = np.stack([_draw_keys(rng, polyps[look.polyp], look, change, before) for _ in range(CANDIDATES)])
-        keys.append(_choose(colon, polyps[look.polyp], camera, drawn, inflation[number], fold_gain[number]))
+        before = None if look.fresh else keys[-1][-1]
+        polyp = polyps[look.polyp]
+        drawn = np.stack([_draw_keys(rng, polyp, look, change, before) for _ in range(CANDIDATES)])
+        keys.append(_choose(lumen, polyp, camera, drawn, number))
     poses = np.concatenate([_interpolate(rng, key, look.frames) for key, look in zip(keys, looks, strict=True)])
     owner = np.repeat(np.arange(len(looks)), [look.frames for look in looks])
     position = torch.zeros(len(poses), 3)
     rotation = torch.zeros(len(poses), 3, 3)
-    stretch = torch.from_numpy(inflation[owner, None].astype(np.float32))
-    gain = torch.from_numpy(fold_gain[owner, None].astype(np.float32))
+    state = torch.from_numpy(owner.astype(np.float32))[:, None]
     target = np.array([look.polyp for look in looks])[owner]
     for index, polyp in enumerate(polyps):
         at = torch.from_numpy(np.flatnonzero(target == index))
         if len(at):
-            pose = torch.from_numpy(poses[at.numpy()].astype(np.float32))
-            views = place(colon, polyp, camera, pose, stretch[at], gain[at])
+            views = place(lumen, polyp, camera, torch.from_numpy(poses[at.numpy()].astype(np.float32)), state[at])
             position[at], rotation[at] = views.position, views.rotation
     frame_index = np.concatenate([look.start + np.arange(look.frames) for look in looks])
-    return Paths(frame_index.astype(np.int64), owner, Views(position, rotation, stretch, gain))
+    return Paths(frame_index.astype(np.int64), owner, Views(position, rotation, state))
 
 
-def place(colon: Colon, polyp: Polyp, camera: Camera, pose: Tensor, inflation: Tensor, fold_gain: Tensor) -> Views:
+def place(lumen: Lumen, polyp: Polyp, camera: Camera, pose: Tensor, state: Tensor) -> Views:
     """Views for poses (F, 7) around a polyp, pushed inwards where they would leave the lumen."""
-    site = seat(colon, polyp, inflation, fold_gain)
+    site = seat(lumen, polyp, state)
     middle = site.anchor + polyp.lift * site.axes[:, 2]
     direction = torch.nn.functional.normalize(pose[:, 1:4], dim=1)
     away = torch.einsum("fk,fkc->fc", direction, site.axes)
     position = middle + torch.exp(pose[:, 0:1]) * away
-    across = torch.sqrt(position[:, 0] ** 2 + position[:, 1] ** 2 + 1e-9)
-    theta = torch.atan2(position[:, 1], position[:, 0])[:, None]
-    limit = (colon.radius(theta, position[:, 2:3], inflation, fold_gain)[:, 0] - 3.5).clamp_min(1.0)
+    across = torch.sqrt(position[:, :1] ** 2 + position[:, 1:2] ** 2 + 1e-9)
+    theta = torch.atan2(position[:, 1:2], position[:, :1])
+    limit = (lumen.radius(theta, position[:, 2:3], state) - 3.5).clamp_min(1.0)
     factor = torch.minimum(torch.ones_like(across), limit / across)
-    position = torch.cat([position[:, :2] * factor[:, None], position[:, 2:]], dim=1)
+    position = torch.cat([position[:, :2] * factor, position[:, 2:]], dim=1)
     u, v = pose[:, 4] * camera.width, pose[:, 5] * camera.width
-    return Views(position, aim(position, middle, u, v, pose[:, 6], camera), inflation, fold_gain)
+    return Views(position, aim(position, middle, u, v, pose[:, 6], camera), state)
 
 
 def _draw_keys(rng: Rng, polyp: Polyp, look: Look, change: float, before: Array | None) -> Array:
@@ -117,13 +122,11 @@ def _outside(rng: Rng) -> Array:
     return np.array([0.56 * np.cos(angle), 0.5 * np.sin(angle)])
 
 
-def _choose(colon: Colon, polyp: Polyp, camera: Camera, drawn: Array, inflation: float, fold_gain: float) -> Array:
-    """The first of the candidates (C, K, 7) on which the polyp is well seen from every inner key, or the best."""
+def _choose(lumen: Lumen, polyp: Polyp, camera: Camera, drawn: Array, state: int) -> Array:
+    """The first of the candidates (C, K, 7) on which the polyp is well seen from every key, or the best."""
     flat = torch.from_numpy(drawn.reshape(-1, 7).astype(np.float32))
-    stretch = torch.full((len(flat), 1), inflation)
-    gain = torch.full((len(flat), 1), fold_gain)
-    views = place(colon, polyp, camera, flat, stretch, gain)
-    share = seen(colon, polyp, views, points=24).to(torch.float32).mean(dim=1).reshape(drawn.shape[:2])
+    views = place(lumen, polyp, camera, flat, torch.full((len(flat), 1), float(state)))
+    share = seen(lumen, polyp, views, points=24).to(torch.float32).mean(dim=1).reshape(drawn.shape[:2])
     worst = share.amin(dim=1)
     good = torch.nonzero(worst > 0.6)[:, 0]
     chosen: Array = drawn[int(good[0]) if len(good) else int(worst.argmax())]

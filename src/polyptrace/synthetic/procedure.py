@@ -7,11 +7,12 @@ import torch
 from numpy.typing import NDArray
 
 from polyptrace.synthetic.camera import pick_camera
-from polyptrace.synthetic.colon import LENGTH_MM, Colon, grow_colon
+from polyptrace.synthetic.colon import Colon, grow_colon
 from polyptrace.synthetic.conditions import draw_conditions
+from polyptrace.synthetic.lumen import LENGTH_MM, Lumen, inflate
 from polyptrace.synthetic.noise import Rng
 from polyptrace.synthetic.optics import grain_tile
-from polyptrace.synthetic.paths import Paths, draw_paths
+from polyptrace.synthetic.paths import Paths, draw_paths, draw_states
 from polyptrace.synthetic.polyps import Polyp, draw_polyp
 from polyptrace.synthetic.presets import Preset
 from polyptrace.synthetic.render import Scene
@@ -44,13 +45,14 @@ def draw_procedure(seed: int, number: int, split: str, polyps: int, preset: Pres
     lesions, sites = _draw_polyps(rng, colon, video, polyps, preset, seed, number)
     looks = plan_looks(rng, preset, sites)
     change = preset.difficulty.view_change
-    paths = draw_paths(rng, colon, lesions, camera, looks, change)
+    lumen = inflate(colon.shape, colon.slope, *draw_states(rng, looks, change))
+    paths = draw_paths(rng, lumen, lesions, camera, looks, change)
     conditions = draw_conditions(rng, looks, paths.look, change)
-    clear = np.stack([polyp_boxes(colon, each, paths.views, camera) for each in lesions], axis=1)
+    clear = np.stack([polyp_boxes(lumen, each, paths.views, camera) for each in lesions], axis=1)
     hard = preset.difficulty
     given = [disturb(rng, each, camera, hard.box_jitter, hard.box_dropout) for each in clear.swapaxes(0, 1)]
     boxes = np.stack(given, axis=1)
-    scene = Scene(colon, tuple(lesions), camera, grain_tile(rng, camera, torch.device("cpu")))
+    scene = Scene(colon, lumen, tuple(lesions), camera, grain_tile(rng, camera, torch.device("cpu")))
     fps = float(rng.choice(FPS))
     return Procedure(video, split, fps, scene, looks, paths, conditions, boxes, clear)
 
@@ -65,6 +67,7 @@ def _draw_polyps(
         together = 2 if len(left) > 1 and rng.random() < 0.25 + 0.5 * preset.difficulty.interleave else 1
         sites.append([left.pop(0) for _ in range(together)])
     polyps: list[Polyp] = []
+    resting = inflate(colon.shape, colon.slope, torch.ones(1), torch.ones(1))
     depth = np.sort(rng.uniform(0, 1, len(sites)))[::-1] * 0.35
     for order, site in enumerate(sites):
         middle = LENGTH_MM * (1.0 - (order + 0.3 + depth[order]) / len(sites))
@@ -74,7 +77,7 @@ def _draw_polyps(
             typical = np.random.default_rng([seed, number, 7])
             polyp = draw_polyp(rng, f"{video}_{index + 1}", size, histology, preset.difficulty.alike, typical)
             others = [polyps[each] for each in site[:place]]
-            polyps.append(_settle(rng, colon, polyp, middle, others))
+            polyps.append(_settle(rng, resting, polyp, middle, others))
     return polyps, sites
 
 
@@ -93,9 +96,8 @@ def _size_mm(rng: Rng, histology: str, number: int, index: int) -> float:
     return float(np.round(min(size, 20.0), 1))
 
 
-def _settle(rng: Rng, colon: Colon, polyp: Polyp, middle: float, others: list[Polyp]) -> Polyp:
+def _settle(rng: Rng, lumen: Lumen, polyp: Polyp, middle: float, others: list[Polyp]) -> Polyp:
     """The polyp at a place near depth `middle` where the wall is not steep, not on top of another."""
-    one = torch.ones(1, 1)
     best, best_steep = polyp, np.inf
     for _ in range(40):
         theta, z = float(rng.uniform(-np.pi, np.pi)), float(middle + rng.normal(0, 9))
@@ -105,7 +107,8 @@ def _settle(rng: Rng, colon: Colon, polyp: Polyp, middle: float, others: list[Po
             theta = float(np.mod(theta + np.pi, 2 * np.pi) - np.pi)
             z = near.z + float(rng.normal(0, 6))
         gap = [np.hypot((theta - each.theta) * 18, z - each.z) - each.size_mm - polyp.size_mm for each in others]
-        normal = torch.cat(colon.inward_normal(torch.full((1, 1), theta), torch.full((1, 1), z), one, one), dim=1)
+        here = torch.full((1, 1), theta), torch.full((1, 1), z), torch.zeros(1, 1)
+        normal = torch.cat(lumen.inward_normal(*here), dim=1)
         steep = 1.0 + float(normal[0, 0] * np.cos(theta) + normal[0, 1] * np.sin(theta))
         steep += sum(max(0.0, -each) for each in gap)
         if steep < best_steep:

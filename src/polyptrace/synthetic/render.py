@@ -7,6 +7,7 @@ from torch import Tensor
 
 from polyptrace.synthetic.camera import Camera
 from polyptrace.synthetic.colon import Colon
+from polyptrace.synthetic.lumen import Lumen
 from polyptrace.synthetic.optics import add_grain, border, expose, smear, vignette
 from polyptrace.synthetic.polyps import Polyp
 from polyptrace.synthetic.shading import Conditions, shade
@@ -18,6 +19,7 @@ class Scene:
     """What one procedure's pictures are made from."""
 
     colon: Colon
+    lumen: Lumen
     polyps: tuple[Polyp, ...]
     camera: Camera
     grain: Tensor  # (3, 2 H, 2 W)
@@ -25,7 +27,7 @@ class Scene:
     def to(self, device: torch.device) -> "Scene":
         """The same scene on another device."""
         polyps = tuple(polyp.to(device) for polyp in self.polyps)
-        return Scene(self.colon.to(device), polyps, self.camera, self.grain.to(device))
+        return Scene(self.colon.to(device), self.lumen.to(device), polyps, self.camera, self.grain.to(device))
 
 
 def render(scene: Scene, views: Views, conditions: Conditions, seeds: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
@@ -36,17 +38,17 @@ def render(scene: Scene, views: Views, conditions: Conditions, seeds: Tensor, vi
     camera, device = scene.camera, views.position.device
     frames, height, width = len(views.position), camera.height, camera.width
     rays = turn_rays(views, camera.rays(device))
-    wall = trace_wall(scene.colon, camera, views, rays)
+    wall = trace_wall(scene.lumen, camera, views, rays)
     owner = torch.full(wall.shape, -1, dtype=torch.int8, device=device)
     nearest = wall
     found = []
     for index in torch.nonzero(visible.any(dim=0))[:, 0].tolist():
-        hits = trace_polyp(scene.colon, scene.polyps[index], views, rays, nearest)
+        hits = trace_polyp(scene.lumen, scene.polyps[index], views, rays, nearest)
         if len(hits.frame):
             nearest = nearest.index_put((hits.frame, hits.pixel), hits.distance)
             owner[hits.frame, hits.pixel] = index
             found.append((scene.polyps[index], hits))
-    light = shade(scene.colon, views, conditions, rays, wall, found)
+    light = shade(scene.colon, scene.lumen, views, conditions, rays, wall, found)
     frame_mask = border(camera, device)
     picture = expose(light * vignette(camera, device), conditions, frame_mask.reshape(-1))
     picture = smear(picture.reshape(frames, 3, height, width), conditions)

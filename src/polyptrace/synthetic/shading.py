@@ -4,11 +4,11 @@ from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
-from torch.nn.functional import grid_sample
 
-from polyptrace.synthetic.colon import Colon, look_up
+from polyptrace.synthetic.colon import RADIUS_MM, Colon
+from polyptrace.synthetic.lumen import Lumen
 from polyptrace.synthetic.polyps import Polyp
-from polyptrace.synthetic.tracing import PolypHits, Views
+from polyptrace.synthetic.tracing import PolypHits, Rays, Views
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,10 @@ class Conditions:
 
 def shade(
     colon: Colon,
+    lumen: Lumen,
     views: Views,
     conditions: Conditions,
-    rays: tuple[Tensor, Tensor, Tensor],
+    rays: Rays,
     wall: Tensor,
     polyps: list[tuple[Polyp, PolypHits]],
 ) -> Tensor:
@@ -56,15 +57,15 @@ def shade(
     y = torch.addcmul(position[:, 1:2], rays[1], wall)
     z = torch.addcmul(position[:, 2:3], rays[2], wall)
     theta = torch.atan2(y, x)
-    normal = list(colon.inward_normal(theta, z, views.inflation, views.fold_gain))
-    skin = look_up(colon.skin, theta, z)  # (C, B, P)
-    fine = _fine(colon, theta, z)  # (3, B, P)
+    normal = list(lumen.inward_normal(theta, z, views.state))
+    skin = colon.skin_at(theta, z)  # (len(SKIN), B, P)
+    fine = colon.fine_at(theta, z)  # (3, B, P)
     albedo = _mucosa(colon, conditions, skin, fine[0])  # 3 x (B, P)
     distance = wall.clone()
     seam = torch.ones_like(wall)
     for polyp, hits in polyps:
         _place_polyp(colon, polyp, hits, conditions, albedo, normal, distance, seam, fine[0])
-    gloss = _stain(conditions, albedo, skin, x, y, views)
+    gloss = _stain(conditions, albedo, skin, x, y, lumen.inflation[views.state.long()])
     facing = -(normal[0] * rays[0] + normal[1] * rays[1] + normal[2] * rays[2]).clamp_(-1.0, 1.0)
     sine, cosine = torch.sin(theta), torch.cos(theta)
     slope = conditions.roughness * (0.6 + 0.4 * skin[3])
@@ -72,15 +73,6 @@ def shade(
     off_a = rays[1] * cosine - rays[0] * sine + facing * (normal[1] * cosine - normal[0] * sine + slope * fine[2])
     shine = torch.exp((off_z * off_z + off_a * off_a) * -55.0) * conditions.gloss * gloss
     return _light(albedo, facing, distance, seam * (1.0 + 0.05 * skin[3]), shine)
-
-
-def _fine(colon: Colon, theta: Tensor, z: Tensor) -> Tensor:
-    """The small repeating texture of the mucosa at angles and depths (B, P)."""
-    across = theta * (22.0 * 2.0 / colon.fine_mm)
-    along = z * (2.0 / colon.fine_mm)
-    grid = torch.stack([across, along], dim=-1)
-    grid = grid - 2.0 * torch.floor(grid * 0.5) - 1.0
-    return grid_sample(colon.fine, grid[None], padding_mode="border", align_corners=True)[0]
 
 
 def _mucosa(colon: Colon, conditions: Conditions, skin: Tensor, grain: Tensor) -> list[Tensor]:
@@ -116,7 +108,7 @@ def _place_polyp(
         value = base * (1.0 - mix * (1.0 - polyp.tint[channel]))
         value = value * (1.0 + bright * polyp.pit_depth * pit + 0.03 * grains) * (1.0 - dark * vessel)
         albedo[channel][at] = albedo[channel][at] * (1.0 - share) + value * share
-        normal[channel][at] = normal[channel][at] * (1.0 - share) + hits.normal[:, channel] * share
+        normal[channel][at] = normal[channel][at] * (1.0 - share) + hits.normal[channel] * share
     scale = torch.rsqrt(sum((normal[k][at] ** 2 for k in range(3)), torch.tensor(1e-9, device=distance.device)))
     for channel in range(3):
         normal[channel][at] = normal[channel][at] * scale
@@ -124,11 +116,13 @@ def _place_polyp(
     seam[at] = 0.72 + 0.28 * share
 
 
-def _stain(conditions: Conditions, albedo: list[Tensor], skin: Tensor, x: Tensor, y: Tensor, views: Views) -> Tensor:
+def _stain(
+    conditions: Conditions, albedo: list[Tensor], skin: Tensor, x: Tensor, y: Tensor, inflation: Tensor
+) -> Tensor:
     """Residue, bubbles and standing water change the colour; what comes back multiplies the highlights."""
     residue = torch.sigmoid((skin[4] - 2.6 + conditions.debris) * 5.0) * 0.85
     pool = torch.sigmoid(
-        (x * conditions.down[:, 0:1] + y * conditions.down[:, 1:2] - 22.0 * views.inflation + conditions.pool_level)
+        (x * conditions.down[:, 0:1] + y * conditions.down[:, 1:2] - RADIUS_MM * inflation + conditions.pool_level)
         * 1.5
     )
     for channel, (dirt, water) in enumerate(((0.62, 0.50), (0.42, 0.33), (0.10, 0.09))):

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.synthetic.camera import Camera
-from polyptrace.synthetic.colon import Colon
+from polyptrace.synthetic.lumen import Lumen
 from polyptrace.synthetic.noise import Rng
 from polyptrace.synthetic.polyps import Polyp
 from polyptrace.synthetic.tracing import Views, seat
@@ -14,39 +14,39 @@ from polyptrace.synthetic.tracing import Views, seat
 PROBES = 14  # places along a line of sight where it may meet a fold
 
 
-def surface_points(colon: Colon, polyp: Polyp, views: Views, points: int) -> Tensor:
+def surface_points(lumen: Lumen, polyp: Polyp, views: Views, points: int) -> Tensor:
     """Points (B, 3, n) spread over the polyp as it sits in each frame."""
     u, v, h = polyp.outline(points).to(views.position.device)
-    site = seat(colon, polyp, views.inflation, views.fold_gain)
+    site = seat(lumen, polyp, views.state)
     flat = u[None, None] * site.axes[:, 0, :, None] + v[None, None] * site.axes[:, 1, :, None]
     normal = site.axes[:, 2, :, None]
     place: Tensor = site.anchor[:, :, None] + flat + h * normal
     for _ in range(3):  # the height is measured from the wall below, which need not be flat
-        height = colon.clearance(place[:, 0], place[:, 1], place[:, 2], views.inflation, views.fold_gain)
-        miss = h - height * site.upright[:, None]
+        height = lumen.clearance(place[:, 0], place[:, 1], place[:, 2], views.state)
+        miss = h - height * site.upright
         place = place + (miss * 0.9)[:, None] * normal
     return place
 
 
-def seen(colon: Colon, polyp: Polyp, views: Views, points: int, place: Tensor | None = None) -> Tensor:
+def seen(lumen: Lumen, polyp: Polyp, views: Views, points: int, place: Tensor | None = None) -> Tensor:
     """Whether no fold hides each of the polyp's points: (B, n)."""
-    place = surface_points(colon, polyp, views, points) if place is None else place
+    place = surface_points(lumen, polyp, views, points) if place is None else place
     slack = 0.12 * polyp.size_mm
     away = place - views.position[:, :, None]  # (B, 3, n)
     free = torch.full_like(place[:, 0], np.inf)
     for share in torch.linspace(0.06, 0.94, PROBES).tolist():
         at = views.position[:, :, None] + share * away
-        free = torch.minimum(free, colon.clearance(at[:, 0], at[:, 1], at[:, 2], views.inflation, views.fold_gain))
+        free = torch.minimum(free, lumen.clearance(at[:, 0], at[:, 1], at[:, 2], views.state))
     return free > -slack
 
 
-def polyp_boxes(colon: Colon, polyp: Polyp, views: Views, camera: Camera, points: int = 220) -> NDArray[np.float64]:
+def polyp_boxes(lumen: Lumen, polyp: Polyp, views: Views, camera: Camera, points: int = 220) -> NDArray[np.float64]:
     """Corners (B, 4) x0, y0, x1, y1 of the box around what is seen of the polyp; NaN where it is not in view."""
-    place = surface_points(colon, polyp, views, points)
+    place = surface_points(lumen, polyp, views, points)
     away = place - views.position[:, :, None]
     right, down, forward = torch.einsum("bck,bcn->kbn", views.rotation, away)
     x, y = camera.project(right, down, forward)
-    clear = seen(colon, polyp, views, points, place)
+    clear = seen(lumen, polyp, views, points, place)
     shown = clear & (camera.inside(x, y) > 0) & (away.square().sum(dim=1) < 90.0**2)
     low_x = torch.where(clear, x, np.inf).amin(dim=1).clamp(0, camera.width)
     high_x = torch.where(clear, x, -np.inf).amax(dim=1).clamp(0, camera.width)

@@ -7,28 +7,28 @@ from torch import Tensor
 from torch.nn.functional import interpolate, max_pool2d
 
 from polyptrace.synthetic.camera import Camera
-from polyptrace.synthetic.colon import Colon
+from polyptrace.synthetic.lumen import Lumen
 from polyptrace.synthetic.polyps import Polyp
 
-FAR_MM = 160.0
+FAR_MM = 150.0
+Rays = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
 class Views:
-    """Where the camera is in each of B frames, and how the colon lies around it."""
+    """Where the camera is in each of B frames, and in which state the lumen lies around it."""
 
     position: Tensor  # (B, 3) mm
     rotation: Tensor  # (B, 3, 3), columns right, down, forward
-    inflation: Tensor  # (B, 1)
-    fold_gain: Tensor  # (B, 1)
+    state: Tensor  # (B, 1)
 
     def take(self, index: Tensor) -> "Views":
         """The views of some frames."""
-        return Views(self.position[index], self.rotation[index], self.inflation[index], self.fold_gain[index])
+        return Views(self.position[index], self.rotation[index], self.state[index])
 
     def to(self, device: torch.device) -> "Views":
         """The same views on another device."""
-        return Views(*(each.to(device) for each in (self.position, self.rotation, self.inflation, self.fold_gain)))
+        return Views(self.position.to(device), self.rotation.to(device), self.state.to(device))
 
 
 @dataclass(frozen=True)
@@ -37,75 +37,82 @@ class Site:
 
     anchor: Tensor  # (B, 3)
     axes: Tensor  # (B, 3, 3), rows u, v, normal
-    upright: Tensor  # (B,): height along the normal per height away from the axis
+    upright: Tensor  # (B, 1): height along the normal per height away from the axis
+
+    def take(self, index: Tensor) -> "Site":
+        """The seats of some frames."""
+        return Site(self.anchor[index], self.axes[index], self.upright[index])
 
 
-def seat(colon: Colon, polyp: Polyp, inflation: Tensor, fold_gain: Tensor) -> Site:
-    """Seats a polyp on the wall as it lies with the inflation and fold_gain (B, 1) of each frame."""
-    theta, z = torch.full_like(inflation, polyp.theta), torch.full_like(inflation, polyp.z)
-    radius = colon.radius(theta, z, inflation, fold_gain)
+def seat(lumen: Lumen, polyp: Polyp, state: Tensor) -> Site:
+    """Seats a polyp on the wall as it lies in the states (B, 1)."""
+    theta, z = torch.full_like(state, polyp.theta), torch.full_like(state, polyp.z)
+    radius = lumen.radius(theta, z, state)
     anchor = torch.cat([radius * torch.cos(theta), radius * torch.sin(theta), z], dim=1)
-    normal = torch.cat(colon.inward_normal(theta, z, inflation, fold_gain), dim=1)
+    normal = torch.cat(lumen.inward_normal(theta, z, state), dim=1)
     along = torch.zeros_like(normal)
     along[:, 2] = -1.0  # u looks back along the colon, to where the scope comes from
     along = torch.nn.functional.normalize(along - (along * normal).sum(1, keepdim=True) * normal, dim=1)
     across = torch.linalg.cross(normal, along)
     inward = torch.cat([-torch.cos(theta), -torch.sin(theta)], dim=1)
-    upright = (normal[:, :2] * inward).sum(dim=1)
+    upright = (normal[:, :2] * inward).sum(dim=1, keepdim=True)
     return Site(anchor, torch.stack([along, across, normal], dim=1), upright)
 
 
-def turn_rays(views: Views, rays: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def turn_rays(views: Views, rays: Tensor) -> Rays:
     """Directions (B, P) in the colon of camera rays (3, P)."""
     world = views.rotation @ rays  # (B, 3, P)
     return world[:, 0], world[:, 1], world[:, 2]
 
 
-def trace_wall(colon: Colon, camera: Camera, views: Views, rays: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """Distance (B, P) along each ray to the wall: coarse rays first, then each pixel from the nearest coarse hit."""
-    shrink = 4
-    coarse_rays = turn_rays(views, camera.rays(views.position.device, shrink))
-    coarse = torch.full_like(coarse_rays[0], 1.0)
-    for _ in range(36):
-        coarse += 0.62 * _clearance(colon, views, coarse_rays, coarse)
-        coarse.clamp_(0.05, FAR_MM)
-    grid = coarse.reshape(-1, 1, camera.height // shrink, camera.width // shrink)
-    nearest = -max_pool2d(-grid, 3, stride=1, padding=1)
-    start = interpolate(nearest, size=(camera.height, camera.width), mode="nearest")
-    distance = start.reshape(len(coarse), -1) * 0.97
-    gap = _clearance(colon, views, rays, distance)
-    for _ in range(3):
-        step = 0.62 * gap
-        distance = (distance + step).clamp_(0.05, FAR_MM)
-        new = _clearance(colon, views, rays, distance)
-        rate = (gap - new) / step
-        gap = new
-        near = rate > 0.3
-        distance = (distance + torch.where(near, gap / rate, 0.0)).clamp_(0.05, FAR_MM)
-        gap = _clearance(colon, views, rays, distance)
-    return _finish(colon, views, rays, distance, gap)
+def trace_wall(lumen: Lumen, camera: Camera, views: Views, rays: Rays) -> Tensor:
+    """Distance (B, P) along each ray to the wall.
 
-
-def _finish(colon: Colon, views: Views, rays: tuple[Tensor, Tensor, Tensor], distance: Tensor, gap: Tensor) -> Tensor:
-    """More steps for the few pixels that have not arrived: those past the edge of a fold."""
-    frame, pixel = torch.nonzero((gap.abs() > 0.004 * distance + 0.01) & (distance < FAR_MM), as_tuple=True)
-    if not len(frame):
-        return distance
-    few = tuple(ray[frame, pixel][:, None] for ray in rays)
-    subset = views.take(frame)
-    here = distance[frame, pixel][:, None]
-    for _ in range(20):
-        here = (here + 0.62 * _clearance(colon, subset, (few[0], few[1], few[2]), here)).clamp_(0.05, FAR_MM)
-    distance[frame, pixel] = here[:, 0]
+    Few coarse rays feel their way from the camera; each finer grid starts before the nearest hit around it, and the
+    pixels that are then still under way (past the edge of a fold) go on alone.
+    """
+    start = torch.ones(len(views.position), 1, 1, 1, device=views.position.device)
+    distance = start
+    for shrink, steps in ((8, 30), (2, 5), (1, 2)):
+        grid = (camera.height // shrink, camera.width // shrink)
+        level = rays if shrink == 1 else turn_rays(views, camera.rays(start.device, shrink))
+        distance = interpolate(start, size=grid, mode="nearest").reshape(len(start), -1).contiguous()
+        distance = _march(lumen, views, level, distance, steps)
+        if shrink > 1:
+            nearest = max_pool2d(-distance.reshape(-1, 1, *grid), 3, stride=1, padding=1)
+            start = nearest * -0.985
     return distance
 
 
-def _clearance(colon: Colon, views: Views, rays: tuple[Tensor, Tensor, Tensor], distance: Tensor) -> Tensor:
+def _march(lumen: Lumen, views: Views, rays: Rays, distance: Tensor, steps: int) -> Tensor:
+    """Steps of the clearance, cut short for steep walls; where it falls steadily, steps to where it would be 0."""
+    gap = _clearance(lumen, views, rays, distance)
+    for _ in range(steps):
+        step = 0.62 * gap
+        distance = (distance + step).clamp_(0.05, FAR_MM)
+        new = _clearance(lumen, views, rays, distance)
+        rate = 1.0 - new / gap  # of the gap that the step has closed; 0.62 where the ray meets the wall at right angles
+        more = torch.where((rate > 0.25) & (rate < 1.5), new / rate * 0.62, 0.0)
+        gap = new - more * rate / 0.62
+        distance = (distance + more).clamp_(0.05, FAR_MM)
+    gap = _clearance(lumen, views, rays, distance)
+    frame, pixel = torch.nonzero((gap.abs() > 0.004 * distance + 0.02) & (distance < FAR_MM), as_tuple=True)
+    if len(frame):
+        few = (rays[0][frame, pixel][:, None], rays[1][frame, pixel][:, None], rays[2][frame, pixel][:, None])
+        subset = Views(views.position[frame], views.rotation[:1], views.state[frame])
+        here = distance[frame, pixel][:, None]
+        for _ in range(14):
+            here = (here + 0.62 * _clearance(lumen, subset, few, here)).clamp_(0.05, FAR_MM)
+        distance[frame, pixel] = here[:, 0]
+    return distance
+
+
+def _clearance(lumen: Lumen, views: Views, rays: Rays, distance: Tensor) -> Tensor:
     position = views.position
     x = torch.addcmul(position[:, 0:1], rays[0], distance)
     y = torch.addcmul(position[:, 1:2], rays[1], distance)
     z = torch.addcmul(position[:, 2:3], rays[2], distance)
-    return colon.clearance(x, y, z, views.inflation, views.fold_gain)
+    return lumen.clearance(x, y, z, views.state)
 
 
 @dataclass(frozen=True)
@@ -118,70 +125,63 @@ class PolypHits:
     u: Tensor
     v: Tensor
     h: Tensor
-    normal: Tensor  # (n, 3)
+    normal: Tensor  # (3, n)
 
 
-def trace_polyp(
-    colon: Colon, polyp: Polyp, views: Views, rays: tuple[Tensor, Tensor, Tensor], wall: Tensor
-) -> PolypHits:
+def trace_polyp(lumen: Lumen, polyp: Polyp, views: Views, rays: Rays, wall: Tensor) -> PolypHits:
     """Where the polyp stands before the wall, whose distances are (B, P)."""
-    site = seat(colon, polyp, views.inflation, views.fold_gain)
+    site = seat(lumen, polyp, views.state)
     centre = torch.tensor([*polyp.lean, polyp.lift], device=wall.device)
-    middle = site.anchor + torch.einsum("k,bkc->bc", centre, site.axes)
-    away = middle - views.position  # (B, 3)
+    away = site.anchor + torch.einsum("k,bkc->bc", centre, site.axes) - views.position  # (B, 3)
     along = away[:, 0:1] * rays[0] + away[:, 1:2] * rays[1] + away[:, 2:3] * rays[2]  # (B, P)
     miss = (away * away).sum(dim=1, keepdim=True) - along * along
     reach = polyp.reach
-    near = (miss < reach * reach) & (along > -reach) & (along - reach < wall)
-    frame, pixel = torch.nonzero(near, as_tuple=True)
-    ray = torch.stack([each[frame, pixel] for each in rays], dim=1)  # (n, 3)
-    half = torch.sqrt(reach * reach - miss[frame, pixel])
-    few = _Few(colon, polyp, views.take(frame), Site(site.anchor[frame], site.axes[frame], site.upright[frame]))
-    middle_t = along[frame, pixel]
-    distance = (middle_t - half).clamp_min(0.05)
-    end = torch.minimum(middle_t + half, wall[frame, pixel] + 0.3)
-    gap = torch.zeros_like(distance)
-    for _ in range(28):
-        gap = few.distance(few.views.position + distance[:, None] * ray)
-        distance = torch.minimum(distance + 0.7 * gap, end)
-    hit = (gap < 0.02 * min(polyp.radii)) & (distance < wall[frame, pixel])
-    chosen = torch.nonzero(hit)[:, 0]
-    few = few.take(chosen)
-    point = few.views.position + distance[chosen][:, None] * ray[chosen]
+    frame, pixel = torch.nonzero((miss < reach * reach) & (along > 0.0) & (along - reach < wall), as_tuple=True)
+    ray = torch.stack([each[frame, pixel] for each in rays])  # (3, n)
+    half, middle, limit = torch.sqrt(reach * reach - miss[frame, pixel]), along[frame, pixel], wall[frame, pixel]
+    few = _Few(lumen, polyp, views.position[frame].T, views.state[frame, 0], site.take(frame))
+    distance = (middle - half).clamp_min(0.05)
+    end = torch.minimum(middle + half, limit + 0.3)
+    gap = few.distance(torch.addcmul(few.origin, ray, distance))
+    for _ in range(18):
+        distance = torch.minimum(distance + 0.8 * gap, end)
+        gap = few.distance(torch.addcmul(few.origin, ray, distance))
+    chosen = torch.nonzero((gap < 0.02 * min(polyp.radii)) & (distance < limit))[:, 0]
+    few, distance = few.take(chosen), distance[chosen]
+    point = torch.addcmul(few.origin, ray[:, chosen], distance)
     u, v, h = few.local(point)
-    return PolypHits(frame[chosen], pixel[chosen], distance[chosen], u, v, h, few.normal(point))
+    return PolypHits(frame[chosen], pixel[chosen], distance, u, v, h, few.normal(point))
 
 
 @dataclass(frozen=True)
 class _Few:
-    """A polyp and a handful of rays, each with its own view and seat."""
+    """A polyp and a handful of rays (n,), each with its own origin, state and seat."""
 
-    colon: Colon
+    lumen: Lumen
     polyp: Polyp
-    views: Views
+    origin: Tensor  # (3, n)
+    state: Tensor  # (n,)
     site: Site
 
     def take(self, index: Tensor) -> "_Few":
-        site = Site(self.site.anchor[index], self.site.axes[index], self.site.upright[index])
-        return _Few(self.colon, self.polyp, self.views.take(index), site)
+        return _Few(self.lumen, self.polyp, self.origin[:, index], self.state[index], self.site.take(index))
 
     def local(self, point: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Polyp coordinates (u, v, h) of points (n, 3)."""
-        away = point - self.site.anchor
+        """Polyp coordinates (u, v, h) of points (3, n)."""
+        away = point.T - self.site.anchor
         u = (away * self.site.axes[:, 0]).sum(dim=1)
         v = (away * self.site.axes[:, 1]).sum(dim=1)
-        columns = (point[:, 0:1], point[:, 1:2], point[:, 2:3])
-        height = self.colon.clearance(*columns, self.views.inflation, self.views.fold_gain)[:, 0]
-        return u, v, height * self.site.upright
+        height = self.lumen.clearance(point[0], point[1], point[2], self.state)
+        return u, v, height * self.site.upright[:, 0]
 
     def distance(self, point: Tensor) -> Tensor:
         return self.polyp.distance(*self.local(point))
 
     def normal(self, point: Tensor) -> Tensor:
-        """Unit normals (n, 3), from differences of the distance at four corners of a small tetrahedron."""
-        corners = torch.tensor([[1, -1, -1], [-1, -1, 1], [-1, 1, -1], [1, 1, 1]], device=point.device)
+        """Unit normals (3, n), from differences of the distance at four corners of a small tetrahedron."""
+        corners = torch.tensor([[1.0, -1, -1], [-1, -1, 1], [-1, 1, -1], [1, 1, 1]], device=point.device)
         size = 0.012 * self.polyp.size_mm
         total = torch.zeros_like(point)
-        for corner in corners.to(point.dtype):
-            total += corner * self.distance(point + size * corner)[:, None]
-        return torch.nn.functional.normalize(total, dim=1)
+        for corner in corners[:, :, None]:
+            total += corner * self.distance(point + size * corner)
+        return torch.nn.functional.normalize(total, dim=0)
