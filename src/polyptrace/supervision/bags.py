@@ -62,12 +62,14 @@ def draw_bags(
     rate = _rate(temperature, len(line.index))
     others = line.others
     bags = np.empty((len(anchors), bag_size), dtype=np.int64)
+    in_time = np.argsort(line.place[anchors], kind="stable")  # neighbours in time are neighbours in memory
     for start in range(0, len(anchors), CHUNK):
-        some = anchors[start : start + CHUNK]
+        rows = in_time[start : start + CHUNK]
+        some = anchors[rows]
         u = torch.rand((3, bag_size, len(some)), generator=generator, dtype=torch.float64, device=generator.device)
         gap, inside, tie = u.cpu().numpy()
         ranks = draw_ranks(others[some], rate[some], gap, inside)
-        bags[start : start + CHUNK] = _at_ranks(line, line.place[some], ranks, tie).T
+        bags[rows] = _at_ranks(line, line.place[some], ranks, tie).T
     return bags
 
 

@@ -1,0 +1,182 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from polyptrace.errors import UserError
+from polyptrace.supervision import Epoch, anchor_count, epoch_batches, ranks_of, steps_before
+
+COMPOSITIONS = ["any", "no-overlap", "one-per-video"]
+
+
+def made(sizes: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Shuffled tracklets of videos of the given sizes, most of them 32 frames after each other."""
+    random = np.random.default_rng(seed)
+    video = np.repeat(np.arange(len(sizes)), sizes)
+    step = np.where(random.random(len(video)) < 0.8, 32, random.integers(40, 3000, len(video)))
+    position = np.concatenate([np.cumsum(step[video == v]) for v in range(len(sizes))])
+    order = random.permutation(len(video))
+    return np.array([f"video {v}" for v in video])[order], position[order]
+
+
+TABLE = made([40, 31, 25, 17, 50, 33, 21, 12])  # 229 tracklets
+
+
+def epoch_of(table: tuple[np.ndarray, np.ndarray], epoch: int, **settings) -> Epoch:
+    video, position = table
+    return epoch_batches(
+        video, position, **{"seed": 0, "epoch": epoch, "temperature": 3.0, "bags_per_batch": 6, **settings}
+    )
+
+
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+def test_over_epochs_every_tracklet_is_an_anchor_once_an_epoch_and_leftovers_open_the_next(composition: str) -> None:
+    """229 = 38 x 6 + 1: one more is left over after each epoch, and after six there is none."""
+    times: Counter[int] = Counter()
+    left: set[int] = set()
+    for epoch in range(6):
+        batches = epoch_of(TABLE, epoch, composition=composition)
+        anchors = batches.anchors.flatten().tolist()
+        opening = set(batches.anchors[: max(len(left), 1)].flatten().tolist())
+        assert left <= opening
+        times.update(anchors)
+        behind = {i for i in range(229) if times[i] == epoch}
+        assert set(times.values()) <= {epoch, epoch + 1}
+        assert len(behind) == (epoch + 1) * 229 % 6
+        left = behind
+    assert not left
+
+
+def test_in_any_composition_what_was_left_over_is_the_first_to_come() -> None:
+    first, second = epoch_of(TABLE, 0), epoch_of(TABLE, 1)
+    (left,) = set(range(229)) - set(first.anchors.flatten().tolist())
+    assert second.anchors[0, 0] == left
+
+
+def test_an_anchor_does_not_meet_itself_where_two_epochs_join() -> None:
+    table = made([7, 7])  # 14 = 2 x 6 + 2
+    for seed in range(30):
+        for epoch in range(3):
+            for batch in epoch_of(table, epoch, seed=seed).anchors.tolist():
+                assert len(set(batch)) == 6
+
+
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+@pytest.mark.parametrize("sampling", ["exponential", "nearest", "uniform"])
+def test_a_bag_belongs_to_its_anchor(composition: str, sampling: str) -> None:
+    video, _ = TABLE
+    batches = epoch_of(TABLE, 1, composition=composition, sampling=sampling)
+    anchors, bags = batches.anchors.numpy(), batches.bags.numpy()
+    assert bags.shape == (*anchors.shape, 4)
+    assert (video[bags] == video[anchors][..., None]).all()
+    assert (bags != anchors[..., None]).all()
+    assert all(len(set(bag)) == 4 for bag in bags.reshape(-1, 4).tolist())
+
+
+def test_sampling_decides_how_far_bags_reach() -> None:
+    mean_rank = {}
+    for sampling in ("nearest", "exponential", "uniform"):
+        batches = epoch_of(TABLE, 0, sampling=sampling, temperature=6.0)
+        mean_rank[sampling] = ranks_of(*TABLE, batches.anchors.flatten(), batches.bags.flatten(0, 1)).mean()
+    assert mean_rank["nearest"] < 3 < mean_rank["exponential"] < 8 < mean_rank["uniform"]
+
+
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+def test_the_same_seed_and_epoch_give_the_same_batches_and_others_do_not(composition: str) -> None:
+    first, again = (epoch_of(TABLE, 3, composition=composition) for _ in range(2))
+    assert torch.equal(first.anchors, again.anchors)
+    assert torch.equal(first.bags, again.bags)
+    for epoch, seed in ((2, 0), (3, 1), (0, 3)):
+        assert not torch.equal(first.anchors, epoch_of(TABLE, epoch, seed=seed, composition=composition).anchors)
+
+
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+@pytest.mark.parametrize("world_size", [2, 3, 6])
+def test_processes_get_whole_bags_that_make_up_the_batches_of_one(composition: str, world_size: int) -> None:
+    whole = epoch_of(TABLE, 2, composition=composition)
+    parts = [epoch_of(TABLE, 2, composition=composition, rank=r, world_size=world_size) for r in range(world_size)]
+    assert torch.equal(torch.cat([part.anchors for part in parts], dim=1), whole.anchors)
+    assert torch.equal(torch.cat([part.bags for part in parts], dim=1), whole.bags)
+
+
+def test_bags_that_the_processes_do_not_divide_are_refused_with_the_sizes_that_work() -> None:
+    with pytest.raises(UserError, match="10 or 15 bags, or 1, 2, 3, 4, 6, 12 processes"):
+        epoch_of(TABLE, 0, bags_per_batch=12, world_size=5)
+    with pytest.raises(UserError, match="take 8 bags, or 1, 2, 3, 6 processes"):
+        epoch_of(TABLE, 0, bags_per_batch=6, world_size=8)
+
+
+def collisions(batches: Epoch, table: tuple[np.ndarray, np.ndarray], by_video: bool) -> int:
+    """Bags that share their video, or time in it, with an earlier one of their batch, the slow way."""
+    video, position = table
+    found = 0
+    for anchors, bags in zip(batches.anchors.tolist(), batches.bags.tolist(), strict=True):
+        earlier: list[tuple[str, int, int]] = []
+        for anchor, bag in zip(anchors, bags, strict=True):
+            when = [position[j] for j in [anchor, *bag] if j >= 0]
+            v, first, last = video[anchor], min(when), max(when)
+            found += any(v == w and (by_video or (first <= b and a <= last)) for w, a, b in earlier)
+            earlier.append((v, first, last))
+    return found
+
+
+@pytest.mark.parametrize("temperature", [0.3, 4.0, 12.0])
+def test_bags_that_overlap_in_time_never_meet_under_no_overlap(temperature: float) -> None:
+    table = made([60, 45, 80, 52, 71, 64, 38, 90, 55, 66, 47, 73])
+    free, parted = (
+        epoch_of(table, 1, temperature=temperature, composition=composition, bags_per_batch=8)
+        for composition in ("any", "no-overlap")
+    )
+    assert collisions(free, table, by_video=False) > 20
+    assert collisions(parted, table, by_video=False) == parted.collisions == 0
+    assert collisions(parted, table, by_video=True) > 20  # bags of one video still meet
+
+
+def test_collisions_that_cannot_be_avoided_are_counted() -> None:
+    table = made([60, 10, 10])  # 80 = 16 x 5
+    by_video = epoch_of(table, 0, composition="one-per-video", bags_per_batch=5)
+    assert by_video.collisions == collisions(by_video, table, by_video=True) == 60 - 16
+    by_time = epoch_of(table, 0, composition="no-overlap", bags_per_batch=5, temperature=12.0)
+    assert by_time.collisions == collisions(by_time, table, by_video=False) > 0
+
+
+def test_one_per_video_holds_where_the_videos_allow_it() -> None:
+    batches = epoch_of(TABLE, 0, composition="one-per-video", bags_per_batch=4)
+    assert batches.collisions == collisions(batches, TABLE, by_video=True) == 0
+
+
+def test_small_videos_are_kept_with_what_there_is_or_left_out_and_counted() -> None:
+    table = made([20, 3, 1, 5, 1])
+    size = {v: (table[0] == v).sum() for v in np.unique(table[0])}
+    kept = [epoch_of(table, e) for e in range(6)]
+    left_out = [epoch_of(table, e, small_videos="leave-out") for e in range(6)]
+    sizes = [{size[table[0][i]] for e in epochs for i in e.anchors.flatten()} for epochs in (kept, left_out)]
+    assert sizes == [{20, 5, 3}, {20, 5}]
+    assert (kept[0].small_videos, kept[0].left_out) == (3, 2)
+    assert (left_out[0].small_videos, left_out[0].left_out) == (3, 5)
+    padded = [bag for e in kept for bag in e.bags.flatten(0, 1) if (bag < 0).any()]
+    assert padded
+    assert all((bag[:2] >= 0).all() and (bag[2:] == -1).all() for bag in padded)
+    assert not any((e.bags < 0).any() for e in left_out)
+
+
+def test_fewer_anchors_than_bags_in_a_batch_are_refused() -> None:
+    with pytest.raises(UserError, match="at most 5 bags"):
+        epoch_of(made([3, 2, 1]), 0)
+
+
+@pytest.mark.parametrize("small_videos", ["keep", "leave-out"])
+def test_the_steps_of_an_epoch_are_known_beforehand(small_videos: str) -> None:
+    table = made([20, 3, 1, 9, 4, 30])
+    anchors = anchor_count(table[0], 4, small_videos)
+    steps = [len(epoch_of(table, e, small_videos=small_videos).anchors) for e in range(7)]
+    assert [steps_before(e, anchors, 6) for e in range(8)] == [sum(steps[:e]) for e in range(8)]
+
+
+def test_the_temperature_can_be_each_tracklets_own() -> None:
+    tau = np.where(TABLE[0] == "video 0", 1e-3, np.inf)
+    batches = epoch_of(TABLE, 0, temperature=tau)
+    ranks = ranks_of(*TABLE, batches.anchors.flatten(), batches.bags.flatten(0, 1))
+    cold = TABLE[0][batches.anchors.flatten().numpy()] == "video 0"
+    assert ranks[cold].mean() < 3 < ranks[~cold].mean()
