@@ -1,10 +1,14 @@
 """From published annotation formats to the box table: one file per format, one `read_*` each."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.coco import read_coco
 from polyptrace.data.sources.cocovid import read_cocovid
+from polyptrace.data.sources.combined import read_rsp, read_rspp
 from polyptrace.data.sources.cvat import read_cvat
 from polyptrace.data.sources.labels import HISTOLOGY, adenoma
 from polyptrace.data.sources.mot import read_mot
@@ -15,6 +19,7 @@ from polyptrace.data.sources.realcolon import read_realcolon
 from polyptrace.data.sources.sun import read_sun
 from polyptrace.data.sources.voc import read_voc
 from polyptrace.data.sources.yolo import read_yolo
+from polyptrace.errors import UserError
 
 SOURCES: dict[str, Callable[..., Boxes]] = {
     "realcolon": read_realcolon,
@@ -27,7 +32,23 @@ SOURCES: dict[str, Callable[..., Boxes]] = {
     "cvat": read_cvat,
     "voc": read_voc,
     "yolo": read_yolo,
+    "rsp": read_rsp,
+    "rspp": read_rspp,
 }
+
+
+def read_source(name: str, path: Path, options: Mapping[str, Any]) -> Boxes:
+    """Boxes of a source by its name; options that are None are left out, one that the source has not is an error."""
+    if name not in SOURCES:
+        raise UserError(f"{name}: not a source -> one of {', '.join(SOURCES)}")
+    given = {option: value for option, value in options.items() if value is not None}
+    known = list(inspect.signature(SOURCES[name]).parameters)[1:]
+    for option in given:
+        if option not in known:
+            spelled = ", ".join(f"--{other.replace('_', '-')}" for other in known)
+            raise UserError(f"{name}: has no option --{option.replace('_', '-')} -> it has {spelled}")
+    return SOURCES[name](path, **given)
+
 
 __all__ = [
     "HISTOLOGY",
@@ -41,6 +62,9 @@ __all__ = [
     "read_polypsize",
     "read_polypsset",
     "read_realcolon",
+    "read_rsp",
+    "read_rspp",
+    "read_source",
     "read_sun",
     "read_voc",
     "read_yolo",

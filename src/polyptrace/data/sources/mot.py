@@ -170,8 +170,9 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str) -> Boxes:
             f"{sequence.table}:{line}: frame 0, but MOT counts frames from 1 -> is the file 0-based?", stacklevel=4
         )
     ids = whole_numbers(rows[:, 1], lines, sequence.table, "id")
-    names = np.array([str(i) if i >= 0 else "" for i in ids.tolist()], object)
-    polyp = np.array([f"{sequence.video}/{name}" if name else "" for name in names], object)
+    known, place = np.unique(ids, return_inverse=True)
+    names = np.array([str(i) if i >= 0 else "" for i in known.tolist()], object)
+    polyps = np.array([f"{sequence.video}/{name}" if name else "" for name in names], object)
     return Boxes.of(
         video=sequence.video,
         frame_index=frame,
@@ -179,8 +180,8 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str) -> Boxes:
         file=sequence.file or _picture_names(sequence, root, frame),
         image_width=sequence.width,
         image_height=sequence.height,
-        track=names,
-        polyp=polyp if identities == "polyp" else "",
+        track=names[place],
+        polyp=polyps[place] if identities == "polyp" else "",
         score=np.nan if truth else rows[:, 6],
         fps=sequence.fps,
         source=relative(sequence.table, root),
@@ -195,5 +196,9 @@ def _picture_names(sequence: _Sequence, root: Path, frame: Ints) -> list[str]:
     stem, ending = Path(example).stem, Path(example).suffix if Path(example).suffix in PICTURES else sequence.ending
     digits = len(stem) - len(stem.rstrip("0123456789")) or 6
     prefix = stem[:-digits] if stem[-digits:].isdigit() else ""
-    names = (there.get(number) or f"{prefix}{number:0{digits}d}{ending}" for number in (frame + 1).tolist())
-    return [f"{sequence.pictures}/{name}" for name in names]
+    before = f"{sequence.pictures}/{prefix}"
+    numbers = (frame + 1).tolist()
+    if not there:
+        return [f"{before}{number:0{digits}d}{ending}" for number in numbers]
+    folder = f"{sequence.pictures}/"
+    return [folder + there[n] if n in there else f"{before}{n:0{digits}d}{ending}" for n in numbers]

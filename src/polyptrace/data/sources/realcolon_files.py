@@ -29,6 +29,7 @@ class _Task(NamedTuple):
     video: str
     place: Path  # folder or archive
     names: tuple[str, ...]  # files in the folder; () for an archive
+    last: bool  # of this video
 
 
 class FrameBox(NamedTuple):
@@ -53,28 +54,29 @@ def read_frames(places: Mapping[str, Path], workers: int, cache: Path | None) ->
     alone = total <= _ALONE and len(new) - len(names) < 2
     with progress("reading annotations", total if len(names) == len(new) else None, "files") as bar:
         results = _run(tasks, 1 if alone else workers or os.cpu_count() or 1, bar)
-        waiting: tuple[str, list[FrameBox]] | None = next(results, None)
         for video in places:
             if video not in new:
                 yield video, _load(kept[video])
                 continue
             rows: list[FrameBox] = []
-            while waiting and waiting[0] == video:
-                rows += waiting[1]
-                waiting = next(results, None)
+            for task, some in results:
+                rows += some
+                if task.last:
+                    break
+            rows.sort(key=lambda row: row.frame_index)
             if cache:
                 _save(kept[video], rows)
             yield video, rows
 
 
 def _tasks(video: str, place: Path, names: list[str]) -> Iterator[_Task]:
-    if not place.is_dir():
-        yield _Task(video, place, ())
-    for first in range(0, len(names), _FILES_PER_TASK):
-        yield _Task(video, place, tuple(names[first : first + _FILES_PER_TASK]))
+    """A video's files in portions; an archive, or a folder without files, is one."""
+    for first in range(0, max(1, len(names)), _FILES_PER_TASK):
+        following = first + _FILES_PER_TASK
+        yield _Task(video, place, tuple(names[first:following]), following >= len(names))
 
 
-def _run(tasks: Iterable[_Task], workers: int, bar: Bar) -> Iterator[tuple[str, list[FrameBox]]]:
+def _run(tasks: Iterable[_Task], workers: int, bar: Bar) -> Iterator[tuple[_Task, list[FrameBox]]]:
     """Results in the order of the tasks, a few of which are under way in other processes."""
     method = "fork" if "fork" in get_all_start_methods() else "spawn"  # children only read files
     pool = ProcessPoolExecutor(workers, mp_context=get_context(method)) if workers > 1 else None
@@ -88,14 +90,14 @@ def _run(tasks: Iterable[_Task], workers: int, bar: Bar) -> Iterator[tuple[str, 
             yield _finished(*running.popleft(), bar)
 
 
-def _finished(task: _Task, future: Future[list[FrameBox]] | None, bar: Bar) -> tuple[str, list[FrameBox]]:
+def _finished(task: _Task, future: Future[list[FrameBox]] | None, bar: Bar) -> tuple[_Task, list[FrameBox]]:
     rows = future.result() if future else _read(task)
     bar.advance(max(1, len(task.names)))
-    return task.video, rows
+    return task, rows
 
 
 def _read(task: _Task) -> list[FrameBox]:
-    contents = read_small_files(task.place, task.names) if task.names else files(task.place, ".xml")
+    contents = read_small_files(task.place, task.names) if task.place.is_dir() else files(task.place, ".xml")
     rows: list[FrameBox] = []
     for name, content in contents:
         frame = parse_voc(content, xml := task.place / name)

@@ -11,6 +11,8 @@ import pyarrow.csv
 from polyptrace.data.boxes import Floats, Ints
 from polyptrace.errors import UserError
 
+_SMALL = 4096  # characters: less is read line by line at once
+_BLOCK = 20_000  # lines
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -48,11 +50,28 @@ def number_rows(text: str, path: Path | str, names: tuple[str, ...], needed: int
     The table is (n, len(names)), NaN where a line ends early; `names` are the columns, the first `needed` of which a
     line must have; more than `names` are ignored.
     """
-    table = _bulk(text, len(names), needed)
+    table = _bulk(text, len(names), needed) if len(text) > _SMALL else None
     if table is not None:
         return table, np.arange(1, len(table) + 1)
+    rows = text.split("\n")
+    tables, lines = [], []
+    for first in range(0, len(rows), _BLOCK):  # only the blocks with something irregular are read line by line
+        block = rows[first : first + _BLOCK]
+        table = _bulk("\n".join(block), len(names), needed) if len(rows) > _BLOCK else None
+        if table is None or len(table) != len(block):
+            table, places = _line_by_line(block, first, path, names, needed)
+        else:
+            places = np.arange(first + 1, first + len(block) + 1)
+        tables.append(table)
+        lines.append(places)
+    return np.concatenate(tables), np.concatenate(lines)
+
+
+def _line_by_line(
+    block: list[str], first: int, path: Path | str, names: tuple[str, ...], needed: int
+) -> tuple[Floats, Ints]:
     rows, lines = [], []
-    for line, content in enumerate(text.split("\n"), 1):
+    for line, content in enumerate(block, first + 1):
         if content.strip() and not content.lstrip().startswith("#"):
             rows.append(_numbers(content, f"{path}:{line}", names, needed))
             lines.append(line)

@@ -1,0 +1,79 @@
+"""COCO-VID: videos, 0-based frames and instances."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from polyptrace.data.sources import read_cocovid
+from polyptrace.errors import UserError
+
+
+def content_of(rows) -> dict:
+    videos = sorted({row.video for row in rows})
+    frames = sorted({(row.video, row.frame_index) for row in rows})
+    return {
+        "videos": [{"id": k + 1, "name": v, "fps": 25, "width": 64, "height": 48} for k, v in enumerate(videos)],
+        "images": [
+            {"id": k, "video_id": videos.index(v) + 1, "frame_id": f, "file_name": f"{v}/{f:06d}.jpg"}
+            for k, (v, f) in enumerate(frames)
+        ],
+        "annotations": [
+            {
+                "id": k,
+                "image_id": frames.index((row.video, row.frame_index)),
+                "bbox": list(row.xywh),
+                "instance_id": int(row.track),
+            }
+            for k, row in enumerate(rows)
+        ],
+    }
+
+
+def write(root: Path, content: dict) -> Path:
+    (root / "annotations").mkdir(exist_ok=True)
+    (root / "annotations" / "instances_train.json").write_text(json.dumps(content))
+    return root
+
+
+def test_rows_come_back_row_by_row(tmp_path: Path, world, same_rows) -> None:
+    found = read_cocovid(write(tmp_path, content_of(world)))
+    same_rows(
+        found, world, "track", file=lambda row: f"images/{row.video}/{row.frame_index:06d}.jpg", polyp=lambda _: ""
+    )
+    assert set(found.fps) == {25.0}
+    assert set(zip(found.image_width, found.image_height, strict=True)) == {(64, 48)}
+
+
+def test_instances_are_polyps_when_said_so_or_named(tmp_path: Path, world, same_rows) -> None:
+    content = content_of(world)
+    same_rows(read_cocovid(write(tmp_path, content), identities="polyp"), world, polyp=lambda r: f"{r.video}/{r.track}")
+    for annotation in content["annotations"]:
+        annotation["polyp_id"] = f"p{annotation['instance_id']}"
+    same_rows(read_cocovid(write(tmp_path, content)), world, polyp=lambda row: f"p{row.track}")
+
+
+def test_frames_come_from_the_video_file_where_there_is_one(tmp_path: Path, world, same_rows, video) -> None:
+    for name in ("case1", "case2"):
+        video(tmp_path / "videos" / f"{name}.mp4", 25)
+    same_rows(read_cocovid(write(tmp_path, content_of(world))), world, file=lambda row: f"videos/{row.video}.mp4")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.pop("videos"), "has no list 'videos'"),
+        (lambda c: c["images"][1].update(video_id=77), r"images\[1\]: video_id '77' is not among the videos"),
+        (lambda c: c["images"][1].pop("frame_id"), r"images\[1\]: has no frame_id"),
+        (lambda c: c["images"][1].update(file_name="a/../../x.jpg"), r"images\[1\]: file name .* leaves"),
+        (lambda c: c["videos"][0].update(name="../x"), r"videos\[0\]: file name .* leaves"),
+        (lambda c: c["annotations"][1].update(image_id=[]), r"annotations\[1\]: image_id '\[\]' is not among"),
+        (lambda c: c["annotations"][1].update(bbox="1,2,3,4"), r"annotations\[1\]: bbox: .* not made of numbers"),
+        (lambda c: c["annotations"].clear(), "holds no box"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, world, change, message: str) -> None:
+    content = content_of(world)
+    change(content)
+    with pytest.raises(UserError, match=message):
+        read_cocovid(write(tmp_path, content))

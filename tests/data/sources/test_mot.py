@@ -1,0 +1,227 @@
+"""MOT: what is counted from 1 in the file is counted from 0 in the table."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyptrace.data.sources import read_mot
+from polyptrace.errors import UserError
+
+SEQINFO = "[Sequence]\nname=x\nimDir=img1\nframeRate=25\nseqLength=25\nimWidth=64\nimHeight=48\nimExt=.jpg\n"
+
+
+def line(row, *, track: str | None = None, score: float = 1, tail: str = ",-1,-1,-1") -> str:
+    x, y, w, h = row.xywh
+    return f"{row.frame_index + 1},{row.track if track is None else track},{x + 1},{y + 1},{w},{h},{score}{tail}"
+
+
+def write_mot(
+    root: Path,
+    rows,
+    *,
+    kind: str = "gt",
+    end: str = "\n",
+    track: str | None = None,
+    scores: bool = False,
+    tail: str = ",-1,-1,-1",
+) -> Path:
+    for video in {row.video for row in rows}:
+        folder = root / video
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        lines = [line(r, track=track, score=r.score if scores else 1, tail=tail) for r in rows if r.video == video]
+        (folder / kind / f"{kind}.txt").write_bytes(end.join([*lines, ""]).encode())
+        (folder / "seqinfo.ini").write_text(SEQINFO)
+    return root
+
+
+def one_file(tmp_path: Path, content: bytes) -> Path:
+    table = tmp_path / "clip" / "gt" / "gt.txt"
+    table.parent.mkdir(parents=True, exist_ok=True)
+    table.write_bytes(content)
+    return tmp_path
+
+
+def test_ground_truth_comes_back_row_by_row(tmp_path: Path, world, same_rows) -> None:
+    found = read_mot(write_mot(tmp_path, world))
+    same_rows(
+        found,
+        world,
+        "track",
+        file=lambda row: f"{row.video}/img1/{row.frame_index + 1:06d}.jpg",
+        source=lambda row: f"{row.video}/gt/gt.txt",
+    )
+    assert set(found.polyp) == {""}
+    assert set(found.fps) == {25.0}
+    assert set(zip(found.image_width, found.image_height, strict=True)) == {(64, 48)}
+    assert np.isnan(found.score).all()
+
+
+def test_detections_without_identity_keep_their_scores(tmp_path: Path, world, same_rows) -> None:
+    found = read_mot(write_mot(tmp_path, world, kind="det", track="-1", scores=True))
+    same_rows(found, world, "score", track=lambda _: "")
+
+
+def test_ids_are_polyps_only_when_said_so(tmp_path: Path, world, same_rows) -> None:
+    write_mot(tmp_path, world)
+    same_rows(read_mot(tmp_path, identities="polyp"), world, "track", polyp=lambda row: f"{row.video}/{row.track}")
+
+
+def test_the_nine_columns_of_cvat_are_read(tmp_path: Path, world, same_rows) -> None:
+    same_rows(read_mot(write_mot(tmp_path, world, tail=",1,1.0")), world, "track")
+
+
+def test_one_sequence_alone_and_a_split_are_found(tmp_path: Path, world, same_rows) -> None:
+    write_mot(tmp_path / "train", world)
+    first = [row for row in world if row.video == "case1"]
+    same_rows(
+        read_mot(tmp_path / "train" / "case1"), first, "track", file=lambda r: f"img1/{r.frame_index + 1:06d}.jpg"
+    )
+    same_rows(read_mot(tmp_path, split="train"), [row.named(f"train/{row.video}") for row in world], "track")
+    with pytest.raises(UserError, match="no such folder"):
+        read_mot(tmp_path, split="test")
+
+
+def test_ground_truth_is_preferred_and_detections_can_be_asked_for(tmp_path: Path, world, same_rows) -> None:
+    write_mot(tmp_path, world)
+    write_mot(tmp_path, world[:5], kind="det", track="-1", scores=True)
+    same_rows(read_mot(tmp_path), world, "track")
+    same_rows(read_mot(tmp_path, boxes="det"), world[:5], "score")
+
+
+def test_pictures_are_found_whatever_their_padding_and_missing_ones_are_named_alike(
+    tmp_path: Path, world, picture
+) -> None:
+    write_mot(tmp_path, world)
+    first = world[0]
+    picture(tmp_path / first.video / "img1" / f"frame_{first.frame_index + 1:04d}.png")
+    found = read_mot(tmp_path)
+    expected = [f"{r.video}/img1/frame_{r.frame_index + 1:04d}.png" for r in world if r.video == first.video]
+    assert found.file[found.video == first.video].tolist() == expected
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf", "utf-16"])
+def test_line_ends_and_byte_order_marks_change_nothing(
+    tmp_path: Path, world, same_rows, end: str, mark: object
+) -> None:
+    root = write_mot(tmp_path, world, end=end)
+    for table in root.glob("*/gt/gt.txt"):
+        content = table.read_bytes()
+        table.write_bytes(content.decode().encode("utf-16") if mark == "utf-16" else mark + content)
+    same_rows(read_mot(root), world, "track")
+
+
+def test_semicolons_and_blanks_separate_as_well(tmp_path: Path) -> None:
+    found = read_mot(one_file(tmp_path, b"1 7 2 3 4 5 1\n2;7;2.5;3;4;5;1\n# a remark\n\n3, 7, 2, 3, 4, 5\n"))
+    assert found.frame_index.tolist() == [0, 1, 2]
+    assert found.line.tolist() == [1, 2, 5]
+    assert found.xywh[1].tolist() == [1.5, 2, 4, 5]
+
+
+def test_entries_to_ignore_are_left_out_of_ground_truth(tmp_path: Path) -> None:
+    found = read_mot(one_file(tmp_path, b"1,1,2,3,4,5,1\n2,1,2,3,4,5,0\n3,1,2,3,4,5,1\n"))
+    assert found.frame_index.tolist() == [0, 2]
+    assert found.line.tolist() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"1,1,2,3,4,5,1\n2,1,2,3\n", r"gt\.txt:2: has 4 values of 6"),
+        (b"1,1,2,3,4,5,1\n2,1,2,three,4,5,1\n", r"gt\.txt:2: top is 'three', not a number"),
+        (b"1,1,2,3,4,5,1\n2.5,1,2,3,4,5,1\n", r"gt\.txt:2: frame is 2\.5, not a whole number"),
+        (b"1,1,2,3,4,5,1\n2,nan,2,3,4,5,1\n", r"gt\.txt:2: id is nan, not a whole number"),
+        (b"1,1,2,3,4,5,1\n\n3,1,1_0,3,4,5,1\n", r"gt\.txt:3: left is '1_0', not a number"),
+        (b"1,1,2,3,4,5,1\n2,1,2,\xff3,4,5,1\n", r"gt\.txt:2: is not UTF-8 text"),
+        (b"1,1,2,3,4,5,1\n2,1,2,\x003,4,5,1\n", r"gt\.txt:2: holds NUL"),
+        (b"", "hold no box"),
+        (b"\n\n", "hold no box"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*holds no box")
+def test_bad_lines_are_named(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_mot(one_file(tmp_path, content))
+
+
+def test_what_checks_can_judge_is_passed_on_to_them(tmp_path: Path) -> None:
+    found = read_mot(one_file(tmp_path, b"1,1,nan,3,4,5,1\n2,1,2,3,-4,inf,1\n-3,1,2,3,4,5,1\n"))
+    assert np.isnan(found.xywh[0, 0])
+    assert found.xywh[1].tolist() == [1, 2, -4, np.inf]
+    assert found.frame_index[2] == -4
+
+
+def test_a_file_that_counts_from_zero_is_said(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"gt\.txt:1: frame 0, but MOT counts frames from 1"):
+        read_mot(one_file(tmp_path, b"0,1,2,3,4,5,1\n"))
+
+
+def test_a_sequence_without_boxes_is_said(tmp_path: Path, world) -> None:
+    write_mot(tmp_path, world)
+    (tmp_path / "case2" / "gt" / "gt.txt").write_text("")
+    with pytest.warns(UserWarning, match="case2/gt/gt.txt: holds no box"):
+        assert set(read_mot(tmp_path).video) == {"case1"}
+
+
+def test_one_bad_line_in_a_million_is_named_by_its_number(tmp_path: Path) -> None:
+    lines = [f"{i},1,{i % 300},3,4,5,1,-1,-1,-1" for i in range(1, 1_000_001)]
+    good = one_file(tmp_path / "good", "\n".join(lines).encode())
+    began = time.process_time()
+    assert len(read_mot(good)) == 1_000_000
+    assert time.process_time() - began < 10
+    lines[765_431] = "765432,1,30,3,wide,5,1,-1,-1,-1"
+    bad = one_file(tmp_path / "bad", "\n".join(lines).encode())
+    with pytest.raises(UserError, match=r"gt\.txt:765432: w is 'wide', not a number"):
+        read_mot(bad)
+
+
+@pytest.mark.parametrize(
+    ("seqinfo", "message"),
+    [
+        ("name=x\n", "not a readable seqinfo.ini"),
+        ("[Sequence]\nimWidth=wide\n", "imwidth is 'wide'"),
+        ("[Sequence]\nframeRate=-1\n", "framerate is '-1'"),
+        ("[Sequence]\nimDir=../../elsewhere\n", "leaves the dataset's folder"),
+        ("[Sequence]\nimDir=/etc\n", "leaves the dataset's folder"),
+    ],
+)
+def test_a_bad_seqinfo_is_named(tmp_path: Path, world, seqinfo: str, message: str) -> None:
+    write_mot(tmp_path, world)
+    (tmp_path / "case1" / "seqinfo.ini").write_text(seqinfo)
+    with pytest.raises(UserError, match=message):
+        read_mot(tmp_path)
+
+
+def test_a_folder_without_mot_files_says_what_is_expected(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no gt/gt\.txt or det/det\.txt in it"):
+        read_mot(tmp_path)
+    with pytest.raises(UserError, match="no such folder"):
+        read_mot(tmp_path / "nowhere")
+
+
+def test_text_files_beside_videos_are_detections_of_those_videos(
+    tmp_path: Path, world, same_rows, video: Callable
+) -> None:
+    for name in ("case1", "case2"):
+        video(tmp_path / f"{name}.mp4", 25)
+        rows = [row for row in world if row.video == name]
+        (tmp_path / f"{name}.txt").write_text("\n".join(line(row, track="-1", score=row.score) for row in rows))
+    (tmp_path / "notes.txt").write_text("not a table")
+    found = read_mot(tmp_path)
+    same_rows(found, world, "score", file=lambda row: f"{row.video}.mp4")
+    assert set(found.fps) == {25.0}
+    assert set(found.image_width) == {64}
+
+
+def test_the_real_clips_come_in_with_one_row_per_line(shared: Path) -> None:
+    root = shared / "data" / "ldpolyp"
+    found = read_mot(root)
+    assert len(found) == sum(len(table.read_text().splitlines()) for table in root.glob("*/gt/gt.txt"))
+    assert len(set(found.video)) == 25
+    there = [(root / name).is_file() for name in found.file]
+    assert 2000 < sum(there) < len(found)
+    row = int(np.flatnonzero((found.video == "clip101") & (found.line == 1))[0])
+    assert (found.frame_index[row], found.xywh[row].tolist()) == (2, [477, 16, 27, 44])

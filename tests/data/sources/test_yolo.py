@@ -1,0 +1,116 @@
+"""YOLO: fractions of the picture, the picture's size from wherever it can be had."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyptrace.data.sources import read_yolo
+from polyptrace.errors import UserError
+
+
+def line(row, tail: str = "") -> str:
+    x, y, w, h = row.xywh
+    return f"0 {(x + w / 2) / 64!r} {(y + h / 2) / 48!r} {w / 64!r} {h / 48!r}{tail}"
+
+
+def write(root: Path, rows, *, name: str, first: int = 0, tail=lambda row: f" {row.track}") -> Path:
+    for row in rows:
+        file = root / name.format(video=row.video, frame=row.frame_index + first)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a") as opened:
+            opened.write(line(row, tail(row)) + "\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("label", "image"),
+    [
+        ("labels/{video}_{frame:04d}.txt", "images/{video}_{frame:04d}.jpg"),
+        ("labels/{video}/{frame}.txt", "images/{video}/{frame}.png"),
+        ("{video}/{frame:06d}.txt", "{video}/{frame:06d}.jpg"),
+    ],
+)
+def test_boxes_with_tracks_come_back_row_by_row(
+    tmp_path: Path, world, same_rows, picture, label: str, image: str
+) -> None:
+    for row in world:
+        picture(tmp_path / image.format(video=row.video, frame=row.frame_index))
+    (tmp_path / "classes.txt").write_text("polyp\n")
+    found = read_yolo(write(tmp_path, world, name=label))
+    same_rows(
+        found,
+        world,
+        "track",
+        file=lambda row: image.format(video=row.video, frame=row.frame_index),
+        source=lambda row: label.format(video=row.video, frame=row.frame_index),
+        image_width=lambda _: 64,
+        image_height=lambda _: 48,
+    )
+    assert np.isnan(found.score).all()
+
+
+def test_a_split_is_a_folder_of_labels(tmp_path: Path, world, same_rows) -> None:
+    write(tmp_path, world, name="labels/train/{video}_{frame}.txt")
+    write(tmp_path, world[:4], name="labels/val/{video}_{frame}.txt")
+    same_rows(read_yolo(tmp_path, split="val", image_size=(64, 48)), world[:4], "track")
+
+
+def test_scores_alone_and_scores_with_tracks_are_told_apart(tmp_path: Path, world, same_rows) -> None:
+    write(tmp_path / "a", world, name="labels/{video}_{frame}.txt", tail=lambda row: f" {row.score}")
+    same_rows(read_yolo(tmp_path / "a", image_size=(64, 48)), world, "score", track=lambda _: "")
+    write(tmp_path / "b", world, name="labels/{video}_{frame}.txt", tail=lambda row: f" {row.score} {row.track}")
+    same_rows(read_yolo(tmp_path / "b", image_size=(64, 48)), world, "score", "track")
+    write(tmp_path / "c", world, name="labels/{video}_{frame}.txt", tail=lambda _: "")
+    same_rows(read_yolo(tmp_path / "c", image_size=(64, 48)), world, track=lambda _: "")
+
+
+def test_frames_of_a_video_file_count_from_one_as_detectors_write_them(tmp_path: Path, world, same_rows, video) -> None:
+    for name in ("case1", "case2"):
+        video(tmp_path / "videos" / f"{name}.mp4", 25)
+    write(tmp_path, world, name="labels/{video}_{frame}.txt", first=1, tail=lambda row: f" {row.score}")
+    found = read_yolo(tmp_path)
+    same_rows(found, world, "score", file=lambda row: f"videos/{row.video}.mp4", fps=lambda _: 25.0)
+
+
+def test_a_missing_picture_has_the_size_of_its_neighbours(tmp_path: Path, world, same_rows, picture) -> None:
+    first = [row for row in world if row.video == "case1"]
+    picture(tmp_path / "images" / "case1" / f"{min(row.frame_index for row in first):04d}.jpg")
+    found = read_yolo(write(tmp_path, first, name="labels/{video}/{frame:04d}.txt"))
+    same_rows(found, first, "track", file=lambda row: f"images/case1/{row.frame_index:04d}.jpg")
+
+
+def test_without_any_size_the_error_says_how_to_give_it(tmp_path: Path, world) -> None:
+    with pytest.raises(UserError, match=r"fractions of a picture that is not there .* --image-size"):
+        read_yolo(write(tmp_path, world, name="labels/{video}_{frame}.txt"))
+
+
+def test_tracks_are_polyps_when_said_so(tmp_path: Path, world, same_rows) -> None:
+    write(tmp_path, world, name="labels/{video}_{frame}.txt")
+    found = read_yolo(tmp_path, identities="polyp", image_size=(64, 48))
+    same_rows(found, world, polyp=lambda row: f"{row.video}/{row.track}")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"0 0.5 0.5 0.1\n", r"a_1\.txt:1: has 4 values of 5"),
+        (b"0 0.5 0.5 0.1 0.1 1\n0 0.5 half 0.1 0.1 1\n", r"a_1\.txt:2: cy is 'half', not a number"),
+        (b"0 0.5 0.5 0.1 0.1 0.9 1.5\n", r"a_1\.txt:1: track is 1\.5, not a whole number"),
+        (b"0 0.5 \xe9 0.1 0.1\n", r"a_1\.txt:1: is not UTF-8"),
+        (b"", "no text file in it holds a box"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "a_1.txt").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_yolo(tmp_path, image_size=(64, 48))
+
+
+def test_a_picture_that_is_none_is_named(tmp_path: Path, world) -> None:
+    write(tmp_path, world[:1], name="labels/{video}_{frame}.txt")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / f"case1_{world[0].frame_index}.jpg").write_bytes(b"no picture")
+    with pytest.raises(UserError, match="its size cannot be read"):
+        read_yolo(tmp_path)
