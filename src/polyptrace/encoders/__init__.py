@@ -3,12 +3,14 @@
 from polyptrace.encoders.authors import load_authors_checkpoint
 from polyptrace.encoders.backbone import create_backbone, fill_network
 from polyptrace.encoders.checkpoints import OwnEncoder, from_pretrained, save_encoder, weights_hash
+from polyptrace.encoders.colour_grid import ColourGrid
 from polyptrace.encoders.frame import FrameEncoder
 from polyptrace.encoders.loading import load_encoder
 from polyptrace.encoders.preprocess import Preprocess, check_crop_size, prepare_crops
 from polyptrace.encoders.tracklet import TrackletEncoder, scatter_features
 
 __all__ = [
+    "ColourGrid",
     "FrameEncoder",
     "OwnEncoder",
     "Preprocess",

@@ -6,6 +6,7 @@ from torch import nn
 
 from polyptrace.encoders.authors import load_authors_checkpoint
 from polyptrace.encoders.checkpoints import CONFIG, WEIGHTS, from_pretrained, load_folder
+from polyptrace.encoders.colour_grid import ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
 from polyptrace.errors import UserError
 
@@ -25,6 +26,8 @@ def load_encoder(
     folder, a hub id; from the hub if none is given), `pooling` and `preprocess` are those of a foundation model.
     """
     path = Path(path_or_name)
+    if str(path_or_name) == ColourGrid.name:
+        return ColourGrid()
     if str(path_or_name) in FOUNDATION_MODELS:
         return load_foundation(str(path_or_name), weights or "hub", pooling, preprocess)
     if path.is_dir():

@@ -19,6 +19,8 @@ ROUNDS = 500
 STEADY = 50
 #: Two tracks that are each other's equals pass messages in circles until something tells them apart.
 SHAKE = 1e-6
+#: Similarities that are worked on at once.
+ENTRIES = 2**21
 
 
 def affinity_propagation(similarity: NDArray[np.float64], preference: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -33,9 +35,11 @@ def affinity_propagation(similarity: NDArray[np.float64], preference: NDArray[np
             labels[number] = np.arange(tracks) if alone else 0
         else:
             waiting.append(number)
-    if waiting:
-        prepared = _without_ties(similarity[waiting], preference[waiting])
-        for number, matrix, exemplar in zip(waiting, prepared, _exemplars(prepared), strict=True):
+    together = max(1, ENTRIES // tracks**2)
+    for start in range(0, len(waiting), together):
+        part = waiting[start : start + together]
+        prepared = _without_ties(similarity[part], preference[part])
+        for number, matrix, exemplar in zip(part, prepared, _exemplars(prepared), strict=True):
             labels[number] = _assigned(matrix, exemplar)
     return labels
 
@@ -91,9 +95,9 @@ def _availabilities(responsibility: NDArray[np.float64]) -> NDArray[np.float64]:
     support[:, place, place] = responsibility[:, place, place]
     sent = support.sum(axis=1, keepdims=True) - support
     own = sent[:, place, place].copy()
-    sent = np.minimum(sent, 0.0)
+    sent.clip(max=0.0, out=sent)
     sent[:, place, place] = own
-    return sent
+    return np.asarray(sent)
 
 
 def _assigned(similarity: NDArray[np.float64], exemplar: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -49,7 +49,8 @@ def cluster(
     """
     check_method(method)
     matrices = similarities(vectors, method, first, last, length)
-    return cluster_matrices(matrices, method, np.array([DEFAULT[method] if setting is None else setting]))[0]
+    settings = np.array([DEFAULT[method] if setting is None else setting])
+    return np.asarray(cluster_matrices(matrices, method, settings)[0])
 
 
 def check_method(method: str) -> None:

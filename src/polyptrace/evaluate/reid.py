@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from polyptrace.evaluate.pair_draws import pair_draws
 from polyptrace.evaluate.pairs import PairCounts, areas, count_pairs
 from polyptrace.evaluate.similarity import Labels, Vectors, label_codes, unit_vectors
 
@@ -67,8 +68,7 @@ def reid(vectors: Vectors, polyp: Labels, *, device: str | torch.device = "cpu")
     """AUROC and AUPR, fractions in [0, 1], of (N, D) vectors and their polyps (N,)."""
     unit, zero_vectors = unit_vectors(vectors, device)
     codes = label_codes(polyp, len(unit))
-    known = np.flatnonzero(codes >= 0)
-    known = known[np.argsort(codes[known], kind="stable")]
+    known = _by_polyp(codes)
     counts = count_pairs(unit[torch.as_tensor(known, device=unit.device)], codes[known])
     auroc, aupr = areas(counts.same, counts.different)
     return ReID(
@@ -78,6 +78,29 @@ def reid(vectors: Vectors, polyp: Labels, *, device: str | torch.device = "cpu")
         unlabelled=len(codes) - len(known),
         zero_vectors=zero_vectors,
     )
+
+
+def reid_draws(
+    vectors: Vectors,
+    polyp: Labels,
+    cluster: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    result: ReID,
+    *,
+    device: str | torch.device = "cpu",
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(AUROC, AUPR) on each bootstrap draw (R,): clusters 0..C-1 (N,), how often each was taken (R, C)."""
+    unit, _ = unit_vectors(vectors, device)
+    codes = label_codes(polyp, len(unit))
+    known = _by_polyp(codes)
+    chosen = unit[torch.as_tensor(known, device=unit.device)]
+    return pair_draws(chosen, codes[known], cluster[known], counts, result.counts)
+
+
+def _by_polyp(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows that have a polyp, a polyp's rows next to each other."""
+    known = np.flatnonzero(codes >= 0)
+    return known[np.argsort(codes[known], kind="stable")]
 
 
 def _thinned(false: NDArray[np.float64], true: NDArray[np.float64], points: int) -> NDArray[np.int64]:

@@ -1,0 +1,62 @@
+"""Rows against each other: a paired test on the same draws, and several training seeds as one row."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from polyptrace.errors import UserError
+from polyptrace.evaluate.results import Figure, Results, Task
+from polyptrace.evaluate.significance import Paired, interval, nested_draws, paired
+from polyptrace.evaluate.subject import Arrays
+
+
+def compare(one: Results, other: Results, task: str, figure: str) -> Paired:
+    """How much higher `one`'s figure is than `other`'s, on the same draws of the same tracklets."""
+    names = f"{one.method.name!r} and {other.method.name!r}: {task}"
+    for results in (one, other):
+        if task not in results.tasks or results.tasks[task].status != "done":
+            raise UserError(f"{names}: not done for {results.method.name!r} -> evaluate it")
+        if figure not in results.tasks[task].figures:
+            raise UserError(f"{names}: no figure {figure!r} -> {', '.join(results.tasks[task].figures)}")
+    a, b = one.tasks[task], other.tasks[task]
+    if a.draws_key != b.draws_key:
+        raise UserError(
+            f"{names}: not the same tracklets, cluster, seed or number of draws -> evaluate both alike to compare them"
+        )
+    return paired(a.figures[figure].value, b.figures[figure].value, one.draws(task, figure), other.draws(task, figure))
+
+
+def combine(rows: Sequence[Results]) -> Results:
+    """One row from several training seeds of one method: means, with seeds drawn outside and polyps inside.
+
+    The arrays behind figures (curves, neighbours, clusters) are those of the first seed.
+    """
+    if not rows:
+        raise UserError("combine: no results given -> give one folder per training seed")
+    first = rows[0]
+    names = {row.method.name for row in rows}
+    if len(names) > 1:
+        raise UserError(f"combine: results of {', '.join(sorted(names))} -> give seeds of one method")
+    arrays: Arrays = dict(first.arrays)
+    tasks: dict[str, Task] = {}
+    for name, task in first.tasks.items():
+        others = [row.tasks.get(name) for row in rows]
+        known = [other for other in others if other is not None and other.status == task.status]
+        if len(known) < len(rows) or {other.draws_key for other in known} != {task.draws_key}:
+            raise UserError(f"combine: {name} was not evaluated alike for all seeds -> same data, settings and tasks")
+        figures = {}
+        for figure, told in task.figures.items():
+            draws = nested_draws([row.draws(name, figure) for row in rows], seed=0)
+            arrays[f"{name}/draws/{figure}"] = draws
+            arrays[f"{name}/seeds/{figure}"] = np.array([other.figures[figure].value for other in known])
+            low, high = interval(draws)
+            figures[figure] = Figure(float(arrays[f"{name}/seeds/{figure}"].mean()), low, high, told.n, told.of)
+        tasks[name] = replace(task, figures=figures, protocol=task.protocol | {"training_seeds": len(rows)})
+    return replace(
+        first,
+        method=replace(first.method, seeds=sum(row.method.seeds for row in rows)),
+        tasks=tasks,
+        arrays=arrays,
+        embeddings=[source for row in rows for source in row.embeddings],
+    )
