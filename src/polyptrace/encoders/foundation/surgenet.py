@@ -4,6 +4,7 @@ Files: flat, in the names of the MetaFormer authors, with a classifier that is n
 stages are 1 x 1 convolutions in timm.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,13 +13,16 @@ from torch import Tensor, nn
 
 from polyptrace.encoders.foundation.architecture import patterns, rename
 
+#: What timm's names stand behind in the built backbone: its `head.norm` is the last norm, that of files the classifier's.
+TIMM = "caformer"
+
 RENAMES = (
-    (r"^stem\.norm\.", "downsample_layers.0.post_norm."),
-    (r"^stem\.", "downsample_layers.0."),
-    (r"^stages\.(\d+)\.downsample\.norm\.", r"downsample_layers.\1.pre_norm."),
-    (r"^stages\.(\d+)\.downsample\.", r"downsample_layers.\1."),
-    (r"^stages\.(\d+)\.blocks\.", r"stages.\1."),
-    (r"^head\.norm\.", "norm."),
+    (rf"^{TIMM}\.stem\.norm\.", "downsample_layers.0.post_norm."),
+    (rf"^{TIMM}\.stem\.", "downsample_layers.0."),
+    (rf"^{TIMM}\.stages\.(\d+)\.downsample\.norm\.", r"downsample_layers.\1.pre_norm."),
+    (rf"^{TIMM}\.stages\.(\d+)\.downsample\.", r"downsample_layers.\1."),
+    (rf"^{TIMM}\.stages\.(\d+)\.blocks\.", r"stages.\1."),
+    (rf"^{TIMM}\.head\.norm\.", "norm."),
 )
 
 #: Classes of the head that the paper's parameter count includes, though nothing uses it.
@@ -43,11 +47,10 @@ class Surgenet:
 
     def build(self, _size: int, /) -> nn.Module:
         """No part of it depends on the side of the frames."""
-        return self._network(classes=0)
+        return nn.Sequential(OrderedDict({TIMM: self._network(classes=0)}))
 
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
         """One token: the mean over the picture, normalised."""
-        assert isinstance(backbone, MetaFormer)
         pooled: Tensor = backbone(frames)
         return pooled[:, None]
 

@@ -1,0 +1,66 @@
+"""Small versions of the twelve models under their own names, and weights that leave nothing at its default."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from polyptrace.encoders.foundation import FOUNDATION_MODELS
+from polyptrace.encoders.foundation.architecture import Architecture
+from polyptrace.encoders.foundation.dinov2 import Dinov2
+from polyptrace.encoders.foundation.dinov3 import Dinov3
+from polyptrace.encoders.foundation.endofm import Endofm
+from polyptrace.encoders.foundation.endovit import Endovit
+from polyptrace.encoders.foundation.surgenet import Surgenet
+from polyptrace.encoders.foundation.vjepa2 import Vjepa2
+
+SMALL: dict[str, tuple[Architecture, int]] = {
+    "dinov2-small": (Dinov2(24, 2, 2, native=28), 28),
+    "dinov2-base": (Dinov2(36, 2, 3, native=28), 28),
+    "dinov2-large": (Dinov2(48, 3, 4, native=28), 28),
+    "dinov2-giant": (Dinov2(48, 2, 4, swiglu=True, native=28), 28),
+    "dinov3-small": (Dinov3(32, 2, 2), 32),
+    "dinov3-base": (Dinov3(48, 2, 3), 32),
+    "dinov3-large": (Dinov3(64, 3, 4), 32),
+    "vjepa2": (Vjepa2(48, 2, 2, predictor_width=24, predictor_layers=1, predictor_heads=2, clip_length=6), 32),
+    "endofm": (Endofm(clip_length=4, width=24, layers=2, heads=2, native=32), 32),
+    "endofm-lv": (Endofm(clip_length=8, width=24, layers=2, heads=2, native=32), 32),
+    "endovit": (Endovit(24, 2, 2, native=32), 32),
+    "surgenet": (Surgenet(widths=(8, 16, 32, 64), depths=(1, 1, 2, 1)), 32),
+}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, Architecture]:
+    """The catalogue with small architectures for the rest of the test; gives them by name."""
+    for name, (architecture, size) in SMALL.items():
+        model = FOUNDATION_MODELS[name]
+        changed = replace(model, architecture=architecture, preprocess=replace(model.preprocess, size=size))
+        monkeypatch.setitem(FOUNDATION_MODELS, name, changed)
+    return {name: architecture for name, (architecture, _) in SMALL.items()}
+
+
+@pytest.fixture(scope="session")
+def scramble() -> Callable[[nn.Module], nn.Module]:
+    """Fills every parameter at random, so that a weight that is lost, swapped or left at its default shows."""
+
+    def fill(module: nn.Module) -> nn.Module:
+        random = torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.normal_(0, 0.3, generator=random)
+        return module.eval()
+
+    return fill
+
+
+@pytest.fixture(scope="session")
+def frames() -> Callable[..., Tensor]:
+    """Frames (B, L, 3, side, side) from a seed."""
+
+    def draw(batch: int, length: int, side: int) -> Tensor:
+        return torch.randn(batch, length, 3, side, side, generator=torch.Generator().manual_seed(2))
+
+    return draw
