@@ -99,11 +99,21 @@ class Boxes:
         """The rows by dataset, video, frame and box: an order that labels and input order cannot change."""
         return self.take(self.order())
 
+    def procedure(self) -> Ints:
+        """Number of each row's (dataset, video), by name."""
+        return codes(self.dataset) * (len(self) + 1) + codes(self.video)
+
     def order(self) -> Ints:
         """Row numbers by dataset, video, frame and box."""
-        x, y, w, h = self.xywh.T
-        keys = (h, w, y, x, self.frame_index, codes(self.video), codes(self.dataset))
-        return np.lexsort(keys).astype(np.int64)
+        procedure = self.procedure()
+        order = np.lexsort((self.frame_index, procedure)).astype(np.int64)
+        same = np.zeros(len(self) + 1, bool)  # whether a place holds the same procedure and frame as the one before
+        same[1:-1] = (np.diff(procedure[order]) == 0) & (np.diff(self.frame_index[order]) == 0)
+        shared = np.flatnonzero(same[:-1] | same[1:])
+        rows = order[shared]  # only boxes that share their frame need to be compared
+        x, y, w, h = self.xywh[rows].T
+        order[shared] = rows[np.lexsort((h, w, y, x, self.frame_index[rows], procedure[rows]))]
+        return order
 
     def where(self, row: int) -> str:
         """Where a row was read: `file:line`."""
@@ -145,11 +155,14 @@ class Boxes:
 
 def codes(names: Strings) -> Ints:
     """For each string its place among the sorted distinct ones: integers that do not depend on the rows' order."""
-    encoded = pa.array(names, pa.string()).dictionary_encode()
+    if not len(names):
+        return np.empty(0, np.int64)
+    start = np.concatenate([[0], np.flatnonzero(names[1:] != names[:-1]) + 1])  # runs: names repeat row after row
+    encoded = pa.array(names[start], pa.string()).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
-    return places[encoded.indices.to_numpy()] if len(names) else np.empty(0, np.int64)
+    return np.repeat(places[encoded.indices.to_numpy()], np.diff(start, append=len(names)))
 
 
 def _column(name: str, value: Any, length: int) -> NDArray[Any]:

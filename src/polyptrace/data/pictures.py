@@ -102,7 +102,7 @@ def picture_size(content: bytes) -> tuple[int, int]:
 def _decode_smaller(content: bytes, shrink: int) -> Tensor:
     try:
         with Image.open(io.BytesIO(content)) as image:
-            image.draft("RGB", (-(-image.width // shrink), -(-image.height // shrink)))
+            image.draft("RGB", (image.width // shrink, image.height // shrink))
             return as_picture(np.array(image.convert("RGB")))
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
         raise PictureError(f"picture cannot be decoded ({error}) -> restore it, or use --skip-bad") from None

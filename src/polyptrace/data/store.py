@@ -124,7 +124,8 @@ def _regions(boxes: Boxes, members: Ints, picture: Tensor, scale: float, shrink:
     stated = (int(boxes.image_width[members[0]]), int(boxes.image_height[members[0]]))
     if stated == (0, 0):
         stated = found
-    if found not in (stated, (-(-stated[0] // shrink), -(-stated[1] // shrink))):
+    allowed = {(-(-stated[0] // factor), -(-stated[1] // factor)) for factor in (1, 2, 4, 8) if factor <= shrink}
+    if found not in allowed:
         return PictureError(
             f"picture is {found[0]} x {found[1]}, its boxes say {stated[0]} x {stated[1]} -> mend the annotation"
         )

@@ -9,8 +9,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from polyptrace.data.boxes import Boxes, Floats, Ints, codes
 from polyptrace.errors import UserError
@@ -24,35 +22,37 @@ def link_tracks(boxes: Boxes, within: Within = "polyp", iou: float = 0.1, max_ga
     `within` says what linking may use: "polyp" (identities), "track" (ids of a tracker) or "video" (boxes alone).
     """
     order = boxes.order()
-    ordered = boxes.take(order)
-    group = codes(ordered.dataset) * (len(boxes) + 1) + codes(ordered.video)
+    group = boxes.procedure()
     if within != "video":
-        group = group * (len(boxes) + 1) + _identities(ordered, within)
-    _, group = np.unique(group, return_inverse=True)
+        group = group * (len(boxes) + 1) + _identities(boxes, within)
+    group, frame, xywh = group[order], boxes.frame_index[order], boxes.xywh[order]
 
-    previous = np.full(len(boxes), -1)  # box that comes before this one in its track
-    following = np.full(len(boxes), -1)
+    previous, following = (
+        np.full(len(boxes), -1),
+        np.full(len(boxes), -1),
+    )  # neighbours in the track, as places in order
     for distance in range(1, max_gap + 2):
-        first, second = _candidates(group, ordered.frame_index, distance, following < 0, previous < 0)
-        overlap = box_iou(ordered.xywh[first], ordered.xywh[second])
+        first, second = _candidates(group, frame, distance, following < 0, previous < 0)
+        overlap = box_iou(xywh[first], xywh[second])
         keep = overlap >= iou
         first, second = _match(first[keep], second[keep], overlap[keep], len(boxes))
         following[first], previous[second] = second, first
 
-    linked = np.flatnonzero(previous >= 0)
-    graph = coo_array((np.ones(len(linked), np.int8), (linked, previous[linked])), shape=(len(boxes),) * 2)
-    _, component = connected_components(graph, directed=False)
+    begin = np.where(previous < 0, np.arange(len(boxes)), previous)
+    while ((further := begin[begin]) != begin).any():  # each round doubles how far back it looks
+        begin = further
     track = np.empty(len(boxes), np.int64)
-    track[order] = _by_first_row(component)
+    track[order] = (np.cumsum(previous < 0) - 1)[begin]
     return track
 
 
 def box_iou(a: Floats, b: Floats) -> Floats:
     """Intersection over union of boxes (n, 4) x, y, w, h, row by row."""
-    low = np.maximum(a[:, :2], b[:, :2])
-    high = np.minimum(a[:, :2] + a[:, 2:], b[:, :2] + b[:, 2:])
-    intersection = np.clip(high - low, 0, None).prod(1)
-    union = a[:, 2:].prod(1) + b[:, 2:].prod(1) - intersection
+    (ax, ay, aw, ah), (bx, by, bw, bh) = a.T, b.T
+    width = np.minimum(ax + aw, bx + bw) - np.maximum(ax, bx)
+    height = np.minimum(ay + ah, by + bh) - np.maximum(ay, by)
+    intersection = np.maximum(width, 0) * np.maximum(height, 0)
+    union = aw * ah + bw * bh - intersection
     overlap: Floats = np.divide(intersection, union, out=np.zeros(len(a)), where=union > 0)
     return overlap
 
@@ -63,7 +63,7 @@ def _identities(boxes: Boxes, within: Within) -> Ints:
     if len(nameless):
         raise UserError(
             f"{boxes.where(nameless[0])}: has no {within} id ({len(nameless):,} of {len(boxes):,} boxes have none) "
-            f"-> link without identities: --tracks.link video"
+            "-> link without identities: --tracks.link video"
         )
     return codes(names)
 
@@ -87,27 +87,16 @@ def _candidates(
 
 def _match(first: Ints, second: Ints, overlap: Floats, n: int) -> tuple[Ints, Ints]:
     """One-to-one pairs, best overlap first (ties: lower rows), as rounds of pairs that are best for both ends."""
-    order = np.lexsort((second, first, -overlap))
-    first, second = first[order], second[order]
-    taken: list[Ints] = []
+    alone = (np.bincount(first, minlength=n)[first] == 1) & (np.bincount(second, minlength=n)[second] == 1)
+    taken = [np.stack([first[alone], second[alone]])]
+    contested = np.flatnonzero(~alone)
+    contested = contested[np.lexsort((second[contested], first[contested], -overlap[contested]))]
+    first, second = first[contested], second[contested]
     while len(first):
-        rank = np.arange(len(first))
-        best_of_first, best_of_second = np.full(n, len(first)), np.full(n, len(first))
-        np.minimum.at(best_of_first, first, rank)
-        np.minimum.at(best_of_second, second, rank)
-        mutual = (best_of_first[first] == rank) & (best_of_second[second] == rank)
+        best_of_first, best_of_second = np.unique(first, return_index=True)[1], np.unique(second, return_index=True)[1]
+        mutual = np.intersect1d(best_of_first, best_of_second)
         taken.append(np.stack([first[mutual], second[mutual]]))
-        used_first, used_second = np.zeros(n, bool), np.zeros(n, bool)
-        used_first[first[mutual]] = used_second[second[mutual]] = True
-        left = ~(used_first[first] | used_second[second])
+        left = ~(np.isin(first, first[mutual]) | np.isin(second, second[mutual]))
         first, second = first[left], second[left]
-    pairs = np.concatenate(taken, 1) if taken else np.empty((2, 0), np.int64)
+    pairs = np.concatenate(taken, axis=1)
     return pairs[0], pairs[1]
-
-
-def _by_first_row(component: NDArray[np.integer]) -> Ints:
-    """Components renumbered by the first row in which each appears."""
-    _, first_row, inverse = np.unique(component, return_index=True, return_inverse=True)
-    place = np.empty(len(first_row), np.int64)
-    place[np.argsort(first_row)] = np.arange(len(first_row))
-    return place[inverse]
