@@ -16,7 +16,6 @@ from torch import Tensor
 from polyptrace.evaluate.similarity import (
     COARSE,
     COARSE_CELLS,
-    EXACT,
     FINE,
     coarse_cells,
     full_precision,
@@ -54,7 +53,7 @@ def areas(same: NDArray[Any], different: NDArray[Any]) -> tuple[NDArray[np.float
 def count_pairs(unit: Tensor, polyp: NDArray[np.int64]) -> PairCounts:
     """Counts over unit vectors (N, D) that are sorted by polyp code (N,)."""
     assert (np.diff(polyp) >= 0).all()
-    if len(unit) <= EXACT:
+    if unit.dtype == torch.float64:
         return _sorted_counts(unit, polyp)
     same = torch.zeros(COARSE_CELLS, dtype=torch.int64, device=unit.device)
     different = torch.zeros(COARSE_CELLS + 1, dtype=torch.int64, device=unit.device)  # the last: not counted
