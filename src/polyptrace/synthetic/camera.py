@@ -5,6 +5,7 @@ spans focal_px * size / distance pixels. Camera axes: right, down, forward.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -23,13 +24,6 @@ class Camera:
     focal_px: float
     mask: Literal["octagon", "round"]
     cut: float  # how much of the corners the mask takes, as a share of the height
-
-    def rays(self, device: torch.device, shrink: int = 1) -> Tensor:
-        """Unit directions (3, height / shrink * width / shrink) through the pixels' centres, row by row."""
-        rows = (torch.arange(self.height // shrink, device=device) + 0.5) * shrink
-        columns = (torch.arange(self.width // shrink, device=device) + 0.5) * shrink
-        v, u = torch.meshgrid(rows - self.height / 2, columns - self.width / 2, indexing="ij")
-        return self.directions(u.reshape(-1), v.reshape(-1))
 
     def directions(self, u: Tensor, v: Tensor) -> Tensor:
         """Unit directions (3, ...) of pixels given from the centre."""
@@ -56,11 +50,29 @@ class Camera:
         return torch.minimum(edge, corner)
 
 
+@lru_cache(maxsize=16)
+def camera_rays(camera: Camera, device: torch.device, shrink: int = 1) -> Tensor:
+    """Unit directions (3, height / shrink * width / shrink) through the pixels' centres, row by row."""
+    rows = (torch.arange(camera.height // shrink, device=device) + 0.5) * shrink - camera.height / 2
+    columns = (torch.arange(camera.width // shrink, device=device) + 0.5) * shrink - camera.width / 2
+    v, u = torch.meshgrid(rows, columns, indexing="ij")
+    return camera.directions(u.reshape(-1), v.reshape(-1))
+
+
+@lru_cache(maxsize=16)
+def border(camera: Camera, device: torch.device) -> Tensor:
+    """1 inside the mask, 0 in the black border, (H, W), with an edge one pixel wide."""
+    rows = torch.arange(camera.height, device=device) + 0.5
+    columns = torch.arange(camera.width, device=device) + 0.5
+    y, x = torch.meshgrid(rows, columns, indexing="ij")
+    return (camera.inside(x, y) + 0.5).clamp(0.0, 1.0)
+
+
 def pick_camera(rng: Rng, width: int, height: int) -> Camera:
     """A scope of its own: field of view, mask."""
     half_angle = np.deg2rad(rng.uniform(57, 66))  # to the middle of the left and right edge
     mask: Literal["octagon", "round"] = "octagon" if rng.random() < 0.75 else "round"
-    return Camera(width, height, width / 2 / half_angle, mask, float(rng.uniform(0.18, 0.3)))
+    return Camera(width, height, width / 2 / half_angle, mask, float(rng.uniform(0.13, 0.22)))
 
 
 def aim(position: Tensor, target: Tensor, u: Tensor, v: Tensor, roll: Tensor, camera: Camera) -> Tensor:

@@ -60,7 +60,7 @@ def grow_colon(rng: Rng, texel_mm: float) -> Colon:
     height, width = int(LENGTH_MM / texel_mm), int(2 * np.pi * RADIUS_MM / texel_mm)
     per_mm = 1.0 / texel_mm
     skin = [
-        vessel_map(rng, height, width, texel_mm, roots=int(rng.integers(60, 110)), widest_mm=0.75),
+        vessel_map(rng, height, width, texel_mm, roots=int(rng.integers(90, 170)), widest_mm=0.8),
         band_noise(rng, height, width, 40 * per_mm, 3 * per_mm, 1.2),
         band_noise(rng, height, width, 60 * per_mm, 6 * per_mm, 1.5),
         band_noise(rng, height, width, 9 * per_mm, 1.6 * per_mm, 1.0),
@@ -68,8 +68,8 @@ def grow_colon(rng: Rng, texel_mm: float) -> Colon:
         _bubble_map(rng, height, width, texel_mm),
     ]
     fine, fine_mm = _fine_maps(rng, texel_mm)
-    colour = torch.tensor([0.74, 0.385, 0.255]) * torch.from_numpy(
-        np.exp(rng.normal(0, [0.04, 0.10, 0.13])).astype(np.float32)
+    colour = torch.tensor([0.80, 0.36, 0.205]) * torch.from_numpy(
+        np.exp(rng.normal(0, [0.03, 0.11, 0.16])).astype(np.float32)
     )
     return Colon(wrap(shape)[0], wrap(slope)[0], wrap(torch.stack(skin)), wrap(fine), fine_mm, colour)
 

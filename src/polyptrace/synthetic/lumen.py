@@ -34,11 +34,11 @@ class Lumen:
         """Millimetres from a point inside to the wall, measured away from the axis; negative beyond it."""
         return self.radius(torch.atan2(y, x), z, state) - torch.sqrt(x * x + y * y)
 
-    def inward_normal(self, theta: Tensor, z: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Unit normal of the wall, pointing into the lumen, as three components."""
-        along_z, along_a = self._look_up(self.slope, theta, z, state)
-        along_a = along_a / self.radius(theta, z, state)
-        cosine, sine = torch.cos(theta), torch.sin(theta)
+    def inward_normal(self, x: Tensor, y: Tensor, z: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Unit normal of the wall at points on it, pointing into the lumen, as three components."""
+        along_z, along_a = self._look_up(self.slope, torch.atan2(y, x), z, state)
+        outward = torch.rsqrt(x * x + y * y)
+        cosine, sine, along_a = x * outward, y * outward, along_a * outward
         nx = -cosine - along_a * sine
         ny = -sine + along_a * cosine
         scale = torch.rsqrt(nx * nx + ny * ny + along_z * along_z)

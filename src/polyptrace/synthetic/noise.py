@@ -58,29 +58,31 @@ def vessel_map(rng: Rng, height: int, width: int, texel_mm: float, roots: int, w
 def _grow_vessels(
     rng: Rng, height: int, width: int, texel_mm: float, roots: int, widest_mm: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Points (y, x, radius in mm) along trees that wander, taper and fork, one texel apart."""
-    thinnest = 0.09 * widest_mm
+    """Points (y, x, radius in mm) one texel apart, along trees that hold their course, waver, taper and fork."""
+    thinnest = 0.075 * widest_mm
     y, x = rng.uniform(0, height, roots), rng.uniform(0, width, roots)
-    heading = rng.uniform(0, 2 * np.pi, roots)
-    turn = np.zeros(roots)
-    radius = widest_mm / 2 * rng.uniform(0.5, 1.0, roots)
+    course = rng.uniform(0, 2 * np.pi, roots)
+    waver = np.zeros(roots)
+    radius = widest_mm / 2 * rng.uniform(0.35, 1.0, roots)
     points = []
-    for _ in range(int(45 / texel_mm)):
-        turn = 0.9 * turn + rng.normal(0, 0.055, len(y)) * np.sqrt(texel_mm / 0.2)
-        heading = heading + turn * texel_mm / 0.2
-        y, x = y + np.sin(heading), x + np.cos(heading)
-        radius = radius * (1.0 - 0.007 * texel_mm / 0.2)
-        points.append(np.stack([y, x, radius]))
-        fork = rng.random(len(y)) < 0.028 * texel_mm / 0.2
-        side = np.where(rng.random(len(y)) < 0.5, -1.0, 1.0) * rng.uniform(0.5, 1.0, len(y))
-        children = (y[fork], x[fork], heading[fork] + side[fork], -0.3 * turn[fork], radius[fork] * 0.72)
-        heading = heading - np.where(fork, 0.25 * side, 0.0)
-        radius = np.where(fork, radius * 0.88, radius)
-        y, x, heading, turn, radius = (
-            np.concatenate(pair) for pair in zip((y, x, heading, turn, radius), children, strict=True)
+    keep = float(np.exp(-texel_mm / 1.3))  # the waver forgets itself over 1.3 mm
+    for step in range(int(70 / texel_mm)):
+        waver = keep * waver + rng.normal(0, 0.5 * np.sqrt(1 - keep**2), len(y))
+        course = course + rng.normal(0, 0.09 * np.sqrt(texel_mm), len(y))
+        y, x = y + np.sin(course + waver), x + np.cos(course + waver)
+        radius = radius * (1.0 - 0.012 * texel_mm)
+        rising = min(1.0, 0.25 + step * texel_mm / 7.0)  # the roots come up from below
+        points.append(np.stack([y, x, radius * rising]))
+        fork = rng.random(len(y)) < 0.17 * texel_mm
+        side = np.where(rng.random(len(y)) < 0.5, -1.0, 1.0) * rng.uniform(0.45, 1.1, len(y))
+        children = (y[fork], x[fork], course[fork] + side[fork], waver[fork], radius[fork] * rng.uniform(0.45, 0.8))
+        course = course - np.where(fork, 0.2 * side, 0.0)
+        radius = np.where(fork, radius * 0.9, radius)
+        y, x, course, waver, radius = (
+            np.concatenate(pair) for pair in zip((y, x, course, waver, radius), children, strict=True)
         )
         alive = radius > thinnest
-        y, x, heading, turn, radius = y[alive], x[alive], heading[alive], turn[alive], radius[alive]
+        y, x, course, waver, radius = y[alive], x[alive], course[alive], waver[alive], radius[alive]
         if not len(y):
             break
     y, x, radius = np.concatenate(points, axis=1)

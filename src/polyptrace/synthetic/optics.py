@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
 
-from polyptrace.synthetic.camera import Camera
+from polyptrace.synthetic.camera import Camera, camera_rays
 from polyptrace.synthetic.shading import Conditions, narrow_band
 
 
@@ -63,15 +63,7 @@ def add_grain(picture: Tensor, conditions: Conditions, tile: Tensor, seeds: Tens
     return picture + torch.stack(pieces) * strength
 
 
-def border(camera: Camera, device: torch.device) -> Tensor:
-    """1 inside the mask, 0 in the black border, (H, W), with an edge one pixel wide."""
-    rows = torch.arange(camera.height, device=device) + 0.5
-    columns = torch.arange(camera.width, device=device) + 0.5
-    y, x = torch.meshgrid(rows, columns, indexing="ij")
-    return (camera.inside(x, y) + 0.5).clamp(0.0, 1.0)
-
-
 def vignette(camera: Camera, device: torch.device) -> Tensor:
     """Light lost towards the corners, (P,)."""
-    forward = camera.rays(device)[2].clamp(0.0, 1.0)
+    forward = camera_rays(camera, device)[2].clamp(0.0, 1.0)
     return 0.45 + 0.55 * forward

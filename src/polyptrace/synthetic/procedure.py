@@ -107,7 +107,7 @@ def _settle(rng: Rng, lumen: Lumen, polyp: Polyp, middle: float, others: list[Po
             theta = float(np.mod(theta + np.pi, 2 * np.pi) - np.pi)
             z = near.z + float(rng.normal(0, 6))
         gap = [np.hypot((theta - each.theta) * 18, z - each.z) - each.size_mm - polyp.size_mm for each in others]
-        here = torch.full((1, 1), theta), torch.full((1, 1), z), torch.zeros(1, 1)
+        here = (torch.full((1, 1), float(each)) for each in (np.cos(theta) * 20, np.sin(theta) * 20, z, 0.0))
         normal = torch.cat(lumen.inward_normal(*here), dim=1)
         steep = 1.0 + float(normal[0, 0] * np.cos(theta) + normal[0, 1] * np.sin(theta))
         steep += sum(max(0.0, -each) for each in gap)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from polyptrace.synthetic.camera import Camera
+from polyptrace.synthetic.camera import Camera, border, camera_rays
 from polyptrace.synthetic.colon import Colon
 from polyptrace.synthetic.lumen import Lumen
-from polyptrace.synthetic.optics import add_grain, border, expose, smear, vignette
+from polyptrace.synthetic.optics import add_grain, expose, smear, vignette
 from polyptrace.synthetic.polyps import Polyp
 from polyptrace.synthetic.shading import Conditions, shade
 from polyptrace.synthetic.tracing import Views, trace_polyp, trace_wall, turn_rays
@@ -37,7 +37,7 @@ def render(scene: Scene, views: Views, conditions: Conditions, seeds: Tensor, vi
     """
     camera, device = scene.camera, views.position.device
     frames, height, width = len(views.position), camera.height, camera.width
-    rays = turn_rays(views, camera.rays(device))
+    rays = turn_rays(views, camera_rays(camera, device))
     wall = trace_wall(scene.lumen, camera, views, rays)
     owner = torch.full(wall.shape, -1, dtype=torch.int8, device=device)
     nearest = wall

@@ -57,30 +57,32 @@ def shade(
     y = torch.addcmul(position[:, 1:2], rays[1], wall)
     z = torch.addcmul(position[:, 2:3], rays[2], wall)
     theta = torch.atan2(y, x)
-    normal = list(lumen.inward_normal(theta, z, views.state))
+    normal = list(lumen.inward_normal(x, y, z, views.state))
     skin = colon.skin_at(theta, z)  # (len(SKIN), B, P)
     fine = colon.fine_at(theta, z)  # (3, B, P)
     albedo = _mucosa(colon, conditions, skin, fine[0])  # 3 x (B, P)
     distance = wall.clone()
-    seam = torch.ones_like(wall)
+    seam = 1.0 + 0.05 * skin[3]
     for polyp, hits in polyps:
         _place_polyp(colon, polyp, hits, conditions, albedo, normal, distance, seam, fine[0])
     gloss = _stain(conditions, albedo, skin, x, y, lumen.inflation[views.state.long()])
-    facing = -(normal[0] * rays[0] + normal[1] * rays[1] + normal[2] * rays[2]).clamp_(-1.0, 1.0)
-    sine, cosine = torch.sin(theta), torch.cos(theta)
-    slope = conditions.roughness * (0.6 + 0.4 * skin[3])
+    facing = (normal[0] * rays[0] + normal[1] * rays[1] + normal[2] * rays[2]).neg_().clamp_(0.0, 1.0)
+    outward = torch.rsqrt(x * x + y * y)
+    cosine, sine = x * outward, y * outward
+    slope = conditions.roughness * (0.7 + 0.3 * skin[3])
     off_z = rays[2] + facing * (normal[2] + slope * fine[1])
     off_a = rays[1] * cosine - rays[0] * sine + facing * (normal[1] * cosine - normal[0] * sine + slope * fine[2])
-    shine = torch.exp((off_z * off_z + off_a * off_a) * -55.0) * conditions.gloss * gloss
-    return _light(albedo, facing, distance, seam * (1.0 + 0.05 * skin[3]), shine)
+    shine = torch.exp((off_z * off_z + off_a * off_a) * -90.0) * (conditions.gloss * gloss)
+    return _light(albedo, facing, distance, seam, shine)
 
 
 def _mucosa(colon: Colon, conditions: Conditions, skin: Tensor, grain: Tensor) -> list[Tensor]:
+    """Albedo of the wall: pale and reddish fields, vessels, grain."""
     vessel, tone, pale = skin[0] * conditions.vessel, skin[1], skin[2]
-    red = colon.colour[0] * (1.0 + 0.02 * pale + 0.012 * grain)
-    green = colon.colour[1] * (1.0 - 0.06 * tone + 0.07 * pale + 0.03 * grain)
-    blue = colon.colour[2] * (1.0 - 0.05 * tone + 0.02 * pale + 0.03 * grain)
-    return [red * (1.0 - 0.20 * vessel), green * (1.0 - 0.62 * vessel), blue * (1.0 - 0.52 * vessel)]
+    red = colon.colour[0] * (1.0 + 0.03 * pale + 0.010 * grain)
+    green = colon.colour[1] * (1.0 - 0.09 * tone + 0.10 * pale + 0.035 * grain)
+    blue = colon.colour[2] * (1.0 - 0.07 * tone + 0.03 * pale + 0.035 * grain)
+    return [red * (1.0 - 0.22 * vessel), green * (1.0 - 0.62 * vessel), blue * (1.0 - 0.50 * vessel)]
 
 
 def _place_polyp(
@@ -113,7 +115,7 @@ def _place_polyp(
     for channel in range(3):
         normal[channel][at] = normal[channel][at] * scale
     distance[at] = hits.distance
-    seam[at] = 0.72 + 0.28 * share
+    seam[at] = 0.82 + 0.18 * share
 
 
 def _stain(
@@ -135,16 +137,13 @@ def _stain(
 
 
 def _light(albedo: list[Tensor], facing: Tensor, distance: Tensor, seam: Tensor, shine: Tensor) -> Tensor:
-    """Lambert with inverse-square fall-off, light that bounces about the colon, and highlights of the wet film."""
-    facing = facing.clamp_min(0.0)
-    power = 400.0 / (distance * distance + 9.0)
-    direct = power * facing * (0.35 + 0.65 * facing) * seam
-    bounce = (0.05 + 0.10 * facing) * seam * 400.0 / (distance * distance + 400.0)
-    shine = shine * power * 1.5
-    colours = [
-        each * direct + bounce * each * (0.55 + 0.45 * each) * tone + shine
-        for each, tone in zip(albedo, (1.0, 0.75, 0.65), strict=True)
-    ]
+    """Light at the camera with inverse-square fall-off, softened by the tissue, bounced about the colon; highlights."""
+    squared = distance * distance
+    power = 400.0 / (squared + 16.0)
+    direct = power * (0.16 + facing * (0.34 + 0.5 * facing)) * seam
+    bounce = (0.4 + 0.6 * facing) * seam * 55.0 / (squared + 500.0)
+    shine = shine * (power + 0.3)
+    colours = [each * (direct + bounce * glow) + shine for each, glow in zip(albedo, (1.0, 0.62, 0.5), strict=True)]
     return torch.stack(colours, dim=1)
 
 

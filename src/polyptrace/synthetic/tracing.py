@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, max_pool2d
 
-from polyptrace.synthetic.camera import Camera
+from polyptrace.synthetic.camera import Camera, camera_rays
 from polyptrace.synthetic.lumen import Lumen
 from polyptrace.synthetic.polyps import Polyp
 
@@ -48,8 +48,9 @@ def seat(lumen: Lumen, polyp: Polyp, state: Tensor) -> Site:
     """Seats a polyp on the wall as it lies in the states (B, 1)."""
     theta, z = torch.full_like(state, polyp.theta), torch.full_like(state, polyp.z)
     radius = lumen.radius(theta, z, state)
-    anchor = torch.cat([radius * torch.cos(theta), radius * torch.sin(theta), z], dim=1)
-    normal = torch.cat(lumen.inward_normal(theta, z, state), dim=1)
+    x, y = radius * torch.cos(theta), radius * torch.sin(theta)
+    anchor = torch.cat([x, y, z], dim=1)
+    normal = torch.cat(lumen.inward_normal(x, y, z, state), dim=1)
     along = torch.zeros_like(normal)
     along[:, 2] = -1.0  # u looks back along the colon, to where the scope comes from
     along = torch.nn.functional.normalize(along - (along * normal).sum(1, keepdim=True) * normal, dim=1)
@@ -73,9 +74,9 @@ def trace_wall(lumen: Lumen, camera: Camera, views: Views, rays: Rays) -> Tensor
     """
     start = torch.ones(len(views.position), 1, 1, 1, device=views.position.device)
     distance = start
-    for shrink, steps in ((8, 30), (2, 5), (1, 2)):
+    for shrink, steps in ((8, 24), (2, 6), (1, 3)):
         grid = (camera.height // shrink, camera.width // shrink)
-        level = rays if shrink == 1 else turn_rays(views, camera.rays(start.device, shrink))
+        level = rays if shrink == 1 else turn_rays(views, camera_rays(camera, start.device, shrink))
         distance = interpolate(start, size=grid, mode="nearest").reshape(len(start), -1).contiguous()
         distance = _march(lumen, views, level, distance, steps)
         if shrink > 1:
@@ -85,17 +86,15 @@ def trace_wall(lumen: Lumen, camera: Camera, views: Views, rays: Rays) -> Tensor
 
 
 def _march(lumen: Lumen, views: Views, rays: Rays, distance: Tensor, steps: int) -> Tensor:
-    """Steps of the clearance, cut short for steep walls; where it falls steadily, steps to where it would be 0."""
+    """Steps to where the clearance would be 0 if it went on falling as it did, within limits."""
     gap = _clearance(lumen, views, rays, distance)
+    step = 0.62 * gap
     for _ in range(steps):
-        step = 0.62 * gap
         distance = (distance + step).clamp_(0.05, FAR_MM)
         new = _clearance(lumen, views, rays, distance)
-        rate = 1.0 - new / gap  # of the gap that the step has closed; 0.62 where the ray meets the wall at right angles
-        more = torch.where((rate > 0.25) & (rate < 1.5), new / rate * 0.62, 0.0)
-        gap = new - more * rate / 0.62
-        distance = (distance + more).clamp_(0.05, FAR_MM)
-    gap = _clearance(lumen, views, rays, distance)
+        falling = (gap - new) / torch.where(step.abs() > 1e-5, step, 1.0)  # mm of clearance per mm of way
+        step = new * torch.where(falling > 0.1, 1.0 / falling, 0.62).clamp_(0.4, 2.0)
+        gap = new
     frame, pixel = torch.nonzero((gap.abs() > 0.004 * distance + 0.02) & (distance < FAR_MM), as_tuple=True)
     if len(frame):
         few = (rays[0][frame, pixel][:, None], rays[1][frame, pixel][:, None], rays[2][frame, pixel][:, None])
