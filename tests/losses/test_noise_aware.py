@@ -222,6 +222,15 @@ def test_an_empty_bag_does_not_count_but_its_anchor_stays_a_negative() -> None:
     assert with_third.item() > noise_aware(anchors[:2], bags[:2], TEMPERATURE).item()
 
 
+def test_masks_of_numbers_are_as_good_as_masks_of_truth() -> None:
+    anchors, bags, mask = made(3, 4), made(3, 2, 4, seed=1), torch.tensor([[1, 0], [1, 1], [0, 1]])
+    ignore = torch.zeros(3, 2, 3, dtype=torch.uint8)
+    ignore[0, 0, 2] = 1
+    want = noise_aware(anchors, bags, TEMPERATURE, mask.bool(), ignore=ignore.bool())
+    assert noise_aware(anchors, bags, TEMPERATURE, mask, ignore=ignore) == want
+    assert noise_aware(anchors, bags, TEMPERATURE, mask.double(), ignore=ignore) == want
+
+
 def test_nothing_but_empty_bags_lose_nothing() -> None:
     bags = made(2, 2, 4).requires_grad_()
     loss = noise_aware(made(2, 4), bags, mask=torch.zeros(2, 2, dtype=torch.bool))

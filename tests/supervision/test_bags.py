@@ -85,6 +85,21 @@ def test_the_first_rank_inverts_the_exact_distribution(others: int, temperature:
     np.testing.assert_allclose(share, weight / weight.sum(), atol=2 / steps)
 
 
+@pytest.mark.parametrize(("others", "temperature"), [(5, 0.3), (300, 12.0), (5000, 12.0), (5000, 1e7)])
+def test_no_probability_is_off_by_a_billionth(others: int, temperature: float) -> None:
+    """The uniform number at which one rank gives way to the next, in closed form, to 1e-10 on either side."""
+    border = np.expm1(-np.arange(1, others) / temperature) / np.expm1(-others / temperature)
+    rank = np.arange(1, others)[np.diff(border, prepend=0) > 1e-9]
+    border = border[rank - 1]
+    for shift, want in ((-1e-10, rank), (1e-10, rank + 1)):
+        inside = (border + shift)[None]
+        drawn = draw_ranks(
+            np.full(len(rank), others), np.full(len(rank), 1 / temperature), np.zeros_like(inside), inside
+        )
+        assert len(rank) > 3
+        assert (drawn[0] == want).mean() == 1
+
+
 @pytest.mark.parametrize("temperature", [0.3, 5.0, 1e9])
 def test_the_second_rank_inverts_the_exact_distribution_given_the_first(temperature: float) -> None:
     """The gap is chosen at its exact share of what is left: just below and just above the border between two gaps."""

@@ -31,10 +31,8 @@ def bag_pairs(
     """The similarities of the bags `rows` (all, if None) of a batch to every anchor of it."""
     rows = rows or slice(None)
     bag = torch.arange(len(anchors), device=anchors.device)  # (M,)
-    if anchor_real is None:
-        anchor_real = torch.ones_like(anchors[..., 0], dtype=torch.bool)
-    if bag_real is None:
-        bag_real = torch.ones_like(bags[..., 0], dtype=torch.bool)
+    anchor_real = torch.ones_like(anchors[..., 0]).bool() if anchor_real is None else anchor_real.bool()
+    bag_real = torch.ones_like(bags[..., 0]).bool() if bag_real is None else bag_real.bool()
 
     y, z = unit(anchors, anchor_real), unit(bags, bag_real)[rows]
     s = similarities(z.flatten(0, 2), y.flatten(0, 1), temperature)
@@ -44,7 +42,7 @@ def bag_pairs(
     r, own = bag[: len(z)], bag[rows]
     negative = own[:, None, None] != bag  # (R, 1, M)
     if ignore is not None:
-        negative = negative & ~ignore[rows]  # (R, K, M)
+        negative = negative & ignore[rows].logical_not()  # (R, K, M)
     counted = anchor_real & bag_real.flatten(1).any(1, keepdim=True)
     return BagPairs(
         own=s[r, :, :, own].flatten(1, 2).transpose(1, 2),

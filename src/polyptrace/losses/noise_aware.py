@@ -62,12 +62,11 @@ def noise_aware_frames(
     mask (M, K), anchor_frames (M, L), bag_frames (M, K, L): True where a member, a frame is real.
     ignore (M, K, M): as in `noise_aware`, for all frames of the two tracklets.
     """
-    real = None
+    bag_real = bag_frames
     if mask is not None:
-        real = mask.unsqueeze(2).expand(bags.shape[:3])
-    if bag_frames is not None:
-        real = bag_frames if real is None else real & bag_frames
-    return _loss(anchors, bags, temperature, anchor_frames, real, ignore, rows)
+        bag_real = mask.bool().unsqueeze(2).expand(bags.shape[:3])
+        bag_real = bag_real if bag_frames is None else bag_real & bag_frames.bool()
+    return _loss(anchors, bags, temperature, anchor_frames, bag_real, ignore, rows)
 
 
 def _loss(

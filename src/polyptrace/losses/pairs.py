@@ -30,8 +30,9 @@ def pairs(
     rows = rows or slice(None)
     other = ~torch.eye(len(z), dtype=torch.bool, device=z.device)
     if ignore is not None:
-        other = other & ~ignore
+        other = other & ignore.logical_not()
     if mask is not None:
+        mask = mask.bool()
         other = other & mask & mask[:, None]
     positive = other & (group == group[:, None])
     counted = positive.any(1)
