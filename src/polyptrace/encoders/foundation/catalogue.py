@@ -16,8 +16,8 @@ from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE,
 class FoundationModel:
     """One row of the comparison.
 
-    `hub` is the repository of its weights on the Hugging Face hub, if they are there, `file` the published file, and
-    `page` where a person finds both. `seen` names test datasets that its pretraining saw.
+    `hub` is the repository of its weights on the Hugging Face hub, if they are there, `mirror` another one, `file` the
+    published file, and `page` where a person finds them. `seen` names test datasets that its pretraining saw.
     """
 
     title: str
@@ -29,6 +29,7 @@ class FoundationModel:
     file: str = "model.safetensors"
     hub: str | None = None
     gated: bool = False
+    mirror: str | None = None
     seen: tuple[str, ...] = ()
 
 
@@ -48,9 +49,18 @@ def _dinov2(title: str, size: str, architecture: Dinov2) -> FoundationModel:
 
 def _dinov3(title: str, size: str, architecture: Dinov3) -> FoundationModel:
     """As the published comparison pooled it: the cls token."""
-    hub = f"facebook/dinov3-vit{size}16-pretrain-lvd1689m"
-    page = f"https://huggingface.co/{hub}"
-    return FoundationModel(title, architecture, IMAGENET_224, "cls", "DINOv3 licence", page, hub=hub, gated=True)
+    hub = f"facebook/dinov3-vit{size[0]}16-pretrain-lvd1689m"
+    return FoundationModel(
+        title,
+        architecture,
+        IMAGENET_224,
+        "cls",
+        "DINOv3 licence",
+        f"https://huggingface.co/{hub}",
+        hub=hub,
+        gated=True,
+        mirror=f"timm/vit_{size}_patch16_dinov3.lvd1689m",
+    )
 
 
 #: By the name that a user gives.
@@ -59,9 +69,9 @@ FOUNDATION_MODELS = {
     "dinov2-base": _dinov2("DinoV2-B/14", "base", Dinov2(768, 12, 12)),
     "dinov2-large": _dinov2("DinoV2-L/14", "large", Dinov2(1024, 24, 16)),
     "dinov2-giant": _dinov2("DinoV2-g/14", "giant", Dinov2(1536, 40, 24, swiglu=True)),
-    "dinov3-small": _dinov3("DinoV3-S/16", "s", Dinov3(384, 12, 6)),
-    "dinov3-base": _dinov3("DinoV3-B/16", "b", Dinov3(768, 12, 12)),
-    "dinov3-large": _dinov3("DinoV3-L/16", "l", Dinov3(1024, 24, 16)),
+    "dinov3-small": _dinov3("DinoV3-S/16", "small", Dinov3(384, 12, 6)),
+    "dinov3-base": _dinov3("DinoV3-B/16", "base", Dinov3(768, 12, 12)),
+    "dinov3-large": _dinov3("DinoV3-L/16", "large", Dinov3(1024, 24, 16)),
     "vjepa2": FoundationModel(
         "V-JEPA2",
         Vjepa2(),

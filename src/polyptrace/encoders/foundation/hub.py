@@ -8,6 +8,7 @@ from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
     HfHubHTTPError,
+    HFValidationError,
     LocalEntryNotFoundError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
@@ -34,8 +35,9 @@ def find_weights(name: str, model: FoundationModel, weights: str | Path) -> Path
     if Path(text).exists():
         return Path(text)
     if text.startswith("hub:"):
-        owner, repository, *file = text.removeprefix("hub:").split("/", 2) + [""] * (text.count("/") < 1)
-        return download(name, model, f"{owner}/{repository}", (*file,) or _files(model, f"{owner}/{repository}"))
+        owner, repository, file = [*text.removeprefix("hub:").split("/", 2), "", ""][:3]
+        named = f"{owner}/{repository}"
+        return download(name, model, named, (file,) if file else _files(model, named))
     if _is_hub_id(text):
         return download(name, model, text, _files(model, text))
     raise UserError(
@@ -44,21 +46,21 @@ def find_weights(name: str, model: FoundationModel, weights: str | Path) -> Path
 
 
 def cached_weights(model: FoundationModel) -> Path | None:
-    """The published file in the hub's cache on this machine, if it is there."""
-    found = try_to_load_from_cache(model.hub, model.file) if model.hub else None
-    return Path(found) if isinstance(found, str) else None
+    """The published file in the hub's cache on this machine, if it is there; asks nobody."""
+    return _cached(model.hub, model.file) if model.hub else None
 
 
 def download(name: str, model: FoundationModel, repository: str, files: tuple[str, ...]) -> Path:
-    """The first of the files that a repository has, from the hub's cache where it is there."""
+    """The first of the files that a repository has; the hub is asked only for what its cache here does not have."""
     by_hand = f"or get the file on another machine ({model.page}) and give its path with --weights"
     for file in files:
         try:
-            return Path(hf_hub_download(repository, file))
+            return _cached(repository, file) or Path(hf_hub_download(repository, file))
         except GatedRepoError:
+            mirror = f"take the mirror with --weights hub:{model.mirror}, " if model.mirror else ""
             raise UserError(
-                f"{repository}: the owner wants the licence of {name} accepted first -> accept it at"
-                f" https://huggingface.co/{repository}, run `hf auth login`, {by_hand}"
+                f"{repository}: the licence of {name} has to be accepted first -> accept it at"
+                f" https://huggingface.co/{repository} and run `hf auth login`, {mirror}{by_hand}"
             ) from None
         except (LocalEntryNotFoundError, OfflineModeIsEnabled):
             raise UserError(
@@ -71,12 +73,17 @@ def download(name: str, model: FoundationModel, repository: str, files: tuple[st
             ) from None
         except EntryNotFoundError:
             continue
-        except (HfHubHTTPError, OSError) as error:
+        except (HfHubHTTPError, HFValidationError, OSError) as error:
             reason = str(error).partition("\n")[0]
             raise UserError(f"{repository}: {file} did not come ({reason}) -> try again, {by_hand}") from None
     raise UserError(
         f"{repository}: has none of {', '.join(files)} -> name the file, --weights hub:{repository}/FILE, {by_hand}"
     )
+
+
+def _cached(repository: str, file: str) -> Path | None:
+    found = try_to_load_from_cache(repository, file)
+    return Path(found) if isinstance(found, str) else None
 
 
 def _files(model: FoundationModel, repository: str) -> tuple[str, ...]:

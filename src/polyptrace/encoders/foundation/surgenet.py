@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from polyptrace.encoders.foundation.architecture import patterns, rename
 
-#: What timm's names stand behind in the built backbone: its `head.norm` is the last norm, that of files the classifier's.
+#: What timm's names stand behind in the backbone: its `head.norm` is the last norm, that of files the classifier's.
 TIMM = "caformer"
 
 RENAMES = (

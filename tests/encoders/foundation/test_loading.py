@@ -1,0 +1,62 @@
+"""All twelve at full size, on the meta device: shapes, parameters, and the paper's columns."""
+
+import pytest
+
+from polyptrace.encoders import Preprocess
+from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation, published_cost, used_cost
+from polyptrace.errors import UserError
+
+#: Table 1 of the paper: millions of parameters, and billions of operations for 8 frames.
+PAPER = {
+    "dinov2-small": ("22.1", "44.2"),
+    "dinov2-base": ("86.6", "175.7"),
+    "dinov2-large": ("304.4", "622.5"),
+    "dinov2-giant": ("1136", "2331"),
+    "dinov3-small": ("21.6", "34.7"),
+    "dinov3-base": ("85.7", "137.6"),
+    "dinov3-large": ("303.1", "487.2"),
+    "vjepa2": ("326.0", "272.1"),
+    "endofm": ("121.3", "190.1"),
+    "endofm-lv": ("121.3", "190.1"),
+    "endovit": ("86.6", "134.9"),
+    "surgenet": ("24.3", "31.0"),
+}
+
+#: Billions of true operations, of the published models, counted with eager attention by torch's counter elsewhere.
+TRUE = {"dinov2-small": 98.0, "dinov2-giant": 4790.2, "dinov3-base": 286.9, "vjepa2": 649.5, "endofm-lv": 391.7}
+TRUE |= {"endovit": 281.0, "surgenet": 65.7, "dinov2-base": 370.6, "dinov2-large": 1296.2, "dinov3-small": 75.2}
+TRUE |= {"dinov3-large": 1005.4, "endofm": 391.7}
+
+
+@pytest.mark.parametrize("name", list(PAPER))
+def test_the_built_model_has_the_papers_parameters_and_flops(name: str) -> None:
+    counted = published_cost(name)
+    params, operations = PAPER[name]
+    digits = len(params.partition(".")[2])
+    assert f"{counted.params / 1e6:.{digits}f}" == params
+    assert f"{counted.paper_macs / 1e9:.{digits}f}" == operations
+    assert round(counted.flops / 1e9, 1) == TRUE[name]
+
+
+def test_the_table_has_twelve_rows_and_each_is_checked() -> None:
+    assert list(FOUNDATION_MODELS) == list(PAPER)
+
+
+@pytest.mark.parametrize(("name", "params", "flops"), [("vjepa2", 303.885, 536.4), ("endovit", 85.799, 281.0)])
+def test_parts_that_give_no_vector_are_not_part_of_the_encoder(name: str, params: float, flops: float) -> None:
+    counted = used_cost(name)
+    assert round(counted.params / 1e6, 3) == params
+    assert round(counted.flops / 1e9, 1) == flops
+
+
+def test_a_name_that_is_not_known_gets_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean dinov2-small"):
+        load_foundation("dino2-small", None)
+
+
+def test_a_preprocess_that_is_not_known_is_refused_and_a_users_own_is_taken(small: dict[str, object]) -> None:
+    assert "surgenet" in small
+    with pytest.raises(UserError, match="give own or release"):
+        load_foundation("surgenet", None, preprocess="theirs")
+    own = Preprocess(64, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+    assert load_foundation("surgenet", None, preprocess=own).preprocess == own
