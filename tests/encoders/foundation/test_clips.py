@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ def test_the_fewest_whole_clips_cover_every_frame_from_the_first_to_the_last(len
     taken = min(length, clip_length)
     assert len(starts) == -(-length // clip_length)
     assert {start + i for start in starts for i in range(taken)} == set(range(length))
-    steps = [b - a for a, b in zip(starts, starts[1:], strict=False)]
+    steps = [b - a for a, b in pairwise(starts)]
     assert not steps or (min(steps) > 0 and max(steps) - min(steps) <= 1)
 
 

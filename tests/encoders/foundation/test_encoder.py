@@ -95,10 +95,9 @@ def test_half_weights_and_autocast_give_about_the_same_vectors_in_float32(
         assert nn.functional.cosine_similarity(found, exact).min() > 0.99
 
 
-@pytest.mark.parametrize("name", ["dinov3-small", "endofm"])
-def test_a_compiled_encoder_gives_the_same_vectors(name: str, small: dict[str, Architecture], frames: Callable) -> None:
-    assert name in small
-    encoder = load_foundation(name, None)
+def test_a_compiled_encoder_gives_the_same_vectors(small: dict[str, Architecture], frames: Callable) -> None:
+    assert "endofm" in small
+    encoder = load_foundation("endofm", None)
     pictures, mask = frames(2, 4, 32), torch.tensor([[True] * 4, [True, True, False, False]])
     expected = encoder(pictures, mask)
     encoder.compile(backend="eager")

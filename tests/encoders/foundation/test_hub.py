@@ -24,13 +24,7 @@ class Hub(BaseHTTPRequestHandler):
 
     asked: list[str]
 
-    def do_HEAD(self) -> None:  # noqa: N802: the name that the server calls
-        self._answer(body=b"")
-
-    def do_GET(self) -> None:  # noqa: N802: the name that the server calls
-        self._answer(body=CONTENT)
-
-    def _answer(self, body: bytes) -> None:
+    def answer(self) -> None:
         Hub.asked.append(self.path)
         if self.path.startswith(f"/{GATED}/"):
             self._refuse(401, "GatedRepo")
@@ -43,7 +37,7 @@ class Hub(BaseHTTPRequestHandler):
             for name, value in (("ETag", '"1"'), ("X-Repo-Commit", "0" * 40), ("Content-Length", str(len(CONTENT)))):
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(CONTENT if self.command == "GET" else b"")
 
     def _refuse(self, status: int, reason: str) -> None:
         self.send_response(status)
@@ -53,6 +47,8 @@ class Hub(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Says nothing."""
+
+    do_HEAD = do_GET = answer
 
 
 @pytest.fixture
