@@ -2,12 +2,14 @@
 
 Crop preparation, pictures per second, beside plain PIL (open, convert, crop, resize) in one process, in the same run:
 the whole of it on one and on two threads, with full and with scaled decoding, each with its mean difference from the
-float path in grey levels; then opening the dataset and gathering batches of 60 x 8 crops.
+float path in grey levels; then opening the dataset and gathering batches of 60 x 8 crops. Where there is a GPU, also
+nvJPEG: its own rate for the same pictures, and what crop preparation with it reaches.
 
 Pictures are 1350 x 1080 JPEGs at quality 90, smooth colour with noise, as large on disk as endoscopy frames are.
 """
 
 import argparse
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -18,10 +20,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from torchvision.transforms.v2.functional import resize
 
-from polyptrace.codec import decode, encode_jpeg
+from polyptrace.codec import decode, decode_jpegs, encode_jpeg
 from polyptrace.config import Crops, Tracks
 from polyptrace.data import Boxes, Dataset, crop_regions, prepare
-from polyptrace.data.store import fill_store
+from polyptrace.data.store import PICTURES_PER_JOB, fill_store
 
 WIDTH, HEIGHT, SIZE = 1350, 1080, 232
 
@@ -91,13 +93,15 @@ def main() -> None:
         reference = pictures / seconds
         report("plain PIL, one process", seconds, pictures, reference, np.abs(crops[: len(few)] - truth).mean())
         for decoding in ("full", "scaled"):
-            for workers in (1, 2):
+            for workers in sorted({1, 2, os.cpu_count() or 2}):
                 out = root / f"{decoding}{workers}.npy"
                 start = time.perf_counter()
                 assert not fill_store(out, boxes, root, decoding=decoding, workers=workers)
                 seconds = time.perf_counter() - start
                 difference = np.abs(np.load(out, mmap_mode="r")[: len(few)] - truth).mean()
                 report(f"ours, {decoding} decoding, {workers} threads", seconds, pictures, reference, difference)
+        if torch.cuda.is_available():
+            on_gpu(root, boxes, reference, truth)
         prepare(boxes, root, root / "d", Tracks(iou=0.0, min_track=8, stride=1), Crops(size=SIZE))
         opening = min(_opening(root / "d") for _ in range(5))
         dataset = Dataset.open(root / "d")
@@ -115,6 +119,29 @@ def main() -> None:
         limit = frames.numel() * 10 / (time.perf_counter() - start) / 1e9
         print(f"open a dataset: {opening * 1e3:.1f} ms; gather 60 x 8 crops: {seconds * 1e3:.1f} ms,")
         print(f"{copied:.2f} GB/s, {copied / limit:.0%} of a plain copy of the same bytes ({limit:.2f} GB/s)")
+
+
+def on_gpu(root: Path, boxes: Boxes, reference: float, truth: NDArray[np.float32]) -> None:
+    """nvJPEG alone, pictures already in memory, beside the whole of crop preparation with it."""
+    contents = [(root / file).read_bytes() for file in boxes.file]
+    device = torch.device("cuda")
+    for _ in range(2):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for begin in range(0, len(contents), PICTURES_PER_JOB):
+            decode_jpegs(contents[begin : begin + PICTURES_PER_JOB], device)
+        torch.cuda.synchronize()
+        seconds = time.perf_counter() - start
+    limit = len(boxes) / seconds
+    print(f"{'nvJPEG alone, no crops':<34} {limit:8.1f} pictures/s {limit / reference:6.2f}x")
+    for workers in (1, 2, 4, 8):
+        out = root / f"nvjpeg{workers}.npy"
+        start = time.perf_counter()
+        assert not fill_store(out, boxes, root, decoding="nvjpeg", workers=workers)
+        seconds = time.perf_counter() - start
+        difference = np.abs(np.load(out, mmap_mode="r")[: len(truth)] - truth).mean()
+        report(f"ours, nvJPEG, {workers} threads", seconds, len(boxes), reference, difference)
+        print(f"{'':<34} {len(boxes) / seconds / limit:.0%} of nvJPEG's own rate")
 
 
 def _opening(path: Path) -> float:

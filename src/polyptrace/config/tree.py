@@ -35,8 +35,10 @@ class Crops:
 
     scale: float = 5.0  #: the crop is the box times this, about its centre
     size: int = 232  #: side of a stored crop, pixels
-    decoding: Literal["full", "scaled"] = "full"  #: scaled: JPEG at 1/2, 1/4, 1/8 where the crop allows it
-    workers: int = 0  #: processes that decode; 0: one per core
+    decoding: Literal["full", "scaled", "nvjpeg"] = (
+        "full"  #: scaled: JPEGs at 1/2 to 1/8 size where crops allow; nvjpeg: on a GPU
+    )
+    workers: int = 0  #: threads that decode; 0: one per core
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,11 @@ def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: i
         image = Image.fromarray(picture.permute(1, 2, 0).numpy())
         return torch.from_numpy(np.array(image.resize((size, size), Image.Resampling.BILINEAR, (x, y, x + w, y + h))))
     x, y, w, h = (int(number) for number in region)
-    square: Tensor = resize(picture[:, y : y + h, x : x + w], [size, size], InterpolationMode.BILINEAR, antialias=True)
-    return square.permute(1, 2, 0)
+    cut = picture[:, y : y + h, x : x + w]
+    if cut.is_cuda:  # no 8-bit antialiasing there: floats, rounded at the end
+        cut = cut.float()
+    square: Tensor = resize(cut, [size, size], InterpolationMode.BILINEAR, antialias=True)
+    return square.round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0) if cut.is_cuda else square.permute(1, 2, 0)
 
 
 def shrink_for(regions: NDArray[np.integer], size: int) -> int:

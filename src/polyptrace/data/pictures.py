@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
@@ -19,6 +20,8 @@ from polyptrace.errors import UserError
 
 VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpeg")
 ARCHIVE_MARK = "::"
+JPEG, JPEG_END = b"\xff\xd8", b"\xff\xd9"
+CPU = torch.device("cpu")
 
 
 class PictureError(Exception):
@@ -43,22 +46,21 @@ def inside(root: Path, file: str) -> Path:
 
 
 def read_pictures(
-    root: Path, wanted: list[tuple[str, int, int]]
+    root: Path, wanted: list[tuple[str, int, int]], device: torch.device = CPU
 ) -> Iterator[tuple[tuple[str, int, int], Tensor | PictureError]]:
     """Each wanted (file, frame index, shrink) with its picture (3, H, W), or with what went wrong.
 
-    All of them lie in one container, or each is a picture file of its own.
+    All of them lie in one container, or each is a picture file of its own; on a GPU those are decoded together.
     """
     holder = container(wanted[0][0])
     if not holder:
-        for picture in wanted:
-            path = inside(root, picture[0])
+        contents = [_read(inside(root, picture[0])) for picture in wanted]
+        together = _decode_together(contents, device)
+        for place, (picture, content) in enumerate(zip(wanted, contents, strict=True)):
             try:
-                yield picture, decode(path.read_bytes(), picture[2])
-            except FileNotFoundError:
-                yield picture, PictureError("picture is missing -> restore it, or leave its rows out with --skip-bad")
-            except (OSError, PictureError) as error:
-                yield picture, PictureError(str(error))
+                yield picture, together[place] if together else decode(content, picture[2])
+            except PictureError as error:
+                yield picture, error
     elif is_video(holder):
         by_frame = {frame: (file, frame, shrink) for file, frame, shrink in wanted}
         for frame, decoded in videos.frames(inside(root, holder), sorted(by_frame)):
@@ -77,10 +79,33 @@ def read_pictures(
             yield picture, PictureError("picture is not in its archive -> is the archive complete?")
 
 
-def decode(content: bytes, shrink: int = 1) -> Tensor:
+def _read(path: Path) -> bytes | PictureError:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return PictureError("picture is missing -> restore it, or leave its rows out with --skip-bad")
+    except OSError as error:
+        return PictureError(f"picture cannot be read ({error}) -> restore it, or use --skip-bad")
+
+
+def _decode_together(contents: list[bytes | PictureError], device: torch.device) -> list[Tensor]:
+    """All pictures on the GPU by nvJPEG; none where one of them needs a closer look, picture by picture."""
+    jpegs = [c for c in contents if isinstance(c, bytes) and c[:2] == JPEG and _ends(c)]
+    if device.type == "cpu" or len(jpegs) < len(contents):
+        return []
+    try:
+        return codec.decode_jpegs(jpegs, device)
+    except RuntimeError:
+        return []
+
+
+def decode(content: bytes | PictureError, shrink: int = 1) -> Tensor:
     """A JPEG or PNG as uint8 RGB (3, H, W); a JPEG may be decoded at 1/2, 1/4 or 1/8."""
-    if content[:2] == b"\xff\xd8":
-        _check_end(content)
+    if isinstance(content, PictureError):
+        raise content
+    if content[:2] == JPEG:
+        if not _ends(content):
+            raise PictureError("picture is truncated (no JPEG end marker) -> restore it, or use --skip-bad")
         if shrink > 1:
             return _decode_smaller(content, shrink)
     try:
@@ -108,7 +133,6 @@ def _decode_smaller(content: bytes, shrink: int) -> Tensor:
         raise PictureError(f"picture cannot be decoded ({error}) -> restore it, or use --skip-bad") from None
 
 
-def _check_end(content: bytes) -> None:
+def _ends(content: bytes) -> bool:
     """libjpeg fills what a truncated file lacks with grey and only warns: look for the end marker ourselves."""
-    if content.rstrip(b"\0")[-2:] != b"\xff\xd9" and b"\xff\xd9" not in content[-64:]:
-        raise PictureError("picture is truncated (no JPEG end marker) -> restore it, or use --skip-bad")
+    return content.rstrip(b"\0")[-2:] == JPEG_END or JPEG_END in content[-64:]

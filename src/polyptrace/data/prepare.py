@@ -168,7 +168,7 @@ def _info(
         "format": FORMAT,
         "source": source or {},
         "settings": settings,
-        "decoder": DECODER,
+        "decoder": "nvJPEG" if settings["crops"]["decoding"] == "nvjpeg" else DECODER,
         "counts": {"boxes": len(boxes), "rejected": rejected} | count_tracklets(tracklets),
         "labels": count_labels(tracklets),
         "hashes": {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")},

@@ -20,6 +20,7 @@ from torch import Tensor
 from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
 from polyptrace.data.pictures import PictureError, container, read_pictures
+from polyptrace.errors import UserError
 
 PICTURES_PER_JOB = 32
 
@@ -44,6 +45,8 @@ def fill_store(
     advance: Callable[[int], object] = int,
 ) -> list[BadPicture]:
     """Writes the crop of every box to `path`, or goes on doing so; returns the rows that could not be cut."""
+    if decoding == "nvjpeg" and not torch.cuda.is_available():
+        raise UserError("--crops.decoding nvjpeg: torch sees no GPU here -> use full or scaled")
     log = path.with_suffix(".log")
     if not path.exists():
         log.unlink(missing_ok=True)
@@ -101,14 +104,15 @@ def _cut(
     if decoding == "scaled":
         shrink = {key: _shrink(boxes, members, scale, size) for key, members in of_picture.items()}
     bad: list[BadPicture] = []
-    for (file, frame, factor), picture in read_pictures(root, [(*key, shrink[key]) for key in of_picture]):
+    device = torch.device("cuda" if decoding == "nvjpeg" else "cpu")
+    for (file, frame, factor), picture in read_pictures(root, [(*key, shrink[key]) for key in of_picture], device):
         members = of_picture[file, frame]
         regions = picture if isinstance(picture, PictureError) else _regions(boxes, members, picture, scale, factor)
         if isinstance(picture, PictureError) or isinstance(regions, PictureError):
             bad += [BadPicture(row, str(regions)) for row in members.tolist()]
             continue
         for row, region in zip(members, regions, strict=True):
-            store[row] = cut_crop(picture, region, size).numpy()
+            store[row] = cut_crop(picture.to(device), region, size).cpu().numpy()
     return bad
 
 
