@@ -10,7 +10,7 @@ import typer
 from polyptrace.cli.check import print_dataset
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.data import SOURCES, prepare
-from polyptrace.data.sources import picture_root
+from polyptrace.data.sources import picture_root, read_source
 from polyptrace.errors import UserError
 
 SECTIONS = ("tracks", "crops")
@@ -22,12 +22,24 @@ def command(
     path: Annotated[Path, typer.Argument(help="Folder or file with the boxes; pictures lie below it.")],
     out: Annotated[Path, typer.Option("--out", help="Dataset folder to write.")],
     split: Annotated[str | None, typer.Option(help="Part of the source: train, test, paper-train, ...")] = None,
-    identities: Annotated[str | None, typer.Option(help="mot: what an id is, 'track' (default) or 'polyp'.")] = None,
     min_score: Annotated[float | None, typer.Option(help="Leave out boxes with a lower detector score.")] = None,
     fps: Annotated[float | None, typer.Option(help="Frame rate, where the source does not say it.")] = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad rows out (listed in rejected.csv) instead of stopping.")
     ] = False,
+    identities: Annotated[str | None, typer.Option(help="What an id is: 'track' (default) or 'polyp'.")] = None,
+    boxes: Annotated[str | None, typer.Option(help="mot: which file, gt, det or auto.")] = None,
+    results: Annotated[Path | None, typer.Option(help="coco: a detector's results JSON, with scores.")] = None,
+    image_size: Annotated[str | None, typer.Option(help="yolo: WIDTHxHEIGHT, where pictures are not there.")] = None,
+    cases: Annotated[
+        Path | None, typer.Option(help="sun: CSV of the cases, instead of the one that comes along.")
+    ] = None,
+    histology: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=KNOWN", help="A histology by one of the known names; repeat.")
+    ] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(metavar="OURS=THEIRS", help="polypsize: what a column is called; repeat.")
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Turn pictures and boxes, in any published format, into a dataset folder.
@@ -47,14 +59,39 @@ def command(
       polyptrace prepare mot detections --tracks.link video --tracks.max_gap 3 --min-score 0.5 --out data/mine
     """
     settings = resolve(ctx, config, SECTIONS)
-    if source not in SOURCES:
-        raise UserError(f"{source}: not a source -> one of {', '.join(SOURCES)}")
-    options = {"split": split} | ({"identities": identities} if identities else {})
-    boxes = SOURCES[source](path, **options)
+    options = {
+        "split": split,
+        "identities": identities,
+        "boxes": boxes,
+        "results": results,
+        "image_size": _size(image_size),
+        "cases": cases,
+        "histology": _pairs(histology, "--histology"),
+        "columns": _pairs(columns, "--columns"),
+    }
+    table = read_source(source, path, options)
     if min_score is not None:
-        boxes = boxes.take(~(boxes.score < min_score))
+        table = table.take(~(table.score < min_score))
     if fps is not None:
-        boxes = replace(boxes, fps=np.where(np.isfinite(boxes.fps), boxes.fps, fps))
+        table = replace(table, fps=np.where(np.isfinite(table.fps), table.fps, fps))
     said = {"format": source, "path": path.name, "split": split, "min_score": min_score}
-    dataset = prepare(boxes, picture_root(path), out, settings.tracks, settings.crops, skip_bad=skip_bad, source=said)
-    print_dataset(dataset)
+    print_dataset(
+        prepare(table, picture_root(path), out, settings.tracks, settings.crops, skip_bad=skip_bad, source=said)
+    )
+
+
+def _pairs(words: list[str] | None, option: str) -> dict[str, str] | None:
+    """NAME=VALUE words as a mapping; None if there are none."""
+    for word in words or []:
+        if "=" not in word:
+            raise UserError(f"{option} {word}: not NAME=VALUE -> write {option} '{word}=...'")
+    return {name: value for name, _, value in (word.partition("=") for word in words)} if words else None
+
+
+def _size(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    width, _, height = text.partition("x")
+    if not (width.isdecimal() and height.isdecimal()):
+        raise UserError(f"--image-size {text}: not understood -> write WIDTHxHEIGHT, like 1350x1080")
+    return int(width), int(height)
