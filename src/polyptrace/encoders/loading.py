@@ -23,13 +23,14 @@ def load_encoder(
     """The encoder of a run folder, an encoder folder, the authors' checkpoint, a known name, or a hub id.
 
     Known names are `colour-grid` and the foundation models (`polyptrace encoders` lists them). `weights` (a file, a
-    folder, a hub id; from the hub if none is given), `pooling` and `preprocess` are those of a foundation model.
+    folder, `hub` or a hub id; those in the hub's cache here if none is given), `pooling` and `preprocess` are those of
+    a foundation model.
     """
     path = Path(path_or_name)
     if str(path_or_name) == ColourGrid.name:
         return ColourGrid()
     if str(path_or_name) in FOUNDATION_MODELS:
-        return load_foundation(str(path_or_name), weights or "hub", pooling, preprocess)
+        return load_foundation(str(path_or_name), weights or "cached", pooling, preprocess)
     if path.is_dir():
         return _from_folder(path)
     if path.is_file():

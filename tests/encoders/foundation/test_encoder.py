@@ -96,8 +96,8 @@ def test_half_weights_and_autocast_give_about_the_same_vectors_in_float32(
 
 
 def test_a_compiled_encoder_gives_the_same_vectors(small: dict[str, Architecture], frames: Callable) -> None:
-    assert "endofm" in small
-    encoder = load_foundation("endofm", None)
+    assert "endovit" in small
+    encoder = load_foundation("endovit", None)
     pictures, mask = frames(2, 4, 32), torch.tensor([[True] * 4, [True, True, False, False]])
     expected = encoder(pictures, mask)
     encoder.compile(backend="eager")

@@ -48,14 +48,13 @@ class Hub(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Says nothing."""
 
-    do_HEAD = do_GET = answer
-
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     """The paths that the server was asked for, from then on."""
     Hub.asked = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    answering = type("Answering", (Hub,), {"do_HEAD": Hub.answer, "do_GET": Hub.answer})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), answering)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}"
     template = address + "/{repo_id}/resolve/{revision}/{filename}"
@@ -125,8 +124,15 @@ def test_offline_the_error_says_what_to_do(hub: list[str], monkeypatch: pytest.M
 
 
 def test_a_model_that_is_not_on_the_hub_says_where_its_file_is() -> None:
-    with pytest.raises(UserError, match=r"endo_fm.pth from https://github.com/med-air/Endo-FM"):
-        find("endofm", "hub")
+    for weights in ("hub", "cached"):
+        with pytest.raises(UserError, match=r"-> get endo_fm.pth from https://github.com/med-air/Endo-FM"):
+            find("endofm", weights)
+
+
+def test_without_weights_in_the_cache_the_user_is_told_to_ask_for_the_hub(hub: list[str]) -> None:
+    with pytest.raises(UserError, match=r"not on this machine -> fetch them with --weights hub"):
+        find("vjepa2", "cached")
+    assert hub == []
 
 
 def test_weights_in_the_cache_are_seen_without_asking(hub: list[str], tmp_path: Path) -> None:
@@ -137,5 +143,5 @@ def test_weights_in_the_cache_are_seen_without_asking(hub: list[str], tmp_path: 
     (snapshot.parents[1] / "refs").mkdir()
     (snapshot.parents[1] / "refs/main").write_text("0" * 40)
     assert cached_weights(FOUNDATION_MODELS["endovit"]) == snapshot / "pytorch_model.bin"
-    assert find("endovit", "hub") == snapshot / "pytorch_model.bin"
+    assert find("endovit", "hub") == find("endovit", "cached") == snapshot / "pytorch_model.bin"
     assert hub == []

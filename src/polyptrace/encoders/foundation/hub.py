@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import NoReturn
 
 from huggingface_hub import hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import (
@@ -24,14 +25,15 @@ FILE_ENDINGS = {".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".json"}
 
 
 def find_weights(name: str, model: FoundationModel, weights: str | Path) -> Path:
-    """The local path of `weights`: a path, `hub` (the model's repository), `hub:OWNER/NAME[/FILE]`, or OWNER/NAME."""
+    """The local path of `weights`: a path, `hub` (the model's repository), `hub:OWNER/NAME[/FILE]`, or OWNER/NAME.
+
+    `cached` is what came from the model's repository before; nobody is asked for it.
+    """
     text = str(weights)
+    if text == "cached":
+        return cached_weights(model) or _not_here(name, model)
     if text == "hub":
-        if model.hub is None:
-            raise UserError(
-                f"--weights hub: {name} is not on the hub -> get {model.file} from {model.page} and give its path"
-            )
-        return download(name, model, model.hub, (model.file,))
+        return download(name, model, model.hub, (model.file,)) if model.hub else _not_here(name, model)
     if Path(text).exists():
         return Path(text)
     if text.startswith("hub:"):
@@ -78,6 +80,14 @@ def download(name: str, model: FoundationModel, repository: str, files: tuple[st
             raise UserError(f"{repository}: {file} did not come ({reason}) -> try again, {by_hand}") from None
     raise UserError(
         f"{repository}: has none of {', '.join(files)} -> name the file, --weights hub:{repository}/FILE, {by_hand}"
+    )
+
+
+def _not_here(name: str, model: FoundationModel) -> NoReturn:
+    fetch = "fetch them with --weights hub, or " if model.hub else ""
+    raise UserError(
+        f"{name}: its weights are not on this machine -> {fetch}get {model.file} from {model.page}"
+        " and give its path with --weights"
     )
 
 

@@ -33,7 +33,8 @@ def load_foundation(
 ) -> FoundationEncoder:
     """The foundation model of that name as a frozen encoder.
 
-    `weights` is a file, a folder, `hub` or a hub id; none: random ones from the seed, for tests and timing.
+    `weights` is a file, a folder, a hub id, `hub`, or `cached` for what came from there before; none: random ones from
+    the seed, for tests and timing.
     `preprocess` is `own` (the model's size and normalisation), `release` (the one transform of the published
     comparison) or one of your own.
     """

@@ -1,0 +1,157 @@
+"""`polyptrace encoders`."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from polyptrace.config import Config
+from polyptrace.encoders import TrackletEncoder
+from polyptrace.encoders.cost import Cost, cost
+from polyptrace.encoders.foundation import (
+    FOUNDATION_MODELS,
+    FoundationModel,
+    cached_weights,
+    choices,
+    published_cost,
+    used_cost,
+)
+from polyptrace.encoders.foundation.loading import COST_LENGTH, COST_SIZE
+from polyptrace.progress import progress
+
+OURS = "ours"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One encoder: what it costs, what it wants, and where its weights are."""
+
+    name: str
+    title: str
+    params: int
+    flops: int
+    paper_params: int
+    paper_macs: int
+    width: int
+    size: int
+    frames: str
+    poolings: str
+    licence: str
+    source: str
+    here: str
+
+
+def command(
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Look for published files of weights in this folder too.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """List the encoders, with parameters, cost, licence and weights.
+
+    Costs are counted on the built models, for one tracklet of 8 frames at 224 pixels: parameters and true operations of
+    the parts that give the vector, and both as the paper's table counts them (operations: multiply-accumulates of
+    convolutions and linear layers, without attention; parameters: unused heads and predictors included).
+    """
+    rows = []
+    with progress("counting", len(FOUNDATION_MODELS) + 1, "encoders") as bar:
+        for name, model in FOUNDATION_MODELS.items():
+            rows.append(_foundation_row(name, model, folder))
+            bar.advance()
+        rows.append(_our_row())
+        bar.advance()
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    console = Console()
+    console.print(_cost_table(rows))
+    console.print()
+    console.print(_weights_table(rows))
+
+
+def _foundation_row(name: str, model: FoundationModel, folder: Path | None) -> Row:
+    architecture, used, paper = model.architecture, used_cost(name), published_cost(name)
+    known = choices(architecture.prefix_tokens)
+    marked = [f"{choice} (default)" if choice == model.pooling else choice for choice in known]
+    return Row(
+        name,
+        model.title,
+        used.params,
+        used.flops,
+        paper.params,
+        paper.paper_macs,
+        architecture.width,
+        model.preprocess.size,
+        "single" if architecture.clip_length is None else f"clips of {architecture.clip_length}",
+        ", ".join(marked),
+        model.licence + (", gated" if model.gated else ""),
+        f"--weights hub ({model.hub})" if model.hub else f"{model.file} from {model.page}",
+        _here(model, folder),
+    )
+
+
+def _here(model: FoundationModel, folder: Path | None) -> str:
+    found = cached_weights(model)
+    if found is None and folder is not None and (folder / model.file).is_file():
+        found = folder / model.file
+    return "no" if found is None else str(found)
+
+
+def _our_row() -> Row:
+    with torch.device("meta"):
+        encoder = TrackletEncoder(Config().encoder.backbone).eval()
+        frames = torch.empty(1, COST_LENGTH, 3, COST_SIZE, COST_SIZE)
+    counted: Cost = cost(encoder, lambda: encoder(frames))
+    unused = sum(parameter.numel() for parameter in encoder.projector.parameters())
+    return Row(
+        OURS,
+        "Ours",
+        counted.params - unused,
+        counted.flops,
+        counted.params,
+        counted.paper_macs,
+        encoder.width,
+        encoder.preprocess.size,
+        "any",
+        "the learnable token",
+        "Apache-2.0",
+        "polyptrace train",
+        "the folder of a run",
+    )
+
+
+def _cost_table(rows: list[Row]) -> Table:
+    table = Table(box=None, header_style="bold")
+    table.add_column("encoder", no_wrap=True)
+    for title in ("params\nM", "true\nGFLOP", "paper's\nparams M", "paper's\nFLOPs G", "width", "pixels"):
+        table.add_column(title, justify="right")
+    table.add_column("frames")
+    table.add_column("pooling")
+    for row in rows:
+        table.add_row(
+            row.name,
+            f"{row.params / 1e6:,.1f}",
+            f"{row.flops / 1e9:,.1f}",
+            f"{row.paper_params / 1e6:,.1f}",
+            f"{row.paper_macs / 1e9:,.1f}",
+            str(row.width),
+            str(row.size),
+            row.frames,
+            row.poolings,
+        )
+    return table
+
+
+def _weights_table(rows: list[Row]) -> Table:
+    table = Table(box=None, header_style="bold")
+    table.add_column("encoder", no_wrap=True)
+    for title in ("licence", "weights", "on this machine"):
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(row.name, row.licence, row.source, row.here)
+    return table
