@@ -1,0 +1,176 @@
+"""The report folder: the page, its tables and figures as files, and all rows for machines.
+
+report.html                      everything in one page
+table1.md, .tex, .html, ...      the tables, each three times
+figures/*.svg, *.png             the drawings, each twice
+results.json                     every figure of every row, and the comparisons
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import polyptrace
+from polyptrace.data import Dataset
+from polyptrace.evaluate import Results
+from polyptrace.files import provenance, whole_folder, write_json
+from polyptrace.report.film import Pictures
+from polyptrace.report.markup import html, latex, markdown
+from polyptrace.report.method_sections import ablations, protocol, training
+from polyptrace.report.page import Section, notice, page, tiles
+from polyptrace.report.paper import PAPER
+from polyptrace.report.rows import generated, load_rows, shown_row
+from polyptrace.report.sections import (
+    Subject,
+    counting,
+    main_results,
+    maps,
+    other_protocols,
+    reidentification,
+    retrieval_gallery,
+)
+from polyptrace.report.standing import BESIDE, COUNTING, MAIN, figure_of, measured, standings
+from polyptrace.report.style import pens
+from polyptrace.report.tables import Table
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a report shows beyond the results themselves."""
+
+    data: tuple[Path, ...] = ()
+    runs: tuple[Path, ...] = ()
+    ablations: tuple[Path, ...] = ()
+    show: str | None = None
+    paper: bool = False
+    title: str | None = None
+    say: Callable[[str], None] = field(default=lambda _: None)
+
+
+def write_report(
+    results: Sequence[Path], out: Path, choices: Choices | None = None, *, overwrite: bool = False
+) -> Path:
+    """Writes the report folder, whole or not at all; gives the page's path."""
+    choices = choices or Choices()
+    rows = load_rows(results)
+    shown = shown_row(rows, choices.show)
+    data = [Dataset.open(path) for path in choices.data]
+    pictures = Pictures.of(data) if data else None
+    subject = Subject(rows, shown, pens([row.method.group for row in rows], shown), pictures)
+    sections = _sections(subject, choices, data)
+    title = choices.title or f"{rows[shown].method.name}: the same polyp, again"
+    made = (
+        f"Made by polyptrace {polyptrace.__version__} on {date.today():%d %B %Y}. For research; not a medical device."
+    )
+    text = page(title, _lead(subject), _opening(subject), sections, made)
+    with whole_folder(out, overwrite=overwrite) as folder:
+        (folder / "report.html").write_text(text, encoding="utf-8")
+        (folder / "figures").mkdir()
+        for section in sections:
+            for table in section.tables:
+                _write_table(folder, table)
+            for drawing in section.drawings:
+                (folder / "figures" / f"{drawing.name}.svg").write_text(drawing.svg, encoding="utf-8")
+                (folder / "figures" / f"{drawing.name}.png").write_bytes(drawing.png)
+        write_json(folder / "results.json", machine_rows(rows, shown))
+    return out / "report.html"
+
+
+def machine_rows(rows: Sequence[Results], shown: int) -> dict[str, Any]:
+    """Every figure of every row and, in each column of the tables, who is best and with which p."""
+    columns = measured(rows, (*MAIN, *BESIDE, *COUNTING))
+    tables = {"table1": MAIN, "table_beside": BESIDE, "table_counting": COUNTING}
+    comparisons = []
+    for name, measures in tables.items():
+        there = [m for m in columns if m in measures]
+        for measure, standing in zip(there, standings(rows, there), strict=True):
+            comparisons.append(
+                {
+                    "table": name,
+                    "task": measure.task,
+                    "figure": measure.figure,
+                    "best": [rows[n].method.name for n in sorted(standing.best)],
+                    "second": None if standing.second is None else rows[standing.second].method.name,
+                    "p_adjusted": {rows[n].method.name: p for n, p in standing.p.items()},
+                }
+            )
+    content = {
+        "format": "polyptrace-report",
+        "version": 1,
+        "shown": rows[shown].method.name,
+        "rows": [
+            {"method": asdict(row.method), "tasks": {name: asdict(task) for name, task in row.tasks.items()}}
+            for row in rows
+        ],
+        "comparisons": comparisons,
+        "provenance": provenance(),
+    }
+    plain = json.loads(json.dumps(content), parse_constant=lambda _: None)  # NaN and infinity: not defined
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _sections(subject: Subject, choices: Choices, data: Sequence[Dataset]) -> list[Section]:
+    """The parts of the page that there is something for."""
+    ablated = load_rows(choices.ablations) if choices.ablations else []
+    parts: list[tuple[str, Callable[[], Section | None]]] = [
+        ("table 1", lambda: main_results(subject, PAPER if choices.paper else ())),
+        ("gallery", lambda: retrieval_gallery(subject)),
+        ("curves", lambda: reidentification(subject)),
+        ("maps", lambda: maps(subject)),
+        ("counting", lambda: counting(subject)),
+        ("other protocols", lambda: other_protocols(subject)),
+        ("ablations", lambda: ablations(ablated, choices.runs)),
+        ("training", lambda: training(choices.runs, data)),
+        ("protocol", lambda: protocol(subject.rows)),
+    ]
+    sections = []
+    for name, make in parts:
+        choices.say(name)
+        section = make()
+        sections += [section] if section is not None else []
+    return sections
+
+
+def _lead(subject: Subject) -> str:
+    names = _datasets(subject.rows)
+    made_up = generated(names)
+    data = "generated procedures" if made_up and len(made_up) == len(names) else ", ".join(names)
+    others = len(subject.rows) - 1
+    against = f" beside {others} other {'method' if others == 1 else 'methods'}" if others else ""
+    return f"How well {subject.row.method.name} recognises polyps{against}, on {data}."
+
+
+def _opening(subject: Subject) -> str:
+    """The warning about generated data, and the shown method's main figures."""
+    names = _datasets(subject.rows)
+    made_up = generated(names)
+    text = ""
+    if made_up:
+        text += notice(
+            "Generated procedures.",
+            f"The pictures of {', '.join(made_up)} were rendered by polyptrace, not taken in patients. What is measured on"
+            " them shows that the method works and how methods differ there; it says nothing about clinical performance.",
+        )
+    found = [(m, figure_of(subject.row, m)) for m in MAIN]
+    figures = [
+        (f"{m.over} {m.name}", *(100 * value for value in (f.value, f.low, f.high)))
+        for m, f in found
+        if f is not None and math.isfinite(f.low)
+    ]
+    return text + tiles(figures)
+
+
+def _datasets(rows: Sequence[Results]) -> list[str]:
+    return list(
+        dict.fromkeys(name or "unnamed data" for row in rows for t in row.tasks.values() for name in t.datasets)
+    )
+
+
+def _write_table(folder: Path, table: Table) -> None:
+    for ending, form in (("md", markdown), ("tex", latex), ("html", html)):
+        (folder / f"{table.name}.{ending}").write_text(form(table), encoding="utf-8")
