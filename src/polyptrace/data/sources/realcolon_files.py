@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from polyptrace.data.archives import files
-from polyptrace.data.sources.names import inside, last_number
+from polyptrace.data.sources.names import inside
 from polyptrace.data.sources.small_files import names_in, read_small_files
-from polyptrace.data.sources.voc import parse_voc
+from polyptrace.data.sources.voc import nothing_in, parse_voc
 from polyptrace.errors import UserError
 from polyptrace.files import whole_file
 from polyptrace.progress import Bar, progress
@@ -99,22 +99,32 @@ def _finished(task: _Task, future: Future[list[FrameBox]] | None, bar: Bar) -> t
 def _read(task: _Task) -> list[FrameBox]:
     contents = read_small_files(task.place, task.names) if task.place.is_dir() else files(task.place, ".xml")
     rows: list[FrameBox] = []
+    folder = f"{task.place}/"
     for name, content in contents:
-        frame = parse_voc(content, xml := task.place / name)
+        if nothing_in(content):
+            continue
+        frame = parse_voc(content, xml := f"{folder}{name}")
         if not frame.boxes:
             continue
-        stem = PurePosixPath(name).stem
-        index = last_number(stem)
-        if index is None or not stem.startswith(f"{task.video}_"):
+        stem = name.rpartition("/")[2].removesuffix(".xml")
+        if frame.filename != f"{stem}.jpg":
+            _check_picture(frame.filename, stem, xml)
+        digits = stem.removeprefix(f"{task.video}_")
+        if not (digits.isdigit() and digits.isascii() and len(digits) <= 9) or len(digits) == len(stem):
             raise UserError(f"{xml}: is not a frame of video {task.video} -> frames are {task.video}_0.xml, …")
-        if frame.filename and PurePosixPath(inside(frame.filename, str(xml))).stem != stem:
-            raise UserError(f"{xml}: names another picture, {frame.filename!r} -> put <filename> right")
+        index = int(digits)
         for box in frame.boxes:
             polyp = box.tags.get("unique_id", "")
             if not polyp:
                 raise UserError(f"{xml}:{box.line}: object has no unique_id -> name the lesion, {task.video}_1, …")
             rows.append(FrameBox(stem, index, box.xywh, frame.width, frame.height, polyp, box.line))
     return rows
+
+
+def _check_picture(filename: str, stem: str, xml: str) -> None:
+    """The picture that a file names, if any, is the one of its own frame."""
+    if filename and PurePosixPath(inside(filename, xml)).stem != stem:
+        raise UserError(f"{xml}: names another picture, {filename[:80]!r} -> put <filename> right")
 
 
 def _fingerprint(place: Path) -> str:

@@ -15,7 +15,16 @@ def read_small_files(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, 
     handle = os.open(folder, os.O_RDONLY)
     try:
         for name in names:
-            yield name, _read(name, handle, folder)
+            file = os.open(name, os.O_RDONLY, dir_fd=handle)
+            try:
+                content = os.read(file, _FIRST)
+                if len(content) == _FIRST:
+                    content = _all(file, content, folder / name)
+            finally:
+                os.close(file)
+            yield name, content
+    except OSError as error:
+        raise UserError(f"{folder / name}: cannot be read ({error.strerror}) -> restore it, or take it out") from None
     finally:
         os.close(handle)
 
@@ -26,21 +35,11 @@ def names_in(folder: Path, ending: str | tuple[str, ...]) -> list[str]:
         return sorted(entry.name for entry in entries if entry.name.endswith(ending) and entry.name[0] != ".")
 
 
-def _read(name: str, handle: int, folder: Path) -> bytes:
-    try:
-        file = os.open(name, os.O_RDONLY, dir_fd=handle)
-        try:
-            content = os.read(file, _FIRST)
-            if len(content) < _FIRST:
-                return content
-            parts = [content]
-            while (more := os.read(file, 2**20)) and len(parts) <= LARGEST // 2**20:
-                parts.append(more)
-        finally:
-            os.close(file)
-    except OSError as error:
-        raise UserError(f"{folder / name}: cannot be read ({error.strerror})") from None
-    content = b"".join(parts)
-    if len(content) > LARGEST:
-        raise UserError(f"{folder / name}: is larger than {LARGEST >> 20} MiB -> not an annotation of one frame")
-    return content
+def _all(file: int, content: bytes, path: Path) -> bytes:
+    """The bytes of a file that goes on after its first ones."""
+    parts = [content]
+    while more := os.read(file, 2**20):
+        parts.append(more)
+        if len(parts) > LARGEST >> 20:
+            raise UserError(f"{path}: is larger than {LARGEST >> 20} MiB -> not an annotation of one frame")
+    return b"".join(parts)

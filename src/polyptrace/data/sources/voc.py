@@ -7,6 +7,7 @@ number, is its video; the number is its frame. VOC has no identities; the tags `
 """
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -25,7 +26,7 @@ from polyptrace.data.sources.names import (
     split_folder,
     video_and_frame,
 )
-from polyptrace.data.sources.safe_xml import parse
+from polyptrace.data.sources.safe_xml import parse, well_formed
 from polyptrace.data.sources.small_files import names_in, read_small_files
 from polyptrace.data.sources.text import number, read_text
 from polyptrace.errors import UserError
@@ -33,6 +34,10 @@ from polyptrace.errors import UserError
 _ANNOTATIONS = ("annotations", "annotation", "xml", "xmls", "labels")
 _IMAGES = ("JPEGImages", "Images", "images", "Image", "image", "frames", "Frames", "imgs")
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
+_LEAF = re.compile(rb"<(\w+)>([^<>]*)</\1>")
+_NUMBER = re.compile(rb"<(\w+)>\s*([-+.0-9eE]{1,40})\s*</\1>")
+_SIZE = re.compile(rb"\A\s*<annotation>.*<size>\s*<width>(\d{1,6})</width>\s*<height>(\d{1,6})</height>", re.DOTALL)
+_FILENAME = re.compile(rb"\A\s*<annotation>(?:\s*<folder>[^<>]*</folder>)?\s*<filename>([^<>]*)</filename>")
 
 
 class VocBox(NamedTuple):
@@ -56,10 +61,49 @@ class VocFrame(NamedTuple):
 EMPTY = VocFrame("", 0, 0, [])
 
 
+def nothing_in(content: bytes) -> bool:
+    """Whether a file is, at a glance, a frame without any object: most frames of a procedure are."""
+    return b"object" not in content and b"<!" not in content and content.rstrip().endswith(b"</annotation>")
+
+
 def parse_voc(content: bytes, path: Path | str) -> VocFrame:
     """The boxes of one XML file: x and y are xmin and ymin as written, width is xmax - xmin."""
-    if b"object" not in content and b"<!" not in content and content.rstrip().endswith(b"</annotation>"):
-        return EMPTY  # nothing in it: the usual frame of a procedure is not worth a tree
+    if nothing_in(content):
+        return EMPTY
+    return _regular(content) or _any_voc(content, path)
+
+
+def _regular(content: bytes) -> VocFrame | None:
+    """The boxes of a well-formed file in the layout that all tools write, or None: then the tree has to be built."""
+    if b"&" in content or b"<!" in content or b"<part" in content or not content.isascii() or not well_formed(content):
+        return None
+    head, *objects = content.split(b"<object>")
+    size = _SIZE.search(head)
+    if not size or not objects or objects[-1].partition(b"</object>")[2].strip() != b"</annotation>":
+        return None
+    line = head.count(b"\n") + 1
+    boxes = []
+    for text in objects:
+        body, _, after = text.partition(b"</object>")
+        before, _, rest = body.partition(b"<bndbox>")
+        corners, _, behind = rest.partition(b"</bndbox>")
+        try:
+            numbers = dict(_NUMBER.findall(corners))
+            xmin, xmax = float(numbers[b"xmin"]), float(numbers[b"xmax"])
+            ymin, ymax = float(numbers[b"ymin"]), float(numbers[b"ymax"])
+        except (KeyError, ValueError):
+            return None
+        tags = {name.decode().lower(): value.decode().strip() for name, value in _LEAF.findall(before + behind)}
+        boxes.append(VocBox(tags.pop("name", ""), (xmin, ymin, xmax - xmin, ymax - ymin), line, tags))
+        line += text.count(b"\n")
+        if b"<" in after.replace(b"</annotation>", b""):
+            return None
+    filename = _FILENAME.search(head)
+    return VocFrame(filename[1].decode().strip() if filename else "", int(size[1]), int(size[2]), boxes)
+
+
+def _any_voc(content: bytes, path: Path | str) -> VocFrame:
+    """The boxes of any well-formed file, or an error that says what is wrong with it."""
     root = parse(content, path)
     if root.tag != "annotation":
         raise UserError(f"{path}:1: root is <{root.tag[:40]}>, not <annotation> -> give VOC XML files")
@@ -68,7 +112,7 @@ def parse_voc(content: bytes, path: Path | str) -> VocFrame:
     for element in root.iterfind("object"):
         at = content.find(b"<object", at) + 1
         line = content.count(b"\n", 0, at) + 1
-        tags = {child.tag.lower(): (child.text or "").strip() for child in element}
+        tags = {child.tag.lower(): (child.text or "").strip() for child in element if child.tag != "bndbox"}
         corners = {child.tag: child.text for child in element.iterfind("bndbox/*")}
         boxes.append(VocBox(tags.pop("name", ""), _box(corners, f"{path}:{line}"), line, tags))
     size = [_pixels(root.findtext(f"size/{side}"), f"{path}: size/{side}") for side in ("width", "height")]
