@@ -1,0 +1,30 @@
+"""What the README shows works as shown."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from polyptrace.cli import COMMANDS
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize("code", SNIPPETS, ids=range(len(SNIPPETS)))
+def test_every_python_snippet_runs(code: str) -> None:
+    exec(compile(code, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("page", sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")]), ids=lambda p: p.name)
+def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_every_command_that_is_shown_exists() -> None:
+    shown = set(re.findall(r"polyptrace ([a-z]+)", " ".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL))))
+    assert shown <= set(COMMANDS)
+    assert "train" in shown
