@@ -10,6 +10,7 @@ import typer
 from polyptrace.cli.check import print_dataset
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.data import SOURCES, prepare
+from polyptrace.data.clips import join_clips, take_videos
 from polyptrace.data.sources import picture_root, read_source
 from polyptrace.errors import UserError
 
@@ -40,6 +41,13 @@ def command(
     columns: Annotated[
         list[str] | None, typer.Option(metavar="OURS=THEIRS", help="polypsize: what a column is called; repeat.")
     ] = None,
+    videos: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="Take only these videos.")] = None,
+    share: Annotated[float | None, typer.Option(help="Take only a random share (0-1) of the videos.")] = None,
+    rest: Annotated[bool, typer.Option("--rest", help="Take the other videos than --videos or --share.")] = False,
+    join: Annotated[
+        int | None, typer.Option("--join-clips", help="Put so many clips in a row: artificial procedures.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of --share and --join-clips.")] = 0,
     config: ConfigFile = None,
 ) -> None:
     """Turn pictures and boxes, in any published format, into a dataset folder.
@@ -57,6 +65,10 @@ def command(
       polyptrace prepare mot clips --identities polyp --tracks.stride 2 --out data/clips
 
       polyptrace prepare mot detections --tracks.link video --tracks.max_gap 3 --min-score 0.5 --out data/mine
+
+      polyptrace prepare mot clips --identities polyp --share 0.5 --join-clips 4 --out data/artificial-train
+
+      polyptrace prepare mot clips --identities polyp --share 0.5 --rest --join-clips 4 --out data/artificial-test
     """
     settings = resolve(ctx, config, SECTIONS)
     options = {
@@ -75,6 +87,12 @@ def command(
     if fps is not None:
         table = replace(table, fps=np.where(np.isfinite(table.fps), table.fps, fps))
     said = {"format": source, "path": path.name, "split": split, "min_score": min_score}
+    if videos is not None or share is not None:
+        table = take_videos(table, names=videos.split(",") if videos else None, share=share, rest=rest, seed=seed)
+        said |= {"videos": videos, "share": share, "rest": rest, "seed": seed}
+    if join is not None:
+        table = join_clips(table, join, seed)
+        said |= {"artificial": f"up to {join} clips in a row", "seed": seed}
     print_dataset(
         prepare(table, picture_root(path), out, settings.tracks, settings.crops, skip_bad=skip_bad, source=said)
     )
