@@ -13,7 +13,7 @@ import numpy as np
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.coco import annotation_files, picture_prefix
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
-from polyptrace.data.sources.names import inside, picture_root, relative, video_file
+from polyptrace.data.sources.names import inside, picture_root, relative, video_file, video_folders
 from polyptrace.data.sources.records import Record, bbox, index_by_id, integer, numbers, objects, place_of, text, whole
 from polyptrace.data.videos import video_info
 from polyptrace.errors import UserError
@@ -68,7 +68,7 @@ def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, 
 
 def _video(video: Record, where: str, root: Path) -> Record:
     name = inside(text(video.get("name")) or text(video.get("file_name")) or text(video.get("id")), where)
-    movie = video_file((root, root / "videos"), Path(name).stem)
+    movie = video_file(video_folders(root), Path(name).stem)
     rate = video.get("fps", video.get("frame_rate"))
     if rate is None and movie:
         rate = video_info(movie).fps

@@ -2,12 +2,10 @@
 histology, read from one folder that holds a folder of each dataset."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from polyptrace.data.boxes import Boxes
+from polyptrace.data.sources.names import below
 from polyptrace.data.sources.polypsize import read_polypsize
 from polyptrace.data.sources.polypsset import read_polypsset
 from polyptrace.data.sources.realcolon import read_realcolon
@@ -41,7 +39,7 @@ def _combined(path: Path, parts: tuple[str, ...], split: str | None, histology: 
     for part, folder in folders.items():
         chosen = "paper-eval" if part == "realcolon" else None
         table = _PARTS[part](folder, split=chosen, histology=histology)
-        tables.append(_below(table, folder.name))
+        tables.append(below(table, folder.name))
     return Boxes.concatenate(tables)
 
 
@@ -54,13 +52,4 @@ def _folder(path: Path, part: str) -> Path:
     raise UserError(
         f"{path}: no folder {part!r} in it -> put each dataset into a folder of its name (or give the authors' JSON "
         "files to the source 'coco')"
-    )
-
-
-def _below(table: Boxes, folder: str) -> Boxes:
-    """File names relative to the folder that holds all datasets."""
-    return replace(
-        table,
-        file=np.array([f"{folder}/{name}" for name in table.file], object),
-        source=np.array([f"{folder}/{name}" for name in table.source], object),
     )

@@ -2,8 +2,12 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+import numpy as np
+
+from polyptrace.data.boxes import Boxes
 from polyptrace.errors import UserError
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
@@ -93,6 +97,11 @@ def relative(path: Path, root: Path) -> str:
     return "" if inner == "." else inner
 
 
+def video_folders(root: Path) -> list[Path]:
+    """Where video files may lie: the root, and folders in it that are called so (`videos`, `Polyp_Size_Videos`)."""
+    return [root, *sorted(entry for entry in root.iterdir() if "video" in entry.name.lower() and entry.is_dir())]
+
+
 def video_file(folders: Iterable[Path], name: str) -> Path | None:
     """The video file called `name`, whatever its ending, in the first of these folders that has one."""
     for folder in folders:
@@ -100,3 +109,14 @@ def video_file(folders: Iterable[Path], name: str) -> Path | None:
             if entry.stem == name and entry.suffix.lower() in VIDEOS:
                 return entry
     return None
+
+
+def below(table: Boxes, folder: str) -> Boxes:
+    """A table whose file names are relative to `folder`, with names relative to what holds it."""
+    if not folder:
+        return table
+    return replace(
+        table,
+        file=np.array([f"{folder}/{name}" for name in table.file], object),
+        source=np.array([f"{folder}/{name}" for name in table.source], object),
+    )

@@ -15,7 +15,7 @@ import numpy as np
 from polyptrace.data.boxes import Boxes, Strings
 from polyptrace.data.sources.coco import read_coco
 from polyptrace.data.sources.labels import histology_name, size_mm
-from polyptrace.data.sources.names import relative, video_file
+from polyptrace.data.sources.names import below, picture_root, relative, unwrapped, video_file, video_folders
 from polyptrace.data.sources.text import read_table
 from polyptrace.data.sources.voc import read_voc
 from polyptrace.data.sources.yolo import read_yolo
@@ -53,10 +53,12 @@ def read_polypsize(
         raise UserError(f"--split {split}: PolypSize has no splits -> leave it out, and split by polyp at evaluation")
     if not path.is_dir():
         raise UserError(f"{path}: no such folder -> give the folder of PolypSize")
-    boxes = _boxes(path)
+    base = unwrapped(path, "Polyp_Size_Dataset")
+    boxes = _boxes(base)
     video = np.array([_video_of(boxes, row) for row in range(len(boxes))], object)
     boxes = replace(boxes, dataset=np.full(len(boxes), "polypsize", object), video=video, polyp=video)
-    return _with_labels(_with_files(boxes, path), path, columns or {}, histology or {})
+    labelled = _with_labels(_with_files(boxes, base), base, columns or {}, histology or {})
+    return below(labelled, relative(base, path))
 
 
 def _boxes(path: Path) -> Boxes:
@@ -64,23 +66,13 @@ def _boxes(path: Path) -> Boxes:
     if any(path.glob("**/*.xml")):
         return read_voc(path)
     for file in sorted(path.glob("**/*.json")):
-        return read_coco(file)
-    for folder in sorted(path.glob("**/labels")):
-        return _below(read_yolo(folder.parent), folder.parent, path)
-    if any(file for file in path.glob("**/*.txt") if _VIDEO.search(file.as_posix())):
-        return read_yolo(path)
+        return below(read_coco(file), relative(picture_root(file), path))
+    texts = [file for file in path.glob("**/*.txt") if _VIDEO.search(relative(file, path))]
+    if texts:
+        first = 0 if "frame" in texts[0].name.lower() else 1  # the authors' Video01_frame0000 counts from 0
+        return read_yolo(path, first_frame=first)
     raise UserError(
         f"{path}: no boxes found -> put VOC XML files, a COCO JSON file or a folder labels/ of YOLO files below it"
-    )
-
-
-def _below(boxes: Boxes, folder: Path, root: Path) -> Boxes:
-    """File names relative to the root rather than to a folder in it."""
-    prefix = f"{relative(folder, root)}/".lstrip("/")
-    return replace(
-        boxes,
-        file=np.array([prefix + name for name in boxes.file], object),
-        source=np.array([prefix + name for name in boxes.source], object),
     )
 
 
@@ -93,11 +85,11 @@ def _video_of(boxes: Boxes, row: int) -> str:
 
 def _with_files(boxes: Boxes, path: Path) -> Boxes:
     """Video files in place of pictures that are not there, with their frame rate."""
-    folders = [path, *sorted(folder for folder in path.glob("**/*Videos*") if folder.is_dir())]
+    movies = video_folders(path)
     file, fps = boxes.file.copy(), boxes.fps.copy()
     for video in sorted(set(boxes.video)):
         rows = np.flatnonzero(boxes.video == video)
-        movie = video_file(folders, video)
+        movie = video_file(movies, video)
         if movie is None:
             continue
         fps[rows] = np.where(np.isfinite(fps[rows]), fps[rows], video_info(movie).fps)

@@ -23,6 +23,7 @@ from polyptrace.data.sources.names import (
     split_folder,
     video_and_frame,
     video_file,
+    video_folders,
 )
 from polyptrace.data.sources.small_files import names_in, read_small_files
 from polyptrace.data.sources.text import decode, number_rows
@@ -76,6 +77,7 @@ def _frames(
     start: Path, labels: Path, root: Path, image_size: tuple[int, int] | None, first_frame: int
 ) -> Iterator[_Frame]:
     """Every file with a box, folder by folder."""
+    movies = video_folders(root)
     folders = [start, *sorted((f for f in start.glob("**/*") if f.is_dir()), key=lambda f: natural(f.as_posix()))]
     for folder in folders:
         names = [name for name in names_in(folder, ".txt") if name.lower() not in _NOT_FRAMES]
@@ -90,7 +92,7 @@ def _frames(
             within = PurePosixPath(text.relative_to(start).as_posix())
             video, index = video_and_frame(within, root.resolve().name, str(text))
             picture = pictures.get(Path(name).stem)
-            movie = None if picture else video_file((root, root / "videos", labels), PurePosixPath(video).name)
+            movie = None if picture else video_file([*movies, labels], PurePosixPath(video).name)
             if picture:
                 file, size, fps = picture, sizes.of_picture(picture), np.nan
             elif movie:

@@ -1,0 +1,74 @@
+"""File names: inside their folder, or refused; videos and frames read from them."""
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polyptrace.data.sources.names import inside, last_number, natural, numbered_pictures, picture_root, video_and_frame
+from polyptrace.errors import UserError
+
+PART = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=6) | st.sampled_from(
+    ["..", ".", "", "~", "C:", "a::b", "...", "..\\..", "\\\\host"]
+)
+
+
+@given(st.lists(PART, max_size=5).map("/".join))
+def test_a_name_is_refused_or_stays_inside(name: str) -> None:
+    try:
+        clean = inside(name, "x")
+    except UserError:
+        return
+    root = Path("/root/of/data")
+    assert (root / clean).resolve().is_relative_to(root)
+    assert "\\" not in clean
+
+
+@pytest.mark.parametrize(
+    "name", ["../a", "a/../../b", "/a", "\\a", "..\\a", "C:\\a", "c:/a", "a\0b", "", "  ", None, 3, "t.tar::x"]
+)
+def test_names_that_leave_are_refused(name: object) -> None:
+    with pytest.raises(UserError, match=r"^x:1: "):
+        inside(name, "x:1")
+
+
+@pytest.mark.parametrize(
+    ("name", "video", "frame"),
+    [
+        ("case1/000012.jpg", "case1", 12),
+        ("a/b/frame_7.png", "a/b", 7),
+        ("Video01_frame0003.jpg", "Video01", 3),
+        ("clip-000004.jpg", "clip", 4),
+        ("00005.jpg", "otherwise", 5),
+        ("001-001_77.jpg", "001-001", 77),
+    ],
+)
+def test_video_and_frame_of_a_name(name: str, video: str, frame: int) -> None:
+    assert video_and_frame(PurePosixPath(name), "otherwise", "x") == (video, frame)
+
+
+def test_the_last_number_is_the_frame() -> None:
+    assert last_number("a/001-003_45.jpg") == 45
+    assert last_number("none.jpg") is None
+    assert last_number("1" * 30 + ".jpg") is None
+
+
+def test_names_sort_as_people_count() -> None:
+    assert sorted(["case10", "case9", "case1b", "b2"], key=natural) == ["b2", "case1b", "case9", "case10"]
+
+
+def test_two_pictures_of_one_number_are_an_error(tmp_path: Path) -> None:
+    for name in ("a1.jpg", "b01.jpg"):
+        (tmp_path / name).touch()
+    with pytest.raises(UserError, match=r"a1\.jpg and b01\.jpg are both picture 1"):
+        numbered_pictures(tmp_path)
+
+
+def test_the_root_of_a_file_in_a_folder_of_annotations_is_above_it(tmp_path: Path) -> None:
+    (tmp_path / "annotations").mkdir()
+    (tmp_path / "annotations" / "a.json").touch()
+    (tmp_path / "b.json").touch()
+    assert picture_root(tmp_path / "annotations" / "a.json") == tmp_path
+    assert picture_root(tmp_path / "b.json") == tmp_path
+    assert picture_root(tmp_path) == tmp_path
