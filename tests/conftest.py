@@ -9,6 +9,7 @@ import pytest
 from polyptrace.data import Dataset, Tracklets
 from polyptrace.data.dataset import FORMAT, save_tracklets
 from polyptrace.files import write_json
+from polyptrace.synthetic import generate
 
 SIZE = 32
 
@@ -19,6 +20,14 @@ def shared() -> Path:
     folder = Path(__file__).parents[2] / "shared"
     if not folder.is_dir():
         pytest.skip("needs the shared folder (oracles, real clips) beside the repository")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Generated procedures at the smallest preset, as `polyptrace synth` writes them."""
+    folder = tmp_path_factory.mktemp("generated") / "tiny"
+    generate(folder, preset="tiny", seed=0)
     return folder
 
 

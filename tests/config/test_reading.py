@@ -1,5 +1,6 @@
 """The settings tree: TOML in, command line on top, unknown keys refused."""
 
+import inspect
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyptrace.config import Config, as_dict, as_toml, describe, difference, from_dict, override, read_config
+from polyptrace.config import Config, as_dict, as_toml, describe, difference, from_dict, override, read_config, tree
 from polyptrace.errors import UserError
 
 
@@ -102,3 +103,8 @@ def test_every_setting_is_described_with_its_default() -> None:
     assert len(rows) == sum(len(fields(section)) for section in vars(Config()).values())
     assert rows["--tracks.max_gap"] == ("a whole number", "0", "frames that a detector may miss inside a track")
     assert set(as_dict(Config())) == set(vars(Config()))
+
+
+def test_no_help_text_is_lost_in_a_broken_line() -> None:
+    written = inspect.getsource(tree).count("  #: ")
+    assert written == sum(bool(text) for *_, text in describe())

@@ -35,9 +35,7 @@ class Crops:
 
     scale: float = 5.0  #: the crop is the box times this, about its centre
     size: int = 232  #: side of a stored crop, pixels
-    decoding: Literal["full", "scaled", "nvjpeg"] = (
-        "full"  #: scaled: JPEGs at 1/2 to 1/8 size where crops allow; nvjpeg: on a GPU
-    )
+    decoding: Literal["full", "scaled", "nvjpeg"] = "full"  #: scaled: smaller where crops allow; nvjpeg: on a GPU
     workers: int = 0  #: threads that decode; 0: one per core
 
 
@@ -50,9 +48,7 @@ class Supervision:
     curriculum: Literal["cosine", "fixed"] = "cosine"  #: cosine: τ grows from tau_min to tau_max; fixed: tau_max
     tau_min: float = 0.3  #: temperature of the ranks at the start
     tau_max: float = 12.0  #: temperature of the ranks at the end
-    tau_fit: Literal["none", "share", "gaps"] = (
-        "none"  #: τ_max from the data: a share of a video's tracklets, or its gaps
-    )
+    tau_fit: Literal["none", "share", "gaps"] = "none"  #: τ_max from the data: share of the video, or its time gaps
     tau_share: float = 0.06  #: τ_max as a share of the video's tracklets, with tau_fit = share; 12 of REAL-Colon's 190
     progress: Literal["paper", "release"] = "paper"  #: c = epoch/(epochs-1), or the release's epoch/epochs
     small_videos: Literal["keep", "leave-out"] = "keep"  #: videos with fewer than K + 1 tracklets
