@@ -31,13 +31,19 @@ class Progress:
 
 
 def save_checkpoint(folder: Path, progress: Progress, encoder: nn.Module, optimiser: Optimizer) -> Path:
-    """Writes a checkpoint, then removes all but the last two."""
+    """Writes a checkpoint, then removes all but the last two; weights that are not finite are refused."""
     tensors = {f"model.{name}": tensor for name, tensor in encoder.state_dict().items()}
     for index, state in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{index}.{key}": value for key, value in state.items()}
+    on_host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    broken = [n for n, t in on_host.items() if t.is_floating_point() and not bool(t.isfinite().all())]
+    if broken:
+        raise UserError(
+            f"step {progress.step}: {len(broken)} weights are not finite, {broken[0]} first -> not saved; the last good"
+            f" checkpoint is {latest_checkpoint(folder) or 'none yet'}; try a lower --optimiser.lr"
+        )
     path = folder / f"step-{progress.step:08d}.safetensors"
     with whole_file(path) as temporary:
-        on_host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         save_file(on_host, temporary, {"progress": json.dumps(asdict(progress))})
     for old in sorted(folder.glob("step-*.safetensors"))[:-KEPT]:
         old.unlink()

@@ -1,6 +1,7 @@
 """Chooses device, precision, compilation and number of processes, and says why: never a silent fall-back."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Literal
@@ -30,7 +31,7 @@ def choose_hardware(settings: Train) -> Hardware:
     on_gpu = accelerator == "cuda"
     precision, why_precision = choose_precision(settings.precision, on_gpu)
     compiled, why_compiled = _compiled(settings.compile, on_gpu)
-    devices, nodes, why_processes = _processes(settings.devices, os.environ)
+    devices, nodes, why_processes = processes(settings.devices, os.environ)
     return Hardware(
         accelerator,
         "bf16-mixed" if precision == "bf16" else "32-true",
@@ -85,7 +86,7 @@ def _compiled(wanted: str, on_gpu: bool) -> tuple[bool, str]:
     return True, "torch.compile: on (auto, on a GPU)"
 
 
-def _processes(wanted: int, environment: "os._Environ[str]") -> tuple[int, int, str]:
+def processes(wanted: int, environment: Mapping[str, str]) -> tuple[int, int, str]:
     """Processes on a machine, machines, and why: torchrun and Slurm say it in the environment."""
     if "LOCAL_WORLD_SIZE" in environment:
         here, all_of_them = int(environment["LOCAL_WORLD_SIZE"]), int(environment["WORLD_SIZE"])

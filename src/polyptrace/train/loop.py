@@ -9,12 +9,13 @@ weights alone: a run that was killed goes on from its last checkpoint as if noth
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from lightning.fabric import Fabric
-from torch import nn
+from timm.layers.norm_act import convert_sync_batchnorm
+from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer
 
 from polyptrace.config import Config, as_dict
@@ -24,13 +25,28 @@ from polyptrace.methods import METHODS, Batch, Epoch, Method, Plan
 from polyptrace.progress import console
 from polyptrace.supervision import seeded
 from polyptrace.train.checkpoint import Progress, load_checkpoint, save_checkpoint
-from polyptrace.train.feed import Feed
+from polyptrace.train.feed import Feed, Loaded
 from polyptrace.train.gather import gather
 from polyptrace.train.hardware import Hardware, choose_hardware, start_fabric
 from polyptrace.train.learner import Learner
 from polyptrace.train.reporter import Reporter
 from polyptrace.train.run import CHECKPOINTS, ENCODER, SECTIONS, begin_run, check_run
 from polyptrace.train.schedule import learning_rate
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that the steps of a run need."""
+
+    fabric: Fabric
+    config: Config
+    method: Method
+    plan: Plan
+    feed: Feed
+    encoder: OwnEncoder  # what is kept
+    learner: nn.Module  # what is called: the encoder, wrapped for several processes and compiled where that is on
+    optimiser: Optimizer
+    out: Path
 
 
 def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = None) -> Path:
@@ -52,68 +68,56 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
     feed = Feed(data.crops, size, fabric.device, config.train.crops, fabric.global_rank, fabric.world_size)
     learner, optimiser = _setup(fabric, hardware, encoder, config)
     done = load_checkpoint(checkpoint, encoder, optimiser) if checkpoint else Progress()
-    notes = [*hardware.reasons, feed.reason, *plan.remarks]
+    notes = [*hardware.reasons, feed.reason, *plan.remarks, f"labels: {plan.labels}"]
     if fabric.is_global_zero:
         begin_run(out, config, data, init_from, done.step, plan.labels, notes)
-        for note in notes:
+        for note in notes + ([f"going on from step {done.step} ({checkpoint})"] if checkpoint else []):
             console.print(note, highlight=False)
-        if done.step:
-            console.print(f"going on from step {done.step} ({checkpoint})", highlight=False)
 
-    done = _steps(fabric, learner, encoder, optimiser, method, plan, feed, config, out, done)
+    done = run_steps(Job(fabric, config, method, plan, feed, encoder, learner, optimiser, out), done)
     if fabric.is_global_zero:
-        encoder.eval()
         trained = _sentence(config, plan, data.path, done)
         save_encoder(encoder, out / ENCODER, trained=trained, details={"settings": as_dict(config, SECTIONS)})
     fabric.barrier()
     return out / ENCODER
 
 
-def _steps(
-    fabric: Fabric,
-    learner: nn.Module,
-    encoder: OwnEncoder,
-    optimiser: Optimizer,
-    method: Method,
-    plan: Plan,
-    feed: Feed,
-    config: Config,
-    out: Path,
-    done: Progress,
-) -> Progress:
+def run_steps(job: Job, done: Progress) -> Progress:
     """All steps from `done` to the end, with a checkpoint every so often and one at the end."""
-    epochs, total = _length(plan, config)
-    learner.train()
-    with Reporter(fabric, config, out, total, done) as reporter:
+    config, optimiser, processes = job.config, job.optimiser, job.fabric.world_size
+    epochs, total = _length(job.plan, config)
+    job.learner.train()
+    with Reporter(job.fabric, config, job.out, total, done) as reporter:
         while done.epoch < epochs and done.step < total:
-            epoch = plan.epoch(done.epoch, epochs)
-            for loaded in feed.stream(_remaining(epoch, done.index, total - done.step)):
+            epoch = job.plan.epoch(done.epoch, epochs)
+            for loaded in job.feed.stream(_remaining(epoch, done.index, total - done.step)):
                 rate = learning_rate(done.step / total, config.optimiser.lr, config.optimiser.schedule)
                 for group in optimiser.param_groups:
                     group["lr"] = rate
-                torch.manual_seed(_seed(config.train.seed, done.step, fabric.global_rank))  # dropout
+                torch.manual_seed(_seed(config.train.seed, done.step, job.fabric.global_rank))  # dropout
 
-                z = learner(loaded.crops, loaded.shape, loaded.place, loaded.mask)  # (B / processes, T, P)
-                loss, figures = method.loss(gather(z), loaded.targets, loaded.part, config)
-                fabric.backward(loss * fabric.world_size)  # gradients are averaged over processes
+                loss, figures = step_loss(job.learner, loaded, job.method, config)
+                job.fabric.backward(loss * processes)  # gradients are averaged over processes
                 optimiser.step()
                 optimiser.zero_grad()
 
-                done = replace(
-                    done,
-                    step=done.step + 1,
-                    index=done.index + 1,
-                    frames=done.frames + int((loaded.batch.rows >= 0).sum()),
-                )
+                frames = int((loaded.batch.rows >= 0).sum())
+                done = Progress(done.step + 1, done.epoch, done.index + 1, done.frames + frames)
                 reporter.step(done, loaded.batch, {"loss": loss, **figures}, {"lr": rate, **epoch.notes})
                 if done.step % config.train.checkpoint_every == 0:
-                    reporter.flush()  # a loss that is not finite stops here, before it is saved
-                    _save(fabric, out, done, encoder, optimiser)
+                    reporter.flush()  # a loss that is not finite stops here, before anything is saved
+                    _save(job, done)
             if done.index >= epoch.steps:
                 done = replace(done, epoch=done.epoch + 1, index=0)
         reporter.flush()
-        _save(fabric, out, done, encoder, optimiser)
+        _save(job, done)
     return done
+
+
+def step_loss(learner: nn.Module, loaded: Loaded, method: Method, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
+    """This process's share of the loss of a batch, and of its figures: those of all processes add up to the whole."""
+    z = learner(loaded.crops, loaded.shape, loaded.place, loaded.mask)  # (B / processes, T, P)
+    return method.loss(gather(z), loaded.targets, loaded.part, config)
 
 
 def _encoder(method: Method, config: Config, size: int, checkpoint: Path | None, init_from: str | None) -> OwnEncoder:
@@ -131,7 +135,7 @@ def _setup(fabric: Fabric, hardware: Hardware, encoder: OwnEncoder, config: Conf
     """The network and its optimiser on their device, wrapped for several processes and compiled where that is on."""
     learner: nn.Module = Learner(encoder, config.train.method == "sfe" and config.views.augment)
     if fabric.world_size > 1 and hardware.accelerator == "cuda":
-        learner = nn.SyncBatchNorm.convert_sync_batchnorm(learner)
+        learner = convert_sync_batchnorm(learner)
     learner = learner.to(fabric.device).to(memory_format=torch.channels_last)
     kind = {"adamw": AdamW, "adam": Adam}[config.optimiser.name]
     optimiser = kind(
@@ -150,9 +154,13 @@ def _length(plan: Plan, config: Config) -> tuple[int, int]:
     first = plan.epoch(0, 1)
     if not config.train.frames:
         return config.train.epochs, plan.steps(config.train.epochs)
-    per_step = first.batch(0).rows.size
-    steps = math.ceil(config.train.frames / per_step)
-    return math.ceil(steps / first.steps), steps
+    steps = math.ceil(config.train.frames / int((first.batch(0).rows >= 0).sum()))
+    epochs = math.ceil(steps / first.steps)
+    while plan.steps(epochs) < steps:  # epochs are not all as long as the first
+        epochs += 1
+    while epochs > 1 and plan.steps(epochs - 1) >= steps:
+        epochs -= 1
+    return epochs, steps
 
 
 def _remaining(epoch: Epoch, index: int, most: int) -> Iterator[Batch]:
@@ -164,10 +172,10 @@ def _seed(seed: int, step: int, process: int) -> int:
     return seeded(seed, step, process).initial_seed()
 
 
-def _save(fabric: Fabric, out: Path, done: Progress, encoder: OwnEncoder, optimiser: Optimizer) -> None:
-    if fabric.is_global_zero:
-        save_checkpoint(out / CHECKPOINTS, done, encoder, optimiser)
-    fabric.barrier()
+def _save(job: Job, done: Progress) -> None:
+    if job.fabric.is_global_zero:
+        save_checkpoint(job.out / CHECKPOINTS, done, job.encoder, job.optimiser)
+    job.fabric.barrier()
 
 
 def _sentence(config: Config, plan: Plan, data: Path, done: Progress) -> str:

@@ -7,6 +7,7 @@ checkpoints/       the last two
 encoder/           the finished encoder
 """
 
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,8 +57,8 @@ def begin_run(
     out: Path, config: Config, data: LabelFree, init_from: str | None, step: int, labels: str, notes: Sequence[str]
 ) -> None:
     """Writes down what a run is started with; a later start of the same run is added to the list."""
-    for abandoned in out.glob("**/.*.partial*"):
-        abandoned.unlink()
+    for abandoned in (*out.glob(".*.partial*"), *(out / CHECKPOINTS).glob(".*")):  # by a start that was killed
+        shutil.rmtree(abandoned) if abandoned.is_dir() else abandoned.unlink()
     if (out / ENVIRONMENT).exists():
         environment = read_json(out / ENVIRONMENT)
     else:

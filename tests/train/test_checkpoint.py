@@ -1,0 +1,61 @@
+"""Checkpoints: complete, two of them, refused when broken."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import AdamW
+
+from polyptrace.errors import UserError
+from polyptrace.train.checkpoint import Progress, latest_checkpoint, load_checkpoint, save_checkpoint
+
+
+def network() -> tuple[nn.Module, AdamW]:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).to(memory_format=torch.channels_last)
+    return model, AdamW(model.parameters(), lr=0.1)
+
+
+def stepped(model: nn.Module, optimiser: AdamW) -> None:
+    model(torch.randn(5, 3, 8, 8)).square().sum().backward()
+    optimiser.step()
+    optimiser.zero_grad()
+
+
+def test_the_next_step_is_the_same_after_loading(tmp_path: Path) -> None:
+    model, optimiser = network()
+    stepped(model, optimiser)
+    path = save_checkpoint(tmp_path, Progress(7, 1, 3, 99), model, optimiser)
+    again, other = network()
+    assert load_checkpoint(path, again, other) == Progress(7, 1, 3, 99)
+    for m, o in ((model, optimiser), (again, other)):
+        torch.manual_seed(3)
+        stepped(m, o)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[name]), name
+
+
+def test_two_are_kept_and_the_newest_is_found(tmp_path: Path) -> None:
+    model, optimiser = network()
+    for step in (9, 10, 100):
+        save_checkpoint(tmp_path, Progress(step), model, optimiser)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000010.safetensors", "step-00000100.safetensors"]
+    assert latest_checkpoint(tmp_path) == tmp_path / "step-00000100.safetensors"
+    assert latest_checkpoint(tmp_path / "nothing") is None
+
+
+def test_a_checkpoint_that_was_cut_off_is_named(tmp_path: Path) -> None:
+    model, optimiser = network()
+    path = save_checkpoint(tmp_path, Progress(1), model, optimiser)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(UserError, match="not a whole checkpoint"):
+        load_checkpoint(path, model, optimiser)
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    model, optimiser = network()
+    with torch.no_grad():
+        model[1].weight[0] = torch.inf
+    with pytest.raises(UserError, match=r"model\.1\.weight"):
+        save_checkpoint(tmp_path, Progress(1), model, optimiser)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,58 @@
+"""Crops on their way to the network."""
+
+import numpy as np
+import pytest
+import torch
+
+from polyptrace.methods import Batch
+from polyptrace.train.feed import Feed, resized
+
+
+@pytest.fixture
+def crops() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), np.uint8)
+
+
+def batch(rows: list[list[int]]) -> Batch:
+    table = np.array(rows)
+    each = np.arange(len(table))
+    return Batch(table, each, each // 2, each * 0.5, together=2)
+
+
+def test_a_whole_batch_needs_no_mask(crops: np.ndarray) -> None:
+    feed = Feed(crops, 8, torch.device("cpu"))
+    (loaded,) = feed.stream([batch([[3, 1], [0, 19]])])
+    assert loaded.crops.numpy().tobytes() == crops[[3, 1, 0, 19]].tobytes()
+    assert loaded.shape == (2, 2)
+    assert loaded.place is None
+    assert loaded.mask is None
+    assert loaded.targets.real.all()
+
+
+def test_only_real_frames_are_loaded_each_with_its_place(crops: np.ndarray) -> None:
+    loaded = Feed(crops, 8, torch.device("cpu")).load(batch([[3, -1], [-1, -1], [5, 6], [7, -1]]))
+    assert loaded.crops.numpy().tobytes() == crops[[3, 5, 6, 7]].tobytes()
+    assert loaded.place is not None
+    assert loaded.mask is not None
+    assert loaded.place.tolist() == [0, 4, 5, 6]
+    assert loaded.mask.flatten().nonzero().flatten().tolist() == [0, 4, 5, 6]
+
+
+def test_a_process_loads_its_own_part_and_knows_the_targets_of_all(crops: np.ndarray) -> None:
+    second = Feed(crops, 8, torch.device("cpu"), process=1, processes=2).load(batch([[3], [4], [5], [-1]]))
+    assert second.crops.numpy().tobytes() == crops[[5]].tobytes()
+    assert second.part == slice(2, 4)
+    assert second.targets.group.tolist() == [0, 0, 1, 1]
+    assert second.targets.real.flatten().tolist() == [True, True, True, False]
+
+
+def test_smaller_crops_are_made_once_and_rounded(crops: np.ndarray) -> None:
+    feed = Feed(crops, 4, torch.device("cpu"))
+    assert "resized once from 8 to 4" in feed.reason
+    got = feed.load(batch([[3], [4]])).crops
+    exact = torch.nn.functional.interpolate(
+        torch.from_numpy(crops[[3, 4]]).permute(0, 3, 1, 2).double(), size=(4, 4), mode="bilinear", antialias=True
+    )
+    assert got.shape == (2, 4, 4, 3)
+    assert (got.permute(0, 3, 1, 2) - exact).abs().max() <= 0.5 + 1e-6
+    assert torch.equal(resized(torch.from_numpy(crops[[3, 4]]), 4), got)

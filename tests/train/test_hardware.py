@@ -1,0 +1,38 @@
+"""What a run computes on: chosen, and said."""
+
+import pytest
+import torch
+
+from polyptrace.config import Train
+from polyptrace.errors import UserError
+from polyptrace.train.hardware import choose_hardware, choose_precision, processes
+
+
+def test_a_cpu_gets_float32_without_compilation_and_the_log_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    chosen = choose_hardware(Train())
+    assert (chosen.accelerator, chosen.precision, chosen.compiled) == ("cpu", "32-true", False)
+    text = "\n".join(chosen.reasons)
+    for said in ("torch sees no GPU", "float32 (auto, on a CPU)", "torch.compile: off", "processes: 1"):
+        assert said in text
+
+
+def test_a_gpu_that_is_not_there_is_an_error_not_a_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="torch sees no GPU"):
+        choose_hardware(Train(device="cuda"))
+
+
+def test_a_gpu_gets_bf16_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+    assert choose_precision("auto", True)[0] == "bf16"
+    assert choose_precision("float32", True)[0] == "float32"
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
+    assert choose_precision("auto", True) == ("float32", "precision: float32 (auto, this GPU has no bf16)")
+
+
+def test_torchrun_and_slurm_say_how_many_processes_there_are() -> None:
+    assert processes(1, {"LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8"})[:2] == (4, 2)
+    assert processes(1, {"SLURM_NTASKS": "6", "SLURM_NNODES": "3", "SLURM_PROCID": "0"})[:2] == (2, 3)
+    assert processes(1, {"SLURM_NTASKS": "1", "SLURM_PROCID": "0"})[:2] == (1, 1)
+    assert processes(2, {})[:2] == (2, 1)

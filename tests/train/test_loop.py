@@ -1,0 +1,190 @@
+"""Whole small runs: what they write, when they refuse, what stops them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from torch import Tensor
+
+from polyptrace.config import Config, Crops, Encoder, Optimiser, Supervision, Tracks, Train, Views
+from polyptrace.data import Boxes, Dataset, prepare
+from polyptrace.embed import embed
+from polyptrace.encoders import load_encoder, weights_hash
+from polyptrace.errors import UserError
+from polyptrace.methods import METHODS, Targets
+from polyptrace.methods import ours as ours_module
+from polyptrace.train import train
+
+CONFIG = Config(
+    supervision=Supervision(bags_per_batch=4, bag_size=2),
+    views=Views(batch=8, polyps_per_batch=3, tracklets_per_polyp=4),
+    encoder=Encoder("test_resnet", "none", width=16, layers=1, heads=2, feed_forward=16, projection=8),
+    optimiser=Optimiser(lr=1e-3),
+    train=Train(epochs=1, threads=1, loggers=()),
+)
+
+
+def with_train(config: Config = CONFIG, **changes: object) -> Config:
+    return replace(config, train=replace(config.train, **changes))
+
+
+@pytest.fixture(scope="module")
+def small(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Two videos, 14 tracklets."""
+    return Dataset.open(make_dataset(tmp_path_factory.mktemp("data") / "small", [[4, 3], [4, 3]], frames=8))
+
+
+@pytest.fixture(scope="module")
+def finished(small: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "finished"
+    train(with_train(checkpoint_every=2, loggers=("tensorboard",)), small, out)
+    return out
+
+
+def test_a_run_leaves_settings_figures_checkpoints_and_an_encoder(finished: Path) -> None:
+    names = {path.name for path in finished.iterdir()}
+    assert names >= {"config.toml", "metrics.jsonl", "checkpoints", "environment.json", "encoder", "tensorboard"}
+    figures = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert [f["step"] for f in figures] == [1, 2, 3]
+    assert figures[-1].keys() >= {"loss", "loss_tracklet", "loss_frame", "condition", "tau", "lr", "epoch", "frames"}
+    assert figures[-1]["frames"] == 3 * 12 * 8
+    environment = json.loads((finished / "environment.json").read_text())
+    assert environment["labels"] == "none"
+    assert any("torch sees no GPU" in note or "device" in note for note in environment["starts"][0]["notes"])
+    assert "polyp labels: none" in (finished / "encoder" / "README.md").read_text()
+
+
+def test_the_encoder_of_a_run_is_the_one_of_its_last_checkpoint(finished: Path) -> None:
+    encoder = load_file(finished / "encoder" / "model.safetensors")
+    last = load_file(finished / "checkpoints" / "step-00000003.safetensors")
+    assert all(torch.equal(tensor, last[f"model.{name}"]) for name, tensor in encoder.items())
+
+
+def test_a_finished_run_is_not_trained_again(finished: Path, small: Dataset) -> None:
+    before = (finished / "encoder" / "model.safetensors").stat().st_mtime_ns
+    train(with_train(checkpoint_every=2, loggers=("tensorboard",)), small, finished)
+    assert (finished / "encoder" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_changed_settings_are_refused_with_the_difference(finished: Path, small: Dataset) -> None:
+    changed = replace(CONFIG, optimiser=Optimiser(lr=0.5))
+    with pytest.raises(UserError, match=r"optimiser\.lr: 0\.001 -> 0\.5\n.*--init-from"):
+        train(changed, small, finished)
+
+
+def test_another_dataset_is_refused(finished: Path, coloured: Dataset) -> None:
+    with pytest.raises(UserError, match="not the dataset that this run began with"):
+        train(CONFIG, coloured, finished)
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, small: Dataset) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(UserError, match="something else than a run"):
+        train(CONFIG, small, tmp_path)
+
+
+def test_a_run_may_begin_with_the_weights_of_another(finished: Path, small: Dataset, tmp_path: Path) -> None:
+    out = train(with_train(epochs=0), small, tmp_path / "next", init_from=str(finished))
+    assert weights_hash(load_encoder(out)) == weights_hash(load_encoder(finished))
+    wider = replace(with_train(epochs=0), encoder=replace(CONFIG.encoder, width=32))
+    with pytest.raises(UserError, match="--init-from"):
+        train(wider, small, tmp_path / "wider", init_from=str(finished))
+
+
+def test_zero_epochs_give_the_encoder_as_it_starts(small: Dataset, tmp_path: Path) -> None:
+    out = train(with_train(epochs=0), small, tmp_path / "r")
+    torch.manual_seed(0)
+    fresh = METHODS["ours"].encoder(CONFIG, 32)
+    assert weights_hash(load_encoder(out)) == weights_hash(fresh)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_trains_and_embeds(name: str, small: Dataset, tmp_path: Path) -> None:
+    config = with_train(method=name, frames=300)
+    out = train(config, small, tmp_path / "r")
+    figures = [json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
+    assert figures[-1]["frames"] >= 250
+    assert np.isfinite([f["loss"] for f in figures]).all()
+    encoder = load_encoder(out)
+    assert encoder.name == name
+    assert embed(encoder, small, ["track"]).vectors.std(axis=0).max() > 0
+
+
+def test_training_makes_polyps_of_other_procedures_easier_to_tell_apart(
+    coloured: Dataset, make_dataset: Callable[..., Path], tmp_path: Path
+) -> None:
+    other = Dataset.open(make_dataset(tmp_path / "d", [[4, 4, 4]], frames=8, seed=5))
+
+    def gap(run: Path) -> float:
+        table = embed(load_encoder(run), other, ["track"])
+        unit = table.vectors / np.linalg.norm(table.vectors, axis=1, keepdims=True)
+        same = table.polyp[:, None] == table.polyp
+        cosine = unit @ unit.T
+        return float(cosine[same & ~np.eye(len(unit), dtype=bool)].mean() - cosine[~same].mean())
+
+    config = replace(CONFIG, supervision=Supervision(bags_per_batch=6, bag_size=2, tau_max=1.0))
+    before = gap(train(with_train(config, epochs=0), coloured, tmp_path / "before"))
+    after = gap(train(with_train(config, epochs=4), coloured, tmp_path / "after"))
+    assert after > before + 0.1
+
+
+def test_a_loss_that_is_not_finite_stops_with_step_tracklets_and_the_last_good_checkpoint(
+    small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    def poisoned(z: Tensor, targets: Targets, part: slice, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
+        nonlocal calls
+        calls += 1
+        loss, figures = ours_module.loss(z, targets, part, config)
+        return loss * (float("nan") if calls == 6 else 1.0), figures
+
+    monkeypatch.setitem(METHODS, "ours", replace(METHODS["ours"], loss=poisoned))
+    with pytest.raises(UserError, match=r"step 6 .* the loss is nan .* lower --optimiser\.lr .*step-00000004.*: \d+, "):
+        train(with_train(epochs=3, checkpoint_every=2), small, tmp_path / "r")
+    kept = sorted((tmp_path / "r" / "checkpoints").iterdir())
+    assert [path.name for path in kept] == ["step-00000002.safetensors", "step-00000004.safetensors"]
+    assert all(tensor.isfinite().all() for tensor in load_file(kept[-1]).values() if tensor.is_floating_point())
+
+
+def test_weights_that_are_not_finite_are_never_saved(small: Dataset, tmp_path: Path) -> None:
+    diverging = replace(with_train(checkpoint_every=1, epochs=3), optimiser=Optimiser(lr=1e30))
+    with pytest.raises(UserError, match=r"not finite|the loss is"):
+        train(diverging, small, tmp_path / "r")
+    for checkpoint in (tmp_path / "r" / "checkpoints").iterdir():
+        assert all(t.isfinite().all() for t in load_file(checkpoint).values() if t.is_floating_point())
+
+
+def test_scrambled_polyp_labels_give_the_same_weights_to_the_bit(tmp_path: Path) -> None:
+    """Labels are scrambled in the box table, before boxes are linked by overlap alone."""
+    random = np.random.default_rng(0)
+    count = 70
+    for video in ("a", "b"):
+        (tmp_path / video).mkdir()
+        for frame in range(count):
+            Image.fromarray(random.integers(0, 255, (60, 60, 3), np.uint8)).save(tmp_path / video / f"{frame}.jpg")
+    frame = np.tile(np.arange(count), 2)
+    video = np.repeat(["a", "b"], count).astype(object)
+    polyp = np.where(frame < 35, "first", "second").astype(object)
+    hashes = set()
+    for name, labels in (("as they are", polyp), ("scrambled", random.permutation(polyp)), ("gone", polyp * 0)):
+        boxes = Boxes.of(
+            dataset=np.full(2 * count, "d", object),
+            video=video,
+            frame_index=frame,
+            file=np.array([f"{v}/{f}.jpg" for v, f in zip(video, frame, strict=True)], object),
+            xywh=np.stack([20 + frame % 5, 20 + frame % 3, np.full(2 * count, 12), np.full(2 * count, 12)], 1) * 1.0,
+            image_width=np.full(2 * count, 60),
+            image_height=np.full(2 * count, 60),
+            polyp=labels,
+        )
+        data = prepare(boxes, tmp_path, tmp_path / name / "data", Tracks(link="video"), Crops(size=32))
+        config = replace(with_train(epochs=2), supervision=Supervision(bags_per_batch=2, bag_size=1))
+        hashes.add(weights_hash(load_encoder(train(config, data, tmp_path / name / "run"))))
+    assert len(hashes) == 1
