@@ -36,8 +36,8 @@ def shrink(monkeypatch: pytest.MonkeyPatch, name: str, architecture: Dinov2 | En
 def test_the_list_names_all_twelve_and_ours_with_costs_licence_and_weights(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("used_cost", "published_cost"):  # counted at full size in their own tests
-        monkeypatch.setattr(f"polyptrace.cli.encoders.{name}", lambda _: Cost(1_250_000, 2_000_000_000, 3_000_000_000))
+    counted = Cost(1_250_000, 2_000_000_000, 3_000_000_000)
+    monkeypatch.setattr("polyptrace.cli.encoders.costs", lambda _: (counted, counted))  # they have their own tests
     (tmp_path / "endo_fm.pth").touch()
     run("encoders", "--json", "--folder", tmp_path)
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
@@ -47,6 +47,8 @@ def test_the_list_names_all_twelve_and_ours_with_costs_licence_and_weights(
     assert rows["surgenet"]["source"] == "--weights hub (TimJaspersTue/SurgeNetModels)"
     assert rows["vjepa2"]["frames"] == "clips of 64"
     assert round(rows["ours"]["params"] / 1e6, 2) == 26.40
+    run("encoders", "vjepa2")
+    assert "dinov2-small" not in capsys.readouterr().out
     run("encoders")
     shown = capsys.readouterr().out
     assert all(name in shown for name in rows)

@@ -18,10 +18,9 @@ from polyptrace.encoders.foundation import (
     FoundationModel,
     cached_weights,
     choices,
-    published_cost,
-    used_cost,
+    costs,
 )
-from polyptrace.encoders.foundation.loading import COST_LENGTH, COST_SIZE
+from polyptrace.encoders.foundation.loading import COST_LENGTH, COST_SIZE, find_model
 from polyptrace.progress import progress
 
 OURS = "ours"
@@ -47,6 +46,7 @@ class Row:
 
 
 def command(
+    names: Annotated[list[str] | None, typer.Argument(help="Foundation models to list; all and ours if none.")] = None,
     folder: Annotated[
         Path | None, typer.Option("--folder", help="Look for published files of weights in this folder too.")
     ] = None,
@@ -58,13 +58,13 @@ def command(
     the parts that give the vector, and both as the paper's table counts them (operations: multiply-accumulates of
     convolutions and linear layers, without attention; parameters: unused heads and predictors included).
     """
+    wanted = {name: find_model(name) for name in names or FOUNDATION_MODELS}
     rows = []
-    with progress("counting", len(FOUNDATION_MODELS) + 1, "encoders") as bar:
-        for name, model in FOUNDATION_MODELS.items():
+    with progress("counting", len(wanted), "encoders") as bar:
+        for name, model in wanted.items():
             rows.append(_foundation_row(name, model, folder))
             bar.advance()
-        rows.append(_our_row())
-        bar.advance()
+    rows += [] if names else [_our_row()]
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
@@ -75,7 +75,7 @@ def command(
 
 
 def _foundation_row(name: str, model: FoundationModel, folder: Path | None) -> Row:
-    architecture, used, paper = model.architecture, used_cost(name), published_cost(name)
+    architecture, (used, paper) = model.architecture, costs(name)
     known = choices(architecture.prefix_tokens)
     marked = [f"{choice} (default)" if choice == model.pooling else choice for choice in known]
     return Row(

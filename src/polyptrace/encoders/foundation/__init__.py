@@ -3,7 +3,7 @@
 from polyptrace.encoders.foundation.catalogue import FOUNDATION_MODELS, FoundationModel
 from polyptrace.encoders.foundation.encoder import FoundationEncoder, FrameModelEncoder, VideoModelEncoder
 from polyptrace.encoders.foundation.hub import cached_weights
-from polyptrace.encoders.foundation.loading import load_foundation, published_cost, used_cost
+from polyptrace.encoders.foundation.loading import costs, load_foundation, published_cost, used_cost
 from polyptrace.encoders.foundation.pooling import choices
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "VideoModelEncoder",
     "cached_weights",
     "choices",
+    "costs",
     "load_foundation",
     "published_cost",
     "used_cost",

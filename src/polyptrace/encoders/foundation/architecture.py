@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from torch import Tensor, nn
 
@@ -40,6 +40,9 @@ class Architecture(Protocol):
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
         """Tokens (n, T, D) of frames (n, 3, H, W), or of clips (n, F, 3, H, W) for a video model."""
 
+    def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
+        """The repeated blocks, where nearly all the work is done."""
+
     def parts(self, key: str, /) -> tuple[str, ...]:
         """Canonical names of what a key of a file or of the built backbone holds."""
 
@@ -62,6 +65,11 @@ def split(key: str, whole: str, pieces: tuple[str, ...]) -> tuple[str, ...]:
 def patterns(*expressions: str) -> tuple[re.Pattern[str], ...]:
     """Expressions that are to match whole names."""
     return tuple(re.compile(expression) for expression in expressions)
+
+
+def members(backbone: nn.Module, path: str) -> list[nn.Module]:
+    """The modules of the list that stands at `path`."""
+    return list(cast("nn.ModuleList", backbone.get_submodule(path)))
 
 
 #: Where query, key and value are stacked in one tensor.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from transformers import Dinov2Config, Dinov2Model
 
-from polyptrace.encoders.foundation.architecture import QKV, patterns, rename, split
+from polyptrace.encoders.foundation.architecture import QKV, members, patterns, rename, split
 
 RENAMES = (
     (r"^dinov2\.", ""),
@@ -65,6 +65,9 @@ class Dinov2:
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
         tokens: Tensor = backbone(frames).last_hidden_state
         return tokens
+
+    def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
+        return members(backbone, "encoder.layer")
 
     def parts(self, key: str, /) -> tuple[str, ...]:
         name = rename(key, RENAMES + SWIGLU_RENAMES if self.swiglu else RENAMES)

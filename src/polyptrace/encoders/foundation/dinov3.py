@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
-from polyptrace.encoders.foundation.architecture import QKV, patterns, rename, split
+from polyptrace.encoders.foundation.architecture import QKV, members, patterns, rename, split
 
 RENAMES = (
     (r"^(?:embeddings\.register_tokens|storage_tokens)$", "reg_token"),
@@ -64,6 +64,9 @@ class Dinov3:
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
         tokens: Tensor = backbone(frames).last_hidden_state
         return tokens
+
+    def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
+        return members(backbone, "model.layer")
 
     def parts(self, key: str, /) -> tuple[str, ...]:
         return split(rename(key, RENAMES), *QKV)

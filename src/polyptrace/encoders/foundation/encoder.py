@@ -39,8 +39,9 @@ class FoundationEncoder(nn.Module):
         return self
 
     def compile(self, *arguments: object, **options: object) -> None:
-        """Compiles the backbone alone, in place: what stands around it depends on the mask."""
-        self.backbone.compile(*arguments, **options)
+        """Compiles the backbone's blocks, in place: they share one graph, so that it takes seconds and not minutes."""
+        for block in self.architecture.blocks(self.backbone):
+            block.compile(*arguments, **options)
 
     def _pooled(self, pictures: Tensor) -> Tensor:
         """Vectors (n, D) of frames (n, 3, H, W) or clips (n, F, 3, H, W)."""

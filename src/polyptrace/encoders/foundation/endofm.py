@@ -6,11 +6,13 @@ used. The two models differ in the length of the time embeddings alone: 8 frames
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import TimesformerConfig, TimesformerModel
 
-from polyptrace.encoders.foundation.architecture import patterns, rename
+from polyptrace.encoders.foundation.architecture import members, patterns, rename
 
 RENAMES = (
     (r"^timesformer\.", ""),
@@ -29,6 +31,21 @@ RENAMES = (
     (r"\.output\.dense\.", ".mlp.fc2."),
     (r"^layernorm\.", "norm."),
 )
+
+
+class FusedAttention(nn.Module):
+    """The library's attention without its table of weights in memory, under the same names."""
+
+    def __init__(self, qkv: nn.Linear, heads: int) -> None:
+        super().__init__()
+        self.qkv, self.heads = qkv, heads
+
+    def forward(self, tokens: Tensor, output_attentions: bool = False) -> tuple[Tensor]:
+        """Tokens (n, T, D), in the one-tuple that the library's block expects."""
+        assert not output_attentions
+        query, key, value = self.qkv(tokens).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        joined = functional.scaled_dot_product_attention(query, key, value)  # (n, heads, T, D / heads)
+        return (joined.transpose(1, 2).flatten(2),)
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,10 @@ class Endofm:
         )
         make: Callable[[TimesformerConfig], nn.Module] = TimesformerModel
         backbone = make(config)
+        for block in self.blocks(backbone):
+            for attention in ("attention", "temporal_attention"):
+                linear = cast("nn.Linear", block.get_submodule(f"{attention}.attention.qkv"))
+                block.set_submodule(f"{attention}.attention", FusedAttention(linear, self.heads))
         config.image_size = size  # its layers read the grid from here, not from the frames
         return backbone
 
@@ -66,6 +87,9 @@ class Endofm:
         backbone.config.num_frames = frames.shape[1]  # its layers read the length from here, not from the clip
         tokens: Tensor = backbone(frames).last_hidden_state
         return tokens
+
+    def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
+        return members(backbone, "encoder.layer")
 
     def parts(self, key: str, /) -> tuple[str, ...]:
         return (rename(key, RENAMES),)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from transformers import ViTConfig, ViTForImageClassification, ViTModel
 
-from polyptrace.encoders.foundation.architecture import QKV, patterns, rename, split
+from polyptrace.encoders.foundation.architecture import QKV, members, patterns, rename, split
 
 RENAMES = (
     (r"^vit\.", ""),
@@ -52,6 +52,9 @@ class Endovit:
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
         tokens: Tensor = backbone(frames, interpolate_pos_encoding=True).last_hidden_state
         return tokens
+
+    def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
+        return members(backbone, "layers")
 
     def parts(self, key: str, /) -> tuple[str, ...]:
         return split(rename(key, RENAMES), *QKV)

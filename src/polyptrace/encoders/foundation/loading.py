@@ -59,6 +59,15 @@ def find_model(name: str) -> FoundationModel:
     return FOUNDATION_MODELS[name]
 
 
+def costs(name: str) -> tuple[Cost, Cost]:
+    """`used_cost` and `published_cost`, counted once where the published model has no part that is not used."""
+    published, size = published_cost(name), find_model(name).preprocess.size
+    with torch.device("meta"):
+        backbone = find_model(name).architecture.build(size)
+    whole = sum(parameter.numel() for parameter in backbone.parameters()) == published.params
+    return published if whole else used_cost(name), published
+
+
 def used_cost(name: str, size: int = COST_SIZE, length: int = COST_LENGTH) -> Cost:
     """What the encoder itself costs for one tracklet: the parts that give its vector."""
     architecture = find_model(name).architecture

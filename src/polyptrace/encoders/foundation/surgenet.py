@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from timm.models.metaformer import Attention, LayerNorm2dNoBias, LayerNormNoBias, MetaFormer, SepConv
 from torch import Tensor, nn
 
-from polyptrace.encoders.foundation.architecture import patterns, rename
+from polyptrace.encoders.foundation.architecture import members, patterns, rename
 
 #: What timm's names stand behind in the backbone: its `head.norm` is the last norm, that of files the classifier's.
 TIMM = "caformer"
@@ -53,6 +53,9 @@ class Surgenet:
         """One token: the mean over the picture, normalised."""
         pooled: Tensor = backbone(frames)
         return pooled[:, None]
+
+    def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
+        return [block for s in range(len(self.depths)) for block in members(backbone, f"{TIMM}.stages.{s}.blocks")]
 
     def parts(self, key: str, /) -> tuple[str, ...]:
         return (rename(key, RENAMES),)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import VJEPA2Config, VJEPA2Model
 
-from polyptrace.encoders.foundation.architecture import QKV, patterns, rename, split
+from polyptrace.encoders.foundation.architecture import QKV, members, patterns, rename, split
 
 RENAMES = (
     (r"^encoder\.", ""),
@@ -51,6 +51,9 @@ class Vjepa2:
         frames = torch.cat([frames, frames[:, -1:].expand(-1, odd, -1, -1, -1)], dim=1)
         tokens: Tensor = backbone(frames).last_hidden_state
         return tokens
+
+    def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
+        return members(backbone, "layer")
 
     def parts(self, key: str, /) -> tuple[str, ...]:
         if key.startswith("predictor."):
