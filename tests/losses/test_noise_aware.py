@@ -231,10 +231,13 @@ def test_masks_of_numbers_are_as_good_as_masks_of_truth() -> None:
     assert noise_aware(anchors, bags, TEMPERATURE, mask.double(), ignore=ignore) == want
 
 
-def test_nothing_but_empty_bags_lose_nothing() -> None:
-    bags = made(2, 2, 4).requires_grad_()
-    loss = noise_aware(made(2, 4), bags, mask=torch.zeros(2, 2, dtype=torch.bool))
-    loss.backward()
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize("count", [1, 2])
+def test_nothing_but_empty_bags_lose_nothing_and_make_no_nan_on_the_way(count: int) -> None:
+    bags = made(count, 2, 4).requires_grad_()
+    with torch.autograd.detect_anomaly(check_nan=True):
+        loss = noise_aware(made(count, 4), bags, mask=torch.zeros(count, 2, dtype=torch.bool))
+        loss.backward()
     assert loss.item() == 0
     assert (bags.grad == 0).all()
 

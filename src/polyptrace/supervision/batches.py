@@ -71,6 +71,8 @@ def epoch_batches(
     video, position (N,) and temperature: as in `sample_bags`.
     """
     check_world(bags_per_batch, world_size)
+    if bag_size < 1:
+        raise UserError(f"supervision.bag_size: {bag_size} -> give 1 or more")
     line = timeline(video, position)
     candidates = _candidates(line, bag_size, small_videos)
     anchors, carried = _pool(candidates, bags_per_batch, seed, epoch)
@@ -109,6 +111,8 @@ def steps_before(epoch: int, anchors: int, bags_per_batch: int = 12) -> int:
 
 def check_world(bags_per_batch: int, world_size: int) -> None:
     """Bags are dealt out whole: refuses a number of bags that the processes do not divide."""
+    if bags_per_batch < 1:
+        raise UserError(f"supervision.bags_per_batch: {bags_per_batch} -> give 1 or more")
     if bags_per_batch % world_size:
         less = bags_per_batch // world_size * world_size
         sizes = [less, less + world_size] if less else [world_size]

@@ -45,16 +45,13 @@ def deal_one_per_video(video: Integers, batches: int, generator: torch.Generator
     taken = np.zeros(batches, dtype=bool)  # columns where the last video of the row above stands
     for m, row in enumerate(rows):
         columns = _permutation(batches, generator)
-        goes_on = m > 0 and video[row[0]] == video[rows[m - 1, -1]]
-        if goes_on:
+        if m > 0 and video[row[0]] == video[rows[m - 1, -1]]:
             head = int(np.count_nonzero(video[row] == video[row[0]]))
             columns = columns[np.argsort(taken[columns], kind="stable")]
             columns[head:] = columns[head:][_permutation(batches - head, generator)]
         dealt[m, columns] = row
-        tail = video[row] == video[row[-1]]
-        if not (goes_on and tail.all()):
-            taken = np.zeros(batches, dtype=bool)
-        taken[columns[tail]] = True
+        taken = np.zeros(batches, dtype=bool)
+        taken[columns[video[row] == video[row[-1]]]] = True
     return np.ascontiguousarray(dealt.T)
 
 
