@@ -125,7 +125,7 @@ def command(
 
 def print_results(results: Results) -> None:
     """A table of what was measured, then what was not and why."""
-    table = Table(title=results.method.name, header_style="bold", box=box.SIMPLE_HEAD)
+    table = Table(title=results.method.name, header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for column in ("task", "figure"):
         table.add_column(column, no_wrap=True)
     for column in ("value", "95 % interval", "n"):
@@ -135,7 +135,7 @@ def print_results(results: Results) -> None:
             table.add_row(name if place == 0 else "", figure, *_shown(figure, told))
         if task.figures:
             table.add_section()
-    screen = Console()
+    screen = Console(width=max(90, Console().width))
     if table.row_count:
         screen.print(table)
     for name, task in results.tasks.items():
@@ -147,7 +147,7 @@ def _shown(name: str, told: Figure) -> tuple[str, str, str]:
     """Value, interval and number; fractions in percent."""
     scale = 1 if name in PLAIN else 100
     value, low, high = (f"{scale * number:.2f}" for number in (told.value, told.low, told.high))
-    return value, f"{low} - {high}", f"{told.n:,} {told.of}"
+    return value, f"{low} to {high}", f"{told.n:,} {told.of}"
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -24,7 +24,8 @@ def compare(one: Results, other: Results, task: str, figure: str) -> Paired:
         raise UserError(
             f"{names}: not the same tracklets, cluster, seed or number of draws -> evaluate both alike to compare them"
         )
-    return paired(a.figures[figure].value, b.figures[figure].value, one.draws(task, figure), other.draws(task, figure))
+    value, other_value = a.figures[figure].value, b.figures[figure].value
+    return paired(value, other_value, one.draws(task, figure), other.draws(task, figure), a.drawn)
 
 
 def combine(rows: Sequence[Results]) -> Results:
@@ -50,7 +51,7 @@ def combine(rows: Sequence[Results]) -> Results:
             draws = nested_draws([row.draws(name, figure) for row in rows], seed=0)
             arrays[f"{name}/draws/{figure}"] = draws
             arrays[f"{name}/seeds/{figure}"] = np.array([other.figures[figure].value for other in known])
-            low, high = interval(draws)
+            low, high = interval(draws, task.drawn)
             figures[figure] = Figure(float(arrays[f"{name}/seeds/{figure}"].mean()), low, high, told.n, told.of)
         tasks[name] = replace(task, figures=figures, protocol=task.protocol | {"training_seeds": len(rows)})
     return replace(

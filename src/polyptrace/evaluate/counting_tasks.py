@@ -42,7 +42,10 @@ def _counting(subject: Subject, method: Clustering) -> Outcome:
         subject.table,
         reason="" if labelled else f"no labels: the default setting {DEFAULT[method]} stands, clusters only",
         datasets=subject.datasets,
-        figures={key: figure(once[key][0], draws[key], labelled or len(found.clusters), "videos") for key in draws},
+        figures={
+            key: figure(once[key][0], draws[key], clusters.number, labelled or len(found.clusters), "videos")
+            for key in draws
+        },
         counts=subject.counts() | {"labelled_videos": labelled, "tuned_videos": tuned},
         protocol={
             "clustering": method,
@@ -51,6 +54,7 @@ def _counting(subject: Subject, method: Clustering) -> Outcome:
             "cluster": "video",
             "draws": subject.settings.bootstrap,
         },
+        drawn=clusters.number,
         draws_key=clusters.key,
     )
     return Outcome(task, arrays)

@@ -135,7 +135,8 @@ def _tables(
     """Counts of the same-polyp and of the different-polyp pairs."""
     code = torch.as_tensor(cluster, device=unit.device, dtype=torch.int32)
     ends = torch.as_tensor(edges, device=unit.device)
-    lookup = torch.searchsorted(ends, torch.arange(COARSE_CELLS, device=unit.device).double() - 2**22, out_int32=True)
+    steps = torch.arange(0 if unit.dtype == torch.float64 else COARSE_CELLS, device=unit.device).double() - 2**22
+    lookup = torch.searchsorted(ends, steps, out_int32=True)  # of the coarse grid
     same, different = torch.zeros(2, layout.size, dtype=torch.int64, device=unit.device)
     for block in pair_blocks(unit, polyp):
         if unit.dtype == torch.float64:

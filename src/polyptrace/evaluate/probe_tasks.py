@@ -63,6 +63,7 @@ def _probe(subject: Subject, name: str, label: NDArray[np.int64], group: NDArray
     draws = {key: found.draws(key, clusters.code, clusters.counts, settings.seed) for key in FIGURES}
     index = np.flatnonzero(found.label >= 0)
     tested = round(float((~np.isnan(found.probability)).sum(axis=1).mean()))
+    tested_clusters = len(np.unique(clusters.code[(~np.isnan(found.probability)).any(axis=0)]))
     arrays: Arrays = {
         f"{name}/index": index,
         f"{name}/label": found.label[index].astype(np.int8),
@@ -83,7 +84,9 @@ def _probe(subject: Subject, name: str, label: NDArray[np.int64], group: NDArray
         subject.unit,
         subject.table,
         datasets=subject.datasets,
-        figures={key: figure(found.each(key).mean(), draws[key], tested, "tracklets") for key in FIGURES},
+        figures={
+            key: figure(found.each(key).mean(), draws[key], tested_clusters, tested, "tracklets") for key in FIGURES
+        },
         counts=subject.counts() | own,
         protocol={
             "label": RULES[name.partition(".")[0]],
@@ -93,6 +96,7 @@ def _probe(subject: Subject, name: str, label: NDArray[np.int64], group: NDArray
             "repeats": settings.repeats,
             "draws": settings.bootstrap,
         },
+        drawn=tested_clusters,
         draws_key=clusters.key,
     )
     return Outcome(task, arrays)

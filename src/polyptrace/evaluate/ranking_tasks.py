@@ -63,7 +63,10 @@ def _retrieval(subject: Subject, clusters: Clusters, name: str, scope: Scope, ap
         subject.unit,
         subject.table,
         datasets=subject.datasets,
-        figures={key: figure(each.mean(), draws[key], found.queries, "queries") for key, each in values.items()},
+        figures={
+            key: figure(each.mean(), draws[key], clusters.number, found.queries, "queries")
+            for key, each in values.items()
+        },
         counts=subject.counts() | own,
         protocol={
             "convention": settings.convention,
@@ -73,6 +76,7 @@ def _retrieval(subject: Subject, clusters: Clusters, name: str, scope: Scope, ap
             "cluster": settings.cluster,
             "draws": settings.bootstrap,
         },
+        drawn=clusters.number,
         draws_key=clusters.key,
     )
     return _with_draws(name, task, arrays, draws)
@@ -95,8 +99,8 @@ def reid_tasks(subject: Subject) -> dict[str, Outcome]:
         subject.table,
         datasets=subject.datasets,
         figures={
-            "auroc": figure(found.auroc, drawn[0], pairs, "pairs"),
-            "aupr": figure(found.aupr, drawn[1], pairs, "pairs"),
+            "auroc": figure(found.auroc, drawn[0], clusters.number, pairs, "pairs"),
+            "aupr": figure(found.aupr, drawn[1], clusters.number, pairs, "pairs"),
         },
         counts=subject.counts()
         | {
@@ -109,6 +113,7 @@ def reid_tasks(subject: Subject) -> dict[str, Outcome]:
             "cluster": subject.settings.cluster,
             "draws": subject.settings.bootstrap,
         },
+        drawn=clusters.number,
         draws_key=clusters.key,
     )
     false, true = found.roc()

@@ -11,7 +11,8 @@
     provenance  versions, platform, command
     tasks       {task: status ("done" or "skipped"), reason (why, in a sentence), unit ("track" or "tracklet"), table
                 (prefix of its ids in arrays.npz), datasets, figures {name: {value, low, high, n, of}} with 95 %
-                intervals, null where undefined, counts {name: whole number}, protocol {what was done}, draws_key}
+                intervals, null where undefined, counts {name: whole number}, protocol {what was done}, drawn
+                (polyps or videos that a draw takes), draws_key}
 
 Tasks: retrieval (map, hr1, hr5), reid (auroc, aupr), size and histology (f1, accuracy, f1_plain, accuracy_weighted),
 counting.threshold, .affinity and .temporal (fragmentation, fragmentation_sd, false_positive_rate, recall, count_error,
@@ -69,6 +70,7 @@ class Task:
     figures: dict[str, Figure] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     protocol: dict[str, Any] = field(default_factory=dict)
+    drawn: int = 0
     draws_key: str = ""
 
 

@@ -26,6 +26,11 @@ class Clusters:
     counts: NDArray[np.int64]
     key: str
 
+    @property
+    def number(self) -> int:
+        """C: how many there are, and how many each draw takes."""
+        return int(self.counts.shape[1])
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -89,9 +94,9 @@ class Subject:
         }
 
 
-def figure(value: float, draws: NDArray[np.float64], n: int, of: str) -> Figure:
-    """A value with the interval of its draws."""
-    low, high = interval(draws)
+def figure(value: float, draws: NDArray[np.float64], clusters: int, n: int, of: str) -> Figure:
+    """A value with the interval of its draws of so many clusters."""
+    low, high = interval(draws, clusters)
     return Figure(float(value), low, high, int(n), of)
 
 
