@@ -1,0 +1,173 @@
+"""Frames per second of the twelve foundation models at full size, bf16, compiled, with random weights.
+
+    python benchmarks/foundation_models.py --out results/foundation_models.json   # on a GPU: about four minutes
+    python benchmarks/foundation_models.py --tiny                                 # anywhere: does it run at all
+
+From uint8 crops on the device to vectors, as `polyptrace embed` does it: 512 frames at a time, in tracklets of 8 frames
+or clips of the model's own length. The share is true operations per second (attention included) over the rate of one
+large bf16 matrix product on the same device, measured in the same run.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from polyptrace.encoders import prepare_crops
+from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder, load_foundation, used_cost
+from polyptrace.encoders.foundation.architecture import Architecture
+from polyptrace.encoders.foundation.dinov2 import Dinov2
+from polyptrace.encoders.foundation.dinov3 import Dinov3
+from polyptrace.encoders.foundation.endofm import Endofm
+from polyptrace.encoders.foundation.endovit import Endovit
+from polyptrace.encoders.foundation.surgenet import Surgenet
+from polyptrace.encoders.foundation.vjepa2 import Vjepa2
+from polyptrace.files import provenance, write_json
+
+#: Frames in a tracklet for models of single frames.
+LENGTH = 8
+
+MATRIX = 8192
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One line of the table; rates in 10^12 operations per second."""
+
+    name: str
+    frames_per_second: float
+    gflop_per_frame: float
+    teraflops: float
+    share: float
+    memory_gib: float
+    start_seconds: float
+
+
+def main() -> None:
+    """Measures, prints a table, and writes JSON where asked."""
+    arguments = parse()
+    device = torch.device("cuda" if torch.cuda.is_available() and not arguments.tiny else "cpu")
+    torch.set_float32_matmul_precision("high")
+    if arguments.tiny:
+        make_tiny()
+    side = 512 if arguments.tiny else MATRIX
+    matrix = matrix_rate(side, device, arguments.seconds)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    print(f"{name}, torch {torch.__version__}: {side}^3 bf16 matrix product {matrix / 1e12:,.1f} TFLOP/s\n")
+    print("| model | frames/s | GFLOP/frame | TFLOP/s | share of the matrix rate | GiB | start, s |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    speeds = []
+    for model in arguments.models:
+        speeds.append(measure(model, device, arguments, matrix))
+        print(line(speeds[-1]), flush=True)
+    if arguments.out:
+        content = {"device": name, "matrix_teraflops": matrix / 1e12, "frames": arguments.frames}
+        write_json(arguments.out, content | {"models": [asdict(s) for s in speeds], "made_by": provenance()})
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", default=list(FOUNDATION_MODELS), choices=list(FOUNDATION_MODELS))
+    parser.add_argument("--frames", type=int, default=512, help="frames at a time")
+    parser.add_argument("--seconds", type=float, default=3.0, help="time to measure each model for")
+    parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
+    parser.add_argument("--tiny", action="store_true", help="small models on the CPU, to see whether this runs")
+    parser.add_argument("--out", type=Path, help="JSON file to write")
+    arguments = parser.parse_args()
+    if arguments.tiny:
+        arguments.frames, arguments.seconds = 16, 0.05
+    return arguments
+
+
+def measure(name: str, device: torch.device, arguments: argparse.Namespace, matrix: float) -> Speed:
+    """The speed of one model, with nothing left of the one before."""
+    torch.compiler.reset()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    begin = time.perf_counter()
+    with device:
+        encoder = load_foundation(name, None)
+    encoder.to(device)
+    if not arguments.no_compile and not arguments.tiny:
+        encoder.compile()
+    length = encoder.architecture.clip_length or LENGTH
+    side = encoder.preprocess.size
+    crops = torch.randint(0, 256, (max(1, arguments.frames // length), length, side, side, 3), dtype=torch.uint8)
+    crops = crops.to(device)
+    embed_once(encoder, crops)
+    synchronise(device)
+    start = time.perf_counter() - begin
+    seconds = seconds_per_call(lambda: embed_once(encoder, crops), device, arguments.seconds)
+    frames = crops.shape[0] * length
+    flops = used_cost(name, side, length).flops / length
+    rate = flops * frames / seconds
+    memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
+    return Speed(name, frames / seconds, flops / 1e9, rate / 1e12, rate / matrix, memory, start)
+
+
+def embed_once(encoder: FoundationEncoder, crops: Tensor) -> Tensor:
+    """Vectors of crops (B, L, S, S, 3), as `polyptrace embed` computes them."""
+    with torch.inference_mode(), torch.autocast(crops.device.type, torch.bfloat16):
+        vectors: Tensor = encoder(prepare_crops(crops, encoder.preprocess))
+    return vectors
+
+
+def matrix_rate(side: int, device: torch.device, seconds: float) -> float:
+    """Operations per second of a square bf16 matrix product."""
+    a, b = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
+    return 2 * side**3 / seconds_per_call(lambda: a @ b, device, seconds)
+
+
+def seconds_per_call(call: Callable[[], object], device: torch.device, seconds: float) -> float:
+    """Mean time of a call, measured over about so many seconds after two calls that do not count."""
+    for _ in range(2):
+        call()
+    synchronise(device)
+    begin, calls = time.perf_counter(), 0
+    while calls < 3 or time.perf_counter() - begin < seconds:
+        call()
+        calls += 1
+        if calls % 4 == 0:
+            synchronise(device)  # or the queue would run far ahead of the clock
+    synchronise(device)
+    return (time.perf_counter() - begin) / calls
+
+
+def synchronise(device: torch.device) -> None:
+    """Waits until the device has done what it was told."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def line(speed: Speed) -> str:
+    """A row of the table."""
+    return (
+        f"| {speed.name} | {speed.frames_per_second:,.0f} | {speed.gflop_per_frame:,.1f} | {speed.teraflops:,.2f}"
+        f" | {speed.share:.0%} | {speed.memory_gib:.1f} | {speed.start_seconds:.0f} |"
+    )
+
+
+def make_tiny() -> None:
+    """Puts small architectures under the twelve names."""
+    small: dict[str, Architecture] = {
+        "dinov2": Dinov2(24, 2, 2, native=28),
+        "dinov3": Dinov3(32, 2, 2),
+        "vjepa2": Vjepa2(48, 2, 2, predictor_width=24, predictor_layers=1, predictor_heads=2, clip_length=8),
+        "endofm": Endofm(4, width=24, layers=2, heads=2, native=32),
+        "endovit": Endovit(24, 2, 2, native=32),
+        "surgenet": Surgenet((8, 16, 32, 64), (1, 1, 2, 1)),
+    }
+    for name, model in FOUNDATION_MODELS.items():
+        preprocess = replace(model.preprocess, size=28 if name.startswith("dinov2") else 32)
+        architecture = small[name.partition("-")[0]]
+        FOUNDATION_MODELS[name] = replace(model, architecture=architecture, preprocess=preprocess)
+
+
+if __name__ == "__main__":
+    main()
