@@ -16,7 +16,7 @@ from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import prepare_crops
 from polyptrace.encoders.cost import Cost
-from polyptrace.encoders.foundation import FOUNDATION_MODELS
+from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder
 from polyptrace.encoders.foundation.dinov2 import Dinov2
 from polyptrace.encoders.foundation.endofm import Endofm
 
@@ -80,6 +80,19 @@ def test_embed_takes_a_video_model_and_its_settings(
     data, words = make_dataset(tmp_path / "data", [[2, 1]]), ("embed", "endofm", "--weights", "none", "--data")
     run(*words, data, "--out", tmp_path / "e", "--embed.pooling", "cls+patch-mean/max")
     assert Embeddings.load(tmp_path / "e").vectors.shape[1] == 48
+
+
+@pytest.mark.parametrize(("setting", "times"), [("on", 1), ("auto", 0), ("off", 0)])
+def test_a_foundation_model_is_compiled_when_asked_and_not_of_itself_on_a_cpu(
+    setting: str, times: int, monkeypatch: pytest.MonkeyPatch, make_dataset: Callable[..., Path], tmp_path: Path
+) -> None:
+    shrink(monkeypatch, "endofm", Endofm(4, width=24, layers=1, heads=2, native=32), 32)
+    compiled: list[FoundationEncoder] = []
+    monkeypatch.setattr(FoundationEncoder, "compile", compiled.append)
+    data = make_dataset(tmp_path / "data", [[1]])
+    words = ("--embed.device", "cpu", "--embed.compile", setting)
+    run("embed", "endofm", "--weights", "none", "--data", data, "--out", tmp_path / "e", *words)
+    assert len(compiled) == times
 
 
 def test_crops_that_are_too_small_end_in_advice(

@@ -138,6 +138,7 @@ class Embed:
     batch_frames: int = 512  #: frames in a batch
     precision: Literal["auto", "float32", "bf16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"  #: foundation models; auto: on a GPU, from 50,000 frames
     pooling: str = "default"  #: foundation models: see `polyptrace encoders`
     preprocess: Literal["own", "release"] = "own"  #: release: the one transform of the published comparison
     enlarge: bool = False  #: allow stored crops that are smaller than the encoder's input to be enlarged

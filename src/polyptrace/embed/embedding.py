@@ -19,6 +19,7 @@ from polyptrace.config import Embed
 from polyptrace.data import Dataset
 from polyptrace.embed.table import COLUMNS, Embeddings
 from polyptrace.encoders import Preprocess, check_crop_size, prepare_crops, weights_hash
+from polyptrace.encoders.foundation import FoundationEncoder
 from polyptrace.errors import UserError
 from polyptrace.files import provenance
 from polyptrace.progress import Bar, progress
@@ -27,6 +28,9 @@ Ints = NDArray[np.int64]
 
 #: Frames whose features are held at a time: a few videos' worth.
 BLOCK = 32_768
+
+#: Frames from which a GPU wins back the time that compiling a foundation model takes.
+COMPILE_FROM = 50_000
 
 
 @runtime_checkable
@@ -60,6 +64,11 @@ def embed(
     frames = np.unique(np.concatenate([dataset.tracklets.rows[i] for i in chosen]))
     by_frame = isinstance(encoder, FrameByFrame)
     count = len(frames) if by_frame else int(dataset.tracklets.length[chosen].sum())
+    worth_it = device.type == "cuda" and count >= COMPILE_FROM
+    if isinstance(encoder, FoundationEncoder) and (
+        settings.compile == "on" or (settings.compile == "auto" and worth_it)
+    ):
+        encoder.compile()
     with (
         torch.inference_mode(),
         torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"),
