@@ -58,7 +58,9 @@ def plan(data: Data, config: Config) -> Plan:
             small_videos=settings.small_videos,
         )
         members = torch.cat([dealt.anchors[..., None], dealt.bags], dim=2).numpy()  # (S, M, 1 + K)
-        notes = {"tau": float(torch.as_tensor(tau).mean()), "collisions": float(dealt.collisions)}
+        notes = {"tau": float(torch.as_tensor(tau, dtype=torch.float64).mean())}
+        if settings.composition != "any":
+            notes["collisions"] = float(dealt.collisions)
         return Epoch(len(members), lambda step: _batch(members[step], rows, chosen), notes)
 
     anchors = anchor_count(video, settings.bag_size, settings.small_videos)

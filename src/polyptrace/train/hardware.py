@@ -38,7 +38,7 @@ def choose_hardware(settings: Train) -> Hardware:
         compiled,
         devices,
         nodes,
-        [why_device, why_precision, why_compiled, why_processes],
+        [why_device, why_precision, why_compiled, why_processes, *_batch_norm(devices * nodes, on_gpu)],
     )
 
 
@@ -84,6 +84,12 @@ def _compiled(wanted: str, on_gpu: bool) -> tuple[bool, str]:
     if find_spec("triton") is None:
         return False, "torch.compile: off (auto, triton is not installed)"
     return True, "torch.compile: on (auto, on a GPU)"
+
+
+def _batch_norm(count: int, on_gpu: bool) -> list[str]:
+    if count == 1:
+        return []
+    return [f"BatchNorm: {'synchronised' if on_gpu else 'statistics of each process alone (only GPUs can share them)'}"]
 
 
 def processes(wanted: int, environment: Mapping[str, str]) -> tuple[int, int, str]:

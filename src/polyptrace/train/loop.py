@@ -87,7 +87,7 @@ def run_steps(job: Job, done: Progress) -> Progress:
     config, optimiser, processes = job.config, job.optimiser, job.fabric.world_size
     epochs, total = _length(job.plan, config)
     job.learner.train()
-    with Reporter(job.fabric, config, job.out, total, done) as reporter:
+    with Reporter(job.fabric, config, job.out, total, len(job.plan.epoch(0, 1).batch(0).rows), done) as reporter:
         while done.epoch < epochs and done.step < total:
             epoch = job.plan.epoch(done.epoch, epochs)
             for loaded in job.feed.stream(_remaining(epoch, done.index, total - done.step)):

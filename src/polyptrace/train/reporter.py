@@ -5,7 +5,6 @@ made them, and looked at when the next step is under way.
 """
 
 import math
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -41,12 +40,13 @@ class Pending:
 class Reporter:
     """Reports steps as they finish; a context manager, since it holds files and a bar."""
 
-    def __init__(self, fabric: Fabric, config: Config, out: Path, total: int, done: Progress) -> None:
-        self._fabric, self._config, self._out, self._total, self._begun = fabric, config, out, total, done
+    def __init__(self, fabric: Fabric, config: Config, out: Path, steps: int, tracklets: int, done: Progress) -> None:
+        """`steps` of so many `tracklets` are the whole run, of which `done` is done."""
+        self._fabric, self._config, self._out, self._begun = fabric, config, out, done
+        self._steps, self._tracklets = steps, tracklets
         self._pending: Pending | None = None
         self._stack = ExitStack()
         self._metrics: Metrics | None = None
-        self._clock, self._tracklets = time.perf_counter(), 0
 
     def __enter__(self) -> Self:
         if self._fabric.is_global_zero:
@@ -54,8 +54,8 @@ class Reporter:
             self._metrics = self._stack.enter_context(
                 Metrics(self._out, self._config.train.loggers, self._begun.step, settings)
             )
-            self._bar = self._stack.enter_context(progress("training", self._total, "steps"))
-            self._bar.advance(self._begun.step)
+            self._bar = self._stack.enter_context(progress("training", self._steps * self._tracklets, "tracklets"))
+            self._bar.advance(self._begun.step * self._tracklets)
         return self
 
     def __exit__(
@@ -91,13 +91,11 @@ class Reporter:
         figures = dict(zip(pending.names, pending.values.tolist(), strict=True))
         if not math.isfinite(figures["loss"]):
             raise UserError(self._not_finite(pending, figures["loss"]))
-        self._tracklets += int((pending.batch.tracklet >= 0).sum())
         if self._metrics is None:
             return
-        self._bar.advance(1)
-        rate = self._tracklets / (time.perf_counter() - self._clock)
         figures |= pending.known
-        self._bar.say(_note(figures, rate))
+        self._bar.advance(self._tracklets)
+        self._bar.say(_note(figures))
         if pending.done.step % self._config.train.log_every == 0:
             where = {"epoch": pending.done.epoch, "frames": pending.done.frames}
             self._metrics.write(pending.done.step, where | figures)
@@ -112,10 +110,10 @@ class Reporter:
         )
 
 
-def _note(figures: Mapping[str, float], rate: float) -> str:
+def _note(figures: Mapping[str, float]) -> str:
     parts = [f"loss {figures['loss']:.3f}"]
     if "tau" in figures:
         parts.append(f"τ {figures['tau']:.2f}")
     if "condition" in figures:
         parts.append(f"condition {figures['condition']:.0%}")
-    return ", ".join([*parts, f"{rate:,.0f} tracklets/s"])
+    return ", ".join(parts)

@@ -1,0 +1,294 @@
+"""How long a training step takes, ours beside the plain one, and beside a loop that decodes JPEGs as it goes.
+
+    python benchmarks/train_step.py            # on a GPU, 16 cores: about 4 minutes
+    python benchmarks/train_step.py --tiny     # checks the script itself on a CPU
+
+The step is the paper's: 60 tracklets x 8 frames x 232 px, ResNet-50, three transformer layers, the loss at both levels.
+
+    plain        float32 with TF32, NCHW, eager, the batch copied from the host
+    hand-tuned   bf16, channels last, compiled, fused AdamW, one batch that never leaves the GPU, no loop: the ceiling
+    ours         `polyptrace.train.train` itself: sampler, data, loss, loop, log; crops on the GPU
+    ours (host)  the same with the crops in the memory map, pinned and read ahead
+    PIL          opens, crops and resizes 480 JPEGs of 1350 x 1080 a step in 16 processes; the network not counted
+    torchvision  the same with torchvision's decoder
+"""
+
+import argparse
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import torchvision
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
+from torchvision.transforms.v2 import functional as pictures
+
+from polyptrace.config import Config, Encoder, Supervision, Train
+from polyptrace.data import Dataset, Tracklets
+from polyptrace.data.dataset import FORMAT, save_tracklets
+from polyptrace.encoders import TrackletEncoder
+from polyptrace.files import write_json
+from polyptrace.losses import noise_aware, noise_aware_frames
+from polyptrace.train import train
+from polyptrace.train.learner import Learner
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large everything is."""
+
+    bags: int = 12
+    bag_size: int = 4
+    length: int = 8
+    size: int = 232
+    picture: tuple[int, int] = (1350, 1080)
+    encoder: Encoder = field(default_factory=lambda: Encoder(weights="none"))
+    videos: int = 20
+    tracklets_per_video: int = 30
+    steps: int = 120
+    timed: int = 20  # steps of the plain and the hand-tuned loop
+    decoded_steps: int = 6
+    workers: int = 16
+
+    @property
+    def frames(self) -> int:
+        """Frames in a step."""
+        return self.bags * (1 + self.bag_size) * self.length
+
+
+TINY = Scale(
+    bags=3,
+    bag_size=2,
+    length=4,
+    size=32,
+    picture=(160, 128),
+    encoder=Encoder("test_resnet", "none", width=16, layers=1, heads=2, feed_forward=16, projection=8),
+    videos=2,
+    tracklets_per_video=9,
+    steps=12,
+    timed=2,
+    decoded_steps=2,
+    workers=1,
+)
+
+
+def make_dataset(folder: Path, scale: Scale) -> Dataset:
+    """A dataset folder of random crops."""
+    count = scale.videos * scale.tracklets_per_video
+    folder.mkdir()
+    shape = (count * scale.length, scale.size, scale.size, 3)
+    np.save(folder / "crops.npy", np.random.default_rng(0).integers(0, 256, shape, np.uint8))
+    position = np.tile(np.arange(scale.tracklets_per_video) * 4 * scale.length, scale.videos)
+    table = Tracklets(
+        unit=np.full(count, "tracklet", object),
+        dataset=np.full(count, "random", object),
+        video=np.repeat([f"v{i}" for i in range(scale.videos)], scale.tracklets_per_video).astype(object),
+        track=np.arange(count),
+        position=position,
+        last=position + 4 * (scale.length - 1),
+        fps=np.full(count, np.nan),
+        flat=np.arange(count * scale.length),
+        offset=np.arange(count + 1) * scale.length,
+        polyp=np.full(count, "", object),
+        size_mm=np.full(count, np.nan),
+        histology=np.full(count, "", object),
+    )
+    save_tracklets(table, folder / "tracklets.parquet")
+    write_json(folder / "dataset.json", {"format": FORMAT})
+    return Dataset.open(folder)
+
+
+def both_levels(z: Tensor, scale: Scale) -> Tensor:
+    """The paper's loss of projected tokens (B, T, P), as short as it can be written."""
+    bags = z.float().reshape(scale.bags, 1 + scale.bag_size, *z.shape[1:])
+    frames = noise_aware_frames(bags[:, 0, 1:], bags[:, 1:, 1:])
+    return noise_aware(bags[:, 0, 0], bags[:, 1:, 0]) + frames
+
+
+def plain_step(scale: Scale, device: torch.device) -> Callable[[], None]:
+    """What one would write first: float32 with TF32, NCHW, eager; the batch comes from the host as floats."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    encoder = TrackletEncoder.from_settings(scale.encoder, scale.size).to(device).train()
+    optimiser = torch.optim.AdamW(encoder.parameters(), lr=1e-5, weight_decay=1e-4)
+    batch = torch.rand(scale.frames // scale.length, scale.length, 3, scale.size, scale.size)
+
+    def step() -> None:
+        frames = (batch.to(device) - 0.45) / 0.225
+        loss = both_levels(encoder.project(encoder.tokens(frames)), scale)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+    return step
+
+
+def hand_tuned_step(scale: Scale, device: torch.device) -> Callable[[], None]:
+    """As fast as the step goes: bf16, channels last, compiled, fused, one batch on the GPU, nothing around it."""
+    on_gpu = device.type == "cuda"
+    encoder = TrackletEncoder.from_settings(scale.encoder, scale.size)
+    learner = Learner(encoder).to(device).to(memory_format=torch.channels_last).train()
+    if on_gpu:
+        torch.backends.cudnn.benchmark = True
+        learner.compile()
+    optimiser = torch.optim.AdamW(learner.parameters(), lr=1e-5, weight_decay=1e-4, fused=on_gpu)
+    crops = torch.randint(0, 256, (scale.frames, scale.size, scale.size, 3), dtype=torch.uint8, device=device)
+    shape = (scale.frames // scale.length, scale.length)
+
+    def step() -> None:
+        with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
+            z = learner(crops, shape)
+        loss = both_levels(z, scale)
+        loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+    return step
+
+
+def time_steps(step: Callable[[], None], count: int, device: torch.device) -> tuple[float, float]:
+    """Milliseconds a step, after some to warm up, and GiB of GPU memory at most."""
+
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    for _ in range(max(1, count // 3)):
+        step()
+    wait()
+    begun = time.perf_counter()
+    for _ in range(count):
+        step()
+    wait()
+    return 1000 * (time.perf_counter() - begun) / count, peak_memory(device)
+
+
+def peak_memory(device: torch.device) -> float:
+    """GiB of GPU memory at most since it was last reset."""
+    return torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
+
+
+def time_ours(dataset: Dataset, out: Path, scale: Scale, device: torch.device, where: str) -> tuple[float, float]:
+    """Milliseconds a step of the real loop: how fast its log grows in the second half of the run; and GiB."""
+    epochs = -(-scale.steps * scale.bags // (scale.videos * scale.tracklets_per_video))
+    config = Config(
+        supervision=Supervision(bags_per_batch=scale.bags, bag_size=scale.bag_size),
+        encoder=scale.encoder,
+        train=Train(epochs=epochs, checkpoint_every=10**6, crops=where),
+    )
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    log, seen, finished = out / "metrics.jsonl", [], threading.Event()
+
+    def watch() -> None:
+        lines = 0
+        while not finished.wait(0.001):
+            if log.exists() and (now := log.read_bytes().count(b"\n")) > lines:
+                lines = now
+                seen.append((time.perf_counter(), lines))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        train(config, dataset, out)
+    finally:
+        finished.set()
+        watcher.join()
+    half = [point for point in seen if point[1] >= seen[-1][1] // 2]
+    (begun, first), (ended, last) = half[0], half[-1]
+    return 1000 * (ended - begun) / max(last - first, 1), peak_memory(device)
+
+
+class Pictures(TorchDataset[Tensor]):
+    """Tracklets cut from JPEG files each time they are asked for."""
+
+    def __init__(self, files: list[Path], scale: Scale, decoder: str) -> None:
+        self.files, self.scale, self.decoder = files, scale, decoder
+
+    def __len__(self) -> int:
+        return self.scale.decoded_steps * self.scale.frames // self.scale.length
+
+    def __getitem__(self, index: int) -> Tensor:
+        torch.set_num_threads(1)
+        random = np.random.default_rng(index)
+        return torch.stack([self._crop(random) for _ in range(self.scale.length)])
+
+    def _crop(self, random: np.random.Generator) -> Tensor:
+        file = self.files[int(random.integers(len(self.files)))]
+        width, height = self.scale.picture
+        side = int(random.uniform(0.25, 0.9) * height)  # a box of 60 to 190 pixels, times 5, inside the picture
+        x, y = int(random.integers(0, width - side)), int(random.integers(0, height - side))
+        if self.decoder == "PIL":
+            with Image.open(file) as picture:
+                crop = picture.convert("RGB").crop((x, y, x + side, y + side))
+            crop = crop.resize((self.scale.size, self.scale.size), Image.Resampling.BILINEAR)
+            return torch.from_numpy(np.array(crop)).permute(2, 0, 1).float().div(255)
+        whole = torchvision.io.decode_jpeg(torchvision.io.read_file(str(file)))
+        return pictures.resize(whole[:, y : y + side, x : x + side], [self.scale.size] * 2).float().div(255)
+
+
+def make_pictures(folder: Path, scale: Scale, count: int = 48) -> list[Path]:
+    """JPEG files of about the size and detail of a colonoscopy frame."""
+    folder.mkdir()
+    random, files = np.random.default_rng(0), []
+    for number in range(count):
+        layers = [random.uniform(0, 255, (scale.picture[1] // n, scale.picture[0] // n, 3)) for n in (64, 16, 4)]
+        whole = sum(
+            share * np.asarray(Image.fromarray(layer.astype(np.uint8)).resize(scale.picture), np.float64)
+            for share, layer in zip((0.6, 0.3, 0.1), layers, strict=True)
+        )
+        files.append(folder / f"{number}.jpg")
+        Image.fromarray(np.asarray(whole).astype(np.uint8)).save(files[-1], quality=90)
+    return files
+
+
+def time_decoding(files: list[Path], scale: Scale, decoder: str) -> float:
+    """Milliseconds that the frames of a step take, from the second batch on."""
+    batch = scale.frames // scale.length
+    loader = DataLoader(Pictures(files, scale, decoder), batch_size=batch, num_workers=scale.workers)
+    stamps = [time.perf_counter() for _ in loader]
+    return 1000 * (stamps[-1] - stamps[0]) / (len(stamps) - 1)
+
+
+def main() -> None:
+    """Times everything and prints one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="small everything, on a CPU, to check the script")
+    scale = TINY if parser.parse_args().tiny else replace(Scale(), workers=min(16, os.cpu_count() or 1))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = make_pictures(folder / "pictures", scale)
+        decoded = {decoder: time_decoding(files, scale, decoder) for decoder in ("PIL", "torchvision")}
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        plain, plain_memory = time_steps(plain_step(scale, device), scale.timed, device)
+        tuned, tuned_memory = time_steps(hand_tuned_step(scale, device), scale.timed, device)
+        dataset = make_dataset(folder / "data", scale)
+        ours, ours_memory = time_ours(dataset, folder / "ours", scale, device, "auto")
+        host, host_memory = time_ours(dataset, folder / "host", scale, device, "host")
+    kind = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
+    print(f"\n{kind}, torch {torch.__version__}; {scale.frames} frames of {scale.size} px, {scale.encoder.backbone}\n")
+    print(f"{'':24}{'ms/step':>10}{'GiB':>8}{'ours is':>12}")
+    for label, value, memory in (
+        ("plain", plain, plain_memory),
+        ("hand-tuned", tuned, tuned_memory),
+        ("ours", ours, ours_memory),
+        ("ours (host)", host, host_memory),
+        *((f"{decoder}, {scale.workers} processes", value, 0.0) for decoder, value in decoded.items()),
+    ):
+        print(f"{label:24}{value:10.1f}{memory:8.1f}{value / ours:11.2f}x")
+    print(f"\ntargets: plain 3.1x or more, hand-tuned 0.95x or more ({tuned / ours:.3f}), PIL 8x or more")
+
+
+if __name__ == "__main__":
+    main()
