@@ -88,7 +88,7 @@ def test_a_foundation_model_is_compiled_when_asked_and_not_of_itself_on_a_cpu(
 ) -> None:
     shrink(monkeypatch, "endofm", Endofm(4, width=24, layers=1, heads=2, native=32), 32)
     compiled: list[FoundationEncoder] = []
-    monkeypatch.setattr(FoundationEncoder, "compile", compiled.append)
+    monkeypatch.setattr(FoundationEncoder, "compile", lambda encoder: compiled.append(encoder))
     data = make_dataset(tmp_path / "data", [[1]])
     words = ("--embed.device", "cpu", "--embed.compile", setting)
     run("embed", "endofm", "--weights", "none", "--data", data, "--out", tmp_path / "e", *words)
