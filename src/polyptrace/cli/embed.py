@@ -9,6 +9,7 @@ import typer
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.data import Dataset
 from polyptrace.embed import embed
+from polyptrace.embed.costs import cost_columns
 from polyptrace.encoders import load_encoder
 
 SECTIONS = ("embed",)
@@ -39,7 +40,8 @@ def command(
     settings = resolve(ctx, config, SECTIONS).embed
     model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
     embeddings = embed(model, Dataset.open(data), settings=settings)
-    named = replace(embeddings, info={**embeddings.info, "from": encoder, "weights": weights})
+    about = {"from": encoder, "weights": weights, "method": cost_columns(model)}
+    named = replace(embeddings, info={**embeddings.info, **about})
     named.save(out, overwrite=overwrite)
     count, width = embeddings.vectors.shape
     typer.echo(f"{count:,} vectors of {width} numbers: {out}")
