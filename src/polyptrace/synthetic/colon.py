@@ -17,7 +17,10 @@ from polyptrace.synthetic.noise import Rng, band_noise, spot_map, vessel_map
 Array = NDArray[np.float64]
 RADIUS_MM = 22.0
 SHAPE_STEPS = (384, 128)  # texels of the shape maps along z and theta: 1 mm
-SKIN = ("vessel", "tone", "pale", "relief", "debris", "bubble")
+SKIN = ("vessel", "debris")
+FIELDS = ("tone", "pale", "relief")
+FOAM_MM = 30.0
+FIELD_MM = 0.75  # texel of the fields
 
 
 @dataclass(frozen=True)
@@ -26,52 +29,62 @@ class Colon:
 
     shape: Tensor  # (2, Z + 1, A + 1): base radius, height of folds, mm
     slope: Tensor  # (4, Z + 1, A + 1): their derivatives along z, then along theta
-    skin: Tensor  # (1, len(SKIN), Z' + 1, A' + 1)
+    skin: Tensor  # (1, len(SKIN), Z' + 1, A' + 1): what needs detail
+    fields: Tensor  # (1, len(FIELDS), Z" + 1, A" + 1): what varies slowly
     fine: Tensor  # (1, 3, F + 1, F + 1): grain, and the two slopes of the wet film; repeats every fine_mm
     fine_mm: float
+    foam: Tensor  # (1, 1, F + 1, F + 1): bubbles; repeats every FOAM_MM
     colour: Tensor  # (3,) linear albedo
 
     def to(self, device: torch.device) -> "Colon":
         """The same colon on another device."""
-        maps = (self.shape, self.slope, self.skin, self.fine)
-        shape, slope, skin, fine = (each.to(device) for each in maps)
-        return Colon(shape, slope, skin, fine, self.fine_mm, self.colour.to(device))
+        maps = (self.shape, self.slope, self.skin, self.fields, self.fine, self.foam, self.colour)
+        shape, slope, skin, fields, fine, foam, colour = (each.to(device) for each in maps)
+        return Colon(shape, slope, skin, fields, fine, self.fine_mm, foam, colour)
 
-    def skin_at(self, theta: Tensor, z: Tensor) -> Tensor:
-        """What the wall looks like at angles and depths (B, P): (len(SKIN), B, P)."""
+    def skin_at(self, theta: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """What the wall looks like at angles and depths (B, P): (len(SKIN), B, P) and (len(FIELDS), B, P)."""
         depth = z * (1.0 / LENGTH_MM)
-        return _sample(self.skin, theta * (1.0 / np.pi), 2.0 * (depth - torch.floor(depth)) - 1.0)
+        grid = torch.stack([theta * (1.0 / np.pi), 2.0 * (depth - torch.floor(depth)) - 1.0], dim=-1)
+        return _sample(self.skin, grid), _sample(self.fields, grid)
 
     def fine_at(self, theta: Tensor, z: Tensor) -> Tensor:
         """The small repeating texture of the wall at angles and depths (B, P): (3, B, P)."""
-        across, along = theta * (RADIUS_MM / self.fine_mm), z * (1.0 / self.fine_mm)
-        across, along = across - torch.floor(across), along - torch.floor(along)
-        return _sample(self.fine, 2.0 * across - 1.0, 2.0 * along - 1.0)
+        return _sample(self.fine, _repeating(theta, z, self.fine_mm))
+
+    def foam_at(self, theta: Tensor, z: Tensor) -> Tensor:
+        """Bubbles at angles and depths (B, P)."""
+        return _sample(self.foam, _repeating(theta, z, FOAM_MM))[0]
 
 
-def _sample(maps: Tensor, across: Tensor, along: Tensor) -> Tensor:
-    grid = torch.stack([across, along], dim=-1)[None]
-    return grid_sample(maps, grid, mode="bilinear", padding_mode="border", align_corners=True)[0]
+def _repeating(theta: Tensor, z: Tensor, every_mm: float) -> Tensor:
+    place = torch.stack([theta * (RADIUS_MM / every_mm), z * (1.0 / every_mm)], dim=-1)
+    return 2.0 * (place - torch.floor(place)) - 1.0
+
+
+def _sample(maps: Tensor, grid: Tensor) -> Tensor:
+    return grid_sample(maps, grid[None], mode="bilinear", padding_mode="border", align_corners=True)[0]
 
 
 def grow_colon(rng: Rng, texel_mm: float) -> Colon:
     """A colon of its own: where its folds and vessels are, its colour, its grain."""
     shape, slope = _shape_maps(rng)
-    height, width = int(LENGTH_MM / texel_mm), int(2 * np.pi * RADIUS_MM / texel_mm)
-    per_mm = 1.0 / texel_mm
+    rows, columns = int(LENGTH_MM / texel_mm), int(2 * np.pi * RADIUS_MM / texel_mm)
+    roots = int(rng.integers(90, 170))
     skin = [
-        vessel_map(rng, height, width, texel_mm, roots=int(rng.integers(90, 170)), widest_mm=0.8),
-        band_noise(rng, height, width, 40 * per_mm, 3 * per_mm, 1.2),
-        band_noise(rng, height, width, 60 * per_mm, 6 * per_mm, 1.5),
-        band_noise(rng, height, width, 9 * per_mm, 1.6 * per_mm, 1.0),
-        _debris_map(rng, height, width, texel_mm),
-        _bubble_map(rng, height, width, texel_mm),
+        vessel_map(rng, rows, columns, texel_mm, roots, widest_mm=0.8),
+        _debris_map(rng, rows, columns, texel_mm),
     ]
+    bands = ((40, 3, 1.2), (60, 6, 1.5), (9, 1.6, 1.0))  # longest and shortest wavelength (mm), slope
+    rows, columns = int(LENGTH_MM / FIELD_MM), int(2 * np.pi * RADIUS_MM / FIELD_MM)
+    fields = [band_noise(rng, rows, columns, a / FIELD_MM, b / FIELD_MM, slope) for a, b, slope in bands]
     fine, fine_mm = _fine_maps(rng, texel_mm)
-    colour = torch.tensor([0.80, 0.36, 0.205]) * torch.from_numpy(
+    foam = spot_map(rng, 160, 160, 70, (2.0, 9.0), ring=0.75)[None]
+    colour = torch.tensor([0.84, 0.29, 0.145]) * torch.from_numpy(
         np.exp(rng.normal(0, [0.03, 0.11, 0.16])).astype(np.float32)
     )
-    return Colon(wrap(shape)[0], wrap(slope)[0], wrap(torch.stack(skin)), wrap(fine), fine_mm, colour)
+    skin_map, field_map = wrap(torch.stack(skin)), wrap(torch.stack(fields))
+    return Colon(wrap(shape)[0], wrap(slope)[0], skin_map, field_map, wrap(fine), fine_mm, wrap(foam), colour)
 
 
 def wrap(maps: Tensor) -> Tensor:
@@ -114,8 +127,9 @@ def _fold_map(rng: Rng, z: Array, theta: Array, corner: float) -> Array:
         height = 0.18 + 0.82 * height
         thickness = rng.uniform(2.4, 4.2)
         crest = np.exp(-((away / thickness) ** 2))
-        fold = np.maximum(fold, rng.uniform(5.5, 10.5) * height * crest)
-    return fold
+        fold += (rng.uniform(5.5, 10.5) * height * crest) ** 3
+    smooth: Array = np.cbrt(fold)  # where folds meet the higher one wins, without an edge
+    return smooth
 
 
 def _debris_map(rng: Rng, height: int, width: int, texel_mm: float) -> Tensor:
@@ -125,17 +139,10 @@ def _debris_map(rng: Rng, height: int, width: int, texel_mm: float) -> Tensor:
     return field + 0.45 * grain
 
 
-def _bubble_map(rng: Rng, height: int, width: int, texel_mm: float) -> Tensor:
-    tile = 192
-    spots = spot_map(rng, tile, tile, 110, (0.4 / texel_mm, 1.6 / texel_mm), ring=0.75)
-    repeats = (height // tile + 1, width // tile + 1)
-    return spots.repeat(*repeats)[:height, :width]
-
-
 def _fine_maps(rng: Rng, texel_mm: float) -> tuple[Tensor, float]:
     size, fine_mm = 256, 256 * texel_mm * 0.3
     grain = band_noise(rng, size, size, 24, 3, 0.4)
-    film = band_noise(rng, size, size, 60, 5, 1.0)
+    film = band_noise(rng, size, size, 40, 4, 0.6)
     along_y = film - film.roll(1, 0)
     along_x = film - film.roll(1, 1)
     return torch.stack([grain, along_y / along_y.std(), along_x / along_x.std()]), fine_mm

@@ -6,17 +6,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from polyptrace.data import Boxes
-from polyptrace.files import provenance, whole_folder, write_json
+from polyptrace.errors import UserError
+from polyptrace.files import provenance, read_json, whole_folder, write_json
 from polyptrace.progress import progress
 from polyptrace.synthetic.presets import Preset, find_preset
 from polyptrace.synthetic.procedure import Procedure, draw_procedure
 from polyptrace.synthetic.selection import box_table
+from polyptrace.synthetic.sheets import write_sheet
 from polyptrace.synthetic.writing import coco, rendered_rows, write_pictures
+
+NOTE = "synthetic.json"
 
 
 def generate(
@@ -26,24 +31,37 @@ def generate(
     *,
     device: str = "auto",
     every_frame: bool = False,
+    contact_sheets: bool = False,
     workers: int = 0,
     overwrite: bool = False,
-) -> None:
-    """Writes procedures to `out`: images/, annotations/instances_{train,test}.json, synthetic.json."""
+) -> bool:
+    """Writes procedures to `out`; False if they were there already, made with the same settings.
+
+    The folder holds images/, annotations/instances_{train,test}.json and synthetic.json, and sheets/ if asked for.
+    The same seed gives the same bytes on the same kind of device, whatever the number of workers (0: one per core).
+    """
     chosen = find_preset(preset) if isinstance(preset, str) else preset
+    out = Path(out)
+    settings = _settings(chosen, seed, every_frame, contact_sheets)
+    if not overwrite and (out / NOTE).exists() and read_json(out / NOTE)["settings"] == settings:
+        return False
     where = pick_device(device)
-    with whole_folder(Path(out), overwrite=overwrite) as folder, one_thread():
+    with whole_folder(out, overwrite=overwrite) as folder, one_thread():
         procedures = draw_procedures(chosen, seed, workers)
-        (folder / "images").mkdir()
         tables = [box_table(each) for each in procedures]
-        rows = [rendered_rows(each, boxes, every_frame) for each, boxes in zip(procedures, tables, strict=True)]
-        with progress("render", sum(len(each) for each in rows), "frames") as bar:
-            for procedure, frames in zip(procedures, rows, strict=True):
-                write_pictures(procedure, frames, folder / "images", where, _workers(workers), bar.advance)
+        rows = [rendered_rows(*pair, every_frame) for pair in zip(procedures, tables, strict=True)]
+        (folder / "images").mkdir()
+        with progress("rendering", sum(len(each) for each in rows), "frames") as bar:
+            jobs = zip(procedures, rows, strict=True)
+            write_pictures(jobs, folder / "images", where, _workers(workers), bar.advance)
         for split in ("train", "test"):
             part = [boxes for each, boxes in zip(procedures, tables, strict=True) if each.split == split]
             write_json(folder / "annotations" / f"instances_{split}.json", coco(Boxes.concatenate(part)))
-        write_json(folder / "synthetic.json", {"preset": asdict(chosen), "seed": seed, "made_by": provenance()})
+        if contact_sheets:
+            for procedure, boxes in zip(procedures, tables, strict=True):
+                write_sheet(procedure, boxes, folder, folder / "sheets" / f"{procedure.video}.png")
+        write_json(folder / NOTE, {"settings": settings, "device": where.type, "made_by": provenance()})
+    return True
 
 
 def draw_procedures(preset: Preset, seed: int, workers: int = 0) -> list[Procedure]:
@@ -53,24 +71,25 @@ def draw_procedures(preset: Preset, seed: int, workers: int = 0) -> list[Procedu
         *_share(preset.train_polyps, preset.train_videos, seed, 0),
         *_share(preset.test_polyps, preset.test_videos, seed, 1),
     ]
-    jobs = [
-        (seed, number + 1, split, count, preset)
-        for number, (split, count) in enumerate(zip(splits, counts, strict=True))
-    ]
-    with ThreadPoolExecutor(_workers(workers)) as pool:
-        return list(pool.map(lambda job: draw_procedure(*job), jobs))
+    with progress("drawing", len(splits), "procedures") as bar, ThreadPoolExecutor(_workers(workers)) as pool:
+        procedures = []
+        numbers = range(1, len(splits) + 1)
+        for each in pool.map(lambda *job: draw_procedure(seed, *job, preset), numbers, splits, counts):
+            procedures.append(each)
+            bar.advance()
+    return procedures
 
 
 def pick_device(name: str) -> torch.device:
     """The device of that name; auto: a GPU when there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device cuda: there is no usable GPU -> give --device cpu, or auto")
+    return torch.device(name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu")
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Operations run on one thread each, so that no sum depends on the number of cores; we run several at a time."""
+    """Operations run on one thread each, so that no sum depends on the number of cores; several run at a time."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -79,12 +98,17 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _settings(preset: Preset, seed: int, every_frame: bool, contact_sheets: bool) -> dict[str, Any]:
+    plain = asdict(preset) | {"track_frames": list(preset.track_frames)}
+    return {"preset": plain, "seed": seed, "every_frame": every_frame, "contact_sheets": contact_sheets}
+
+
 def _workers(wanted: int) -> int:
     return wanted or len(os.sched_getaffinity(0))
 
 
 def _share(polyps: int, videos: int, seed: int, stream: int) -> list[int]:
-    """How many of the polyps each video has: at least two where that is possible, more in some than in others."""
+    """How many of the polyps each video has: at least three where that is possible, more in some than in others."""
     rng = np.random.default_rng([seed, 1_000_000 + stream])
     fewest = min(3, polyps // videos)
     weight = rng.dirichlet(np.full(videos, 2.0))

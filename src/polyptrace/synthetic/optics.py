@@ -16,7 +16,8 @@ def expose(light: Tensor, conditions: Conditions, inside: Tensor) -> Tensor:
     level = ((luminance * inside).sum(dim=1, keepdim=True) / inside.sum()).clamp_min(1e-4)
     gain = 0.30 * torch.exp2(conditions.exposure) * level**-0.92
     light = light * (gain * conditions.balance)[:, :, None]
-    light = light + conditions.haze[:, :, None] * torch.tensor([0.75, 0.62, 0.5], device=light.device)[:, None]
+    veil = torch.tensor([[1.0], [0.62], [0.45]], device=light.device)
+    light = light + (conditions.haze[:, :, None] + 0.014) * veil
     grey = light.mean(dim=1, keepdim=True)
     light = (grey + (light - grey) * conditions.saturation[:, :, None]).clamp_min_(0.0)
     return (1.0 - torch.exp(-1.55 * light)).clamp_min_(1e-6) ** 0.5
@@ -28,7 +29,7 @@ def smear(picture: Tensor, conditions: Conditions) -> Tensor:
     for axis, deviation in ((3, conditions.blur_x), (2, conditions.blur_y)):
         shift = conditions.fringe[:, 3 - axis] * width
         shifts = torch.stack([shift, torch.zeros_like(shift), -shift], dim=1)  # (B, 3)
-        picture = _blur(picture, deviation * width + 0.35, shifts, axis)
+        picture = _blur(picture, deviation * width + 0.2, shifts, axis)
     return picture
 
 

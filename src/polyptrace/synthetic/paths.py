@@ -92,16 +92,16 @@ def _draw_keys(rng: Rng, polyp: Polyp, look: Look, change: float, before: Array 
         reach = np.hypot(keys[-1][4], keys[-1][5])
         keys[-1][4:6] *= min(1.0, 0.36 / max(reach, 1e-6))
         keys[-1][0] = np.clip(keys[-1][0], np.log(4.5), np.log(70.0))
-    if rng.random() < 0.22:
+    if rng.random() < 0.25:
         keys[0][4:6] = _outside(rng)
-    if rng.random() < 0.22:
+    if rng.random() < 0.25:
         keys[-1][4:6] = _outside(rng)
     return np.stack(keys)
 
 
 def _draw_pose(rng: Rng, polyp: Polyp, look: Look, change: float) -> Array:
     """A viewpoint as it fits what is being done: from afar along the lumen, or close."""
-    closeness = {"survey": 0.125, "approach": 0.20, "inspect": 0.30, "wash": 0.22, "remove": 0.24}[look.phase]
+    closeness = {"survey": 0.14, "approach": 0.22, "inspect": 0.33, "wash": 0.24, "remove": 0.26}[look.phase]
     share = closeness * np.exp(rng.normal(0, 0.2 + 0.35 * change))  # of the picture's width that the polyp spans
     spread = 0.25 + 0.75 * change
     tilt = float(np.clip(rng.normal(0.75, 0.45 * spread), 0.0, 1.35))

@@ -74,7 +74,8 @@ def measure_recording(files: Sequence[Path]) -> NDArray[np.float64]:
     """The measures (len(MEASURES),) of one recording, from some of its pictures."""
     pictures = torch.stack([_read(file) for file in files])  # (n, 3, H, W) in [0, 1]
     inside = pictures.amax(dim=(0, 1)) > 0.12  # (H, W)
-    return np.mean([_measure(picture, inside) for picture in pictures], axis=0)
+    measures: NDArray[np.float64] = np.mean([_measure(picture, inside) for picture in pictures], axis=0)
+    return measures
 
 
 def _read(file: Path) -> Tensor:

@@ -31,7 +31,7 @@ class Polyp:
     theta: float  # anchor: angle and depth on the wall
     z: float
     radii: tuple[float, float, float]  # of the head along u, v, h
-    lift: float  # height of the head's centre above the wall
+    lift: float  # height of the head's centre above the wall; negative: the wall hides its widest part
     lean: tuple[float, float]  # (u, v) of the head's centre: a stalk leans
     stalk: float  # radius of the stalk; 0: none
     turn: float  # of (u, v) about the normal
@@ -46,11 +46,18 @@ class Polyp:
     def reach(self) -> float:
         """Radius of a ball about (lean, lift) that holds the head, and the stalk down to the wall."""
         head = max(self.radii) * (1.0 + self.relief)
-        return max(head, self.lift + self.stalk + float(np.hypot(*self.lean))) * 1.06
+        return max(head, abs(self.lift) + self.stalk + float(np.hypot(*self.lean))) * 1.06
 
     def to(self, device: torch.device) -> "Polyp":
         """The same polyp on another device."""
         return replace(self, surface=self.surface.to(device))
+
+    def height(self, above_wall: Tensor, along_normal: Tensor) -> Tensor:
+        """Height h from the height above the wall and along the normal: a stalk straightens out above the wall."""
+        if self.stalk == 0.0:
+            return above_wall
+        share = torch.exp(along_normal.clamp_min(0.0) * (-3.0 / self.lift))
+        return along_normal + (above_wall - along_normal) * share
 
     def direction(self, u: Tensor, v: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Two coordinates on the surface map, the level (1: on the ellipsoid) and the mm per level of points (n,)."""
@@ -87,20 +94,19 @@ class Polyp:
         )[0, :, 0]
 
     def outline(self, count: int) -> Tensor:
-        """Points (3, count) in (u, v, h) spread over the surface, at or above the wall."""
+        """Points (3, about count) in (u, v, h) spread over the part of the surface that is above the wall."""
         index = torch.arange(count, dtype=torch.float64) + 0.5
-        cosine = 1.0 - 2.0 * index / count
+        lowest = max(-1.0, -self.lift / self.radii[2])
+        cosine = 1.0 - (1.0 - lowest) * index / count
         angle = index * (np.pi * (1.0 + 5**0.5))
         sine = torch.sqrt(1.0 - cosine**2)
         points = self._on_head(torch.stack([sine * torch.cos(angle), sine * torch.sin(angle), cosine]))
-        height = points[2].clamp_min(0.0) if self.stalk == 0.0 else points[2]
         if self.stalk:
             steps = torch.arange(count // 8, dtype=torch.float64)
             along, around = steps / len(steps), steps * 2.4
             stem = [self.lean[k] * along**2 + self.stalk * f(around) for k, f in enumerate((torch.cos, torch.sin))]
             points = torch.cat([points, torch.stack([*stem, along * self.lift])], dim=1)
-            height = points[2].clamp_min(0.0)
-        return torch.stack([points[0], points[1], height]).to(torch.float32)
+        return torch.stack([points[0], points[1], points[2].clamp_min(0.0)]).to(torch.float32)
 
     def _on_head(self, direction: Tensor) -> Tensor:
         """Surface points (3, n) of the head in the directions (3, n) of its own, unturned axes."""
@@ -130,13 +136,13 @@ def draw_polyp(rng: Rng, name: str, size_mm: float, histology: str, alike: float
     adenoma = histology == "AD"
     morphology = _morphology(rng, adenoma, size_mm)
     long = float(np.clip(1.0 + 0.35 * abs(trait[0]), 1.0, 1.9))
-    height = {"flat": 0.24, "sessile": 0.62, "pedunculated": 0.95}[morphology] * float(np.exp(0.16 * trait[1]))
-    lift = {"flat": 0.0, "sessile": 0.22, "pedunculated": 1.7}[morphology]
+    height = {"flat": 0.42, "sessile": 0.68, "pedunculated": 0.95}[morphology] * float(np.exp(0.16 * trait[1]))
+    sunk = {"flat": -0.5, "sessile": float(rng.uniform(-0.35, 0.15)), "pedunculated": 1.7}[morphology]
     lean = rng.normal(0, 0.35, 2) if morphology == "pedunculated" else np.zeros(2)
     red, pale = 0.5 * trait[2], 0.5 * trait[3]
     colour = np.exp(np.array([0.02 * pale + 0.02, -0.20 * red + 0.14 * pale, -0.17 * red + 0.17 * pale]))
     warm = 0.5 * trait[4]
-    tint = np.exp(np.array([-0.05, -0.42 + 0.30 * warm, -0.38 + 0.10 * warm]))
+    tint = np.exp(np.array([-0.12, -0.62 + 0.35 * warm, -0.50 + 0.12 * warm]))
     polyp = Polyp(
         name=name,
         size_mm=size_mm,
@@ -145,7 +151,7 @@ def draw_polyp(rng: Rng, name: str, size_mm: float, histology: str, alike: float
         theta=0.0,
         z=0.0,
         radii=(long, 1.0, height),
-        lift=lift * height,
+        lift=sunk * height,
         lean=(float(lean[0]), float(lean[1])),
         stalk=0.34 if morphology == "pedunculated" else 0.0,
         turn=float(rng.uniform(0, np.pi)),
@@ -189,11 +195,14 @@ def _surface(rng: Rng, trait: NDArray[np.float64], adenoma: bool, size_mm: float
     """Relief, tone, pits and vessels over the head, seen from above; pits have the size of mucosa's, in mm."""
     texel_mm = size_mm * 1.6 / texels  # the upper half spans half the map and half a circumference
     lobe = (2.6, 0.9) if adenoma else (3.5, 1.3)
-    relief = band_noise(rng, texels, texels, texels / lobe[1], texels / (5 * lobe[0]), 1.1)
+    relief = band_noise(rng, texels, texels, texels / lobe[1], texels / (3 * lobe[0]), 1.6)
     tone = band_noise(rng, texels, texels, texels / 1.5, texels / 14, 1.0)
     pit_texels = float(np.clip(0.55 * np.exp(0.2 * trait[6]) / texel_mm, 5.0, texels / 6))
     pits = band_noise(rng, texels, texels, pit_texels * 1.5, pit_texels * 0.75, 0.0)
     pits = torch.tanh(2.0 * pits) if adenoma else torch.tanh(2.5 * (pits - 0.9))
     vessels = vessel_map(rng, texels, texels, 0.2, roots=int(rng.integers(3, 9)), widest_mm=0.9)
-    relief = relief.clamp(-2, 2) * 0.5 + 0.06 * pits * min(1.0, pit_texels / 10)
+    relief = relief.clamp(-2, 2) * 0.5 + 0.025 * pits * min(1.0, pit_texels / 10)
+    place = torch.linspace(-1, 1, texels)
+    radius = torch.sqrt(place[:, None] ** 2 + place[None, :] ** 2)
+    relief = relief * ((0.85 - radius) / 0.35).clamp(0, 1)  # the rim of the map is one point: no relief there
     return torch.stack([relief, torch.tanh(1.2 * tone), pits, vessels])[None].contiguous()

@@ -47,8 +47,9 @@ def draw_procedure(seed: int, number: int, split: str, polyps: int, preset: Pres
     change = preset.difficulty.view_change
     lumen = inflate(colon.shape, colon.slope, *draw_states(rng, looks, change))
     paths = draw_paths(rng, lumen, lesions, camera, looks, change)
-    conditions = draw_conditions(rng, looks, paths.look, change)
     clear = np.stack([polyp_boxes(lumen, each, paths.views, camera) for each in lesions], axis=1)
+    target = clear[np.arange(len(clear)), np.array([each.polyp for each in looks])[paths.look]]
+    conditions = draw_conditions(rng, looks, paths.look, target, preset.width, change)
     hard = preset.difficulty
     given = [disturb(rng, each, camera, hard.box_jitter, hard.box_dropout) for each in clear.swapaxes(0, 1)]
     boxes = np.stack(given, axis=1)
@@ -63,21 +64,22 @@ def _draw_polyps(
     """The polyps of a procedure and the sites they sit at, in the order of withdrawal."""
     sites: list[list[int]] = []
     left = list(range(count))
+    more = 0.15 + preset.difficulty.interleave  # chance of one more polyp at a site
     while left:
-        together = 2 if len(left) > 1 and rng.random() < 0.25 + 0.5 * preset.difficulty.interleave else 1
-        sites.append([left.pop(0) for _ in range(together)])
+        together = 1 + int(rng.random() < more) + int(rng.random() < 0.4 * more)
+        sites.append([left.pop(0) for _ in range(min(together, len(left)))])
     polyps: list[Polyp] = []
     resting = inflate(colon.shape, colon.slope, torch.ones(1), torch.ones(1))
-    depth = np.sort(rng.uniform(0, 1, len(sites)))[::-1] * 0.35
     for order, site in enumerate(sites):
-        middle = LENGTH_MM * (1.0 - (order + 0.3 + depth[order]) / len(sites))
+        middle = LENGTH_MM * (1.0 - (order + rng.uniform(0.3, 0.6)) / len(sites))
         for place, index in enumerate(site):
             histology = _histology(rng, number, index)
             size = _size_mm(rng, histology, number, index)
             typical = np.random.default_rng([seed, number, 7])
             polyp = draw_polyp(rng, f"{video}_{index + 1}", size, histology, preset.difficulty.alike, typical)
-            others = [polyps[each] for each in site[:place]]
-            polyps.append(_settle(rng, resting, polyp, middle, others))
+            near = polyps[site[place - 1]] if place and rng.random() < 0.4 else None
+            depth = middle + (rng.uniform(25, 45) * (1, -1, 2)[place - 1] if place and near is None else 0.0)
+            polyps.append(_settle(rng, resting, polyp, depth, near))
     return polyps, sites
 
 
@@ -96,21 +98,21 @@ def _size_mm(rng: Rng, histology: str, number: int, index: int) -> float:
     return float(np.round(min(size, 20.0), 1))
 
 
-def _settle(rng: Rng, lumen: Lumen, polyp: Polyp, middle: float, others: list[Polyp]) -> Polyp:
-    """The polyp at a place near depth `middle` where the wall is not steep, not on top of another."""
+def _settle(rng: Rng, lumen: Lumen, polyp: Polyp, middle: float, near: Polyp | None) -> Polyp:
+    """The polyp at a place near depth `middle`, or beside another, where the wall is not steep."""
     best, best_steep = polyp, np.inf
     for _ in range(40):
-        theta, z = float(rng.uniform(-np.pi, np.pi)), float(middle + rng.normal(0, 9))
-        if others:
-            near = others[-1]
+        theta, z = float(rng.uniform(-np.pi, np.pi)), float(middle + rng.normal(0, 6))
+        crowded = 0.0
+        if near is not None:
             theta = near.theta + float(rng.choice([-1, 1]) * rng.uniform(0.35, 0.9))
             theta = float(np.mod(theta + np.pi, 2 * np.pi) - np.pi)
             z = near.z + float(rng.normal(0, 6))
-        gap = [np.hypot((theta - each.theta) * 18, z - each.z) - each.size_mm - polyp.size_mm for each in others]
+            apart = np.hypot((np.mod(theta - near.theta + np.pi, 2 * np.pi) - np.pi) * 18, z - near.z)
+            crowded = max(0.0, near.size_mm + polyp.size_mm - float(apart))
         here = (torch.full((1, 1), float(each)) for each in (np.cos(theta) * 20, np.sin(theta) * 20, z, 0.0))
         normal = torch.cat(lumen.inward_normal(*here), dim=1)
-        steep = 1.0 + float(normal[0, 0] * np.cos(theta) + normal[0, 1] * np.sin(theta))
-        steep += sum(max(0.0, -each) for each in gap)
+        steep = 1.0 + float(normal[0, 0] * np.cos(theta) + normal[0, 1] * np.sin(theta)) + crowded
         if steep < best_steep:
             best, best_steep = replace(polyp, theta=theta, z=z), steep
         if steep < 0.06:

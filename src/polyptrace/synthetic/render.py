@@ -7,6 +7,7 @@ from torch import Tensor
 
 from polyptrace.synthetic.camera import Camera, border, camera_rays
 from polyptrace.synthetic.colon import Colon
+from polyptrace.synthetic.instruments import add_instruments
 from polyptrace.synthetic.lumen import Lumen
 from polyptrace.synthetic.optics import add_grain, expose, smear, vignette
 from polyptrace.synthetic.polyps import Polyp
@@ -50,6 +51,7 @@ def render(scene: Scene, views: Views, conditions: Conditions, seeds: Tensor, vi
             found.append((scene.polyps[index], hits))
     light = shade(scene.colon, scene.lumen, views, conditions, rays, wall, found)
     frame_mask = border(camera, device)
+    light = add_instruments(light, conditions, camera, owner)
     picture = expose(light * vignette(camera, device), conditions, frame_mask.reshape(-1))
     picture = smear(picture.reshape(frames, 3, height, width), conditions)
     picture = add_grain(picture, conditions, scene.grain, seeds) * frame_mask

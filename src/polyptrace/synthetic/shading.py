@@ -30,6 +30,8 @@ class Conditions:
     pool_level: Tensor  # mm above the lowest wall
     down: Tensor  # (B, 2) which way is down in the colon's cross-section
     instrument: Tensor  # 0: none, 1: forceps, 2: snare
+    tip: Tensor  # (B, 2) where in the picture the instrument points, as shares of the width
+    loop: Tensor  # (B, 2) half axes of the snare's loop, as shares of the width
     narrow_band: Tensor  # 1: narrow-band imaging
     noise: Tensor
 
@@ -58,30 +60,33 @@ def shade(
     z = torch.addcmul(position[:, 2:3], rays[2], wall)
     theta = torch.atan2(y, x)
     normal = list(lumen.inward_normal(x, y, z, views.state))
-    skin = colon.skin_at(theta, z)  # (len(SKIN), B, P)
+    (vessel, debris), (tone, pale, relief) = colon.skin_at(theta, z)  # each (B, P)
     fine = colon.fine_at(theta, z)  # (3, B, P)
-    albedo = _mucosa(colon, conditions, skin, fine[0])  # 3 x (B, P)
+    albedo = _mucosa(colon, vessel * conditions.vessel, tone, pale, fine[0])  # 3 x (B, P)
     distance = wall.clone()
-    seam = 1.0 + 0.05 * skin[3]
+    seam = 1.0 + 0.05 * relief + 0.05 * fine[1]
     for polyp, hits in polyps:
         _place_polyp(colon, polyp, hits, conditions, albedo, normal, distance, seam, fine[0])
-    gloss = _stain(conditions, albedo, skin, x, y, lumen.inflation[views.state.long()])
+    foam = colon.foam_at(theta, z) if bool((conditions.bubbles > 0).any()) else torch.zeros_like(tone)
+    foam = foam * torch.sigmoid((tone - 1.6 + 2.4 * conditions.bubbles) * 4.0) * (conditions.bubbles > 0)
+    depth = x * conditions.down[:, 0:1] + y * conditions.down[:, 1:2] - RADIUS_MM * lumen.inflation[views.state.long()]
+    pool = torch.sigmoid((depth + conditions.pool_level) * 1.5)
+    gloss = _stain(albedo, torch.sigmoid((debris - 2.6 + conditions.debris) * 5.0) * 0.85, pool, foam)
     facing = (normal[0] * rays[0] + normal[1] * rays[1] + normal[2] * rays[2]).neg_().clamp_(0.0, 1.0)
     outward = torch.rsqrt(x * x + y * y)
     cosine, sine = x * outward, y * outward
-    slope = conditions.roughness * (0.7 + 0.3 * skin[3])
+    slope = conditions.roughness * (0.7 + 0.3 * relief)
     off_z = rays[2] + facing * (normal[2] + slope * fine[1])
     off_a = rays[1] * cosine - rays[0] * sine + facing * (normal[1] * cosine - normal[0] * sine + slope * fine[2])
-    shine = torch.exp((off_z * off_z + off_a * off_a) * -90.0) * (conditions.gloss * gloss)
+    shine = torch.exp((off_z * off_z + off_a * off_a) * -110.0) * (conditions.gloss * gloss)
     return _light(albedo, facing, distance, seam, shine)
 
 
-def _mucosa(colon: Colon, conditions: Conditions, skin: Tensor, grain: Tensor) -> list[Tensor]:
+def _mucosa(colon: Colon, vessel: Tensor, tone: Tensor, pale: Tensor, grain: Tensor) -> list[Tensor]:
     """Albedo of the wall: pale and reddish fields, vessels, grain."""
-    vessel, tone, pale = skin[0] * conditions.vessel, skin[1], skin[2]
-    red = colon.colour[0] * (1.0 + 0.03 * pale + 0.010 * grain)
-    green = colon.colour[1] * (1.0 - 0.09 * tone + 0.10 * pale + 0.035 * grain)
-    blue = colon.colour[2] * (1.0 - 0.07 * tone + 0.03 * pale + 0.035 * grain)
+    red = colon.colour[0] * (1.0 + 0.03 * pale + 0.03 * grain)
+    green = colon.colour[1] * (1.0 - 0.09 * tone + 0.10 * pale + 0.07 * grain)
+    blue = colon.colour[2] * (1.0 - 0.07 * tone + 0.03 * pale + 0.07 * grain)
     return [red * (1.0 - 0.22 * vessel), green * (1.0 - 0.62 * vessel), blue * (1.0 - 0.50 * vessel)]
 
 
@@ -102,37 +107,35 @@ def _place_polyp(
     _, tone, pit, vessel = polyp.sample(map_u, map_v, channels=4)
     mix = (0.5 + 0.5 * tone).clamp(0, 1)
     vessel = vessel * polyp.vessel_depth * (0.5 + 0.5 * conditions.vessel[hits.frame, 0])
-    share = (hits.h / (0.10 * polyp.size_mm * min(1.0, 0.4 + polyp.radii[2] / polyp.radii[0]))).clamp(0.0, 1.0)
-    share = share * share * (3.0 - 2.0 * share)
+    height = hits.h / (polyp.lift + polyp.radii[2])  # 0 at the wall, 1 at the top
+    share = smoothstep(height * 5.0)
+    rounding = smoothstep(height * 2.2)
     grains = grain[at]
-    for channel, (dark, bright) in enumerate(((0.16, 0.05), (0.45, 0.13), (0.42, 0.12))):
+    for channel, (dark, bright) in enumerate(((0.25, 0.08), (0.62, 0.22), (0.55, 0.20))):
         base = colon.colour[channel] * polyp.colour[channel]
         value = base * (1.0 - mix * (1.0 - polyp.tint[channel]))
         value = value * (1.0 + bright * polyp.pit_depth * pit + 0.03 * grains) * (1.0 - dark * vessel)
         albedo[channel][at] = albedo[channel][at] * (1.0 - share) + value * share
-        normal[channel][at] = normal[channel][at] * (1.0 - share) + hits.normal[channel] * share
+        normal[channel][at] = normal[channel][at] * (1.0 - rounding) + hits.normal[channel] * rounding
     scale = torch.rsqrt(sum((normal[k][at] ** 2 for k in range(3)), torch.tensor(1e-9, device=distance.device)))
     for channel in range(3):
         normal[channel][at] = normal[channel][at] * scale
     distance[at] = hits.distance
-    seam[at] = 0.82 + 0.18 * share
+    seam[at] = 0.9 + 0.1 * share
 
 
-def _stain(
-    conditions: Conditions, albedo: list[Tensor], skin: Tensor, x: Tensor, y: Tensor, inflation: Tensor
-) -> Tensor:
-    """Residue, bubbles and standing water change the colour; what comes back multiplies the highlights."""
-    residue = torch.sigmoid((skin[4] - 2.6 + conditions.debris) * 5.0) * 0.85
-    pool = torch.sigmoid(
-        (x * conditions.down[:, 0:1] + y * conditions.down[:, 1:2] - RADIUS_MM * inflation + conditions.pool_level)
-        * 1.5
-    )
+def smoothstep(share: Tensor) -> Tensor:
+    """0 below 0, 1 above 1, without a corner in between."""
+    share = share.clamp(0.0, 1.0)
+    return share * share * (3.0 - 2.0 * share)
+
+
+def _stain(albedo: list[Tensor], residue: Tensor, pool: Tensor, foam: Tensor) -> Tensor:
+    """Residue, standing water and bubbles change the colour; what comes back multiplies the highlights."""
     for channel, (dirt, water) in enumerate(((0.62, 0.50), (0.42, 0.33), (0.10, 0.09))):
         albedo[channel] += (dirt - albedo[channel]) * residue
-        albedo[channel] += (water - albedo[channel]) * pool * 0.6
-    foam = skin[5] * torch.sigmoid((skin[1] - 1.6 + 2.4 * conditions.bubbles) * 4.0) * (conditions.bubbles > 0)
-    for channel in range(3):
-        albedo[channel] += (0.75 - albedo[channel]) * foam * 0.45
+        albedo[channel] += (water - albedo[channel]) * (pool * 0.6)
+        albedo[channel] += (0.75 - albedo[channel]) * (foam * 0.45)
     return (1.0 + 2.5 * foam + 0.8 * residue) * (1.0 - 0.5 * pool)
 
 

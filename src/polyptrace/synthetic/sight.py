@@ -23,7 +23,8 @@ def surface_points(lumen: Lumen, polyp: Polyp, views: Views, points: int) -> Ten
     place: Tensor = site.anchor[:, :, None] + flat + h * normal
     for _ in range(3):  # the height is measured from the wall below, which need not be flat
         height = lumen.clearance(place[:, 0], place[:, 1], place[:, 2], views.state)
-        miss = h - height * site.upright
+        above = ((place - site.anchor[:, :, None]) * normal).sum(dim=1)
+        miss = h - polyp.height(height * site.upright, above)
         place = place + (miss * 0.9)[:, None] * normal
     return place
 

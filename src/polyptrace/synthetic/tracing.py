@@ -74,7 +74,7 @@ def trace_wall(lumen: Lumen, camera: Camera, views: Views, rays: Rays) -> Tensor
     """
     start = torch.ones(len(views.position), 1, 1, 1, device=views.position.device)
     distance = start
-    for shrink, steps in ((8, 24), (2, 6), (1, 3)):
+    for shrink, steps in ((8, 0), (2, 5), (1, 2)):
         grid = (camera.height // shrink, camera.width // shrink)
         level = rays if shrink == 1 else turn_rays(views, camera_rays(camera, start.device, shrink))
         distance = interpolate(start, size=grid, mode="nearest").reshape(len(start), -1).contiguous()
@@ -86,23 +86,31 @@ def trace_wall(lumen: Lumen, camera: Camera, views: Views, rays: Rays) -> Tensor
 
 
 def _march(lumen: Lumen, views: Views, rays: Rays, distance: Tensor, steps: int) -> Tensor:
-    """Steps to where the clearance would be 0 if it went on falling as it did, within limits."""
+    """Steps to about where the clearance would be 0 if it went on falling as it did; more for the few that need it.
+
+    With f mm of clearance lost per mm of way the next step is the clearance times (f + 0.03) / (f² + 0.05): about 1 / f
+    where the ray nears the wall, and cautious where it does not.
+    """
+    if not steps:
+        for _ in range(24):
+            distance = (distance + 0.62 * _clearance(lumen, views, rays, distance)).clamp_(0.05, FAR_MM)
+        return distance
     gap = _clearance(lumen, views, rays, distance)
     step = 0.62 * gap
     for _ in range(steps):
         distance = (distance + step).clamp_(0.05, FAR_MM)
         new = _clearance(lumen, views, rays, distance)
-        falling = (gap - new) / torch.where(step.abs() > 1e-5, step, 1.0)  # mm of clearance per mm of way
-        step = new * torch.where(falling > 0.1, 1.0 / falling, 0.62).clamp_(0.4, 2.0)
+        falling = ((gap - new) * step / (step * step + 1e-9)).clamp_(0.0, 2.5)
+        step = new * (falling + 0.03) / (falling * falling + 0.05)
         gap = new
-    frame, pixel = torch.nonzero((gap.abs() > 0.004 * distance + 0.02) & (distance < FAR_MM), as_tuple=True)
-    if len(frame):
-        few = (rays[0][frame, pixel][:, None], rays[1][frame, pixel][:, None], rays[2][frame, pixel][:, None])
-        subset = Views(views.position[frame], views.rotation[:1], views.state[frame])
-        here = distance[frame, pixel][:, None]
-        for _ in range(14):
-            here = (here + 0.62 * _clearance(lumen, subset, few, here)).clamp_(0.05, FAR_MM)
-        distance[frame, pixel] = here[:, 0]
+    distance = (distance + step).clamp_(0.05, FAR_MM)
+    frame, pixel = torch.nonzero((step.abs() > 0.006 * distance + 0.03) & (distance < FAR_MM), as_tuple=True)
+    few = (rays[0][frame, pixel][:, None], rays[1][frame, pixel][:, None], rays[2][frame, pixel][:, None])
+    subset = Views(views.position[frame], views.rotation[:1], views.state[frame])
+    here = distance[frame, pixel][:, None]
+    for _ in range(12):
+        here = (here + 0.62 * _clearance(lumen, subset, few, here)).clamp_(0.05, FAR_MM)
+    distance[frame, pixel] = here[:, 0]
     return distance
 
 
@@ -135,52 +143,69 @@ def trace_polyp(lumen: Lumen, polyp: Polyp, views: Views, rays: Rays, wall: Tens
     along = away[:, 0:1] * rays[0] + away[:, 1:2] * rays[1] + away[:, 2:3] * rays[2]  # (B, P)
     miss = (away * away).sum(dim=1, keepdim=True) - along * along
     reach = polyp.reach
-    frame, pixel = torch.nonzero((miss < reach * reach) & (along > 0.0) & (along - reach < wall), as_tuple=True)
+    near = (miss < reach * reach) & (along > 0.0) & (along - reach < wall)
+    frame, pixel = torch.nonzero(near, as_tuple=True)
     ray = torch.stack([each[frame, pixel] for each in rays])  # (3, n)
     half, middle, limit = torch.sqrt(reach * reach - miss[frame, pixel]), along[frame, pixel], wall[frame, pixel]
-    few = _Few(lumen, polyp, views.position[frame].T, views.state[frame, 0], site.take(frame))
+    few = _aim_few(lumen, polyp, views, site, frame, ray)
     distance = (middle - half).clamp_min(0.05)
     end = torch.minimum(middle + half, limit + 0.3)
-    gap = few.distance(torch.addcmul(few.origin, ray, distance))
-    for _ in range(18):
-        distance = torch.minimum(distance + 0.8 * gap, end)
-        gap = few.distance(torch.addcmul(few.origin, ray, distance))
-    chosen = torch.nonzero((gap < 0.02 * min(polyp.radii)) & (distance < limit))[:, 0]
+    gap = few.gap(distance)
+    for _ in range(11):
+        distance = torch.minimum(distance + 0.9 * gap, end)
+        gap = few.gap(distance)
+    chosen = torch.nonzero((gap < 0.03 * min(polyp.radii)) & (distance < limit))[:, 0]
     few, distance = few.take(chosen), distance[chosen]
-    point = torch.addcmul(few.origin, ray[:, chosen], distance)
-    u, v, h = few.local(point)
-    return PolypHits(frame[chosen], pixel[chosen], distance, u, v, h, few.normal(point))
+    u, v, h = few.local(distance)
+    normal = torch.einsum("kn,nkc->cn", few.normal(distance), site.axes[frame[chosen]])
+    return PolypHits(frame[chosen], pixel[chosen], distance, u, v, h, normal)
 
 
 @dataclass(frozen=True)
 class _Few:
-    """A polyp and a handful of rays (n,), each with its own origin, state and seat."""
+    """A polyp and a handful of rays, in the colon's coordinates (x, y, z) and in the polyp's (u, v, w: the normal)."""
 
     lumen: Lumen
     polyp: Polyp
-    origin: Tensor  # (3, n)
+    start: Tensor  # (6, n): x, y, z, u, v, w of the camera
+    change: Tensor  # (6, n): the same per mm of way
+    turn: Tensor  # (9, n): dx/du, dy/du, dz/du, dx/dv, ...
+    upright: Tensor  # (n,)
     state: Tensor  # (n,)
-    site: Site
 
     def take(self, index: Tensor) -> "_Few":
-        return _Few(self.lumen, self.polyp, self.origin[:, index], self.state[index], self.site.take(index))
+        columns = (self.start[:, index], self.change[:, index], self.turn[:, index])
+        return _Few(self.lumen, self.polyp, *columns, self.upright[index], self.state[index])
 
-    def local(self, point: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Polyp coordinates (u, v, h) of points (3, n)."""
-        away = point.T - self.site.anchor
-        u = (away * self.site.axes[:, 0]).sum(dim=1)
-        v = (away * self.site.axes[:, 1]).sum(dim=1)
-        height = self.lumen.clearance(point[0], point[1], point[2], self.state)
-        return u, v, height * self.site.upright[:, 0]
+    def local(self, distance: Tensor, shift: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Rays:
+        """Polyp coordinates (u, v, h) at distances (n,), after a shift in (u, v, w)."""
+        x, y, z, u, v, w = torch.addcmul(self.start, self.change, distance)
+        if any(shift):
+            x, y, z = (
+                each + sum(shift[k] * self.turn[3 * k + axis] for k in range(3)) for axis, each in enumerate((x, y, z))
+            )
+            u, v, w = u + shift[0], v + shift[1], w + shift[2]
+        clearance = self.lumen.clearance(x, y, z, self.state)
+        return u, v, self.polyp.height(clearance * self.upright, w)
 
-    def distance(self, point: Tensor) -> Tensor:
-        return self.polyp.distance(*self.local(point))
+    def gap(self, distance: Tensor, shift: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Tensor:
+        return self.polyp.distance(*self.local(distance, shift))
 
-    def normal(self, point: Tensor) -> Tensor:
-        """Unit normals (3, n), from differences of the distance at four corners of a small tetrahedron."""
-        corners = torch.tensor([[1.0, -1, -1], [-1, -1, 1], [-1, 1, -1], [1, 1, 1]], device=point.device)
+    def normal(self, distance: Tensor) -> Tensor:
+        """Unit normals (3, n) in (u, v, w), from the gap at the four corners of a small tetrahedron."""
         size = 0.012 * self.polyp.size_mm
-        total = torch.zeros_like(point)
-        for corner in corners[:, :, None]:
-            total += corner * self.distance(point + size * corner)
+        total = torch.zeros(3, len(distance), device=distance.device)
+        for corner in ((1, -1, -1), (-1, -1, 1), (-1, 1, -1), (1, 1, 1)):
+            gap = self.gap(distance, (size * corner[0], size * corner[1], size * corner[2]))
+            total += torch.tensor(corner, device=gap.device)[:, None] * gap
         return torch.nn.functional.normalize(total, dim=0)
+
+
+def _aim_few(lumen: Lumen, polyp: Polyp, views: Views, site: Site, frame: Tensor, ray: Tensor) -> _Few:
+    """Rays (3, n) of the frames (n,) in both coordinates."""
+    axes = site.axes[frame]  # (n, 3, 3)
+    local_start = torch.einsum("bkc,bc->bk", site.axes, views.position - site.anchor)  # (B, 3)
+    start = torch.cat([views.position, local_start], dim=1)[frame].T.contiguous()
+    change = torch.cat([ray, torch.einsum("nkc,cn->kn", axes, ray)])
+    turn = axes.reshape(-1, 9).T.contiguous()
+    return _Few(lumen, polyp, start, change, turn, site.upright[frame, 0], views.state[frame, 0])

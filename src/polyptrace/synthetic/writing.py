@@ -1,6 +1,6 @@
 """Writes procedures as any source would give them: JPEG frames and a COCO file per split, in the authors' layout."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from polyptrace.synthetic.render import Scene, render
 from polyptrace.synthetic.selection import frame_name, frames_used
 
 QUALITY = 90
-BATCH_PIXELS = 250_000  # pixels rendered at once: few enough for the processor's cache
-BATCH_PIXELS_GPU = 8_000_000
+BATCH_PIXELS = 460_000  # pixels rendered at once: few enough for the processor's cache
+BATCH_PIXELS_GPU = 4_000_000
 SIGHT_MM = 90.0  # a polyp farther along the colon is not looked for
 
 
@@ -66,27 +66,35 @@ def rendered_rows(procedure: Procedure, boxes: Boxes, every_frame: bool) -> NDAr
 
 
 def write_pictures(
-    procedure: Procedure,
-    rows: NDArray[np.int64],
+    wanted: Iterable[tuple[Procedure, NDArray[np.int64]]],
     folder: Path,
     device: torch.device,
     workers: int,
     advance: Callable[[int], None],
 ) -> None:
-    """Renders and writes the frames `rows` of a procedure, `workers` batches at a time."""
-    scene = procedure.scene.to(device)
-    pixels = scene.camera.width * scene.camera.height
-    batch = max(1, (BATCH_PIXELS_GPU if device.type == "cuda" else BATCH_PIXELS) // pixels)
+    """Renders and writes frames (rows) of procedures, `workers` batches at a time; each batch is on its own."""
 
-    def work(chosen: NDArray[np.int64]) -> int:
-        for row, picture in zip(chosen, render_rows(procedure, scene, chosen).cpu(), strict=True):
+    def work(batch: tuple[Procedure, Scene, NDArray[np.int64]]) -> int:
+        procedure, scene, rows = batch
+        for row, picture in zip(rows, render_rows(procedure, scene, rows).cpu(), strict=True):
             name = frame_name(procedure.video, int(procedure.paths.frame_index[row]))
             (folder / name).write_bytes(encode_jpeg(picture, QUALITY).numpy().tobytes())
-        return len(chosen)
+        return len(rows)
 
     with ThreadPoolExecutor(workers) as pool:
-        for done in pool.map(work, _chunks(rows, batch)):
+        for done in pool.map(work, _batches(wanted, device)):
             advance(done)
+
+
+def _batches(
+    wanted: Iterable[tuple[Procedure, NDArray[np.int64]]], device: torch.device
+) -> Iterator[tuple[Procedure, Scene, NDArray[np.int64]]]:
+    for procedure, rows in wanted:
+        scene = procedure.scene.to(device)
+        pixels = BATCH_PIXELS_GPU if device.type == "cuda" else BATCH_PIXELS
+        size = max(1, pixels // (scene.camera.width * scene.camera.height))
+        for start in range(0, len(rows), size):
+            yield procedure, scene, rows[start : start + size]
 
 
 def render_rows(procedure: Procedure, scene: Scene, rows: NDArray[np.int64]) -> Tensor:
@@ -100,8 +108,3 @@ def render_rows(procedure: Procedure, scene: Scene, rows: NDArray[np.int64]) -> 
     visible = (procedure.paths.views.position[index, 2:3] - depth).abs() < SIGHT_MM  # (B, number of polyps)
     with torch.inference_mode():
         return render(scene, views, conditions, seeds, visible)[0]
-
-
-def _chunks(rows: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
