@@ -22,6 +22,8 @@ COMMANDS = {
     "train": "Train a tracklet encoder on a dataset, without labels.",
     "embed": "Turn a dataset into vectors with a frozen encoder.",
     "evaluate": "Measure vectors: retrieval, re-identification, size, histology, counting.",
+    "compare": "Train, embed and evaluate every row of a table, and write the table.",
+    "ablate": "Train, embed and evaluate variants of our method, and write their tables.",
     "report": "Tables, figures and one HTML page from results.",
     "figures": "Draw the paper's figures for your own data.",
     "encoders": "List the encoders, with parameters, cost, licence and weights.",

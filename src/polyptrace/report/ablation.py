@@ -1,6 +1,7 @@
 """The paper's Table 2: what its parts are worth, from results of runs that left some of them out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,15 @@ def switches(config: Config) -> tuple[bool, bool, bool, bool]:
     return sampled, curriculum, config.loss.frame_weight > 0, config.loss.tracklet_weight > 0
 
 
+@dataclass(frozen=True)
+class Line:
+    """A row of an ablation: its name, its results, and the settings it was trained with."""
+
+    name: str
+    results: Results
+    config: Config
+
+
 def ablation_table(rows: Sequence[Results], settings: Sequence[Config], measures: Sequence[Measure]) -> Table:
     """Blocks as in the paper: sampling and curriculum, level of the loss, then whatever else differs from the rest."""
     usual = _usual([_flat(config) for config in settings])
@@ -58,26 +68,36 @@ def ablation_table(rows: Sequence[Results], settings: Sequence[Config], measures
         "Level of the loss": [n for n in range(len(rows)) if plain[n] and on[n][0] and on[n][1]],
         "Other settings": [n for n in range(len(rows)) if not plain[n]],
     }
+    lines = [Line(_named(row, config, usual), row, config) for row, config in zip(rows, settings, strict=True)]
+    shown = {
+        title: [lines[n] for n in members]
+        for title, members in blocks.items()
+        if len(members) >= (1 if title == "Other settings" else 2)
+    }
+    return block_table("table2", "Table 2. Ablations", shown, measures)
+
+
+def block_table(name: str, title: str, blocks: Mapping[str, Sequence[Line]], measures: Sequence[Measure]) -> Table:
+    """Lines in blocks, each with its own best; the paper's four switches stand before the figures."""
     groups, notes = [], []
-    for title, members in blocks.items():
-        if len(members) < (1 if title == "Other settings" else 2):
-            continue
-        some = [rows[n] for n in members]
-        standing = standings(some, measures)
-        lines = []
-        for place, n in enumerate(members):
-            marks = [Cell("✓" if switch else "✗") for switch in on[n]]
-            cells = [figure_cell(some[place], place, m, s) for m, s in zip(measures, standing, strict=True)]
-            lines.append(Row(_named(rows[n], settings[n], usual), (*marks, *cells)))
-        groups.append((title, tuple(lines)))
-        notes = ranking_notes([c.note for line in lines for c in line.cells], standing)
+    for block, lines in blocks.items():
+        rows = [line.results for line in lines]
+        standing = standings(rows, measures)
+        shown = []
+        for place, line in enumerate(lines):
+            marks = [Cell("✓" if switch else "✗") for switch in switches(line.config)]
+            cells = [figure_cell(line.results, place, m, s) for m, s in zip(measures, standing, strict=True)]
+            shown.append(Row(line.name, (*marks, *cells)))
+        groups.append((block, tuple(shown)))
+        notes += ranking_notes([cell.note for row in shown for cell in row.cells], standing)
+    everything = [line.results for lines in blocks.values() for line in lines]
     return Table(
-        "table2",
-        "Table 2. Ablations",
-        table_caption(rows, measures),
-        (*(Column("", name) for name in SWITCHES), *(Column(m.over, m.name, m.direction) for m in measures)),
+        name,
+        title,
+        table_caption(everything, measures),
+        (*(Column("", switch) for switch in SWITCHES), *(Column(m.over, m.name, m.direction) for m in measures)),
         tuple(groups),
-        (*notes, "Best and second best are of each block."),
+        (*dict.fromkeys(notes), "Best and second best are of each block."),
     )
 
 

@@ -1,0 +1,199 @@
+"""`polyptrace ablate --data TRAIN --eval TEST --variants table2 --seeds 3 --out R`."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyptrace.cli.settings import ConfigFile
+from polyptrace.cli.trials import (
+    DryRun,
+    Isolate,
+    Kept,
+    Only,
+    Out,
+    Rates,
+    Seeds,
+    TableOnly,
+    Tasks,
+    TestData,
+    TestDataOfTask,
+    TrainData,
+    data_of,
+    end,
+    found_rates,
+    given_for_all,
+    length_of,
+    print_lines,
+    runner,
+    selected,
+)
+from polyptrace.compare import (
+    BLOCKS,
+    ROWS_FOLDER,
+    SECTIONS,
+    SWEEP_FOLDER,
+    SWEPT,
+    VARIANTS_FOLDER,
+    Block,
+    Given,
+    Row,
+    Trial,
+    chosen_blocks,
+    folder_name,
+    make_trial,
+    rate_setting,
+)
+from polyptrace.config import read_config
+from polyptrace.errors import UserError
+from polyptrace.evaluate import Results, combine
+from polyptrace.files import whole_folder
+from polyptrace.report import MAIN, Line, Table, block_table, html, latex, markdown, measured, sweep_table
+
+__all__ = ["SECTIONS", "command"]
+
+
+def command(
+    ctx: typer.Context,
+    out: Out,
+    data: TrainData = None,
+    tests: TestData = None,
+    tests_of: TestDataOfTask = None,
+    variants: Annotated[
+        str, typer.Option("--variants", help=f"all, table2, blocks ({', '.join(BLOCKS)}) or single variants.")
+    ] = "table2",
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option("--sweep", metavar="NAME=TRAIN:EVAL", help="A pair of datasets to compare losses on; repeat."),
+    ] = None,
+    seeds: Seeds = 3,
+    tasks: Tasks = None,
+    only: Only = None,
+    table_only: TableOnly = False,
+    dry_run: DryRun = False,
+    keep: Kept = "all",
+    isolate: Isolate = False,
+    rates: Rates = None,
+    config: ConfigFile = None,
+) -> None:
+    """Train, embed and evaluate variants of our method, and write their tables.
+
+    A variant is our method with a few other settings and everything else the same, the number of frames included;
+    [bold]--dry-run[/] shows which. [bold]table2[/] is the paper's: nearest-K or exponential sampling, with and without
+    the curriculum; loss on frames, tracklets or both. Beyond it: multi-positive loss on the same bags, forms of the
+    loss, which bags meet in a batch, bag size, highest temperature.
+
+    [bold]--sweep[/] trains ours, its symmetric form and the multi-positive loss on several pairs of datasets instead,
+    such as procedures in which polyps interleave more and more.
+
+    Rows are run as 'polyptrace compare' does; in the same folder ours is not trained again.
+
+    Examples:
+
+      polyptrace ablate --data data/train --eval data/test --out compared --rates compared/rates.json
+
+      polyptrace ablate --data data/train --eval data/test --out compared --variants loss,tau-gaps --seeds 1
+
+      polyptrace ablate --out swept --sweep 0=i0/train:i0/test --sweep 0.5=i5/train:i5/test
+    """
+    blocks = chosen_blocks(variants)
+    if table_only:
+        write_tables(out, blocks)
+        return
+    given = given_for_all(out, ctx.args, config, tasks)
+    found, _ = found_rates([], given, rates, None, own_epochs=False)
+    if sweep:
+        trials = [trial for text in sweep for trial in sweep_trials(text, seeds, given, found)]
+    else:
+        datasets = data_of(data, tests, tests_of)
+        rows = list({row.name: row for block in blocks for row in block.rows}.values())
+        length = length_of(datasets, given, rows, own_epochs=False)
+        trials = [
+            make_trial(row, seed, f"{place_of(row)}/seed{seed}", datasets, given, length | rate_setting(row, found))
+            for row in rows
+            for seed in range(seeds)
+        ]
+    chosen = selected(trials, only)
+    if not chosen:
+        raise UserError(f"--only {' '.join(only or [])}: no such row -> one of {', '.join(t.key for t in trials)}")
+    if dry_run:
+        print_lines(chosen)
+        return
+    failed = runner(isolate, keep)(chosen)
+    if not only:
+        write_tables(out, blocks)
+    end(failed)
+
+
+def sweep_trials(text: str, seeds: int, given: Given, rates: Mapping[str, float]) -> list[Trial]:
+    """The trials of one pair of datasets."""
+    name, _, pair = text.partition("=")
+    train, _, test = pair.partition(":")
+    if not name or not train or not test:
+        raise UserError(f"--sweep {text}: not NAME=TRAIN:EVAL -> write for example 0.5=half/train:half/test")
+    datasets = data_of(Path(train), [Path(test)], None)
+    length = length_of(datasets, given, SWEPT, own_epochs=False)
+    below = f"{SWEEP_FOLDER}/{folder_name(name)}"
+    return [
+        make_trial(row, seed, f"{below}/{row.name}/seed{seed}", datasets, given, length | rate_setting(row, rates))
+        for row in SWEPT
+        for seed in range(seeds)
+    ]
+
+
+def place_of(row: Row) -> str:
+    """The folder of a variant; our own settings are a row of the comparison, trained once for both."""
+    return f"{VARIANTS_FOLDER if row.settings else ROWS_FOLDER}/{row.name}"
+
+
+def write_tables(out: Path, blocks: Sequence[Block]) -> None:
+    """Table 2 and its kin in R/ablations, of the variants that have results below R."""
+    of_blocks = {block.title: lines_of([(row.title, out / place_of(row)) for row in block.rows]) for block in blocks}
+    of_blocks = {title: lines for title, lines in of_blocks.items() if len(lines) > 1}
+    of_points = {
+        folder.name: lines_of([(row.title, folder / row.name) for row in SWEPT])
+        for folder in sorted((out / SWEEP_FOLDER).glob("*"), key=lambda folder: in_order(folder.name))
+    }
+    of_points = {name: lines for name, lines in of_points.items() if lines}
+    columns = measured([line.results for lines in of_blocks.values() for line in lines], MAIN)
+    tables = [block_table("table2", "Table 2. Ablations", of_blocks, columns)] if columns else []
+    for measure in measured([line.results for lines in of_points.values() for line in lines], MAIN):
+        title = f"Sweep: {measure.over} {measure.name}"
+        tables.append(sweep_table(folder_name(title), title, of_points, measure))
+    if not tables:
+        typer.echo(f"{out}: no variants have results yet, so there is no table")
+        return
+    with whole_folder(out / "ablations", overwrite=True) as folder:
+        for table in tables:
+            write_table(folder, table)
+    typer.echo(markdown(tables[0]))
+    typer.echo(f"tables: {out / 'ablations'}: {', '.join(table.name for table in tables)} as .md, .tex and .html")
+
+
+def in_order(name: str) -> tuple[float, str]:
+    """Sorting key of a sweep's points: numbers by size, then other names."""
+    try:
+        return float(name), name
+    except ValueError:
+        return math.inf, name
+
+
+def lines_of(rows: Sequence[tuple[str, Path]]) -> list[Line]:
+    """A line for each (title, folder) that has results: its training seeds as one, and its settings."""
+    lines = []
+    for title, folder in rows:
+        results = [Results.load(path) for path in sorted(folder.glob("seed*/results"))]
+        settings = sorted(folder.glob("seed*/run/config.toml"))
+        if results and settings:
+            whole = results[0] if len(results) == 1 else combine(results)
+            seeds = f" ({len(results)} seeds)" if len(results) > 1 else ""
+            lines.append(Line(title + seeds, whole, read_config(settings[0])))
+    return lines
+
+
+def write_table(folder: Path, table: Table) -> None:
+    """One table as Markdown, LaTeX and HTML."""
+    for ending, form in (("md", markdown), ("tex", latex), ("html", html)):
+        (folder / f"{table.name}.{ending}").write_text(form(table), encoding="utf-8")
