@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from polyptrace.errors import UserError
 from polyptrace.methods import Batch
 from polyptrace.train.feed import Feed, resized
 
@@ -56,3 +57,8 @@ def test_smaller_crops_are_made_once_and_rounded(crops: np.ndarray) -> None:
     assert got.shape == (2, 4, 4, 3)
     assert (got.permute(0, 3, 1, 2) - exact).abs().max() <= 0.5 + 1e-6
     assert torch.equal(resized(torch.from_numpy(crops[[3, 4]]), 4), got)
+
+
+def test_crops_are_never_enlarged(crops: np.ndarray) -> None:
+    with pytest.raises(UserError, match=r"16 pixels, the stored crops have 8 -> prepare them at --crops\.size 16"):
+        Feed(crops, 16, torch.device("cpu"))

@@ -8,6 +8,7 @@ of similar length together.
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -96,9 +97,9 @@ class _Work:
         for block in blocks(rows, chosen, BLOCK):
             frames = np.unique(np.concatenate([rows[i] for i in block]))
             parts = []
-            for some in np.array_split(frames, -(-len(frames) // self.settings.batch_frames)):
-                parts.append(self.encoder.frame_features(self._prepared(some)))
-                bar.advance(len(some))
+            for prepared in self._prepared(np.array_split(frames, -(-len(frames) // self.settings.batch_frames))):
+                parts.append(self.encoder.frame_features(prepared))
+                bar.advance(len(prepared))
             features = torch.cat(parts)  # (n, F)
             for batch in batches_by_length(self.dataset.tracklets.length, block, 8 * self.settings.batch_frames):
                 place, mask = _padded([np.searchsorted(frames, rows[i]) for i in batch])
@@ -112,20 +113,33 @@ class _Work:
         """Vectors (N, D): tracklets of similar length together."""
         rows = self.dataset.tracklets.rows
         vectors: dict[int, NDArray[np.float32]] = {}
-        for batch in batches_by_length(self.dataset.tracklets.length, chosen, self.settings.batch_frames):
-            place, mask = _padded([rows[i] for i in batch])
-            frames = self._prepared(place.reshape(-1)).reshape(*mask.shape, 3, *[self.preprocess.size] * 2)
+        batches = list(batches_by_length(self.dataset.tracklets.length, chosen, self.settings.batch_frames))
+        tables = [_padded([rows[i] for i in batch]) for batch in batches]
+        prepared = self._prepared([place.reshape(-1) for place, _ in tables])
+        for batch, (_, mask), frames in zip(batches, tables, prepared, strict=True):
+            frames = frames.reshape(*mask.shape, *frames.shape[1:])  # (B, L, 3, H, W)
             found = self.encoder(frames, None if mask.all() else torch.from_numpy(mask).to(self.device))
             vectors |= dict(zip(batch.tolist(), found.float().cpu().numpy(), strict=True))
             bar.advance(int(mask.sum()))
         return np.stack([vectors[i] for i in chosen.tolist()])
 
-    def _prepared(self, rows: Ints) -> Tensor:
-        """Frames (n, 3, H, W) of rows of the crop store, as the encoder wants them."""
-        crops = torch.from_numpy(self.dataset.crops[rows])
-        if self.device.type == "cuda":
-            crops = crops.pin_memory().to(self.device, non_blocking=True)
-        return prepare_crops(crops, self.preprocess, enlarge=self.settings.enlarge)
+    def _prepared(self, parts: Sequence[Ints]) -> Iterator[Tensor]:
+        """Frames (n, 3, H, W) of each part, rows of the crop store, as the encoder wants them; read one part ahead."""
+        with ThreadPoolExecutor(1) as reader:
+            coming = reader.submit(self._read, parts[0])
+            for following in (*parts[1:], None):
+                crops = coming.result()
+                if following is not None:
+                    coming = reader.submit(self._read, following)
+                crops = crops.to(self.device, non_blocking=True)
+                yield prepare_crops(crops, self.preprocess, enlarge=self.settings.enlarge)
+
+    def _read(self, rows: Ints) -> Tensor:
+        """Crops (n, S, S, 3) on the host, where a GPU can fetch them from."""
+        shape = (len(rows), *self.dataset.crops.shape[1:])
+        crops = torch.empty(shape, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
+        np.take(self.dataset.crops, rows, axis=0, out=crops.numpy(), mode="clip")
+        return crops
 
 
 def blocks(rows: Sequence[Ints], chosen: Ints, size: int) -> Iterator[Ints]:

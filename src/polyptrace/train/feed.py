@@ -8,7 +8,7 @@ read directly. Where the network sees smaller crops than are stored, they are ma
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from polyptrace.errors import UserError
 from polyptrace.methods import Batch, Targets
 
 #: Batches that are read ahead of the one in use.
@@ -26,7 +27,7 @@ AHEAD = 2
 SHARE = 0.4
 
 #: Crops that are moved or resized at a time.
-CHUNK = 4096
+CHUNK = 1024
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Loaded:
     place: Tensor | None  # (n,) where each crop stands in B * L; None: all frames are real
     mask: Tensor | None  # (B of this process, L)
     targets: Targets
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All that was put on the device."""
+        several = (self.crops, self.place, self.mask, *(getattr(self.targets, f.name) for f in fields(self.targets)))
+        return (tensor for tensor in several if tensor is not None)
 
 
 class Feed:
@@ -57,17 +63,22 @@ class Feed:
         self.crops, self.size, self.device = crops, size, device
         self.process, self.processes = process, processes
         self.held: Tensor | None = None
+        if size > crops.shape[1]:
+            raise UserError(
+                f"train.crop_size: {size} pixels, the stored crops have {crops.shape[1]}"
+                f" -> prepare them at --crops.size {size}, or give a smaller one"
+            )
         needed = len(crops) * size * size * 3
         if device.type == "cuda":
             free = torch.cuda.mem_get_info(device)[0]
             fits = needed <= SHARE * free
             if where == "device" or (where == "auto" and fits):
-                self.held = torch.cat([self._read(rows).to(device) for rows in _chunks(len(crops))])
+                self.held = self._hold()
             reason = f"{needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB free"
             place = "on the GPU as uint8" if self.held is not None else "in the memory map, pinned and read ahead"
             self.reason = f"crops: {place} ({where}: {reason})"
         elif size != crops.shape[1]:
-            self.held = torch.cat([self._read(rows) for rows in _chunks(len(crops))])
+            self.held = self._hold()
             self.reason = f"crops: in memory, resized once from {crops.shape[1]} to {size} pixels"
         else:
             self.reason = "crops: in the memory map (on a CPU)"
@@ -88,8 +99,10 @@ class Feed:
                     if not waiting:
                         return
                     loaded, copied = waiting.popleft().result()
-                    torch.cuda.current_stream(self.device).wait_event(copied)
-                    loaded.crops.record_stream(torch.cuda.current_stream(self.device))
+                    here = torch.cuda.current_stream(self.device)
+                    here.wait_event(copied)
+                    for tensor in loaded.tensors():
+                        tensor.record_stream(here)  # or its memory could be given away too early
                     yield loaded
             finally:
                 for future in waiting:
@@ -127,14 +140,22 @@ class Feed:
     def _crops(self, rows: NDArray[np.int64]) -> Tensor:
         if self.held is not None:
             return self.held[self._to_device(torch.from_numpy(rows))]
-        return self._to_device(self._read(rows))
+        return self._read(rows)
+
+    def _hold(self) -> Tensor:
+        """The whole store (n, S, S, 3) on the device, at the size that the network sees."""
+        held = torch.empty((len(self.crops), self.size, self.size, 3), dtype=torch.uint8, device=self.device)
+        for begin in range(0, len(held), CHUNK):
+            some = np.arange(begin, min(begin + CHUNK, len(held)))
+            held[begin : begin + CHUNK] = self._read(some)
+        return held
 
     def _read(self, rows: NDArray[np.int64]) -> Tensor:
-        """Crops (n, S, S, 3) uint8 from the memory map, at the size that the network sees."""
-        pinned = self.device.type == "cuda"
+        """Crops (n, S, S, 3) uint8 from the memory map to the device, at the size that the network sees."""
         side = self.crops.shape[1]
-        found = torch.empty((len(rows), side, side, 3), dtype=torch.uint8, pin_memory=pinned)
+        found = torch.empty((len(rows), side, side, 3), dtype=torch.uint8, pin_memory=self.device.type == "cuda")
         np.take(self.crops, rows, axis=0, out=found.numpy(), mode="clip")
+        found = self._to_device(found)
         return found if side == self.size else resized(found, self.size)
 
     def _to_device(self, tensor: Tensor) -> Tensor:
@@ -148,8 +169,3 @@ def resized(crops: Tensor, size: int) -> Tensor:
     frames = crops.permute(0, 3, 1, 2).to(torch.float32)
     frames = functional.interpolate(frames, size=(size, size), mode="bilinear", antialias=True)
     return frames.round_().clamp_(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous()
-
-
-def _chunks(count: int) -> Iterator[NDArray[np.int64]]:
-    for begin in range(0, count, CHUNK):
-        yield np.arange(begin, min(begin + CHUNK, count))

@@ -52,8 +52,6 @@ def start_fabric(hardware: Hardware) -> Fabric:
         precision=hardware.precision,
     )
     fabric.launch()
-    if hardware.accelerator == "cuda":
-        torch.backends.cudnn.benchmark = True
     return fabric
 
 

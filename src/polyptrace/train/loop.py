@@ -30,7 +30,7 @@ from polyptrace.train.gather import gather
 from polyptrace.train.hardware import Hardware, choose_hardware, start_fabric
 from polyptrace.train.learner import Learner
 from polyptrace.train.reporter import Reporter
-from polyptrace.train.run import CHECKPOINTS, ENCODER, SECTIONS, begin_run, check_run
+from polyptrace.train.run import CHECKPOINTS, ENCODER, SECTIONS, begin_run, check_run, thread_note
 from polyptrace.train.schedule import learning_rate
 
 
@@ -68,7 +68,13 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
     feed = Feed(data.crops, size, fabric.device, config.train.crops, fabric.global_rank, fabric.world_size)
     learner, optimiser = _setup(fabric, hardware, encoder, config)
     done = load_checkpoint(checkpoint, encoder, optimiser) if checkpoint else Progress()
-    notes = [*hardware.reasons, feed.reason, *plan.remarks, f"labels: {plan.labels}"]
+    notes = [
+        *hardware.reasons,
+        *thread_note(out, hardware.accelerator),
+        feed.reason,
+        *plan.remarks,
+        f"labels: {plan.labels}",
+    ]
     if fabric.is_global_zero:
         begin_run(out, config, data, init_from, done.step, plan.labels, notes)
         for note in notes + ([f"going on from step {done.step} ({checkpoint})"] if checkpoint else []):
@@ -95,6 +101,7 @@ def run_steps(job: Job, done: Progress) -> Progress:
                 for group in optimiser.param_groups:
                     group["lr"] = rate
                 torch.manual_seed(_seed(config.train.seed, done.step, job.fabric.global_rank))  # dropout
+                torch.backends.cudnn.benchmark = loaded.place is None  # a search pays for shapes that stay the same
 
                 loss, figures = step_loss(job.learner, loaded, job.method, config)
                 job.fabric.backward(loss * processes)  # gradients are averaged over processes

@@ -10,7 +10,7 @@ from typing import Self
 from polyptrace.errors import UserError
 from polyptrace.files import whole_file
 
-#: Writes the figures of a step; called with None once, at the end.
+#: Writes the figures of a step.
 Writer = Callable[[int, Mapping[str, float]], None]
 
 
@@ -86,8 +86,12 @@ class Metrics:
         except ModuleNotFoundError:
             raise UserError("--train.loggers mlflow: not installed -> pip install 'polyptrace[mlflow]'") from None
         mlflow.set_experiment("polyptrace")
-        mlflow.start_run(run_name=folder.name)
-        mlflow.log_params(dict(settings))
+        known = folder / "mlflow-run"  # its id, so that a later start goes on with it
+        if known.exists():
+            mlflow.start_run(run_id=known.read_text(encoding="utf-8"))
+        else:
+            known.write_text(mlflow.start_run(run_name=folder.name).info.run_id, encoding="utf-8")
+            mlflow.log_params(dict(settings))
         self._closers.append(mlflow.end_run)
         return lambda step, figures: mlflow.log_metrics(dict(figures), step=step)
 

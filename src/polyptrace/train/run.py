@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from polyptrace.config import Config, as_toml, difference, read_config
 from polyptrace.data import LabelFree
 from polyptrace.errors import UserError
@@ -68,11 +70,26 @@ def begin_run(
             "labels": labels,
             "starts": [],
         }
-    start: dict[str, Any] = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "step": step, "notes": list(notes)}
+    start: dict[str, Any] = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "step": step,
+        "threads": torch.get_num_threads(),
+        "notes": list(notes),
+    }
     environment["starts"].append(start | {"made_by": provenance()})
     write_json(out / ENVIRONMENT, environment)
     with whole_file(out / CONFIG) as temporary:
         temporary.write_text(as_toml(config, SECTIONS), encoding="utf-8")
+
+
+def thread_note(out: Path, accelerator: str) -> list[str]:
+    """What the log says where a run on a CPU goes on with another number of threads than it began with."""
+    if accelerator != "cpu" or not (out / ENVIRONMENT).exists():
+        return []
+    before, now = read_json(out / ENVIRONMENT)["starts"][0]["threads"], torch.get_num_threads()
+    if before == now:
+        return []
+    return [f"threads: {now}, the run began with {before}: weights will differ in their last bits (--train.threads)"]
 
 
 def data_hash(data: LabelFree) -> str:

@@ -1,0 +1,61 @@
+"""`polyptrace train` and `polyptrace embed`, as they are typed."""
+
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from polyptrace.cli import main
+from polyptrace.data import Dataset
+from polyptrace.embed import Embeddings
+
+SMALL = shlex.split("--encoder.backbone test_resnet --encoder.weights none --encoder.width 16 --encoder.heads 2")
+
+
+def run(*words: object) -> int:
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in words])
+    return int(end.value.code or 0)
+
+
+def settings(out: Path) -> dict[str, dict[str, object]]:
+    return tomllib.loads((out / "config.toml").read_text())
+
+
+def test_a_run_is_trained_and_embedded(coloured: Dataset, tmp_path: Path) -> None:
+    out, vectors = tmp_path / "run", tmp_path / "vectors"
+    assert run("train", "ours", "--data", coloured.path, "--out", out, *SMALL, "--train.frames", 100) == 0
+    assert run("embed", out, "--data", coloured.path, "--out", vectors) == 0
+    table = Embeddings.load(vectors)
+    assert len(table) == len(coloured.tracklets)
+    assert table.info["from"] == str(out)
+
+
+def test_a_method_starts_from_its_published_settings_and_the_user_has_the_last_word(
+    coloured: Dataset, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text("[optimiser]\nlr = 0.5\nweight_decay = 0.25\n")
+    words = ["--data", coloured.path, *SMALL, "--train.epochs", "0"]
+    assert run("train", "sfe", "--out", tmp_path / "published", *words) == 0
+    published = settings(tmp_path / "published")
+    assert published["optimiser"] == {"name": "adam", "lr": 7.5e-5, "weight_decay": 1e-4, "schedule": "one-cycle"}
+    assert published["train"]["method"] == "sfe"
+    words += ["--config", tmp_path / "mine.toml", "--optimiser.lr", "0.125"]
+    assert run("train", "sfe", "--out", tmp_path / "mine", *words) == 0
+    mine = settings(tmp_path / "mine")["optimiser"]
+    assert mine == {"name": "adam", "lr": 0.125, "weight_decay": 0.25, "schedule": "one-cycle"}
+
+
+def test_what_is_mistyped_gets_one_line_not_a_traceback(
+    coloured: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--data", coloured.path, "--out", tmp_path / "r"]
+    for mistyped, said in (
+        (["train", "our", *words], "not a method"),
+        (["train", "ours", *words, "--optimiser.lrr", "1"], "optimiser.lr"),
+        (["embed", tmp_path / "nowhere.ckpt", *words], "no such file"),
+    ):
+        assert run(*mistyped) == 2
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()
