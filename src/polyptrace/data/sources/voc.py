@@ -36,7 +36,8 @@ _IMAGES = ("JPEGImages", "Images", "images", "Image", "image", "frames", "Frames
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _LEAF = re.compile(rb"<(\w+)>([^<>]*)</\1>")
 _NUMBER = re.compile(rb"<(\w+)>\s*([-+.0-9eE]{1,40})\s*</\1>")
-_SIZE = re.compile(rb"\A\s*<annotation>.*<size>\s*<width>(\d{1,6})</width>\s*<height>(\d{1,6})</height>", re.DOTALL)
+_SIZE = re.compile(rb"<size>\s*<width>(\d{1,6})</width>\s*<height>(\d{1,6})</height>")
+_HEADS = (b"<annotation><size></size>", b"<annotation><source></source><size></size>")
 _FILENAME = re.compile(rb"\A\s*<annotation>(?:\s*<folder>[^<>]*</folder>)?\s*<filename>([^<>]*)</filename>")
 
 
@@ -70,36 +71,47 @@ def parse_voc(content: bytes, path: Path | str) -> VocFrame:
     """The boxes of one XML file: x and y are xmin and ymin as written, width is xmax - xmin."""
     if nothing_in(content):
         return EMPTY
+    if b"\r" in content and content.isascii():
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")  # as an XML parser would
     return _regular(content) or _any_voc(content, path)
 
 
 def _regular(content: bytes) -> VocFrame | None:
-    """The boxes of a well-formed file in the layout that all tools write, or None: then the tree has to be built."""
-    if b"&" in content or b"<!" in content or b"<part" in content or not content.isascii() or not well_formed(content):
+    """The boxes of a well-formed file in exactly the layout that all tools write; None: a tree has to be built."""
+    if b"&" in content or b"<!" in content or b"\r" in content or not content.isascii() or not well_formed(content):
         return None
     head, *objects = content.split(b"<object>")
-    size = _SIZE.search(head)
-    if not size or not objects or objects[-1].partition(b"</object>")[2].strip() != b"</annotation>":
+    size, filename = _SIZE.search(head), _FILENAME.match(head)
+    if not objects or not size or (b"<filename>" in head) != bool(filename):
+        return None
+    if b"".join(_LEAF.sub(b"", head).split()) not in _HEADS:
         return None
     line = head.count(b"\n") + 1
     boxes = []
-    for text in objects:
-        body, _, after = text.partition(b"</object>")
-        before, _, rest = body.partition(b"<bndbox>")
-        corners, _, behind = rest.partition(b"</bndbox>")
-        try:
-            numbers = dict(_NUMBER.findall(corners))
-            xmin, xmax = float(numbers[b"xmin"]), float(numbers[b"xmax"])
-            ymin, ymax = float(numbers[b"ymin"]), float(numbers[b"ymax"])
-        except (KeyError, ValueError):
+    for k, text in enumerate(objects, 1):
+        box = _regular_box(text, line, b"</annotation>" if k == len(objects) else b"")
+        if box is None:
             return None
-        tags = {name.decode().lower(): value.decode().strip() for name, value in _LEAF.findall(before + behind)}
-        boxes.append(VocBox(tags.pop("name", ""), (xmin, ymin, xmax - xmin, ymax - ymin), line, tags))
+        boxes.append(box)
         line += text.count(b"\n")
-        if b"<" in after.replace(b"</annotation>", b""):
-            return None
-    filename = _FILENAME.search(head)
     return VocFrame(filename[1].decode().strip() if filename else "", int(size[1]), int(size[2]), boxes)
+
+
+def _regular_box(text: bytes, line: int, end: bytes) -> VocBox | None:
+    """What stands between `<object>` and the next one."""
+    body, _, after = text.partition(b"</object>")
+    before, _, rest = body.partition(b"<bndbox>")
+    corners, _, behind = rest.partition(b"</bndbox>")
+    numbers = dict(_NUMBER.findall(corners))
+    if len(numbers) != 4 or _LEAF.sub(b"", before + behind).strip() or after.strip() != end:
+        return None
+    try:
+        xmin, xmax = float(numbers[b"xmin"]), float(numbers[b"xmax"])
+        ymin, ymax = float(numbers[b"ymin"]), float(numbers[b"ymax"])
+    except (KeyError, ValueError):
+        return None
+    tags = {name.decode().lower(): value.decode().strip() for name, value in _LEAF.findall(before + behind)}
+    return VocBox(tags.pop("name", ""), (xmin, ymin, xmax - xmin, ymax - ymin), line, tags)
 
 
 def _any_voc(content: bytes, path: Path | str) -> VocFrame:

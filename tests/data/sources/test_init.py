@@ -1,0 +1,73 @@
+"""Sources by name, and the paper's combinations of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from polyptrace.data.sources import SOURCES, read_rsp, read_rspp, read_source
+from polyptrace.errors import UserError
+
+BOX = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
+VOC = "<annotation><object><name>{}</name><unique_id>{}</unique_id>" + BOX + "</object></annotation>"
+
+
+def put(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+
+
+@pytest.fixture
+def all_four(tmp_path: Path) -> Path:
+    """One box of each dataset of the paper, in folders named in several ways, and a training video beside."""
+    for video in ("001-001", "001-009"):
+        put(tmp_path / "REAL-Colon" / f"{video}_annotations" / f"{video}_5.xml", VOC.format("lesion", f"{video}_1"))
+    put(tmp_path / "REAL-Colon" / "lesion_info.csv", "unique_object_id,size [mm],histology_class\n001-009_1,4,AD\n")
+    put(tmp_path / "REAL-Colon" / "video_info.csv", "unique_video_name,fps\n001-009,25\n")
+    put(tmp_path / "sun" / "annotation_txt" / "case3.txt", "case_M_a1_ayy_image0001.jpg 1,2,9,9,0\n")
+    put(tmp_path / "Polyp_Size_Dataset" / "Video07_frame0003.xml", VOC.format("polyp", ""))
+    put(tmp_path / "Polyp_Size_Dataset" / "Polyp_Size_Lables.csv", "Video_ID,Polyp_Size\nVideo07,11mm\n")
+    put(tmp_path / "PolypsSet" / "test2019" / "Annotation" / "4" / "1.xml", VOC.format("hyperplastic", ""))
+    return tmp_path
+
+
+@pytest.mark.filterwarnings("ignore:.*paper-eval lacks")
+def test_rsp_is_the_evaluation_videos_with_sun_and_polypsize(all_four: Path) -> None:
+    found = read_rsp(all_four)
+    assert found.dataset.tolist() == ["realcolon", "sun", "polypsize"]
+    assert found.video.tolist() == ["001-009", "case3", "Video07"]
+    assert found.size_mm.tolist() == [4.0, 3.0, 11.0]
+    assert [name.split("/")[0] for name in found.file] == ["REAL-Colon", "sun", "Polyp_Size_Dataset"]
+
+
+@pytest.mark.filterwarnings("ignore:.*paper-eval lacks")
+def test_rspp_adds_polypsset(all_four: Path) -> None:
+    found = read_rspp(all_four)
+    assert found.video.tolist() == ["001-009", "case3", "Video07", "test2019/4"]
+    assert found.histology.tolist() == ["AD", "Low-grade adenoma", "", "hyperplastic"]
+    assert found.file[3] == "PolypsSet/test2019/Image/4/1.jpg"
+
+
+def test_a_missing_part_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no folder 'realcolon' in it"):
+        read_rsp(tmp_path)
+    with pytest.raises(UserError, match="leave it out"):
+        read_rspp(tmp_path, split="paper-eval")
+
+
+def test_a_source_is_read_by_its_name_with_the_options_it_has(tmp_path: Path) -> None:
+    image = {"id": 1, "file_name": "a_1.jpg", "frame_id": 1, "sequence_id": "a"}
+    box = {"image_id": 1, "bbox": [1, 2, 3, 4], "histology": "odd"}
+    put(tmp_path / "x.json", json.dumps({"images": [image], "annotations": [box]}))
+    found = read_source("coco", tmp_path / "x.json", {"histology": {"odd": "AD"}, "identities": None, "split": None})
+    assert found.histology.tolist() == ["AD"]
+    with pytest.raises(UserError, match="coco: has no option --identities -> it has --split, --results, --histology"):
+        read_source("coco", tmp_path / "x.json", {"identities": "polyp"})
+    with pytest.raises(UserError, match="kvasir: not a source -> one of realcolon, sun"):
+        read_source("kvasir", tmp_path, {})
+
+
+def test_every_source_refuses_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    for name in SOURCES:
+        with pytest.raises(UserError, match="nowhere"):
+            read_source(name, tmp_path / "nowhere", {})
