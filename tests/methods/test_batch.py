@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from polyptrace.config import Config, Views
 from polyptrace.data import Dataset
 from polyptrace.errors import UserError
 from polyptrace.methods import METHODS, Batch
@@ -55,4 +56,6 @@ def test_what_labels_training_saw_is_said_in_words(coloured: Dataset) -> None:
 
 def test_every_method_of_the_table_is_there() -> None:
     assert set(METHODS) == {"ours", "sfe", "mve", "tpc", "sup", "ta"}
-    assert {name for name, method in METHODS.items() if method.supervised} == {"sup", "ta"}
+    polyp = Config(views=Views(source="polyp"))
+    assert {name for name, method in METHODS.items() if method.sees_labels(Config())} == {"sup", "ta"}
+    assert {name for name, method in METHODS.items() if method.sees_labels(polyp)} == {"sup", "ta", "sfe", "tpc"}

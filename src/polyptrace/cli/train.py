@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from polyptrace.cli.settings import ConfigFile, resolve
-from polyptrace.config import from_dict
 from polyptrace.data import Dataset
 from polyptrace.errors import UserError
 from polyptrace.methods import METHODS
@@ -39,11 +38,7 @@ def command(
     """
     if method not in METHODS:
         raise UserError(f"{method}: not a method -> one of {', '.join(METHODS)}")
-    defaults = {"train": {"method": method}} | {
-        section: dict(values) for section, values in METHODS[method].defaults.items()
-    }
-    defaults["train"] = {**defaults["train"], "method": method}
-    settings = resolve(ctx, config, SECTIONS, from_dict(defaults, where=f"defaults of {method}"))
+    settings = resolve(ctx, config, SECTIONS, METHODS[method].published())
     if settings.train.method != method:
         raise UserError(f"{config}: train.method is {settings.train.method!r}, the command says {method!r}")
     encoder = train(settings, Dataset.open(data), out, init_from)

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyptrace.config import Config
+from polyptrace.config import Config, from_dict
 from polyptrace.data import Dataset, LabelFree
 from polyptrace.encoders import OwnEncoder
 from polyptrace.errors import UserError
@@ -82,7 +82,7 @@ class Method:
     """One row of the table: how it samples, what it optimises, which encoder; the loop is the same for all."""
 
     name: str
-    supervised: bool  # needs polyp labels whatever the settings
+    labels: Literal["never", "by setting", "always"]  # whether training reads polyp labels (setting: views.source)
     defaults: Mapping[str, Mapping[str, Any]]  # published settings that differ from the tree's, by section
     encoder: Callable[[Config, int], OwnEncoder]
     plan: Callable[[Data, Config], Plan]
@@ -90,7 +90,12 @@ class Method:
 
     def sees_labels(self, config: Config) -> bool:
         """Whether training reads polyp labels with these settings."""
-        return self.supervised or (self.name in ("sfe", "tpc") and config.views.source == "polyp")
+        return self.labels == "always" or (self.labels == "by setting" and config.views.source == "polyp")
+
+    def published(self) -> Config:
+        """The settings it starts from: the tree's defaults, with its own published ones on top."""
+        train = {**self.defaults.get("train", {}), "method": self.name}
+        return from_dict({**self.defaults, "train": train}, where=f"defaults of {self.name}")
 
 
 def generator(seed: int, epoch: int, *stream: int) -> np.random.Generator:

@@ -35,7 +35,7 @@ def plan(data: Data, config: Config) -> Plan:
 
 METHOD = Method(
     "mve",
-    supervised=False,
+    labels="never",
     defaults={
         "views": {"batch": 30},
         "optimiser": {"name": "adam", "lr": 1e-4, "weight_decay": 0.0},

@@ -171,4 +171,4 @@ def _batch(members: np.ndarray, rows: np.ndarray, chosen: np.ndarray) -> Batch:
     )
 
 
-METHOD = Method("ours", supervised=False, defaults={}, encoder=encoder, plan=plan, loss=loss)
+METHOD = Method("ours", labels="never", defaults={}, encoder=encoder, plan=plan, loss=loss)

@@ -100,7 +100,7 @@ def second_view(runs: Runs, item: Ints, random: np.random.Generator) -> Ints:
 
 METHOD = Method(
     "sfe",
-    supervised=False,
+    labels="by setting",
     defaults={
         "views": {"batch": 64},
         "optimiser": {"name": "adam", "lr": 3e-4 * 64 / 256, "weight_decay": 1e-4, "schedule": "one-cycle"},

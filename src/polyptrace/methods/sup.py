@@ -101,5 +101,5 @@ def loss(z: Tensor, targets: Targets, part: slice, config: Config) -> tuple[Tens
 
 
 METHOD = Method(
-    "sup", supervised=True, defaults={"loss": {"temperature": 0.25}}, encoder=ours.encoder, plan=plan, loss=loss
+    "sup", labels="always", defaults={"loss": {"temperature": 0.25}}, encoder=ours.encoder, plan=plan, loss=loss
 )

@@ -19,5 +19,5 @@ def loss(z: Tensor, targets: Targets, part: slice, config: Config) -> tuple[Tens
 
 
 METHOD = Method(
-    "ta", supervised=True, defaults={"loss": {"temperature": 0.25}}, encoder=ours.encoder, plan=sup.plan, loss=loss
+    "ta", labels="always", defaults={"loss": {"temperature": 0.25}}, encoder=ours.encoder, plan=sup.plan, loss=loss
 )

@@ -103,7 +103,7 @@ def same_polyp(data: Data, tracks: Tracks) -> Partner:
 
 METHOD = Method(
     "tpc",
-    supervised=False,
+    labels="by setting",
     defaults={
         "views": {"batch": 30},
         "optimiser": {"name": "adam", "lr": 1e-4, "weight_decay": 0.0},

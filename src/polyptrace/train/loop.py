@@ -21,6 +21,7 @@ from torch.optim import Adam, AdamW, Optimizer
 from polyptrace.config import Config, as_dict
 from polyptrace.data import Dataset
 from polyptrace.encoders import OwnEncoder, fill_network, load_encoder, save_encoder
+from polyptrace.errors import UserError
 from polyptrace.methods import METHODS, Batch, Epoch, Method, Plan
 from polyptrace.progress import console
 from polyptrace.supervision import seeded
@@ -51,6 +52,8 @@ class Job:
 
 def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = None) -> Path:
     """Trains the method of the settings on a dataset, or goes on doing so; returns the folder of the encoder."""
+    if config.train.method not in METHODS:
+        raise UserError(f"train.method: {config.train.method!r} is no method -> one of {', '.join(METHODS)}")
     method = METHODS[config.train.method]
     data = dataset if method.sees_labels(config) else dataset.label_free()
     checkpoint = check_run(out, config, data, init_from)
