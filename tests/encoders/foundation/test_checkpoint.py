@@ -70,6 +70,9 @@ def test_content_that_is_no_weights_is_refused(tmp_path: Path) -> None:
     torch.save({"epoch": 3, "w": torch.ones(1)}, tmp_path / "mixed.pth")
     with pytest.raises(UserError, match="holds epoch where weights are expected"):
         read_checkpoint(tmp_path / "mixed.pth")
+    torch.save({"w": torch.ones(1), "module.w": torch.zeros(1)}, tmp_path / "twice.pth")
+    with pytest.raises(UserError, match="some weights twice"):
+        read_checkpoint(tmp_path / "twice.pth")
     torch.save([1, 2], tmp_path / "list.pth")
     with pytest.raises(UserError, match="holds a list"):
         read_checkpoint(tmp_path / "list.pth")

@@ -1,9 +1,12 @@
 """All twelve at full size, on the meta device: shapes, parameters, and the paper's columns."""
 
 import pytest
+import timm
+import torch
 
 from polyptrace.encoders import Preprocess
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, costs, load_foundation, published_cost, used_cost
+from polyptrace.encoders.foundation.layout import fit
 from polyptrace.errors import UserError
 
 #: Table 1 of the paper: millions of parameters, and billions of operations for 8 frames.
@@ -22,6 +25,11 @@ PAPER = {
     "surgenet": ("24.3", "31.0"),
 }
 
+#: The same architectures in timm.
+MIRRORS = {f"dinov2-{size}": f"vit_{size}_patch14_dinov2" for size in ("small", "base", "large", "giant")}
+MIRRORS |= {f"dinov3-{size}": f"vit_{size}_patch16_dinov3" for size in ("small", "base", "large")}
+MIRRORS |= {"endovit": "vit_base_patch16_224"}
+
 #: Where the last digit differs: 137.62 is counted, and the sizes around it agree.
 COUNTED = {"dinov3-base": "137.6"}
 
@@ -39,6 +47,23 @@ def test_the_built_model_has_the_papers_parameters_and_flops(name: str) -> None:
     assert f"{counted.params / 1e6:.{digits}f}" == params
     assert f"{counted.paper_macs / 1e9:.{digits}f}" == COUNTED.get(name, operations)
     assert round(counted.flops / 1e9, 1) == TRUE[name]
+
+
+@pytest.mark.parametrize(("name", "mirror"), MIRRORS.items())
+def test_timms_model_of_full_size_has_the_same_weights_under_other_names(name: str, mirror: str) -> None:
+    architecture = FOUNDATION_MODELS[name].architecture
+    with torch.device("meta"):
+        theirs = timm.create_model(mirror, num_classes=0).state_dict()
+        ours = architecture.build(224).state_dict()
+    fitted, misfit = fit(theirs, ours, architecture)
+    assert not misfit, str(misfit)
+    assert fitted.keys() == ours.keys()
+
+
+@pytest.mark.parametrize(("name", "keys"), [("endofm", 247), ("endofm-lv", 247), ("vjepa2", 388), ("surgenet", 152)])
+def test_the_backbone_of_full_size_has_the_published_number_of_weights(name: str, keys: int) -> None:
+    with torch.device("meta"):
+        assert len(FOUNDATION_MODELS[name].architecture.build(224).state_dict()) == keys
 
 
 def test_the_table_has_twelve_rows_and_each_is_checked() -> None:

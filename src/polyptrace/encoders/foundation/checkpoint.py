@@ -38,7 +38,10 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
             f"{path}: holds {', '.join(strays[:6]) or 'nothing'} where weights are expected"
             f" -> give a file of named tensors, or one that has them under {', '.join(CONTAINERS)}"
         )
-    return {PREFIXES.sub("", str(key)): value for key, value in content.items()}
+    weights = {PREFIXES.sub("", str(key)): value for key, value in content.items()}
+    if len(weights) < len(content):
+        raise UserError(f"{path}: holds some weights twice, behind different prefixes -> keep one of each")
+    return weights
 
 
 def _read(path: Path) -> Mapping[str, Any]:

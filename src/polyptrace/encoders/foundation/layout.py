@@ -42,14 +42,15 @@ def fit(
     misshapen: list[str] = []
     for key, parts in parts_of.items():
         shapes = [piece.shape for piece in wanted[key].chunk(len(parts))]
-        taken = [pieces.get(part, torch.zeros(shape)) for part, shape in zip(parts, shapes, strict=True)]
+        taken = [pieces[p] if p in pieces else torch.zeros(s) for p, s in zip(parts, shapes, strict=True)]
         wrong = [p for p, piece, shape in zip(parts, taken, shapes, strict=True) if _bare(piece.shape) != _bare(shape)]
         if wrong:
             misshapen += [
                 f"{origin[p]} is {tuple(pieces[p].shape)}, not {tuple(shapes[parts.index(p)])}" for p in wrong
             ]
         else:
-            fitted[key] = torch.cat([piece.float().reshape(s) for piece, s in zip(taken, shapes, strict=True)])
+            shaped = [piece.float().reshape(shape) for piece, shape in zip(taken, shapes, strict=True)]
+            fitted[key] = torch.cat(shaped) if len(shaped) > 1 else shaped[0]
     left_over = [part for part in pieces if part not in set(needed) and not _matches(part, architecture.spare)]
     unexpected = [*dict.fromkeys(origin[part] for part in left_over), *twice]
     missing = [part for part in absent if part not in forgiven]
@@ -68,8 +69,9 @@ def _canonical(
         if any(part in pieces for part in parts) or (len(parts) > 1 and (not tensor.ndim or len(tensor) % len(parts))):
             twice.append(key)
             continue
-        for part, piece in zip(parts, tensor.chunk(len(parts)) if len(parts) > 1 else [tensor], strict=True):
-            pieces[part], origin[part] = piece, key
+        whole = len(parts) == 1
+        for part, piece in zip(parts, [tensor] if whole else tensor.chunk(len(parts)), strict=True):
+            pieces[part], origin[part] = piece if whole else piece.clone(), key
     return pieces, origin, twice
 
 
