@@ -63,6 +63,8 @@ def test_a_source_is_read_by_its_name_with_the_options_it_has(tmp_path: Path) ->
     assert found.histology.tolist() == ["AD"]
     with pytest.raises(UserError, match="coco: has no option --identities -> it has --split, --results, --histology"):
         read_source("coco", tmp_path / "x.json", {"identities": "polyp"})
+    with pytest.raises(UserError, match="--identities lesion: not a choice -> track or polyp"):
+        read_source("mot", tmp_path, {"identities": "lesion"})
     with pytest.raises(UserError, match="kvasir: not a source -> one of realcolon, sun"):
         read_source("kvasir", tmp_path, {})
 

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.coco import read_coco
@@ -42,11 +42,15 @@ def read_source(name: str, path: Path, options: Mapping[str, Any]) -> Boxes:
     if name not in SOURCES:
         raise UserError(f"{name}: not a source -> one of {', '.join(SOURCES)}")
     given = {option: value for option, value in options.items() if value is not None}
-    known = list(inspect.signature(SOURCES[name]).parameters)[1:]
-    for option in given:
+    known = dict(list(inspect.signature(SOURCES[name]).parameters.items())[1:])
+    for option, value in given.items():
+        spelled = f"--{option.replace('_', '-')}"
         if option not in known:
-            spelled = ", ".join(f"--{other.replace('_', '-')}" for other in known)
-            raise UserError(f"{name}: has no option --{option.replace('_', '-')} -> it has {spelled}")
+            others = ", ".join(f"--{other.replace('_', '-')}" for other in known)
+            raise UserError(f"{name}: has no option {spelled} -> it has {others}")
+        choices = get_args(known[option].annotation) if get_origin(known[option].annotation) is Literal else ()
+        if choices and value not in choices:
+            raise UserError(f"{spelled} {value}: not a choice -> {' or '.join(choices)}")
     return SOURCES[name](path, **given)
 
 
