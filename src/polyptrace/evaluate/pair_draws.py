@@ -2,7 +2,8 @@
 
 Pairs are counted once, by score cell and by the clusters of the two tracklets; a draw then only weighs the counts
 (`significance` says how). Cells end at the same-polyp scores: with up to `THRESHOLDS` distinct ones nothing is
-lost, with more they are cut at their quantiles, and what that changes in the figures is taken off the draws again.
+lost; with more, cells end at some of them, evenly spread over recall and more densely at its start, and what that
+changes in the figures is taken off the draws again.
 
 With few clusters the counts of all pairs of clusters are kept, and the weights c_u c_v are exact. With many, their
 linear part, c_u + c_v - 1, stands for the product: what it leaves out, (c_u - 1)(c_v - 1), averages out over the
@@ -77,8 +78,9 @@ def _edges(counts: PairCounts, steps: float, clusters: int) -> NDArray[np.float6
     most = max(1, min(THRESHOLDS, (ENTRIES // clusters - 1) // 2))
     at = np.flatnonzero(counts.same)
     if len(at) > most:
-        share = counts.same[at].cumsum()
-        at = at[np.unique(np.searchsorted(share, np.linspace(0, share[-1], most + 2)[1:-1]))]
+        recalled = counts.same[at].cumsum()
+        even, dense = np.linspace(1, recalled[-1], most // 2 + 1), np.geomspace(1, recalled[-1], most // 2)
+        at = at[np.unique(np.searchsorted(recalled, np.concatenate([even, dense])))]
     threshold = np.round(counts.score[at][::-1] * steps)
     return np.stack([threshold - 0.5, threshold + 0.5], axis=1).reshape(-1)
 
