@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
+from matplotlib.path import Path
 
 from polyptrace.config import Supervision
 from polyptrace.data import Dataset
@@ -20,8 +21,8 @@ from polyptrace.report.purity import Floats, Ints, Tracklets, draw, same_polyp, 
 from polyptrace.report.style import (
     ACCENT,
     INK,
-    LESIONS,
     LINE,
+    PAPER,
     RIGHT,
     SOFT,
     WRONG,
@@ -31,10 +32,10 @@ from polyptrace.report.style import (
     styled,
 )
 
-#: Inches: the figure, its margin, a film strip and the line of time.
-WIDTH, HEIGHT, MARGIN = 11.0, 6.1, 0.1
-STRIP, LINE_TOP, LINE_BOTTOM = 0.62, 3.28, 3.02
-UPPER, LOWER = 4.75, 0.95
+#: Inches: the figure, its margin, the line of time, and where the strips of both bags stand.
+WIDTH, HEIGHT, MARGIN = 10.2, 5.9, 0.12
+LINE_TOP, LINE_BOTTOM = 3.28, 3.02
+UPPER, LOWER = 4.62, 0.78
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,16 @@ class Bag:
     rank: Floats
     same: Floats  # 1 the anchor's polyp, 0 another, NaN not known
     share: Floats | None  # of the gradient
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What both bags of the figure are drawn from; `chosen` are the tracklets' indices in the dataset."""
+
+    dataset: Dataset
+    tracklets: Tracklets
+    chosen: Ints
+    clock: Clock
 
 
 def bag_of(tracklets: Tracklets, settings: Supervision, anchor: int, c: float, seed: int = 0) -> Bag:
@@ -64,12 +75,16 @@ def bag_of(tracklets: Tracklets, settings: Supervision, anchor: int, c: float, s
 
 
 def telling_anchor(tracklets: Tracklets, settings: Supervision, seed: int = 0) -> int:
-    """An anchor to show: one whose bag at c = 1 has members of its own and of another polyp, else any with a bag."""
-    bags, _ = draw(tracklets, settings, 1.0, seed)
-    same = same_polyp(tracklets.polyp, bags)
-    full = (bags >= 0).sum(1) == (bags >= 0).sum(1).max()
-    mixed = np.flatnonzero((same == 1).any(1) & (same == 0).any(1) & full)
-    candidates = mixed if len(mixed) else np.flatnonzero(full)
+    """An anchor to show, drawn from those that show most of what the curriculum does.
+
+    At best its bag is pure at c = 0 and holds its own and another polyp at c = 1; then the second alone; else any.
+    """
+    early, late = (draw(tracklets, settings, c, seed)[0] for c in (0.0, 1.0))
+    full = (late >= 0).sum(1) == (late >= 0).sum(1).max()
+    same = same_polyp(tracklets.polyp, late)
+    mixed = full & (same == 1).any(1) & (same == 0).any(1)
+    pure = ((same_polyp(tracklets.polyp, early) == 1) | (early < 0)).all(1)
+    candidates = next(np.flatnonzero(kind) for kind in (mixed & pure, mixed, full) if kind.any())
     return int(np.random.default_rng(seed).choice(candidates))
 
 
@@ -80,11 +95,13 @@ def bag_figure(dataset: Dataset, tracklets: Tracklets, chosen: Ints, early: Bag,
     figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(0, HEIGHT))
     axes.set_axis_off()
-    clock = Clock(float(dataset.tracklets.fps[chosen[early.anchor]]))
-    when = _timeline(axes, tracklets, early.anchor, clock)
-    for bag, base, side in ((early, UPPER, "Start of training"), (late, LOWER, "End of training")):
-        _band(axes, dataset, tracklets, chosen, bag, base, side, clock, when)
-    words = f"The bags of one anchor on the timeline of its procedure: {_counted(early)} at c = 0, {_counted(late)} at c = 1."
+    scene = Scene(dataset, tracklets, chosen, Clock(float(dataset.tracklets.fps[chosen[early.anchor]])))
+    when = _timeline(axes, tracklets, early.anchor, scene.clock)
+    _band(axes, scene, early, UPPER, "Start of training", when)
+    _band(axes, scene, late, LOWER, "End of training", when)
+    words = (
+        f"The bags of one anchor and the timeline of its procedure: {_counted(early)} at c = 0, {_counted(late)} at 1."
+    )
     return finished(figure, "bag", words)
 
 
@@ -114,83 +131,79 @@ def _timeline(axes: Axes, tracklets: Tracklets, anchor: int, clock: Clock) -> Fl
     left, right = MARGIN + 0.1, WIDTH - MARGIN - 0.1
     place = left + (tracklets.position - first) / max(last - first, 1) * (right - left)
     middle = (LINE_TOP + LINE_BOTTOM) / 2
-    axes.plot([left - 0.1, right + 0.1], [middle, middle], color=LINE, linewidth=6, solid_capstyle="round", zorder=1)
-    polyps = list(dict.fromkeys(tracklets.polyp[rows[np.argsort(tracklets.position[rows])]].tolist()))
+    axes.plot([left, right], [middle, middle], color=LINE, linewidth=5, solid_capstyle="round", zorder=1)
+    own = tracklets.polyp[anchor]
     for row in rows:
-        name = tracklets.polyp[row]
-        colour = LESIONS[polyps.index(name) % len(LESIONS)] if name else SOFT
-        axes.plot([place[row]] * 2, [LINE_BOTTOM, LINE_TOP], color=colour, linewidth=1.6, zorder=2)
+        known = bool(tracklets.polyp[row] and own)
+        colour = (RIGHT if tracklets.polyp[row] == own else WRONG) if known else SOFT
+        axes.plot([place[row]] * 2, [LINE_BOTTOM, LINE_TOP], color=colour, linewidth=1.3, zorder=2)
     places, texts = clock.ticks(float(first), float(last))
     for at, text in zip(places, texts, strict=True):
         x = left + (at - first) / max(last - first, 1) * (right - left)
         axes.text(x, LINE_BOTTOM - 0.06, text, ha="center", va="top", fontsize=7, color=SOFT)
-    axes.plot(place[anchor], middle, "o", color=ACCENT, markersize=9, zorder=6, markeredgecolor=INK)
+    axes.plot(
+        place[anchor], middle, "o", color=ACCENT, markersize=9, zorder=6, markeredgecolor=PAPER, markeredgewidth=1.5
+    )
     return np.asarray(place)
 
 
-def _band(
-    axes: Axes,
-    dataset: Dataset,
-    tracklets: Tracklets,
-    chosen: Ints,
-    bag: Bag,
-    base: float,
-    heading: str,
-    clock: Clock,
-    when: Floats,
-) -> None:
+def _band(axes: Axes, scene: Scene, bag: Bag, base: float, heading: str, when: Floats) -> None:
     """One bag: the anchor's strip and its members' side by side, their strips standing on `base`."""
-    columns = 1 + max(len(bag.members), 1)
-    pitch = (WIDTH - 2 * MARGIN) / columns
-    count = max(1, round(pitch * 0.94 / STRIP * 0.82))
-    above = base > LINE_TOP
-    top = base + STRIP
-    axes.text(MARGIN, top + 0.42, heading, fontsize=10, fontweight="bold", va="bottom")
+    pitch = (WIDTH - 2 * MARGIN) / (1 + max(len(bag.members), 1))
+    width = 0.92 * pitch
+    frames = max(1, round(width / 0.5))
+    position = scene.tracklets.position
+    height = _strip(axes, scene, bag.anchor, frames, (MARGIN, base, width), ACCENT)
+    axes.text(MARGIN, base + height + 0.28, heading, fontsize=10, fontweight="bold", va="bottom")
     tau = "" if bag.tau in (0.0, np.inf) else f", τ = {bag.tau:.3g}"
-    axes.text(MARGIN, top + 0.24, f"c = {bag.c:g}{tau}", color=SOFT, va="bottom")
-    right = _strip(axes, dataset, int(chosen[bag.anchor]), count, MARGIN, base, ACCENT, dashed=False)
+    axes.text(MARGIN, base + height + 0.11, f"c = {bag.c:g}{tau}", color=SOFT, va="bottom")
     axes.text(MARGIN, base - 0.09, "anchor", va="top", color=ACCENT, fontweight="bold")
-    moment = clock.at(float(tracklets.position[bag.anchor]))
-    axes.text(right, base - 0.09, moment, va="top", ha="right", color=SOFT)
+    axes.text(
+        MARGIN + width, base - 0.09, scene.clock.at(float(position[bag.anchor])), va="top", ha="right", color=SOFT
+    )
+    if bag.share is not None:
+        axes.text(MARGIN, base - 0.335, "share of the gradient", va="center", color=SOFT)
     for number, member in enumerate(bag.members):
         left = MARGIN + pitch * (number + 1)
         same = bag.same[number]
         colour = SOFT if np.isnan(same) else RIGHT if same else WRONG
-        right = _strip(axes, dataset, int(chosen[member]), count, left, base, colour, dashed=same == 0)
-        middle = (left + right) / 2
-        ends = (base - 0.62, LINE_TOP + 0.03) if above else (top + 0.05, LINE_BOTTOM - 0.2)
-        reach = when[member]
-        bend = (ends[0] + ends[1]) / 2
-        axes.plot(
-            [middle, middle, reach, reach],
-            [ends[0], bend + 0.12 * (1 if above else -1), bend - 0.12 * (1 if above else -1), ends[1]],
-            color=colour,
-            linewidth=1,
-            linestyle="--" if same == 0 else "-",
-            zorder=1.5,
-        )
-        _said(
-            axes,
-            bag,
-            number,
-            left,
-            right,
-            base,
-            clock.apart(float(tracklets.position[member] - tracklets.position[bag.anchor])),
-        )
+        _strip(axes, scene, int(member), frames, (left, base, width), colour, dashed=same == 0)
+        apart = scene.clock.apart(float(position[member] - position[bag.anchor]))
+        _said(axes, bag, number, left, left + width, base, apart)
+        upper = base > LINE_TOP
+        ends = (base - 0.64, LINE_TOP + 0.03) if upper else (base + height + 0.04, LINE_BOTTOM - 0.2)
+        _thread(axes, (left + width / 2, ends[0]), (float(when[member]), ends[1]), colour, dashed=same == 0)
+
+
+def _thread(axes: Axes, begin: tuple[float, float], end: tuple[float, float], colour: str, *, dashed: bool) -> None:
+    """A line that leaves a strip upright and meets the timeline upright."""
+    middle = (begin[1] + end[1]) / 2
+    path = Path([begin, (begin[0], middle), (end[0], middle), end], [Path.MOVETO, *[Path.CURVE4] * 3])
+    style = (0, (3, 1.5)) if dashed else "-"
+    axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=1.1, linestyle=style, zorder=1.5))
 
 
 def _strip(
-    axes: Axes, dataset: Dataset, index: int, count: int, left: float, base: float, colour: str, *, dashed: bool
+    axes: Axes,
+    scene: Scene,
+    tracklet: int,
+    frames: int,
+    place: tuple[float, float, float],
+    colour: str,
+    *,
+    dashed: bool = False,
 ) -> float:
-    """A film strip in a frame; gives its right edge."""
-    picture = film(frames_of(dataset, index, count, 72))
-    width = STRIP * picture.shape[1] / picture.shape[0]
-    axes.imshow(picture, extent=(left, left + width, base, base + STRIP), interpolation="none", zorder=3, aspect="auto")
+    """A film strip in a frame, at (left, bottom, width) in inches; gives its height."""
+    left, base, width = place
+    picture = film(frames_of(scene.dataset, int(scene.chosen[tracklet]), frames, 72))
+    height = float(width * picture.shape[0] / picture.shape[1])
+    axes.imshow(
+        picture, extent=(left, left + width, base, base + height), interpolation="none", zorder=3, aspect="auto"
+    )
     frame = FancyBboxPatch(
         (left - 0.015, base - 0.015),
         width + 0.03,
-        STRIP + 0.03,
+        height + 0.03,
         boxstyle="round,pad=0,rounding_size=0.04",
         fill=False,
         edgecolor=colour,
@@ -199,9 +212,8 @@ def _strip(
         zorder=4,
     )
     axes.add_patch(frame)
-    axes.set_xlim(0, WIDTH)
-    axes.set_ylim(0, HEIGHT)
-    return left + width
+    axes.set(xlim=(0, WIDTH), ylim=(0, HEIGHT))
+    return height
 
 
 def _said(axes: Axes, bag: Bag, number: int, left: float, right: float, base: float, apart: str) -> None:
@@ -211,9 +223,9 @@ def _said(axes: Axes, bag: Bag, number: int, left: float, right: float, base: fl
     same = bag.same[number]
     if not np.isnan(same):
         verdict, colour = ("✓ same polyp", RIGHT) if same else ("✗ other polyp", WRONG)
-        axes.text(left, base - 0.45, verdict, va="top", color=colour, fontweight="bold")
+        axes.text(left, base - 0.44, verdict, va="top", color=colour, fontweight="bold")
     if bag.share is not None:
         share = float(bag.share[number])
         axes.add_patch(Rectangle((left, base - 0.37), right - left, 0.07, facecolor=LINE, linewidth=0))
         axes.add_patch(Rectangle((left, base - 0.37), (right - left) * share, 0.07, facecolor=INK, linewidth=0))
-        axes.text(right, base - 0.45, f"share {100 * share:.0f} %", va="top", ha="right")
+        axes.text(right, base - 0.44, f"{100 * share:.0f} %", va="top", ha="right")

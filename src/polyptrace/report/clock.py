@@ -47,5 +47,5 @@ class Clock:
         else:
             power = 10.0 ** math.floor(math.log10(span / most)) if span > most else 1.0
             step = next(m * power for m in (1, 2, 5, 10, 20) if span / (m * power) <= most)
-        places = np.arange(math.ceil(first / step), math.floor(last / step) + 1) * step
+        places = (np.arange(math.ceil(first / step), math.floor(last / step) + 1) * step).astype(np.float64)
         return places, [self.at(place).removeprefix("frame ") for place in places]

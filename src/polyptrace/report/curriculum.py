@@ -13,7 +13,7 @@ from polyptrace.report.style import ACCENT, INK, RIGHT, SOFT, WRONG, Drawing, ca
 @styled
 def sampled_rank(curriculum: Curriculum) -> Drawing:
     """Figure 2, left: the ranks that bags are drawn from, as c goes from 0 to 1."""
-    figure = canvas(4.3, 3.1)
+    figure = canvas(3.2, 2.75)
     axes = _axes(figure.add_subplot(), "Sampled rank")
     mean, low, high = curriculum.rank.T
     axes.fill_between(curriculum.c, low, high, color=ACCENT, alpha=0.16, linewidth=0)
@@ -32,7 +32,7 @@ def pure_bags(curriculum: Curriculum) -> Drawing | None:
     """Figure 2, right: the ratio of pure bags; None where no polyp is known."""
     if curriculum.pure is None or curriculum.wrong is None:
         return None
-    figure = canvas(4.3, 3.1)
+    figure = canvas(3.2, 2.75)
     axes = _axes(figure.add_subplot(), "Pure bags")
     _line(axes, curriculum.c, curriculum.pure, RIGHT, "pure")
     axes.set_ylim(0, 1.03)
@@ -49,7 +49,7 @@ def wrong_members(curriculum: Curriculum) -> Drawing | None:
     """How many members are of another polyp, and how little of the gradient they get; None without vectors."""
     if curriculum.wrong is None or curriculum.wrong_gradient is None:
         return None
-    figure = canvas(4.3, 3.1)
+    figure = canvas(3.2, 2.75)
     axes = _axes(figure.add_subplot(), "Wrong associations")
     _line(axes, curriculum.c, curriculum.wrong, SOFT, "of the members")
     _line(axes, curriculum.c, curriculum.wrong_gradient, WRONG, "of the gradient")
@@ -72,8 +72,8 @@ def curriculum_caption(curriculum: Curriculum, data: str) -> str:
     """What was drawn, and over how many."""
     times = "a bag" if curriculum.epochs == 1 else f"{curriculum.epochs} bags"
     text = (
-        f"{data}: {times} of {curriculum.bag_size} for each of {curriculum.anchors:,} anchors at {len(curriculum.c)} points"
-        " of the curriculum. Band of the ranks: 10th to 90th percentile."
+        f"{data}: {times} of {curriculum.bag_size} for each of {curriculum.anchors:,} anchors at {len(curriculum.c)}"
+        " points of the curriculum. Band of the ranks: 10th to 90th percentile."
     )
     if curriculum.pure is None:
         return text + " No polyps are labelled, so purity is not known."

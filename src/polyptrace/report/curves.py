@@ -6,7 +6,7 @@ import numpy as np
 
 from polyptrace.evaluate import Results
 from polyptrace.report.standing import MAIN, Measure, figure_of
-from polyptrace.report.style import LINE, RIGHT, SOFT, WRONG, Drawing, Pen, canvas, finished, legend, styled
+from polyptrace.report.style import LINE, RIGHT, SOFT, WRONG, Drawing, Pen, canvas, finished, legend, panel, styled
 from polyptrace.report.tables import number, span
 
 _AUROC, _AUPR = (measure for measure in MAIN if measure.task == "reid")
@@ -18,11 +18,10 @@ LOW_RATE = 0.05
 @styled
 def roc(rows: Sequence[Results], pens: Sequence[Pen]) -> Drawing:
     """True against false matches, one line per method; the legend has AUROC and its interval."""
-    figure = canvas(5.2, 4.6)
+    figure = canvas(4.85, 4.3 + 0.17 * len(rows))
     axes = figure.add_subplot()
     axes.plot([0, 1], [0, 1], color=LINE, linewidth=1)
     axes.axvline(LOW_RATE, color=SOFT, linewidth=0.7, linestyle=(0, (2, 2)))
-    axes.text(LOW_RATE + 0.01, 0.015, "5 %", color=SOFT, fontsize=7.5)
     for row, pen in zip(rows, pens, strict=True):
         x, y = row.arrays["reid/roc_fpr"], row.arrays["reid/roc_tpr"]
         axes.plot(x, y, color=pen.colour, linestyle=pen.dash, linewidth=pen.width)
@@ -30,18 +29,17 @@ def roc(rows: Sequence[Results], pens: Sequence[Pen]) -> Drawing:
     axes.set_ylabel("pairs of the same polyp found")
     axes.set_title("ROC")
     axes.set_aspect("equal")
-    legend(axes, _entries(rows, pens, _AUROC), "lower right").set_title("AUROC, 95 % interval")
+    legend(figure, _entries(rows, pens, _AUROC), "AUROC, 95 % interval")
     return finished(figure, "roc", f"ROC curves. {_words(rows, _AUROC)}")
 
 
 @styled
 def precision_recall(rows: Sequence[Results], pens: Sequence[Pen]) -> Drawing:
     """Precision against recall, one line per method; the legend has AUPR and its interval."""
-    figure = canvas(5.2, 4.6)
+    figure = canvas(4.85, 4.3 + 0.17 * len(rows))
     axes = figure.add_subplot()
     rate = base_rate(rows[0])
     axes.axhline(rate, color=SOFT, linewidth=0.7, linestyle=(0, (2, 2)))
-    axes.text(0.01, rate + 0.012, f"chance {100 * rate:.1f} %", color=SOFT, fontsize=7.5)
     for row, pen in zip(rows, pens, strict=True):
         x, y = row.arrays["reid/pr_recall"], row.arrays["reid/pr_precision"]
         axes.plot(x, y, color=pen.colour, linestyle=pen.dash, linewidth=pen.width)
@@ -49,15 +47,15 @@ def precision_recall(rows: Sequence[Results], pens: Sequence[Pen]) -> Drawing:
     axes.set_ylabel("precision: found pairs that are right")
     axes.set_title("Precision and recall")
     axes.set_aspect("equal")
-    legend(axes, _entries(rows, pens, _AUPR), "upper right").set_title("AUPR, 95 % interval")
+    legend(figure, _entries(rows, pens, _AUPR), "AUPR, 95 % interval")
     return finished(figure, "precision_recall", f"Precision and recall curves. {_words(rows, _AUPR)}")
 
 
 @styled
 def similarities(row: Results, number_of_row: int) -> Drawing:
     """How similar the pairs of one method are: same polyp and different polyps, each with an area of one."""
-    figure = canvas(3.5, 2.3)
-    axes = figure.add_subplot()
+    figure = panel(3.2, 2.1, left=0.12, bottom=0.42)
+    axes = figure.axes[0]
     edges = row.arrays["reid/edges"]
     for key, colour in (("different", WRONG), ("same", RIGHT)):
         counts = row.arrays[f"reid/{key}"].astype(np.float64)
@@ -67,6 +65,7 @@ def similarities(row: Results, number_of_row: int) -> Drawing:
     low, high = edges[seen[0]], edges[seen[-1] + 1]
     axes.set(xlim=(low - 0.02, min(high + 0.02, 1.0)), ylim=(0, None), xlabel="cosine of a pair", yticks=[])
     axes.set_title(row.method.name)
+    axes.locator_params(axis="x", nbins=5)
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False, axis="y")
     auroc = figure_of(row, _AUROC)

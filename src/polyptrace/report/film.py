@@ -53,7 +53,8 @@ class Pictures:
         if key not in self.place:
             return None
         number, index = self.place[key]
-        return frames_of(self.datasets[number], index, 1, side)[0]
+        still: Pixels = frames_of(self.datasets[number], index, 1, side)[0]
+        return still
 
 
 def frames_of(dataset: Dataset, index: int, count: int, side: int) -> Pixels:

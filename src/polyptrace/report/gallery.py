@@ -5,11 +5,16 @@ from dataclasses import dataclass
 from html import escape
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from polyptrace.evaluate import Results
 from polyptrace.report.clock import Clock
-from polyptrace.report.film import Key, Pictures, data_uri
+from polyptrace.report.film import Key, Pictures, Pixels, data_uri
 from polyptrace.report.style import ACCENT, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
+
+#: Frames on a strip.
+FRAMES = 3
 
 
 @dataclass(frozen=True)
@@ -102,33 +107,45 @@ def gallery_html(queries: Sequence[Query], pictures: Pictures) -> str:
 def gallery_figure(queries: Sequence[Query], pictures: Pictures, name: str, method: str) -> Drawing:
     """The same gallery as one picture, for a paper or a talk."""
     columns = 1 + max(len(query.found) for query in queries)
-    figure = canvas(1.15 * columns, 3.35 * len(queries))
-    panels = figure.subplots(len(queries), columns, squeeze=False)
-    for line, query in zip(panels, queries, strict=True):
-        for axes in line:
-            axes.set_axis_off()
+    pitch, line = 1.12, 3.5  # inches from strip to strip, from query to query
+    width, height = pitch * columns + 0.1, line * len(queries)
+    figure = canvas(width, height)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+    axes.set_axis_off()
+    for number, query in enumerate(queries):
         strips = [(query.key, ACCENT, "query", query.moment)]
-        strips += [
-            (f.key, RIGHT if f.right else WRONG, f"{'✓' if f.right else '✗'} {f.score:.2f}", f.moment)
-            for f in query.found
-        ]
-        for axes, (key, colour, head, moment) in zip(line, strips, strict=False):
-            strip = pictures.strip(key)
-            if strip is None:
-                continue
-            axes.set_axis_on()
-            axes.set(xticks=[], yticks=[])
-            axes.imshow(strip, interpolation="none")
-            axes.grid(visible=False)
-            for spine in axes.spines.values():
-                spine.set(visible=True, color=colour, linewidth=2.2, linestyle="--" if head.startswith("✗") else "-")
-            axes.set_title(head, color=colour, fontsize=8.5, pad=4)
-            axes.set_xlabel(moment, color=SOFT, fontsize=7)
+        for found in query.found:
+            sign = f"{'✓' if found.right else '✗'} {found.score:.2f}"
+            strips.append((found.key, RIGHT if found.right else WRONG, sign, found.moment))
+        for place, (key, colour, head, moment) in enumerate(strips):
+            strip = pictures.strip(key, FRAMES)
+            if strip is not None:
+                _place_strip(axes, strip, (0.1 + pitch * place, line * number + 0.3), colour, head, moment)
+    axes.set(xlim=(0, width), ylim=(height, 0))
     hits = sum(bool(query.found) and query.found[0].right for query in queries)
-    words = (
-        f"Retrieval by {method}: {len(queries)} queries with their nearest five tracks; {hits} of the first are right."
-    )
+    words = f"Retrieval by {method}: {len(queries)} queries and their nearest tracks; {hits} of the first are right."
     return finished(figure, name, words)
+
+
+def _place_strip(axes: Axes, strip: Pixels, corner: tuple[float, float], colour: str, head: str, moment: str) -> None:
+    left, top = corner
+    right, bottom = left + 1.0, top + strip.shape[0] / strip.shape[1]
+    axes.imshow(strip, extent=(left, right, bottom, top), interpolation="none", aspect="auto")
+    dashed = head.startswith("✗")
+    axes.add_patch(
+        Rectangle(
+            (left, top),
+            right - left,
+            bottom - top,
+            fill=False,
+            edgecolor=colour,
+            linewidth=2,
+            linestyle=(0, (3, 1.5)) if dashed else "-",
+        )
+    )
+    axes.text((left + right) / 2, top - 0.06, head, ha="center", va="bottom", color=colour, fontweight="bold")
+    axes.text((left + right) / 2, bottom + 0.05, moment, ha="center", va="top", color=SOFT, fontsize=7)
 
 
 def _query_html(query: Query, pictures: Pictures) -> str:
@@ -139,14 +156,14 @@ def _query_html(query: Query, pictures: Pictures) -> str:
         strips.append(_strip_html(found.key, pictures, kind, sign, found.polyp, found.moment))
     right = sum(found.right for found in query.found)
     return (
-        f'<div class="query"><p>Polyp <b>{escape(query.polyp)}</b>: {right} of the nearest {len(query.found)} are right;'
-        f" average precision {100 * query.precision:.0f} %</p>"
+        f'<div class="query"><p>Polyp <b>{escape(query.polyp)}</b>: {right} of the nearest {len(query.found)} are'
+        f" right; average precision {100 * query.precision:.0f} %</p>"
         f'<div class="strips">{"".join(strips)}</div></div>'
     )
 
 
 def _strip_html(key: Key, pictures: Pictures, kind: str, sign: str, polyp: str, moment: str) -> str:
-    picture = pictures.strip(key)
+    picture = pictures.strip(key, FRAMES)
     role = {"asked": "query", "right": "same polyp", "wrong": "other polyp"}[kind]
     words = f"{role}: polyp {polyp}, procedure {key[1]}, {moment}"
     if picture is None:

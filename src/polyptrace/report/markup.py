@@ -101,7 +101,8 @@ def html(table: Table) -> str:
     notes = "".join(f"<p>{escape(text)}</p>" for text in (table.caption, *table.notes) if text)
     return (
         f'<figure class="table" id="{escape(table.name)}"><figcaption><h3>{escape(table.title)}</h3></figcaption>'
-        f'<div class="wide" tabindex="0"><table><thead>{head}<tr><th scope="col">Method</th>{names}</tr></thead>{body}</table></div>'
+        f'<div class="wide" tabindex="0"><table><thead>{head}<tr><th scope="col">Method</th>{names}</tr></thead>{body}'
+        f"</table></div>"
         f'<div class="notes">{notes}</div></figure>'
     )
 
@@ -170,7 +171,8 @@ def _html_group(group: str, rows: Sequence[Row], columns: int) -> str:
         else ""
     )
     lines = "".join(
-        f'<tr{" class=shown" if row.shown else ""}><th scope="row">{escape(row.name)}</th>{"".join(map(_html_cell, row.cells))}</tr>'
+        f"<tr{' class=shown' if row.shown else ''}>"
+        f'<th scope="row">{escape(row.name)}</th>{"".join(map(_html_cell, row.cells))}</tr>'
         for row in rows
     )
     return f"<tbody>{head}{lines}</tbody>"

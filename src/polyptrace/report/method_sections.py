@@ -109,10 +109,9 @@ def _training_data(run: Run, data: Sequence[Dataset]) -> Dataset | None:
 
 def _encoder(folder: Path) -> torch.nn.Module | None:
     try:
-        encoder = load_encoder(folder)
+        return load_encoder(folder)
     except UserError:  # a run that has not finished has no encoder yet, and still has figures
         return None
-    return encoder.to("cuda" if torch.cuda.is_available() else "cpu").eval()
 
 
 def _with_vectors(

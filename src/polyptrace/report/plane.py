@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
 from polyptrace.evaluate import Results
-from polyptrace.report.style import LESIONS, LINE, PAPER, SHAPES, SOFT, Drawing, canvas, finished, styled
+from polyptrace.report.style import LESIONS, LINE, PAPER, SHAPES, SOFT, Drawing, finished, panel, styled
 
 Floats = NDArray[np.float64]
 
@@ -53,9 +53,9 @@ def track_map(row: Results, number_of_row: int, seed: int = 0) -> Drawing:
     """The map of one method: each polyp has a colour and a shape, and threads from its middle to its tracks."""
     vectors, polyp = mapped_tracks(row)
     places = plane(vectors, seed)
-    figure = canvas(3.7, 3.7)
-    axes = figure.add_subplot()
-    axes.set(xticks=[], yticks=[], aspect="equal")
+    figure = panel(3.2, 3.4, left=0.12, bottom=0.1)
+    axes = figure.axes[0]
+    axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(visible=True, color=LINE)
     axes.set_title(row.method.name)

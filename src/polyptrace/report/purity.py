@@ -150,7 +150,7 @@ def judge(tracklets: Tracklets, epochs: Sequence[Ints], seed: int = 0) -> Judged
         return Judged(0, 0)
     counts = draw_counts(len(names), DRAWS, seed)
     joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
-    said = [(float(column.mean()), *interval(mean_draws(column, cluster, counts))) for column in joined]
+    said = [(float(column.mean()), *interval(mean_draws(column, cluster, counts), len(names))) for column in joined]
     return Judged(len(cluster), len(names), said[0], said[1], said[2] if len(said) > 2 else None)
 
 

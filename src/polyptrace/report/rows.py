@@ -31,8 +31,8 @@ def shown_row(rows: Sequence[Results], name: str | None = None) -> int:
     own = [number for number, row in enumerate(rows) if row.method.group == "Self-supervised"]
     if own:
         return own[-1]
-    figures = [figure_of(row, MAIN[0]) for row in rows]
-    return max(range(len(rows)), key=lambda n: figures[n].value if figures[n] is not None else -1.0)
+    found = {n: figure.value for n, row in enumerate(rows) if (figure := figure_of(row, MAIN[0])) is not None}
+    return max(found, key=found.__getitem__) if found else 0
 
 
 def generated(datasets: Sequence[str]) -> list[str]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 from polyptrace.evaluate import Results
+from polyptrace.report.counting_table import counting_table
 from polyptrace.report.curves import base_rate, precision_recall, roc, similarities
 from polyptrace.report.differences import difference_table
 from polyptrace.report.film import Pictures
@@ -12,7 +14,7 @@ from polyptrace.report.intervals import forest
 from polyptrace.report.markup import html
 from polyptrace.report.page import Section, folded, paragraph, plots
 from polyptrace.report.plane import has_map, track_map
-from polyptrace.report.standing import BESIDE, COUNTING, MAIN, Measure, Standing, measured, standings
+from polyptrace.report.standing import BESIDE, CLUSTERINGS, MAIN, Measure, Standing, measured, standings
 from polyptrace.report.style import Pen
 from polyptrace.report.tables import Quoted, Table, method_table
 from polyptrace.report.timeline import procedures, shown_way, timeline
@@ -56,8 +58,8 @@ def main_results(subject: Subject, quoted: Sequence[Quoted]) -> Section:
     ]
     drawing = forest(rows, columns, standing, subject.pens)
     caption = (
-        "Table 1 to look at: figures in per cent with 95 % intervals, each panel on its own scale. Full dots: best, or not"
-        " told apart from it."
+        "Table 1 to look at: figures in per cent with 95 % intervals, each panel on its own scale. Full dots: best, or"
+        " not told apart from it."
     )
     body = html(tables[0]) + plots([drawing], caption, wide=True)
     differences = difference_table(rows, columns, shown)
@@ -75,9 +77,9 @@ def other_protocols(subject: Subject) -> Section | None:
     table = _plain_table(subject, "table_beside", "Beside the paper's protocol", columns)
     text = (
         "The same vectors under harder or narrower questions. Own procedure: the gallery is the query's own procedure."
-        " Against other procedures: the query's polyp against the polyps of other procedures. Neighbours left out: tracks"
-        " of the same procedure close in time to the query do not count. Split by video: no procedure stands on both sides"
-        " of a probe's split."
+        " Other procedures: the gallery is all the others. Against other procedures: the query's polyp against the"
+        " polyps of other procedures. Neighbours left out: tracks of the same procedure close in time to the query do"
+        " not count. Split by video: no procedure stands on both sides of a probe's split."
     )
     return Section("beside", "Beside the paper's protocol", paragraph(text) + html(table), (table,))
 
@@ -92,7 +94,8 @@ def reidentification(subject: Subject) -> Section | None:
     counts = rows[0].tasks["reid"].counts
     caption = (
         f"Every pair of {counts['tracklets']:,} tracks: {counts['same_pairs']:,} pairs show the same polyp,"
-        f" {counts['different_pairs']:,} do not, so chance finds {100 * base_rate(rows[0]):.1f} %."
+        f" {counts['different_pairs']:,} do not. Dotted: 5 % false matches, and the precision of chance,"
+        f" {100 * base_rate(rows[0]):.1f} %."
     )
     body = plots(curves, caption)
     key = '<p><span class="key right">same polyp</span><span class="key wrong">different polyps</span></p>'
@@ -111,8 +114,9 @@ def maps(subject: Subject) -> Section | None:
         return None
     drawn = [track_map(subject.rows[n], n) for n in subject.around(numbers, MAPS)]
     caption = (
-        "Each mark is a track, each polyp has a colour and a shape, and threads run from its middle to its tracks. PCA and"
-        " t-SNE, seeded: neighbours are meant to stay neighbours; distances between groups, and their sizes, mean little."
+        "Each mark is a track, each polyp has a colour and a shape, and threads run from its middle to its tracks. PCA"
+        " and t-SNE, seeded: neighbours are meant to stay neighbours; distances between groups, and their sizes, mean"
+        " little."
     )
     if len(numbers) > len(drawn):
         caption += f" {len(drawn)} of {len(numbers)} methods."
@@ -134,11 +138,11 @@ def retrieval_gallery(subject: Subject) -> Section | None:
     total, name = len(subject.row.arrays["retrieval/query"]), subject.row.method.name
     asked = [query.key for query in look_up(subject.row, places)]
     text = (
-        f"Each line is a query and the five tracks that {name} finds nearest. {len(places)} of {total:,} queries, chosen at"
-        " even steps of average precision, from the best to the worst: not a selection of successes."
+        f"Each line is a query and the five tracks that {name} finds nearest. {len(places)} of {total:,} queries,"
+        " chosen at even steps of average precision, from the best to the worst: not a selection of successes."
     )
-    key = '<p><span class="key right">✓ same polyp</span><span class="key wrong">✗ other polyp (dashed)</span>'
-    body = paragraph(text) + key + "the number is the cosine</p>"
+    key = '<p><span class="key right">✓ same polyp</span><span class="key wrong">✗ other polyp, dashed</span>'
+    body = paragraph(text) + key + '<span class="remark">beside the sign: the cosine</span></p>'
     drawings = []
     for n in [subject.shown, *(n for n in subject.around(numbers, GALLERIES + 1) if n != subject.shown)]:
         row = subject.rows[n]
@@ -147,32 +151,32 @@ def retrieval_gallery(subject: Subject) -> Section | None:
             continue
         part = gallery_html(queries, subject.pictures)
         body += part if n == subject.shown else folded(f"The same queries with {row.method.name}", part)
-        drawings.append(gallery_figure(queries, subject.pictures, f"gallery_{n}", row.method.name))
+        if n == subject.shown:
+            drawings.append(gallery_figure(queries, subject.pictures, "gallery", row.method.name))
     return Section("gallery", "Retrieval gallery", body, drawings=tuple(drawings))
 
 
 def counting(subject: Subject) -> Section | None:
     """How many polyps were found, and where in the procedures."""
-    columns = measured(subject.rows, COUNTING)
-    if not columns:
+    table = counting_table(subject.rows, subject.shown)
+    if table is None:
         return None
-    table = _plain_table(subject, "table_counting", "Counting polyps", columns)
     text = (
-        "Tracks of a procedure are clustered; each cluster is a polyp that was found. Fragments per polyp: 1 is ideal. The"
-        " setting of each procedure was tuned on the others, to 5 % false positives."
+        "The tracks of a procedure are clustered, and each cluster is a polyp that was found. The setting of each"
+        " procedure was tuned on the others, to 5 % false positives, where labels allow it."
     )
     body = paragraph(text) + html(table)
     way, drawings = shown_way(subject.row), []
     if way is not None:
         shown, total = procedures(subject.row, way, TIMELINES)
-        for number, procedure in enumerate(shown):
-            drawings.append(timeline(procedure, subject.pictures, number))
-            body += plots([drawings[-1]], f"{procedure.dataset}, procedure {procedure.video}", wide=True)
-        body += paragraph(
-            f"Timelines: {subject.row.method.name}, clustering by {way.partition('.')[2]}; {len(shown)} of {total}"
-            " procedures, those with the most polyps. The colour and number of a track are those of the cluster it was put"
-            " in, above and below: a true polyp in one colour was counted once."
+        drawings = [timeline(procedure, subject.pictures, number) for number, procedure in enumerate(shown)]
+        which = "" if len(shown) == total else f" {len(shown)} of {total} procedures, those with the most polyps."
+        body += f"<h3>Timelines: {escape(subject.row.method.name)}, {CLUSTERINGS[way].lower()}</h3>" + paragraph(
+            "Each bar is a track. Its colour and number are those of the cluster it was put in, above and below: a true"
+            f" polyp in one colour was counted once.{which}"
         )
+        for procedure, drawing in zip(shown, drawings, strict=True):
+            body += plots([drawing], f"Procedure {procedure.video} ({procedure.dataset})", wide=True)
     return Section("counting", "Counting", body, (table,), tuple(drawings))
 
 

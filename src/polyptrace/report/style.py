@@ -1,7 +1,7 @@
 """The look of every figure: one palette, one set of rules, and SVG and PNG out of the same drawing.
 
-The colours are Okabe and Ito's, which the colour-blind can tell apart; nothing is said by colour alone. Ink, paper and
-lines are three exact values, so that a page can exchange them for its own in the dark.
+The colours are Okabe and Ito's, which the colour-blind can tell apart; nothing is said by colour alone. The first seven
+are exact values that a page exchanges for its own in the dark.
 """
 
 import io
@@ -22,6 +22,9 @@ INK, SOFT, LINE, PAPER = "#1d2733", "#66717e", "#d9dee4", "#fffffe"
 
 #: The method that the page is about; the same polyp; another polyp.
 ACCENT, RIGHT, WRONG = "#0072b2", "#009e73", "#d55e00"
+
+#: The names of these in the style of a page, which has others in the dark.
+PAGE = {"ink": INK, "soft": SOFT, "line": LINE, "paper": PAPER, "accent": ACCENT, "right": RIGHT, "wrong": WRONG}
 
 #: Other methods, in the order of the table; baselines are grey.
 OTHERS = ("#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#999933", "#882255")
@@ -44,7 +47,7 @@ SHAPES = ("o", "s", "^", "D", "v", "P", "X")
 
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
 
-RULES: dict[str, Any] = {
+RULES: dict[Any, Any] = {
     "figure.facecolor": "none",
     "savefig.facecolor": "none",
     "axes.facecolor": "none",
@@ -117,7 +120,8 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
         with matplotlib.rc_context():
             matplotlib.rcdefaults()
-            matplotlib.rcParams.update(RULES)
+            for name, value in RULES.items():
+                matplotlib.rcParams[name] = value
             return draw(*args, **kwargs)
 
     return drawn
@@ -152,10 +156,21 @@ def pens(groups: Sequence[str], shown: int) -> list[Pen]:
     return chosen
 
 
-def legend(axes: Axes, entries: Sequence[tuple[Pen, str]], location: str, columns: int = 1) -> Legend:
-    """A legend of lines; unlike matplotlib's own it shows names that begin with an underscore."""
+def panel(width: float, height: float, left: float, bottom: float) -> Figure:
+    """A figure with one pair of axes at a fixed place (inches), so that several of them line up."""
+    figure = Figure(figsize=(width, height))
+    figure.add_axes((left / width, bottom / height, 1 - (left + 0.12) / width, 1 - (bottom + 0.32) / height))
+    return figure
+
+
+def legend(place: Axes | Figure, entries: Sequence[tuple[Pen, str]], title: str | None = None) -> Legend:
+    """A legend of lines, below a figure or inside axes; names may begin with an underscore, which matplotlib hides."""
     handles = [Line2D([], [], color=pen.colour, linestyle=pen.dash, linewidth=pen.width) for pen, _ in entries]
-    shown = axes.legend(handles, [" "] * len(handles), loc=location, ncols=columns)
+    blanks = [" "] * len(handles)
+    if isinstance(place, Figure):
+        shown = place.legend(handles, blanks, loc="outside lower left", title=title, alignment="left")
+    else:
+        shown = place.legend(handles, blanks, loc="best", title=title, alignment="left")
     for text, (_, name) in zip(shown.get_texts(), entries, strict=True):
         text.set_text(name)
     return shown
@@ -178,7 +193,7 @@ def inline(drawing: Drawing) -> str:
     width, height = (float(side) for side in view.groups())
     body = _OPENING.sub("", text, count=1)
     body = _IDS.sub(rf"\g<1>{drawing.name}-", body).replace("xlink:href", "href")
-    for name, colour in (("ink", INK), ("soft", SOFT), ("line", LINE), ("paper", PAPER)):
+    for name, colour in PAGE.items():
         body = body.replace(colour, f"var(--{name})")
     body = _FONT.sub(r"\1var(--sans)", body)
     opening = (

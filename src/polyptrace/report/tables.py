@@ -175,15 +175,13 @@ def figure_cell(row: Results, number_of_row: int, measure: Measure, standing: St
     if figure is None:
         task = row.tasks.get(measure.task)
         return Cell(remark=task.reason if task is not None and task.reason else "not measured")
-    note = (
-        SAW_TEST if number_of_row in standing.saw_test else OTHER_TEST if number_of_row in standing.other_test else ""
-    )
+    saw, other = number_of_row in standing.saw_test, number_of_row in standing.other_test
     p = standing.p.get(number_of_row)
     return Cell(
         number(measure, figure.value),
         span(measure, figure.low, figure.high),
         standing.mark(number_of_row),
-        note,
+        SAW_TEST if saw else OTHER_TEST if other else "",
         "" if p is None else f"against the best: p = {p:.3g}, Holm-adjusted",
     )
 

@@ -1,7 +1,7 @@
 """A procedure on a line of time: its tracks in the clusters that counting found, and beside them the truth.
 
-Above, a lane for each cluster; below, where polyps are known, a lane for each polyp. The colour is the cluster's in both,
-so a lane of the truth in one colour was counted right, and a lane in two was counted twice.
+Above, a lane for each cluster; below, where polyps are known, a lane for each polyp. The colour is the cluster's in
+both, so a lane of the truth in one colour was counted once, and a lane in two was counted twice.
 """
 
 from dataclasses import dataclass

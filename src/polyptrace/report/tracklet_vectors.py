@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
-from polyptrace.encoders import prepare_crops
+from polyptrace.encoders import Preprocess, prepare_crops
 from polyptrace.errors import UserError
 from polyptrace.report.purity import Ints, Tracklets
 
@@ -46,11 +46,14 @@ def with_embeddings(tracklets: Tracklets, dataset: Dataset, chosen: Ints, embedd
 @torch.no_grad()
 def projected(encoder: nn.Module, dataset: Dataset, indices: Ints, batch: int = 32) -> Tensor:
     """Vectors (n, D) of some tracklets as the loss sees them: through the projector, where the encoder has one."""
-    device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    encoder = encoder.to(device).eval()
+    preprocess = encoder.preprocess
+    assert isinstance(preprocess, Preprocess), "every encoder says how its input is prepared"
     parts = []
     for begin in range(0, len(indices), batch):
         crops, mask = dataset.gather(indices[begin : begin + batch])
-        frames = prepare_crops(crops.to(device), encoder.preprocess)
+        frames = prepare_crops(crops.to(device), preprocess)
         vectors = encoder(frames, mask.to(device))
         project = getattr(encoder, "project", None)
         parts.append((vectors if project is None else project(vectors)).float().cpu())

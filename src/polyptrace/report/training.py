@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 #: Key in metrics.jsonl, title, whether it is a share.
 PANELS = (
     ("loss", "Loss", False),
-    ("condition", "Anchors that meet the condition", True),
-    ("tau", "Temperature τ of the ranks", False),
+    ("condition", "Anchors meeting the condition", True),
+    ("tau", "Temperature τ", False),
 )
 
 
@@ -74,7 +74,7 @@ def training_figures(runs: Sequence[Run]) -> list[Drawing]:
 
 @styled
 def _drawing(runs: Sequence[Run], key: str, title: str, *, share: bool) -> Drawing:
-    figure = canvas(4.3, 2.7)
+    figure = canvas(3.2, 2.4)
     axes = figure.add_subplot()
     entries, last = [], []
     for run, colour in zip(runs, _colours(len(runs)), strict=True):
@@ -89,7 +89,7 @@ def _drawing(runs: Sequence[Run], key: str, title: str, *, share: bool) -> Drawi
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axes.grid(visible=False, axis="x")
     if len(runs) > 1:
-        legend(axes, entries, "best")
+        legend(axes, entries)
     return finished(figure, f"training_{key}", f"{title} over training; at the end: {', '.join(last)}.")
 
 
@@ -97,7 +97,7 @@ def _line(axes: Axes, step: Floats, values: Floats, colour: str) -> float:
     """Draws every step faintly and their running mean over it; gives the last mean."""
     known = np.isfinite(values)
     step, values = step[known], values[known]
-    mean = smoothed(values, max(1, len(values) // 40))
+    mean = smoothed(values, max(1, len(values) // 20))
     if not np.allclose(mean, values, atol=1e-3 * (np.ptp(values) + 1e-12)):
         axes.plot(step, values, color=colour, linewidth=0.7, alpha=0.3)
     axes.plot(step, mean, color=colour, linewidth=1.7)

@@ -62,7 +62,7 @@ def write_report(
     pictures = Pictures.of(data) if data else None
     subject = Subject(rows, shown, pens([row.method.group for row in rows], shown), pictures)
     sections = _sections(subject, choices, data)
-    title = choices.title or f"{rows[shown].method.name}: the same polyp, again"
+    title = choices.title or f"{rows[shown].method.name} on {_data(rows)}"
     made = (
         f"Made by polyptrace {polyptrace.__version__} on {date.today():%d %B %Y}. For research; not a medical device."
     )
@@ -136,13 +136,16 @@ def _sections(subject: Subject, choices: Choices, data: Sequence[Dataset]) -> li
     return sections
 
 
-def _lead(subject: Subject) -> str:
-    names = _datasets(subject.rows)
+def _data(rows: Sequence[Results]) -> str:
+    names = _datasets(rows)
     made_up = generated(names)
-    data = "generated procedures" if made_up and len(made_up) == len(names) else ", ".join(names)
+    return "generated procedures" if made_up and len(made_up) == len(names) else ", ".join(names)
+
+
+def _lead(subject: Subject) -> str:
     others = len(subject.rows) - 1
-    against = f" beside {others} other {'method' if others == 1 else 'methods'}" if others else ""
-    return f"How well {subject.row.method.name} recognises polyps{against}, on {data}."
+    against = f", beside {others} other {'method' if others == 1 else 'methods'}" if others else ""
+    return f"How well it recognises a polyp that comes back{against}. All figures with 95 % intervals."
 
 
 def _opening(subject: Subject) -> str:
@@ -153,12 +156,12 @@ def _opening(subject: Subject) -> str:
     if made_up:
         text += notice(
             "Generated procedures.",
-            f"The pictures of {', '.join(made_up)} were rendered by polyptrace, not taken in patients. What is measured on"
-            " them shows that the method works and how methods differ there; it says nothing about clinical performance.",
+            f"The pictures of {', '.join(made_up)} were rendered by polyptrace, not taken in patients. What is measured"
+            " on them shows that the code works and how methods differ there; it says nothing about clinical use.",
         )
     found = [(m, figure_of(subject.row, m)) for m in MAIN]
     figures = [
-        (f"{m.over} {m.name}", *(100 * value for value in (f.value, f.low, f.high)))
+        (f"{m.over} {m.name}", 100 * f.value, 100 * f.low, 100 * f.high)
         for m, f in found
         if f is not None and math.isfinite(f.low)
     ]
