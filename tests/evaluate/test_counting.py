@@ -1,0 +1,183 @@
+"""Clusterings and the figures of counting against definitions written out pair by pair."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from polyptrace.errors import UserError
+from polyptrace.evaluate import DEFAULT_SETTING, cluster, count
+from polyptrace.evaluate.clustering import SETTINGS, similarities
+
+
+def procedures(videos=5, seed=0, noise=0.6):
+    """(vectors, video, polyp, first frame): one to three polyps a video, a few tracks of each."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for v in range(videos):
+        for p in range(1 + v % 3):
+            centre = rng.standard_normal(16)
+            rows += [
+                (centre + noise * rng.standard_normal(16), f"v{v}", f"v{v}_{p}", 2000 * p + 60 * t)
+                for t in range(rng.integers(2, 6))
+            ]
+    vectors, video, polyp, first = zip(*rows, strict=True)
+    return np.array(vectors), np.array(video), np.array(polyp), np.array(first)
+
+
+def linked(vectors, threshold):
+    """Connected components by walking the links."""
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    labels, number = [-1] * len(unit), 0
+    for start in range(len(unit)):
+        if labels[start] >= 0:
+            continue
+        frontier = [start]
+        while frontier:
+            here = frontier.pop()
+            labels[here] = number
+            frontier += [j for j in range(len(unit)) if labels[j] < 0 and unit[here] @ unit[j] >= threshold]
+        number += 1
+    return labels
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.6, 0.95])
+def test_a_threshold_gives_connected_components_in_order_of_appearance(threshold):
+    vectors = np.random.default_rng(1).standard_normal((25, 3))
+    assert cluster(vectors, "threshold", threshold).tolist() == linked(vectors, threshold)
+
+
+def test_copies_are_one_cluster_at_threshold_one():
+    assert cluster(np.array([[1.0, 2.0], [2.0, 1.0], [3.0, 6.0]]), "threshold", 1.0).tolist() == [0, 1, 0]
+
+
+def test_without_a_setting_the_stated_default_stands():
+    vectors, *_, first = procedures(1)
+    for method, setting in DEFAULT_SETTING.items():
+        kept = {"first": first, "last": first + 30}
+        np.testing.assert_array_equal(cluster(vectors, method, **kept), cluster(vectors, method, setting, **kept))
+
+
+def test_temporal_similarity_mixes_stretched_cosines_and_closeness_in_time():
+    vectors = np.random.default_rng(2).standard_normal((4, 5))
+    first, last = np.array([0, 50, 40, 900]), np.array([45, 60, 80, 999])
+    cosine, close = similarities(vectors, "temporal", first, last)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    plain = unit @ unit.T
+    np.testing.assert_allclose(cosine, (plain - plain.min()) / (plain.max() - plain.min()), atol=1e-9)
+    gap = np.array([[0, 5, 0, 855], [5, 0, 0, 840], [0, 0, 0, 820], [855, 840, 820, 0]])
+    decayed = np.exp(-gap / 1000)
+    np.testing.assert_allclose(close, (decayed - decayed.min()) / (1 - decayed.min()))
+
+
+def test_temporal_clustering_joins_what_is_close_in_time():
+    vectors = np.random.default_rng(3).standard_normal((6, 50))
+    first = np.array([0, 40, 80, 5000, 5040, 5080])
+    found = cluster(vectors, "temporal", 0.3, first=first, last=first + 30)
+    assert found.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_one_track_is_one_cluster():
+    for method in SETTINGS:
+        assert cluster(np.ones((1, 4)), method, first=[0], last=[9]).tolist() == [0]
+
+
+def expected_counts(labels, polyp):
+    """FP, TN, TP, FN pair by pair."""
+    found = [0, 0, 0, 0]
+    for i, j in combinations(range(len(polyp)), 2):
+        together, same = labels[i] == labels[j], polyp[i] == polyp[j]
+        found[{(True, False): 0, (False, False): 1, (True, True): 2, (False, True): 3}[together, same]] += 1
+    return found
+
+
+def test_a_fixed_setting_gives_pairs_clusters_and_fragmentation():
+    vectors, video, polyp, _ = procedures(noise=1.0)
+    found = count(vectors, video, polyp, setting=0.4)
+    names = np.unique(video)
+    fragments, errors = [], []
+    for number, name in enumerate(names):
+        own = video == name
+        labels = linked(vectors[own], 0.4)
+        assert found.cluster[own].tolist() == labels
+        assert found.pairs[number].tolist() == expected_counts(labels, polyp[own])
+        fragments.append(len(set(labels)) / len(set(polyp[own])))
+        errors.append(len(set(labels)) - len(set(polyp[own])))
+    assert found.fragmentation == pytest.approx(np.mean(fragments))
+    assert found.errors.tolist() == errors
+    several = np.array([len(set(polyp[video == name])) > 1 for name in names])
+    false, true = found.pairs[several, 0].sum(), found.pairs[several, 1].sum()
+    assert found.false_positive_rate == pytest.approx(false / (false + true))
+    assert found.recall == pytest.approx(found.pairs[:, 2].sum() / found.pairs[:, 2:].sum())
+    assert not found.tuned.any()
+
+
+def test_each_video_is_clustered_with_the_setting_that_the_other_videos_choose():
+    vectors, video, polyp, _ = procedures(noise=1.0)
+    found = count(vectors, video, polyp)
+    names = np.unique(video)
+    for left_out, name in enumerate(names):
+        distance = []
+        for setting in SETTINGS["threshold"]:
+            false = true = clusters = 0
+            for other in names[names != name]:
+                own = video == other
+                if len(set(polyp[own])) < 2:
+                    continue
+                labels = linked(vectors[own], setting)
+                fp, tn, _, _ = expected_counts(labels, polyp[own])
+                false, true, clusters = false + fp, true + tn, clusters + len(set(labels))
+            distance.append((round(abs(false / (false + true) - 0.05), 12), clusters))
+        best = SETTINGS["threshold"][distance.index(min(distance))]
+        assert found.setting[left_out] == best
+    assert found.tuned.all()
+
+
+def test_a_video_does_not_choose_its_own_setting():
+    vectors, video, polyp, _ = procedures()
+    before = count(vectors, video, polyp).setting[1]
+    changed = vectors.copy()
+    changed[video == "v1"] = np.random.default_rng(9).standard_normal(changed[video == "v1"].shape)
+    assert count(changed, video, polyp).setting[1] == before
+
+
+def test_well_separated_polyps_are_counted_right_by_every_clustering():
+    vectors, video, polyp, first = procedures(noise=0.05)
+    for method in ("threshold", "affinity"):
+        found = count(vectors, video, polyp, method=method, first=first, last=first + 30)
+        assert found.fragmentation == pytest.approx(1.0, abs=0.35)
+        assert found.recall > 0.95
+
+
+def test_without_labels_there_are_clusters_by_the_default_and_no_figures():
+    vectors, video, *_ = procedures()
+    found = count(vectors, video)
+    assert (found.setting == DEFAULT_SETTING["threshold"]).all()
+    assert (found.polyps == -1).all()
+    assert not found.tuned.any()
+    assert np.isnan([found.fragmentation, found.false_positive_rate, found.recall]).all()
+    assert (found.clusters >= 1).all()
+
+
+def test_where_no_other_video_has_two_polyps_the_default_stands():
+    vectors, video, polyp, _ = procedures(videos=2)  # one polyp, two polyps
+    found = count(vectors, video, polyp)
+    assert found.tuned.tolist() == [True, False]
+    assert found.setting[1] == DEFAULT_SETTING["threshold"]
+
+
+def test_a_video_with_a_track_of_unknown_polyp_has_clusters_and_no_fragmentation():
+    vectors, video, polyp, _ = procedures()
+    polyp[np.flatnonzero(video == "v2")[0]] = ""
+    found = count(vectors, video, polyp)
+    assert found.labelled.tolist() == [True, True, False, True, True]
+    assert len(found.fragmentations) == 4
+
+
+def test_mistakes_are_told():
+    with pytest.raises(UserError, match="threshold, affinity, temporal"):
+        count(np.eye(2), ["v", "v"], method="kmeans")
+    with pytest.raises(UserError, match="row 1 has no video"):
+        count(np.eye(2), ["v", ""])
+    with pytest.raises(UserError, match="first and last frame"):
+        count(np.eye(2), ["v", "v"], method="temporal")
