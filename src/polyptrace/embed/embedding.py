@@ -87,7 +87,8 @@ class _Work:
     ) -> None:
         self.encoder, self.dataset, self.preprocess = encoder, dataset, preprocess
         self.device, self.settings = device, settings
-        encoder.to(memory_format=torch.channels_last)
+        if isinstance(encoder, FrameByFrame):  # video models have weights of five dimensions, which it does not take
+            encoder.to(memory_format=torch.channels_last)
 
     def frame_by_frame(self, chosen: Ints, bar: Bar) -> NDArray[np.float32]:
         """Vectors (N, D): features of the frames of a block, then its tracklets."""

@@ -13,7 +13,6 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyptrace.encoders import Preprocess
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
 from polyptrace.encoders.foundation.dinov2 import Dinov2
 
@@ -107,13 +106,3 @@ def test_position_embeddings_are_resized_without_antialiasing(
         expected = at_28.eval().forward_features(pictures[0])[:, 0].mean(0, keepdim=True)
         found = load_foundation("dinov2-small", tmp_path / "m.safetensors", pooling="cls")(pictures)
     torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-5)
-
-
-def test_at_a_side_that_is_no_multiple_of_14_the_last_rows_and_columns_are_not_seen(
-    small: dict[str, Dinov2], frames: Callable
-) -> None:
-    assert "dinov2-small" in small
-    preprocess = Preprocess(36, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-    large, exact = load_foundation("dinov2-small", None, preprocess=preprocess), load_foundation("dinov2-small", None)
-    pictures = frames(1, 2, 36)
-    torch.testing.assert_close(large(pictures), exact(pictures[..., :28, :28]))

@@ -1,6 +1,7 @@
 """What all twelve promise: any number of frames, padding that is never seen, vectors in float32."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -77,6 +78,18 @@ def test_memory_does_not_grow_with_the_track(
     monkeypatch.setattr(module, "FRAMES_AT_ONCE", 8)
     torch.testing.assert_close(encoder(pictures), expected, atol=1e-5, rtol=1e-5)
     assert max(seen) <= 8
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "surgenet"])
+def test_at_a_side_that_is_no_multiple_of_the_patch_the_last_rows_and_columns_are_not_seen(
+    name: str, small: dict[str, Architecture], frames: Callable
+) -> None:
+    assert name in small
+    exact = load_foundation(name, None)
+    side = exact.preprocess.size
+    larger = load_foundation(name, None, preprocess=replace(exact.preprocess, size=side + 8))  # as 232 is to 224
+    pictures = frames(2, 4, side + 8)
+    torch.testing.assert_close(larger(pictures), exact(pictures[..., :side, :side]), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)

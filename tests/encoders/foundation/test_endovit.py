@@ -70,14 +70,6 @@ def test_the_published_layout_gives_the_tokens_of_an_independent_forward(
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-5)
 
 
-def test_at_232_pixels_it_sees_what_it_sees_at_224(frames: Callable) -> None:
-    narrow = Endovit(24, 1, 2)
-    torch.manual_seed(0)
-    backbone = narrow.build(232).eval()
-    pictures = frames(1, 2, 232)[0]
-    torch.testing.assert_close(narrow.tokens(backbone, pictures), narrow.tokens(backbone, pictures[..., :224, :224]))
-
-
 def test_the_release_transform_is_what_the_encoder_asks_for(small: dict[str, Endovit]) -> None:
     assert "endovit" in small
     encoder = load_foundation("endovit", None, preprocess="release")
