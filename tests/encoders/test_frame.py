@@ -18,3 +18,7 @@ def test_the_vector_is_the_mean_of_the_head_over_real_frames() -> None:
     torch.testing.assert_close(vectors[1:], encoder(frames[1:]), atol=1e-6, rtol=1e-5)
     assert encoder.tokens(frames, mask).shape == (2, 5, 8)
     assert encoder.project(vectors) is vectors
+
+
+def test_the_published_encoder_has_the_parameters_of_the_table() -> None:
+    assert round(sum(p.numel() for p in FrameEncoder().parameters()) / 1e6, 1) == 28.0

@@ -155,6 +155,7 @@ def _setup(fabric: Fabric, hardware: Hardware, encoder: OwnEncoder, config: Conf
         fused=hardware.accelerator == "cuda",
     )
     if hardware.compiled:
+        torch.compiler.reset()  # many runs in one process would reach the limit of recompilations, silently
         learner.compile()
     return fabric.setup_module(learner), optimiser
 
