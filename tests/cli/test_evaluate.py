@@ -1,0 +1,97 @@
+"""`polyptrace evaluate` as a user calls it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from polyptrace.cli import main
+
+
+@pytest.fixture
+def theirs(tmp_path):
+    rng = np.random.default_rng(0)
+    polyp = np.repeat(np.arange(12), 5)
+    np.savez(
+        tmp_path / "theirs.npz",
+        vectors=rng.standard_normal((12, 8))[polyp] + 0.5 * rng.standard_normal((60, 8)),
+        polyp=polyp,
+        video=polyp // 3,
+        histology=np.where(polyp % 2, "villous", "HP"),
+    )
+    return tmp_path / "theirs.npz"
+
+
+def call(*words):
+    try:
+        main(["evaluate", *map(str, words)])
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
+def test_foreign_vectors_are_measured_and_the_table_is_printed(theirs, tmp_path, capsys):
+    code = call(
+        *("retrieval", "reid", "--embeddings", theirs, "--out", tmp_path / "R", "--evaluate.bootstrap", "40"),
+        *("--name", "Theirs", "--group", "Endoscopy FM", "--trained-on-test", "size", "--evaluate.cluster=video"),
+    )
+    assert code == 0
+    content = json.loads((tmp_path / "R" / "results.json").read_text())
+    assert content["method"]["name"] == "Theirs"
+    assert content["method"]["group"] == "Endoscopy FM"
+    assert content["method"]["trained_on_test"] == ["size"]
+    assert content["settings"]["evaluate"]["bootstrap"] == 40
+    assert content["settings"]["evaluate"]["cluster"] == "video"
+    assert content["tasks"]["retrieval"]["drawn"] == 4
+    assert len(content["embeddings"][0]["sha256"]) == 64
+    assert "size" not in content["tasks"]
+    shown = capsys.readouterr().out
+    assert f"{100 * content['tasks']['retrieval']['figures']['map']['value']:.2f}" in shown
+    assert "no polyp is seen in two procedures" in shown
+
+
+def test_all_tasks_run_when_none_is_named_and_say_what_they_lack(theirs, tmp_path, capsys):
+    quick = ("--evaluate.bootstrap", "20", "--evaluate.repeats", "2")
+    assert call("--embeddings", theirs, "--out", tmp_path / "R", "--histology", "villous=1", *quick) == 0
+    tasks = json.loads((tmp_path / "R" / "results.json").read_text())["tasks"]
+    assert tasks["histology"]["status"] == "done"
+    assert tasks["histology"]["counts"]["polyps_of_class_1"] == 6
+    assert tasks["size"]["status"] == "skipped"
+    assert "size_mm" in capsys.readouterr().out
+
+
+def test_seeds_are_combined(theirs, tmp_path):
+    for seed in (0, 1):
+        words = ("retrieval", "--embeddings", theirs, "--name", "Theirs", "--evaluate.bootstrap", "20")
+        assert call(*words, "--out", tmp_path / f"R{seed}") == 0
+    assert call("--combine", tmp_path / "R0", "--combine", tmp_path / "R1", "--out", tmp_path / "R") == 0
+    assert json.loads((tmp_path / "R" / "results.json").read_text())["method"]["seeds"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["paris"], "task 'paris'"),
+        (["retrieval"], "no embeddings"),
+        (["retrieval", "--embeddings", "nowhere"], "no such file"),
+        (["size", "--embeddings-for", "size"], "not TASK=PATH"),
+        (["retrieval", "--evaluate.bootstrp", "9", "--embeddings", "x"], "did you mean 'evaluate.bootstrap'"),
+        (["histology", "--histology", "villous=2"], "no embeddings"),
+    ],
+)
+def test_mistakes_end_in_one_line_and_exit_code_two(words, told, tmp_path, capsys):
+    assert call(*words, "--out", tmp_path / "R") == 2
+    assert told in capsys.readouterr().err.replace("\n", " ")
+    assert not (tmp_path / "R").exists()
+
+
+def test_an_unknown_histology_is_an_error_that_shows_how_to_map_it(theirs, tmp_path, capsys):
+    assert call("histology", "--embeddings", theirs, "--out", tmp_path / "R") == 2
+    assert "--histology NAME=1" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_the_help_names_every_column_that_foreign_vectors_may_have(capsys):
+    assert call("--help") == 0
+    shown = capsys.readouterr().out
+    for column in ("vectors", "vector", "polyp", "video", "size_mm", "histology", "position", "last", "fps", "unit"):
+        assert column in shown
