@@ -56,11 +56,11 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A floating table; its intervals stand in a line of their own below each row. Needs the package booktabs."""
+    """A floating table; intervals stand in a line of their own below each row. Needs booktabs, and amssymb for ✓."""
     width = 1 + len(table.columns)
     runs = [(over, len(list(run))) for over, run in groupby(table.columns, key=lambda column: column.over)]
     lines = [
-        r"% needs \usepackage{booktabs}",
+        r"% needs \usepackage{booktabs,amssymb}",
         r"\begin{table}[t]",
         r"\centering",
         r"\setlength{\tabcolsep}{4pt}",
@@ -171,7 +171,7 @@ def _html_group(group: str, rows: Sequence[Row], columns: int) -> str:
         else ""
     )
     lines = "".join(
-        f"<tr{' class=shown' if row.shown else ''}>"
+        f"<tr{' class=shown' if row.shown else ' class=quoted' if row.quoted else ''}>"
         f'<th scope="row">{escape(row.name)}</th>{"".join(map(_html_cell, row.cells))}</tr>'
         for row in rows
     )

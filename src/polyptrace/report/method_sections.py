@@ -15,9 +15,9 @@ from polyptrace.report.curriculum import curriculum_caption, curriculum_figures
 from polyptrace.report.markup import html
 from polyptrace.report.page import Section, facts, folded, paragraph, plots
 from polyptrace.report.purity import Ints, Tracklets, through_curriculum
-from polyptrace.report.rows import generated
 from polyptrace.report.standing import MAIN, measured
 from polyptrace.report.style import Drawing
+from polyptrace.report.tables import generated
 from polyptrace.report.tracklet_vectors import projected, training_tracklets
 from polyptrace.report.training import Run, load_run, training_figures
 

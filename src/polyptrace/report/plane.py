@@ -19,6 +19,9 @@ Floats = NDArray[np.float64]
 COMPONENTS = 50
 PERPLEXITY = 30.0
 
+#: Tracks on a map: more take minutes, and cover each other.
+MOST = 1500
+
 
 def plane(vectors: NDArray[np.floating], seed: int = 0) -> Floats:
     """Places (n, 2) of vectors (n, D); vectors that are all the same have one place."""
@@ -35,12 +38,14 @@ def plane(vectors: NDArray[np.floating], seed: int = 0) -> Floats:
 
 
 def mapped_tracks(row: Results) -> tuple[NDArray[np.floating], NDArray[np.str_]]:
-    """The vectors (n, D) that results keep for a map, and dataset/polyp of each, "" unknown."""
+    """Vectors (n, D) that results keep for a map, and dataset/polyp of each, "" unknown; the same for all methods."""
     table = row.tasks["retrieval"].table if "retrieval" in row.tasks else "tracks"
     index = row.arrays[f"{table}/plane_index"]
     polyp, dataset = row.arrays[f"{table}/polyp"][index], row.arrays[f"{table}/dataset"][index]
     names = np.array([f"{d}/{p}" if p else "" for d, p in zip(dataset, polyp, strict=True)], dtype=str)
-    return row.arrays[f"{table}/plane_vectors"], names
+    vectors = row.arrays[f"{table}/plane_vectors"]
+    some = np.sort(np.random.default_rng(0).permutation(len(vectors))[:MOST])
+    return vectors[some], names[some]
 
 
 def has_map(row: Results) -> bool:

@@ -33,8 +33,3 @@ def shown_row(rows: Sequence[Results], name: str | None = None) -> int:
         return own[-1]
     found = {n: figure.value for n, row in enumerate(rows) if (figure := figure_of(row, MAIN[0])) is not None}
     return max(found, key=found.__getitem__) if found else 0
-
-
-def generated(datasets: Sequence[str]) -> list[str]:
-    """The datasets whose procedures were rendered by `polyptrace synth`, by their names."""
-    return [name for name in datasets if name.lower().startswith(("synth", "generated"))]

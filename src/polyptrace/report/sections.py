@@ -13,7 +13,7 @@ from polyptrace.report.gallery import gallery_figure, gallery_html, look_up, pic
 from polyptrace.report.intervals import forest
 from polyptrace.report.markup import html
 from polyptrace.report.page import Section, folded, paragraph, plots
-from polyptrace.report.plane import has_map, track_map
+from polyptrace.report.plane import has_map, mapped_tracks, track_map
 from polyptrace.report.standing import BESIDE, CLUSTERINGS, MAIN, Measure, Standing, measured, standings
 from polyptrace.report.style import Pen
 from polyptrace.report.tables import Quoted, Table, method_table
@@ -113,10 +113,11 @@ def maps(subject: Subject) -> Section | None:
     if not numbers:
         return None
     drawn = [track_map(subject.rows[n], n) for n in subject.around(numbers, MAPS)]
+    polyp = mapped_tracks(subject.rows[numbers[0]])[1]
     caption = (
-        "Each mark is a track, each polyp has a colour and a shape, and threads run from its middle to its tracks. PCA"
-        " and t-SNE, seeded: neighbours are meant to stay neighbours; distances between groups, and their sizes, mean"
-        " little."
+        f"{len(polyp):,} tracks of {len(set(polyp.tolist()) - {''}):,} polyps. Each mark is a track, each polyp has a"
+        " colour and a shape, and threads run from its middle to its tracks. PCA and t-SNE, seeded: neighbours are meant"
+        " to stay neighbours; distances between groups, and their sizes, mean little."
     )
     if len(numbers) > len(drawn):
         caption += f" {len(drawn)} of {len(numbers)} methods."

@@ -52,11 +52,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A method and its cells; the shown one is the one that the page is about."""
+    """A method and its cells; the shown one is what the page is about, a quoted one was not measured here."""
 
     name: str
     cells: tuple[Cell, ...]
     shown: bool = False
+    quoted: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ def method_table(
     quoted: Sequence[Quoted] = (),
 ) -> Table:
     """Methods by measures: the paper's Table 1, and any other with the same rows."""
-    conventions = list(dict.fromkeys(c for row in rows for c in (row.method.flops or {}))) if costs else []
+    counted = [convention for row in rows for convention in (row.method.flops or {})]
+    conventions = list(dict.fromkeys([*(["paper_macs"] if quoted else []), *counted])) if costs else []
     columns = [Column("", "Labels")] if costs else []
     columns += [Column("", "Params", "M")] if costs else []
     columns += [Column("", OPERATIONS[c][0] if c in OPERATIONS else c, "G") for c in conventions]
@@ -145,14 +147,20 @@ def table_caption(rows: Sequence[Results], measures: Sequence[Measure]) -> str:
 
 
 def describe_counts(counts: dict[str, int], unit: str, datasets: Sequence[str]) -> str:
-    """736 tracks of 47 polyps in 19 procedures (synthetic)."""
-    pieces = counts.get("tracklets", counts.get("tracks", 0))
-    text = f"{pieces:,} {unit}s"
+    """736 tracks of 47 polyps in 19 generated procedures (synthetic)."""
+    text = f"{counts.get('tracklets', 0):,} {unit}s"
     if "polyps" in counts:
         text += f" of {counts['polyps']:,} polyps"
     if "videos" in counts:
-        text += f" in {counts['videos']:,} procedures"
-    return f"{text} ({', '.join(datasets)})" if datasets else text
+        made_up = "generated " if datasets and len(generated(datasets)) == len(datasets) else ""
+        text += f" in {counts['videos']:,} {made_up}procedures"
+    named = [name for name in datasets if name]
+    return f"{text} ({', '.join(named)})" if named else text
+
+
+def generated(datasets: Sequence[str]) -> list[str]:
+    """The datasets whose procedures were rendered by `polyptrace synth`, by their names."""
+    return [name for name in datasets if name.lower().startswith(("synth", "generated"))]
 
 
 def row_name(row: Results) -> str:
@@ -164,9 +172,14 @@ def row_name(row: Results) -> str:
 def _cost_cells(row: Results, conventions: Sequence[str]) -> list[Cell]:
     method = row.method
     cells = [Cell(LABELS.get(method.labels, method.labels))]
-    cells.append(Cell() if method.params is None else Cell(f"{method.params / 1e6:.1f}"))
+    cells.append(Cell() if method.params is None else Cell(_short(method.params / 1e6)))
     counted = method.flops or {}
-    return cells + [Cell(f"{counted[c] / 1e9:.1f}") if c in counted else Cell() for c in conventions]
+    return cells + [Cell(_short(counted[c] / 1e9)) if c in counted else Cell() for c in conventions]
+
+
+def _short(value: float) -> str:
+    """One decimal, none from 1,000 on, as in the paper."""
+    return f"{value:.1f}" if value < 1000 else f"{value:.0f}"
 
 
 def figure_cell(row: Results, number_of_row: int, measure: Measure, standing: Standing) -> Cell:
@@ -191,13 +204,13 @@ def _quoted_groups(
 ) -> list[tuple[str, tuple[Row, ...]]]:
     groups: dict[str, list[Row]] = {}
     for row in quoted:
-        cells = [Cell(), Cell(f"{row.params_millions:g}")]
-        cells += [Cell(f"{row.macs_billions:g}") if c == "paper_macs" else Cell() for c in conventions]
+        cells = [Cell(), Cell(_short(row.params_millions))]
+        cells += [Cell(_short(row.macs_billions)) if c == "paper_macs" else Cell() for c in conventions]
         for measure in measures:
             value = row.figures.get((measure.task, measure.figure))
             note = SAW_TEST if measure.task in row.saw_test else ""
             cells.append(Cell() if value is None else Cell(f"{value:.2f}", note=note))
-        groups.setdefault(row.group, []).append(Row(row.name, tuple(cells)))
+        groups.setdefault(row.group, []).append(Row(row.name, tuple(cells), quoted=True))
     return [(group, tuple(lines)) for group, lines in groups.items()]
 
 

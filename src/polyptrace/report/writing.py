@@ -23,7 +23,7 @@ from polyptrace.report.markup import html, latex, markdown
 from polyptrace.report.method_sections import ablations, protocol, training
 from polyptrace.report.page import Section, notice, page, tiles
 from polyptrace.report.paper import PAPER
-from polyptrace.report.rows import generated, load_rows, shown_row
+from polyptrace.report.rows import load_rows, shown_row
 from polyptrace.report.sections import (
     Subject,
     counting,
@@ -35,7 +35,7 @@ from polyptrace.report.sections import (
 )
 from polyptrace.report.standing import BESIDE, COUNTING, MAIN, figure_of, measured, standings
 from polyptrace.report.style import pens
-from polyptrace.report.tables import Table
+from polyptrace.report.tables import Table, generated
 
 
 @dataclass(frozen=True)
