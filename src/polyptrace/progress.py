@@ -1,9 +1,10 @@
-"""Progress bars for long work: how far, how fast, how long still; quiet where nobody watches."""
+"""Progress bars for long work: how far, how fast, how long still, and a line below for what else there is to say."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -30,28 +31,31 @@ class RateColumn(ProgressColumn):
 class Bar:
     """One running bar: `advance(n)` and `say("loss 1.23")`."""
 
-    def __init__(self, progress: Progress, description: str, total: int | None, unit: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(description, total=total, unit=unit, note="")
+    def __init__(self, bars: Progress, description: str, total: int | None, unit: str) -> None:
+        self._bars = bars
+        self._task = bars.add_task(description, total=total, unit=unit)
+        self.note = Text(style="dim")
 
     def advance(self, amount: int = 1) -> None:
-        self._progress.advance(self._task, amount)
+        self._bars.advance(self._task, amount)
 
     def say(self, note: str) -> None:
-        self._progress.update(self._task, note=note)
+        """Shows a line below the bar, in place of the one before."""
+        self.note.plain = note
 
 
 @contextmanager
 def progress(description: str, total: int | None, unit: str = "items") -> Iterator[Bar]:
-    """A bar on standard error; where that is no terminal, one line at the end."""
+    """A bar on standard error; where that is no terminal, it is printed once at the end."""
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=None),
         MofNCompleteColumn(),
         RateColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=console, refresh_per_second=4) as bars:
-        yield Bar(bars, description, total, unit)
+    bars = Progress(*columns, console=console, expand=True)
+    bar = Bar(bars, description, total, unit)
+    with Live(Group(bars, bar.note), console=console, refresh_per_second=4):
+        yield bar
