@@ -14,7 +14,7 @@ import numpy as np
 
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
-from polyptrace.data.sources.names import inside, last_number, picture_root
+from polyptrace.data.sources.names import inside, last_number, picture_root, video_and_frame
 from polyptrace.data.sources.records import Record, bbox, index_by_id, integer, numbers, objects, place_of, text, whole
 from polyptrace.errors import UserError
 from polyptrace.files import read_json
@@ -149,6 +149,7 @@ def _row(annotation: Record, image: Record, picture: Record, where: str, histolo
     polyp = text(annotation.get("identity_id"))
     derived = _video_of(polyp)
     video = picture["video"] or text(annotation.get("sequence_id")) or derived or text(image.get("video_id"))
+    video = video or video_and_frame(PurePosixPath(image["file_name"]), "", where)[0]
     if not video:
         raise UserError(f"{where}: its image has no sequence_id -> add the video's name as sequence_id")
     score = annotation.get("score")

@@ -63,6 +63,8 @@ def size_mm(value: object, where: str) -> float:
 
 def histology_name(value: object, where: str, mapping: Mapping[str, str]) -> str:
     """A histology by the name in `HISTOLOGY` ("" if unknown); a name that is not there must be in `mapping`."""
+    if isinstance(value, str) and value in HISTOLOGY and not mapping:
+        return value
     name = "" if value is None else str(value).strip()
     name = mapping.get(name, name).strip()
     if name.lower() in _UNKNOWN:

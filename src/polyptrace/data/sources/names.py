@@ -31,12 +31,12 @@ def inside(name: object, where: str) -> str:
     if not isinstance(name, str) or not name.strip():
         raise UserError(f"{where}: the file name is missing or no text -> name the picture")
     clean = name.replace("\\", "/")
-    parts = PurePosixPath(clean).parts
+    parts = clean.split("/")
     if clean.startswith("/") or _DRIVE.match(clean) or ".." in parts or "\0" in clean or "::" in clean:
         raise UserError(
             f"{where}: file name {name!r} leaves the dataset's folder -> names are relative to it, without .."
         )
-    return str(PurePosixPath(clean))
+    return clean if "." not in parts and "" not in parts else str(PurePosixPath(clean))
 
 
 def last_number(name: str) -> int | None:

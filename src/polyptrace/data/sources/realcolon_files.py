@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -83,11 +84,18 @@ def _run(tasks: Iterable[_Task], workers: int, bar: Bar) -> Iterator[tuple[_Task
     with pool or nullcontext():
         running: deque[tuple[_Task, Future[list[FrameBox]] | None]] = deque()
         for task in tasks:
-            running.append((task, pool.submit(_read, task) if pool else None))
+            running.append((task, _submit(pool, task) if pool else None))
             if len(running) > (2 * workers if pool else 0):
                 yield _finished(*running.popleft(), bar)
         while running:
             yield _finished(*running.popleft(), bar)
+
+
+def _submit(pool: ProcessPoolExecutor, task: _Task) -> Future[list[FrameBox]]:
+    """Starts a task; that others of our threads may hold locks while we fork does not matter to children that read."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return pool.submit(_read, task)
 
 
 def _finished(task: _Task, future: Future[list[FrameBox]] | None, bar: Bar) -> tuple[_Task, list[FrameBox]]:

@@ -7,6 +7,7 @@ from typing import Any
 from polyptrace.errors import UserError
 
 Record = dict[str, Any]
+_LARGEST = 2**53  # beyond it a number that was written as 1e20 is not exact
 
 
 def objects(content: object, name: str, path: Path) -> list[Record]:
@@ -37,7 +38,7 @@ def index_by_id(records: list[Record], path: Path, name: str = "images") -> dict
 
 def numbers(value: object, where: str) -> list[float]:
     """A list of numbers, however many."""
-    if not isinstance(value, list) or any(isinstance(v, bool) or not isinstance(v, int | float) for v in value):
+    if not isinstance(value, list) or not set(map(type, value)) <= {int, float}:
         raise UserError(f"{where}: {str(value)[:60]} is not made of numbers -> put it right, or take it out")
     try:
         return [float(v) for v in value]
@@ -47,11 +48,13 @@ def numbers(value: object, where: str) -> list[float]:
 
 def integer(value: object, where: str) -> int:
     """A whole number, also one written as 3.0 or "3"."""
+    if type(value) is int and -_LARGEST < value < _LARGEST:
+        return value
     if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 18:
         value = int(value)
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST:
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**53:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _LARGEST:
         raise UserError(f"{where} is {str(value)[:40]!r}, not a whole number -> put it right")
     return value
 
