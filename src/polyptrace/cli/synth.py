@@ -13,6 +13,7 @@ from polyptrace.data import Boxes, cut_tracklets, link_tracks, read_coco
 from polyptrace.progress import console
 from polyptrace.supervision import sample_bags, temperature
 from polyptrace.synthetic import (
+    HEIGHT,
     bag_purity,
     box_figures,
     colour_grid_map,
@@ -123,8 +124,9 @@ def _print_figures(out: Path) -> None:
 
 def _print_pictures(out: Path, real: Path) -> None:
     """Simple statistics of generated pictures beside real ones."""
+    height = min(HEIGHT, int(read_coco(out, split="test").image_height[0]))  # detail is compared at one scale
     generated, theirs = (
-        np.stack([measure_recording(files) for files in find_recordings(root, most=12)])
+        np.stack([measure_recording(files, height) for files in find_recordings(root, most=12)])
         for root in (out / "images", real)
     )
     table = Table("10th / 50th / 90th percentile", "generated", "real", "median within", box=None, header_style="bold")

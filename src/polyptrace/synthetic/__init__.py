@@ -1,12 +1,13 @@
 """Procedures rendered from nothing: colon, polyps, camera and workflow, written as any source gives them."""
 
 from polyptrace.synthetic.generate import draw_procedures, generate
-from polyptrace.synthetic.pictures import compare, find_recordings, measure_recording
+from polyptrace.synthetic.pictures import HEIGHT, compare, find_recordings, measure_recording
 from polyptrace.synthetic.presets import PRESETS, Difficulty, Preset, find_preset, with_difficulty
 from polyptrace.synthetic.procedure import Procedure, draw_procedure
 from polyptrace.synthetic.statistics import bag_purity, box_figures, colour_grid_map
 
 __all__ = [
+    "HEIGHT",
     "PRESETS",
     "Difficulty",
     "Preset",

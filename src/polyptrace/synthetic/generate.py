@@ -72,12 +72,13 @@ def draw_procedures(preset: Preset, seed: int, workers: int = 0) -> list[Procedu
         *_share(preset.test_polyps, preset.test_videos, seed, 1),
     ]
     with progress("drawing", len(splits), "procedures") as bar, ThreadPoolExecutor(_workers(workers)) as pool:
-        procedures = []
-        numbers = range(1, len(splits) + 1)
-        for each in pool.map(lambda *job: draw_procedure(seed, *job, preset), numbers, splits, counts):
-            procedures.append(each)
+
+        def work(number: int, split: str, polyps: int) -> Procedure:
+            procedure = draw_procedure(seed, number, split, polyps, preset)
             bar.advance()
-    return procedures
+            return procedure
+
+        return list(pool.map(work, range(1, len(splits) + 1), splits, counts))
 
 
 def pick_device(name: str) -> torch.device:

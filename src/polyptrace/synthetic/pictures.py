@@ -17,7 +17,7 @@ from torchvision.transforms.v2.functional import resize
 
 from polyptrace.errors import UserError
 
-HEIGHT = 224
+HEIGHT = 224  # at most
 MEASURES = (
     "L mean",
     "a mean",
@@ -70,18 +70,18 @@ def find_recordings(root: Path, most: int) -> list[list[Path]]:
     ]
 
 
-def measure_recording(files: Sequence[Path]) -> NDArray[np.float64]:
-    """The measures (len(MEASURES),) of one recording, from some of its pictures."""
-    pictures = torch.stack([_read(file) for file in files])  # (n, 3, H, W) in [0, 1]
+def measure_recording(files: Sequence[Path], height: int = HEIGHT) -> NDArray[np.float64]:
+    """The measures (len(MEASURES),) of one recording, from some of its pictures at this height."""
+    pictures = torch.stack([_read(file, height) for file in files])  # (n, 3, H, W) in [0, 1]
     inside = pictures.amax(dim=(0, 1)) > 0.12  # (H, W)
     measures: NDArray[np.float64] = np.mean([_measure(picture, inside) for picture in pictures], axis=0)
     return measures
 
 
-def _read(file: Path) -> Tensor:
+def _read(file: Path, height: int) -> Tensor:
     picture = decode_jpeg(torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8), mode=ImageReadMode.RGB)
-    width = round(picture.shape[2] * HEIGHT / picture.shape[1])
-    small: Tensor = resize(picture.to(torch.float32) / 255.0, [HEIGHT, width], antialias=True)
+    width = round(picture.shape[2] * height / picture.shape[1])
+    small: Tensor = resize(picture.to(torch.float32) / 255.0, [height, width], antialias=True)
     return small
 
 
@@ -113,7 +113,7 @@ def to_lab(picture: Tensor) -> Tensor:
 
 def spectrum_slope(grey: Tensor) -> float:
     """Slope of log power over log frequency of the middle square, from 4 cycles to a quarter of the sampling rate."""
-    side = 160
+    side = grey.shape[0] * 5 // 7
     top, left = (grey.shape[0] - side) // 2, (grey.shape[1] - side) // 2
     middle = grey[top : top + side, left : left + side]
     window = torch.hann_window(side)

@@ -43,10 +43,18 @@ class Polyp:
     surface: Tensor  # (1, 4, T, T), see SURFACE: seen from above, the rim is straight below
 
     @property
-    def reach(self) -> float:
-        """Radius of a ball about (lean, lift) that holds the head, and the stalk down to the wall."""
-        head = max(self.radii) * (1.0 + self.relief)
-        return max(head, abs(self.lift) + self.stalk + float(np.hypot(*self.lean))) * 1.06
+    def ball(self) -> tuple[tuple[float, float, float], float]:
+        """Middle (u, v, h) and radius of a ball that holds what is above the wall, and some of the wall's own bends."""
+        swell = 1.0 + self.relief
+        top = self.lift + self.radii[2] * swell
+        if self.stalk:
+            middle = (self.lean[0] / 2, self.lean[1] / 2, top / 2)
+            head = float(np.hypot(np.hypot(*self.lean) / 2, self.lift - top / 2)) + max(self.radii) * swell
+            return middle, 1.08 * max(head, float(np.hypot(np.hypot(*self.lean) / 2, top / 2)) + self.stalk)
+        sunk = min(self.lift / self.radii[2], 0.0)
+        beside = max(self.radii[:2]) * float(np.sqrt(swell**2 - sunk**2))
+        height = max(self.lift, 0.0)
+        return (0.0, 0.0, height), 1.12 * max(beside, top - height)
 
     def to(self, device: torch.device) -> "Polyp":
         """The same polyp on another device."""
@@ -185,7 +193,7 @@ def _traits(rng: Rng, histology: str) -> NDArray[np.float64]:
 
 
 def _morphology(rng: Rng, adenoma: bool, size_mm: float) -> Morphology:
-    stalked = 0.35 if size_mm > 7 and adenoma else 0.12 if size_mm > 5 else 0.02
+    stalked = 0.25 if size_mm > 7 and adenoma else 0.1 if size_mm > 5 else 0.02
     flat = 0.2 if adenoma else 0.4
     draw = rng.random()
     return "pedunculated" if draw < stalked else "flat" if draw < stalked + flat else "sessile"

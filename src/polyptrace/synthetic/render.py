@@ -12,7 +12,7 @@ from polyptrace.synthetic.lumen import Lumen
 from polyptrace.synthetic.optics import add_grain, expose, smear, vignette
 from polyptrace.synthetic.polyps import Polyp
 from polyptrace.synthetic.shading import Conditions, shade
-from polyptrace.synthetic.tracing import Views, trace_polyp, trace_wall, turn_rays
+from polyptrace.synthetic.tracing import Views, in_reach, trace_polyp, trace_wall, turn_rays
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Scene:
         return Scene(self.colon.to(device), self.lumen.to(device), polyps, self.camera, self.grain.to(device))
 
 
-def render(scene: Scene, views: Views, conditions: Conditions, seeds: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
+def render(scene: Scene, views: Views, conditions: Conditions, seeds: Tensor) -> tuple[Tensor, Tensor]:
     """Pictures (B, 3, H, W) uint8 and, for each pixel (B, H, W) int8, which polyp it shows (-1: none).
 
-    `visible` (B, number of polyps) says which polyps may be in view: others are not looked for.
+    `seeds` (B,) are numbers that choose the sensor's noise.
     """
     camera, device = scene.camera, views.position.device
     frames, height, width = len(views.position), camera.height, camera.width
@@ -43,12 +43,14 @@ def render(scene: Scene, views: Views, conditions: Conditions, seeds: Tensor, vi
     owner = torch.full(wall.shape, -1, dtype=torch.int8, device=device)
     nearest = wall
     found = []
-    for index in torch.nonzero(visible.any(dim=0))[:, 0].tolist():
-        hits = trace_polyp(scene.lumen, scene.polyps[index], views, rays, nearest)
+    for index, polyp in enumerate(scene.polyps):
+        if not in_reach(scene.lumen, polyp, views):
+            continue
+        hits = trace_polyp(scene.lumen, polyp, views, rays, nearest)
         if len(hits.frame):
             nearest = nearest.index_put((hits.frame, hits.pixel), hits.distance)
             owner[hits.frame, hits.pixel] = index
-            found.append((scene.polyps[index], hits))
+            found.append((polyp, hits))
     light = shade(scene.colon, scene.lumen, views, conditions, rays, wall, found)
     frame_mask = border(camera, device)
     light = add_instruments(light, conditions, camera, owner)

@@ -47,4 +47,5 @@ def contact_sheet(procedure: Procedure, boxes: Boxes, root: Path) -> Image.Image
 def _spaced(places: NDArray[np.int64]) -> NDArray[np.int64]:
     if len(places) <= COLUMNS:
         return places
-    return places[np.linspace(0, len(places) - 1, COLUMNS).round().astype(int)]
+    chosen: NDArray[np.int64] = places[np.linspace(0, len(places) - 1, COLUMNS).round().astype(int)]
+    return chosen

@@ -11,6 +11,7 @@ from polyptrace.synthetic.lumen import Lumen
 from polyptrace.synthetic.polyps import Polyp
 
 FAR_MM = 150.0
+SIGHT_MM = 90.0  # polyps farther away are not looked for
 Rays = tuple[Tensor, Tensor, Tensor]
 
 
@@ -104,14 +105,15 @@ def _march(lumen: Lumen, views: Views, rays: Rays, distance: Tensor, steps: int)
         step = new * (falling + 0.03) / (falling * falling + 0.05)
         gap = new
     distance = (distance + step).clamp_(0.05, FAR_MM)
-    frame, pixel = torch.nonzero((step.abs() > 0.006 * distance + 0.03) & (distance < FAR_MM), as_tuple=True)
-    few = (rays[0][frame, pixel][:, None], rays[1][frame, pixel][:, None], rays[2][frame, pixel][:, None])
+    late = (step.abs() > 0.006 * distance + 0.03) & (distance < FAR_MM)
+    flat = torch.nonzero(late.reshape(-1))[:, 0]
+    frame = flat // distance.shape[1]
     subset = Views(views.position[frame], views.rotation[:1], views.state[frame])
-    here = distance[frame, pixel][:, None]
+    few = (rays[0].take(flat)[:, None], rays[1].take(flat)[:, None], rays[2].take(flat)[:, None])
+    here = distance.take(flat)[:, None]
     for _ in range(12):
         here = (here + 0.62 * _clearance(lumen, subset, few, here)).clamp_(0.05, FAR_MM)
-    distance[frame, pixel] = here[:, 0]
-    return distance
+    return distance.put(flat, here[:, 0])
 
 
 def _clearance(lumen: Lumen, views: Views, rays: Rays, distance: Tensor) -> Tensor:
@@ -135,30 +137,38 @@ class PolypHits:
     normal: Tensor  # (3, n)
 
 
+def in_reach(lumen: Lumen, polyp: Polyp, views: Views) -> bool:
+    """Whether a polyp is near enough, and not behind the camera, in any of the frames."""
+    away = seat(lumen, polyp, views.state).anchor - views.position
+    distance = away.norm(dim=1)
+    ahead = (away * views.rotation[:, :, 2]).sum(dim=1) / distance
+    return bool(((distance < SIGHT_MM) & (ahead > -0.1) | (distance < 3 * polyp.size_mm)).any())
+
+
 def trace_polyp(lumen: Lumen, polyp: Polyp, views: Views, rays: Rays, wall: Tensor) -> PolypHits:
     """Where the polyp stands before the wall, whose distances are (B, P)."""
     site = seat(lumen, polyp, views.state)
-    centre = torch.tensor([*polyp.lean, polyp.lift], device=wall.device)
+    middle_of, reach = polyp.ball
+    centre = torch.tensor(middle_of, device=wall.device)
     away = site.anchor + torch.einsum("k,bkc->bc", centre, site.axes) - views.position  # (B, 3)
     along = away[:, 0:1] * rays[0] + away[:, 1:2] * rays[1] + away[:, 2:3] * rays[2]  # (B, P)
     miss = (away * away).sum(dim=1, keepdim=True) - along * along
-    reach = polyp.reach
     near = (miss < reach * reach) & (along > 0.0) & (along - reach < wall)
-    frame, pixel = torch.nonzero(near, as_tuple=True)
-    ray = torch.stack([each[frame, pixel] for each in rays])  # (3, n)
-    half, middle, limit = torch.sqrt(reach * reach - miss[frame, pixel]), along[frame, pixel], wall[frame, pixel]
-    few = _aim_few(lumen, polyp, views, site, frame, ray)
+    flat = torch.nonzero(near.reshape(-1))[:, 0]
+    frame, pixel = flat // wall.shape[1], flat % wall.shape[1]
+    middle, limit, beside = along.take(flat), wall.take(flat), miss.take(flat)
+    half = torch.sqrt(reach * reach - beside)
+    few = _aim_few(lumen, polyp, views, site, frame, torch.stack([each.take(flat) for each in rays]))
     distance = (middle - half).clamp_min(0.05)
-    end = torch.minimum(middle + half, limit + 0.3)
-    gap = few.gap(distance)
-    for _ in range(11):
-        distance = torch.minimum(distance + 0.9 * gap, end)
-        gap = few.gap(distance)
-    chosen = torch.nonzero((gap < 0.03 * min(polyp.radii)) & (distance < limit))[:, 0]
-    few, distance = few.take(chosen), distance[chosen]
+    end = torch.minimum(middle + half, limit)
+    distance, _ = few.march(distance, end, steps=2)
+    under_way = torch.nonzero(distance < end)[:, 0]  # the others pass it by, or end at the wall before it
+    few, frame, pixel = few.take(under_way), frame[under_way], pixel[under_way]
+    distance, gap = few.march(distance[under_way], end[under_way], steps=7)
+    hit = torch.nonzero((gap < 0.03 * min(polyp.radii)) & (distance < end[under_way]))[:, 0]
+    few, distance, frame = few.take(hit), distance[hit], frame[hit]
     u, v, h = few.local(distance)
-    normal = torch.einsum("kn,nkc->cn", few.normal(distance), site.axes[frame[chosen]])
-    return PolypHits(frame[chosen], pixel[chosen], distance, u, v, h, normal)
+    return PolypHits(frame, pixel[hit], distance, u, v, h, few.normal(distance, site.axes[frame]))
 
 
 @dataclass(frozen=True)
@@ -169,43 +179,44 @@ class _Few:
     polyp: Polyp
     start: Tensor  # (6, n): x, y, z, u, v, w of the camera
     change: Tensor  # (6, n): the same per mm of way
-    turn: Tensor  # (9, n): dx/du, dy/du, dz/du, dx/dv, ...
     upright: Tensor  # (n,)
     state: Tensor  # (n,)
 
     def take(self, index: Tensor) -> "_Few":
-        columns = (self.start[:, index], self.change[:, index], self.turn[:, index])
-        return _Few(self.lumen, self.polyp, *columns, self.upright[index], self.state[index])
+        columns = (self.start[:, index], self.change[:, index], self.upright[index], self.state[index])
+        return _Few(self.lumen, self.polyp, *columns)
 
-    def local(self, distance: Tensor, shift: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Rays:
-        """Polyp coordinates (u, v, h) at distances (n,), after a shift in (u, v, w)."""
-        x, y, z, u, v, w = torch.addcmul(self.start, self.change, distance)
-        if any(shift):
-            x, y, z = (
-                each + sum(shift[k] * self.turn[3 * k + axis] for k in range(3)) for axis, each in enumerate((x, y, z))
-            )
-            u, v, w = u + shift[0], v + shift[1], w + shift[2]
+    def march(self, distance: Tensor, end: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """Distances (n,) so many steps later, at most `end`, and the gap that is left there."""
+        gap = self.gap(distance)
+        for _ in range(steps):
+            distance = torch.minimum(distance + 0.9 * gap, end)
+            gap = self.gap(distance)
+        return distance, gap
+
+    def local(self, distance: Tensor, shift: Tensor | float = 0.0) -> Rays:
+        """Polyp coordinates (u, v, h) at distances (n,), after a shift (6, n) of all coordinates."""
+        x, y, z, u, v, w = torch.addcmul(self.start, self.change, distance) + shift
         clearance = self.lumen.clearance(x, y, z, self.state)
         return u, v, self.polyp.height(clearance * self.upright, w)
 
-    def gap(self, distance: Tensor, shift: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Tensor:
+    def gap(self, distance: Tensor, shift: Tensor | float = 0.0) -> Tensor:
         return self.polyp.distance(*self.local(distance, shift))
 
-    def normal(self, distance: Tensor) -> Tensor:
-        """Unit normals (3, n) in (u, v, w), from the gap at the four corners of a small tetrahedron."""
-        size = 0.012 * self.polyp.size_mm
+    def normal(self, distance: Tensor, axes: Tensor) -> Tensor:
+        """Unit normals (3, n), from the gap at the four corners of a small tetrahedron (axes: n, 3, 3)."""
         total = torch.zeros(3, len(distance), device=distance.device)
-        for corner in ((1, -1, -1), (-1, -1, 1), (-1, 1, -1), (1, 1, 1)):
-            gap = self.gap(distance, (size * corner[0], size * corner[1], size * corner[2]))
-            total += torch.tensor(corner, device=gap.device)[:, None] * gap
+        for corner in ((1.0, -1.0, -1.0), (-1.0, -1.0, 1.0), (-1.0, 1.0, -1.0), (1.0, 1.0, 1.0)):
+            way = torch.tensor(corner, device=distance.device)
+            shift = torch.cat([way.expand(len(axes), 3).T, (axes @ way).T]) * (0.012 * self.polyp.size_mm)
+            total += way[:, None] * self.gap(distance, shift)
         return torch.nn.functional.normalize(total, dim=0)
 
 
 def _aim_few(lumen: Lumen, polyp: Polyp, views: Views, site: Site, frame: Tensor, ray: Tensor) -> _Few:
     """Rays (3, n) of the frames (n,) in both coordinates."""
-    axes = site.axes[frame]  # (n, 3, 3)
     local_start = torch.einsum("bkc,bc->bk", site.axes, views.position - site.anchor)  # (B, 3)
     start = torch.cat([views.position, local_start], dim=1)[frame].T.contiguous()
-    change = torch.cat([ray, torch.einsum("nkc,cn->kn", axes, ray)])
-    turn = axes.reshape(-1, 9).T.contiguous()
-    return _Few(lumen, polyp, start, change, turn, site.upright[frame, 0], views.state[frame, 0])
+    axes = site.axes.reshape(-1, 9)[frame].T.reshape(3, 3, -1)
+    change = torch.cat([ray, (axes * ray).sum(dim=1)])
+    return _Few(lumen, polyp, start, change, site.upright[frame, 0], views.state[frame, 0])

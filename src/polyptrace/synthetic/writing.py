@@ -19,7 +19,6 @@ from polyptrace.synthetic.selection import frame_name, frames_used
 QUALITY = 90
 BATCH_PIXELS = 460_000  # pixels rendered at once: few enough for the processor's cache
 BATCH_PIXELS_GPU = 4_000_000
-SIGHT_MM = 90.0  # a polyp farther along the colon is not looked for
 
 
 def coco(boxes: Boxes) -> dict[str, Any]:
@@ -104,7 +103,5 @@ def render_rows(procedure: Procedure, scene: Scene, rows: NDArray[np.int64]) -> 
     views = procedure.paths.views.take(index).to(device)
     conditions = procedure.conditions.take(index).to(device)
     seeds = torch.from_numpy(procedure.paths.frame_index[rows])
-    depth = torch.tensor([polyp.z for polyp in scene.polyps])
-    visible = (procedure.paths.views.position[index, 2:3] - depth).abs() < SIGHT_MM  # (B, number of polyps)
     with torch.inference_mode():
-        return render(scene, views, conditions, seeds, visible)[0]
+        return render(scene, views, conditions, seeds)[0]
