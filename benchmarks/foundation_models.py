@@ -1,6 +1,6 @@
 """Frames per second of the twelve foundation models at full size, bf16, compiled, with random weights.
 
-    python benchmarks/foundation_models.py --out results/foundation_models.json   # on a GPU: about four minutes
+    python benchmarks/foundation_models.py --out results/foundation_models.json   # on a GPU
     python benchmarks/foundation_models.py --tiny                                 # anywhere: does it run at all
 
 From uint8 crops on the device to vectors, as `polyptrace embed` does it: 512 frames at a time, in tracklets of 8 frames

@@ -1,7 +1,7 @@
 """DINOv3, built by transformers: rotary positions, four register tokens, no key bias.
 
-Files: the hub's (gated), Meta's own, and timm's open mirror, which leaves out the query and value biases where they
-are all zero. Must be in evaluation mode: training mode scales the rotary positions at random.
+Files: the hub's (gated), Meta's own, and timm's mirror, which leaves out the query and value biases where they are
+all zero. Must be in evaluation mode: training mode scales the rotary positions at random.
 """
 
 from collections.abc import Callable
