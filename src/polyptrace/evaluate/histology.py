@@ -8,47 +8,20 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polyptrace.data.sources import HISTOLOGY
 from polyptrace.errors import UserError
-
-#: 1 adenoma, 0 not, -1 left out; upper and lower case are the same.
-KNOWN: dict[str, int] = {
-    # SUN
-    "Low-grade adenoma": 1,
-    "High-grade adenoma": 1,
-    "Traditional serrated adenoma": 0,
-    "Sessile serrated lesion": 0,
-    "Hyperplastic polyp": 0,
-    "Invasive cancer (T1b)": -1,
-    # REAL-Colon, and generated procedures
-    "AD": 1,
-    "SSL": 0,
-    "TSA": 0,
-    "HP": 0,
-    "NO POLYP": -1,
-    "OTHER": -1,
-    # PolypSize
-    "Tubular Adenoma": 1,
-    "Tubular Adenoma With High-Grade Dysplasia (HGD)": 1,
-    "Tubulovillous Adenoma": 1,
-    "Sessile Serrated Lesion (SSL)": 0,
-    "Inflammatory Polyp": 0,
-    "Pathology Not Available": -1,
-    # PolypsSet
-    "adenomatous": 1,
-    "hyperplastic": 0,
-}
 
 DIMINUTIVE_MM = 5.0
 
 
 def adenoma(histology: ArrayLike, more: Mapping[str, int] | None = None) -> NDArray[np.int64]:
     """1 adenoma, 0 not, -1 left out or unknown (""), for names of the known datasets or of `more`."""
-    table = {_plain(name): label for name, label in {**KNOWN, **(more or {})}.items()} | {"": -1}
+    table = {_plain(name): label for name, label in {**HISTOLOGY, **(more or {})}.items()} | {"": -1}
     names, place = np.unique(np.asarray(histology, dtype=str), return_inverse=True)
     strange = [name for name in names.tolist() if _plain(name) not in table]
     if strange:
         raise UserError(
-            f"histology: unknown name {', '.join(map(repr, strange))} -> known are {', '.join(KNOWN)};"
+            f"histology: unknown name {', '.join(map(repr, strange))} -> known are {', '.join(HISTOLOGY)};"
             " map others with --histology NAME=1 (adenoma), 0 (not) or -1 (left out)"
         )
     return np.array([table[_plain(name)] for name in names.tolist()], dtype=np.int64)[place.reshape(-1)]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyptrace.data import Boxes
-from polyptrace.data.sources import HISTOLOGY, adenoma
+from polyptrace.data.sources import HISTOLOGY
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
 from polyptrace.errors import UserError
 
@@ -51,13 +51,6 @@ def test_any_size_is_a_positive_number_nan_or_our_error(written: object) -> None
 def test_a_written_size_comes_back(size: float) -> None:
     for written in (f"{size}", f"{size} mm", f"{size}mm-", size):
         assert size_mm(written, "x") == size
-
-
-def test_every_histology_of_the_papers_datasets_has_its_class() -> None:
-    names = np.array([*HISTOLOGY, ""], object)
-    assert adenoma(names).tolist() == [*HISTOLOGY.values(), -1]
-    assert adenoma(np.array(["low-grade ADENOMA", "ssl"], object)).tolist() == [1, 0]
-    assert adenoma(np.array([], object)).tolist() == []
 
 
 def test_an_unknown_histology_lists_the_known_ones_and_how_to_map_it() -> None:

@@ -10,7 +10,7 @@ from polyptrace.data.sources.coco import read_coco
 from polyptrace.data.sources.cocovid import read_cocovid
 from polyptrace.data.sources.combined import read_rsp, read_rspp
 from polyptrace.data.sources.cvat import read_cvat
-from polyptrace.data.sources.labels import HISTOLOGY, adenoma
+from polyptrace.data.sources.labels import HISTOLOGY
 from polyptrace.data.sources.mot import read_mot
 from polyptrace.data.sources.names import picture_root
 from polyptrace.data.sources.polypsize import read_polypsize
@@ -57,7 +57,6 @@ def read_source(name: str, path: Path, options: Mapping[str, Any]) -> Boxes:
 __all__ = [
     "HISTOLOGY",
     "SOURCES",
-    "adenoma",
     "picture_root",
     "read_coco",
     "read_cocovid",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from polyptrace.data.boxes import Boxes, Ints, Strings, codes
+from polyptrace.data.boxes import Boxes, codes
 from polyptrace.errors import UserError
 
 #: every histology of the paper's datasets: 1 adenoma, 0 not, -1 left out
@@ -75,13 +75,6 @@ def histology_name(value: object, where: str, mapping: Mapping[str, str]) -> str
         f"{where}: histology {name[:60]!r} is not known -> say which one it is, --histology '{name[:60]}=AD' (nothing "
         f"after = if it is to be left out). Known: {', '.join(HISTOLOGY)}"
     )
-
-
-def adenoma(histology: Strings) -> Ints:
-    """1 adenoma, 0 not, -1 left out or unknown, for each name (n,)."""
-    values, place = np.unique(histology.astype(str), return_inverse=True)
-    classes = [HISTOLOGY[histology_name(name, "histology", {})] if name else -1 for name in values.tolist()]
-    return np.array(classes, np.int64)[place] if len(place) else np.empty(0, np.int64)
 
 
 def one_label_per_polyp(boxes: Boxes) -> None:
