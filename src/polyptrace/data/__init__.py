@@ -5,7 +5,21 @@ from polyptrace.data.checks import Finding, check_boxes
 from polyptrace.data.crops import crop_regions, cut_crop
 from polyptrace.data.dataset import Dataset, LabelFree
 from polyptrace.data.prepare import prepare
-from polyptrace.data.sources import SOURCES, read_coco, read_mot
+from polyptrace.data.sources import (
+    SOURCES,
+    read_coco,
+    read_cocovid,
+    read_cvat,
+    read_mot,
+    read_polypsize,
+    read_polypsset,
+    read_realcolon,
+    read_rsp,
+    read_rspp,
+    read_sun,
+    read_voc,
+    read_yolo,
+)
 from polyptrace.data.splits import REAL_COLON, split_by
 from polyptrace.data.tracklets import LabelFreeTracklets, Tracklets, cut_tracklets
 from polyptrace.data.tracks import box_iou, link_tracks
@@ -27,6 +41,16 @@ __all__ = [
     "link_tracks",
     "prepare",
     "read_coco",
+    "read_cocovid",
+    "read_cvat",
     "read_mot",
+    "read_polypsize",
+    "read_polypsset",
+    "read_realcolon",
+    "read_rsp",
+    "read_rspp",
+    "read_sun",
+    "read_voc",
+    "read_yolo",
     "split_by",
 ]
