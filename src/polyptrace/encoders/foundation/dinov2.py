@@ -1,7 +1,7 @@
 """DINOv2, built by transformers: no registers, position embeddings for 37 x 37 patches, resized without antialiasing.
 
-Files: the hub's (the names that transformers 5.17 has, or those that 5.22 has), Meta's own, and timm's mirror. They differ
-in names and in what they stack: query, key and value; gate and up projection of the giant's SwiGLU.
+Files: the hub's (the names of transformers 5.17, or those of 5.22), Meta's own, and timm's mirror. They differ in names
+and in what they stack: query, key and value; gate and up projection of the giant's SwiGLU.
 """
 
 from collections.abc import Callable
