@@ -32,6 +32,7 @@ from polyptrace.cli.trials import (
 )
 from polyptrace.compare import (
     BLOCKS,
+    ERROR,
     ROWS_FOLDER,
     SECTIONS,
     SWEEP_FOLDER,
@@ -184,7 +185,8 @@ def lines_of(rows: Sequence[tuple[str, Path]]) -> list[Line]:
     """A line for each (title, folder) that has results: its training seeds as one, and its settings."""
     lines = []
     for title, folder in rows:
-        results = [Results.load(path) for path in sorted(folder.glob("seed*/results"))]
+        sound = [path for path in sorted(folder.glob("seed*/results")) if not (path.parent / ERROR).exists()]
+        results = [Results.load(path) for path in sound]
         settings = sorted(folder.glob("seed*/run/config.toml"))
         if results and settings:
             whole = results[0] if len(results) == 1 else combine(results)

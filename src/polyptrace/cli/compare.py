@@ -35,6 +35,7 @@ from polyptrace.cli.trials import (
 )
 from polyptrace.compare import (
     ALL,
+    ERROR,
     ROWS,
     ROWS_FOLDER,
     SECTIONS,
@@ -150,10 +151,10 @@ def with_seeds(rows: Sequence[Row], seeds: int) -> list[tuple[Row, int]]:
 
 
 def write_table(out: Path) -> None:
-    """The report of all rows that have results below R/rows, with Table 1, in R/report."""
+    """The report of all rows below R/rows that have results and did not fail, with Table 1, in R/report."""
     order = list(ROWS)
     found = sorted(
-        (out / ROWS_FOLDER).glob("*/seed*/results"),
+        (path for path in (out / ROWS_FOLDER).glob("*/seed*/results") if not (path.parent / ERROR).exists()),
         key=lambda path: (order.index(path.parts[-3]) if path.parts[-3] in order else -1, path),
     )
     if not found:

@@ -175,9 +175,10 @@ def execute_here(words: Sequence[str], _folder: Path) -> None:
         code = build(words[0])(list(words), standalone_mode=False)
     finally:
         sys.argv = program
-        torch.compiler.reset()
-        gc.collect()
+        if "torch._dynamo" in sys.modules:  # loading it takes seconds, and without it nothing was compiled
+            torch.compiler.reset()
         if torch.cuda.is_available():
+            gc.collect()
             torch.cuda.empty_cache()
     if code:
         raise UserError(f"'polyptrace {words[0]}' ended with code {code}")

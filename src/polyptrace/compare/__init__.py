@@ -25,12 +25,13 @@ from polyptrace.compare.rates import (
     write_rates,
 )
 from polyptrace.compare.rows import ALL, ROWS, Row, chosen_rows, folder_name, frozen_row
-from polyptrace.compare.running import Execute, Failure, Keep, recipe_of, run_trial, run_trials
+from polyptrace.compare.running import ERROR, Execute, Failure, Keep, recipe_of, run_trial, run_trials
 from polyptrace.compare.variants import BLOCKS, SWEPT, Block, chosen_blocks, variant
 
 __all__ = [
     "ALL",
     "BLOCKS",
+    "ERROR",
     "RATES_FILE",
     "ROWS",
     "ROWS_FOLDER",

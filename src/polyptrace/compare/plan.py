@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from polyptrace.compare.rows import Row
-from polyptrace.config import Config, from_dict, override, read_config
+from polyptrace.config import Config, override, read_config
 from polyptrace.data import Dataset
 from polyptrace.errors import UserError
 from polyptrace.evaluate import TASKS
@@ -150,10 +150,7 @@ def make_trial(
 
 def resolve(method: str, settings: Mapping[str, str], config_file: Path | None) -> Config:
     """All settings of a row: the method's published ones, the file's, then those that are given."""
-    defaults = {section: dict(values) for section, values in METHODS[method].defaults.items()} if method else {}
-    if method:
-        defaults["train"] = {**defaults.get("train", {}), "method": method}
-    base = read_config(config_file, from_dict(defaults, where=f"defaults of {method}"))
+    base = read_config(config_file, METHODS[method].published() if method else None)
     return override(base, [f"--{name}={value}" for name, value in settings.items()], SECTIONS)
 
 
@@ -163,7 +160,8 @@ def frames_of_ours(data: Path, given: Given) -> int:
     if config.train.frames:
         return config.train.frames
     plan = METHODS["ours"].plan(Dataset.open(data).label_free(), config)
-    return int(plan.steps(config.train.epochs) * plan.epoch(0, 1).batch(0).rows.size)
+    in_a_step = (plan.epoch(0, 1).batch(0).rows >= 0).sum()  # as training counts them
+    return int(plan.steps(config.train.epochs) * in_a_step)
 
 
 def label_use(row: Row, config: Config, train: Path | None) -> str:

@@ -32,6 +32,7 @@ HARMLESS = (
     "train.log_every",
     "train.loggers",
     "embed.device",
+    "embed.compile",
     "embed.batch_frames",
     "evaluate.device",
 )
@@ -133,7 +134,8 @@ def _identity(dataset: Path | None) -> dict[str, Any]:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    return [f"{key}: {old.get(key)} -> {new.get(key)}" for key in {**old, **new} if old.get(key) != new.get(key)]
+    """What both have and is not the same: another version of the program may know more settings, or fewer."""
+    return [f"{key}: {old[key]} -> {new[key]}" for key in old if key in new and old[key] != new[key]]
 
 
 def _write_failure(trial: Trial, error: Exception) -> Failure:

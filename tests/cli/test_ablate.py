@@ -1,0 +1,73 @@
+"""`polyptrace ablate`: variants of our method, and a sweep over datasets."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from polyptrace.cli import main
+from polyptrace.config import read_config
+
+SMALL = """
+[encoder]
+backbone = "test_resnet"
+weights = "none"
+width = 16
+layers = 1
+heads = 2
+feed_forward = 16
+projection = 8
+[train]
+frames = 480
+threads = 1
+loggers = []
+[evaluate]
+bootstrap = 20
+"""
+
+
+def call(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(["ablate", *arguments])
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+@pytest.fixture(scope="module")
+def folder(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ablate")
+    make_dataset(folder / "train", [[2, 2], [2, 3]])
+    make_dataset(folder / "test", [[2, 2], [3]], seed=1)
+    (folder / "settings.toml").write_text(SMALL)
+    return folder
+
+
+def common(folder: Path) -> list[str]:
+    return ["--config", f"{folder}/settings.toml", "--tasks", "retrieval", "--seeds", "1", "--out", f"{folder}/out"]
+
+
+def test_variants_differ_in_their_settings_alone_and_stand_in_blocks_beside_ours(folder: Path) -> None:
+    data = ["--data", f"{folder}/train", "--eval", f"{folder}/test"]
+    assert call(*data, *common(folder), "--variants", "level,multi-positive") == 0
+    runs = {path.parts[-4]: read_config(path) for path in (folder / "out").glob("*/*/seed0/run/config.toml")}
+    assert set(runs) == {"frame", "tracklet", "multi-positive", "ours"}
+    assert (runs["frame"].loss.tracklet_weight, runs["tracklet"].loss.frame_weight) == (0, 0)
+    assert runs["multi-positive"].loss.name == "multi-positive"
+    assert len({str(config.optimiser) for config in runs.values()}) == 1
+    assert (folder / "out/rows/ours/seed0/results/results.json").exists()
+
+    table = (folder / "out/ablations/table2.md").read_text()
+    assert table.count("| Ours |") == 2
+    assert table.index("Level of the loss") < table.index("| Frames only | ✓ | ✓ | ✓ | ✗ |") < table.index("*Loss*")
+    (folder / "out/ablations/table2.md").unlink()
+    assert call("--out", f"{folder}/out", "--variants", "level", "--table-only") == 0
+    assert (folder / "out/ablations/table2.md").read_text().count("| Ours |") == 1
+
+
+def test_a_sweep_compares_the_losses_on_each_pair_of_datasets(folder: Path) -> None:
+    assert call(*common(folder), "--sweep", f"0.25={folder}/train:{folder}/test") == 0
+    table = (folder / "out/ablations/sweep-retrieval-map.md").read_text()
+    assert "0.25" in table
+    rows = [line for line in table.splitlines() if line.startswith(("| Multi", "| Symm", "| Ours"))]
+    assert [line.count("[") for line in rows] == [1, 1, 1]  # each a figure with its interval
+    assert call(*common(folder), "--sweep", "0.5=here") == 2

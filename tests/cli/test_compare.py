@@ -1,0 +1,193 @@
+"""`polyptrace compare`: every row of the table, trained, embedded, measured."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from polyptrace.cli import main
+from polyptrace.cli.trials import execute_apart
+from polyptrace.compare import ALL
+from polyptrace.errors import UserError
+from polyptrace.evaluate import Results
+from polyptrace.files import read_json
+
+SETTINGS = """
+[supervision]
+bags_per_batch = 3
+[views]
+batch = 6
+tracklets_per_polyp = 3
+[encoder]
+backbone = "test_resnet"
+weights = "none"
+width = 16
+layers = 1
+heads = 2
+feed_forward = 16
+projection = 8
+[train]
+frames = 240
+threads = 1
+loggers = []
+[evaluate]
+bootstrap = 20
+repeats = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Datasets and settings, small enough for a CPU."""
+    folder = tmp_path_factory.mktemp("compare")
+    make_dataset(folder / "train", [[2, 2], [2, 3]])
+    make_dataset(folder / "test", [[2, 2], [3]], seed=1)
+    (folder / "settings.toml").write_text(SETTINGS)
+    return folder
+
+
+def words(folder: Path, out: str, *more: str) -> list[str]:
+    common = ["--eval", f"{folder}/test", "--config", f"{folder}/settings.toml", "--tasks", "retrieval,reid"]
+    return ["compare", "--data", f"{folder}/train", *common, "--seeds", "1", "--out", f"{folder}/{out}", *more]
+
+
+def call(arguments: list[str]) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+@pytest.fixture(scope="module")
+def compared(folder: Path) -> tuple[int, Path]:
+    """All rows and one that cannot work: its weights are not there."""
+    code = call(words(folder, "all", "--frozen", f"dinov2-small:{folder}/missing.pth"))
+    return code, folder / "all"
+
+
+def test_one_command_trains_embeds_and_evaluates_all_methods_and_writes_the_table(compared: tuple[int, Path]) -> None:
+    _, out = compared
+    rows = {path.parts[-3]: Results.load(path) for path in out.glob("rows/*/seed0/results")}
+    assert set(rows) == set(ALL)
+    assert all(0 <= row.tasks["retrieval"].figures["map"].value <= 1 for row in rows.values())
+    assert {name for name, row in rows.items() if row.method.labels == "labels"} == {"sup", "ta"}
+    assert all(row.method.params for name, row in rows.items() if name != "colour-grid")
+    table = (out / "report" / "table1.md").read_text()
+    places = [
+        table.index(f"| {title} |") for title in ("Colour grid", "Untrained", "Sup", "TA", "TPC", "MVE", "SFE", "Ours")
+    ]
+    assert places == sorted(places)
+    assert (out / "report" / "table1.tex").exists()
+    assert (out / "report" / "table1.html").exists()
+
+
+def test_all_methods_have_seen_the_same_number_of_frames(compared: tuple[int, Path]) -> None:
+    seen = {}
+    for config in compared[1].glob("rows/*/seed0/run/encoder/config.json"):
+        text = read_json(config)["trained"]
+        seen[config.parts[-5]] = int(text.partition("(")[2].partition(" frames")[0].replace(",", ""))
+    assert seen.pop("untrained") == 0
+    assert len(seen) == 6
+    assert all(240 <= frames < 240 + 120 for frames in seen.values())  # a batch more at most
+
+
+def test_a_row_that_fails_is_told_and_stops_no_other(compared: tuple[int, Path]) -> None:
+    code, out = compared
+    assert code == 1
+    assert "missing.pth" in (out / "rows/dinov2-small/seed0/error.txt").read_text()
+    assert [path.parts[-3] for path in out.rglob("error.txt")] == ["dinov2-small"]
+
+
+def test_what_is_done_is_skipped_and_the_table_is_made_of_what_is_there(
+    compared: tuple[int, Path], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out = compared
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("rows/**/*") if path.name != "row.json"}
+    assert call(words(folder, "all", *(word for row in ALL for word in ("--only", row)))) == 0
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    (out / "report" / "table1.md").unlink()
+    capsys.readouterr()
+    assert call(["compare", "--out", str(out), "--table-only"]) == 0
+    assert "| Ours |" in capsys.readouterr().out
+    assert (out / "report" / "table1.md").exists()
+
+
+def test_a_line_that_is_copied_makes_the_row(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(words(folder, "copied", "--methods", "mve", "--dry-run")) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert head == "# rows/mve/seed0"
+    assert not (folder / "copied").exists()
+    for command in line.split(" && "):
+        program, *rest = shlex.split(command)
+        assert program == "polyptrace"
+        assert call(rest) == 0
+    results = folder / "copied/rows/mve/seed0/results/results.json"
+    made = results.stat().st_mtime_ns
+    assert call(words(folder, "copied", "--methods", "mve", "--only", "mve/seed0", "--keep", "vectors")) == 0
+    assert results.stat().st_mtime_ns == made
+    assert not (folder / "copied/rows/mve/seed0/run/encoder").exists()
+    assert not (folder / "copied/report").exists()
+
+
+def test_a_comparison_that_was_killed_between_rows_goes_on(folder: Path) -> None:
+    arguments = words(folder, "killed", "--methods", "colour-grid,untrained,ours")
+    first, last = (folder / f"killed/rows/{row}/seed0" for row in ("colour-grid", "ours"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "polyptrace", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while not (first / "results/results.json").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (last / "results").exists()
+    made = (first / "results/results.json").stat().st_mtime_ns
+    assert call([*arguments, "--only", "rows"]) == 0
+    assert (first / "results/results.json").stat().st_mtime_ns == made
+    assert (last / "results/results.json").exists()
+
+
+def test_rates_are_searched_on_development_data_and_used_again(folder: Path) -> None:
+    arguments = words(folder, "searched", "--methods", "ours", "--search-lr", "1e-3,1e30")
+    assert call(arguments) == 2  # on which data?
+    arguments += ["--search-data", f"{folder}/test", "--search-eval", f"{folder}/train"]
+    assert call([*arguments, "--only", "ours/seed0"]) == 2  # the search comes first
+    assert call([*arguments, "--only", "search"]) == 0
+    found = read_json(folder / "searched/rates.json")
+    assert found["rows"]["ours"]["rate"] == 1e-3
+    assert found["rows"]["ours"]["tried"]["1e+30"] is None
+    assert found["train"].endswith("test")
+    made = (folder / "searched/rates.json").stat().st_mtime_ns
+    assert call([*arguments, "--only", "ours/seed0"]) == 0
+    assert (folder / "searched/rates.json").stat().st_mtime_ns == made
+    record = read_json(folder / "searched/rows/ours/seed0/row.json")
+    assert record["recipe"]["optimiser.lr"] == 1e-3
+    assert call([*arguments, "--optimiser.lr", "1"]) == 2  # which of the two?
+
+
+def test_what_can_be_mistyped_is_told_before_anything_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = {
+        "no such row": ["--methods", "simclr"],
+        "no such row ": ["--only", "ours/seed7"],
+        "did you mean": ["--optimser.lr", "1"],
+        "not TASK=DATASET": ["--eval-for", "size"],
+        "not a dataset folder": ["--eval", f"{folder}/nowhere"],
+        "task 'sizes'": ["--tasks", "sizes"],
+    }
+    for text, arguments in wrong.items():
+        assert call(words(folder, "wrong", *arguments)) == 2
+        assert text.strip() in capsys.readouterr().err
+    assert not (folder / "wrong").exists()
+
+
+def test_a_command_in_a_process_of_its_own_keeps_what_it_said(tmp_path: Path) -> None:
+    execute_apart(["settings", "loss"], tmp_path)
+    assert "--loss.temperature" in (tmp_path / "log.txt").read_text()
+    with pytest.raises(UserError, match=r"code 2: .*no section is called losses"):
+        execute_apart(["settings", "losses"], tmp_path)

@@ -1,0 +1,68 @@
+"""The rows of a comparison."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from polyptrace.compare import ALL, ROWS, chosen_rows, frozen_row, resolve
+from polyptrace.config import Config, Encoder, Train
+from polyptrace.data import Dataset
+from polyptrace.errors import UserError
+from polyptrace.methods import METHODS
+from polyptrace.train import train
+
+
+def test_every_method_is_a_row_and_all_settings_of_rows_exist() -> None:
+    assert {row.method for row in ROWS.values() if row.method} == set(METHODS)
+    assert set(METHODS) <= set(ALL)
+    for row in ROWS.values():
+        if row.method:
+            assert resolve(row.method, row.settings, None).train.method == row.method
+
+
+def test_rows_come_in_the_order_of_the_table_whatever_the_order_they_are_named_in() -> None:
+    assert [row.name for row in chosen_rows("ours,sup,mve", ROWS, ALL)] == ["sup", "mve", "ours"]
+    assert [row.name for row in chosen_rows("all,tpc-polyp", ROWS, ALL)][-5:] == [
+        "tpc-polyp",
+        "tpc",
+        "mve",
+        "sfe",
+        "ours",
+    ]
+    with pytest.raises(UserError, match="no such row"):
+        chosen_rows("ours,simclr", ROWS, ALL)
+
+
+def test_only_views_by_polyp_and_the_supervised_methods_see_labels() -> None:
+    sees = {
+        name
+        for name, row in ROWS.items()
+        if row.method and METHODS[row.method].sees_labels(resolve(row.method, row.settings, None))
+    }
+    assert sees == {"sup", "ta", "sfe-polyp", "tpc-polyp"}
+
+
+def test_a_foundation_model_is_named_and_grouped_as_in_the_paper() -> None:
+    row = frozen_row("endofm:weights/endo_fm.pth")
+    assert (row.title, row.group, row.weights) == ("EndoFM", "Endoscopy FM", "weights/endo_fm.pth")
+    assert row.seen == ("SUN",)
+    row = frozen_row("dinov2-small")
+    assert (row.title, row.group, row.weights) == ("DinoV2-S/14", "General Purpose FM", "")
+    assert frozen_row("Small one=dinov2-small").name == "small-one"
+    with pytest.raises(UserError, match="neither a known encoder nor a folder"):
+        frozen_row("dinov9")
+
+
+def test_a_run_that_is_taken_as_it_is_says_itself_what_it_saw(
+    make_dataset: Callable[..., Path], tmp_path: Path
+) -> None:
+    data = Dataset.open(make_dataset(tmp_path / "data", [[2, 2], [2, 2]]))
+    for method, labels, group in (("sup", "labels", "Fully supervised"), ("ours", "label-free", "Self-supervised")):
+        config = Config(
+            encoder=Encoder("test_resnet", "none", width=16, layers=1, heads=2, feed_forward=16, projection=8),
+            train=Train(method=method, epochs=0, threads=1, loggers=()),
+        )
+        train(config, data, tmp_path / method)
+        row = frozen_row(f"From elsewhere={tmp_path / method}")
+        assert (row.name, row.labels, row.group) == ("from-elsewhere", labels, group)

@@ -1,0 +1,38 @@
+"""The variants that ablations compare."""
+
+import pytest
+
+from polyptrace.compare import BLOCKS, ROWS, chosen_blocks, resolve
+from polyptrace.config import difference
+from polyptrace.errors import UserError
+
+
+def test_every_variant_differs_from_ours_in_what_it_says_and_no_two_are_alike() -> None:
+    rows = {row.name: row for block in BLOCKS.values() for row in block.rows}
+    ours = resolve("ours", {}, None)
+    configs = {name: resolve(row.method, row.settings, None) for name, row in rows.items()}
+    for name, config in configs.items():
+        changed = {line.partition(":")[0] for line in difference(ours, config)}
+        assert changed == set(rows[name].settings) - ({"supervision.tau_max"} if name == "fixed-12" else set())
+    assert len({str(config) for config in configs.values()}) == len(rows)
+
+
+def test_every_variant_has_the_papers_sixty_tracklets_in_a_batch() -> None:
+    for block in BLOCKS.values():
+        for row in block.rows:
+            settings = resolve("ours", row.settings, None).supervision
+            assert settings.bags_per_batch * (1 + settings.bag_size) == 60
+
+
+def test_every_block_compares_with_ours() -> None:
+    assert all(ROWS["ours"] in block.rows and len(block.rows) > 2 for block in BLOCKS.values())
+
+
+def test_variants_are_chosen_by_block_by_name_or_as_table_2() -> None:
+    assert [block.name for block in chosen_blocks("table2")] == ["sampling", "level"]
+    assert len(chosen_blocks("all")) == len(BLOCKS)
+    (block,) = chosen_blocks("tau-gaps")
+    assert [row.name for row in block.rows] == ["tau-gaps", "ours"]
+    assert [block.name for block in chosen_blocks("loss,bag-1")] == ["loss", "bag-size"]
+    with pytest.raises(UserError, match="no such variant"):
+        chosen_blocks("table3")
