@@ -66,7 +66,9 @@ def run(coloured: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder as training leaves it, without the weights."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     folder.mkdir()
-    (folder / "config.toml").write_text(as_toml(Config(), ("supervision", "loss", "encoder", "train")), encoding="utf-8")
+    (folder / "config.toml").write_text(
+        as_toml(Config(), ("supervision", "loss", "encoder", "train")), encoding="utf-8"
+    )
     (folder / "environment.json").write_text(json.dumps({"data": {"path": str(coloured.path)}}), encoding="utf-8")
     lines = [{"step": n + 1, "loss": 3 / (1 + n), "condition": n / 40, "tau": 0.3 + n / 10} for n in range(40)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
@@ -79,6 +81,24 @@ def report(results: list[Path], coloured: Dataset, run: Path, tmp_path_factory: 
     out = tmp_path_factory.mktemp("report") / "report"
     write_report(results, out, Choices(data=(coloured.path,), runs=(run,), paper=True))
     return out
+
+
+@pytest.fixture(scope="session")
+def unlabelled(coloured: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results on procedures of which nobody knows the polyps: clusters, and reasons."""
+    chosen, table = coloured.select("track"), coloured.tracklets
+    embeddings = Embeddings.from_columns(
+        {
+            "vectors": np.random.default_rng(0).normal(size=(len(chosen), 8)),
+            "unit": table.unit[chosen],
+            "dataset": np.full(len(chosen), "synthetic", object),
+            **{name: getattr(table, name)[chosen] for name in ("video", "track", "position", "last", "fps")},
+        }
+    )
+    tasks = ("retrieval", "reid", "counting")
+    folder = tmp_path_factory.mktemp("unlabelled") / "results"
+    evaluate(dict.fromkeys(tasks, embeddings), tasks, method=Method("Mine")).save(folder)
+    return folder
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ class Text(HTMLParser):
         self.feed(content)
         self.close()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.open.append(tag)
 

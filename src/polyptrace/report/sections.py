@@ -116,8 +116,8 @@ def maps(subject: Subject) -> Section | None:
     polyp = mapped_tracks(subject.rows[numbers[0]])[1]
     caption = (
         f"{len(polyp):,} tracks of {len(set(polyp.tolist()) - {''}):,} polyps. Each mark is a track, each polyp has a"
-        " colour and a shape, and threads run from its middle to its tracks. PCA and t-SNE, seeded: neighbours are meant"
-        " to stay neighbours; distances between groups, and their sizes, mean little."
+        " colour and a shape, and threads run from its middle to its tracks. PCA and t-SNE, seeded: neighbours are"
+        " meant to stay neighbours; distances between groups, and their sizes, mean little."
     )
     if len(numbers) > len(drawn):
         caption += f" {len(drawn)} of {len(numbers)} methods."

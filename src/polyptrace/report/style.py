@@ -181,8 +181,11 @@ _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _RULE = re.compile(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>", re.DOTALL)
 _OPENING = re.compile(r"<svg[^>]*>")
 _VIEW = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+_ID = re.compile(r' id="([^"]*)"')
+_NEEDED = re.compile(r'(?:url\(#|href="#)([^")]+)')
 _IDS = re.compile(r'(\bid="|url\(#|href="#)')
-_FONT = re.compile(r"(font: [^;\"]*?)(?:'DejaVu Sans'|DejaVu Sans)(?:, ?sans-serif)?")
+_STYLE = re.compile(r'style="[^"]*"')
+_FONT = re.compile(r"'?DejaVu Sans'?(, ?sans-serif)?")
 
 
 def inline(drawing: Drawing) -> str:
@@ -192,12 +195,19 @@ def inline(drawing: Drawing) -> str:
     assert view is not None, "matplotlib writes a viewBox"
     width, height = (float(side) for side in view.groups())
     body = _OPENING.sub("", text, count=1)
+    needed = set(_NEEDED.findall(body))
+    body = _ID.sub(lambda found: found.group() if found.group(1) in needed else "", body)
     body = _IDS.sub(rf"\g<1>{drawing.name}-", body).replace("xlink:href", "href")
-    for name, colour in PAGE.items():
-        body = body.replace(colour, f"var(--{name})")
-    body = _FONT.sub(r"\1var(--sans)", body)
+    body = _STYLE.sub(lambda found: _of_page(found.group()), body)
     opening = (
         f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(drawing.words)}" '
         f'style="width:{width * 4 / 3:.0f}px">'
     )
     return opening + body
+
+
+def _of_page(style: str) -> str:
+    """A style of matplotlib's in the page's colours and font."""
+    for name, colour in PAGE.items():
+        style = style.replace(colour, f"var(--{name})")
+    return _FONT.sub("var(--sans)", style)

@@ -61,14 +61,9 @@ def write_report(
     data = [Dataset.open(path) for path in choices.data]
     pictures = Pictures.of(data) if data else None
     subject = Subject(rows, shown, pens([row.method.group for row in rows], shown), pictures)
-    sections = _sections(subject, choices, data)
-    title = choices.title or f"{rows[shown].method.name} on {_data(rows)}"
-    made = (
-        f"Made by polyptrace {polyptrace.__version__} on {date.today():%d %B %Y}. For research; not a medical device."
-    )
-    text = page(title, _lead(subject), _opening(subject), sections, made)
     with whole_folder(out, overwrite=overwrite) as folder:
-        (folder / "report.html").write_text(text, encoding="utf-8")
+        sections = _sections(subject, choices, data)
+        (folder / "report.html").write_text(_page(subject, sections, choices.title), encoding="utf-8")
         (folder / "figures").mkdir()
         for section in sections:
             for table in section.tables:
@@ -78,6 +73,14 @@ def write_report(
                 (folder / "figures" / f"{drawing.name}.png").write_bytes(drawing.png)
         write_json(folder / "results.json", machine_rows(rows, shown))
     return out / "report.html"
+
+
+def _page(subject: Subject, sections: Sequence[Section], title: str | None) -> str:
+    title = title or f"{subject.row.method.name} on {_data(subject.rows)}"
+    made = (
+        f"Made by polyptrace {polyptrace.__version__} on {date.today():%d %B %Y}. For research; not a medical device."
+    )
+    return page(title, _lead(subject), _opening(subject), sections, made)
 
 
 def machine_rows(rows: Sequence[Results], shown: int) -> dict[str, Any]:

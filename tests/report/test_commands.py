@@ -1,0 +1,69 @@
+"""`polyptrace report` and `polyptrace figures` from the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from polyptrace.cli import main
+from polyptrace.data import Dataset
+
+
+def call(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as end:
+        main([str(argument) for argument in arguments])
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def test_report_writes_the_folder_and_says_where(
+    unlabelled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report"
+    assert call("report", unlabelled, "--out", out, "--title", "Ours & <theirs>") == 0
+    assert str(out / "report.html") in capsys.readouterr().out.replace("\n", "")
+    assert "<h1>Ours &amp; &lt;theirs&gt;</h1>" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_report_of_something_else_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("report", tmp_path, "--out", tmp_path / "out") == 2
+    assert "results.json" in capsys.readouterr().err
+
+
+def test_figures_curriculum_draws_figure_2_with_the_settings_given(coloured: Dataset, tmp_path: Path) -> None:
+    arguments = ("figures", "curriculum", "--data", coloured.path, "--points", 3, "--encoder", "colour-grid")
+    assert call(*arguments, "--supervision.tau_max", 4, "--out", tmp_path / "out") == 0
+    said = json.loads((tmp_path / "out" / "figures.json").read_text(encoding="utf-8"))
+    assert list(said["figures"]) == ["curriculum_rank", "curriculum_pure", "curriculum_gradient"]
+    assert ">4<" in (tmp_path / "out" / "curriculum_rank.svg").read_text(encoding="utf-8")
+
+
+def test_figures_bag_shows_the_anchor_that_was_asked_for(coloured: Dataset, tmp_path: Path) -> None:
+    arguments = ("figures", "bag", "--data", coloured.path, "--encoder", "colour-grid")
+    assert call(*arguments, "--video", "v1", "--frame", 80, "--out", tmp_path / "out") == 0
+    said = json.loads((tmp_path / "out" / "figures.json").read_text(encoding="utf-8"))
+    assert "procedure v1, frame 84" in said["caption"]
+    assert "share of the gradient" in (tmp_path / "out" / "bag.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--video", "v9"), "one of v0, v1, v2"),
+        (("--frame", "5"), "--video"),
+        (("--supervision.tau_maximum", "5"), "tau_max"),
+    ],
+)
+def test_what_can_be_mistyped_is_one_line_that_helps(
+    coloured: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    assert call("figures", "bag", "--data", coloured.path, "--out", tmp_path / "out", *arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_encoder_and_vectors_together_are_refused(
+    coloured: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("figures", "curriculum", "--data", coloured.path, "--out", tmp_path / "out")
+    assert call(*arguments, "--encoder", "colour-grid", "--embeddings", tmp_path) == 2
+    assert "give one of them" in capsys.readouterr().err
