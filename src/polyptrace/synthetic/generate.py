@@ -22,6 +22,7 @@ from polyptrace.synthetic.sheets import write_sheet
 from polyptrace.synthetic.writing import coco, rendered_rows, write_pictures
 
 NOTE = "synthetic.json"
+LARGEST_GAP = 3  # tracks.max_gap up to which pictures are there when the detector misses boxes
 
 
 def generate(
@@ -49,7 +50,8 @@ def generate(
     with whole_folder(out, overwrite=overwrite) as folder, one_thread():
         procedures = draw_procedures(chosen, seed, workers)
         tables = [box_table(each) for each in procedures]
-        rows = [rendered_rows(*pair, every_frame) for pair in zip(procedures, tables, strict=True)]
+        gap = LARGEST_GAP if chosen.difficulty.box_dropout > 0 else 0
+        rows = [rendered_rows(*pair, every_frame, gap) for pair in zip(procedures, tables, strict=True)]
         (folder / "images").mkdir()
         with progress("rendering", sum(len(each) for each in rows), "frames") as bar:
             jobs = zip(procedures, rows, strict=True)

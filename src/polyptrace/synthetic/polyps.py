@@ -104,17 +104,19 @@ class Polyp:
     def outline(self, count: int) -> Tensor:
         """Points (3, about count) in (u, v, h) spread over the part of the surface that is above the wall."""
         index = torch.arange(count, dtype=torch.float64) + 0.5
-        lowest = max(-1.0, -self.lift / self.radii[2])
+        sunk = -self.lift / self.radii[2]
+        lowest = max(-1.0, sunk / (1.0 + self.relief) if sunk > 0 else sunk * 1.3)
         cosine = 1.0 - (1.0 - lowest) * index / count
         angle = index * (np.pi * (1.0 + 5**0.5))
         sine = torch.sqrt(1.0 - cosine**2)
         points = self._on_head(torch.stack([sine * torch.cos(angle), sine * torch.sin(angle), cosine]))
+        points = torch.where(points[2] < 0.0, points[:, :1], points)  # below the wall: the top once more
         if self.stalk:
             steps = torch.arange(count // 8, dtype=torch.float64)
             along, around = steps / len(steps), steps * 2.4
             stem = [self.lean[k] * along**2 + self.stalk * f(around) for k, f in enumerate((torch.cos, torch.sin))]
             points = torch.cat([points, torch.stack([*stem, along * self.lift])], dim=1)
-        return torch.stack([points[0], points[1], points[2].clamp_min(0.0)]).to(torch.float32)
+        return points.to(torch.float32)
 
     def _on_head(self, direction: Tensor) -> Tensor:
         """Surface points (3, n) of the head in the directions (3, n) of its own, unturned axes."""

@@ -35,10 +35,12 @@ def box_table(procedure: Procedure) -> Boxes:
     )
 
 
-def frames_used(boxes: Boxes) -> NDArray[np.int64]:
-    """Frame indices of one video (sorted) that whole tracks use, linked with identities and without."""
-    used = []
-    for within in ("polyp", "video"):
-        track = link_tracks(boxes, "polyp" if within == "polyp" else "video")
-        used.append(boxes.frame_index[cut_tracklets(boxes, track, length=None).flat])
+def frames_used(boxes: Boxes, largest_gap: int = 0) -> NDArray[np.int64]:
+    """Frame indices of one video (sorted) that whole tracks use, linked with identities and without.
+
+    With a `largest_gap` also those of tracks that may miss so many frames, or fewer.
+    """
+    tracks = [link_tracks(boxes, "polyp", max_gap=gap) for gap in range(largest_gap + 1)]
+    tracks += [link_tracks(boxes, "video", max_gap=gap) for gap in range(largest_gap + 1)]
+    used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).flat] for track in tracks]
     return np.unique(np.concatenate(used))

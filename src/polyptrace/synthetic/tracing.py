@@ -164,8 +164,8 @@ def trace_polyp(lumen: Lumen, polyp: Polyp, views: Views, rays: Rays, wall: Tens
     distance, _ = few.march(distance, end, steps=2)
     under_way = torch.nonzero(distance < end)[:, 0]  # the others pass it by, or end at the wall before it
     few, frame, pixel = few.take(under_way), frame[under_way], pixel[under_way]
-    distance, gap = few.march(distance[under_way], end[under_way], steps=7)
-    hit = torch.nonzero((gap < 0.03 * min(polyp.radii)) & (distance < end[under_way]))[:, 0]
+    distance, gap = few.march(distance[under_way], end[under_way], steps=9)
+    hit = torch.nonzero((gap < 0.012 * min(polyp.radii)) & (distance < end[under_way]))[:, 0]
     few, distance, frame = few.take(hit), distance[hit], frame[hit]
     u, v, h = few.local(distance)
     return PolypHits(frame, pixel[hit], distance, u, v, h, few.normal(distance, site.axes[frame]))

@@ -58,9 +58,11 @@ def coco(boxes: Boxes) -> dict[str, Any]:
     return {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "polyp"}]}
 
 
-def rendered_rows(procedure: Procedure, boxes: Boxes, every_frame: bool) -> NDArray[np.int64]:
+def rendered_rows(
+    procedure: Procedure, boxes: Boxes, every_frame: bool = False, largest_gap: int = 0
+) -> NDArray[np.int64]:
     """Rows of the procedure's frames that get a picture, from its box table."""
-    wanted = boxes.frame_index if every_frame else frames_used(boxes)
+    wanted = boxes.frame_index if every_frame else frames_used(boxes, largest_gap)
     return np.flatnonzero(np.isin(procedure.paths.frame_index, wanted)).astype(np.int64)
 
 

@@ -1,0 +1,29 @@
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from polyptrace.cli import build
+from polyptrace.synthetic import PRESETS
+
+
+def test_synth_prints_statistics_of_a_folder_that_is_already_there(tiny: Path) -> None:
+    result = CliRunner().invoke(
+        build("synth"), ["synth", str(tiny), "--preset", "tiny", "--stats"], env={"COLUMNS": "160"}
+    )
+    assert result.exit_code == 0, result.output
+    for words in ("track length", "bag purity at c = 0.5", "colour-grid mAP", "REAL-Colon"):
+        assert words in result.output
+
+
+def test_synth_prints_picture_statistics_beside_real_ones(tiny: Path) -> None:
+    arguments = ["synth", str(tiny), "--preset", "tiny", "--real", str(tiny / "images")]
+    result = CliRunner().invoke(build("synth"), arguments, env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    assert result.output.count("yes") == 10
+
+
+@pytest.mark.parametrize("word", ["--contact-sheet", "--every-frame", "--box-dropout", *PRESETS])
+def test_the_help_names(word: str) -> None:
+    result = CliRunner().invoke(build("synth"), ["synth", "--help"], env={"COLUMNS": "160"})
+    assert word in result.output

@@ -1,0 +1,161 @@
+import hashlib
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from polyptrace.config import Crops, Tracks
+from polyptrace.data import Boxes, cut_tracklets, link_tracks, prepare, read_coco
+from polyptrace.errors import UserError
+from polyptrace.synthetic import PRESETS, Preset, generate, with_difficulty
+from polyptrace.synthetic import generate as generate_function
+
+LEAST = replace(
+    PRESETS["tiny"],
+    name="least",
+    train_videos=1,
+    test_videos=1,
+    train_polyps=1,
+    test_polyps=1,
+    fewest_tracklets=1,
+    tracklets=1,
+)
+
+SCRIPT = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from polyptrace.synthetic import PRESETS, generate
+least = replace(PRESETS["tiny"], name="least", train_videos=1, test_videos=1, train_polyps=1, test_polyps=1,
+                fewest_tracklets=1, tracklets=1)
+generate(Path(sys.argv[1]), least, 0, workers=2)
+"""
+
+
+def fingerprints(folder: Path) -> dict[str, str]:
+    files = [
+        path for path in sorted(folder.rglob("*")) if path.suffix in (".jpg", ".json") and path.stem != "synthetic"
+    ]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_the_same_seed_gives_the_same_bytes_in_another_process_with_other_workers(tmp_path: Path) -> None:
+    generate(tmp_path / "here", LEAST, 0, workers=1)
+    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "there")], check=True, capture_output=True)
+    here = fingerprints(tmp_path / "here")
+    assert len(here) > 10
+    assert here == fingerprints(tmp_path / "there")
+    generate(tmp_path / "other", LEAST, 1, workers=1)
+    assert here != fingerprints(tmp_path / "other")
+
+
+def test_tiny_has_what_every_other_test_needs(tiny: Path) -> None:
+    train, test = read_coco(tiny, split="train"), read_coco(tiny, split="test")
+    assert not set(train.video) & set(test.video)
+    for boxes in (train, test):
+        short = cut_tracklets(boxes, link_tracks(boxes, "polyp"))
+        for video in set(boxes.video):
+            assert len(set(boxes.polyp[boxes.video == video])) >= 3
+        for polyp in set(boxes.polyp):
+            assert (short.polyp == polyp).sum() >= 6
+        assert (boxes.size_mm <= 5).any()
+        assert (boxes.size_mm > 5).any()
+        assert {"AD"} < set(boxes.histology)
+
+
+@pytest.mark.parametrize("link", ["polyp", "video"])
+def test_prepare_finds_every_picture_it_needs(tiny: Path, tmp_path: Path, link: str) -> None:
+    boxes = read_coco(tiny, split="train")
+    settings = Tracks(link="polyp" if link == "polyp" else "video")
+    dataset = prepare(boxes, tiny, tmp_path / "dataset", settings, Crops(size=16, workers=1))
+    assert len(dataset.crops) > 200
+
+
+def test_pictures_are_there_for_detectors_that_miss_boxes(tmp_path: Path) -> None:
+    generate(tmp_path / "out", with_difficulty(LEAST, box_dropout=0.1), 0, workers=1)
+    boxes = read_coco(tmp_path / "out", split="train")
+    for max_gap in (0, 1, 3):
+        track = link_tracks(boxes, "polyp", max_gap=max_gap)
+        files = boxes.file[cut_tracklets(boxes, track, length=None).flat]
+        assert all((tmp_path / "out" / file).exists() for file in files)
+    gap = np.diff(np.unique(boxes.frame_index))
+    assert 0.05 < (gap == 2).mean() < 0.2
+
+
+def test_only_frames_that_tracklets_use_are_rendered_unless_all_are_wanted(tmp_path: Path) -> None:
+    generate(tmp_path / "some", LEAST, 0, workers=1)
+    generate(tmp_path / "all", LEAST, 0, workers=1, every_frame=True)
+    frames = {image["file_name"] for image in _images(tmp_path / "all")}
+    assert {path.name for path in (tmp_path / "all" / "images").iterdir()} == frames
+    some = {path.name for path in (tmp_path / "some" / "images").iterdir()}
+    assert some < frames
+    assert len(some) < 0.4 * len(frames)
+    name = sorted(some)[0]
+    assert (tmp_path / "some/images" / name).read_bytes() == (tmp_path / "all/images" / name).read_bytes()
+
+
+def _images(folder: Path) -> list[dict[str, object]]:
+    files = sorted((folder / "annotations").glob("*.json"))
+    return [image for file in files for image in json.loads(file.read_text())["images"]]
+
+
+def test_the_coco_file_is_in_the_authors_layout(tiny: Path) -> None:
+    content = json.loads((tiny / "annotations/instances_test.json").read_text())
+    image, annotation = content["images"][0], content["annotations"][0]
+    assert {"id", "file_name", "width", "height", "frame_id", "sequence_id", "dataset_id"} <= set(image)
+    assert {"id", "image_id", "category_id", "bbox", "identity_id", "size", "histology", "area", "iscrowd"} <= set(
+        annotation
+    )
+    assert annotation["identity_id"].startswith(image["sequence_id"] + "_")
+    with Image.open(next((tiny / "images").iterdir())) as picture:
+        assert picture.size == (image["width"], image["height"])
+
+
+def test_a_folder_made_with_the_same_settings_is_left_alone_and_any_other_is_refused(tmp_path: Path) -> None:
+    assert generate(tmp_path / "out", LEAST, 0, workers=1)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
+    assert not generate(tmp_path / "out", LEAST, 0, workers=1)
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
+    with pytest.raises(UserError, match="already exists"):
+        generate(tmp_path / "out", LEAST, 1, workers=1)
+
+
+def test_a_run_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Boxes) -> dict[str, object]:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(sys.modules[generate_function.__module__], "coco", fail)
+    with pytest.raises(OSError, match="disk full"):
+        generate(tmp_path / "out", LEAST, 0, workers=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_contact_sheets_show_every_polyp_of_every_procedure(tmp_path: Path) -> None:
+    generate(tmp_path / "out", LEAST, 0, workers=1, contact_sheets=True)
+    sheets = sorted((tmp_path / "out/sheets").glob("*.png"))
+    assert [sheet.stem for sheet in sheets] == ["synth-001", "synth-002"]
+    with Image.open(sheets[0]) as sheet:
+        assert sheet.size == (8 * LEAST.width, LEAST.height + 16)
+        colours = np.asarray(sheet).reshape(-1, 3)
+    assert colours.std(axis=0).min() > 20
+
+
+@pytest.mark.parametrize(("name", "value"), [("alike", 1.5), ("box_dropout", -0.1)])
+def test_a_difficulty_outside_0_to_1_is_an_error_that_names_it(name: str, value: float) -> None:
+    with pytest.raises(UserError, match=name.replace("_", "-")):
+        with_difficulty(PRESETS["tiny"], **{name: value})
+
+
+def test_an_unknown_preset_is_an_error_that_lists_the_known(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="tiny, small, full"):
+        generate(tmp_path / "out", "huge")
+
+
+def test_full_has_the_papers_counts() -> None:
+    full: Preset = PRESETS["full"]
+    assert (full.train_videos, full.test_videos, full.train_polyps, full.test_polyps) == (27, 19, 85, 47)

@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from polyptrace.errors import UserError
+from polyptrace.synthetic import compare, find_recordings, measure_recording
+from polyptrace.synthetic.noise import band_noise
+from polyptrace.synthetic.pictures import MEASURES, sharpness, spectrum_slope, to_lab
+
+
+@pytest.mark.parametrize(
+    ("rgb", "lab"),
+    [
+        ((1.0, 1.0, 1.0), (100, 0, 0)),
+        ((0.0, 0.0, 0.0), (0, 0, 0)),
+        ((1.0, 0.0, 0.0), (53.2, 80.1, 67.2)),
+        ((0.5, 0.5, 0.5), (53.4, 0, 0)),
+        ((0.0, 0.0, 1.0), (32.3, 79.2, -107.9)),
+    ],
+)
+def test_lab_of_known_colours(rgb: tuple[float, ...], lab: tuple[float, ...]) -> None:
+    assert to_lab(torch.tensor(rgb)).tolist() == pytest.approx(lab, abs=0.3)
+
+
+@pytest.mark.parametrize("slope", [1.0, 1.5])
+def test_the_spectrum_of_noise_has_the_slope_it_was_made_with(slope: float) -> None:
+    noise = band_noise(np.random.default_rng(0), 256, 256, longest=1000, shortest=1, slope=slope)
+    assert spectrum_slope(noise) == pytest.approx(-2 * slope, abs=0.25)
+
+
+def test_blur_makes_a_picture_less_sharp() -> None:
+    noise = band_noise(np.random.default_rng(0), 64, 64, 30, 2, 1.0)
+    blurred = torch.nn.functional.avg_pool2d(noise[None, None], 3, 1, 1)[0, 0]
+    inside = torch.ones(64, 64, dtype=torch.bool)
+    assert sharpness(blurred, inside) < sharpness(noise, inside) - 0.5
+
+
+def test_recordings_are_folders_or_files_that_are_named_alike(tiny: Path, tmp_path: Path) -> None:
+    recordings = find_recordings(tiny / "images", most=4)
+    assert len(recordings) == 3
+    assert all(len(files) == 4 for files in recordings)
+    assert len({file.name[:9] for file in recordings[0]}) == 1
+    with pytest.raises(UserError, match=r"no \.jpg"):
+        find_recordings(tmp_path, most=4)
+
+
+def test_a_measure_is_within_when_its_median_is_inside_the_real_spread() -> None:
+    real = np.tile(np.linspace(0, 1, 11)[:, None], (1, len(MEASURES)))
+    rows = compare(real[:3] * 0 + 0.5, real)
+    assert all(row.within for row in rows)
+    assert not any(row.within for row in compare(real[:3] * 0 + 0.95, real))
+
+
+def test_generated_colours_lie_among_those_of_real_clips(tiny: Path, shared: Path) -> None:
+    height = 96
+    generated, real = (
+        np.stack([measure_recording(files, height) for files in find_recordings(root, most=4)])
+        for root in (tiny / "images", shared / "data/ldpolyp")
+    )
+    rows = {row.measure: row for row in compare(generated, real)}
+    for name in ("L mean", "a mean", "b mean", "L spread"):
+        low, _, high = rows[name].real
+        margin = 0.5 * (high - low)
+        assert low - margin < rows[name].generated[1] < high + margin, name
