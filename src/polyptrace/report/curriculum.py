@@ -3,11 +3,15 @@
 polyptrace figures curriculum DATASET --out FOLDER
 """
 
+from typing import Literal
+
 import numpy as np
 from matplotlib.axes import Axes
 
-from polyptrace.report.purity import Curriculum, Share
+from polyptrace.report.purity import Curriculum, Floats, Share
 from polyptrace.report.style import ACCENT, INK, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
+
+Side = Literal["center", "top", "bottom"]
 
 
 @styled
@@ -51,13 +55,16 @@ def wrong_members(curriculum: Curriculum) -> Drawing | None:
         return None
     figure = canvas(3.2, 2.75)
     axes = _axes(figure.add_subplot(), "Wrong associations")
-    _line(axes, curriculum.c, curriculum.wrong, SOFT, "of the members")
-    _line(axes, curriculum.c, curriculum.wrong_gradient, WRONG, "of the gradient")
+    members, gradient = curriculum.wrong.value[-1], curriculum.wrong_gradient.value[-1]
+    near = abs(members - gradient) < 0.15 * curriculum.wrong.high.max()  # then one name stands above, one below
+    sides: tuple[Side, Side] = ("center", "center") if not near else ("bottom", "top")
+    upper, lower = sides if members >= gradient else sides[::-1]
+    _line(axes, curriculum.c, curriculum.wrong, SOFT, "members", upper)
+    _line(axes, curriculum.c, curriculum.wrong_gradient, WRONG, "gradient", lower)
     axes.set_ylim(0, None)
     axes.yaxis.set_major_formatter(_percent)
     axes.set_ylabel("share of other polyps")
     _temperatures(axes, curriculum)
-    members, gradient = curriculum.wrong.value[-1], curriculum.wrong_gradient.value[-1]
     words = f"At c = 1 other polyps are {members:.1%} of the members and get {gradient:.1%} of the gradient."
     return finished(figure, "curriculum_gradient", words)
 
@@ -95,15 +102,15 @@ def _axes(axes: Axes, title: str) -> Axes:
     return axes
 
 
-def _line(axes: Axes, c: np.ndarray, share: Share, colour: str, name: str) -> None:
+def _line(axes: Axes, c: Floats, share: Share, colour: str, name: str, side: Side = "center") -> None:
     axes.fill_between(c, share.low, share.high, color=colour, alpha=0.16, linewidth=0)
     axes.plot(c, share.value, color=colour)
-    _at_end(axes, share.value[-1], f"{100 * share.value[-1]:.1f} %\n{name}", colour)
+    _at_end(axes, float(share.value[-1]), f"{100 * share.value[-1]:.1f} %\n{name}", colour, side)
 
 
-def _at_end(axes: Axes, value: float, text: str, colour: str) -> None:
+def _at_end(axes: Axes, value: float, text: str, colour: str, side: Side = "center") -> None:
     axes.plot([1], [value], "o", color=colour, markersize=4, clip_on=False)
-    axes.annotate(text, (1, value), xytext=(8, 0), textcoords="offset points", va="center", color=INK, fontsize=8)
+    axes.annotate(text, (1, value), xytext=(8, 0), textcoords="offset points", va=side, color=INK, fontsize=8)
 
 
 def _temperatures(axes: Axes, curriculum: Curriculum) -> None:

@@ -31,8 +31,11 @@ def training(folders: Sequence[Path], data: Sequence[Dataset]) -> Section | None
         return None
     runs = [load_run(folder) for folder in folders]
     drawings = training_figures(runs)
-    caption = f"{', '.join(run.name for run in runs)}: every step (faint) and a running mean. Condition: the paper's,"
-    caption += " at least one member of the bag nearer to its anchor than any member is to another anchor."
+    caption = (
+        f"{', '.join(run.name for run in runs)}: every step (faint) and a running mean. The task gets harder as τ"
+        " grows, so the loss need not fall. Condition: the paper's, at least one member of the bag nearer to its anchor"
+        " than any member is to another anchor."
+    )
     body = plots(drawings, caption)
     for folder, run in zip(folders, runs, strict=True):
         if run.config.train.method != "ours":
@@ -61,7 +64,20 @@ def protocol(rows: Sequence[Results]) -> Section:
     """How it was measured, what was left out and why, and what made each row."""
     shown = [(name, task) for name, task in rows[0].tasks.items() if task.status == "done"]
     said = [(name, "; ".join(f"{_word(k)} {_said(v)}" for k, v in task.protocol.items())) for name, task in shown]
-    body = facts(said)
+    done = [task.protocol for row in rows for task in row.tasks.values() if task.status == "done"]
+    drawn = dict.fromkeys(f"{p['cluster']}s" for p in done if "cluster" in p)
+    draws = dict.fromkeys(f"{p['draws']:,}" for p in done if "draws" in p)
+    text = (
+        "Vectors are compared by cosine. Retrieval: each track asks for the others of its polyp. Re-identification:"
+        " every pair of tracks. Size and histology: a small probe on frozen vectors, trained on some polyps and tested"
+        " on the others."
+    )
+    if drawn:
+        text += (
+            f" Intervals (95 %) and tests: bootstrap over {' or '.join(drawn)}, {' or '.join(draws)} draws; methods are"
+            " compared on the same draws."
+        )
+    body = paragraph(text) + facts(said)
     skipped: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for name, task in row.tasks.items():

@@ -136,6 +136,7 @@ def finished(figure: Figure, name: str, words: str) -> Drawing:
     """The figure as SVG (see-through, text as text) and PNG (on white)."""
     vector, pixels = io.StringIO(), io.BytesIO()
     figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
+    figure.set_layout_engine("none")  # everything has its place by now
     figure.savefig(pixels, format="png", facecolor="white", metadata={"Software": None})
     return Drawing(name, words, vector.getvalue(), pixels.getvalue())
 

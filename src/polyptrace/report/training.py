@@ -16,12 +16,8 @@ from polyptrace.report.style import ACCENT, OTHERS, Drawing, Pen, canvas, finish
 
 Floats = NDArray[np.float64]
 
-#: Key in metrics.jsonl, title, whether it is a share.
-PANELS = (
-    ("loss", "Loss", False),
-    ("condition", "Anchors meeting the condition", True),
-    ("tau", "Temperature τ", False),
-)
+#: Key in metrics.jsonl, and title.
+PANELS = {"loss": "Loss", "condition": "Anchors meeting the condition", "tau": "Temperature τ"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ def load_run(folder: Path) -> Run:
         raise UserError(f"{path}: empty -> the run has not made a step yet")
     environment = read_json(folder / "environment.json") if (folder / "environment.json").is_file() else {}
     data = environment.get("data", {}).get("path")
-    figures = {key: np.array([line.get(key, np.nan) for line in lines], np.float64) for key, _, _ in PANELS}
+    figures = {key: np.array([line.get(key, np.nan) for line in lines], np.float64) for key in PANELS}
     return Run(
         folder.name,
         read_config(folder / "config.toml"),
@@ -68,18 +64,20 @@ def smoothed(values: Floats, window: int) -> Floats:
 
 def training_figures(runs: Sequence[Run]) -> list[Drawing]:
     """One drawing for each figure that some run logged."""
-    logged = [panel for panel in PANELS if any(panel[0] in run.figures for run in runs)]
-    return [_drawing(runs, key, title, share=share) for key, title, share in logged]
+    return [_drawing(runs, key) for key in PANELS if any(key in run.figures for run in runs)]
 
 
 @styled
-def _drawing(runs: Sequence[Run], key: str, title: str, *, share: bool) -> Drawing:
+def _drawing(runs: Sequence[Run], key: str) -> Drawing:
+    title, share = PANELS[key], key == "condition"
     figure = canvas(3.2, 2.4)
     axes = figure.add_subplot()
     entries, last = [], []
     for run, colour in zip(runs, _colours(len(runs)), strict=True):
         if key in run.figures:
-            last.append(f"{run.name} {_line(axes, run.step, run.figures[key], colour):.3g}")
+            known = np.isfinite(run.figures[key])
+            final = _line(axes, run.step[known], run.figures[key][known], colour, steady=key == "tau")
+            last.append(f"{run.name} {final:.3g}")
             entries.append((Pen(colour), run.name))
     axes.set_title(title)
     axes.set_xlabel("step")
@@ -93,13 +91,13 @@ def _drawing(runs: Sequence[Run], key: str, title: str, *, share: bool) -> Drawi
     return finished(figure, f"training_{key}", f"{title} over training; at the end: {', '.join(last)}.")
 
 
-def _line(axes: Axes, step: Floats, values: Floats, colour: str) -> float:
-    """Draws every step faintly and their running mean over it; gives the last mean."""
-    known = np.isfinite(values)
-    step, values = step[known], values[known]
+def _line(axes: Axes, step: Floats, values: Floats, colour: str, *, steady: bool) -> float:
+    """Draws every step faintly and their running mean over it, or a steady figure as it is; gives the last value."""
+    if steady:
+        axes.step(step, values, where="post", color=colour, linewidth=1.7)
+        return float(values[-1])
     mean = smoothed(values, max(1, len(values) // 20))
-    if not np.allclose(mean, values, atol=1e-3 * (np.ptp(values) + 1e-12)):
-        axes.plot(step, values, color=colour, linewidth=0.7, alpha=0.3)
+    axes.plot(step, values, color=colour, linewidth=0.7, alpha=0.3)
     axes.plot(step, mean, color=colour, linewidth=1.7)
     return float(mean[-1])
 
