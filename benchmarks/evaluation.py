@@ -1,0 +1,138 @@
+"""python benchmarks/evaluation.py [--full] [--device cuda]
+
+Retrieval (mAP, HR@1, HR@5), ReID (AUROC, AUPR), its 1,000 bootstrap draws and the size probe for 1k and 10k tracklets
+of 256 numbers (20 of each polyp), beside the plain way: the full similarity matrix, scikit-learn's average precision
+query by query, and its areas over all pairs. --full adds 100k tracklets, which the plain way has no memory for.
+
+Each measurement is a process of its own. Seconds are those of one core, or of the GPU; memory is the peak beyond what
+imports and the vectors need. Expected: work that grows as tracklets squared in memory that does not; 100k in minutes on
+the CPU, in seconds on a GPU.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+import torch
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from polyptrace.evaluate import draw_counts, probe, reid, reid_draws, retrieval
+
+WIDTH, PER_POLYP, DRAWS = 256, 20, 1000
+#: NumPy's library of products reads it when it starts.
+ONE_CORE = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+#: (measurement, sizes, sizes with --full)
+MEASURED = {
+    "retrieval": ((1_000, 10_000), (100_000,)),
+    "retrieval, plain": ((1_000, 10_000), ()),
+    "reid": ((1_000, 10_000), (100_000,)),
+    "reid, plain": ((1_000, 10_000), ()),
+    "reid draws": ((1_000, 10_000), (100_000,)),
+    "probe": ((1_000, 10_000), (100_000,)),
+}
+
+
+def table(tracklets: int) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of polyps that overlap, so that rankings are neither perfect nor random."""
+    random = np.random.default_rng(0)
+    polyp = np.arange(tracklets) // PER_POLYP
+    vectors = random.standard_normal((tracklets, WIDTH), dtype=np.float32)
+    vectors += 0.5 * random.standard_normal((polyp[-1] + 1, WIDTH), dtype=np.float32)[polyp]
+    return vectors, polyp
+
+
+def plain_retrieval(vectors: np.ndarray, polyp: np.ndarray) -> None:
+    """The whole similarity matrix, then query by query."""
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    scores = unit @ unit.T
+    figures = []
+    for query in range(len(polyp)):
+        others = np.arange(len(polyp)) != query
+        same = polyp[others] == polyp[query]
+        best = same[np.argsort(-scores[query][others])]
+        figures.append((average_precision_score(same, scores[query][others]), best[0], best[:5].any()))
+    np.mean(figures, axis=0)
+
+
+def plain_reid(vectors: np.ndarray, polyp: np.ndarray) -> None:
+    """Every pair's score in one array."""
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    one, other = np.triu_indices(len(polyp), k=1)
+    scores, same = (unit @ unit.T)[one, other], polyp[one] == polyp[other]
+    roc_auc_score(same, scores)
+    average_precision_score(same, scores)
+
+
+def work(way: str, tracklets: int, device: str) -> None:
+    """One measurement's work, timed, its peak memory printed."""
+    torch.set_num_threads(1)
+    vectors, polyp = table(tracklets)
+    counts = draw_counts(int(polyp[-1]) + 1, DRAWS, seed=0)
+    judged = reid(vectors, polyp, device=device) if way == "reid draws" else None
+    retrieval(vectors[:100], polyp[:100], device=device)  # starts libraries and the GPU
+    label = (np.random.default_rng(1).random(polyp[-1] + 1) < 0.5).astype(np.int64)[polyp]
+    before = _peak(device)
+    clock = time.perf_counter if device == "cuda" else time.process_time
+    start = clock()
+    match way:
+        case "retrieval":
+            retrieval(vectors, polyp, device=device)
+        case "retrieval, plain":
+            plain_retrieval(vectors, polyp)
+        case "reid":
+            reid(vectors, polyp, device=device)
+        case "reid, plain":
+            plain_reid(vectors, polyp)
+        case "reid draws":
+            assert judged is not None
+            reid_draws(vectors, polyp, polyp, counts, judged, device=device)
+        case "probe":
+            probe(vectors, label, polyp, device=device)
+    peak = _peak(device)  # waits for the GPU
+    print(clock() - start, peak - before)
+
+
+def _peak(device: str) -> float:
+    """MiB at most so far, of the GPU's memory where it does the work."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measured(way: str, tracklets: int, device: str) -> tuple[float, float]:
+    """(seconds, MiB) in a process of its own."""
+    command = [sys.executable, __file__, "--one", way, str(tracklets), "--device", device]
+    seconds, mebibytes = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=ONE_CORE
+    ).stdout.split()
+    return float(seconds), float(mebibytes)
+
+
+def main() -> None:
+    """Prints a table: seconds, memory, and the power of the number of tracklets with which each grows."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="100k tracklets too")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        work(options.one[0], int(options.one[1]), options.device)
+        return
+    print("device:", torch.cuda.get_device_name() if options.device == "cuda" else "one CPU core")
+    print(f"{'':18} {'tracklets':>9} {'seconds':>9} {'MiB':>8} {'growth':>7}")
+    for way, (sizes, more) in MEASURED.items():
+        last = None
+        for tracklets in sizes + (more if options.full else ()):
+            seconds, mebibytes = measured(way, tracklets, options.device)
+            growth = "" if last is None else f"{np.log(seconds / last[1]) / np.log(tracklets / last[0]):.2f}"
+            print(f"{way:18} {tracklets:>9,} {seconds:>9.2f} {mebibytes:>8.0f} {growth:>7}", flush=True)
+            last = tracklets, seconds
+
+
+if __name__ == "__main__":
+    main()
