@@ -5,7 +5,8 @@ the whole of it on one and on two threads, with full and with scaled decoding, e
 float path in grey levels; then opening the dataset and gathering batches of 60 x 8 crops. Where there is a GPU, also
 nvJPEG: its own rate for the same pictures, and what crop preparation with it reaches.
 
-Pictures are 1350 x 1080 JPEGs at quality 90, smooth colour with noise, as large on disk as endoscopy frames are.
+Pictures are 1350 x 1080 JPEGs of about 216 KiB: smooth colour with a little noise, and about as many bytes a pixel as the
+frames of real clips have.
 """
 
 import argparse
@@ -35,7 +36,7 @@ def make_source(root: Path, pictures: int) -> Boxes:
     coarse = torch.rand(8, 3, 34, 43, generator=generator)
     scenes = torch.nn.functional.interpolate(coarse, (HEIGHT, WIDTH), mode="bicubic").clamp(0, 1)
     for number in range(pictures):
-        noise = torch.randn(3, HEIGHT, WIDTH, generator=generator) * 0.02
+        noise = torch.randn(3, HEIGHT, WIDTH, generator=generator) * 0.005
         picture = ((scenes[number % 8] + noise).clamp(0, 1) * 255).to(torch.uint8)
         (root / f"{number:05d}.jpg").write_bytes(encode_jpeg(picture, 90))
     side = rng.uniform(0.1, 0.4, pictures) * np.sqrt(WIDTH * HEIGHT)

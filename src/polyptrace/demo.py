@@ -16,18 +16,18 @@ from polyptrace.progress import console
 SYNTH = "--preset small --seed 0"
 PREPARE = "--crops.size 64 --tracks.length 4"
 TRAIN = (
-    "--encoder.backbone resnet10t --encoder.weights none --optimiser.lr 3e-4 --train.epochs 6"
-    " --supervision.bags_per_batch 8"
+    "--encoder.backbone regnetx_002 --encoder.weights none --optimiser.lr 3e-4 --train.epochs 3"
+    " --supervision.bags_per_batch 6"
 )
 
 
 def steps(folder: Path) -> list[tuple[Path, str]]:
     """(what the step writes, its command line) of each step, in order."""
-    generated, data, train, test = (folder / name for name in ("generated", "data", "data/train", "data/test"))
+    generated, train, test = folder / "generated", folder / "data/train", folder / "data/test"
     rows = {
-        "ours": f"{folder}/run",
-        "untrained": f"{folder}/untrained",
-        "colour-grid": "colour-grid",
+        "colour-grid": ("colour-grid", "--name 'Colour grid' --group Baseline"),
+        "untrained": (f"{folder}/untrained", "--name Untrained --group Baseline"),
+        "ours": (f"{folder}/run", "--name Ours"),
     }
     lines = [
         (generated, f"synth {generated} {SYNTH} --contact-sheet"),
@@ -36,13 +36,13 @@ def steps(folder: Path) -> list[tuple[Path, str]]:
         (folder / "untrained/encoder", f"train ours --data {train} --out {folder}/untrained {TRAIN} --train.epochs 0"),
         (folder / "run/encoder", f"train ours --data {train} --out {folder}/run {TRAIN}"),
     ]
-    for name, encoder in rows.items():
+    for name, (encoder, row) in rows.items():
         vectors, results = folder / "embeddings" / name, folder / "results" / name
         lines.append((vectors, f"embed {encoder} --data {test} --out {vectors}"))
-        lines.append((results, f"evaluate --embeddings {vectors} --out {results} --name {name}"))
+        lines.append((results, f"evaluate --embeddings {vectors} --out {results} {row}"))
     results = " ".join(str(folder / "results" / name) for name in rows)
-    lines.append((data / "figures", f"figures curriculum --data {train} --out {data / 'figures'}"))
-    lines.append((folder / "report", f"report {results} --data {test} --run {folder}/run --out {folder}/report"))
+    pictures = f"--data {test} --data {train} --run {folder}/run"
+    lines.append((folder / "report", f"report {results} {pictures} --out {folder}/report"))
     return lines
 
 
