@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torchvision.io import ImageReadMode, decode_jpeg
 from torchvision.transforms.v2.functional import resize
 
+from polyptrace.codec import decode
 from polyptrace.errors import UserError
 
 HEIGHT = 224  # at most
@@ -79,7 +79,7 @@ def measure_recording(files: Sequence[Path], height: int = HEIGHT) -> NDArray[np
 
 
 def _read(file: Path, height: int) -> Tensor:
-    picture = decode_jpeg(torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8), mode=ImageReadMode.RGB)
+    picture = decode(file.read_bytes())
     width = round(picture.shape[2] * height / picture.shape[1])
     small: Tensor = resize(picture.to(torch.float32) / 255.0, [height, width], antialias=True)
     return small

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torchvision.io import ImageReadMode, decode_jpeg
 
+from polyptrace.codec import decode
 from polyptrace.data import Boxes, Tracklets, box_iou, crop_regions, cut_crop, cut_tracklets, link_tracks
 
 Array = NDArray[np.float64]
@@ -108,9 +107,7 @@ def mean_average_precision(vectors: Array, label: NDArray[np.object_]) -> float:
 
 
 def _grid(file: Path, region: NDArray[np.int64]) -> Array:
-    content = torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8)
-    picture = decode_jpeg(content, mode=ImageReadMode.RGB)
-    return cut_crop(picture, region, GRID).numpy().reshape(-1).astype(np.float64)
+    return cut_crop(decode(file.read_bytes()), region, GRID).numpy().reshape(-1).astype(np.float64)
 
 
 def _lengths_and_gaps(boxes: Boxes, track: NDArray[np.int64]) -> tuple[Array, Array]:

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torchvision.io import encode_jpeg
 
+from polyptrace.codec import encode_jpeg
 from polyptrace.data import Boxes
 from polyptrace.synthetic.procedure import Procedure
 from polyptrace.synthetic.render import Scene, render
@@ -79,7 +79,7 @@ def write_pictures(
         procedure, scene, rows = batch
         for row, picture in zip(rows, render_rows(procedure, scene, rows).cpu(), strict=True):
             name = frame_name(procedure.video, int(procedure.paths.frame_index[row]))
-            (folder / name).write_bytes(encode_jpeg(picture, QUALITY).numpy().tobytes())
+            (folder / name).write_bytes(encode_jpeg(picture, QUALITY))
         return len(rows)
 
     with ThreadPoolExecutor(workers) as pool:
