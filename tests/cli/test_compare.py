@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,8 @@ import pytest
 from polyptrace.cli import main
 from polyptrace.cli.trials import execute_apart
 from polyptrace.compare import ALL
+from polyptrace.config import Crops
+from polyptrace.data import prepare, read_coco
 from polyptrace.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.files import read_json
@@ -43,11 +44,11 @@ repeats = 1
 
 
 @pytest.fixture(scope="module")
-def folder(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Datasets and settings, small enough for a CPU."""
+def folder(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Generated procedures and settings, small enough for a CPU."""
     folder = tmp_path_factory.mktemp("compare")
-    make_dataset(folder / "train", [[2, 2], [2, 3]])
-    make_dataset(folder / "test", [[2, 2], [3]], seed=1)
+    for split in ("train", "test"):
+        prepare(read_coco(tiny, split=split), tiny, folder / split, crops=Crops(size=32, workers=1))
     (folder / "settings.toml").write_text(SETTINGS)
     return folder
 

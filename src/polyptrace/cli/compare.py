@@ -134,10 +134,10 @@ def command(
         raise UserError(f"--only {' '.join(only or [])}: no such row -> one of {', '.join(t.key for t in trials)}")
     if dry_run:
         print_lines([] if searching else chosen)
-        return
-    failed += run(chosen)
-    if not only:
-        write_table(out)
+    else:
+        failed += run(chosen)
+        if not only:
+            write_table(out)
     end(failed)
 
 

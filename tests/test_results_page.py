@@ -1,0 +1,46 @@
+"""The commands of docs/results: every one can be typed, with the datasets under the names that the page gives them."""
+
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from polyptrace.cli import main
+from polyptrace.config import Config, Crops, read_config
+from polyptrace.files import write_json
+from polyptrace.methods import METHODS
+
+PAGE = Path(__file__).parents[1] / "docs" / "results"
+LINES = [line for line in (PAGE / "README.md").read_text("utf-8").splitlines() if line.startswith("polyptrace ")]
+
+
+@pytest.fixture(scope="module")
+def desk(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the page's commands find what they name."""
+    folder = tmp_path_factory.mktemp("desk")
+    shutil.copytree(PAGE, folder / "docs" / "results")
+    one = make_dataset(folder / "one", [[4, 3], [5, 4]])
+    for name in sorted(set(re.findall(r"data/[\w.-]+", " ".join(LINES)))):
+        shutil.copytree(one, folder / name)
+    for seed in range(3):
+        (folder / f"compared/rows/ours/seed{seed}/run").mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.split()[1] in ("compare", "ablate")])
+def test_a_command_of_the_page_can_be_typed(line: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk)
+    rates = Path("compared/rates.json")
+    rates.unlink(missing_ok=True)
+    if "--search-lr" not in line:  # else it is this command that finds them
+        write_json(rates, {"rows": {name: {"rate": 3e-5} for name in METHODS}})
+    with pytest.raises(SystemExit) as end:
+        main([*shlex.split(line)[1:], "--dry-run"])
+    assert end.value.code == 0
+
+
+def test_the_settings_of_the_page_are_the_papers_but_for_the_size_of_crops() -> None:
+    assert read_config(PAGE / "protocol.toml") == Config(crops=Crops(size=112))
