@@ -5,8 +5,8 @@ the whole of it on one and on two threads, with full and with scaled decoding, e
 float path in grey levels; then opening the dataset and gathering batches of 60 x 8 crops. Where there is a GPU, also
 nvJPEG: its own rate for the same pictures, and what crop preparation with it reaches.
 
-Pictures are 1350 x 1080 JPEGs of about 216 KiB: smooth colour with a little noise, and about as many bytes a pixel as the
-frames of real clips have.
+Pictures are 1350 x 1080 JPEGs of about 216 KiB: smooth colour with a little noise, about as many bytes a
+pixel as the frames of real clips have.
 """
 
 import argparse
