@@ -40,9 +40,9 @@ def steps(folder: Path) -> list[tuple[Path, str]]:
         vectors, results = folder / "embeddings" / name, folder / "results" / name
         lines.append((vectors, f"embed {encoder} --data {test} --out {vectors}"))
         lines.append((results, f"evaluate --embeddings {vectors} --out {results} {row}"))
-    results = " ".join(str(folder / "results" / name) for name in rows)
+    measured = " ".join(str(folder / "results" / name) for name in rows)
     pictures = f"--data {test} --data {train} --run {folder}/run"
-    lines.append((folder / "report", f"report {results} {pictures} --out {folder}/report"))
+    lines.append((folder / "report", f"report {measured} {pictures} --out {folder}/report"))
     return lines
 
 
