@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from polyptrace.config import Config, as_toml
 from polyptrace.errors import UserError
 from polyptrace.evaluate import Results
-from polyptrace.report import write_report
+from polyptrace.report import Choices, write_report
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,22 @@ def test_an_existing_folder_is_kept_unless_it_may_go(unlabelled: Path, tmp_path:
     assert mine.exists()
     write_report([unlabelled], tmp_path / "out", overwrite=True)
     assert not mine.exists()
+
+
+def test_results_of_runs_that_left_something_out_become_table_2(
+    make_row: Callable[..., Results], tmp_path: Path
+) -> None:
+    whole = Config()
+    fixed = replace(whole, supervision=replace(whole.supervision, curriculum="fixed"))
+    for name, value, config in (("Ours", 0.6, whole), ("Fixed", 0.5, fixed)):
+        run = tmp_path / "runs" / name
+        run.mkdir(parents=True)
+        (run / "config.toml").write_text(as_toml(config, ("supervision", "loss")), encoding="utf-8")
+        replace(make_row(name, value), embeddings=[{"info": {"from": str(run)}}]).save(tmp_path / name)
+    write_report([tmp_path / "Ours"], tmp_path / "out", Choices(ablations=(tmp_path / "Ours", tmp_path / "Fixed")))
+    lines = (tmp_path / "out" / "table2.md").read_text(encoding="utf-8").splitlines()
+    assert next(line for line in lines if "Fixed" in line).startswith("| Fixed | ✓ | ✗ | ✓ | ✓ | <u>50.00</u>")
+    assert (tmp_path / "out" / "table2.tex").exists()
 
 
 def test_methods_of_other_data_have_a_sign_and_without_pictures_the_page_says_what_to_give(

@@ -6,7 +6,20 @@ import numpy as np
 
 from polyptrace.evaluate import Results
 from polyptrace.report.standing import MAIN, Measure, figure_of
-from polyptrace.report.style import LINE, RIGHT, SOFT, WRONG, Drawing, Pen, canvas, finished, legend, panel, styled
+from polyptrace.report.style import (
+    LINE,
+    RIGHT,
+    SOFT,
+    WRONG,
+    Drawing,
+    Pen,
+    canvas,
+    finished,
+    legend,
+    panel,
+    shortened,
+    styled,
+)
 from polyptrace.report.tables import number, span
 
 _AUROC, _AUPR = (measure for measure in MAIN if measure.task == "reid")
@@ -64,7 +77,7 @@ def similarities(row: Results, number_of_row: int) -> Drawing:
     seen = np.flatnonzero(row.arrays["reid/same"] + row.arrays["reid/different"])
     low, high = edges[seen[0]], edges[seen[-1] + 1]
     axes.set(xlim=(low - 0.02, min(high + 0.02, 1.0)), ylim=(0, None), xlabel="cosine of a pair", yticks=[])
-    axes.set_title(row.method.name)
+    axes.set_title(shortened(row.method.name))
     axes.locator_params(axis="x", nbins=5)
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False, axis="y")
@@ -87,7 +100,7 @@ def _entries(rows: Sequence[Results], pens: Sequence[Pen], measure: Measure) -> 
         found = figure_of(row, measure)
         value = -1.0 if found is None else found.value
         said = "" if found is None else f"{number(measure, value, 1)}  [{span(measure, found.low, found.high)}]"
-        entries.append((value, pen, f"{row.method.name}  {said}"))
+        entries.append((value, pen, f"{shortened(row.method.name)}  {said}"))
     return [(pen, text) for _, pen, text in sorted(entries, key=lambda entry: -entry[0])]
 
 

@@ -7,8 +7,7 @@ from matplotlib.axes import Axes
 
 from polyptrace.evaluate import Results
 from polyptrace.report.standing import Measure, Standing, figure_of
-from polyptrace.report.style import INK, LINE, PAPER, SOFT, Drawing, Pen, canvas, finished, styled
-from polyptrace.report.tables import number
+from polyptrace.report.style import INK, LINE, PAPER, SOFT, Drawing, Pen, canvas, finished, shortened, styled
 
 
 @styled
@@ -16,13 +15,13 @@ def forest(
     rows: Sequence[Results], measures: Sequence[Measure], standings: Sequence[Standing], pens: Sequence[Pen]
 ) -> Drawing:
     """A panel for each measure; a full dot is best or not told apart from it, an open one is not."""
-    longest = max(len(row.method.name) for row in rows)
-    left = 0.25 + 0.075 * min(longest, 40)
-    figure = canvas(left + 1.25 * len(measures), 0.75 + 0.27 * len(rows))
+    names = [shortened(row.method.name, 24) for row in rows]
+    left = 0.25 + 0.075 * max(map(len, names))
+    figure = canvas(left + 1.15 * len(measures), 0.75 + 0.27 * len(rows))
     panels = np.atleast_1d(figure.subplots(1, len(measures), sharey=True))
     for axes, measure, standing in zip(panels, measures, standings, strict=True):
         _panel(axes, rows, measure, standing, pens)
-    panels[0].set_yticks(range(len(rows)), [row.method.name for row in rows], color=INK)
+    panels[0].set_yticks(range(len(rows)), names, color=INK)
     panels[0].set_ylim(len(rows) - 0.4, -0.6)
     words = "Dots with 95 % intervals for every method and figure of Table 1."
     return finished(figure, "intervals", words)
@@ -51,13 +50,3 @@ def _panel(axes: Axes, rows: Sequence[Results], measure: Measure, standing: Stan
     axes.grid(visible=True, axis="x", color=LINE)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="x", colors=SOFT)
-
-
-def headline(row: Results, measures: Sequence[Measure]) -> list[tuple[str, str, str]]:
-    """(what, value, interval) of the figures that a page opens with."""
-    found = ((measure, figure_of(row, measure)) for measure in measures)
-    return [
-        (f"{m.over} {m.name}", number(m, f.value, 1), f"{number(m, f.low, 1)}–{number(m, f.high, 1)}")
-        for m, f in found
-        if f is not None
-    ]

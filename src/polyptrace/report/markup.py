@@ -7,6 +7,9 @@ from itertools import groupby
 
 from polyptrace.report.tables import Cell, Column, Row, Table
 
+#: Rows from which a table may go over the end of a printed page.
+LONG = 14
+
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -99,8 +102,9 @@ def html(table: Table) -> str:
     names = "".join(f'<th scope="col">{_html_head(column)}</th>' for column in table.columns)
     body = "".join(_html_group(group, rows, len(table.columns)) for group, rows in table.groups)
     notes = "".join(f"<p>{escape(text)}</p>" for text in (table.caption, *table.notes) if text)
+    kind = "table long" if sum(len(rows) for _, rows in table.groups) > LONG else "table"
     return (
-        f'<figure class="table" id="{escape(table.name)}"><figcaption><h3>{escape(table.title)}</h3></figcaption>'
+        f'<figure class="{kind}" id="{escape(table.name)}"><figcaption><h3>{escape(table.title)}</h3></figcaption>'
         f'<div class="wide" tabindex="0"><table><thead>{head}<tr><th scope="col">Method</th>{names}</tr></thead>{body}'
         f"</table></div>"
         f'<div class="notes">{notes}</div></figure>'

@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
 from polyptrace.evaluate import Results
-from polyptrace.report.style import LESIONS, LINE, PAPER, SHAPES, SOFT, Drawing, finished, panel, styled
+from polyptrace.report.style import LESIONS, LINE, PAPER, SHAPES, SOFT, Drawing, finished, panel, shortened, styled
 
 Floats = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ def track_map(row: Results, number_of_row: int, seed: int = 0) -> Drawing:
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(visible=True, color=LINE)
-    axes.set_title(row.method.name)
+    axes.set_title(shortened(row.method.name))
     axes.margins(0.04)
     unknown = polyp == ""
     axes.plot(*places[unknown].T, ".", color=SOFT, markersize=3, alpha=0.6)

@@ -157,6 +157,11 @@ def pens(groups: Sequence[str], shown: int) -> list[Pen]:
     return chosen
 
 
+def shortened(name: str, most: int = 30) -> str:
+    """A name that fits beside a figure."""
+    return name if len(name) <= most else f"{name[: most - 1].rstrip()}…"
+
+
 def panel(width: float, height: float, left: float, bottom: float) -> Figure:
     """A figure with one pair of axes at a fixed place (inches), so that several of them line up."""
     figure = Figure(figsize=(width, height))

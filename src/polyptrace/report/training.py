@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from polyptrace.config import Config, read_config
 from polyptrace.errors import UserError
 from polyptrace.files import read_json
-from polyptrace.report.style import ACCENT, OTHERS, Drawing, Pen, canvas, finished, legend, styled
+from polyptrace.report.style import ACCENT, OTHERS, Drawing, Pen, canvas, finished, legend, shortened, styled
 
 Floats = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ def _drawing(runs: Sequence[Run], key: str) -> Drawing:
             known = np.isfinite(run.figures[key])
             final = _line(axes, run.step[known], run.figures[key][known], colour, steady=key == "tau")
             last.append(f"{run.name} {final:.3g}")
-            entries.append((Pen(colour), run.name))
+            entries.append((Pen(colour), shortened(run.name)))
     axes.set_title(title)
     axes.set_xlabel("step")
     axes.set_xlim(0, None)
