@@ -79,9 +79,9 @@ def test_results_are_told_what_labels_training_used(
     data = Data(train, (train,))
     told = {
         name: value_of(make_trial(ROWS[name], 0, name, data, Given(tmp_path)).evaluate.words, "--labels")
-        for name in ("ours", "tpc", "tpc-polyp", "sup")
+        for name in ("untrained", "ours", "tpc", "tpc-polyp", "sup")
     }
-    assert told == {"ours": use, "tpc": use, "tpc-polyp": "labels", "sup": "labels"}
+    assert told == {"untrained": "label-free", "ours": use, "tpc": use, "tpc-polyp": "labels", "sup": "labels"}
 
 
 def test_a_model_that_saw_a_test_dataset_is_marked_for_the_tasks_that_use_it(

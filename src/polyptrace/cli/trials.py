@@ -94,7 +94,7 @@ def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence
 
 def length_of(data: Data, given: Given, rows: Sequence[Row], own_epochs: bool) -> dict[str, str]:
     """The setting that makes all methods see the same number of frames."""
-    if own_epochs or data.train is None or not any(row.method for row in rows):
+    if own_epochs or data.train is None or not searched(rows):
         return {}
     return {"train.frames": str(frames_of_ours(data.train, given))}
 

@@ -168,6 +168,8 @@ def label_use(row: Row, config: Config, train: Path | None) -> str:
     """What the training of a row uses of labels, in the words of the results."""
     if not row.method or train is None:
         return row.labels
+    if not (config.train.epochs or config.train.frames):  # nothing is trained
+        return "label-free"
     if METHODS[row.method].sees_labels(config):
         return "labels"
     link = Dataset.open(train).info.get("settings", {}).get("tracks", {}).get("link", "video")
