@@ -40,15 +40,6 @@ def parse(content: bytes, path: Path | str) -> Element:
     return builder.close()
 
 
-def well_formed(content: bytes) -> bool:
-    """Whether bytes without any `<!` are well-formed XML; builds nothing."""
-    try:
-        ParserCreate().Parse(content, True)
-    except ExpatError:
-        return False
-    return True
-
-
 def elements(content: bytes, path: Path | str) -> Iterator[tuple[str, Element]]:
     """(event, element) of each start and end in a document too large to hold as a tree; the caller clears them."""
     checked = _checked(content, path)

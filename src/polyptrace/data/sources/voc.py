@@ -26,7 +26,7 @@ from polyptrace.data.sources.names import (
     split_folder,
     video_and_frame,
 )
-from polyptrace.data.sources.safe_xml import parse, well_formed
+from polyptrace.data.sources.safe_xml import parse
 from polyptrace.data.sources.small_files import names_in, read_small_files
 from polyptrace.data.sources.text import number, read_text
 from polyptrace.errors import UserError
@@ -34,10 +34,14 @@ from polyptrace.errors import UserError
 _ANNOTATIONS = ("annotations", "annotation", "xml", "xmls", "labels")
 _IMAGES = ("JPEGImages", "Images", "images", "Image", "image", "frames", "Frames", "imgs")
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
-_LEAF = re.compile(rb"<(\w+)>([^<>]*)</\1>")
-_NUMBER = re.compile(rb"<(\w+)>\s*([-+.0-9eE]{1,40})\s*</\1>")
+_LEAF = re.compile(rb"<([A-Za-z_]\w*)>([^<>\x00-\x08\x0b\x0c\x0e-\x1f]*)</\1>")
+_NUMBER = re.compile(rb"<([A-Za-z_]\w*)>[ \t\n]*([-+.0-9eE]{1,40})[ \t\n]*</\1>")
 _SIZE = re.compile(rb"<size>\s*<width>(\d{1,6})</width>\s*<height>(\d{1,6})</height>")
-_HEADS = (b"<annotation><size></size>", b"<annotation><source></source><size></size>")
+_SPACE = b" \t\n|"  # and what a leaf is replaced by
+_HEAD = re.compile(
+    rb"[ \t\n]*<annotation>[ \t\n|]*(?:<source>[ \t\n|]*</source>[ \t\n|]*)?<size>[ \t\n|]*</size>[ \t\n|]*"
+)
+_OBJECT = re.compile(rb"<object[\s>]")
 _FILENAME = re.compile(rb"\A\s*<annotation>(?:\s*<folder>[^<>]*</folder>)?\s*<filename>([^<>]*)</filename>")
 
 
@@ -64,7 +68,7 @@ EMPTY = VocFrame("", 0, 0, [])
 
 def nothing_in(content: bytes) -> bool:
     """Whether a file is, at a glance, a frame without any object: most frames of a procedure are."""
-    return b"object" not in content and b"<!" not in content and content.rstrip().endswith(b"</annotation>")
+    return b"object" not in content and b"<!" not in content and content[-32:].rstrip().endswith(b"</annotation>")
 
 
 def parse_voc(content: bytes, path: Path | str) -> VocFrame:
@@ -77,14 +81,18 @@ def parse_voc(content: bytes, path: Path | str) -> VocFrame:
 
 
 def _regular(content: bytes) -> VocFrame | None:
-    """The boxes of a well-formed file in exactly the layout that all tools write; None: a tree has to be built."""
-    if b"&" in content or b"<!" in content or b"\r" in content or not content.isascii() or not well_formed(content):
+    """The boxes of a file in exactly the layout that all tools write; None: a tree has to be built.
+
+    Every byte is accounted for (leaf elements, the few elements around them, white space), so that what is read here is
+    well-formed without a parser having seen it.
+    """
+    if b"&" in content or b"\r" in content or not content.isascii():
         return None
     head, *objects = content.split(b"<object>")
     size, filename = _SIZE.search(head), _FILENAME.match(head)
     if not objects or not size or (b"<filename>" in head) != bool(filename):
         return None
-    if b"".join(_LEAF.sub(b"", head).split()) not in _HEADS:
+    if not _HEAD.fullmatch(_LEAF.sub(b"|", head)):
         return None
     line = head.count(b"\n") + 1
     boxes = []
@@ -98,19 +106,22 @@ def _regular(content: bytes) -> VocFrame | None:
 
 
 def _regular_box(text: bytes, line: int, end: bytes) -> VocBox | None:
-    """What stands between `<object>` and the next one."""
-    body, _, after = text.partition(b"</object>")
+    """What stands between `<object>` and the next one, or the end."""
+    body, closed, after = text.partition(b"</object>")
     before, _, rest = body.partition(b"<bndbox>")
-    corners, _, behind = rest.partition(b"</bndbox>")
-    numbers = dict(_NUMBER.findall(corners))
-    if len(numbers) != 4 or _LEAF.sub(b"", before + behind).strip() or after.strip() != end:
+    corners, complete, behind = rest.partition(b"</bndbox>")
+    if not closed or not complete or after.strip(_SPACE) != end:
         return None
+    others = before + b"<>" + behind  # no leaf reaches across
+    if _NUMBER.sub(b"|", corners).strip(_SPACE) or _LEAF.sub(b"|", others).strip(_SPACE) != b"<>":
+        return None
+    numbers = dict(_NUMBER.findall(corners))
     try:
         xmin, xmax = float(numbers[b"xmin"]), float(numbers[b"xmax"])
         ymin, ymax = float(numbers[b"ymin"]), float(numbers[b"ymax"])
     except (KeyError, ValueError):
         return None
-    tags = {name.decode().lower(): value.decode().strip() for name, value in _LEAF.findall(before + behind)}
+    tags = {name.decode().lower(): value.decode().strip() for name, value in _LEAF.findall(others)}
     return VocBox(tags.pop("name", ""), (xmin, ymin, xmax - xmin, ymax - ymin), line, tags)
 
 
@@ -122,8 +133,9 @@ def _any_voc(content: bytes, path: Path | str) -> VocFrame:
     boxes = []
     at = 0
     for element in root.iterfind("object"):
-        at = content.find(b"<object", at) + 1
+        at = found.start() if (found := _OBJECT.search(content, at)) else at
         line = content.count(b"\n", 0, at) + 1
+        at += 1
         tags = {child.tag.lower(): (child.text or "").strip() for child in element if child.tag != "bndbox"}
         corners = {child.tag: child.text for child in element.iterfind("bndbox/*")}
         boxes.append(VocBox(tags.pop("name", ""), _box(corners, f"{path}:{line}"), line, tags))
