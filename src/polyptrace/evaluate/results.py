@@ -35,7 +35,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
-from zipfile import BadZipFile
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +122,10 @@ class Results:
         }
         with whole_folder(Path(folder), overwrite=overwrite) as temporary:
             write_json(temporary / "results.json", _without_nan(content))
-            np.savez_compressed(temporary / "arrays.npz", allow_pickle=False, **self.arrays)
+            with ZipFile(temporary / "arrays.npz", "w", ZIP_DEFLATED) as archive:
+                for name, values in self.arrays.items():
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, values, allow_pickle=False)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -88,7 +88,7 @@ def steps_per_unit(dtype: torch.dtype) -> float:
 
 def row_blocks(rows: int, columns: int, device: torch.device) -> Iterator[tuple[int, int]]:
     """(first, after last) of blocks of rows that hold a bounded number of scores."""
-    budget = 2**23 if device.type == "cpu" else 2**27
+    budget = 2**23 if device.type == "cpu" else 2**26
     height = max(1, budget // max(columns, 1))
     for start in range(0, rows, height):
         yield start, min(start + height, rows)
