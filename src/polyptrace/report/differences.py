@@ -38,7 +38,7 @@ def difference_table(rows: Sequence[Results], measures: Sequence[Measure], shown
         tuple(Column(m.over, m.name) for m in measures),
         tuple(groups),
         (
-            f"Above 0: {name} is higher. Bold: p ≤ {LEVEL}, Holm-adjusted over this table. Below each: the 95 %"
+            f"Above 0: {name} is higher. Bold: p ≤ {LEVEL}, Holm-adjusted over this table. With each: the 95 %"
             " interval of the difference, both methods on the same draws.",
         ),
     )

@@ -220,10 +220,10 @@ def ranking_notes(signs: Sequence[str], standings: Sequence[Standing]) -> list[s
     if any(len(s.p) for s in standings):
         notes.append(
             "Bold: best, shared where a paired bootstrap test sees no difference (p > 0.05, Holm-adjusted over the"
-            " table). Underlined: second best. Below each figure: its 95 % interval."
+            " table). Underlined: second best. With each figure: its 95 % interval."
         )
     else:
-        notes.append("Below each figure: its 95 % interval.")
+        notes.append("With each figure: its 95 % interval.")
     if SAW_TEST in signs:
         notes.append(f"{SAW_TEST} Pretraining saw test data of this task: left out of best and second best.")
     if OTHER_TEST in signs:
