@@ -1,5 +1,6 @@
 """`polyptrace evaluate retrieval reid size histology counting --embeddings EMBEDDINGS --out RESULTS`."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -147,7 +148,7 @@ def _shown(name: str, told: Figure) -> tuple[str, str, str]:
     """Value, interval and number; fractions in percent."""
     scale = 1 if name in PLAIN else 100
     value, low, high = (f"{scale * number:.2f}" for number in (told.value, told.low, told.high))
-    return value, f"{low} to {high}", f"{told.n:,} {told.of}"
+    return value, "-" if math.isnan(told.low) else f"{low} to {high}", f"{told.n:,} {told.of}"
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
