@@ -179,5 +179,7 @@ def test_mistakes_are_told():
         count(np.eye(2), ["v", "v"], method="kmeans")
     with pytest.raises(UserError, match="row 1 has no video"):
         count(np.eye(2), ["v", ""])
+    with pytest.raises(UserError, match="row 2 holds NaN"):
+        count(np.array([[1.0], [1.0], [np.nan]]), ["v", "w", "w"])
     with pytest.raises(UserError, match="first and last frame"):
         count(np.eye(2), ["v", "v"], method="temporal")

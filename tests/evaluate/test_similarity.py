@@ -76,3 +76,11 @@ def test_rows_are_sorted_with_any_number_of_threads():
             assert torch.equal(sort_rows(scores.clone()), expected)
     finally:
         torch.set_num_threads(before)
+
+
+def test_tensors_of_any_float_type_and_with_gradients_are_taken():
+    vectors = torch.tensor([[3.0, 4.0], [0.0, 2.0]], requires_grad=True)
+    for given in (vectors, vectors.to(torch.bfloat16), vectors.half()):
+        unit, _ = unit_vectors(given)
+        assert not unit.requires_grad
+        torch.testing.assert_close(unit, torch.tensor([[0.6, 0.8], [0.0, 1.0]], dtype=torch.float64))

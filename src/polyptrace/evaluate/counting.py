@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polyptrace.errors import UserError
 from polyptrace.evaluate.clustering import DEFAULT, SETTINGS, Clustering, check_method, cluster_matrices, similarities
-from polyptrace.evaluate.similarity import Labels, Vectors, label_codes
+from polyptrace.evaluate.similarity import Labels, Vectors, label_codes, unit_vectors
 
 TARGET = 0.05
 
@@ -82,7 +82,7 @@ def count(
     which any track lacks its polyp does not enter fragmentation.
     """
     check_method(method)
-    rows = np.asarray(vectors)
+    rows = unit_vectors(vectors)[0].numpy()
     videos = label_codes(video, len(rows), "video")
     if (videos < 0).any():
         raise UserError(f"counting: row {int(np.argmin(videos))} has no video -> name the procedure of each track")
@@ -136,13 +136,20 @@ def _tune(pairs: NDArray[np.int64], clusters: NDArray[np.int64], target: float) 
 
 def _pairs(labels: NDArray[np.int64], polyp: NDArray[np.int64]) -> NDArray[np.int64]:
     """FP, TN, TP, FN (settings, 4) over pairs of tracks whose polyps are known."""
-    one, other = np.triu_indices(len(polyp), k=1)
-    known = (polyp[one] >= 0) & (polyp[other] >= 0)
-    one, other = one[known], other[known]
-    same = polyp[one] == polyp[other]
-    together = labels[:, one] == labels[:, other]
-    kinds = (together & ~same, ~together & ~same, together & same, ~together & same)
-    return np.stack([kind.sum(axis=1) for kind in kinds], axis=1)
+    known = np.flatnonzero(polyp >= 0)
+    codes = np.unique(polyp[known], return_inverse=True)[1].reshape(-1)
+    same, every = _in_pairs(np.bincount(codes)), _in_pairs(np.array([len(known)]))
+    counts = np.empty((len(labels), 4), dtype=np.int64)
+    for number, own in enumerate(labels[:, known]):
+        together = _in_pairs(np.bincount(own))
+        both = _in_pairs(np.bincount(own * len(known) + codes))
+        counts[number] = together - both, every - same - together + both, both, same - both
+    return counts
+
+
+def _in_pairs(members: NDArray[np.int64]) -> int:
+    """Unordered pairs inside groups of so many members."""
+    return int((members * (members - 1) // 2).sum())
 
 
 def _number(polyp: NDArray[np.int64]) -> int:

@@ -89,7 +89,7 @@ def probe(
 
     `by` names the groups that the split keeps together (polyps if not given; give videos to split by video).
     """
-    values = torch.as_tensor(vectors).to(device=device, dtype=torch.float32)
+    values = torch.as_tensor(vectors).detach().to(device=device, dtype=torch.float32)
     count = len(values)
     if not bool(torch.isfinite(values).all()):
         raise UserError(f"vectors: row {int(torch.nonzero(~torch.isfinite(values).all(1))[0])} holds NaN or infinity")

@@ -35,7 +35,7 @@ Labels = ArrayLike | Sequence[object]
 
 def unit_vectors(vectors: Vectors, device: str | torch.device = "cpu") -> tuple[Tensor, int]:
     """The vectors at length 1 (N, D), float64 up to `EXACT` rows and float32 beyond; and how many are zero."""
-    given = torch.as_tensor(vectors)
+    given = torch.as_tensor(vectors).detach()
     if given.ndim != 2:
         raise UserError(f"vectors: shape {tuple(given.shape)} -> give (N, D)")
     exact = len(given) <= EXACT
