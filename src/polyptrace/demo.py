@@ -27,7 +27,7 @@ def steps(folder: Path) -> list[tuple[Path, str]]:
     rows = {
         "colour-grid": ("colour-grid", "--name 'Colour grid' --group Baseline"),
         "untrained": (f"{folder}/untrained", "--name Untrained --group Baseline"),
-        "ours": (f"{folder}/run", "--name Ours"),
+        "ours": (f"{folder}/run", "--name Ours --group Self-supervised"),
     }
     lines = [
         (generated, f"synth {generated} {SYNTH} --contact-sheet"),

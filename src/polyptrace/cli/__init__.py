@@ -5,8 +5,9 @@ Only the module of the command that is called is imported, so that `polyptrace -
 
 import importlib
 import sys
+import warnings
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 from rich.markup import escape
@@ -34,6 +35,7 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line; what a user can put right ends in one line and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    warnings.showwarning = _show_warning
     try:
         build(next((word for word in arguments if word in COMMANDS), None))(list(arguments))
     except UserError as error:
@@ -69,6 +71,19 @@ def build(called: str | None) -> typer.Typer:
     return app
 
 
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,  # noqa: ARG001
+    lineno: int,  # noqa: ARG001
+    file: TextIO | None = None,  # noqa: ARG001
+    line: str | None = None,  # noqa: ARG001
+) -> None:
+    """What our readers warn of, as a line; what libraries tell programmers is none of a user's business."""
+    if issubclass(category, UserWarning):
+        console.print(f"[bold yellow]warning:[/] {escape(str(message))}", soft_wrap=True)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"polyptrace {polyptrace.__version__}")
@@ -76,7 +91,7 @@ def _print_version(wanted: bool) -> None:
 
 
 def _root(
-    version: Annotated[  # noqa: ARG001: typer calls _print_version with it
+    version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:

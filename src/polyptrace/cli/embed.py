@@ -2,15 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from polyptrace.cli.settings import ConfigFile, resolve
+from polyptrace.compare import frozen_row
 from polyptrace.data import Dataset
 from polyptrace.embed import embed
 from polyptrace.embed.costs import cost_columns
-from polyptrace.encoders import load_encoder
+from polyptrace.encoders import ColourGrid, load_encoder
+from polyptrace.encoders.foundation import FOUNDATION_MODELS
 
 SECTIONS = ("embed",)
 
@@ -40,8 +42,16 @@ def command(
     settings = resolve(ctx, config, SECTIONS).embed
     model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
     embeddings = embed(model, Dataset.open(data), settings=settings)
-    about = {"from": encoder, "weights": weights, "method": cost_columns(model)}
+    about = {"from": encoder, "weights": weights, "method": _row(encoder) | cost_columns(model)}
     named = replace(embeddings, info={**embeddings.info, **about})
     named.save(out, overwrite=overwrite)
     count, width = embeddings.vectors.shape
     typer.echo(f"{count:,} vectors of {width} numbers: {out}")
+
+
+def _row(encoder: str) -> dict[str, Any]:
+    """How an encoder stands in a table, where it is a known one or its folder tells how it was trained."""
+    if encoder not in (*FOUNDATION_MODELS, ColourGrid.name) and not Path(encoder).is_dir():
+        return {}
+    row = frozen_row(encoder)
+    return {"name": row.title, "group": row.group} | ({"labels": row.labels} if row.labels else {})

@@ -1,5 +1,6 @@
 """`polyptrace prepare SOURCE PATH --out DATASET`."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -81,6 +82,9 @@ def command(
         "histology": _pairs(histology, "--histology"),
         "columns": _pairs(columns, "--columns"),
     }
+    parsed = out.with_name(out.name + ".annotations")
+    if source == "realcolon":  # millions of files: a run that was killed does not parse them again
+        options["cache"] = parsed
     table = read_source(source, path, options)
     if min_score is not None:
         table = table.take(~(table.score < min_score))
@@ -96,6 +100,7 @@ def command(
     print_dataset(
         prepare(table, picture_root(path), out, settings.tracks, settings.crops, skip_bad=skip_bad, source=said)
     )
+    shutil.rmtree(parsed, ignore_errors=True)
 
 
 def _pairs(words: list[str] | None, option: str) -> dict[str, str] | None:
