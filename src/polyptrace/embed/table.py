@@ -59,6 +59,10 @@ class Embeddings:
         """The rows of an index or mask."""
         return replace(self, vectors=self.vectors[index], **{c: getattr(self, c)[index] for c in COLUMNS})
 
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Every column beside the vectors, texts as unicode arrays that need no pickle."""
+        return {c: getattr(self, c).astype(str) if c in TEXT else getattr(self, c) for c in COLUMNS}
+
     def select(self, unit: str) -> Self:
         """The rows that can serve as the unit ("tracklet" or "track")."""
         return self.rows(np.isin(self.unit, (unit, "any")))

@@ -6,7 +6,6 @@ import numpy as np
 
 from polyptrace.config import Evaluate
 from polyptrace.embed import Embeddings
-from polyptrace.embed.table import COLUMNS, TEXT
 from polyptrace.errors import UserError
 from polyptrace.evaluate.counting_tasks import counting_tasks
 from polyptrace.evaluate.probe_tasks import probe_tasks
@@ -92,10 +91,7 @@ def _run(name: str, subject: Subject, histology: dict[str, int] | None) -> dict[
 def _table(subject: Subject) -> Arrays:
     """Ids of the rows, and some vectors of tracks."""
     e, table = subject.embeddings, subject.table
-    arrays: Arrays = {}
-    for column in COLUMNS[1:]:
-        values = getattr(e, column)
-        arrays[f"{table}/{column}"] = values.astype(str) if column in TEXT else values
+    arrays: Arrays = {f"{table}/{name}": values for name, values in e.columns().items() if name != "unit"}
     if subject.unit == "track" and len(e):
         order = np.random.default_rng(subject.settings.seed).permutation(len(e))[:PLANE]
         index = np.sort(order)
