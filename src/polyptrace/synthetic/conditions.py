@@ -60,7 +60,7 @@ def _draw_look(rng: Rng, look: Look, change: float, gloss: float, warmth: float)
         "exposure": 0.4 * change * normal[0],
         "red": float(np.exp(0.06 * change * normal[1] + warmth)),
         "blue": float(np.exp(0.10 * change * float(np.clip(normal[2], -1.6, 1.6)) - 1.5 * warmth)),
-        "saturation": float(np.clip(1.08 + 0.13 * change * normal[3], 0.8, 1.4)),
+        "saturation": float(np.clip(1.16 + 0.11 * change * normal[3], 0.9, 1.4)),
         "haze": max(0.0, 0.03 * change * normal[4]) + (0.03 if washing else 0.0),
         "defocus": 0.0010 * float(np.exp(0.7 * change * normal[5])),
         "motion": 0.0012 * float(np.exp(0.8 * change * normal[6])),

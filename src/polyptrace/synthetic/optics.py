@@ -17,7 +17,7 @@ def expose(light: Tensor, conditions: Conditions, inside: Tensor) -> Tensor:
     gain = 0.30 * torch.exp2(conditions.exposure) * level**-0.92
     light = light * (gain * conditions.balance)[:, :, None]
     veil = torch.tensor([[1.0], [0.62], [0.45]], device=light.device)
-    light = light + (conditions.haze[:, :, None] + 0.014) * veil
+    light = light + (conditions.haze[:, :, None] + 0.007) * veil
     grey = light.mean(dim=1, keepdim=True)
     light = (grey + (light - grey) * conditions.saturation[:, :, None]).clamp_min_(0.0)
     return (1.0 - torch.exp(-1.55 * light)).clamp_min_(1e-6) ** 0.5

@@ -15,6 +15,7 @@ from polyptrace.synthetic.camera import Camera, aim
 from polyptrace.synthetic.lumen import Lumen
 from polyptrace.synthetic.noise import Rng
 from polyptrace.synthetic.polyps import Polyp
+from polyptrace.synthetic.presets import Preset
 from polyptrace.synthetic.sight import seen
 from polyptrace.synthetic.tracing import Views, seat
 from polyptrace.synthetic.workflow import Look
@@ -43,13 +44,14 @@ def draw_states(rng: Rng, looks: list[Look], change: float) -> tuple[Tensor, Ten
     return torch.from_numpy(inflation.astype(np.float32)), torch.from_numpy(fold_gain.astype(np.float32))
 
 
-def draw_paths(rng: Rng, lumen: Lumen, polyps: list[Polyp], camera: Camera, looks: list[Look], change: float) -> Paths:
-    """Paths for all looks of a procedure, each in its own state of the lumen; `change`: how much views differ."""
+def draw_paths(rng: Rng, lumen: Lumen, polyps: list[Polyp], camera: Camera, looks: list[Look], preset: Preset) -> Paths:
+    """Paths for all looks of a procedure, each in its own state of the lumen."""
+    change = preset.difficulty.view_change
     keys: list[Array] = []
     for number, look in enumerate(looks):
         before = None if look.fresh else keys[-1][-1]
         polyp = polyps[look.polyp]
-        drawn = np.stack([_draw_keys(rng, polyp, look, change, before) for _ in range(CANDIDATES)])
+        drawn = np.stack([_draw_keys(rng, polyp, look, change, preset.leaving, before) for _ in range(CANDIDATES)])
         keys.append(_choose(lumen, polyp, camera, drawn, number))
     poses = np.concatenate([_interpolate(rng, key, look.frames) for key, look in zip(keys, looks, strict=True)])
     owner = np.repeat(np.arange(len(looks)), [look.frames for look in looks])
@@ -82,7 +84,7 @@ def place(lumen: Lumen, polyp: Polyp, camera: Camera, pose: Tensor, state: Tenso
     return Views(position, aim(position, middle, u, v, pose[:, 6], camera), state)
 
 
-def _draw_keys(rng: Rng, polyp: Polyp, look: Look, change: float, before: Array | None) -> Array:
+def _draw_keys(rng: Rng, polyp: Polyp, look: Look, change: float, leaving: float, before: Array | None) -> Array:
     """Keys (K, 7) of one candidate path; it starts where the last look ended when there is a `before`."""
     count = 2 + look.frames // KEY_FRAMES
     first = _draw_pose(rng, polyp, look, change) if before is None else before + _step(rng) * 0.6
@@ -92,9 +94,9 @@ def _draw_keys(rng: Rng, polyp: Polyp, look: Look, change: float, before: Array 
         reach = np.hypot(keys[-1][4], keys[-1][5])
         keys[-1][4:6] *= min(1.0, 0.36 / max(reach, 1e-6))
         keys[-1][0] = np.clip(keys[-1][0], np.log(4.5), np.log(70.0))
-    if rng.random() < 0.25:
+    if count > 2 and rng.random() < leaving:
         keys[0][4:6] = _outside(rng)
-    if rng.random() < 0.25:
+    if count > 2 and rng.random() < leaving:
         keys[-1][4:6] = _outside(rng)
     return np.stack(keys)
 

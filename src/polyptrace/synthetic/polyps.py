@@ -145,12 +145,12 @@ def draw_polyp(rng: Rng, name: str, size_mm: float, histology: str, alike: float
     trait = (1.0 - alike) * own + alike * shared
     adenoma = histology == "AD"
     morphology = _morphology(rng, adenoma, size_mm)
-    long = float(np.clip(1.0 + 0.35 * abs(trait[0]), 1.0, 1.9))
+    long = float(np.clip(1.0 + 0.4 * abs(trait[0]), 1.0, 2.0))
     height = {"flat": 0.42, "sessile": 0.68, "pedunculated": 0.95}[morphology] * float(np.exp(0.16 * trait[1]))
     sunk = {"flat": -0.5, "sessile": float(rng.uniform(-0.35, 0.15)), "pedunculated": 1.7}[morphology]
     lean = rng.normal(0, 0.35, 2) if morphology == "pedunculated" else np.zeros(2)
     red, pale = 0.5 * trait[2], 0.5 * trait[3]
-    colour = np.exp(np.array([0.02 * pale + 0.02, -0.20 * red + 0.14 * pale, -0.17 * red + 0.17 * pale]))
+    colour = np.exp(np.array([0.02 * pale + 0.02, -0.30 * red + 0.20 * pale, -0.26 * red + 0.24 * pale]))
     warm = 0.5 * trait[4]
     tint = np.exp(np.array([-0.12, -0.62 + 0.35 * warm, -0.50 + 0.12 * warm]))
     polyp = Polyp(

@@ -10,8 +10,8 @@ class Difficulty:
     """What makes it hard to see that two tracks show the same polyp. Every number is in [0, 1]."""
 
     view_change: float = 0.7  #: how much viewpoint, scale, light, colour and blur differ between tracks of one polyp
-    alike: float = 0.2  #: how alike the polyps are; 1: all have the same traits, only their patterns differ
-    interleave: float = 0.25  #: how often the camera turns to another polyp before the next track
+    alike: float = 0.1  #: how alike the polyps are; 1: all have the same traits, only their patterns differ
+    interleave: float = 0.2  #: how often the camera turns to another polyp before the next track
     resight: float = 0.3  #: share of polyps that are seen again much later
     box_jitter: float = 0.02  #: deviation of the boxes' edges, as a share of the box
     box_dropout: float = 0.0  #: share of boxes that the detector misses
@@ -34,13 +34,14 @@ class Preset:
     spread: float  # how unequal polyps are in how long they are seen (deviation of the logarithm)
     track_frames: tuple[float, float]  # median, deviation of the logarithm
     longest_track: int
+    leaving: float = 0.5  # share of longer looks that begin, and that end, with the polyp outside the picture
     whole_tracklets: bool = False  # looks as long as their tracklets: no frame is rendered in vain
     difficulty: Difficulty = field(default_factory=Difficulty)
 
 
 PRESETS = {
-    "tiny": Preset("tiny", 2, 1, 6, 3, 112, 96, 0.5, 6, 6, 0.0, (56, 0.4), 96, True),
-    "small": Preset("small", 8, 4, 26, 14, 224, 192, 0.25, 7, 5, 0.35, (60, 0.8), 220),
+    "tiny": Preset("tiny", 2, 1, 6, 3, 112, 96, 0.5, 6, 6, 0.0, (56, 0.4), 96, 0.15, True),
+    "small": Preset("small", 8, 4, 26, 14, 224, 192, 0.25, 8, 5, 0.35, (48, 0.7), 200),
     "full": Preset("full", 27, 19, 85, 47, 384, 336, 0.1875, 18, 6, 0.6, (55, 1.1), 450),
 }
 

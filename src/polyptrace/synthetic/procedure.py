@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.synthetic.camera import pick_camera
 from polyptrace.synthetic.colon import Colon, grow_colon
 from polyptrace.synthetic.conditions import draw_conditions
@@ -43,19 +44,31 @@ def draw_procedure(seed: int, number: int, split: str, polyps: int, preset: Pres
     colon = grow_colon(rng, preset.texel_mm)
     camera = pick_camera(rng, preset.width, preset.height)
     lesions, sites = _draw_polyps(rng, colon, video, polyps, preset, seed, number)
-    looks = plan_looks(rng, preset, sites)
-    change = preset.difficulty.view_change
-    lumen = inflate(colon.shape, colon.slope, *draw_states(rng, looks, change))
-    paths = draw_paths(rng, lumen, lesions, camera, looks, change)
-    clear = np.stack([polyp_boxes(lumen, each, paths.views, camera) for each in lesions], axis=1)
-    target = clear[np.arange(len(clear)), np.array([each.polyp for each in looks])[paths.look]]
-    conditions = draw_conditions(rng, looks, paths.look, target, preset.width, change)
     hard = preset.difficulty
+    for extra in (1, 3, 6, 10):
+        looks = plan_looks(rng, preset, sites, extra)
+        lumen = inflate(colon.shape, colon.slope, *draw_states(rng, looks, hard.view_change))
+        paths = draw_paths(rng, lumen, lesions, camera, looks, preset)
+        clear = np.stack([polyp_boxes(lumen, each, paths.views, camera) for each in lesions], axis=1)
+        if _fewest_tracklets(paths.frame_index, clear) >= preset.fewest_tracklets:
+            break
+    target = clear[np.arange(len(clear)), np.array([each.polyp for each in looks])[paths.look]]
+    conditions = draw_conditions(rng, looks, paths.look, target, preset.width, hard.view_change)
     given = [disturb(rng, each, camera, hard.box_jitter, hard.box_dropout) for each in clear.swapaxes(0, 1)]
     boxes = np.stack(given, axis=1)
     scene = Scene(colon, lumen, tuple(lesions), camera, grain_tile(rng, camera, torch.device("cpu")))
     fps = float(rng.choice(FPS))
     return Procedure(video, split, fps, scene, looks, paths, conditions, boxes, clear)
+
+
+def _fewest_tracklets(frame_index: NDArray[np.int64], corners: NDArray[np.float64]) -> int:
+    """Tracklets of the polyp that has fewest, from boxes (F, number of polyps, 4)."""
+    row, polyp = np.nonzero(~np.isnan(corners[:, :, 0]))
+    box = corners[row, polyp]
+    xywh = np.concatenate([box[:, :2], box[:, 2:] - box[:, :2]], axis=1)
+    boxes = Boxes.of(video="", frame_index=frame_index[row], xywh=xywh, polyp=polyp.astype(str))
+    found = cut_tracklets(boxes, link_tracks(boxes, "polyp")).polyp
+    return min(int((found == str(index)).sum()) for index in range(corners.shape[1]))
 
 
 def _draw_polyps(

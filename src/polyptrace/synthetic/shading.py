@@ -85,8 +85,8 @@ def shade(
 def _mucosa(colon: Colon, vessel: Tensor, tone: Tensor, pale: Tensor, grain: Tensor) -> list[Tensor]:
     """Albedo of the wall: pale and reddish fields, vessels, grain."""
     red = colon.colour[0] * (1.0 + 0.03 * pale + 0.03 * grain)
-    green = colon.colour[1] * (1.0 - 0.09 * tone + 0.10 * pale + 0.07 * grain)
-    blue = colon.colour[2] * (1.0 - 0.07 * tone + 0.03 * pale + 0.07 * grain)
+    green = colon.colour[1] * (1.0 - 0.12 * tone + 0.11 * pale + 0.07 * grain)
+    blue = colon.colour[2] * (1.0 - 0.10 * tone + 0.03 * pale + 0.07 * grain)
     return [red * (1.0 - 0.22 * vessel), green * (1.0 - 0.62 * vessel), blue * (1.0 - 0.50 * vessel)]
 
 

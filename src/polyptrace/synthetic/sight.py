@@ -11,6 +11,8 @@ from polyptrace.synthetic.noise import Rng
 from polyptrace.synthetic.polyps import Polyp
 from polyptrace.synthetic.tracing import Views, seat
 
+FARTHEST_MM = 60.0  # nobody marks a polyp that is farther away in the dark
+SMALLEST = 0.03  # or smaller, as a share of the picture's width
 PROBES = 14  # places along a line of sight where it may meet a fold
 
 
@@ -32,7 +34,7 @@ def surface_points(lumen: Lumen, polyp: Polyp, views: Views, points: int) -> Ten
 def seen(lumen: Lumen, polyp: Polyp, views: Views, points: int, place: Tensor | None = None) -> Tensor:
     """Whether no fold hides each of the polyp's points: (B, n)."""
     place = surface_points(lumen, polyp, views, points) if place is None else place
-    slack = 0.12 * polyp.size_mm
+    slack = 0.12 * min(polyp.size_mm, 2.0 * (polyp.lift + polyp.radii[2]))  # how deep a point may seem to be hidden
     away = place - views.position[:, :, None]  # (B, 3, n)
     free = torch.full_like(place[:, 0], np.inf)
     for share in torch.linspace(0.06, 0.94, PROBES).tolist():
@@ -48,14 +50,14 @@ def polyp_boxes(lumen: Lumen, polyp: Polyp, views: Views, camera: Camera, points
     right, down, forward = torch.einsum("bck,bcn->kbn", views.rotation, away)
     x, y = camera.project(right, down, forward)
     clear = seen(lumen, polyp, views, points, place)
-    shown = clear & (camera.inside(x, y) > 0) & (away.square().sum(dim=1) < 90.0**2)
+    shown = clear & (camera.inside(x, y) > 0) & (away.square().sum(dim=1) < FARTHEST_MM**2)
     low_x = torch.where(clear, x, np.inf).amin(dim=1).clamp(0, camera.width)
     high_x = torch.where(clear, x, -np.inf).amax(dim=1).clamp(0, camera.width)
     low_y = torch.where(clear, y, np.inf).amin(dim=1).clamp(0, camera.height)
     high_y = torch.where(clear, y, -np.inf).amax(dim=1).clamp(0, camera.height)
     box = torch.stack([low_x, low_y, high_x, high_y], dim=1)
-    least = 0.02 * camera.width
-    good = (shown.to(torch.float32).mean(dim=1) > 0.25) & (high_x - low_x > least) & (high_y - low_y > least)
+    least = SMALLEST * camera.width
+    good = (shown.to(torch.float32).mean(dim=1) > 0.3) & (high_x - low_x > least) & (high_y - low_y > least)
     return torch.where(good[:, None], box, torch.nan).cpu().numpy().astype(np.float64)
 
 

@@ -32,13 +32,16 @@ def tracklets_in(frames: int, stride: int = 4, length: int = 8, shortest: int = 
     return 0 if frames < shortest else -(-frames // stride) // length
 
 
-def plan_looks(rng: Rng, preset: Preset, sites: list[list[int]]) -> list[Look]:
-    """The looks of one procedure in time order; `sites` holds the polyps of each site in the order of withdrawal."""
+def plan_looks(rng: Rng, preset: Preset, sites: list[list[int]], extra: int = 0) -> list[Look]:
+    """The looks of one procedure in time order; `sites` holds the polyps of each site in the order of withdrawal.
+
+    `extra` tracklets are planned for each polyp beyond those wanted, since some looks lose the polyp.
+    """
     looks: list[Look] = []
     now = int(rng.integers(1500, 9000))
     again: list[int] = []
     for polyps in sites:
-        now = _visit(rng, preset, looks, now, {each: _wanted(rng, preset) for each in polyps})
+        now = _visit(rng, preset, looks, now, {each: _wanted(rng, preset) + extra for each in polyps})
         again += [each for each in polyps if rng.random() < preset.difficulty.resight]
         now += int(rng.lognormal(np.log(1500), 0.7))
     for polyp in again:
@@ -48,9 +51,9 @@ def plan_looks(rng: Rng, preset: Preset, sites: list[list[int]]) -> list[Look]:
 
 
 def _wanted(rng: Rng, preset: Preset) -> int:
-    """Tracklets wanted of one polyp; a margin, since some looks lose the polyp early."""
+    """Tracklets wanted of one polyp."""
     drawn = preset.tracklets * np.exp(rng.normal(-0.5 * preset.spread**2, preset.spread))
-    return max(preset.fewest_tracklets + 1, round(float(drawn) * 1.1))
+    return max(preset.fewest_tracklets, round(float(drawn)))
 
 
 def _visit(rng: Rng, preset: Preset, looks: list[Look], now: int, wanted: dict[int, int], late: bool = False) -> int:
