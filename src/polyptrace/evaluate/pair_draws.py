@@ -62,9 +62,11 @@ def pair_draws(
     `weights` (R, C) are the counts of `draw_counts`; `full` forces or forbids counts for all pairs of clusters.
     """
     clusters = weights.shape[1]
-    edges = _edges(counts, steps_per_unit(unit.dtype), clusters)
+    entries = ENTRIES if unit.dtype == torch.float64 else ENTRIES // 8  # a table is gone through once per block
+    most = max(32, min(THRESHOLDS, (entries // (2 * clusters) - 1) // 2))
+    edges = _edges(counts, steps_per_unit(unit.dtype), most)
     cells = len(edges) + 1
-    full = clusters**2 * cells <= ENTRIES if full is None else full
+    full = clusters**2 * cells <= entries if full is None else full
     same, different = _tables(unit, polyp, cluster, edges, _Layout(clusters, cells, full))
     every = np.concatenate([np.ones((1, clusters)), weights])  # first the data themselves
     drawn = areas(same.weighed(every)[:, ::-1], different.weighed(every)[:, ::-1])
@@ -73,9 +75,8 @@ def pair_draws(
     return auroc, aupr
 
 
-def _edges(counts: PairCounts, steps: float, clusters: int) -> NDArray[np.float64]:
+def _edges(counts: PairCounts, steps: float, most: int) -> NDArray[np.float64]:
     """Ends of the cells in grid steps, ascending: each threshold is a cell of its own, and so is each gap between."""
-    most = max(1, min(THRESHOLDS, (ENTRIES // clusters - 1) // 2))
     at = np.flatnonzero(counts.same)
     if len(at) > most:
         recalled = counts.same[at].cumsum()
