@@ -249,6 +249,11 @@ def test_the_bootstrap_can_draw_videos(embeddings, results):
     assert by_video.tasks["reid"].figures["auroc"].low != results.tasks["reid"].figures["auroc"].low
 
 
+def test_the_paper_s_protocols_can_be_had_alone(embeddings):
+    alone = run(embeddings, "retrieval", "size", settings=replace(QUICK, variants=False))
+    assert list(alone.tasks) == ["retrieval", "size"]
+
+
 def test_an_unknown_task_is_told(embeddings):
     with pytest.raises(UserError, match="retrieval, reid, size"):
         evaluate({"paris": embeddings}, ["paris"])

@@ -152,6 +152,7 @@ class Evaluate:
     cluster: Literal["polyp", "video"] = "polyp"  #: what the bootstrap draws
     convention: Literal["standard", "release"] = "standard"  #: release: positives with a score <= 0 do not count
     exclude_seconds: float = 10.0  #: neighbours closer than this are left out of the hard retrieval
+    variants: bool = True  #: beside the paper's protocols: other galleries for retrieval, probes split by video
     repeats: int = 5  #: probe splits and seeds
     seed: int = 0  #: of the bootstrap's draws, the splits and the probes
     device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: the GPU where there is one

@@ -25,7 +25,8 @@ def probe_tasks(subject: Subject, name: str, histology: dict[str, int] | None = 
         label = adenoma(subject.embeddings.histology, histology)
         column = "histology"
     outcomes = {}
-    for task_name, group in ((name, subject.polyp), (f"{name}.video", subject.video)):
+    groups = {name: subject.polyp} | ({f"{name}.video": subject.video} if subject.settings.variants else {})
+    for task_name, group in groups.items():
         reason = _missing(subject, label, group, column)
         outcomes[task_name] = subject.skipped(reason) if reason else _probe(subject, task_name, label, group)
     return outcomes

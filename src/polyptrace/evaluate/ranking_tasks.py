@@ -19,13 +19,14 @@ TOP = 5
 
 def retrieval_tasks(subject: Subject) -> dict[str, Outcome]:
     """The paper's retrieval, then within a procedure, across, between procedures, and without close neighbours."""
-    names = ["retrieval", *(f"retrieval.{variant}" for variant in VARIANTS)]
+    variants = VARIANTS if subject.settings.variants else {}
+    names = ["retrieval", *(f"retrieval.{variant}" for variant in variants)]
     missing = _without_labels(subject)
     if missing:
         return {name: subject.skipped(missing) for name in names}
     clusters = subject.clusters(subject.settings.cluster)
     outcomes = {"retrieval": _retrieval(subject, clusters, "retrieval", "all", 0.0)}
-    for variant, scope in VARIANTS.items():
+    for variant, scope in variants.items():
         name, apart = f"retrieval.{variant}", subject.settings.exclude_seconds if variant == "apart" else 0.0
         reason = _without_variant(subject, variant)
         outcomes[name] = subject.skipped(reason) if reason else _retrieval(subject, clusters, name, scope, apart)
