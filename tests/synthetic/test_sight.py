@@ -71,10 +71,11 @@ def test_dropout_takes_its_share_of_the_boxes_whole(procedure: Procedure) -> Non
     assert gone[:, 0].mean() == pytest.approx(0.2, abs=0.02)
 
 
-def test_boxes_stay_inside_the_picture(procedure: Procedure) -> None:
+@pytest.mark.parametrize("jitter", [0.1, 1.0])
+def test_boxes_stay_inside_the_picture_and_keep_a_pixel(procedure: Procedure, jitter: float) -> None:
     camera = procedure.scene.camera
-    boxes = np.tile([0.0, 0.0, float(camera.width), float(camera.height)], (500, 1))
-    moved = disturb(np.random.default_rng(0), boxes, camera, 0.1, 0.0)
+    boxes = np.tile([[0.0, 0.0, camera.width, camera.height], [50.0, 90.0, 53.0, 96.0]], (500, 1))
+    moved = disturb(np.random.default_rng(0), boxes, camera, jitter, 0.0)
     assert moved.min() >= 0
-    assert (moved[:, 2] <= camera.width).all()
-    assert (moved[:, 3] <= camera.height).all()
+    assert (moved[:, 2:] <= [camera.width, camera.height]).all()
+    assert (moved[:, 2:] - moved[:, :2]).min() >= 1

@@ -45,27 +45,36 @@ def seen(lumen: Lumen, polyp: Polyp, views: Views, points: int, place: Tensor | 
 
 def polyp_boxes(lumen: Lumen, polyp: Polyp, views: Views, camera: Camera, points: int = 220) -> NDArray[np.float64]:
     """Corners (B, 4) x0, y0, x1, y1 of the box around what is seen of the polyp; NaN where it is not in view."""
+    anchor = seat(lumen, polyp, views.state).anchor
+    near = torch.nonzero((anchor - views.position).norm(dim=1) < FARTHEST_MM)[:, 0]
+    boxes = torch.full((len(anchor), 4), torch.nan)
+    boxes[near] = _near_boxes(lumen, polyp, views.take(near), camera, points)
+    return boxes.numpy().astype(np.float64)
+
+
+def _near_boxes(lumen: Lumen, polyp: Polyp, views: Views, camera: Camera, points: int) -> Tensor:
     place = surface_points(lumen, polyp, views, points)
     away = place - views.position[:, :, None]
     right, down, forward = torch.einsum("bck,bcn->kbn", views.rotation, away)
     x, y = camera.project(right, down, forward)
     clear = seen(lumen, polyp, views, points, place)
-    shown = clear & (camera.inside(x, y) > 0) & (away.square().sum(dim=1) < FARTHEST_MM**2)
+    shown = clear & (camera.inside(x, y) > 0)
     low_x = torch.where(clear, x, np.inf).amin(dim=1).clamp(0, camera.width)
     high_x = torch.where(clear, x, -np.inf).amax(dim=1).clamp(0, camera.width)
     low_y = torch.where(clear, y, np.inf).amin(dim=1).clamp(0, camera.height)
     high_y = torch.where(clear, y, -np.inf).amax(dim=1).clamp(0, camera.height)
-    box = torch.stack([low_x, low_y, high_x, high_y], dim=1)
     least = SMALLEST * camera.width
     good = (shown.to(torch.float32).mean(dim=1) > 0.3) & (high_x - low_x > least) & (high_y - low_y > least)
-    return torch.where(good[:, None], box, torch.nan).cpu().numpy().astype(np.float64)
+    return torch.where(good[:, None], torch.stack([low_x, low_y, high_x, high_y], dim=1), torch.nan)
 
 
 def disturb(rng: Rng, boxes: NDArray[np.float64], camera: Camera, jitter: float, dropout: float) -> NDArray[np.float64]:
     """Boxes (F, 4) as a detector gives them: edges moved by about `jitter` of the box, a share `dropout` missing."""
-    size = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
-    moved = boxes + size * jitter * rng.normal(0, 1, boxes.shape)
-    bounds = np.array([camera.width, camera.height, camera.width, camera.height])
-    moved = np.clip(np.round(moved, 1), 0.0, bounds)
-    moved[rng.random(len(boxes)) < dropout] = np.nan
-    return moved
+    size = boxes[:, 2:] - boxes[:, :2]
+    moved = boxes + np.tile(size, 2) * jitter * rng.normal(0, 1, boxes.shape)
+    bounds = np.array([camera.width, camera.height])
+    low = np.clip(np.round(moved[:, :2], 1), 0.0, bounds - 1)
+    high = np.clip(np.round(moved[:, 2:], 1), low + 1, bounds)  # a pixel is left of any box
+    given = np.concatenate([low, high], axis=1)
+    given[rng.random(len(boxes)) < dropout] = np.nan
+    return given
