@@ -64,7 +64,7 @@ def _near_boxes(lumen: Lumen, polyp: Polyp, views: Views, camera: Camera, points
     low_y = torch.where(clear, y, np.inf).amin(dim=1).clamp(0, camera.height)
     high_y = torch.where(clear, y, -np.inf).amax(dim=1).clamp(0, camera.height)
     least = SMALLEST * camera.width
-    good = (shown.to(torch.float32).mean(dim=1) > 0.3) & (high_x - low_x > least) & (high_y - low_y > least)
+    good = (shown.to(torch.float32).mean(dim=1) > 0.4) & (high_x - low_x > least) & (high_y - low_y > least)
     return torch.where(good[:, None], torch.stack([low_x, low_y, high_x, high_y], dim=1), torch.nan)
 
 
