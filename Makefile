@@ -9,7 +9,7 @@ test: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 demo: .venv/installed
 	$(BIN)/python -m polyptrace.demo demo
