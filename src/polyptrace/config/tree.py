@@ -8,14 +8,6 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
-class Synth:
-    """Generated procedures."""
-
-    preset: Literal["tiny", "small", "full"] = "small"  #: scale: seconds, about a minute, or the paper's
-    seed: int = 0  #: the same seed gives the same bytes
-
-
-@dataclass(frozen=True)
 class Tracks:
     """From boxes to tracks and tracklets."""
 
@@ -162,7 +154,6 @@ class Evaluate:
 class Config:
     """All sections; each command uses the ones it names in its help."""
 
-    synth: Synth = field(default_factory=Synth)
     tracks: Tracks = field(default_factory=Tracks)
     crops: Crops = field(default_factory=Crops)
     supervision: Supervision = field(default_factory=Supervision)
