@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-from torchvision.transforms.v2.functional import InterpolationMode, resize
+from torch.nn import functional
 
 from polyptrace.data.boxes import Floats, Ints
 
@@ -32,11 +32,12 @@ def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: i
         image = Image.fromarray(picture.permute(1, 2, 0).numpy())
         return torch.from_numpy(np.array(image.resize((size, size), Image.Resampling.BILINEAR, (x, y, x + w, y + h))))
     x, y, w, h = (int(number) for number in region)
-    cut = picture[:, y : y + h, x : x + w]
+    cut = picture[None, :, y : y + h, x : x + w]
     if cut.is_cuda:  # no 8-bit antialiasing there: floats, rounded at the end
         cut = cut.float()
-    square: Tensor = resize(cut, [size, size], InterpolationMode.BILINEAR, antialias=True)
-    return square.round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0) if cut.is_cuda else square.permute(1, 2, 0)
+    cut = cut.contiguous(memory_format=torch.channels_last)  # or the square would have to be turned around
+    square = functional.interpolate(cut, size=(size, size), mode="bilinear", antialias=True)
+    return (square.round().clamp(0, 255).to(torch.uint8) if cut.is_cuda else square)[0].permute(1, 2, 0)
 
 
 def shrink_for(regions: NDArray[np.integer], size: int) -> int:

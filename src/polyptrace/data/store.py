@@ -1,13 +1,13 @@
 """The crop store: one memory-mapped uint8 array (n, S, S, 3), filled by decoding each used picture once.
 
 Pictures are decoded in threads (the decoders release Python's lock, so threads scale like processes and start at once),
-and each thread writes its crops straight into the array. A log beside it names the finished jobs, so that a run that
+and each thread writes its crops straight to their place. A log beside it names the finished jobs, so that a run that
 was killed goes on where it stopped.
 """
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.data.boxes import Boxes, Floats, Ints
@@ -33,6 +32,28 @@ class BadPicture:
 
     row: int
     reason: str
+
+
+@dataclass(frozen=True)
+class _Store:
+    """The file of the store, written crop by crop: a full disk is then an error, where a memory map would crash."""
+
+    descriptor: int
+    begin: int  # bytes before the first crop
+    size: int
+
+    def write(self, crops: Mapping[int, Tensor]) -> None:
+        """Puts crops (size, size, 3) in their rows; those on a GPU are fetched together."""
+        if not crops:
+            return
+        tensors = list(crops.values())
+        several = list(torch.stack(tensors).cpu()) if tensors[0].is_cuda else tensors
+        for row, crop in zip(crops, several, strict=True):
+            content = memoryview(crop.contiguous().numpy().data).cast("B")
+            at = self.begin + row * len(content)
+            while content:
+                written = os.pwrite(self.descriptor, content, at)
+                content, at = content[written:], at + written
 
 
 def fill_store(
@@ -54,13 +75,19 @@ def fill_store(
     if not path.exists():
         log.unlink(missing_ok=True)
         np.lib.format.open_memmap(path, "w+", np.uint8, (len(boxes), size, size, 3)).flush()
-    store = np.lib.format.open_memmap(path, "r+")
+    begin = np.lib.format.open_memmap(path, "r").offset
     jobs = _jobs(boxes)
     done = _read_log(log)
     for number in done:
         advance(_pictures(boxes, jobs[number]))
     bad: list[BadPicture] = []
-    with log.open("a", encoding="utf-8") as finished, _one_thread_each(), _pool(workers) as pool:
+    with (
+        path.open("r+b", buffering=0) as file,
+        log.open("a", encoding="utf-8") as finished,
+        _one_thread_each(),
+        _pool(workers) as pool,
+    ):
+        store = _Store(file.fileno(), begin, size)
         waiting = {
             pool.submit(_cut, store, boxes, rows, root, scale, decoding): number
             for number, rows in enumerate(jobs)
@@ -73,7 +100,7 @@ def fill_store(
                 finished.write(f"{waiting[future]}\n")
                 finished.flush()
             advance(_pictures(boxes, jobs[waiting[future]]))
-    store.flush()
+        os.fsync(file.fileno())
     return sorted(bad, key=lambda b: b.row)
 
 
@@ -94,50 +121,55 @@ def _pictures(boxes: Boxes, rows: Ints) -> int:
     return len({(boxes.file[row], int(boxes.frame_index[row])) for row in rows})
 
 
-def _cut(
-    store: NDArray[np.uint8], boxes: Boxes, rows: Ints, root: Path, scale: float, decoding: str
-) -> list[BadPicture]:
+def _cut(store: _Store, boxes: Boxes, rows: Ints, root: Path, scale: float, decoding: str) -> list[BadPicture]:
     """Cuts the crops of one job into the store."""
-    size = store.shape[1]
-    of_picture: dict[tuple[str, int], Ints] = {}
-    for row in rows.tolist():
-        key = (boxes.file[row], int(boxes.frame_index[row]))
-        of_picture[key] = np.append(of_picture.get(key, np.empty(0, np.int64)), row)
-    shrink = dict.fromkeys(of_picture, 1)
-    if decoding == "scaled":
-        shrink = {key: _shrink(boxes, members, scale, size) for key, members in of_picture.items()}
+    some = boxes.take(rows)
+    regions = crop_regions(some.xywh, some.image_width, some.image_height, scale)
+    of_picture: dict[tuple[str, int], list[int]] = {}  # places in `some`
+    for place, key in enumerate(zip(some.file, some.frame_index.tolist(), strict=True)):
+        of_picture.setdefault(key, []).append(place)
+    wanted = [(*key, _shrink(some, places, regions, store.size, decoding)) for key, places in of_picture.items()]
     bad: list[BadPicture] = []
+    ready: dict[int, Tensor] = {}
     device = torch.device("cuda" if decoding == "nvjpeg" else "cpu")
-    for (file, frame, factor), picture in read_pictures(root, [(*key, shrink[key]) for key in of_picture], device):
-        members = of_picture[file, frame]
-        regions = picture if isinstance(picture, PictureError) else _regions(boxes, members, picture, scale, factor)
-        if isinstance(picture, PictureError) or isinstance(regions, PictureError):
-            bad += [BadPicture(row, str(regions)) for row in members.tolist()]
+    for (file, frame, factor), picture in read_pictures(root, wanted, device):
+        places = of_picture[file, frame]
+        found = picture if isinstance(picture, PictureError) else _fit(some, places, regions, picture, scale, factor)
+        if isinstance(picture, PictureError) or isinstance(found, PictureError):
+            bad += [BadPicture(row, str(found)) for row in rows[places].tolist()]
             continue
-        for row, region in zip(members, regions, strict=True):
-            store[row] = cut_crop(picture.to(device), region, size).cpu().numpy()
+        for row, region in zip(rows[places].tolist(), found, strict=True):
+            ready[row] = cut_crop(picture.to(device), region, store.size)
+        if len(ready) >= PICTURES_PER_JOB:
+            store.write(ready)
+            ready = {}
+    store.write(ready)
     return bad
 
 
-def _shrink(boxes: Boxes, members: Ints, scale: float, size: int) -> int:
+def _shrink(boxes: Boxes, places: list[int], regions: Ints, size: int, decoding: str) -> int:
     """By how much a picture may be decoded smaller; 1 where its size is not known beforehand."""
-    width, height = boxes.image_width[members], boxes.image_height[members]
-    return shrink_for(crop_regions(boxes.xywh[members], width, height, scale), size) if width.all() else 1
+    known = decoding == "scaled" and boxes.image_width[places].all()
+    return shrink_for(regions[places], size) if known else 1
 
 
-def _regions(boxes: Boxes, members: Ints, picture: Tensor, scale: float, shrink: int) -> Ints | Floats | PictureError:
+def _fit(
+    boxes: Boxes, places: list[int], regions: Ints, picture: Tensor, scale: float, shrink: int
+) -> Ints | Floats | PictureError:
     """The regions of a picture's boxes in its own pixels, or what is wrong with its size."""
     found = (picture.shape[2], picture.shape[1])
-    stated = (int(boxes.image_width[members[0]]), int(boxes.image_height[members[0]]))
+    stated = (int(boxes.image_width[places[0]]), int(boxes.image_height[places[0]]))
+    if found == stated:
+        return regions[places]
     if stated == (0, 0):
-        stated = found
-    allowed = {(-(-stated[0] // factor), -(-stated[1] // factor)) for factor in (1, 2, 4, 8) if factor <= shrink}
+        width, height = (np.full(len(places), side) for side in found)
+        return crop_regions(boxes.xywh[places], width, height, scale)
+    allowed = {(-(-stated[0] // factor), -(-stated[1] // factor)) for factor in (2, 4, 8) if factor <= shrink}
     if found not in allowed:
         return PictureError(
             f"picture is {found[0]} x {found[1]}, its boxes say {stated[0]} x {stated[1]} -> mend the annotation"
         )
-    full = crop_regions(boxes.xywh[members], np.full(len(members), stated[0]), np.full(len(members), stated[1]), scale)
-    return full if found == stated else as_shrunk(full, stated, found)
+    return as_shrunk(regions[places], stated, found)
 
 
 def _read_log(log: Path) -> set[int]:
