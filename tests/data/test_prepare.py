@@ -114,6 +114,27 @@ def test_settings_in_seconds_follow_the_frame_rate(make_source: Source, tmp_path
     assert dataset.tracklets.length[dataset.select("track")].tolist() == [9, 9]
 
 
+def test_sampled_frames_have_settings_of_their_own_beside_videos(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    sampled = boxes.video == "v1"
+    boxes = replace(
+        boxes,
+        dataset=np.where(sampled, "polypsset", "realcolon").astype(object),
+        fps=np.where(sampled, np.nan, 25.0),
+        xywh=boxes.xywh + sampled[:, None] * np.array([1.0, 0, 0, 0]) * (boxes.frame_index % 2 * 9)[:, None],
+    )
+    settings = Tracks(stride_seconds=0.16, min_track_seconds=1.2)
+    dataset = prepare(boxes, root, tmp_path / "a", settings, SMALL)
+    whole = dataset.select("track")
+    assert dataset.tracklets.dataset[whole].tolist() == ["polypsset", "realcolon"]
+    assert dataset.tracklets.length[whole].tolist() == [72, 18]
+    assert len(np.unique(dataset.tracklets.track[whole])) == 2
+    coarse = prepare(boxes, root, tmp_path / "b", replace(settings, sampled_stride=4, sampled_min_track=30), SMALL)
+    assert coarse.tracklets.length[coarse.select("track")].tolist() == [18, 18]
+    strict = prepare(boxes, root, tmp_path / "c", replace(settings, sampled_iou=0.5), SMALL)
+    assert strict.tracklets.dataset[strict.select("track")].tolist() == ["realcolon"]
+
+
 def test_settings_in_seconds_without_a_frame_rate_are_refused(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
     with pytest.raises(UserError, match="has no frame rate"):

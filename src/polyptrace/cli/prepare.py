@@ -32,6 +32,10 @@ def command(
     identities: Annotated[str | None, typer.Option(help="What an id is: 'track' (default) or 'polyp'.")] = None,
     boxes: Annotated[str | None, typer.Option(help="mot: which file, gt, det or auto.")] = None,
     results: Annotated[Path | None, typer.Option(help="coco: a detector's results JSON, with scores.")] = None,
+    first_frame: Annotated[
+        int | None,
+        typer.Option(min=0, help="mot, yolo, cvat: number of a video's first frame in the files; 1, 1 and 0."),
+    ] = None,
     image_size: Annotated[str | None, typer.Option(help="yolo: WIDTHxHEIGHT, where pictures are not there.")] = None,
     cases: Annotated[
         Path | None, typer.Option(help="sun: CSV of the cases, instead of the one that comes along.")
@@ -41,6 +45,9 @@ def command(
     ] = None,
     columns: Annotated[
         list[str] | None, typer.Option(metavar="OURS=THEIRS", help="polypsize: what a column is called; repeat.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="realcolon: processes that parse (crops: --crops.workers); 0: all cores.")
     ] = None,
     videos: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="Take only these videos.")] = None,
     share: Annotated[float | None, typer.Option(help="Take only a random share (0-1) of the videos.")] = None,
@@ -77,15 +84,15 @@ def command(
         "identities": identities,
         "boxes": boxes,
         "results": results,
+        "first_frame": first_frame,
         "image_size": _size(image_size),
         "cases": cases,
         "histology": _pairs(histology, "--histology"),
         "columns": _pairs(columns, "--columns"),
+        "workers": workers,
     }
     parsed = out.with_name(out.name + ".annotations")
-    if source == "realcolon":  # millions of files: a run that was killed does not parse them again
-        options["cache"] = parsed
-    table = read_source(source, path, options)
+    table = read_source(source, path, options, parsed)
     if min_score is not None:
         table = table.take(~(table.score < min_score))
     if fps is not None:

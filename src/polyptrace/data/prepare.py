@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from polyptrace.codec import DECODER
 from polyptrace.config import Crops, Tracks
@@ -29,6 +30,9 @@ from polyptrace.data.tracks import link_tracks
 from polyptrace.errors import UserError
 from polyptrace.files import file_hash, provenance, write_json
 from polyptrace.progress import progress
+
+#: datasets whose frames are sampled: neighbours in the table lie some time apart, and have settings of their own
+SAMPLED = ("polypsset", "artificial polypsset")
 
 
 def prepare(
@@ -76,24 +80,31 @@ def prepare(
 
 def cut_both(boxes: Boxes, settings: Tracks) -> Tracklets:
     """Fixed-length tracklets and whole tracks, side by side, as rows of the box table."""
-    track = link_tracks(boxes, settings.link, settings.iou, settings.max_gap)
-    stride = _in_frames(boxes, settings.stride, settings.stride_seconds)
-    min_track = _in_frames(boxes, settings.min_track, settings.min_track_seconds)
+    sampled = np.logical_or.reduce([boxes.dataset == name for name in SAMPLED])
+    track = np.empty(len(boxes), np.int64)
+    first = 0
+    for rows, iou in ((~sampled, settings.iou), (sampled, settings.sampled_iou)):
+        if rows.any():
+            track[rows] = first + link_tracks(boxes.take(rows), settings.link, iou, settings.max_gap)
+            first = int(track[rows].max()) + 1
+    stride = _in_frames(boxes, settings.stride, settings.stride_seconds, sampled, settings.sampled_stride)
+    min_track = _in_frames(boxes, settings.min_track, settings.min_track_seconds, sampled, settings.sampled_min_track)
     short = cut_tracklets(boxes, track, settings.length, stride, min_track)
     return Tracklets.concatenate(short, cut_tracklets(boxes, track, None, stride, min_track))
 
 
-def _in_frames(boxes: Boxes, frames: int, seconds: float | None) -> int | Ints:
-    """A setting in frames: as given, or from seconds at each video's own frame rate."""
+def _in_frames(boxes: Boxes, frames: int, seconds: float | None, sampled: NDArray[np.bool_], of_sampled: int) -> Ints:
+    """A setting in frames, for each box: as given, or from seconds at its video's own frame rate."""
     if seconds is None:
-        return frames
-    unknown = np.flatnonzero(~(boxes.fps > 0))
+        return np.where(sampled, of_sampled, frames)
+    unknown = np.flatnonzero(~(boxes.fps > 0) & ~sampled)
     if len(unknown):
         raise UserError(
             f"{boxes.where(unknown[0])}: video {boxes.video[unknown[0]]!r} has no frame rate "
             "-> give settings in frames, or the frame rate with --fps"
         )
-    return np.maximum(1, np.rint(seconds * boxes.fps)).astype(np.int64)
+    from_seconds = np.maximum(1, np.rint(seconds * np.where(sampled, 1.0, boxes.fps)))
+    return np.where(sampled, of_sampled, from_seconds).astype(np.int64)
 
 
 def _renumbered(tracklets: Tracklets) -> tuple[Ints, Tracklets]:

@@ -68,6 +68,8 @@ def test_frames_of_a_video_file_are_counted_as_the_task_shows_them(tmp_path: Pat
     assert sorted(found.frame_index.tolist()) == sorted(100 + 3 * row.frame_index for row in first)
     assert set(found.file) == {"case1.mp4"}
     assert set(found.fps) == {25.0}
+    from_one = read_cvat(tmp_path / "case1.xml", first_frame=1)
+    assert (found.frame_index - from_one.frame_index).tolist() == [3] * len(found)
 
 
 def test_attributes_are_labels(tmp_path: Path, world, same_rows) -> None:

@@ -48,6 +48,23 @@ def test_rspp_adds_polypsset(all_four: Path) -> None:
     assert found.file[3] == "PolypsSet/test2019/Image/4/1.jpg"
 
 
+@pytest.mark.filterwarnings("ignore:.*paper-eval lacks")
+def test_a_combination_passes_each_part_its_options_and_keeps_what_was_parsed(all_four: Path, tmp_path: Path) -> None:
+    put(tmp_path / "cases.csv", "case_id,size_mm,pathology\n3,7,odd\n")
+    table = all_four / "Polyp_Size_Dataset" / "Polyp_Size_Lables.csv"
+    put(table, "Video_ID,Polyp_Size,Kind\nVideo07,11mm,odd\n")
+    options = {"cases": tmp_path / "cases.csv", "columns": {"histology": "Kind"}, "histology": {"odd": "HP"}}
+    cache = tmp_path / "cache"
+    found = read_source("rspp", all_four, {**options, "workers": 1, "split": None}, cache)
+    assert found.size_mm[:3].tolist() == [4.0, 7.0, 11.0]
+    assert found.histology.tolist() == ["AD", "HP", "HP", "hyperplastic"]
+    (all_four / "REAL-Colon" / "001-009_annotations" / "001-009_5.xml").write_text("damaged since")
+    again = read_source("rspp", all_four, options, cache)
+    assert again.xywh.tolist() == found.xywh.tolist()
+    with pytest.raises(UserError, match=r"001-009_5\.xml"):
+        read_source("rspp", all_four, options)
+
+
 def test_a_missing_part_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no folder 'realcolon' in it"):
         read_rsp(tmp_path)

@@ -154,9 +154,14 @@ def test_what_checks_can_judge_is_passed_on_to_them(tmp_path: Path) -> None:
     assert found.frame_index[2] == -4
 
 
-def test_a_file_that_counts_from_zero_is_said(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match=r"gt\.txt:1: frame 0, but MOT counts frames from 1"):
-        read_mot(one_file(tmp_path, b"0,1,2,3,4,5,1\n"))
+def test_a_file_that_counts_from_zero_is_refused_until_it_is_said(tmp_path: Path, picture) -> None:
+    root = one_file(tmp_path, b"0,1,2,3,4,5,1\n2,1,2,3,4,5,1\n")
+    picture(root / "clip" / "img1" / "00002.jpg")
+    with pytest.raises(UserError, match=r"gt\.txt:1: frame 0, but MOT counts frames from 1 .* --first-frame 0"):
+        read_mot(root)
+    found = read_mot(root, first_frame=0)
+    assert found.frame_index.tolist() == [0, 2]
+    assert found.file.tolist() == ["clip/img1/00000.jpg", "clip/img1/00002.jpg"]
 
 
 def test_a_sequence_without_boxes_is_said(tmp_path: Path, world) -> None:

@@ -71,6 +71,8 @@ def test_frames_of_a_video_file_count_from_one_as_detectors_write_them(tmp_path:
     write(tmp_path, world, name="labels/{video}_{frame}.txt", first=1, tail=lambda row: f" {row.score}")
     found = read_yolo(tmp_path)
     same_rows(found, world, "score", file=lambda row: f"videos/{row.video}.mp4", fps=lambda _: 25.0)
+    from_zero = read_yolo(tmp_path, first_frame=0)
+    assert (from_zero.frame_index - found.frame_index).tolist() == [1] * len(found)
 
 
 def test_a_missing_picture_has_the_size_of_its_neighbours(tmp_path: Path, world, same_rows, picture) -> None:

@@ -37,12 +37,16 @@ SOURCES: dict[str, Callable[..., Boxes]] = {
 }
 
 
-def read_source(name: str, path: Path, options: Mapping[str, Any]) -> Boxes:
-    """Boxes of a source by its name; options that are None are left out, one that the source has not is an error."""
+def read_source(name: str, path: Path, options: Mapping[str, Any], cache: Path | None = None) -> Boxes:
+    """Boxes of a source by its name; options that are None are left out, one that the source has not is an error.
+
+    Where reading takes long, it goes on with what an earlier run left in the folder `cache`.
+    """
     if name not in SOURCES:
         raise UserError(f"{name}: not a source -> one of {', '.join(SOURCES)}")
     given = {option: value for option, value in options.items() if value is not None}
     known = dict(list(inspect.signature(SOURCES[name]).parameters.items())[1:])
+    kept = {"cache": cache} if known.pop("cache", None) else {}
     for option, value in given.items():
         spelled = f"--{option.replace('_', '-')}"
         if option not in known:
@@ -51,7 +55,7 @@ def read_source(name: str, path: Path, options: Mapping[str, Any]) -> Boxes:
         choices = get_args(known[option].annotation) if get_origin(known[option].annotation) is Literal else ()
         if choices and value not in choices:
             raise UserError(f"{spelled} {value}: not a choice -> {' or '.join(choices)}")
-    return SOURCES[name](path, **given)
+    return SOURCES[name](path, **given, **kept)
 
 
 __all__ = [

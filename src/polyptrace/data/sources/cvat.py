@@ -50,10 +50,12 @@ def read_cvat(
     split: str | None = None,
     identities: Literal["track", "polyp"] = "track",
     histology: Mapping[str, str] | None = None,
+    first_frame: int = 0,
 ) -> Boxes:
     """The boxes of CVAT tasks; a track's id is `track`, and with `identities="polyp"` the polyp as well (`video/id`).
 
-    `split` is a folder of `path`. An attribute `polyp` names the polyp in any case (`video/value`).
+    `split` is a folder of `path`. An attribute `polyp` names the polyp in any case (`video/value`). `first_frame` is
+    the number that a video's first frame has in the files: 1 where a tool other than CVAT wrote them so.
     """
     path = Path(path)
     root = picture_root(path)
@@ -61,7 +63,7 @@ def read_cvat(
     files = [start] if start.is_file() else sorted(start.glob("**/*.xml"), key=lambda file: natural(file.as_posix()))
     if not files:
         raise UserError(f"{start}: no XML file in it -> export the task as 'CVAT for video 1.1'")
-    rows = [row for file in files for row in _read_file(file, root, identities, histology or {})]
+    rows = [row for file in files for row in _read_file(file, root, identities, histology or {}, first_frame)]
     if not rows:
         raise UserError(f"{start}: no track in it has a box -> is the task annotated?")
     table = Boxes.of(**{name: [row[name] for row in rows] for name in rows[0]})
@@ -69,7 +71,7 @@ def read_cvat(
     return table
 
 
-def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, str]) -> list[Record]:
+def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, str], first_frame: int) -> list[Record]:
     task = _parse(path)
     width, height = (_whole(task.meta.get(f"original_size/{side}", ""), path, side) for side in ("width", "height"))
     video = relative(path.parent, root) if path.stem == "annotations" and relative(path.parent, root) else ""
@@ -87,7 +89,7 @@ def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, 
         rows.append(
             {
                 "video": video,
-                "frame_index": start + step * frame if movie else frame,
+                "frame_index": start + step * (frame - first_frame) if movie else frame - first_frame,
                 "xywh": (xtl, ytl, xbr - xtl, ybr - ytl),
                 "file": movie or pictures.get(frame) or f"{_inner(path, root)}images/frame_{frame:06d}.PNG",
                 "image_width": width,

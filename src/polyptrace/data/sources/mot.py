@@ -51,16 +51,18 @@ def read_mot(
     split: str | None = None,
     boxes: Literal["auto", "gt", "det"] = "auto",
     identities: Literal["track", "polyp"] = "track",
+    first_frame: int = 1,
 ) -> Boxes:
     """The boxes of a MOT source.
 
     `split` is a folder of `path` (MOT's `train`, `test`); `boxes` picks `gt/gt.txt` or `det/det.txt` (auto: gt where it
     is there). Ids are runs of a tracker; `identities="polyp"` says that they are polyps as well (`video/id`). Id -1
     means untracked. In `gt` files lines with conf 0 are entries to ignore, as in the benchmark, and are left out.
+    `first_frame` is the number that the first frame of a video has in the files: 0 where a tool counts so.
     """
     root = picture_root(Path(path))
     sequences = _sequences(Path(path), root, split, boxes)
-    tables = [_read_sequence(_with_video_info(sequence, root), root, identities) for sequence in sequences]
+    tables = [_read_sequence(_with_video_info(one, root), root, identities, first_frame) for one in sequences]
     table = Boxes.concatenate(tables)
     if not len(table):
         raise UserError(f"{path}: its {len(sequences)} MOT files hold no box -> was the detector run?")
@@ -155,7 +157,7 @@ def _has_pictures(table: Path) -> bool:
     return table.with_suffix("").is_dir() or video_file([table.parent, table.parent / "videos"], table.stem) is not None
 
 
-def _read_sequence(sequence: _Sequence, root: Path, identities: str) -> Boxes:
+def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame: int) -> Boxes:
     rows, lines = number_rows(read_text(sequence.table), sequence.table, _COLUMNS, _NEEDED)
     truth = sequence.table.parent.name == "gt"
     if truth:  # conf is a flag there: 0 is an entry to ignore
@@ -163,11 +165,12 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str) -> Boxes:
         rows, lines = rows[keep], lines[keep]
     if not len(rows):
         warnings.warn(f"{sequence.table}: holds no box", stacklevel=4)
-    frame = whole_numbers(rows[:, 0], lines, sequence.table, "frame") - 1
-    if np.any(frame == -1):
+    frame = whole_numbers(rows[:, 0], lines, sequence.table, "frame") - first_frame
+    if first_frame == 1 and np.any(frame == -1):
         line = lines[np.argmax(frame == -1)]
-        warnings.warn(
-            f"{sequence.table}:{line}: frame 0, but MOT counts frames from 1 -> is the file 0-based?", stacklevel=4
+        raise UserError(
+            f"{sequence.table}:{line}: frame 0, but MOT counts frames from 1 -> if the file counts from 0, say "
+            "--first-frame 0"
         )
     ids = whole_numbers(rows[:, 1], lines, sequence.table, "id")
     known, place = np.unique(ids, return_inverse=True)
@@ -177,7 +180,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str) -> Boxes:
         video=sequence.video,
         frame_index=frame,
         xywh=rows[:, 2:6] - (1, 1, 0, 0),
-        file=sequence.file or _picture_names(sequence, root, frame),
+        file=sequence.file or _picture_names(sequence, root, frame + first_frame),
         image_width=sequence.width,
         image_height=sequence.height,
         track=names[place],
@@ -189,7 +192,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str) -> Boxes:
     )
 
 
-def _picture_names(sequence: _Sequence, root: Path, frame: Ints) -> list[str]:
+def _picture_names(sequence: _Sequence, root: Path, number_in_file: Ints) -> list[str]:
     """Each frame's picture: the one that is there, or, where none is, the name it would have."""
     there = numbered_pictures(root / sequence.pictures)
     example = next(iter(there.values()), f"000001{sequence.ending}")
@@ -197,7 +200,7 @@ def _picture_names(sequence: _Sequence, root: Path, frame: Ints) -> list[str]:
     digits = len(stem) - len(stem.rstrip("0123456789")) or 6
     prefix = stem[:-digits] if stem[-digits:].isdigit() else ""
     before = f"{sequence.pictures}/{prefix}"
-    numbers = (frame + 1).tolist()
+    numbers = number_in_file.tolist()
     if not there:
         return [f"{before}{number:0{digits}d}{ending}" for number in numbers]
     folder = f"{sequence.pictures}/"
