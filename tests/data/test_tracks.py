@@ -22,25 +22,28 @@ def partition(track: Ints) -> set[frozenset[int]]:
     return {frozenset(np.flatnonzero(track == t).tolist()) for t in np.unique(track)}
 
 
-def plain_link(boxes: Boxes, within: str, iou: float) -> set[frozenset[int]]:
-    """Frame after frame, best overlap first: a slow reading of the definition (no gaps)."""
+def plain_link(boxes: Boxes, within: str, iou: float, max_gap: int) -> set[frozenset[int]]:
+    """Neighbouring frames first, then ever larger gaps, best overlap first: a slow reading of the definition."""
     group = boxes.polyp if within == "polyp" else np.full(len(boxes), "")
-    owner: dict[int, int] = {}
-    for place in sorted({(v, g, f) for v, g, f in zip(boxes.video, group, boxes.frame_index, strict=True)}):
-        video, name, frame = place
-        here = [i for i in range(len(boxes)) if (boxes.video[i], group[i], boxes.frame_index[i]) == place]
-        before = [
-            i for i in range(len(boxes)) if (boxes.video[i], group[i], boxes.frame_index[i]) == (video, name, frame - 1)
+    place = list(zip(boxes.video, group, boxes.frame_index.tolist(), strict=True))
+    following: dict[int, int] = {}
+    for distance in range(1, max_gap + 2):
+        pairs = [
+            (float(box_iou(boxes.xywh[[a]], boxes.xywh[[b]])[0]), a, b)
+            for a in range(len(boxes))
+            for b in range(len(boxes))
+            if place[a][:2] == place[b][:2] and place[b][2] - place[a][2] == distance
         ]
-        pairs = [(float(box_iou(boxes.xywh[[a]], boxes.xywh[[b]])[0]), a, b) for a in before for b in here]
-        used: set[int] = set()
         for overlap, a, b in sorted(pairs, key=lambda p: -p[0]):
-            if overlap >= iou and a not in used and b not in used:
-                owner[b] = owner[a]
-                used |= {a, b}
-        for b in here:
-            owner.setdefault(b, b)
-    return {frozenset(i for i in owner if owner[i] == t) for t in set(owner.values())}
+            if overlap >= iou and a not in following and b not in following.values():
+                following[a] = b
+    tracks = set()
+    for first in set(range(len(boxes))) - set(following.values()):
+        members = [first]
+        while members[-1] in following:
+            members.append(following[members[-1]])
+        tracks.add(frozenset(members))
+    return tracks
 
 
 @st.composite
@@ -119,9 +122,16 @@ def test_the_tracks_are_those_of_the_authors(shared: Path) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(random_boxes(), st.sampled_from(["polyp", "video"]), st.sampled_from([0.1, 0.5]))
-def test_linking_equals_the_slow_reading_of_its_definition(boxes: Boxes, within: str, iou: float) -> None:
-    assert partition(link_tracks(boxes, within, iou)) == plain_link(boxes, within, iou)
+@given(random_boxes(), st.sampled_from(["polyp", "video"]), st.sampled_from([0.1, 0.5]), st.integers(0, 3))
+def test_linking_equals_the_slow_reading_of_its_definition(boxes: Boxes, within: str, iou: float, max_gap: int) -> None:
+    assert partition(link_tracks(boxes, within, iou, max_gap)) == plain_link(boxes, within, iou, max_gap)
+
+
+@settings(max_examples=60, deadline=None)
+@given(random_boxes(), st.sampled_from(["polyp", "video"]))
+def test_tracks_are_numbered_by_their_first_box(boxes: Boxes, within: str) -> None:
+    found = dict.fromkeys(link_tracks(boxes, within)[boxes.order()].tolist())
+    assert list(found) == list(range(len(found)))
 
 
 @settings(max_examples=60, deadline=None)

@@ -103,10 +103,10 @@ class Boxes:
         """Number of each row's (dataset, video), by name."""
         return codes(self.dataset) * (len(self) + 1) + codes(self.video)
 
-    def order(self) -> Ints:
-        """Row numbers by dataset, video, frame and box."""
-        procedure = self.procedure()
-        order = np.lexsort((self.frame_index, procedure)).astype(np.int64)
+    def order(self, procedure: Ints | None = None) -> Ints:
+        """Row numbers by dataset, video, frame and box; `procedure` where it is known already."""
+        procedure = self.procedure() if procedure is None else procedure
+        order = stable_order(self.frame_index, procedure)
         same = np.zeros(len(self) + 1, bool)  # whether a place holds the same procedure and frame as the one before
         same[1:-1] = (np.diff(procedure[order]) == 0) & (np.diff(self.frame_index[order]) == 0)
         shared = np.flatnonzero(same[:-1] | same[1:])
@@ -153,11 +153,22 @@ class Boxes:
         return pd.DataFrame(columns | {name: self.xywh[:, i] for i, name in enumerate("xywh")})
 
 
+def stable_order(last: Ints, *before: Ints) -> Ints:
+    """As `np.lexsort`, the last key first; keys that are in order already are seen at once."""
+    later = np.ones(max(len(last) - 1, 0), bool)
+    for key in (last, *before):
+        later = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & later)
+    return np.arange(len(last)) if later.all() else np.lexsort((last, *before)).astype(np.int64)
+
+
 def codes(names: Strings) -> Ints:
     """For each string its place among the sorted distinct ones: integers that do not depend on the rows' order."""
     if not len(names):
         return np.empty(0, np.int64)
-    start = np.concatenate([[0], np.flatnonzero(names[1:] != names[:-1]) + 1])  # runs: names repeat row after row
+    address = np.frombuffer(names.tobytes(), np.intp)
+    differs = address[1:] != address[:-1]  # names repeat row after row, often as one and the same object
+    differs = np.not_equal(names[1:], names[:-1], out=differs.copy(), where=differs)
+    start = np.concatenate([[0], np.flatnonzero(differs) + 1])
     encoded = pa.array(names[start], pa.string()).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     places = np.empty(len(order), np.int64)
@@ -166,6 +177,8 @@ def codes(names: Strings) -> Ints:
 
 
 def _column(name: str, value: Any, length: int) -> NDArray[Any]:
+    if name in _STRINGS and isinstance(value, str):
+        return np.array([value], object).repeat(length)  # one object for all rows
     kind: Any = object if name in _STRINGS else np.int64 if name in _INTS else np.float64
     array = np.asarray(value, kind)
     if kind is np.int64 and array.ndim and np.asarray(value).dtype.kind == "f":

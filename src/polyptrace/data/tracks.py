@@ -2,7 +2,8 @@
 
 Boxes of one group (a polyp, a given track, or a whole video) are matched one-to-one from frame to frame, best overlap
 first, where IoU >= 0.1. With `max_gap`, boxes that found no partner in the next frame may find one up to `max_gap`
-missing frames later. All frames of all videos are matched at once, so the cost is linear in the number of boxes.
+missing frames later. All frames of all videos are matched at once, so the cost is linear in the number of boxes; a
+search is only for boxes that share their frame with others of their group, or have one missing next to them.
 """
 
 from typing import Literal
@@ -10,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from polyptrace.data.boxes import Boxes, Floats, Ints, codes
+from polyptrace.data.boxes import Boxes, Floats, Ints, codes, stable_order
 from polyptrace.errors import UserError
 
 Within = Literal["polyp", "track", "video"]
@@ -21,28 +22,19 @@ def link_tracks(boxes: Boxes, within: Within = "polyp", iou: float = 0.1, max_ga
 
     `within` says what linking may use: "polyp" (identities), "track" (ids of a tracker) or "video" (boxes alone).
     """
-    order = boxes.order()
-    group = boxes.procedure()
-    if within != "video":
-        group = group * (len(boxes) + 1) + _identities(boxes, within)
-    group, frame, xywh = group[order], boxes.frame_index[order], boxes.xywh[order]
-
-    previous, following = (
-        np.full(len(boxes), -1),
-        np.full(len(boxes), -1),
-    )  # neighbours in the track, as places in order
-    for distance in range(1, max_gap + 2):
-        first, second = _candidates(group, frame, distance, following < 0, previous < 0)
-        overlap = box_iou(xywh[first], xywh[second])
-        keep = overlap >= iou
-        first, second = _match(first[keep], second[keep], overlap[keep], len(boxes))
-        following[first], previous[second] = second, first
-
-    begin = np.where(previous < 0, np.arange(len(boxes)), previous)
-    while ((further := begin[begin]) != begin).any():  # each round doubles how far back it looks
-        begin = further
+    if not len(boxes):
+        return np.empty(0, np.int64)
+    procedure = boxes.procedure()
+    order = boxes.order(procedure)
+    group = procedure if within == "video" else procedure * (len(boxes) + 1) + _identities(boxes, within)
+    by_group = stable_order(group[order])  # places in `order`, by group, frame and box
+    rows = order[by_group]
+    xywh = boxes.xywh if (np.diff(rows) == 1).all() else boxes.xywh[rows]  # the largest column is not moved in vain
+    previous = _previous(_keys(group[rows], boxes.frame_index[rows], max_gap), xywh, iou, max_gap)
+    begins = np.zeros(len(boxes), bool)
+    begins[by_group[previous < 0]] = True
     track = np.empty(len(boxes), np.int64)
-    track[order] = (np.cumsum(previous < 0) - 1)[begin]
+    track[rows] = (np.cumsum(begins) - 1)[by_group[_first(previous)]]
     return track
 
 
@@ -59,35 +51,68 @@ def box_iou(a: Floats, b: Floats) -> Floats:
 
 def _identities(boxes: Boxes, within: Within) -> Ints:
     names = boxes.polyp if within == "polyp" else boxes.track
-    nameless = np.flatnonzero(names == "")
-    if len(nameless):
+    identities = codes(names)
+    nameless = np.flatnonzero(identities == 0)  # if "" is among the names it is the first
+    if len(nameless) and names[nameless[0]] == "":
         raise UserError(
             f"{boxes.where(nameless[0])}: has no {within} id ({len(nameless):,} of {len(boxes):,} boxes have none) "
             "-> link without identities: --tracks.link video"
         )
-    return codes(names)
+    return identities
+
+
+def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:
+    """One number for group and frame, rising with the boxes: frames lie as far apart as they are, groups further."""
+    number = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
+    keys: Ints = number * (int(frame.max(initial=0)) + max_gap + 2) + frame
+    return keys
+
+
+def _previous(key: Ints, xywh: Floats, iou: float, max_gap: int) -> Ints:
+    """Place of the box before each box in its track; -1 where a track begins."""
+    step = np.diff(key, prepend=-2, append=-2)  # from each box to the one after it; 0 in the same frame
+    lone = (step[:-2] != 0) & (step[1:-1] == 1) & (step[2:] != 0)  # neighbours that could have no other partner
+    linked = lone & (box_iou(xywh[:-1], xywh[1:]) >= iou)
+    previous = np.full(len(key), -1)
+    np.copyto(previous[1:], np.arange(len(linked)), where=linked)
+    open_end, open_start = np.append(~linked, True), previous < 0
+    for distance in range(1, max_gap + 2):
+        first, second = _candidates(key, distance, open_end, open_start)
+        overlap = box_iou(xywh[first], xywh[second])
+        keep = overlap >= iou
+        first, second = _match(first[keep], second[keep], overlap[keep])
+        previous[second] = first
+        open_end[first] = open_start[second] = False
+    return previous
+
+
+def _first(previous: Ints) -> Ints:
+    """Place of the first box of each box's track."""
+    place = np.arange(len(previous))
+    heads = np.flatnonzero((previous < 0) | (previous != place - 1))  # of runs of neighbours: mostly whole tracks
+    run = np.repeat(np.arange(len(heads)), np.diff(heads, append=len(previous)))
+    before = np.where(previous[heads] < 0, np.arange(len(heads)), run[previous[heads]])
+    while ((further := before[before]) != before).any():  # each round doubles how far back it looks
+        before = further
+    return heads[before][run]
 
 
 def _candidates(
-    group: Ints, frame: Ints, distance: int, open_end: NDArray[np.bool_], open_start: NDArray[np.bool_]
+    key: Ints, distance: int, open_end: NDArray[np.bool_], open_start: NDArray[np.bool_]
 ) -> tuple[Ints, Ints]:
     """All pairs (box, box `distance` frames later) in one group whose ends are still free."""
     firsts, seconds = np.flatnonzero(open_end), np.flatnonzero(open_start)
-    span = int(frame.max(initial=0)) + distance + 2
-    key = group[seconds] * span + frame[seconds]
-    by_key = np.argsort(key, kind="stable")
-    key, seconds = key[by_key], seconds[by_key]
-    wanted = group[firsts] * span + frame[firsts] + distance
-    begin, end = np.searchsorted(key, wanted, "left"), np.searchsorted(key, wanted, "right")
+    wanted = key[firsts] + distance
+    begin, end = np.searchsorted(key[seconds], wanted, "left"), np.searchsorted(key[seconds], wanted, "right")
     count = end - begin
     first = np.repeat(firsts, count)
     inside = np.arange(len(first)) - np.repeat(np.cumsum(count) - count, count)
     return first, seconds[np.repeat(begin, count) + inside]
 
 
-def _match(first: Ints, second: Ints, overlap: Floats, n: int) -> tuple[Ints, Ints]:
+def _match(first: Ints, second: Ints, overlap: Floats) -> tuple[Ints, Ints]:
     """One-to-one pairs, best overlap first (ties: lower rows), as rounds of pairs that are best for both ends."""
-    alone = (np.bincount(first, minlength=n)[first] == 1) & (np.bincount(second, minlength=n)[second] == 1)
+    alone = (np.bincount(first)[first] == 1) & (np.bincount(second)[second] == 1)
     taken = [np.stack([first[alone], second[alone]])]
     contested = np.flatnonzero(~alone)
     contested = contested[np.lexsort((second[contested], first[contested], -overlap[contested]))]
