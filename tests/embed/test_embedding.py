@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from polyptrace.config import Embed
 from polyptrace.data import Dataset
-from polyptrace.embed.embedding import batches_by_length, blocks, embed
+from polyptrace.embed import embed
 from polyptrace.encoders import FrameEncoder, OwnEncoder, Preprocess, TrackletEncoder, prepare_crops, weights_hash
 from polyptrace.errors import UserError
 
@@ -68,25 +67,6 @@ def test_the_table_says_which_weights_made_it(coloured: Dataset, tmp_path: Path)
     assert table.info["model_hash"] == weights_hash(encoder)
     table.save(tmp_path / "e")
     assert type(table).load(tmp_path / "e").info["encoder"] == "tracklet"
-
-
-def test_blocks_hold_every_tracklet_once_and_share_no_frame() -> None:
-    random = np.random.default_rng(0)
-    rows = [np.arange(a, a + random.integers(1, 30)) for a in random.integers(0, 900, 200)]
-    chosen = random.permutation(200)[:150]
-    found = list(blocks(rows, chosen, 50))
-    assert sorted(np.concatenate(found).tolist()) == sorted(chosen.tolist())
-    frames = [set(np.concatenate([rows[i] for i in block]).tolist()) for block in found]
-    assert len(found) > 1
-    assert sum(map(len, frames)) == len(set.union(*frames))
-
-
-def test_batches_by_length_never_hold_more_frames_than_allowed_unless_one_tracklet_does() -> None:
-    length = np.random.default_rng(1).integers(1, 60, 300)
-    chosen = np.arange(0, 300, 2)
-    found = list(batches_by_length(length, chosen, 40))
-    assert sorted(np.concatenate(found).tolist()) == chosen.tolist()
-    assert all(len(batch) == 1 or len(batch) * length[batch].max() <= 40 for batch in found)
 
 
 def test_crops_smaller_than_the_encoder_s_are_refused_unless_enlarging_is_allowed(

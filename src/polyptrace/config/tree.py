@@ -133,7 +133,8 @@ class Embed:
     batch_frames: int = 512  #: frames in a batch
     precision: Literal["auto", "float32", "bf16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    compile: Literal["auto", "on", "off"] = "auto"  #: foundation models; auto: on a GPU, from 50,000 frames
+    compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU, where the frames are enough to win the time back
+    block_frames: int = 32_768  #: frames whose features are held at a time; what a worker of a cluster gets at a time
     pooling: str = "default"  #: foundation models: see `polyptrace encoders`
     preprocess: Literal["own", "release"] = "own"  #: release: the one transform of the published comparison
     enlarge: bool = False  #: allow stored crops that are smaller than the encoder's input to be enlarged

@@ -1,6 +1,7 @@
 """From a frozen encoder and a dataset to vectors."""
 
+from polyptrace.embed.embedder import Embedder
 from polyptrace.embed.embedding import embed
 from polyptrace.embed.table import Embeddings, concatenate
 
-__all__ = ["Embeddings", "concatenate", "embed"]
+__all__ = ["Embedder", "Embeddings", "concatenate", "embed"]

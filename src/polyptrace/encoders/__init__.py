@@ -6,11 +6,12 @@ from polyptrace.encoders.checkpoints import OwnEncoder, from_pretrained, save_en
 from polyptrace.encoders.colour_grid import ColourGrid
 from polyptrace.encoders.frame import FrameEncoder
 from polyptrace.encoders.loading import load_encoder
-from polyptrace.encoders.preprocess import Preprocess, check_crop_size, prepare_crops
+from polyptrace.encoders.preprocess import CropPreparation, Preprocess, check_crop_size, prepare_crops
 from polyptrace.encoders.tracklet import TrackletEncoder, scatter_features
 
 __all__ = [
     "ColourGrid",
+    "CropPreparation",
     "FrameEncoder",
     "OwnEncoder",
     "Preprocess",

@@ -9,7 +9,7 @@ costs as much as a real one and shows less, which would be unfair to the encoder
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from polyptrace.errors import UserError
@@ -41,15 +41,31 @@ def prepare_crops(
 
     Made smaller by antialiased bilinear resizing, as `prepare` does it; larger only with `enlarge`.
     """
-    check_crop_size(crops.shape[-2], preprocess, enlarge=enlarge)
-    leading, side = crops.shape[:-3], preprocess.size
-    frames = crops.flatten(0, -4).permute(0, 3, 1, 2).to(torch.float32)  # (B * L, 3, S, S)
-    if frames.shape[-2:] != (side, side):
-        frames = functional.interpolate(frames, size=(side, side), mode="bilinear", antialias=True)
-    scale = torch.tensor([1 / (255 * s) for s in preprocess.std], device=crops.device)
-    shift = torch.tensor([-m / s for m, s in zip(preprocess.mean, preprocess.std, strict=True)], device=crops.device)
-    frames = torch.addcmul(shift[:, None, None], frames, scale[:, None, None])
-    return frames.to(dtype).reshape(*leading, 3, side, side)  # (B, L, 3, H, W)
+    prepared: Tensor = CropPreparation(preprocess, enlarge=enlarge).to(crops.device)(crops)
+    return prepared.to(dtype)
+
+
+class CropPreparation(nn.Module):
+    """`prepare_crops` with its numbers kept on the device: nothing to copy, so that it can be compiled and captured."""
+
+    def __init__(self, preprocess: Preprocess, *, enlarge: bool = False) -> None:
+        super().__init__()
+        self.preprocess, self.enlarge = preprocess, enlarge
+        scale = torch.tensor([1 / (255 * s) for s in preprocess.std])
+        shift = torch.tensor([-m / s for m, s in zip(preprocess.mean, preprocess.std, strict=True)])
+        self.register_buffer("scale", scale[:, None, None], persistent=False)
+        self.register_buffer("shift", shift[:, None, None], persistent=False)
+
+    def forward(self, crops: Tensor) -> Tensor:
+        """Floats (…, 3, H, W) of crops (…, S, S, 3) uint8."""
+        check_crop_size(crops.shape[-2], self.preprocess, enlarge=self.enlarge)
+        assert isinstance(self.scale, Tensor)
+        assert isinstance(self.shift, Tensor)
+        leading, side = crops.shape[:-3], self.preprocess.size
+        frames = crops.flatten(0, -4).permute(0, 3, 1, 2).to(torch.float32)  # (n, 3, S, S), channels last in memory
+        if frames.shape[-2:] != (side, side):
+            frames = functional.interpolate(frames, size=(side, side), mode="bilinear", antialias=True)
+        return torch.addcmul(self.shift, frames, self.scale).reshape(*leading, 3, side, side)
 
 
 def check_crop_size(stored: int, preprocess: Preprocess, *, enlarge: bool = False) -> None:
