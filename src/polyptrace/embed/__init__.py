@@ -2,6 +2,7 @@
 
 from polyptrace.embed.embedder import Embedder
 from polyptrace.embed.embedding import embed
+from polyptrace.embed.online import OnlineEncoder, OnlineTrack
 from polyptrace.embed.table import Embeddings, concatenate
 
-__all__ = ["Embedder", "Embeddings", "concatenate", "embed"]
+__all__ = ["Embedder", "Embeddings", "OnlineEncoder", "OnlineTrack", "concatenate", "embed"]
