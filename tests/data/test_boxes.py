@@ -84,3 +84,10 @@ def test_to_pandas_has_one_column_per_coordinate() -> None:
 def test_codes_number_the_sorted_distinct_names(names: list[str]) -> None:
     places = {name: place for place, name in enumerate(sorted(set(names), key=lambda n: n.encode()))}
     assert codes(np.array(names, object)).tolist() == [places[name] for name in names]
+
+
+def test_a_row_says_where_it_was_read() -> None:
+    boxes = Boxes.of(
+        video="v", frame_index=[0, 1, 2], xywh=np.ones((3, 4)), source=["a/gt.txt", "b.json", ""], line=[7, 8, 0]
+    )
+    assert [boxes.where(row) for row in range(3)] == ["a/gt.txt:7", "b.json: annotations[8]", "boxes:2"]

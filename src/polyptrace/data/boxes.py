@@ -116,8 +116,11 @@ class Boxes:
         return order
 
     def where(self, row: int) -> str:
-        """Where a row was read: `file:line`."""
-        return f"{self.source[row] or 'boxes'}:{self.line[row] if self.source[row] else row}"
+        """Where a row was read: `file:line`, or the annotation's number in a JSON file, where lines say little."""
+        source, line = self.source[row], self.line[row]
+        if source.endswith(".json"):
+            return f"{source}: annotations[{line}]"
+        return f"{source}:{line}" if source else f"boxes:{row}"
 
     def save(self, path: Path) -> None:
         """Writes `boxes.parquet`, whole or not at all."""

@@ -54,9 +54,10 @@ def _identities(boxes: Boxes, within: Within) -> Ints:
     identities = codes(names)
     nameless = np.flatnonzero(identities == 0)  # if "" is among the names it is the first
     if len(nameless) and names[nameless[0]] == "":
+        other = " or by the tracks that are there: --tracks.link track (if they are polyps: --identities polyp)"
         raise UserError(
             f"{boxes.where(nameless[0])}: has no {within} id ({len(nameless):,} of {len(boxes):,} boxes have none) "
-            "-> link without identities: --tracks.link video"
+            f"-> link by overlap alone: --tracks.link video{other if (boxes.track != '').all() else ''}"
         )
     return identities
 

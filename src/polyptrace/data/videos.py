@@ -49,7 +49,8 @@ def frames(path: Path, frame_indices: Iterable[int]) -> Iterator[tuple[int, Tens
     missing = len(wanted) - place
     warnings.warn(
         f"{path}: the stream ends early or is damaged: {missing:,} of {len(wanted):,} wanted frames, from frame "
-        f"{wanted[place]} on, are not in it; everything before is kept -> copy or export the video again",
+        f"{wanted[place]} on, are not in it; everything before is kept -> copy or export the video "
+        "again, or were the boxes made on another one?",
         stacklevel=2,
     )
 
@@ -77,8 +78,9 @@ def _open(path: Path) -> Iterator[Any]:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file -> check the path") from None
     except (av.error.FFmpegError, OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"{path}: cannot be opened as a video ({error}) -> was it copied to the end? An MP4 without its last part "
+            f"{path}: cannot be opened as a video ({reason}) -> was it copied to the end? An MP4 without its last part "
             "has lost its index"
         ) from None
     with container:

@@ -213,10 +213,27 @@ def test_text_files_beside_videos_are_detections_of_those_videos(
         rows = [row for row in world if row.video == name]
         (tmp_path / f"{name}.txt").write_text("\n".join(line(row, track="-1", score=row.score) for row in rows))
     (tmp_path / "notes.txt").write_text("not a table")
-    found = read_mot(tmp_path)
+    with pytest.warns(UserWarning, match=r"left out, for want of a video or folder of its name: notes\.txt"):
+        found = read_mot(tmp_path)
     same_rows(found, world, "score", file=lambda row: f"{row.video}.mp4")
     assert set(found.fps) == {25.0}
     assert set(found.image_width) == {64}
+
+
+def test_videos_and_sequences_may_be_links_to_where_they_lie(tmp_path: Path, world, same_rows, video: Callable) -> None:
+    write_mot(tmp_path / "elsewhere", world)
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for name in ("case1", "case2"):
+        (linked / name).symlink_to(tmp_path / "elsewhere" / name)
+    same_rows(read_mot(linked), world, "track", source=lambda row: f"{row.video}/gt/gt.txt")
+    first = [row for row in world if row.video == "case1"]
+    video(tmp_path / "archive" / "case1.mp4", 25)
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    (beside / "case1.mp4").symlink_to(tmp_path / "archive" / "case1.mp4")
+    (beside / "case1.txt").write_text("\n".join(line(row) for row in first))
+    same_rows(read_mot(beside), first, file=lambda _: "case1.mp4")
 
 
 def test_the_real_clips_come_in_with_one_row_per_line(shared: Path) -> None:

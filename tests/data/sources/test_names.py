@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyptrace.data.sources.names import inside, last_number, natural, numbered_pictures, picture_root, video_and_frame
+from polyptrace.data.sources.names import (
+    folders_below,
+    inside,
+    last_number,
+    natural,
+    numbered_pictures,
+    of_several_videos,
+    picture_root,
+    relative,
+    video_and_frame,
+)
 from polyptrace.errors import UserError
 
 PART = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=6) | st.sampled_from(
@@ -72,3 +82,35 @@ def test_the_root_of_a_file_in_a_folder_of_annotations_is_above_it(tmp_path: Pat
     assert picture_root(tmp_path / "annotations" / "a.json") == tmp_path
     assert picture_root(tmp_path / "b.json") == tmp_path
     assert picture_root(tmp_path) == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "mixed", "video"),
+    [
+        ("all/proc1_0003.jpg", True, "all/proc1"),
+        ("all/proc1_0003.jpg", False, "all"),
+        ("all/0003.jpg", True, "all"),
+        ("train/proc1_0003.jpg", False, "proc1"),
+        ("a/Test/proc1_0003.jpg", True, "a/proc1"),
+        ("train/0003.jpg", False, "train"),
+    ],
+)
+def test_videos_that_share_a_folder_are_told_apart_by_their_names(name: str, mixed: bool, video: str) -> None:
+    assert video_and_frame(PurePosixPath(name), "otherwise", "x", mixed) == (video, 3)
+
+
+def test_names_before_their_numbers_tell_how_many_videos_lie_in_a_folder() -> None:
+    assert of_several_videos(["a_1.jpg", "b_1.jpg"])
+    assert not of_several_videos(["a_1.jpg", "a_2.jpg"])
+    assert not of_several_videos(["1.jpg", "frame_2.jpg"])
+
+
+def test_links_are_followed_and_each_folder_comes_once(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere" / "inner").mkdir(parents=True)
+    start = tmp_path / "start"
+    start.mkdir()
+    (start / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "round").symlink_to(start)
+    found = folders_below(start)
+    assert found == [start, start / "link", start / "link" / "inner"]
+    assert [relative(folder, start) for folder in found] == ["", "link", "link/inner"]

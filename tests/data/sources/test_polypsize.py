@@ -95,9 +95,14 @@ def test_the_pathology_column_is_found_or_named(tmp_path: Path, world) -> None:
     assert set(read_polypsize(tmp_path).histology) == {""}
     assert set(read_polypsize(tmp_path, columns={"histology": "Befund"}).histology) == {"Inflammatory Polyp"}
     with pytest.raises(
-        UserError, match=r"Lables\.csv:1: no column for the histology .* there are Video_ID, Polyp_Size"
+        UserError, match=r"--columns histology=Nothing: there is no 'Nothing' in .*the table's Video_ID"
     ):
         read_polypsize(tmp_path, columns={"histology": "Nothing"})
+    with pytest.raises(UserError, match="'pathology' is none of ours -> ours are video, size, histology"):
+        read_polypsize(tmp_path, columns={"pathology": "Befund"})
+    (tmp_path / "Polyp_Size_Lables.csv").write_text("Video_ID,Millimetres\n1,4\n")
+    with pytest.raises(UserError, match=r"Lables\.csv:1: no column for the size -> .* --columns size=NAME"):
+        read_polypsize(tmp_path)
 
 
 def test_without_a_table_sizes_stay_unknown_and_it_is_said(tmp_path: Path, world) -> None:

@@ -195,6 +195,14 @@ def test_what_is_wrong_is_named(tmp_path: Path, world, file: str, old: str, new:
         read_realcolon(tmp_path)
 
 
+def test_what_is_wrong_with_the_tables_is_said_before_millions_of_files_are_read(tmp_path: Path, world) -> None:
+    write_folders(tmp_path, world)
+    (tmp_path / "lesion_info.csv").write_text("nothing\n1\n")
+    (tmp_path / "001-001_annotations" / "001-001_0.xml").write_text("<object")
+    with pytest.raises(UserError, match=r"lesion_info\.csv:1: has no column"):
+        read_realcolon(tmp_path)
+
+
 def test_a_folder_without_annotations_says_what_is_expected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no SSS-VVV_annotations folder"):
         read_realcolon(tmp_path)

@@ -75,6 +75,20 @@ def test_frames_of_a_video_file_count_from_one_as_detectors_write_them(tmp_path:
     assert (from_zero.frame_index - found.frame_index).tolist() == [1] * len(found)
 
 
+def test_a_frame_zero_of_a_video_asks_how_frames_are_counted(tmp_path: Path, video) -> None:
+    video(tmp_path / "case1.mp4", 3)
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "case1_0.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+    with pytest.raises(UserError, match=r"case1_0\.txt: frame 0, but counted from 1 -> .* --first-frame 0"):
+        read_yolo(tmp_path)
+    assert read_yolo(tmp_path, first_frame=0).frame_index.tolist() == [0]
+
+
+def test_videos_that_share_the_folder_of_a_split_stay_apart(tmp_path: Path, world, same_rows) -> None:
+    write(tmp_path, world, name="labels/train/{video}_{frame}.txt")
+    same_rows(read_yolo(tmp_path, image_size=(64, 48)), world, "track")
+
+
 def test_a_missing_picture_has_the_size_of_its_neighbours(tmp_path: Path, world, same_rows, picture) -> None:
     first = [row for row in world if row.video == "case1"]
     picture(tmp_path / "images" / "case1" / f"{min(row.frame_index for row in first):04d}.jpg")

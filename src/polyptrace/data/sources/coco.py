@@ -6,7 +6,7 @@
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
-from polyptrace.data.sources.names import inside, last_number, picture_root, video_and_frame
+from polyptrace.data.sources.names import inside, last_number, of_several_videos, picture_root, video_and_frame
 from polyptrace.data.sources.records import Record, bbox, index_by_id, integer, numbers, objects, place_of, text, whole
 from polyptrace.errors import UserError
 from polyptrace.files import read_json
@@ -98,9 +98,10 @@ def _read_file(path: Path, root: Path, results: Path | None, histology: Mapping[
     order = sorted(range(len(annotations)), key=lambda k: by_image[place[k]])
     prefix = picture_prefix(images, root)
     pictures = [_picture(image, f"{path}: images[{k}]", prefix) for k, image in enumerate(images)]
+    mixed = _mixed_folders(images) if not all(picture["video"] for picture in pictures) else set()
     rate = content.get("info", {}).get("fps") if isinstance(content.get("info"), dict) else None
     rows = [
-        _row(annotations[k], images[place[k]], pictures[place[k]], f"{source}: annotations[{k}]", histology)
+        _row(annotations[k], images[place[k]], pictures[place[k]], f"{source}: annotations[{k}]", histology, mixed)
         for k in order
     ]
     _say_disagreements(rows, source)
@@ -145,11 +146,23 @@ def _picture(image: Record, where: str, prefix: str) -> Record:
     }
 
 
-def _row(annotation: Record, image: Record, picture: Record, where: str, histology: Mapping[str, str]) -> Record:
+def _mixed_folders(images: list[Record]) -> set[str]:
+    """Folders in which pictures of several videos lie."""
+    names: dict[str, list[str]] = {}
+    for image in images:
+        names.setdefault(str(PurePosixPath(image["file_name"]).parent), []).append(image["file_name"])
+    return {folder for folder, inside_it in names.items() if of_several_videos(inside_it)}
+
+
+def _row(
+    annotation: Record, image: Record, picture: Record, where: str, histology: Mapping[str, str], mixed: Collection[str]
+) -> Record:
     polyp = text(annotation.get("identity_id"))
     derived = _video_of(polyp)
     video = picture["video"] or text(annotation.get("sequence_id")) or derived or text(image.get("video_id"))
-    video = video or video_and_frame(PurePosixPath(image["file_name"]), "", where)[0]
+    if not video:
+        name = PurePosixPath(image["file_name"])
+        video = video_and_frame(name, "", where, str(name.parent) in mixed)[0]
     if not video:
         raise UserError(f"{where}: its image has no sequence_id -> add the video's name as sequence_id")
     score = annotation.get("score")

@@ -18,8 +18,8 @@ from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
 from polyptrace.data.sources.names import (
     VIDEOS,
+    folders_below,
     inside,
-    natural,
     numbered_pictures,
     picture_root,
     relative,
@@ -27,6 +27,7 @@ from polyptrace.data.sources.names import (
 )
 from polyptrace.data.sources.records import Record, integer
 from polyptrace.data.sources.safe_xml import elements
+from polyptrace.data.sources.small_files import names_in
 from polyptrace.data.sources.text import number, read_bytes
 from polyptrace.data.videos import video_info
 from polyptrace.errors import UserError
@@ -60,7 +61,7 @@ def read_cvat(
     path = Path(path)
     root = picture_root(path)
     start = split_folder(path, split) if path.is_dir() else path
-    files = [start] if start.is_file() else sorted(start.glob("**/*.xml"), key=lambda file: natural(file.as_posix()))
+    files = [start] if start.is_file() else [f / name for f in folders_below(start) for name in names_in(f, ".xml")]
     if not files:
         raise UserError(f"{start}: no XML file in it -> export the task as 'CVAT for video 1.1'")
     rows = [row for file in files for row in _read_file(file, root, identities, histology or {}, first_frame)]

@@ -16,6 +16,7 @@ from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.sources.names import (
     PICTURES,
     VIDEOS,
+    folders_below,
     inside,
     natural,
     numbered_pictures,
@@ -79,12 +80,20 @@ def _sequences(path: Path, root: Path, split: str | None, boxes: str) -> list[_S
         raise UserError(f"{start}: no such folder -> check the path{' and --split' if split else ''}")
     wanted = ("gt", "det") if boxes == "auto" else (boxes,)
     folders: dict[Path, Path] = {}
+    below = folders_below(start)
     for kind in wanted:
-        for table in start.glob(f"**/{kind}/{kind}.txt"):
-            folders.setdefault(table.parent.parent, table)
+        for folder in below:
+            if folder.name == kind and (folder / f"{kind}.txt").is_file():
+                folders.setdefault(folder.parent, folder / f"{kind}.txt")
     found = [_folder(folder, root, table) for folder, table in folders.items()]
     if not found:
-        found = [_beside(table, root) for table in start.glob("*.txt") if _has_pictures(table)]
+        tables = sorted(start.glob("*.txt"))
+        found = [_beside(table, root) for table in tables if _has_pictures(table)]
+        lonely = [table.name for table in tables if not _has_pictures(table)]
+        if found and lonely:
+            warnings.warn(
+                f"{start}: left out, for want of a video or folder of its name: {', '.join(lonely)}", stacklevel=3
+            )
     if not found:
         raise UserError(
             f"{start}: no {' or '.join(f'{kind}/{kind}.txt' for kind in wanted)} in it, and no NAME.txt beside a video "

@@ -1,5 +1,6 @@
 """File names as annotations give them: kept inside the source's folder, and frame numbers read from them."""
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from polyptrace.errors import UserError
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".mpg", ".mpeg", ".webm")
+_SPLITS = ("train", "val", "valid", "validation", "test")
 _LABEL_FOLDERS = ("annotations", "annotation", "labels", "gt", "det")
 _LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)", re.ASCII)
 _FRAME_WORD = re.compile(r"[-_. ]*(?:frame|image|img|f)?[-_. ]*$", re.IGNORECASE)
@@ -22,7 +24,7 @@ def picture_root(path: Path) -> Path:
     """The folder that file names of a source are relative to: `path`, or the folder around an annotation file."""
     if path.is_dir():
         return path
-    parent = path.resolve().parent
+    parent = path.absolute().parent
     return parent.parent if parent.name.lower() in _LABEL_FOLDERS else parent
 
 
@@ -74,16 +76,46 @@ def split_folder(path: Path, split: str | None) -> Path:
     return folder
 
 
-def video_and_frame(name: PurePosixPath, otherwise: str, where: str) -> tuple[str, int]:
-    """(video, frame) of `video1/000012.jpg` or of `video1_000012.jpg`: the folder, or what stands before the number."""
+def video_and_frame(name: PurePosixPath, otherwise: str, where: str, mixed: bool = False) -> tuple[str, int]:
+    """(video, frame) of `video1/000012.jpg` or of `video1_000012.jpg`: the folder, or what stands before the number.
+
+    In a folder of `mixed` videos, or one that is called like a split, it is both: `all/video1_000012.jpg` is of
+    `all/video1`, `train/video1_000012.jpg` of `video1`.
+    """
     index = last_number(name.name)
     if index is None:
         raise UserError(f"{where}: no frame number in {name.name!r} -> end each name with its frame's number")
-    if name.parent.name:
-        return str(name.parent), index
+    before = _before_number(name)
+    folder = str(name.parent) if name.parent.name else ""
+    is_split = name.parent.name.lower() in _SPLITS
+    if folder and not (before and (mixed or is_split)):
+        return folder, index
+    inner = name.parent.parent if is_split else name.parent
+    return str(inner / before) if before else otherwise, index
+
+
+def of_several_videos(names: Iterable[str]) -> bool:
+    """Whether names of one folder differ in what stands before their frames' numbers."""
+    return len({_before_number(PurePosixPath(name)) for name in names}) > 1
+
+
+def _before_number(name: PurePosixPath) -> str:
     found = _LAST_NUMBER.search(name.stem)
-    before = _FRAME_WORD.sub("", name.stem[: found.start()] if found else "")
-    return before or otherwise, index
+    return _FRAME_WORD.sub("", name.stem[: found.start()] if found else "")
+
+
+def folders_below(start: Path) -> list[Path]:
+    """`start` and all folders below it, in natural order; links are followed, each folder comes once."""
+    seen: set[str] = set()
+    found: list[Path] = []
+    for folder, inner, _ in os.walk(start, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:
+            inner.clear()
+            continue
+        seen.add(real)
+        found.append(Path(folder))
+    return sorted(found, key=lambda entry: natural(entry.as_posix()))
 
 
 def unwrapped(path: Path, name: str) -> Path:
@@ -93,7 +125,7 @@ def unwrapped(path: Path, name: str) -> Path:
 
 def relative(path: Path, root: Path) -> str:
     """A path below the root as it stands in the box table; "" for the root itself."""
-    inner = path.resolve().relative_to(root.resolve()).as_posix()
+    inner = path.absolute().relative_to(root.absolute()).as_posix()  # as it is called there, even if it is a link
     return "" if inner == "." else inner
 
 

@@ -15,7 +15,16 @@ import numpy as np
 from polyptrace.data.boxes import Boxes, Strings
 from polyptrace.data.sources.coco import read_coco
 from polyptrace.data.sources.labels import histology_name, size_mm
-from polyptrace.data.sources.names import below, picture_root, relative, unwrapped, video_file, video_folders
+from polyptrace.data.sources.names import (
+    below,
+    folders_below,
+    picture_root,
+    relative,
+    unwrapped,
+    video_file,
+    video_folders,
+)
+from polyptrace.data.sources.small_files import names_in
 from polyptrace.data.sources.text import read_table
 from polyptrace.data.sources.voc import read_voc
 from polyptrace.data.sources.yolo import read_yolo
@@ -63,11 +72,13 @@ def read_polypsize(
 
 def _boxes(path: Path) -> Boxes:
     """Boxes in whichever of the three formats is there."""
-    if any(path.glob("**/*.xml")):
+    folders = folders_below(path)
+    if any(names_in(folder, ".xml") for folder in folders):
         return read_voc(path)
-    for file in sorted(path.glob("**/*.json")):
+    for file in (folder / name for folder in folders for name in names_in(folder, ".json")):
         return below(read_coco(file), relative(picture_root(file), path))
-    texts = [file for file in path.glob("**/*.txt") if _VIDEO.search(relative(file, path))]
+    texts = [folder / name for folder in folders for name in names_in(folder, ".txt")]
+    texts = [file for file in texts if _VIDEO.search(relative(file, path))]
     if texts:
         first = 0 if "frame" in texts[0].name.lower() else 1  # the authors' Video01_frame0000 counts from 0
         return read_yolo(path, first_frame=first)
@@ -99,7 +110,9 @@ def _with_files(boxes: Boxes, path: Path) -> Boxes:
 
 
 def _with_labels(boxes: Boxes, path: Path, columns: Mapping[str, str], histology: Mapping[str, str]) -> Boxes:
-    tables = sorted(file for file in path.glob("**/*.csv") if "la" in file.stem.lower())
+    tables = [
+        folder / name for folder in folders_below(path) for name in names_in(folder, ".csv") if "la" in name.lower()
+    ]
     if not tables:
         warnings.warn(f"{path}: no Polyp_Size_Lables.csv; sizes and histologies stay unknown", stacklevel=3)
         return boxes
@@ -121,15 +134,21 @@ def _with_labels(boxes: Boxes, path: Path, columns: Mapping[str, str], histology
 def _columns(header: list[str], given: Mapping[str, str], table: Path) -> dict[str, str]:
     """What the table calls video, size and, where it has it, histology."""
     plain = {name.lower().replace(" ", "_"): name for name in header}
-    found = {word: given[word] for word in given if given[word] in header}
+    for word, name in given.items():
+        if word not in _NAMES or name not in header:
+            wrong = f"there is no {name!r} in {table}" if word in _NAMES else f"{word!r} is none of ours"
+            raise UserError(
+                f"--columns {word}={name}: {wrong} -> ours are {', '.join(_NAMES)}, the table's {', '.join(header)}"
+            )
+    found = dict(given)
     for word, names in _NAMES.items():
         match = next((plain[name] for name in names if name in plain), None)
         if match and word not in found:
             found[word] = match
-    missing = [word for word in ("video", "size", *given) if word not in found]
+    missing = [word for word in ("video", "size") if word not in found]
     if missing:
         raise UserError(
-            f"{table}:1: no column for the {missing[0]} -> say which it is: columns={{{missing[0]!r}: NAME}}; "
+            f"{table}:1: no column for the {missing[0]} -> say which it is: --columns {missing[0]}=NAME; "
             f"there are {', '.join(header)}"
         )
     return found

@@ -41,6 +41,8 @@ def read_realcolon(
     path = Path(path)
     places = _chosen(_places(path, _ANNOTATIONS), split, path)
     pictures = _places(path, _FRAMES)
+    lesions = _lesions(path / "lesion_info.csv", histology or {})  # before the millions of files: what is wrong here
+    rates = _rates(path / "video_info.csv")  # is said at once
     tables = []
     for video, rows in read_frames(places, workers, cache):
         tables.append(_table(video, rows, places[video], pictures.get(video)))
@@ -48,7 +50,7 @@ def read_realcolon(
     table = Boxes.concatenate(tables)
     if not len(table):
         raise UserError(f"{path}: no annotation of its {len(places)} videos holds a box -> are the archives complete?")
-    table = _with_labels(table, path, histology or {})
+    table = _with_labels(table, lesions, rates, path)
     one_label_per_polyp(table)
     return table
 
@@ -112,29 +114,38 @@ def _say_unannotated(place: Path, frames: Path | None) -> None:
         )
 
 
-def _with_labels(table: Boxes, path: Path, histology: Mapping[str, str]) -> Boxes:
-    """Size, histology and frame rate from the two tables of the dataset."""
-    sizes: dict[str, float] = {}
-    kinds: dict[str, str] = {}
-    for row, where in _records(path / "lesion_info.csv", ("unique_object_id", "size [mm]", "histology_class")):
+def _lesions(path: Path, histology: Mapping[str, str]) -> dict[str, tuple[float, str]]:
+    """(size, histology) of each lesion."""
+    lesions: dict[str, tuple[float, str]] = {}
+    for row, where in _records(path, ("unique_object_id", "size [mm]", "histology_class")):
         lesion = row["unique_object_id"]
-        if lesion in sizes:
+        if lesion in lesions:
             raise UserError(
                 f"{where}: lesion {lesion!r} stands here twice -> two polyps with one id? Give each its own"
             )
-        sizes[lesion] = size_mm(row["size [mm]"], where)
-        kinds[lesion] = histology_name(row["histology_class"], where, histology)
-    rates = {
-        row["unique_video_name"]: number(row["fps"], f"{where}: fps")
-        for row, where in _records(path / "video_info.csv", ("unique_video_name", "fps"))
-    }
-    strangers = sorted(set(table.polyp) - set(sizes)) if sizes else []
+        kind = histology_name(row["histology_class"], where, histology)
+        lesions[lesion] = (size_mm(row["size [mm]"], where), kind)
+    return lesions
+
+
+def _rates(path: Path) -> dict[str, float]:
+    """Frame rate of each video."""
+    rows = _records(path, ("unique_video_name", "fps"))
+    return {row["unique_video_name"]: number(row["fps"], f"{where}: fps") for row, where in rows}
+
+
+def _with_labels(
+    table: Boxes, lesions: Mapping[str, tuple[float, str]], rates: Mapping[str, float], path: Path
+) -> Boxes:
+    """Size, histology and frame rate from the two tables of the dataset."""
+    strangers = sorted(set(table.polyp) - set(lesions)) if lesions else []
     if strangers:
         warnings.warn(f"{path}: lesions that lesion_info.csv does not have: {', '.join(strangers)}", stacklevel=3)
+    labels = [lesions.get(polyp, (np.nan, "")) for polyp in table.polyp]
     return replace(
         table,
-        size_mm=np.array([sizes.get(polyp, np.nan) for polyp in table.polyp], np.float64),
-        histology=np.array([kinds.get(polyp, "") for polyp in table.polyp], object),
+        size_mm=np.array([size for size, _ in labels], np.float64),
+        histology=np.array([kind for _, kind in labels], object),
         fps=np.array([rates.get(video, np.nan) for video in table.video], np.float64),
     )
 

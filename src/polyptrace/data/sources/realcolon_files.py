@@ -52,8 +52,10 @@ def read_frames(places: Mapping[str, Path], workers: int, cache: Path | None) ->
     names = {video: names_in(places[video], ".xml") for video in new if places[video].is_dir()}
     total = sum(map(len, names.values()))
     tasks = (task for video in new for task in _tasks(video, places[video], names.get(video, [])))
-    alone = total <= _ALONE and len(new) - len(names) < 2
-    with progress("reading annotations", total if len(names) == len(new) else None, "files") as bar:
+    archives = len(new) - len(names)
+    known = None if archives and total else archives + total  # how many files an archive holds is not known
+    with progress("reading annotations", known, "archives" if archives and not total else "files") as bar:
+        alone = total <= _ALONE and archives < 2
         results = _run(tasks, 1 if alone else workers or os.cpu_count() or 1, bar)
         for video in places:
             if video not in new:

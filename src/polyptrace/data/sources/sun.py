@@ -14,7 +14,8 @@ import numpy as np
 
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import histology_name, size_mm
-from polyptrace.data.sources.names import inside, natural
+from polyptrace.data.sources.names import folders_below, inside, natural
+from polyptrace.data.sources.small_files import names_in
 from polyptrace.data.sources.text import number, read_table, read_text
 from polyptrace.errors import UserError
 
@@ -46,13 +47,20 @@ def read_sun(
     path = Path(path)
     if split:
         raise UserError(f"--split {split}: SUN has no splits -> leave it out, and split by polyp at evaluation")
-    texts = {file.stem: file for file in sorted(path.glob("**/annotation_txt/*.txt")) if _CASE.fullmatch(file.stem)}
+    below = folders_below(path)
+    texts = {
+        Path(name).stem: folder / name
+        for folder in below
+        if folder.name == "annotation_txt"
+        for name in names_in(folder, ".txt")
+        if _CASE.fullmatch(Path(name).stem)
+    }
     if not texts:
         raise UserError(f"{path}: no annotation_txt/caseN.txt below it -> unpack sundatabase_positive_part1 there")
     folders = {
         folder.name: folder
-        for folder in sorted(path.glob("**/case*"))
-        if folder.is_dir() and "negative" not in folder.relative_to(path).as_posix().lower()
+        for folder in below
+        if _CASE.fullmatch(folder.name) and "negative" not in folder.relative_to(path).as_posix().lower()
     }
     labels = _labels(cases or Path(__file__).with_name("sun_cases.csv"), histology or {})
     tables = [_read_case(texts[case], path, folders.get(case), labels) for case in sorted(texts, key=natural)]

@@ -6,7 +6,6 @@ number, is its video; the number is its frame. VOC has no identities; the tags `
 `unique_id`) inside an object are read where they are there.
 """
 
-import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -19,8 +18,10 @@ from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
 from polyptrace.data.sources.names import (
     PICTURES,
+    folders_below,
     inside,
     natural,
+    of_several_videos,
     picture_root,
     relative,
     split_folder,
@@ -171,12 +172,16 @@ def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, st
         kept = names if listed is None else [name for name in names if Path(name).stem in listed]
         pictures = picture_folder(folder, root)
         there = _stems(root / pictures)
+        mixed = of_several_videos(names)
         inner = f"{relative(folder, root)}/".lstrip("/")
         unlabelled += len(there.keys() - {Path(name).stem for name in names})
         for name, content in read_small_files(folder, kept):
             frame = parse_voc(content, folder / name)
             if frame.boxes:
-                rows += _rows(frame, folder / name, f"{inner}{name}", root_name, pictures, there, histology or {})
+                source = f"{inner}{name}"
+                video, index = video_and_frame(_without_annotations(source), root_name, str(folder / name), mixed)
+                place = {"video": video, "frame_index": index, "source": source}
+                rows += [place | row for row in _rows(frame, folder / name, pictures, there, histology or {})]
     if unlabelled:
         warnings.warn(
             f"{path}: {unlabelled:,} pictures have no XML file; they count as frames without a box", stacklevel=2
@@ -193,12 +198,9 @@ def _xml_folders(start: Path) -> Iterator[tuple[Path, list[str]]]:
     if start.is_file():
         yield start.parent, [start.name]
         return
-    found = []
-    for folder, _, names in os.walk(start):
-        xmls = sorted((name for name in names if name.lower().endswith(".xml")), key=natural)
-        if xmls:
-            found.append((Path(folder), xmls))
-    yield from sorted(found, key=lambda entry: natural(entry[0].as_posix()))
+    for folder in folders_below(start):
+        if xmls := names_in(folder, (".xml", ".XML")):
+            yield folder, sorted(xmls, key=natural)
 
 
 def _listed(path: Path, split: str | None) -> set[str] | None:
@@ -234,19 +236,20 @@ def picture_of(frame: VocFrame, xml: Path, there: Mapping[str, str], where: str)
     return named if named.lower().endswith(PICTURES) else f"{named or xml.stem}.jpg"
 
 
+def _without_annotations(source: str) -> PurePosixPath:
+    """A file's name without the folders that only say that annotations are in them."""
+    *folders, name = PurePosixPath(source).parts
+    return PurePosixPath(*(part for part in folders if part.lower() not in _ANNOTATIONS), name)
+
+
 def _rows(
     frame: VocFrame,
     xml: Path,
-    source: str,
-    root_name: str,
     pictures: str,
     there: Mapping[str, str],
     histology: Mapping[str, str],
 ) -> list[dict[str, object]]:
     picture = picture_of(frame, xml, there, str(xml))
-    *folders, name = PurePosixPath(source).parts
-    plain = PurePosixPath(*(part for part in folders if part.lower() not in _ANNOTATIONS), name)
-    video, index = video_and_frame(plain, root_name, str(xml))
     rows: list[dict[str, object]] = []
     for box in frame.boxes:
         where = f"{xml}:{box.line}"
@@ -255,8 +258,6 @@ def _rows(
         score = tag("score", "confidence", "conf")
         rows.append(
             {
-                "video": video,
-                "frame_index": index,
                 "xywh": box.xywh,
                 "file": str(PurePosixPath(pictures) / picture),
                 "image_width": frame.width,
@@ -266,7 +267,6 @@ def _rows(
                 "size_mm": size_mm(tag("size_mm", "size"), where),
                 "histology": histology_name(tag("histology", "pathology"), where, histology),
                 "score": number(score, f"{where}: score") if score else np.nan,
-                "source": source,
                 "line": box.line,
             }
         )

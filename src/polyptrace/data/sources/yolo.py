@@ -17,7 +17,9 @@ from PIL import Image
 from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.sources.names import (
     PICTURES,
+    folders_below,
     natural,
+    of_several_videos,
     picture_root,
     relative,
     split_folder,
@@ -78,11 +80,11 @@ def _frames(
 ) -> Iterator[_Frame]:
     """Every file with a box, folder by folder."""
     movies = video_folders(root)
-    folders = [start, *sorted((f for f in start.glob("**/*") if f.is_dir()), key=lambda f: natural(f.as_posix()))]
-    for folder in folders:
+    for folder in folders_below(start):
         names = [name for name in names_in(folder, ".txt") if name.lower() not in _NOT_FRAMES]
         pictures = _pictures(folder, labels, root)
         sizes = _Sizes(root, image_size)
+        mixed = of_several_videos(names)
         prefix = f"{relative(folder, root)}/".lstrip("/")
         for name, content in read_small_files(folder, sorted(names, key=natural)):
             text = folder / name
@@ -90,13 +92,17 @@ def _frames(
             if not len(rows):
                 continue
             within = PurePosixPath(text.relative_to(start).as_posix())
-            video, index = video_and_frame(within, root.resolve().name, str(text))
+            video, index = video_and_frame(within, root.resolve().name, str(text), mixed)
             picture = pictures.get(Path(name).stem)
             movie = None if picture else video_file([*movies, labels], PurePosixPath(video).name)
             if picture:
                 file, size, fps = picture, sizes.of_picture(picture), np.nan
             elif movie:
                 index -= first_frame
+                if index < 0:
+                    raise UserError(
+                        f"{text}: frame 0, but counted from 1 -> if counting begins at 0, say --first-frame 0"
+                    )
                 file, (size, fps) = relative(movie, root), sizes.of_video(movie)
             else:
                 file, size, fps = _expected(text, labels, pictures), sizes.of_missing(text), np.nan
@@ -140,7 +146,7 @@ def _pictures(folder: Path, labels: Path, root: Path) -> dict[str, str]:
     """Pictures of a folder of labels by their names without ending: in `images/…`, or beside the labels."""
     inner = folder.relative_to(labels)
     for place in (labels.parent / "images" / inner, folder):
-        if place.is_dir() and place.resolve().is_relative_to(root.resolve()):
+        if place.is_dir() and place.absolute().is_relative_to(root.absolute()):
             names = [name for name in names_in(place, "") if name.lower().endswith(PICTURES)]
             if names:
                 prefix = f"{relative(place, root)}/".lstrip("/")
