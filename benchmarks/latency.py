@@ -1,0 +1,98 @@
+"""python -m benchmarks.latency [--quick] [--device cuda]
+
+How long a running track waits for its vector, from a crop in host memory to the vector in host memory: ResNet-50 at
+232 px, `polyptrace.embed.OnlineTrack` beside the plain way, which encodes the whole track again each time in float32.
+
+8 new frames    a tracklet that nothing is known of yet
+one more frame  of a track that has 64 already
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from benchmarks.result import Result, Row, number
+from polyptrace.config import Embed
+from polyptrace.embed import OnlineEncoder, OnlineTrack
+from polyptrace.encoders import TrackletEncoder, prepare_crops
+
+NEW, BEFORE = 8, 64
+T = TypeVar("T")
+
+
+def plain(encoder: TrackletEncoder, device: torch.device, crops: np.ndarray) -> np.ndarray:
+    """The vector of a whole track, encoded from its first frame to its last."""
+    with torch.inference_mode():
+        frames = prepare_crops(torch.from_numpy(crops).to(device), encoder.preprocess)
+        return encoder(frames[None])[0].cpu().numpy()
+
+
+def milliseconds(times: int, function: Callable[[T], object], before: Callable[[], T]) -> np.ndarray:
+    """Milliseconds of calls with what `before` makes ready, which is not counted; nor are the first calls."""
+    found = []
+    for _ in range(times + min(times, 20)):
+        ready = before()
+        begun = time.perf_counter()
+        function(ready)
+        found.append(1e3 * (time.perf_counter() - begun))
+    return np.array(found[-times:])
+
+
+def measure(quick: bool = False, device: str = "auto") -> Result:
+    """Milliseconds at the median and the 95th percentile, ours and plain."""
+    backbone, size, times = ("test_resnet", 32, 10) if quick else ("resnet50", 232, 500)
+    torch.manual_seed(0)
+    encoder = TrackletEncoder(backbone, size=size).eval()
+    begun = time.perf_counter()
+    online = OnlineEncoder(encoder, Embed(device=device))
+    start = time.perf_counter() - begun
+    if online.device.type == "cpu" and not quick:
+        times = 10
+    encoder.to(online.device)
+    crops = np.random.default_rng(0).integers(0, 256, (BEFORE + 1, size, size, 3), np.uint8)
+    some = max(2, times // 10)
+
+    def running() -> OnlineTrack:
+        track = online.track()
+        track.add(crops[:BEFORE])
+        return track
+
+    timed = {
+        "8 new frames": (
+            milliseconds(times, lambda track: track.add(crops[:NEW]), online.track),
+            milliseconds(some, lambda all_crops: plain(encoder, online.device, all_crops), lambda: crops[:NEW]),
+        ),
+        "one more frame": (
+            milliseconds(times, lambda track: track.add(crops[BEFORE]), running),
+            milliseconds(some, lambda all_crops: plain(encoder, online.device, all_crops), lambda: crops),
+        ),
+    }
+    targets = {"8 new frames": 3.0, "one more frame": 1.0} if not quick else {}
+    rows = tuple(
+        Row(what, "ms", float(np.median(ours)), float(np.median(other)), most=targets.get(what))
+        for what, (ours, other) in timed.items()
+    )
+    details = [("", "p50 ms", "p95 ms", "plain p50 ms", "plain p95 ms")]
+    details += [
+        (what, *(number(float(np.percentile(each, share))) for each in both for share in (50, 95)))
+        for what, both in timed.items()
+    ]
+    note = f"{backbone}, {size} px, {online.precision}; made ready in {start:.1f} s, once. {times:,} calls each."
+    return Result("latency", rows, note, tuple(details))
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small everything: whether it runs, not what it reaches")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    options = parser.parse_args()
+    print(measure(options.quick, options.device).text())
+
+
+if __name__ == "__main__":
+    main()
