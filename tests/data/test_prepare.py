@@ -17,7 +17,7 @@ import torch
 
 from polyptrace.codec import decode
 from polyptrace.config import Crops, Tracks
-from polyptrace.data import Boxes, Dataset, LabelFree, crop_regions, cut_crop, prepare
+from polyptrace.data import Boxes, Dataset, LabelFree, crop_regions, cut_crop, prepare, rounds
 from polyptrace.errors import UserError
 
 Source = Callable[..., tuple[Boxes, Path]]
@@ -32,7 +32,7 @@ def test_a_dataset_holds_tracklets_whole_tracks_and_the_crops_of_both(make_sourc
     boxes, root = make_source()
     dataset = prepare(boxes, root, tmp_path / "d", crops=SMALL)
     assert dataset.info["counts"] == {
-        "boxes": 144, "rejected": 0, "videos": 2, "tracks": 2, "tracklets": 4, "crops": 36,
+        "boxes": 144, "rejected": 0, "short tracks": 0, "videos": 2, "tracks": 2, "tracklets": 4, "crops": 36,
     }  # fmt: skip
     assert dataset.info["labels"] == {"polyps": 2, "with size": 2, "with histology": 2}
     assert dataset.crops.shape == (36, 32, 32, 3)
@@ -179,7 +179,7 @@ def test_a_bad_picture_is_named_and_can_be_left_out(
     boxes, root = make_source()
     boxes = replace(boxes, source=np.full(len(boxes), "boxes.txt", object), line=np.arange(len(boxes)) + 1)
     break_it(root / "v0_0008.jpg")
-    with pytest.raises(UserError, match=rf"boxes\.txt:9: {message}"):
+    with pytest.raises(UserError, match=rf"boxes\.txt:9: v0_0008\.jpg: {message}"):
         prepare(boxes, root, tmp_path / "d", crops=SMALL)
     assert not (tmp_path / "d").exists()
     dataset = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
@@ -188,6 +188,85 @@ def test_a_bad_picture_is_named_and_can_be_left_out(
     assert [(r["where"], r["file"]) for r in rejected] == [("boxes.txt:9", "v0_0008.jpg")]
     first = dataset.tracklets.video == "v0"
     assert dataset.tracklets.position[first & (dataset.tracklets.unit == "track")].tolist() == [9]
+
+
+def test_a_bad_picture_costs_only_the_crops_of_its_own_track_again(
+    make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boxes, root = make_source(videos=4)
+    break_missing(root / "v1_0008.jpg")
+    break_missing(root / "v1_0021.jpg")  # not wanted before the first is left out
+    asked = []
+    original = rounds.fill_store
+    monkeypatch.setattr(rounds, "fill_store", lambda *a, **k: asked.append(len(a[1])) or original(*a, **k))
+    found = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
+    assert found.info["counts"]["rejected"] == 2
+    assert asked[0] == 72
+    assert sum(asked[1:]) < 36
+    assert sorted(file.name for file in (tmp_path / "d").iterdir()) == [
+        "boxes.parquet", "crops.npy", "dataset.json", "rejected.csv", "tracklets.parquet",
+    ]  # fmt: skip
+    left = boxes.take(~np.isin(boxes.file, ["v1_0008.jpg", "v1_0021.jpg"]))
+    at_once = prepare(left, root, tmp_path / "e", crops=SMALL)
+    np.testing.assert_array_equal(found.crops, at_once.crops)
+    np.testing.assert_array_equal(found.tracklets.flat, at_once.tracklets.flat)
+
+
+def test_a_run_killed_after_a_bad_picture_goes_on_in_its_round(
+    make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boxes, root = make_source()
+    break_missing(root / "v1_0008.jpg")
+    with monkeypatch.context() as patched:
+        patched.setattr(rounds.CropRounds, "finish", raise_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
+    kept = (tmp_path / "d.partial/round-1/crops.log").read_text()
+    assert kept
+    found = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
+    left = boxes.take(boxes.file != "v1_0008.jpg")
+    np.testing.assert_array_equal(found.crops, prepare(left, root, tmp_path / "e", crops=SMALL).crops)
+
+
+def raise_interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_when_no_track_is_long_enough_it_is_said_what_to_change(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    with pytest.raises(
+        UserError, match=r"20 boxes make 2 tracks, the longest of 10 frames, and --tracks.min_track is 30"
+    ):
+        prepare(boxes.take(boxes.frame_index < 10), root, tmp_path / "d", crops=SMALL)
+    with pytest.raises(UserError, match="no box is left"):
+        prepare(boxes.take([]), root, tmp_path / "d", crops=SMALL)
+    assert not list(tmp_path.glob("d*"))
+
+
+def test_dropped_tracks_are_counted(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    gap = boxes.take((boxes.video == "v0") | (boxes.frame_index != 20))
+    assert prepare(gap, root, tmp_path / "d", crops=SMALL).info["counts"]["short tracks"] == 1
+
+
+@pytest.mark.parametrize(
+    ("tracks", "crops", "message"),
+    [
+        (Tracks(stride=0), SMALL, "--tracks.stride 0: is too small -> 1 or more"),
+        (Tracks(length=0), SMALL, "--tracks.length 0"),
+        (Tracks(max_gap=-1), SMALL, "--tracks.max_gap -1"),
+        (Tracks(iou=7.0), SMALL, "--tracks.iou 7.0: is no overlap -> between 0 and 1"),
+        (Tracks(sampled_iou=float("nan")), SMALL, "--tracks.sampled_iou nan"),
+        (Tracks(), Crops(size=-3), "--crops.size -3"),
+        (Tracks(), Crops(scale=0.0), "--crops.scale 0.0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    make_source: Source, tmp_path: Path, tracks: Tracks, crops: Crops, message: str
+) -> None:
+    boxes, root = make_source()
+    with pytest.raises(UserError, match=message):
+        prepare(boxes, root, tmp_path / "d", tracks, crops)
 
 
 def test_a_picture_of_another_size_than_stated_is_named(make_source: Source, tmp_path: Path) -> None:

@@ -6,9 +6,6 @@ The folder takes its name when everything in it is there. Until then it is `OUT.
 goes on with the crops it had already cut.
 """
 
-import hashlib
-import json
-import shutil
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -24,12 +21,12 @@ from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.checks import Finding, check_boxes, summary, write_rejected
 from polyptrace.data.counts import count_labels, count_tracklets
 from polyptrace.data.dataset import FORMAT, Dataset, save_tracklets
-from polyptrace.data.store import fill_store
+from polyptrace.data.pictures import is_video
+from polyptrace.data.rounds import CropRounds
 from polyptrace.data.tracklets import Tracklets, cut_tracklets
 from polyptrace.data.tracks import link_tracks
 from polyptrace.errors import UserError
 from polyptrace.files import file_hash, provenance, write_json
-from polyptrace.progress import progress
 
 #: datasets whose frames are sampled: neighbours in the table lie some time apart, and have settings of their own
 SAMPLED = ("polypsset", "artificial polypsset")
@@ -50,19 +47,23 @@ def prepare(
     Fatal findings are an error; with `skip_bad` their rows are left out and written to `rejected.csv`.
     """
     tracks, crops = tracks or Tracks(), crops or Crops()
-    if out.exists():
-        raise UserError(f"{out}: already exists -> give another folder, or remove it first")
+    check_request(out, tracks, crops)
     boxes = boxes.in_order()
     findings = [f for f in check_boxes(boxes) if f.fatal]
     _refuse(findings, skip_bad)
     partial = out.with_name(out.name + ".partial")
+    rounds = CropRounds(partial, boxes, root, crops)
     while True:
         good = np.delete(np.arange(len(boxes)), [f.row for f in findings])
         table = boxes.take(good)
-        tracklets = cut_both(table, tracks)
-        used, tracklets = _renumbered(tracklets)
-        bad = _cut_crops(partial, table.take(used), root, crops)
-        new = [Finding("picture", True, row, boxes.where(row), text) for row, text in _rows_of(bad, good[used])]
+        track = link_all(table, tracks)
+        used, tracklets = _renumbered(cut_both(table, track, tracks))
+        if not len(tracklets):
+            raise UserError(_nothing_left(table, track, tracks))
+        bad = rounds.cut(good[used])
+        new = [
+            Finding("picture", True, b.row, boxes.where(b.row), f"{_picture(boxes, b.row)}: {b.reason}") for b in bad
+        ]
         _refuse(new, skip_bad)
         if not new:
             break
@@ -71,26 +72,64 @@ def prepare(
     if findings:
         write_rejected(partial / "rejected.csv", boxes, findings)
     settings = {"tracks": asdict(tracks), "crops": asdict(crops)}
-    write_json(partial / "dataset.json", _info(partial, table, tracklets, settings, len(findings), source))
-    (partial / "plan").unlink()
-    (partial / "crops.log").unlink()
+    counts = {"boxes": len(table), "rejected": len(findings), "short tracks": _short(track, tracklets)}
+    write_json(partial / "dataset.json", _info(partial, tracklets, settings, counts, source))
+    rounds.finish(good[used])
     partial.rename(out)
     return Dataset.open(out)
 
 
-def cut_both(boxes: Boxes, settings: Tracks) -> Tracklets:
-    """Fixed-length tracklets and whole tracks, side by side, as rows of the box table."""
-    sampled = np.logical_or.reduce([boxes.dataset == name for name in SAMPLED])
+def check_request(out: Path, tracks: Tracks, crops: Crops) -> None:
+    """Refuses what cannot be done before anything is read."""
+    if out.exists():
+        raise UserError(f"{out}: already exists -> give another folder, or remove it first")
+    least = {
+        "tracks.max_gap": 0,
+        "tracks.min_track": 1,
+        "tracks.stride": 1,
+        "tracks.length": 1,
+        "tracks.sampled_min_track": 1,
+        "tracks.sampled_stride": 1,
+        "crops.size": 8,
+        "crops.workers": 0,
+    }
+    sections = {"tracks": tracks, "crops": crops}
+    for name, lowest in least.items():
+        section, _, key = name.partition(".")
+        value = getattr(sections[section], key)
+        if value < lowest:
+            raise UserError(f"--{name} {value}: is too small -> {lowest} or more")
+    for name, share in (("iou", tracks.iou), ("sampled_iou", tracks.sampled_iou)):
+        if not 0 <= share <= 1:
+            raise UserError(f"--tracks.{name} {share}: is no overlap -> between 0 and 1")
+    if not crops.scale > 0:
+        raise UserError(f"--crops.scale {crops.scale}: is too small -> the paper's is 5")
+
+
+def link_all(boxes: Boxes, settings: Tracks) -> Ints:
+    """Track of each box; where frames are sampled, boxes have an overlap of their own to reach."""
+    sampled = _is_sampled(boxes)
     track = np.empty(len(boxes), np.int64)
     first = 0
     for rows, iou in ((~sampled, settings.iou), (sampled, settings.sampled_iou)):
         if rows.any():
             track[rows] = first + link_tracks(boxes.take(rows), settings.link, iou, settings.max_gap)
             first = int(track[rows].max()) + 1
+    return track
+
+
+def cut_both(boxes: Boxes, track: Ints, settings: Tracks) -> Tracklets:
+    """Fixed-length tracklets and whole tracks, side by side, as rows of the box table."""
+    sampled = _is_sampled(boxes)
     stride = _in_frames(boxes, settings.stride, settings.stride_seconds, sampled, settings.sampled_stride)
     min_track = _in_frames(boxes, settings.min_track, settings.min_track_seconds, sampled, settings.sampled_min_track)
     short = cut_tracklets(boxes, track, settings.length, stride, min_track)
     return Tracklets.concatenate(short, cut_tracklets(boxes, track, None, stride, min_track))
+
+
+def _is_sampled(boxes: Boxes) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = np.logical_or.reduce([boxes.dataset == name for name in SAMPLED])
+    return found
 
 
 def _in_frames(boxes: Boxes, frames: int, seconds: float | None, sampled: NDArray[np.bool_], of_sampled: int) -> Ints:
@@ -114,46 +153,35 @@ def _renumbered(tracklets: Tracklets) -> tuple[Ints, Tracklets]:
     return used, Tracklets(**columns)
 
 
-def _cut_crops(partial: Path, used: Boxes, root: Path, crops: Crops) -> list[tuple[int, str]]:
-    """Fills the crop store in the partial folder, going on with what an earlier run of the same plan left there."""
-    plan = _fingerprint(used, root, crops)
-    note = partial / "plan"
-    if partial.exists() and (not note.exists() or note.read_text(encoding="utf-8") != plan):
-        shutil.rmtree(partial)
-    partial.mkdir(parents=True, exist_ok=True)
-    note.write_text(plan, encoding="utf-8")
-    pictures = len(set(zip(used.file, used.frame_index.tolist(), strict=True)))
-    with progress("cutting crops", pictures, "pictures") as bar:
-        bad = fill_store(
-            partial / "crops.npy",
-            used,
-            root,
-            scale=crops.scale,
-            size=crops.size,
-            decoding=crops.decoding,
-            workers=crops.workers,
-            advance=bar.advance,
-        )
-    return [(b.row, b.reason) for b in bad]
+def _picture(boxes: Boxes, row: int) -> str:
+    """The picture of a row as a user can look for it."""
+    file = boxes.file[row]
+    return f"{file}, frame {boxes.frame_index[row]}" if is_video(file) else str(file)
 
 
-def _fingerprint(used: Boxes, root: Path, crops: Crops) -> str:
-    """Changes whenever another crop store would be asked for; the number of workers does not change it."""
-    digest = hashlib.sha256()
-    for column in (used.xywh, used.frame_index, used.image_width, used.image_height):
-        digest.update(np.ascontiguousarray(column).tobytes())
-    settings = {key: value for key, value in asdict(crops).items() if key != "workers"}
-    digest.update(json.dumps([str(root.resolve()), settings, used.file.tolist()]).encode())
-    return digest.hexdigest()
+def _short(track: Ints, tracklets: Tracklets) -> int:
+    """Tracks that were linked, but dropped for being too short."""
+    return len(np.unique(track)) - len(np.unique(tracklets.track))
 
 
-def _rows_of(bad: list[tuple[int, str]], rows: Ints) -> list[tuple[int, str]]:
-    return [(int(rows[row]), reason) for row, reason in bad]
+def _nothing_left(boxes: Boxes, track: Ints, settings: Tracks) -> str:
+    """What to do when no track is long enough."""
+    if not len(boxes):
+        return "no box is left -> is the score threshold too high, or was everything left out?"
+    first, last = np.full(track.max() + 1, np.iinfo(np.int64).max), np.full(track.max() + 1, -1)
+    np.minimum.at(first, track, boxes.frame_index)
+    np.maximum.at(last, track, boxes.frame_index)
+    return (
+        f"no track is long enough: {len(boxes):,} boxes make {len(first):,} tracks, the longest of "
+        f"{int((last - first).max()) + 1} frames, and --tracks.min_track is {settings.min_track} -> if a detector "
+        f"misses frames, bridge them with --tracks.max_gap (now {settings.max_gap}); if frames are sampled, lower "
+        "--tracks.min_track and --tracks.stride"
+    )
 
 
 def _refuse(findings: list[Finding], skip_bad: bool) -> None:
     if findings and not skip_bad:
-        what = f"{len(findings):,} rows cannot be used -> mend them, or leave them out with --skip-bad"
+        what = f"rows that cannot be used: {len(findings):,} -> mend them, or leave them out with --skip-bad"
         raise UserError(f"{what}\n{summary(findings)}")
 
 
@@ -168,10 +196,9 @@ def _write_tables(partial: Path, boxes: Boxes, tracklets: Tracklets, used: Ints)
 
 def _info(
     folder: Path,
-    boxes: Boxes,
     tracklets: Tracklets,
     settings: dict[str, Any],
-    rejected: int,
+    counts: dict[str, int],
     source: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """What `dataset.json` says: everything about labels stands under `labels` alone."""
@@ -180,7 +207,7 @@ def _info(
         "source": source or {},
         "settings": settings,
         "decoder": "nvJPEG" if settings["crops"]["decoding"] == "nvjpeg" else DECODER,
-        "counts": {"boxes": len(boxes), "rejected": rejected} | count_tracklets(tracklets),
+        "counts": counts | count_tracklets(tracklets),
         "labels": count_labels(tracklets),
         "hashes": {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")},
         "made_by": provenance(),
