@@ -27,12 +27,14 @@ LEAST = replace(
 )
 
 SCRIPT = """
+import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
 from polyptrace.synthetic import PRESETS, generate
 least = replace(PRESETS["tiny"], name="least", train_videos=1, test_videos=1, train_polyps=1, test_polyps=1,
                 fewest_tracklets=1, tracklets=1)
+importlib.import_module("polyptrace.synthetic.generate").ENOUGH_FOR_PROCESSES = 2  # procedures are drawn in processes
 generate(Path(sys.argv[1]), least, 0, workers=2)
 """
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from joblib import Parallel, delayed
+from joblib.externals.loky import get_reusable_executor
 
 from polyptrace.data import Boxes
 from polyptrace.errors import UserError
@@ -22,6 +23,7 @@ from polyptrace.synthetic.sheets import write_sheet
 from polyptrace.synthetic.writing import coco, rendered_rows, write_pictures
 
 NOTE = "synthetic.json"
+ENOUGH_FOR_PROCESSES = 4  # cores, and procedures
 LARGEST_GAP = 3  # tracks.max_gap up to which pictures are there when the detector misses boxes
 
 
@@ -73,14 +75,24 @@ def draw_procedures(preset: Preset, seed: int, workers: int = 0) -> list[Procedu
         *_share(preset.train_polyps, preset.train_videos, seed, 0),
         *_share(preset.test_polyps, preset.test_videos, seed, 1),
     ]
-    with progress("drawing", len(splits), "procedures") as bar, ThreadPoolExecutor(_workers(workers)) as pool:
-
-        def work(number: int, split: str, polyps: int) -> Procedure:
-            procedure = draw_procedure(seed, number, split, polyps, preset)
+    several = _workers(workers)
+    # Processes take seconds to start, which pays where there are many cores and much to do.
+    kind = "loky" if min(several, len(splits)) >= ENOUGH_FOR_PROCESSES else "threading"
+    draw = delayed(_draw_alone if kind == "loky" else draw_procedure)
+    jobs = (draw(seed, number, *each, preset) for number, each in enumerate(zip(splits, counts, strict=True), 1))
+    procedures: list[Procedure] = []
+    with progress("drawing", len(splits), "procedures") as bar:
+        for procedure in Parallel(several, backend=kind, return_as="generator")(jobs):
+            procedures.append(procedure)
             bar.advance()
-            return procedure
+    if kind == "loky":
+        get_reusable_executor().shutdown()
+    return procedures
 
-        return list(pool.map(work, range(1, len(splits) + 1), splits, counts))
+
+def _draw_alone(seed: int, number: int, split: str, polyps: int, preset: Preset) -> Procedure:
+    torch.set_num_threads(1)  # of this process, which does nothing else
+    return draw_procedure(seed, number, split, polyps, preset)
 
 
 def pick_device(name: str) -> torch.device:

@@ -18,7 +18,8 @@ from polyptrace.synthetic.selection import frame_name, frames_used
 
 QUALITY = 90
 BATCH_PIXELS = 460_000  # pixels rendered at once: few enough for the processor's cache
-BATCH_PIXELS_GPU = 4_000_000
+BATCH_PIXELS_GPU = 16_000_000
+RENDERERS_GPU = 3
 
 
 def coco(boxes: Boxes) -> dict[str, Any]:
@@ -73,18 +74,25 @@ def write_pictures(
     workers: int,
     advance: Callable[[int], None],
 ) -> None:
-    """Renders and writes frames (rows) of procedures, `workers` batches at a time; each batch is on its own."""
+    """Renders and writes frames (rows) of procedures, some batches at a time; each batch is on its own.
+
+    On a GPU few threads render, so that they do not queue for Python's lock, and all `workers` encode.
+    """
 
     def work(batch: tuple[Procedure, Scene, NDArray[np.int64]]) -> int:
         procedure, scene, rows = batch
-        for row, picture in zip(rows, render_rows(procedure, scene, rows).cpu(), strict=True):
-            name = frame_name(procedure.video, int(procedure.paths.frame_index[row]))
-            (folder / name).write_bytes(encode_jpeg(picture, QUALITY))
+        files = [folder / frame_name(procedure.video, int(procedure.paths.frame_index[row])) for row in rows]
+        list(encoders.map(_write, files, render_rows(procedure, scene, rows).cpu()))
         return len(rows)
 
-    with ThreadPoolExecutor(workers) as pool:
+    renderers = min(workers, RENDERERS_GPU) if device.type == "cuda" else workers
+    with ThreadPoolExecutor(workers) as encoders, ThreadPoolExecutor(renderers) as pool:
         for done in pool.map(work, _batches(wanted, device)):
             advance(done)
+
+
+def _write(file: Path, picture: Tensor) -> None:
+    file.write_bytes(encode_jpeg(picture, QUALITY))
 
 
 def _batches(
