@@ -1,21 +1,18 @@
-"""python benchmarks/bags.py [--full]
+"""python -m benchmarks.bags [--quick]
 
 An epoch's batches (12 bags of 1 + 4, τ = 12, 500 tracklets a video) for more and more tracklets, beside the plain way,
-an N x N matrix of distances and a loop over anchors, at the sizes that it can do. --full goes to a million tracklets.
+an N x N matrix of distances and a loop over anchors, at the sizes that it can do.
 
 Each measurement is a process of its own. Seconds are those of one core; memory is the peak beyond what imports need.
 Expected: under 10 s and 2 GiB for a million tracklets in 2,000 videos, and time that grows as tracklets to the power 1.
 """
 
 import argparse
-import resource
-import subprocess
-import sys
-import time
 
 import numpy as np
-import torch
 
+from benchmarks.result import Result, Row, number
+from benchmarks.timing import apart, report_work
 from polyptrace.supervision import epoch_batches
 
 TRACKLETS_PER_VIDEO = 500
@@ -50,44 +47,39 @@ def plain(tracklets: int) -> None:
     random.permutation(len(bags))
 
 
-def measured(way: str, tracklets: int) -> tuple[float, float]:
-    """(seconds, MiB) of one way in a process of its own."""
-    command = [sys.executable, __file__, "--one", way, str(tracklets)]
-    seconds, mebibytes = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    return float(seconds), float(mebibytes)
-
-
-def measure_here(way: str, tracklets: int) -> None:
-    """Prints seconds and MiB of one way in this process."""
-    torch.set_num_threads(1)
-    imports = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.process_time()
-    plain(tracklets) if way == "plain" else ours(tracklets, way)
-    seconds = time.process_time() - start
-    print(seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - imports) / 1024)
+def measure(quick: bool = False) -> Result:
+    """Seconds of an epoch's bags at 10k tracklets; seconds and memory at a million."""
+    common, most = (1_000, 10_000) if quick else (10_000, 1_000_000)
+    plain_seconds, plain_mebibytes = apart("benchmarks.bags", "--one", "plain", common)
+    rows, details = [], [("composition", "tracklets", "seconds", "MiB", "µs each")]
+    target = None if quick else 100
+    for way in ("any",) if quick else ("any", "no-overlap", "one-per-video"):
+        for tracklets in (common, most):
+            seconds, mebibytes = apart("benchmarks.bags", "--one", way, tracklets)
+            details.append(
+                (way, f"{tracklets:,}", number(seconds), number(mebibytes), number(1e6 * seconds / tracklets))
+            )
+            if tracklets == common:
+                what = f"an epoch's bags, {way}, {tracklets:,} tracklets"
+                rows.append(Row(what, "s", seconds, plain_seconds, least_ratio=target))
+        rows.append(Row(f"… {most:,} tracklets", "s", seconds, most=10))
+        rows.append(Row("… memory", "MiB", mebibytes, most=2048))
+    details.append(("plain", f"{common:,}", number(plain_seconds), number(plain_mebibytes), ""))
+    note = "One core, a process each; memory beyond what imports need."
+    return Result("bags", tuple(rows), note, tuple(details))
 
 
 def main() -> None:
-    """Measures every way at every size and prints how each grows."""
+    """Prints the table, or what one process measures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="up to a million tracklets")
-    parser.add_argument("--one", nargs=2, metavar=("WAY", "TRACKLETS"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one:
-        measure_here(arguments.one[0], int(arguments.one[1]))
+    parser.add_argument("--quick", action="store_true", help="1k and 10k tracklets")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        way, tracklets = options.one[0], int(options.one[1])
+        report_work(lambda: plain(tracklets) if way == "plain" else ours(tracklets, way))
         return
-    sizes = [1_000, 10_000, 100_000, *([1_000_000] if arguments.full else [])]
-    ways = {"any": sizes, "no-overlap": sizes, "one-per-video": sizes, "plain": [1_000, 3_000, 10_000]}
-    print(f"{'way':>14} {'tracklets':>10} {'core s':>9} {'MiB':>7} {'µs each':>8}  time grows as tracklets to the")
-    for way, tracklets in ways.items():
-        before = None
-        for n in tracklets:
-            seconds, mebibytes = measured(way, n)
-            power = "" if before is None else f"{np.log(seconds / before[1]) / np.log(n / before[0]):.2f}"
-            print(
-                f"{way:>14} {n:>10,} {seconds:>9.3f} {mebibytes:>7.0f} {1e6 * seconds / n:>8.1f}  {power}", flush=True
-            )
-            before = n, seconds
+    print(measure(options.quick).text())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""python benchmarks/coverage.py [--simulations 400]
+"""python -m benchmarks.coverage [--simulations 400]
 
 How often the 95 % intervals hold the truth, on simulated vectors: polyps that are not equally hard to recognise, two to
 five tracklets of each. The truth is the mean of the figure over all simulations; 400 draws behind each interval. Beside
@@ -9,6 +9,7 @@ import argparse
 
 import numpy as np
 
+from benchmarks.result import Result
 from polyptrace.evaluate import draw_counts, interval, mean_draws, reid, reid_draws, retrieval
 from polyptrace.evaluate.pairs import areas
 
@@ -33,13 +34,10 @@ def product_draws(vectors: np.ndarray, polyp: np.ndarray, counts: np.ndarray) ->
     return areas(weight * same, weight * ~same)
 
 
-def main() -> None:
-    """Prints coverage and mean width, in standard deviations of the figure, for two numbers of polyps."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--simulations", type=int, default=400)
-    simulations = parser.parse_args().simulations
-    names = ("mAP", "HR@1", "AUROC", "AUPR", "AUROC, c²", "AUPR, c²")
-    print(f"{'polyps':>6} {'':>8} " + " ".join(f"{name:>9}" for name in names))
+def measure(quick: bool = False, simulations: int = 0) -> Result:
+    """Coverage and mean width, in standard deviations of the figure, for two numbers of polyps."""
+    simulations = simulations or (4 if quick else 400)
+    details = [("polyps", "", "mAP", "HR@1", "AUROC", "AUPR", "AUROC, c²", "AUPR, c²")]
     for polyps in (15, 30):
         values, bounds = [], []
         for seed in range(simulations):
@@ -53,8 +51,16 @@ def main() -> None:
         truth, ends = np.mean(values, axis=0), np.array(bounds)
         covered = ((ends[..., 0] <= truth) & (truth <= ends[..., 1])).mean(axis=0)
         width = (ends[..., 1] - ends[..., 0]).mean(axis=0) / np.std(values, axis=0)
-        print(f"{polyps:>6} {'covered':>8} " + " ".join(f"{share:>9.3f}" for share in covered), flush=True)
-        print(f"{'':>6} {'width/sd':>8} " + " ".join(f"{w:>9.2f}" for w in width), flush=True)
+        details.append((str(polyps), "covered", *(f"{share:.3f}" for share in covered)))
+        details.append((str(polyps), "width / sd", *(f"{each:.2f}" for each in width)))
+    return Result("coverage", (), f"{simulations} simulations, {DRAWS} draws behind each interval.", tuple(details))
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--simulations", type=int, default=400)
+    print(measure(simulations=parser.parse_args().simulations).text())
 
 
 if __name__ == "__main__":

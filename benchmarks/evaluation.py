@@ -1,4 +1,4 @@
-"""python benchmarks/evaluation.py [--full] [--device cuda]
+"""python -m benchmarks.evaluation [--full] [--device cuda]
 
 Retrieval (mAP, HR@1, HR@5), ReID (AUROC, AUPR), its 1,000 bootstrap draws and the size probe for 1k and 10k tracklets
 of 256 numbers (20 of each polyp), beside the plain way: the full similarity matrix, scikit-learn's average precision
@@ -10,21 +10,17 @@ the CPU, in seconds on a GPU.
 """
 
 import argparse
-import os
-import resource
-import subprocess
-import sys
 import time
 
 import numpy as np
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from benchmarks.result import Result, Row, number
+from benchmarks.timing import apart, forget_peak, mebibytes
 from polyptrace.evaluate import draw_counts, probe, reid, reid_draws, retrieval
 
 WIDTH, PER_POLYP, DRAWS = 256, 20, 1000
-#: NumPy's library of products reads it when it starts.
-ONE_CORE = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 #: (measurement, sizes, sizes with --full)
 MEASURED = {
     "retrieval": ((1_000, 10_000), (100_000,)),
@@ -75,7 +71,7 @@ def work(way: str, tracklets: int, device: str) -> None:
     judged = reid(vectors, polyp, device=device) if way == "reid draws" else None
     retrieval(vectors[:100], polyp[:100], device=device)  # starts libraries and the GPU
     label = (np.random.default_rng(1).random(polyp[-1] + 1) < 0.5).astype(np.int64)[polyp]
-    before = _peak(device)
+    before = torch.cuda.memory_allocated() / 2**20 if device == "cuda" else forget_peak()
     clock = time.perf_counter if device == "cuda" else time.process_time
     start = clock()
     match way:
@@ -101,20 +97,37 @@ def _peak(device: str) -> float:
     if device == "cuda":
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return mebibytes("VmHWM")
 
 
-def measured(way: str, tracklets: int, device: str) -> tuple[float, float]:
-    """(seconds, MiB) in a process of its own."""
-    command = [sys.executable, __file__, "--one", way, str(tracklets), "--device", device]
-    seconds, mebibytes = subprocess.run(
-        command, capture_output=True, text=True, check=True, env=ONE_CORE
-    ).stdout.split()
-    return float(seconds), float(mebibytes)
+def measure(quick: bool = False, device: str = "", full: bool = True) -> Result:
+    """Seconds and memory of each measurement, and the power of the number of tracklets with which it grows."""
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    details = [("", "tracklets", "seconds", "MiB", "grows as n to the")]
+    found: dict[tuple[str, int], tuple[float, float]] = {}
+    for way, (sizes, more) in MEASURED.items():
+        last = None
+        for tracklets in sizes[:1] if quick else sizes + (more if full else ()):
+            seconds, memory = apart("benchmarks.evaluation", "--one", way, tracklets, "--device", device)
+            power = "" if last is None else f"{np.log(seconds / last[1]) / np.log(tracklets / last[0]):.2f}"
+            details.append((way, f"{tracklets:,}", number(seconds), number(memory), power))
+            found[way, tracklets] = seconds, memory
+            last = tracklets, seconds
+    rows = []
+    for (way, tracklets), (seconds, memory) in found.items():
+        if way.endswith("plain"):
+            continue
+        plain = found.get((f"{way}, plain", tracklets), (None, None))
+        rows.append(Row(f"{way}, {tracklets:,} tracklets", "s", seconds, plain[0]))
+        if tracklets == 100_000 and way in ("retrieval", "reid"):
+            rows.append(Row(f"{way}, {tracklets:,} tracklets, memory", "MiB", memory, most=1024))
+    where = "the GPU" if device == "cuda" else "one core"
+    note = f"On {where}, a process each; vectors of {WIDTH} numbers, {PER_POLYP} tracklets of each polyp."
+    return Result("evaluation", tuple(rows), note, tuple(details))
 
 
 def main() -> None:
-    """Prints a table: seconds, memory, and the power of the number of tracklets with which each grows."""
+    """Prints the table, or what one process measures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="100k tracklets too")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
@@ -123,15 +136,7 @@ def main() -> None:
     if options.one:
         work(options.one[0], int(options.one[1]), options.device)
         return
-    print("device:", torch.cuda.get_device_name() if options.device == "cuda" else "one CPU core")
-    print(f"{'':18} {'tracklets':>9} {'seconds':>9} {'MiB':>8} {'growth':>7}")
-    for way, (sizes, more) in MEASURED.items():
-        last = None
-        for tracklets in sizes + (more if options.full else ()):
-            seconds, mebibytes = measured(way, tracklets, options.device)
-            growth = "" if last is None else f"{np.log(seconds / last[1]) / np.log(tracklets / last[0]):.2f}"
-            print(f"{way:18} {tracklets:>9,} {seconds:>9.2f} {mebibytes:>8.0f} {growth:>7}", flush=True)
-            last = tracklets, seconds
+    print(measure(device=options.device, full=options.full).text())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Frames per second of the twelve foundation models at full size, bf16, compiled, with random weights.
 
-    python benchmarks/foundation_models.py --out results/foundation_models.json   # on a GPU
-    python benchmarks/foundation_models.py --tiny                                 # anywhere: does it run at all
+    python -m benchmarks.foundation_models --out results/foundation_models.json   # on a GPU
+    python -m benchmarks.foundation_models --tiny                                 # anywhere: does it run at all
 
 From uint8 crops on the device to vectors, as `polyptrace embed` does it: 512 frames at a time, in tracklets of 8 frames
 or clips of the model's own length. The share is true operations per second (attention included) over the rate of one
@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.result import Result, Row
 from polyptrace.encoders import prepare_crops
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder, load_foundation, used_cost
 from polyptrace.encoders.foundation.architecture import Architecture
@@ -47,29 +48,46 @@ class Speed:
     start_seconds: float
 
 
-def main() -> None:
-    """Measures, prints a table, and writes JSON where asked."""
-    arguments = parse()
+def measure(quick: bool = False) -> Result:
+    """Frames per second of every model, beside what one large matrix product would allow."""
+    return as_result(*measure_all(parse(["--tiny"] if quick else [])))
+
+
+def measure_all(arguments: argparse.Namespace) -> tuple[float, list[Speed]]:
+    """The matrix rate, and the speed of each model that was asked for."""
     device = torch.device("cuda" if torch.cuda.is_available() and not arguments.tiny else "cpu")
     torch.set_float32_matmul_precision("high")
     if arguments.tiny:
         make_tiny()
-    side = 512 if arguments.tiny else MATRIX
-    matrix = matrix_rate(side, device, arguments.seconds)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    print(f"{name}, torch {torch.__version__}: {side}^3 bf16 matrix product {matrix / 1e12:,.1f} TFLOP/s\n")
-    print("| model | frames/s | GFLOP/frame | TFLOP/s | share of the matrix rate | GiB | start, s |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    speeds = []
-    for model in arguments.models:
-        speeds.append(measure(model, device, arguments, matrix))
-        print(line(speeds[-1]), flush=True)
+    matrix = matrix_rate(512 if arguments.tiny else MATRIX, device, arguments.seconds)
+    return matrix, [speed_of(model, device, arguments, matrix) for model in arguments.models]
+
+
+def as_result(matrix: float, speeds: list[Speed]) -> Result:
+    """The figures as a table."""
+    rows = (
+        Row(s.name, "frames/s", s.frames_per_second, limit=s.frames_per_second / s.share, more_is_better=True)
+        for s in speeds
+    )
+    details = [("model", "GFLOP/frame", "TFLOP/s", "GiB", "start, s")]
+    for s in speeds:
+        numbers = (s.gflop_per_frame, s.teraflops, s.memory_gib, s.start_seconds)
+        details.append((s.name, *(f"{each:,.1f}" for each in numbers)))
+    note = f"The limit: the rate of one large bf16 matrix product, {matrix / 1e12:,.1f} TFLOP/s."
+    return Result("foundation_models", tuple(rows), note, tuple(details))
+
+
+def main() -> None:
+    """Measures, prints a table, and writes JSON where asked."""
+    arguments = parse()
+    matrix, speeds = measure_all(arguments)
+    print(as_result(matrix, speeds).text())
     if arguments.out:
-        content = {"device": name, "matrix_teraflops": matrix / 1e12, "frames": arguments.frames}
+        content = {"matrix_teraflops": matrix / 1e12, "frames": arguments.frames}
         write_json(arguments.out, content | {"models": [asdict(s) for s in speeds], "made_by": provenance()})
 
 
-def parse() -> argparse.Namespace:
+def parse(words: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=list(FOUNDATION_MODELS), choices=list(FOUNDATION_MODELS))
@@ -78,13 +96,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
     parser.add_argument("--tiny", action="store_true", help="small models on the CPU, to see whether this runs")
     parser.add_argument("--out", type=Path, help="JSON file to write")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     if arguments.tiny:
         arguments.frames, arguments.seconds = 16, 0.05
     return arguments
 
 
-def measure(name: str, device: torch.device, arguments: argparse.Namespace, matrix: float) -> Speed:
+def speed_of(name: str, device: torch.device, arguments: argparse.Namespace, matrix: float) -> Speed:
     """The speed of one model, with nothing left of the one before."""
     torch.compiler.reset()
     if device.type == "cuda":
@@ -143,14 +161,6 @@ def synchronise(device: torch.device) -> None:
     """Waits until the device has done what it was told."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def line(speed: Speed) -> str:
-    """A row of the table."""
-    return (
-        f"| {speed.name} | {speed.frames_per_second:,.0f} | {speed.gflop_per_frame:,.1f} | {speed.teraflops:,.2f}"
-        f" | {speed.share:.0%} | {speed.memory_gib:.1f} | {speed.start_seconds:.0f} |"
-    )
 
 
 def make_tiny() -> None:

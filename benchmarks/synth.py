@@ -9,11 +9,14 @@ import argparse
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from benchmarks.result import Result, Row, number
+from benchmarks.timing import best_of
 from polyptrace.synthetic import PRESETS, Preset, draw_procedure
 from polyptrace.synthetic.generate import one_thread
 from polyptrace.synthetic.procedure import Procedure
@@ -32,21 +35,37 @@ def rate(procedure: Procedure, frames: int, device: torch.device, workers: int) 
         return frames / (time.perf_counter() - start)
 
 
-def line(preset: Preset, frames: int) -> None:
-    """Measures one preset and prints its line for each device."""
-    start = time.perf_counter()
-    procedure = draw_procedure(0, 1, "train", 3, preset)
-    drawing = time.perf_counter() - start
+def measure(quick: bool = False, frames: int = 0, presets: Sequence[str] = ()) -> Result:
+    """Frames per second of every preset on one core, on all, and on the GPU; what the whole preset then takes."""
+    frames = frames or (8 if quick else 96)
+    rows, details = [], [("preset", "picture", "device", "cores", "drawing, s", "frames/s", "frames", "whole, s")]
+    with one_thread():
+        for preset in [PRESETS[name] for name in presets or list(PRESETS)[: 1 if quick else None]]:
+            found, cells = of_preset(preset, frames)
+            rows += found
+            details += cells
+    note = "Drawing: one procedure; whole: every procedure of the preset drawn, rendered and written."
+    return Result("synth", tuple(rows), note, tuple(details))
+
+
+def of_preset(preset: Preset, frames: int) -> tuple[list[Row], list[tuple[str, ...]]]:
+    """One preset on each device."""
+    drawing, procedure = best_of(1, lambda: draw_procedure(0, 1, "train", 3, preset))
     videos, polyps = preset.train_videos + preset.test_videos, preset.train_polyps + preset.test_polyps
     wanted = polyps * len(rendered_rows(procedure, box_table(procedure))) / len(procedure.scene.polyps)
     cores = len(os.sched_getaffinity(0))
     places = [("cpu", 1), ("cpu", cores)] + ([("cuda", cores)] if torch.cuda.is_available() else [])
+    rows, details = [], []
     for name, workers in places:
         count = frames if name == "cpu" else frames * 20
         speed = rate(procedure, count, torch.device(name), workers)
         whole = videos * drawing / workers + wanted / speed
-        size = f"{preset.width}x{preset.height}"
-        print(f"{preset.name:7}{size:>9}{name:>6}{workers:4}{drawing:9.2f}{speed:11.1f}{wanted:9.0f}{whole:9.0f}")
+        where = f"{workers} core{'s' if workers > 1 else ''}" if name == "cpu" else "GPU"
+        rows.append(Row(f"preset {preset.name}, {where}", "frames/s", speed, more_is_better=True))
+        size = f"{preset.width}×{preset.height}"
+        numbers = (f"{drawing:.2f}", number(speed), f"{wanted:,.0f}", number(whole))
+        details.append((preset.name, size, name, str(workers), *numbers))
+    return rows, details
 
 
 def main() -> None:
@@ -54,11 +73,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=96)
     parser.add_argument("--preset", choices=list(PRESETS), action="append")
-    arguments = parser.parse_args()
-    print("preset   picture device cores  draw s   frames/s   frames   whole s")
-    with one_thread():
-        for name in arguments.preset or PRESETS:
-            line(PRESETS[name], arguments.frames)
+    options = parser.parse_args()
+    print(measure(frames=options.frames, presets=options.preset or ()).text())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How long a training step takes, ours beside the plain one, and beside a loop that decodes JPEGs as it goes.
 
-    python benchmarks/train_step.py            # on a GPU, 16 cores: about 4 minutes
-    python benchmarks/train_step.py --tiny     # checks the script itself on a CPU
+    python -m benchmarks.train_step            # on a GPU, 16 cores: about 4 minutes
+    python -m benchmarks.train_step --tiny     # checks the script itself on a CPU
 
 The step is the paper's: 60 tracklets x 8 frames x 232 px, ResNet-50, three transformer layers, the loss at both levels.
 
@@ -24,13 +24,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torchvision
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 from torchvision.transforms.v2 import functional as pictures
 
+from benchmarks.result import Result, Row
+from polyptrace.codec import decode
 from polyptrace.config import Config, Encoder, Supervision, Train
 from polyptrace.data import Dataset, Tracklets
 from polyptrace.data.dataset import FORMAT, save_tracklets
@@ -234,7 +235,7 @@ class Pictures(TorchDataset[Tensor]):
                 crop = picture.convert("RGB").crop((x, y, x + side, y + side))
             crop = crop.resize((self.scale.size, self.scale.size), Image.Resampling.BILINEAR)
             return torch.from_numpy(np.array(crop)).permute(2, 0, 1).float().div(255)
-        whole = torchvision.io.decode_jpeg(torchvision.io.read_file(str(file)))
+        whole = decode(file.read_bytes())
         return pictures.resize(whole[:, y : y + side, x : x + side], [self.scale.size] * 2).float().div(255)
 
 
@@ -261,11 +262,9 @@ def time_decoding(files: list[Path], scale: Scale, decoder: str) -> float:
     return 1000 * (stamps[-1] - stamps[0]) / (len(stamps) - 1)
 
 
-def main() -> None:
-    """Times everything and prints one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="small everything, on a CPU, to check the script")
-    scale = TINY if parser.parse_args().tiny else replace(Scale(), workers=min(16, os.cpu_count() or 1))
+def measure(quick: bool = False) -> Result:
+    """Milliseconds a step of everything."""
+    scale = TINY if quick else replace(Scale(), workers=min(16, os.cpu_count() or 1))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = make_pictures(folder / "pictures", scale)
@@ -276,18 +275,26 @@ def main() -> None:
         dataset = make_dataset(folder / "data", scale)
         ours, ours_memory = time_ours(dataset, folder / "ours", scale, device, "auto")
         host, host_memory = time_ours(dataset, folder / "host", scale, device, "host")
-    kind = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
-    print(f"\n{kind}, torch {torch.__version__}; {scale.frames} frames of {scale.size} px, {scale.encoder.backbone}\n")
-    print(f"{'':24}{'ms/step':>10}{'GiB':>8}{'ours is':>12}")
-    for label, value, memory in (
-        ("plain", plain, plain_memory),
-        ("hand-tuned", tuned, tuned_memory),
-        ("ours", ours, ours_memory),
-        ("ours (host)", host, host_memory),
-        *((f"{decoder}, {scale.workers} processes", value, 0.0) for decoder, value in decoded.items()),
-    ):
-        print(f"{label:24}{value:10.1f}{memory:8.1f}{value / ours:11.2f}x")
-    print(f"\ntargets: plain 3.1x or more, hand-tuned 0.95x or more ({tuned / ours:.3f}), PIL 8x or more")
+    rows = (
+        Row("a step, crops on the GPU", "ms", ours, plain, tuned, least_ratio=3.1, least_share=0.95),
+        Row("a step, crops in the memory map", "ms", host, plain, tuned, least_share=0.95),
+        Row(f"… beside PIL alone, {scale.workers} processes", "ms", ours, decoded["PIL"], least_ratio=8),
+        Row(f"… beside torchvision's decoder, {scale.workers} processes", "ms", ours, decoded["torchvision"]),
+    )
+    memory = {"plain": plain_memory, "hand-tuned": tuned_memory, "ours": ours_memory, "ours (host)": host_memory}
+    details = (("", "GiB of GPU memory"), *((name, f"{gib:.1f}") for name, gib in memory.items()))
+    note = (
+        f"{scale.frames} frames of {scale.size} px a step, {scale.encoder.backbone}. Plain: float32 with TF32, eager; "
+        "the limit: the hand-tuned step, without loop or data."
+    )
+    return Result("train_step", rows, note, details)
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="small everything, on a CPU, to check the script")
+    print(measure(parser.parse_args().tiny).text())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,131 @@
+"""python -m benchmarks [NAMES] [--all] [--quick] [--out benchmarks/results] [--write]
+
+Without names: the list of benchmarks. Each prints its figures beside the plain way of doing the same work and beside
+the limit, in the same run, and writes them with the machine, the versions and the command as JSON: NAME.json, or
+NAME-gpu.json where there is a GPU. --write puts the tables of all JSON files into docs/performance.md, between the
+lines `<!-- NAME -->` and `<!-- end -->`; the prose around them stays.
+"""
+
+import argparse
+import datetime
+import importlib
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.result import Result
+from polyptrace.files import provenance, read_json, whole_file, write_json
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/performance.md"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What a module measures, and whether it needs a GPU."""
+
+    line: str
+    needs_gpu: bool = False
+
+
+BENCHMARKS = {
+    "linking": Benchmark("boxes to tracks and tracklets, beside a loop over boxes"),
+    "bags": Benchmark("an epoch's bags, beside an N x N matrix of distances"),
+    "parsing": Benchmark("REAL-Colon's XML files, beside ElementTree and beside opening files"),
+    "crops": Benchmark("pictures to crops, beside PIL (and nvJPEG alone where there is a GPU)"),
+    "evaluation": Benchmark("retrieval, ReID, their bootstrap and the probe, beside scikit-learn on full matrices"),
+    "synth": Benchmark("generated procedures: frames drawn and written a second"),
+    "coverage": Benchmark("how often the 95 % intervals hold the truth (no speed)"),
+    "embedding": Benchmark("a dataset to vectors, beside tracklet by tracklet and the forward pass alone", True),
+    "latency": Benchmark("one tracklet of new frames, and one more frame of a running track"),
+    "train_step": Benchmark("a training step, beside plain float32, the hand-tuned step and PIL", True),
+    "foundation_models": Benchmark("frames per second of the twelve foundation models", True),
+}
+
+
+def main() -> None:
+    """Lists, measures, writes."""
+    options = parse()
+    names = [name for name in BENCHMARKS if options.all or name in options.names]
+    if not names and not options.write:
+        print("python -m benchmarks NAME ...\n")
+        for name, benchmark in BENCHMARKS.items():
+            print(f"  {name:18} {benchmark.line}{'; needs a GPU' if benchmark.needs_gpu else ''}")
+        return
+    for name in names:
+        if BENCHMARKS[name].needs_gpu and not torch.cuda.is_available():
+            print(f"{name}: skipped, it needs a GPU and torch sees none here\n")
+            continue
+        print(f"{name}: {BENCHMARKS[name].line}\n", flush=True)
+        result: Result = importlib.import_module(f"benchmarks.{name}").measure(options.quick)
+        print(f"{result.text()}\n", flush=True)
+        suffix = "-gpu" if torch.cuda.is_available() else ""
+        command = f"python -m benchmarks {name}{' --quick' if options.quick else ''}"
+        write_json(options.out / f"{name}{suffix}.json", result.to_json() | conditions(command))
+    if options.write:
+        write_page(options.page, options.out)
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to measure")
+    parser.add_argument("--all", action="store_true", help="everything that this machine can measure")
+    parser.add_argument("--quick", action="store_true", help="small sizes: whether it runs, not what it reaches")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results", help="folder of the JSON files")
+    parser.add_argument("--write", action="store_true", help="put the tables into the page")
+    parser.add_argument("--page", type=Path, default=PAGE, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(BENCHMARKS):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))} -> one of {', '.join(BENCHMARKS)}")
+    return options
+
+
+def conditions(command: str) -> dict[str, Any]:
+    """When, with what and on what something was measured."""
+    made_by = provenance()
+    return {
+        "command": command,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "hardware": hardware(),
+        "versions": {"python": made_by["python"], "polyptrace": made_by["polyptrace"], **made_by["packages"]},
+    }
+
+
+def hardware() -> str:
+    """Processor, cores that this process may use, memory, and the GPU."""
+    info = Path("/proc/cpuinfo")
+    name = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    parts = [f"{name[1].strip() if name else platform.machine()}", f"{len(os.sched_getaffinity(0))} cores"]
+    gpu = [torch.cuda.get_device_name()] if torch.cuda.is_available() else []
+    return ", ".join([*parts, f"{memory:.0f} GiB", *gpu])
+
+
+def write_page(page: Path, results: Path) -> None:
+    """Replaces what stands between the markers of every JSON file; one that has no place on the page is said."""
+    text = page.read_text(encoding="utf-8")
+    for path in sorted(results.glob("*.json")):
+        content = read_json(path)
+        versions = content["versions"]
+        made = (
+            f"`{content['command']}`, {content['date']}; {content['hardware']}; "
+            f"torch {versions['torch']}, NumPy {versions['numpy']}."
+        )
+        table = f"<!-- {path.stem} -->\n\n{Result.from_json(content).markdown()}\n\n{made}\n\n<!-- end -->"
+        text, count = re.subn(
+            rf"<!-- {re.escape(path.stem)} -->.*?<!-- end -->", lambda _, t=table: t, text, count=1, flags=re.DOTALL
+        )
+        if not count:
+            print(f"{path.name}: {page.name} has no place for it -> add <!-- {path.stem} --> and <!-- end -->")
+    with whole_file(page) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

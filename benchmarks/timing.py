@@ -1,0 +1,53 @@
+"""Clocks: the best of several runs, and seconds and memory in a process of its own."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+#: The libraries of products read it when they start.
+ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def best_of(repeats: int, function: Callable[[], T]) -> tuple[float, T]:
+    """Seconds of the best of several runs, and the result: the best is what others disturbed least."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        result = function()
+        best = min(best, time.perf_counter() - start)
+    return best, result
+
+
+def mebibytes(kind: str) -> float:
+    """Memory of this process: "VmRSS" now, "VmHWM" at most since it was last forgotten, "RssAnon" without files."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")) / 1024
+
+
+def forget_peak() -> float:
+    """The peak counts from here on; returns the memory now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return mebibytes("VmRSS")
+
+
+def report_work(work: Callable[[], object]) -> None:
+    """Prints processor seconds of some work, and the MiB that it needed beyond what was there before: see `apart`."""
+    before, start = forget_peak(), time.process_time()
+    work()
+    print(time.process_time() - start, mebibytes("VmHWM") - before)
+
+
+def apart(module: str, *arguments: object) -> tuple[float, float]:
+    """(seconds, MiB) as the last line of `python -m MODULE ARGUMENTS` says them: a process of its own, on one core."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, env={**os.environ, **ONE_CORE})
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[1:])} failed:\n{done.stderr}")
+    seconds, mebibytes = done.stdout.splitlines()[-1].split()
+    return float(seconds), float(mebibytes)
