@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -29,6 +28,8 @@ CLASSIFIERS = ("fc.", "head.", "classifier.")
 
 def create_backbone(name: str, weights: str | None = "none", size: int = 232) -> nn.Module:
     """A timm network that gives one vector per frame, with `weights`: imagenet, none, or a file."""
+    import timm  # here: it takes seconds to load
+
     if not timm.is_model(name):
         near = ", ".join(get_close_matches(name, timm.list_models(), 3, 0.3))
         raise UserError(f"--encoder.backbone: timm has no model {name!r} -> did you mean {near}?")
@@ -108,6 +109,8 @@ def read_content(path: Path) -> Mapping[str, Any]:
 
 
 def _from_hub(name: str, options: Mapping[str, Any]) -> nn.Module:
+    import timm  # here: it takes seconds to load
+
     tagged = [f"{name}.{tag}" for tag in TORCHVISION_TAGS]
     known = set(timm.list_pretrained(f"{name}.*"))
     full_name = next((n for n in tagged if n in known), name)

@@ -4,13 +4,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
-from lightning.fabric import Fabric
 
 from polyptrace.config import Train
 from polyptrace.errors import UserError
+
+if TYPE_CHECKING:  # it takes seconds to load, and most commands do not need it
+    from lightning.fabric import Fabric
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,10 @@ def choose_hardware(settings: Train) -> Hardware:
     )
 
 
-def start_fabric(hardware: Hardware) -> Fabric:
+def start_fabric(hardware: Hardware) -> "Fabric":
     """The process group, ready to compute; BatchNorm is synchronised where there are several GPUs."""
+    from lightning.fabric import Fabric
+
     fabric = Fabric(
         accelerator=hardware.accelerator,
         devices=hardware.devices,

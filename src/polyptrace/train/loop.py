@@ -11,10 +11,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from lightning.fabric import Fabric
-from timm.layers.norm_act import convert_sync_batchnorm
 from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer
 
@@ -34,12 +33,15 @@ from polyptrace.train.reporter import Reporter
 from polyptrace.train.run import CHECKPOINTS, ENCODER, SECTIONS, begin_run, check_run, thread_note
 from polyptrace.train.schedule import learning_rate
 
+if TYPE_CHECKING:  # it takes seconds to load, and most commands do not need it
+    from lightning.fabric import Fabric
+
 
 @dataclass(frozen=True)
 class Job:
     """All that the steps of a run need."""
 
-    fabric: Fabric
+    fabric: "Fabric"
     config: Config
     method: Method
     plan: Plan
@@ -141,10 +143,12 @@ def _encoder(method: Method, config: Config, size: int, checkpoint: Path | None,
     return encoder
 
 
-def _setup(fabric: Fabric, hardware: Hardware, encoder: OwnEncoder, config: Config) -> tuple[nn.Module, Optimizer]:
+def _setup(fabric: "Fabric", hardware: Hardware, encoder: OwnEncoder, config: Config) -> tuple[nn.Module, Optimizer]:
     """The network and its optimiser on their device, wrapped for several processes and compiled where that is on."""
     learner: nn.Module = Learner(encoder, config.train.method == "sfe" and config.views.augment)
     if fabric.world_size > 1 and hardware.accelerator == "cuda":
+        from timm.layers.norm_act import convert_sync_batchnorm  # here: it takes seconds to load
+
         learner = convert_sync_batchnorm(learner)
     learner = learner.to(fabric.device).to(memory_format=torch.channels_last)
     kind = {"adamw": AdamW, "adam": Adam}[config.optimiser.name]

@@ -10,10 +10,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor, distributed
 
 from polyptrace.config import Config, as_dict
@@ -23,6 +22,9 @@ from polyptrace.progress import progress
 from polyptrace.train.checkpoint import Progress, latest_checkpoint
 from polyptrace.train.metrics import Metrics
 from polyptrace.train.run import CHECKPOINTS, SECTIONS
+
+if TYPE_CHECKING:  # it takes seconds to load, and most commands do not need it
+    from lightning.fabric import Fabric
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Pending:
 class Reporter:
     """Reports steps as they finish; a context manager, since it holds files and a bar."""
 
-    def __init__(self, fabric: Fabric, config: Config, out: Path, steps: int, tracklets: int, done: Progress) -> None:
+    def __init__(self, fabric: "Fabric", config: Config, out: Path, steps: int, tracklets: int, done: Progress) -> None:
         """`steps` of so many `tracklets` are the whole run, of which `done` is done."""
         self._fabric, self._config, self._out, self._begun = fabric, config, out, done
         self._steps, self._tracklets = steps, tracklets

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor, nn
-from transformers import Dinov2Config, Dinov2Model
 
 from polyptrace.encoders.foundation.architecture import QKV, members, patterns, rename, split
 
@@ -51,6 +50,8 @@ class Dinov2:
 
     def build(self, _size: int, /) -> nn.Module:
         """Position embeddings are resized in every call, so the size does not matter here."""
+        from transformers import Dinov2Config, Dinov2Model  # here: it takes seconds to load
+
         return Dinov2Model(
             Dinov2Config(
                 hidden_size=self.width,

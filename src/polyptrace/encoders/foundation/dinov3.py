@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor, nn
-from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
 from polyptrace.encoders.foundation.architecture import QKV, members, patterns, rename, split
 
@@ -49,6 +48,8 @@ class Dinov3:
         return 1 + self.registers
 
     def build(self, size: int, /) -> nn.Module:
+        from transformers import DINOv3ViTConfig, DINOv3ViTModel  # here: it takes seconds to load
+
         return DINOv3ViTModel(
             DINOv3ViTConfig(
                 hidden_size=self.width,

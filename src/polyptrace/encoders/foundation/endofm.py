@@ -6,11 +6,10 @@ used. The two models differ in the length of the time embeddings alone: 8 frames
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import TimesformerConfig, TimesformerModel
 
 from polyptrace.encoders.foundation.architecture import members, patterns, rename
 
@@ -64,6 +63,8 @@ class Endofm:
     spare = patterns(r"head\..*")
 
     def build(self, size: int, /) -> nn.Module:
+        from transformers import TimesformerConfig, TimesformerModel  # here: it takes seconds to load
+
         config = TimesformerConfig(
             image_size=self.native,
             patch_size=self.patch,
@@ -73,7 +74,7 @@ class Endofm:
             num_attention_heads=self.heads,
             intermediate_size=4 * self.width,
         )
-        make: Callable[[TimesformerConfig], nn.Module] = TimesformerModel
+        make: Callable[[Any], nn.Module] = TimesformerModel
         backbone = make(config)
         for block in self.blocks(backbone):
             for attention in ("attention", "temporal_attention"):
@@ -83,8 +84,8 @@ class Endofm:
         return backbone
 
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
-        assert isinstance(backbone.config, TimesformerConfig)
-        backbone.config.num_frames = frames.shape[1]  # its layers read the length from here, not from the clip
+        config: Any = backbone.config
+        config.num_frames = frames.shape[1]  # its layers read the length from here, not from the clip
         tokens: Tensor = backbone(frames).last_hidden_state
         return tokens
 

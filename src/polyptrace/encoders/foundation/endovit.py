@@ -5,9 +5,9 @@ Files: `model` beside a pickled argparse namespace, query, key and value stacked
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
-from transformers import ViTConfig, ViTForImageClassification, ViTModel
 
 from polyptrace.encoders.foundation.architecture import QKV, members, patterns, rename, split
 
@@ -47,6 +47,8 @@ class Endovit:
 
     def build(self, _size: int, /) -> nn.Module:
         """Position embeddings are resized in the call where the grid differs, so the size does not matter here."""
+        from transformers import ViTModel  # here: it takes seconds to load
+
         return ViTModel(self._config(), add_pooling_layer=False)
 
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
@@ -61,10 +63,14 @@ class Endovit:
 
     def published(self, _size: int, /) -> tuple[nn.Module, Callable[[Tensor], object]]:
         """With the classifier that the paper's parameter count includes; its FLOPs stop before it."""
+        from transformers import ViTForImageClassification  # here: it takes seconds to load
+
         whole = ViTForImageClassification(self._config())
         return whole, lambda frames: self.tokens(whole.vit, frames)
 
-    def _config(self) -> ViTConfig:
+    def _config(self) -> Any:
+        from transformers import ViTConfig  # here: it takes seconds to load
+
         config = ViTConfig(
             hidden_size=self.width,
             num_hidden_layers=self.layers,

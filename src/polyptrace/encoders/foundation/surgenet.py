@@ -7,8 +7,8 @@ stages are 1 x 1 convolutions in timm.
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from timm.models.metaformer import Attention, LayerNorm2dNoBias, LayerNormNoBias, MetaFormer, SepConv
 from torch import Tensor, nn
 
 from polyptrace.encoders.foundation.architecture import members, patterns, rename
@@ -65,13 +65,15 @@ class Surgenet:
         whole = self._network(classes=UNUSED_CLASSES)
         return whole, lambda frames: whole.forward_head(whole.forward_features(frames), pre_logits=True)
 
-    def _network(self, classes: int) -> MetaFormer:
-        return MetaFormer(
+    def _network(self, classes: int) -> Any:
+        from timm.models import metaformer  # here: it takes seconds to load
+
+        return metaformer.MetaFormer(
             num_classes=classes,
             depths=self.depths,
             dims=self.widths,
-            token_mixers=[SepConv, SepConv, Attention, Attention],
-            norm_layers=[LayerNorm2dNoBias] * 2 + [LayerNormNoBias] * 2,
+            token_mixers=[metaformer.SepConv] * 2 + [metaformer.Attention] * 2,
+            norm_layers=[metaformer.LayerNorm2dNoBias] * 2 + [metaformer.LayerNormNoBias] * 2,
             mlp_act=nn.ReLU,
             act1_layer=nn.ReLU,
         )

@@ -7,10 +7,10 @@ make one layer of tokens: the last frame of an odd clip is given twice, since it
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import VJEPA2Config, VJEPA2Model
 
 from polyptrace.encoders.foundation.architecture import QKV, members, patterns, rename, split
 
@@ -77,7 +77,9 @@ class Vjepa2:
 
         return whole, run
 
-    def _whole(self, size: int) -> VJEPA2Model:
+    def _whole(self, size: int) -> Any:
+        from transformers import VJEPA2Config, VJEPA2Model  # here: it takes seconds to load
+
         return VJEPA2Model(
             VJEPA2Config(
                 crop_size=size,
