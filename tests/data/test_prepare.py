@@ -114,6 +114,7 @@ def test_settings_in_seconds_follow_the_frame_rate(make_source: Source, tmp_path
     assert dataset.tracklets.length[dataset.select("track")].tolist() == [9, 9]
 
 
+@pytest.mark.filterwarnings("ignore:polypsset. its frames are sampled")
 def test_sampled_frames_have_settings_of_their_own_beside_videos(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
     sampled = boxes.video == "v1"
@@ -146,6 +147,15 @@ def test_an_existing_folder_is_never_overwritten(make_source: Source, tmp_path: 
     (tmp_path / "d").mkdir()
     with pytest.raises(UserError, match="already exists"):
         prepare(boxes, root, tmp_path / "d")
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_before_anything_is_read(
+    make_source: Source, tmp_path: Path
+) -> None:
+    boxes, root = make_source()
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file cannot be written to -> choose another folder"):
+        prepare(boxes, root, tmp_path / "file" / "a" / "d")
 
 
 def break_missing(path: Path) -> None:
@@ -323,3 +333,24 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(make_source: Source, tm
 def test_a_folder_that_is_no_dataset_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="polyptrace prepare"):
         Dataset.open(tmp_path)
+
+
+def test_a_video_that_ends_early_is_kept_up_to_there(make_source: Source, tmp_path: Path) -> None:
+    av = pytest.importorskip("av")
+    boxes, root = make_source(videos=2)
+    for video in ("v0", "v1"):
+        with av.open(str(root / f"{video}.mp4"), "w") as container:
+            stream = container.add_stream("libx264", rate=25)
+            stream.width, stream.height, stream.pix_fmt = 96, 72, "yuv420p"
+            for name in boxes.file[boxes.video == video][: 40 if video == "v1" else 72]:
+                picture = decode((root / name).read_bytes()).permute(1, 2, 0).contiguous().numpy()
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+            container.mux(stream.encode())
+    films = replace(boxes, file=np.array([f"{name}.mp4" for name in boxes.video], object))
+    with pytest.warns(UserWarning, match=r"v1\.mp4: the stream ends early .* from frame 40 on"):
+        dataset = prepare(films, root, tmp_path / "d", Tracks(max_gap=3), SMALL)
+    assert dataset.info["counts"]["rejected"] == 32
+    whole = dataset.select("track")
+    assert dataset.tracklets.last[whole].tolist() == [68, 36]
+    rejected = list(csv.DictReader((tmp_path / "d/rejected.csv").open(encoding="utf-8")))
+    assert {int(row["frame_index"]) for row in rejected} == set(range(40, 72))

@@ -3,11 +3,12 @@
 Only the module of the command that is called is imported, so that `polyptrace --help` does not wait for torch.
 """
 
+import errno
 import importlib
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Annotated, TextIO
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 from rich.markup import escape
@@ -30,6 +31,16 @@ COMMANDS = {
     "encoders": "List the encoders, with parameters, cost, licence and weights.",
     "settings": "List every setting, its default and what it means.",
 }
+#: what a disk may refuse, and what to do about it
+DISK = {
+    errno.ENOSPC: "the disk is full: make room and start the same command again, it goes on",
+    errno.EDQUOT: "your quota is used up: make room and start the same command again, it goes on",
+    errno.EFBIG: "the file grew too large for this disk or limit: write to another one",
+    errno.EROFS: "this disk is read-only: write to another one",
+    errno.EACCES: "you may not do that there: check the folder's permissions, or choose another one",
+    errno.EPERM: "you may not do that there: check the folder's permissions, or choose another one",
+    errno.ENOTDIR: "a file stands where a folder is wanted: choose another one",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -39,8 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         build(next((word for word in arguments if word in COMMANDS), None))(list(arguments))
     except UserError as error:
-        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        raise SystemExit(2) from None
+        _fail(str(error))
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        _fail(f"{error.filename or 'writing'}: {error.strerror} -> {DISK[error.errno]}")
+
+
+def _fail(message: str) -> NoReturn:
+    console.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    raise SystemExit(2) from None
 
 
 def build(called: str | None) -> typer.Typer:

@@ -6,6 +6,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from polyptrace.data import Dataset, check_boxes
@@ -39,16 +40,21 @@ def print_dataset(dataset: Dataset) -> None:
     """A table of what a dataset holds, beside the paper's figures where it is one of the paper's."""
     counts, labels = dataset.info["counts"], dataset.info["labels"]
     source = dataset.info["source"]
-    paper = paper_counts(str(source.get("split"))) or paper_counts(str(source.get("path")))
+    names = (source.get(key) for key in ("split", "format", "path"))
+    paper = next((counted for name in names if (counted := paper_counts(str(name)))), None)
     table = Table("", "here", *(["paper"] if paper else []), box=None, header_style="bold")
     stated = {"videos": paper.videos, "polyps": paper.polyps, "tracks": paper.tracks} if paper else {}
     rows = {"videos": counts["videos"], "polyps": labels["polyps"]} | counts
     rows |= {"polyps with size": labels["with size"], "polyps with histology": labels["with histology"]}
     for name, value in rows.items():
         table.add_row(name, f"{value:,}", *([str(stated.get(name) or "")] if paper else []))
+    console = Console()
+    console.print(f"[bold]{escape(str(dataset.path))}[/]")
+    console.print(table)
     lengths = dataset.tracklets.length[dataset.select("track")]
     if len(lengths):
         low, middle, high = np.percentile(lengths, [10, 50, 90]).astype(int)
-        table.add_row("frames kept per track", f"{low} / {middle} / {high}  (10th / 50th / 90th percentile)")
-    Console().print(f"[bold]{dataset.path}[/]")
-    Console().print(table)
+        console.print(f" frames kept per track: {low} / {middle} / {high} (10th / 50th / 90th percentile)")
+    if counts["rejected"]:
+        rejected = dataset.path / "rejected.csv"
+        console.print(f" rejected boxes are listed in {rejected}", markup=False, highlight=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """`polyptrace prepare SOURCE PATH --out DATASET`."""
 
 import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +11,14 @@ import typer
 
 from polyptrace.cli.check import print_dataset
 from polyptrace.cli.settings import ConfigFile, resolve
-from polyptrace.data import SOURCES, prepare
+from polyptrace.data import SOURCES, Boxes, check_request, prepare
 from polyptrace.data.clips import join_clips, take_videos
 from polyptrace.data.sources import picture_root, read_source
 from polyptrace.errors import UserError
 
 SECTIONS = ("tracks", "crops")
+SOME = "Options of some sources"
+PART = "Part of the videos"
 
 
 def command(
@@ -29,56 +32,82 @@ def command(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad rows out (listed in rejected.csv) instead of stopping.")
     ] = False,
-    identities: Annotated[str | None, typer.Option(help="What an id is: 'track' (default) or 'polyp'.")] = None,
-    boxes: Annotated[str | None, typer.Option(help="mot: which file, gt, det or auto.")] = None,
-    results: Annotated[Path | None, typer.Option(help="coco: a detector's results JSON, with scores.")] = None,
-    first_frame: Annotated[
-        int | None,
-        typer.Option(min=0, help="mot, yolo, cvat: number of a video's first frame in the files; 1, 1 and 0."),
-    ] = None,
-    image_size: Annotated[str | None, typer.Option(help="yolo: WIDTHxHEIGHT, where pictures are not there.")] = None,
-    cases: Annotated[
-        Path | None, typer.Option(help="sun: CSV of the cases, instead of the one that comes along.")
+    config: ConfigFile = None,
+    identities: Annotated[
+        str | None, typer.Option(help="What an id is: 'track' (default) or 'polyp'.", rich_help_panel=SOME)
     ] = None,
     histology: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=KNOWN", help="A histology by one of the known names; repeat.")
+        list[str] | None,
+        typer.Option(metavar="NAME=KNOWN", help="A histology by one of the known names; repeat.", rich_help_panel=SOME),
+    ] = None,
+    first_frame: Annotated[
+        int | None,
+        typer.Option(min=0, help="mot, yolo, cvat: a video's first frame in the files; 1, 1, 0.", rich_help_panel=SOME),
+    ] = None,
+    boxes: Annotated[str | None, typer.Option(help="mot: which file, gt, det or auto.", rich_help_panel=SOME)] = None,
+    results: Annotated[
+        Path | None, typer.Option(help="coco: a detector's results JSON, with scores.", rich_help_panel=SOME)
+    ] = None,
+    image_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WIDTHxHEIGHT", help="yolo: where neither pictures nor videos are there.", rich_help_panel=SOME
+        ),
+    ] = None,
+    cases: Annotated[
+        Path | None, typer.Option(help="sun: CSV of the cases, instead of ours.", rich_help_panel=SOME)
     ] = None,
     columns: Annotated[
-        list[str] | None, typer.Option(metavar="OURS=THEIRS", help="polypsize: what a column is called; repeat.")
+        list[str] | None,
+        typer.Option(metavar="OURS=THEIRS", help="polypsize: what a column is called; repeat.", rich_help_panel=SOME),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=0, help="realcolon: processes that parse (crops: --crops.workers); 0: all cores.")
+        int | None,
+        typer.Option(min=0, help="realcolon: processes that parse; 0: one per core.", rich_help_panel=SOME),
     ] = None,
-    videos: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="Take only these videos.")] = None,
-    share: Annotated[float | None, typer.Option(help="Take only a random share (0-1) of the videos.")] = None,
-    rest: Annotated[bool, typer.Option("--rest", help="Take the other videos than --videos or --share.")] = False,
+    videos: Annotated[
+        str | None, typer.Option(metavar="NAME,NAME", help="Take only these videos.", rich_help_panel=PART)
+    ] = None,
+    share: Annotated[
+        float | None, typer.Option(help="Take only a random share (0-1) of the videos.", rich_help_panel=PART)
+    ] = None,
+    rest: Annotated[
+        bool, typer.Option("--rest", help="Take the others than --videos or --share.", rich_help_panel=PART)
+    ] = False,
     join: Annotated[
-        int | None, typer.Option("--join-clips", help="Put so many clips in a row: artificial procedures.")
+        int | None,
+        typer.Option("--join-clips", help="Put so many clips in a row: artificial procedures.", rich_help_panel=PART),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of --share and --join-clips.")] = 0,
-    config: ConfigFile = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of --share and --join-clips.", rich_help_panel=PART)] = 0,
 ) -> None:
     """Turn pictures and boxes, in any published format, into a dataset folder.
 
-    Links boxes to tracks, cuts tracklets, and stores one small crop per frame that some tracklet uses, so that training
-    never decodes a picture. Killed? Start the same command again: it goes on.
+    Links boxes to tracks, cuts tracklets, and stores one small crop per frame
+    that some tracklet uses, so that training never decodes a picture.
+    Killed? Start the same command again: it goes on.
 
-    Without polyp identities link by overlap alone: [bold]--tracks.link video[/]. All settings: [bold]polyptrace
-    settings tracks crops[/].
+    Without polyp identities link by overlap: [bold]--tracks.link video[/].
+    All settings: [bold]polyptrace settings tracks crops[/].
 
     Examples:
 
-      polyptrace prepare coco rc27 --split train --out data/train
+      polyptrace prepare realcolon REAL-Colon --split paper-train --out train
 
-      polyptrace prepare mot clips --identities polyp --tracks.stride 2 --out data/clips
+      polyptrace prepare coco rc27 --split train --out train
 
-      polyptrace prepare mot detections --tracks.link video --tracks.max_gap 3 --min-score 0.5 --out data/mine
+      polyptrace prepare mot detections --tracks.link video \\
+        --tracks.max_gap 3 --min-score 0.5 --out mine
 
-      polyptrace prepare mot clips --identities polyp --share 0.5 --join-clips 4 --out data/artificial-train
+      polyptrace prepare mot clips --identities polyp --tracks.stride 2 --out clips
 
-      polyptrace prepare mot clips --identities polyp --share 0.5 --rest --join-clips 4 --out data/artificial-test
+      polyptrace prepare mot clips --identities polyp --share 0.5 \\
+        --join-clips 4 --out artificial-train
+
+      polyptrace prepare mot clips --identities polyp --share 0.5 --rest \\
+        --join-clips 4 --out artificial-test
     """
     settings = resolve(ctx, config, SECTIONS)
+    check_request(out, settings.tracks, settings.crops)
     options = {
         "split": split,
         "identities": identities,
@@ -94,10 +123,10 @@ def command(
     parsed = out.with_name(out.name + ".annotations")
     table = read_source(source, path, options, parsed)
     if min_score is not None:
-        table = table.take(~(table.score < min_score))
+        table = _above(table, min_score)
     if fps is not None:
         table = replace(table, fps=np.where(np.isfinite(table.fps), table.fps, fps))
-    said = {"format": source, "path": path.name, "split": split, "min_score": min_score}
+    said = {"format": source, "path": path.resolve().name, "split": split, "min_score": min_score}
     if videos is not None or share is not None:
         table = take_videos(table, names=videos.split(",") if videos else None, share=share, rest=rest, seed=seed)
         said |= {"videos": videos, "share": share, "rest": rest, "seed": seed}
@@ -108,6 +137,16 @@ def command(
         prepare(table, picture_root(path), out, settings.tracks, settings.crops, skip_bad=skip_bad, source=said)
     )
     shutil.rmtree(parsed, ignore_errors=True)
+
+
+def _above(table: Boxes, min_score: float) -> Boxes:
+    """The boxes of which a detector was sure enough; boxes without a score stay."""
+    if np.isnan(table.score).all():
+        warnings.warn(f"--min-score {min_score}: no box has a score; all are kept", stacklevel=2)
+    kept = table.take(~(table.score < min_score))
+    if not len(kept):
+        raise UserError(f"--min-score {min_score}: no box is left -> the highest score is {np.nanmax(table.score):g}")
+    return kept
 
 
 def _pairs(words: list[str] | None, option: str) -> dict[str, str] | None:

@@ -3,6 +3,7 @@
 polyptrace settings tracks crops
 """
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +24,12 @@ def resolve(
     ctx: typer.Context, config_file: Path | None, sections: Sequence[str], base: Config | None = None
 ) -> Config:
     """Defaults (or `base`), then the TOML file, then `--section.key value` from the command line."""
+    options = [option for parameter in ctx.command.params for option in parameter.opts]
+    for argument in ctx.args:
+        name = argument.partition("=")[0]
+        if name.startswith("--") and "." not in name:  # no setting: an option of this command was meant
+            near = difflib.get_close_matches(name, options, 1, 0.0)
+            raise UserError(f"{name}: no such option -> did you mean {near[0]}?")
     return override(read_config(config_file, base), ctx.args, sections)
 
 

@@ -4,7 +4,7 @@ from polyptrace.data.boxes import Boxes
 from polyptrace.data.checks import Finding, check_boxes
 from polyptrace.data.crops import crop_regions, cut_crop
 from polyptrace.data.dataset import Dataset, LabelFree
-from polyptrace.data.prepare import prepare
+from polyptrace.data.prepare import check_request, prepare
 from polyptrace.data.sources import (
     SOURCES,
     read_coco,
@@ -35,6 +35,7 @@ __all__ = [
     "Tracklets",
     "box_iou",
     "check_boxes",
+    "check_request",
     "crop_regions",
     "cut_crop",
     "cut_tracklets",

@@ -22,6 +22,7 @@ VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpe
 ARCHIVE_MARK = "::"
 JPEG, JPEG_END = b"\xff\xd8", b"\xff\xd9"
 CPU = torch.device("cpu")
+VIDEO_ENDS = "the video ends before this frame -> is it complete?"
 
 
 class PictureError(Exception):
@@ -66,7 +67,7 @@ def read_pictures(
         for frame, decoded in videos.frames(inside(root, holder), sorted(by_frame)):
             yield by_frame.pop(frame), decoded
         for picture in by_frame.values():
-            yield picture, PictureError("the video ends before this frame -> is it complete?")
+            yield picture, PictureError(VIDEO_ENDS)
     else:
         by_member = {picture[0].partition(ARCHIVE_MARK)[2]: picture for picture in wanted}
         for member, content in archives.pictures(inside(root, holder), set(by_member)):

@@ -6,6 +6,8 @@ The folder takes its name when everything in it is there. Until then it is `OUT.
 goes on with the crops it had already cut.
 """
 
+import os
+import warnings
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,9 @@ from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.checks import Finding, check_boxes, summary, write_rejected
 from polyptrace.data.counts import count_labels, count_tracklets
 from polyptrace.data.dataset import FORMAT, Dataset, save_tracklets
-from polyptrace.data.pictures import is_video
+from polyptrace.data.pictures import VIDEO_ENDS, is_video
 from polyptrace.data.rounds import CropRounds
+from polyptrace.data.store import BadPicture
 from polyptrace.data.tracklets import Tracklets, cut_tracklets
 from polyptrace.data.tracks import link_tracks
 from polyptrace.errors import UserError
@@ -44,11 +47,18 @@ def prepare(
 ) -> Dataset:
     """Writes the dataset folder `out` from boxes and the pictures below `root`, and opens it.
 
-    Fatal findings are an error; with `skip_bad` their rows are left out and written to `rejected.csv`.
+    Fatal findings are an error; with `skip_bad` their rows are left out and written to `rejected.csv`. So are, in any
+    case, boxes after the end of a video that ends early, of which a warning tells.
     """
     tracks, crops = tracks or Tracks(), crops or Crops()
     check_request(out, tracks, crops)
     boxes = boxes.in_order()
+    if _is_sampled(boxes).any():
+        warnings.warn(
+            f"{SAMPLED[0]}: its frames are sampled; sampled_iou {tracks.sampled_iou}, sampled_min_track "
+            f"{tracks.sampled_min_track} and sampled_stride {tracks.sampled_stride} of --tracks hold there",
+            stacklevel=2,
+        )
     findings = [f for f in check_boxes(boxes) if f.fatal]
     _refuse(findings, skip_bad)
     partial = out.with_name(out.name + ".partial")
@@ -60,11 +70,8 @@ def prepare(
         used, tracklets = _renumbered(cut_both(table, track, tracks))
         if not len(tracklets):
             raise UserError(_nothing_left(table, track, tracks))
-        bad = rounds.cut(good[used])
-        new = [
-            Finding("picture", True, b.row, boxes.where(b.row), f"{_picture(boxes, b.row)}: {b.reason}") for b in bad
-        ]
-        _refuse(new, skip_bad)
+        new = _of_pictures(boxes, good, rounds.cut(good[used]))
+        _refuse([finding for finding in new if finding.fatal], skip_bad)
         if not new:
             break
         findings += new  # without these boxes the tracks are others: link and cut again
@@ -83,6 +90,9 @@ def check_request(out: Path, tracks: Tracks, crops: Crops) -> None:
     """Refuses what cannot be done before anything is read."""
     if out.exists():
         raise UserError(f"{out}: already exists -> give another folder, or remove it first")
+    above = next(parent for parent in out.absolute().parents if parent.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise UserError(f"{out}: {above} cannot be written to -> choose another folder, or check its permissions")
     least = {
         "tracks.max_gap": 0,
         "tracks.min_track": 1,
@@ -151,6 +161,24 @@ def _renumbered(tracklets: Tracklets) -> tuple[Ints, Tracklets]:
     used, flat = np.unique(tracklets.flat, return_inverse=True)
     columns = {f.name: getattr(tracklets, f.name) for f in fields(Tracklets)} | {"flat": flat.astype(np.int64)}
     return used, Tracklets(**columns)
+
+
+def _of_pictures(boxes: Boxes, good: Ints, bad: list[BadPicture]) -> list[Finding]:
+    """What is wrong with pictures; where a video ends early, everything before is kept and all boxes after left out."""
+    ends: dict[str, int] = {}  # the first frame that a video lacks
+    for one in bad:
+        if one.reason == VIDEO_ENDS:
+            frame = int(boxes.frame_index[one.row])
+            ends[boxes.file[one.row]] = min(frame, ends.get(boxes.file[one.row], frame))
+    findings = [Finding("picture", True, *_said(boxes, b.row, b.reason)) for b in bad if b.reason != VIDEO_ENDS]
+    for file, frame in ends.items():
+        after = good[(boxes.file[good] == file) & (boxes.frame_index[good] >= frame)]
+        findings += [Finding("video ends", False, *_said(boxes, row, VIDEO_ENDS)) for row in after.tolist()]
+    return findings
+
+
+def _said(boxes: Boxes, row: int, reason: str) -> tuple[int, str, str]:
+    return row, boxes.where(row), f"{_picture(boxes, row)}: {reason}"
 
 
 def _picture(boxes: Boxes, row: int) -> str:
