@@ -40,6 +40,7 @@ BENCHMARKS = {
     "crops": Benchmark("pictures to crops, beside PIL (and nvJPEG alone where there is a GPU)"),
     "evaluation": Benchmark("retrieval, ReID, their bootstrap and the probe, beside scikit-learn on full matrices"),
     "synth": Benchmark("generated procedures: frames drawn and written a second"),
+    "growth": Benchmark("time and memory of every stage against size, over two decades; draws the figure"),
     "coverage": Benchmark("how often the 95 % intervals hold the truth (no speed)"),
     "embedding": Benchmark("a dataset to vectors, beside tracklet by tracklet and the forward pass alone", True),
     "latency": Benchmark("one tracklet of new frames, and one more frame of a running track"),

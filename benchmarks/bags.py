@@ -50,12 +50,12 @@ def plain(tracklets: int) -> None:
 def measure(quick: bool = False) -> Result:
     """Seconds of an epoch's bags at 10k tracklets; seconds and memory at a million."""
     common, most = (1_000, 10_000) if quick else (10_000, 1_000_000)
-    plain_seconds, plain_mebibytes = apart("benchmarks.bags", "--one", "plain", common)
+    ((plain_seconds, plain_mebibytes),) = apart("benchmarks.bags", "--one", "plain", common)
     rows, details = [], [("composition", "tracklets", "seconds", "MiB", "µs each")]
     target = None if quick else 100
     for way in ("any",) if quick else ("any", "no-overlap", "one-per-video"):
         for tracklets in (common, most):
-            seconds, mebibytes = apart("benchmarks.bags", "--one", way, tracklets)
+            ((seconds, mebibytes),) = apart("benchmarks.bags", "--one", way, tracklets)
             details.append(
                 (way, f"{tracklets:,}", number(seconds), number(mebibytes), number(1e6 * seconds / tracklets))
             )

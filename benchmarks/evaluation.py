@@ -108,7 +108,7 @@ def measure(quick: bool = False, device: str = "", full: bool = True) -> Result:
     for way, (sizes, more) in MEASURED.items():
         last = None
         for tracklets in sizes[:1] if quick else sizes + (more if full else ()):
-            seconds, memory = apart("benchmarks.evaluation", "--one", way, tracklets, "--device", device)
+            ((seconds, memory),) = apart("benchmarks.evaluation", "--one", way, tracklets, "--device", device)
             power = "" if last is None else f"{np.log(seconds / last[1]) / np.log(tracklets / last[0]):.2f}"
             details.append((way, f"{tracklets:,}", number(seconds), number(memory), power))
             found[way, tracklets] = seconds, memory

@@ -35,19 +35,18 @@ def forget_peak() -> float:
     return mebibytes("VmRSS")
 
 
-def report_work(work: Callable[[], object]) -> None:
-    """Prints processor seconds of some work, and the MiB that it needed beyond what was there before: see `apart`."""
-    before, start = forget_peak(), time.process_time()
+def report_work(work: Callable[[], object], before: float | None = None) -> None:
+    """Prints processor seconds of some work, and its peak in MiB beyond `before` (what is there now): see `apart`."""
+    now, start = forget_peak(), time.process_time()
     work()
-    print(time.process_time() - start, mebibytes("VmHWM") - before)
+    print(time.process_time() - start, mebibytes("VmHWM") - (now if before is None else before))
 
 
-def apart(module: str, *arguments: object) -> tuple[float, float]:
-    """(seconds, MiB) as the last line of `python -m MODULE ARGUMENTS` says them: a process of its own, on one core."""
+def apart(module: str, *arguments: object) -> list[tuple[float, float]]:
+    """(seconds, MiB) of each line of `python -m MODULE ARGUMENTS`: a process of its own, on one core."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     root = Path(__file__).parents[1]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, env={**os.environ, **ONE_CORE})
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[1:])} failed:\n{done.stderr}")
-    seconds, mebibytes = done.stdout.splitlines()[-1].split()
-    return float(seconds), float(mebibytes)
+    return [(float(seconds), float(memory)) for seconds, memory in map(str.split, done.stdout.splitlines())]

@@ -1,0 +1,192 @@
+"""python -m benchmarks growth
+
+Time and memory of every stage against the size of its input over two decades, on one core, without a GPU. Each point is
+a process of its own: processor seconds of the work, and its peak of memory beyond the imports, with its input. The
+exponents are those of the last decade, where fixed costs hardly count. Draws docs/performance-growth.png. Ten minutes.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks import bags, crops, embedding, evaluation, linking, parsing, train_step
+from benchmarks.growth_figure import Curve, draw
+from benchmarks.result import Result, Row, number
+from benchmarks.timing import apart, mebibytes, report_work
+from polyptrace.config import Config, Supervision, Train
+from polyptrace.data import Boxes, cut_tracklets, link_tracks
+from polyptrace.data.store import fill_store
+from polyptrace.embed import embed
+from polyptrace.encoders import TrackletEncoder
+from polyptrace.evaluate import count, probe, reid, retrieval
+from polyptrace.synthetic import PRESETS, draw_procedure
+from polyptrace.synthetic.selection import box_table
+from polyptrace.synthetic.writing import rendered_rows, write_pictures
+from polyptrace.train import train
+
+FIGURE = Path(__file__).parents[1] / "docs/performance-growth.png"
+POINTS = 5  # in two decades
+#: What n log n may show over a decade: log2(10n) / log2(n) is 1.2 at n = 100,000, the exponent 1.08; the rest is noise.
+N_LOG_N = 1.15
+
+Work = Callable[[], object]
+
+
+def _linking(n: int, _: Path) -> Work:
+    boxes = linking.random_walk(n)
+    return lambda: cut_tracklets(boxes, link_tracks(boxes))
+
+
+def _bags(n: int, _: Path) -> Work:
+    return lambda: bags.ours(n, "no-overlap")
+
+
+def _parsing(n: int, folder: Path) -> Work:
+    parsing.write_tree(folder, n)
+    return lambda: parsing.ours(folder, 1)
+
+
+def _crops(n: int, folder: Path) -> Work:
+    few = crops.make_source(folder, 8)
+    boxes = few.take(np.arange(n) % 8)
+    for row in range(n):  # other names of the same eight pictures
+        (folder / f"{row}.jpg").hardlink_to(folder / few.file[row % 8])
+    columns = {"file": [f"{row}.jpg" for row in range(n)], "image_width": crops.WIDTH, "image_height": crops.HEIGHT}
+    table = Boxes.of(video="v", frame_index=np.arange(n), xywh=boxes.xywh, **columns)
+    return lambda: fill_store(folder / "crops.npy", table, folder, workers=1)
+
+
+def _synth(n: int, folder: Path) -> Work:
+    procedure = draw_procedure(0, 1, "train", 3, PRESETS["tiny"])
+    rows = np.resize(rendered_rows(procedure, box_table(procedure)), n)
+    return lambda: write_pictures([(procedure, rows)], folder, torch.device("cpu"), 1, lambda _: None)
+
+
+def _training(n: int, folder: Path) -> Work:
+    tiny = replace(train_step.TINY, tracklets_per_video=15)
+    few = train_step.make_dataset(folder / "few", replace(tiny, videos=1))
+    dataset = train_step.make_dataset(folder / "data", replace(tiny, videos=n // 15))
+    config = Config(
+        supervision=Supervision(bags_per_batch=10, bag_size=2),
+        encoder=tiny.encoder,
+        train=Train(epochs=1, loggers=()),
+    )
+    train(config, few, folder / "first")  # loads libraries, the same seconds at every size
+    return lambda: train(config, dataset, folder / "run")
+
+
+def _embedding(n: int, folder: Path) -> Work:
+    dataset = embedding.make_dataset(folder / "data", n // 36, 32)
+    encoder = TrackletEncoder("test_resnet", size=32).eval()
+    return lambda: embed(encoder, dataset)
+
+
+def _retrieval(n: int, _: Path) -> Work:
+    vectors, polyp = evaluation.table(n)
+    return lambda: retrieval(vectors, polyp)
+
+
+def _reid(n: int, _: Path) -> Work:
+    vectors, polyp = evaluation.table(n)
+    return lambda: reid(vectors, polyp)
+
+
+def _probe(n: int, _: Path) -> Work:
+    vectors, polyp = evaluation.table(n)
+    label = (np.random.default_rng(1).random(polyp[-1] + 1) < 0.5).astype(np.int64)[polyp]
+    return lambda: probe(vectors, label, polyp)
+
+
+def _counting(n: int, _: Path) -> Work:
+    vectors, polyp = evaluation.table(n)
+    return lambda: count(vectors, np.arange(n) // 100, polyp)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage: what its input is counted in, the largest size, and what makes its work from a size and a folder."""
+
+    unit: str
+    largest: int
+    multiple: int  # sizes are multiples of it
+    work: Callable[[int, Path], Work]
+
+    def sizes(self, largest: int, points: int = POINTS) -> list[int]:
+        """From a hundredth of the largest size upwards."""
+        wanted = largest * np.logspace(-2, 0, points)
+        return [max(1, round(size / self.multiple)) * self.multiple for size in wanted]
+
+
+STAGES = {
+    "linking and cutting": Stage("boxes", 1_000_000, 5_000, _linking),
+    "bags of an epoch": Stage("tracklets", 1_000_000, 500, _bags),
+    "reading XML": Stage("files", 40_000, 4, _parsing),
+    "cutting crops": Stage("pictures", 800, 1, _crops),
+    "drawing procedures": Stage("frames", 800, 1, _synth),
+    "training, an epoch": Stage("tracklets", 1_500, 15, _training),
+    "embedding": Stage("frames", 36_000, 36, _embedding),
+    "retrieval": Stage("tracklets", 20_000, 20, _retrieval),
+    "ReID": Stage("tracklets", 10_000, 20, _reid),
+    "size probe": Stage("tracklets", 10_000, 20, _probe),
+    "counting": Stage("tracks", 20_000, 100, _counting),
+}
+
+
+def measure(quick: bool = False, figure: Path = FIGURE) -> Result:
+    """Exponents of time and memory, the points behind them, and the figure; quick: a few stages, no figure."""
+    curves = []
+    for name, stage in STAGES.items():
+        if quick and name not in ("linking and cutting", "counting"):
+            continue
+        sizes = stage.sizes(stage.largest // 10, 3) if quick else stage.sizes(stage.largest)
+        points = apart("benchmarks.growth", "--one", name, *sizes)
+        curves.append(Curve(name, stage.unit, tuple(sizes), *zip(*points, strict=True)))
+    rows = []
+    for curve in curves:
+        what = f"{curve.name}, {curve.sizes[0]:,} to {curve.sizes[-1]:,} {curve.unit}"
+        rows.append(Row(what, "exponent of time", curve.time_exponent, most=None if quick else N_LOG_N))
+    details = [("", "size", "s", "MiB", "exponent of memory")]
+    for curve in curves:
+        for place, (size, seconds, memory) in enumerate(zip(curve.sizes, curve.seconds, curve.memory, strict=True)):
+            last = number(curve.memory_exponent) if place == len(curve.sizes) - 1 else ""
+            details.append((curve.name, f"{size:,} {curve.unit}", number(seconds), number(memory), last))
+    if not quick:
+        draw(curves, figure)
+    note = f"One core, a process a point. Exponents over the last decade; up to {N_LOG_N} is what n log n may show."
+    return Result("growth", tuple(rows), note, tuple(details))
+
+
+def main() -> None:
+    """Prints the tables, or what one process measures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a few stages, small")
+    parser.add_argument("--one", nargs="*", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if not options.one:
+        print(measure(options.quick).text())
+        return
+    torch.set_num_threads(1)
+    name, *sizes = options.one
+    for size in sizes:  # a copy of this process, in which everything is imported and nothing done yet
+        copy = get_context("fork").Process(target=point, args=(name, int(size)))
+        copy.start()
+        copy.join()
+        if copy.exitcode:
+            raise SystemExit(copy.exitcode)
+
+
+def point(name: str, size: int) -> None:
+    """Prints seconds and MiB of a stage at one size."""
+    with tempfile.TemporaryDirectory() as folder:
+        imports = mebibytes("VmRSS")
+        report_work(STAGES[name].work(size, Path(folder)), imports)
+
+
+if __name__ == "__main__":
+    main()
