@@ -25,7 +25,8 @@ class RateColumn(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.1f} {task.fields['unit']}/s" if speed else "", style="cyan")
+        digits = 0 if speed and speed >= 100 else 1
+        return Text(f"{speed:,.{digits}f} {task.fields['unit']}/s" if speed else "", style="cyan")
 
 
 class Bar:

@@ -207,8 +207,8 @@ def test_a_bad_picture_costs_only_the_crops_of_its_own_track_again(
     break_missing(root / "v1_0008.jpg")
     break_missing(root / "v1_0021.jpg")  # not wanted before the first is left out
     asked = []
-    original = rounds.fill_store
-    monkeypatch.setattr(rounds, "fill_store", lambda *a, **k: asked.append(len(a[1])) or original(*a, **k))
+    original = rounds._fill
+    monkeypatch.setattr(rounds, "_fill", lambda *a: asked.append(len(a[1])) or original(*a))
     found = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
     assert found.info["counts"]["rejected"] == 2
     assert asked[0] == 72

@@ -41,6 +41,7 @@ DISK = {
     errno.EPERM: "you may not do that there: check the folder's permissions, or choose another one",
     errno.ENOTDIR: "a file stands where a folder is wanted: choose another one",
 }
+INTERRUPTED = 130  # exit code after Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -49,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.showwarning = _show_warning
     try:
         build(next((word for word in arguments if word in COMMANDS), None))(list(arguments))
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            console.print("stopped -> start the same command again, and it goes on")
+        raise
     except UserError as error:
         _fail(str(error))
     except OSError as error:

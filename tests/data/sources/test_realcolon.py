@@ -1,7 +1,10 @@
 """REAL-Colon: XML per frame, as folders and as archives, with labels from the two tables."""
 
 import io
+import subprocess
+import sys
 import tarfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +135,41 @@ def test_an_error_in_another_process_is_as_clear(tmp_path: Path, world, monkeypa
     monkeypatch.setattr(realcolon_files, "_ALONE", 0)
     with pytest.raises(UserError, match=r"002-009_3\.xml:1: is not well-formed XML"):
         read_realcolon(tmp_path, workers=2)
+
+
+SLEEPER = """
+import os, sys, time
+from pathlib import Path
+from polyptrace.data.sources import read_realcolon, realcolon_files
+
+def sleep(task):
+    (Path(sys.argv[1]) / f"pid-{os.getpid()}").touch()
+    time.sleep(60)
+
+realcolon_files._ALONE, realcolon_files._read = 0, sleep
+read_realcolon(Path(sys.argv[1]), workers=2)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends processes with their parent")
+def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path, world) -> None:
+    write_folders(tmp_path, world)
+    parent = subprocess.Popen([sys.executable, "-W", "ignore", "-c", SLEEPER, tmp_path])
+    deadline = time.monotonic() + 30
+    while len(list(tmp_path.glob("pid-*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    children = [int(file.name.removeprefix("pid-")) for file in tmp_path.glob("pid-*")]
+    assert len(children) == 2
+    parent.kill()
+    parent.wait()
+    while any(is_running(child) for child in children) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(is_running(child) for child in children)
+
+
+def is_running(process: int) -> bool:
+    status = Path(f"/proc/{process}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_a_second_run_goes_on_with_what_the_first_had_read(tmp_path: Path, world, monkeypatch) -> None:

@@ -153,7 +153,7 @@ def _with_labels(
 def _records(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[dict[str, str], str]]:
     """Rows of a table of the dataset, each with where it stands; a table that is not there is said."""
     if not path.exists():
-        warnings.warn(f"{path}: not there; sizes, histologies or frame rates stay unknown", stacklevel=4)
+        warnings.warn(f"{path}: not there; its {', '.join(needed[1:])} stay unknown", stacklevel=4)
         return
     rows, lines = read_table(path)
     missing = [name for name in needed if rows and name not in rows[0]]

@@ -1,12 +1,14 @@
 """REAL-Colon's millions of XML files: parsed by several processes, video by video, and kept as far as they got."""
 
+import ctypes
 import json
 import os
+import signal
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from hashlib import sha256
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path, PurePosixPath
@@ -20,6 +22,7 @@ from polyptrace.errors import UserError
 from polyptrace.files import whole_file
 from polyptrace.progress import Bar, progress
 
+PR_SET_PDEATHSIG = 1  # as in prctl.h
 _FILES_PER_TASK = 4096
 _ALONE = 2 * _FILES_PER_TASK  # up to so many files a second process does not pay for its start
 
@@ -82,7 +85,7 @@ def _tasks(video: str, place: Path, names: list[str]) -> Iterator[_Task]:
 def _run(tasks: Iterable[_Task], workers: int, bar: Bar) -> Iterator[tuple[_Task, list[FrameBox]]]:
     """Results in the order of the tasks, a few of which are under way in other processes."""
     method = "fork" if "fork" in get_all_start_methods() else "spawn"  # children only read files
-    pool = ProcessPoolExecutor(workers, mp_context=get_context(method)) if workers > 1 else None
+    pool = ProcessPoolExecutor(workers, get_context(method), _end_with_parent) if workers > 1 else None
     with pool or nullcontext():
         running: deque[tuple[_Task, Future[list[FrameBox]] | None]] = deque()
         for task in tasks:
@@ -91,6 +94,12 @@ def _run(tasks: Iterable[_Task], workers: int, bar: Bar) -> Iterator[tuple[_Task
                 yield _finished(*running.popleft(), bar)
         while running:
             yield _finished(*running.popleft(), bar)
+
+
+def _end_with_parent() -> None:
+    """Has the kernel end this process when its parent was killed, which cannot tell it any more."""
+    with suppress(OSError, AttributeError):  # not Linux
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _submit(pool: ProcessPoolExecutor, task: _Task) -> Future[list[FrameBox]]:
