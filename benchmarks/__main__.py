@@ -41,6 +41,7 @@ BENCHMARKS = {
     "evaluation": Benchmark("retrieval, ReID, their bootstrap and the probe, beside scikit-learn on full matrices"),
     "synth": Benchmark("generated procedures: frames drawn and written a second"),
     "growth": Benchmark("time and memory of every stage against size, over two decades; draws the figure"),
+    "memory": Benchmark("prepare, train, embed and evaluate on more data than the memory they may have"),
     "coverage": Benchmark("how often the 95 % intervals hold the truth (no speed)"),
     "embedding": Benchmark("a dataset to vectors, beside tracklet by tracklet and the forward pass alone", True),
     "latency": Benchmark("one tracklet of new frames, and one more frame of a running track"),
@@ -49,9 +50,9 @@ BENCHMARKS = {
 }
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Lists, measures, writes."""
-    options = parse()
+    options = parse(words)
     names = [name for name in BENCHMARKS if options.all or name in options.names]
     if not names and not options.write:
         print("python -m benchmarks NAME ...\n")
@@ -72,7 +73,7 @@ def main() -> None:
         write_page(options.page, options.out)
 
 
-def parse() -> argparse.Namespace:
+def parse(words: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="what to measure")
@@ -81,7 +82,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results", help="folder of the JSON files")
     parser.add_argument("--write", action="store_true", help="put the tables into the page")
     parser.add_argument("--page", type=Path, default=PAGE, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if unknown := set(options.names) - set(BENCHMARKS):
         parser.error(f"no benchmark {', '.join(sorted(unknown))} -> one of {', '.join(BENCHMARKS)}")
     return options

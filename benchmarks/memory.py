@@ -1,0 +1,198 @@
+"""python -m benchmarks memory
+
+`polyptrace prepare`, `train`, `embed` and `evaluate` as processes of their own that may have 1 GiB, on a crop store of
+2 GiB (and, for `evaluate`, on tracks whose similarity matrix has 1.6 GB). The limit is the kernel's (a control group of
+Linux, version 1 or 2, which needs root); where there is none, the memory is only measured. What counts is anonymous
+memory: pages of the store are the kernel's to drop. The same on a quarter of the data says whether it grows.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.evaluation import table
+from benchmarks.result import Result, Row, number
+from benchmarks.timing import ONE_CORE
+from polyptrace.codec import encode_jpeg
+from polyptrace.data import Boxes
+from polyptrace.files import write_json
+from polyptrace.synthetic.writing import coco
+
+GROUPS = Path("/sys/fs/cgroup")
+WIDTH, HEIGHT, TRACK, VIDEO = 320, 256, 64, 1_280
+SMALL_ENCODER = {
+    "encoder.backbone": "test_resnet",
+    "encoder.weights": "none",
+    "encoder.width": 16,
+    "encoder.layers": 1,
+    "encoder.heads": 2,
+    "encoder.feed_forward": 16,
+    "encoder.projection": 8,
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large everything is; sizes in MiB."""
+
+    frames: int = 12_800
+    tracks: int = 20_000  # that evaluate gets
+    crop: int = 232
+    steps: int = 24
+    limit: int = 1024
+
+    @property
+    def store(self) -> float:
+        """MiB of the crop store."""
+        return self.frames * self.crop**2 * 3 / 2**20
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What a command needed at most, in MiB; `limited`: whether the kernel would have stopped it."""
+
+    anonymous: float
+    with_files: float
+    seconds: float
+    limited: bool
+
+
+@contextmanager
+def control_group(limit: int) -> Iterator[Path | None]:
+    """A control group that may have `limit` MiB, or None where this process may not make one."""
+    first = (GROUPS / "memory").is_dir()
+    group = (GROUPS / "memory" if first else GROUPS) / f"polyptrace-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / ("memory.limit_in_bytes" if first else "memory.max")).write_text(str(limit * 2**20))
+    except OSError:
+        yield None
+        return
+    try:
+        yield group
+    finally:
+        group.rmdir()
+
+
+def run(words: list[object], limit: int) -> Peak:
+    """Runs `polyptrace WORDS` in a control group and watches its memory."""
+    with control_group(limit) as group, tempfile.TemporaryFile() as errors:
+
+        def enter() -> None:
+            if group is not None:
+                (group / "cgroup.procs").write_text(str(os.getpid()))
+
+        begun, anonymous, all_pages = time.perf_counter(), 0.0, 0.0
+        command = [sys.executable, "-m", "polyptrace", *map(str, words)]
+        environment = {**os.environ, **ONE_CORE}
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, preexec_fn=enter, env=environment)
+        while process.poll() is None:
+            anonymous, all_pages = max(anonymous, _now(process.pid, "RssAnon")), _now(process.pid, "VmHWM") or all_pages
+            time.sleep(0.01)
+        errors.seek(0)
+        if process.returncode:
+            raise RuntimeError(f"polyptrace {words[0]} ended with {process.returncode}:\n{errors.read().decode()}")
+        return Peak(anonymous, all_pages, time.perf_counter() - begun, group is not None)
+
+
+def _now(process: int, kind: str) -> float:
+    """MiB of a process; 0 once it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")), 0) / 1024
+
+
+def write_source(folder: Path, scale: Scale) -> None:
+    """Eight JPEGs under as many names as there are frames, and their boxes as COCO: tracks of 64 frames that jump."""
+    (folder / "images").mkdir(parents=True)
+    generator = torch.Generator().manual_seed(0)
+    for place in range(8):
+        coarse = torch.rand(1, 3, 16, 20, generator=generator)
+        picture = torch.nn.functional.interpolate(coarse, (HEIGHT, WIDTH), mode="bilinear")[0] * 255
+        (folder / "images" / f"{place:06d}.jpg").write_bytes(encode_jpeg(picture.to(torch.uint8), 90))
+    for place in range(8, scale.frames):
+        (folder / "images" / f"{place:06d}.jpg").hardlink_to(folder / "images" / f"{place % 8:06d}.jpg")
+    frame = np.arange(scale.frames)
+    track = frame // TRACK
+    left = 20.0 + 120 * (track % 2)
+    names = np.array([f"v{number}" for number in range(scale.frames // VIDEO + 1)], object)
+    boxes = Boxes.of(
+        dataset="generated",
+        video=names[frame // VIDEO],
+        frame_index=frame % VIDEO,
+        xywh=np.stack([left, np.full(len(frame), 50.0), np.full(len(frame), 60.0), np.full(len(frame), 60.0)], 1),
+        file=np.array([f"{number:06d}.jpg" for number in frame], object),
+        image_width=WIDTH,
+        image_height=HEIGHT,
+        polyp=[f"p{number}" for number in track // 2],
+        size_mm=5.0,
+        histology="AD",
+        fps=25.0,
+    )
+    write_json(folder / "annotations/instances_train.json", coco(boxes))
+
+
+def all_commands(folder: Path, scale: Scale) -> dict[str, Peak]:
+    """The peak of each command, one after the other on what the last one wrote."""
+    write_source(folder / "source", scale)
+    vectors, polyp = table(scale.tracks)
+    np.savez(folder / "tracks.npz", vectors=vectors, polyp=polyp.astype(str), video=(polyp // 5).astype(str))
+    del vectors
+    data, run_folder = folder / "data", folder / "run"
+    frames = scale.steps * 12 * 5 * 8
+    settings = {**SMALL_ENCODER, "train.crop_size": 32, "train.frames": frames, "train.checkpoint_every": 10**6}
+    chosen = [word for key, value in settings.items() for word in (f"--{key}", value)]
+    tracks = ("--tracks.stride", 1, "--tracks.min_track", 8, "--crops.size", scale.crop, "--crops.workers", 1)
+    commands: dict[str, list[object]] = {
+        "prepare": ["coco", folder / "source", "--out", data, *tracks],
+        "train": ["ours", "--data", data, "--out", run_folder, *chosen],
+        "embed": [run_folder, "--data", data, "--out", folder / "vectors"],
+        "evaluate": ["retrieval", "reid", "--embeddings", folder / "tracks.npz", "--out", folder / "results"],
+    }
+    commands["evaluate"] += ["--evaluate.bootstrap", 20, "--evaluate.variants", "false"]
+    return {name: run([name, *words], scale.limit) for name, words in commands.items()}
+
+
+def measure(quick: bool = False, scale: Scale | None = None) -> Result:
+    """Peaks of each command on the whole and on a quarter of the data; quick: twice the same, little."""
+    scale = scale or (Scale(frames=640, tracks=400, crop=64, steps=2) if quick else Scale())
+    quarter = replace(scale, frames=scale.frames // 4, tracks=scale.tracks // 4)
+    with tempfile.TemporaryDirectory() as folder:
+        whole = all_commands(Path(folder), scale)
+    with tempfile.TemporaryDirectory() as folder:
+        part = whole if quick else all_commands(Path(folder), quarter)
+    rows, details = [], [("", "data, MiB", "MiB on a quarter", "MiB", "with pages of files", "limit held", "s")]
+    for name, large in whole.items():
+        small = part[name]
+        size = scale.tracks**2 * 4 / 2**20 if name == "evaluate" else scale.store
+        rows.append(Row(name, "MiB", large.anonymous, plain=size, most=scale.limit))
+        numbers = map(number, (size, small.anonymous, large.anonymous, large.with_files))
+        details.append((name, *numbers, "yes" if large.limited else "only measured", number(large.seconds)))
+    note = (
+        "Peak anonymous memory of the whole process, imports included; the plain way: the data itself in memory "
+        f"(crops of {scale.frames:,} frames; for evaluate the similarity matrix of {scale.tracks:,} tracks)."
+    )
+    return Result("memory", tuple(rows), note, tuple(details))
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small everything: whether it runs")
+    print(measure(parser.parse_args().quick).text())
+
+
+if __name__ == "__main__":
+    main()
