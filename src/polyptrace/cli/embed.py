@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from polyptrace.cli.settings import ConfigFile, resolve
+from polyptrace.cluster import embed_on
 from polyptrace.compare import frozen_row
 from polyptrace.data import Dataset
 from polyptrace.embed import embed
@@ -26,6 +27,9 @@ def command(
         str | None, typer.Option("--weights", help="Foundation models: file, folder or hub id of the weights.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="ADDRESS", help="Compute on a Ray cluster: auto, or HOST:PORT.")
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Turn a dataset into vectors with a frozen encoder.
@@ -41,7 +45,11 @@ def command(
     """
     settings = resolve(ctx, config, SECTIONS).embed
     model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
-    embeddings = embed(model, Dataset.open(data), settings=settings)
+    dataset = Dataset.open(data)
+    if cluster:
+        embeddings = embed_on(cluster, model, dataset, settings=settings)
+    else:
+        embeddings = embed(model, dataset, settings=settings)
     about = {"from": encoder, "weights": weights, "method": _row(encoder) | cost_columns(model)}
     named = replace(embeddings, info={**embeddings.info, **about})
     named.save(out, overwrite=overwrite)

@@ -3,6 +3,7 @@
 import shutil
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +12,11 @@ import typer
 
 from polyptrace.cli.check import print_dataset
 from polyptrace.cli.settings import ConfigFile, resolve
+from polyptrace.cluster import fill_store_on
 from polyptrace.data import SOURCES, Boxes, check_request, prepare
 from polyptrace.data.clips import join_clips, take_videos
 from polyptrace.data.sources import picture_root, read_source
+from polyptrace.data.store import fill_store
 from polyptrace.errors import UserError
 
 SECTIONS = ("tracks", "crops")
@@ -32,6 +35,9 @@ def command(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad rows out (listed in rejected.csv) instead of stopping.")
     ] = False,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="ADDRESS", help="Cut crops on a Ray cluster: auto, or HOST:PORT.")
+    ] = None,
     config: ConfigFile = None,
     identities: Annotated[
         str | None, typer.Option(help="What an id is: 'track' (default) or 'polyp'.", rich_help_panel=SOME)
@@ -126,7 +132,9 @@ def command(
         table = _above(table, min_score)
     if fps is not None:
         table = replace(table, fps=np.where(np.isfinite(table.fps), table.fps, fps))
-    said = {"format": source, "path": path.resolve().name, "split": split, "min_score": min_score}
+    name = path.resolve().name
+    table = replace(table, dataset=np.where(table.dataset == "", name, table.dataset))
+    said = {"format": source, "path": name, "split": split, "min_score": min_score}
     if videos is not None or share is not None:
         table = take_videos(table, names=videos.split(",") if videos else None, share=share, rest=rest, seed=seed)
         said |= {"videos": videos, "share": share, "rest": rest, "seed": seed}
@@ -134,7 +142,16 @@ def command(
         table = join_clips(table, join, seed)
         said |= {"artificial": f"up to {join} clips in a row", "seed": seed}
     print_dataset(
-        prepare(table, picture_root(path), out, settings.tracks, settings.crops, skip_bad=skip_bad, source=said)
+        prepare(
+            table,
+            picture_root(path),
+            out,
+            settings.tracks,
+            settings.crops,
+            skip_bad=skip_bad,
+            source=said,
+            fill=partial(fill_store_on, cluster) if cluster else fill_store,
+        )
     )
     shutil.rmtree(parsed, ignore_errors=True)
 

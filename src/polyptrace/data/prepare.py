@@ -24,8 +24,8 @@ from polyptrace.data.checks import Finding, check_boxes, summary, write_rejected
 from polyptrace.data.counts import count_labels, count_tracklets
 from polyptrace.data.dataset import FORMAT, Dataset, save_tracklets
 from polyptrace.data.pictures import VIDEO_ENDS, is_video
-from polyptrace.data.rounds import CropRounds
-from polyptrace.data.store import BadPicture
+from polyptrace.data.rounds import CropRounds, Fill
+from polyptrace.data.store import BadPicture, fill_store
 from polyptrace.data.tracklets import Tracklets, cut_tracklets
 from polyptrace.data.tracks import link_tracks
 from polyptrace.errors import UserError
@@ -44,11 +44,13 @@ def prepare(
     *,
     skip_bad: bool = False,
     source: dict[str, Any] | None = None,
+    fill: Fill = fill_store,
 ) -> Dataset:
     """Writes the dataset folder `out` from boxes and the pictures below `root`, and opens it.
 
     Fatal findings are an error; with `skip_bad` their rows are left out and written to `rejected.csv`. So are, in any
     case, boxes after the end of a video that ends early, of which a warning tells.
+    `fill` cuts the crops: here, or (`polyptrace.cluster`) on many machines.
     """
     tracks, crops = tracks or Tracks(), crops or Crops()
     check_request(out, tracks, crops)
@@ -62,7 +64,7 @@ def prepare(
     findings = [f for f in check_boxes(boxes) if f.fatal]
     _refuse(findings, skip_bad)
     partial = out.with_name(out.name + ".partial")
-    rounds = CropRounds(partial, boxes, root, crops)
+    rounds = CropRounds(partial, boxes, root, crops, fill)
     while True:
         good = np.delete(np.arange(len(boxes)), [f.row for f in findings])
         table = boxes.take(good)

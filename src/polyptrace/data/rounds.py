@@ -7,6 +7,7 @@ and may want other crops: a further round cuts only those. A run that was killed
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,12 +20,15 @@ from polyptrace.progress import progress
 
 _CROPS_AT_ONCE = 1024
 
+#: What writes a crop store: `fill_store`, or what takes the same arguments.
+Fill = Callable[..., list[BadPicture]]
+
 
 class CropRounds:
     """The crops of a partial dataset folder, as rows of one box table."""
 
-    def __init__(self, partial: Path, boxes: Boxes, root: Path, crops: Crops) -> None:
-        self._partial, self._boxes, self._root, self._crops = partial, boxes, root, crops
+    def __init__(self, partial: Path, boxes: Boxes, root: Path, crops: Crops, fill: Fill = fill_store) -> None:
+        self._partial, self._boxes, self._root, self._crops, self._fill = partial, boxes, root, crops, fill
         self._rounds: list[Ints] = []  # the rows that each round cut
 
     def cut(self, wanted: Ints) -> list[BadPicture]:
@@ -32,7 +36,8 @@ class CropRounds:
         new = np.setdiff1d(wanted, np.concatenate([np.empty(0, np.int64), *self._rounds]))
         if not len(new):
             return []
-        bad = _fill(self._folder(len(self._rounds)), self._boxes.take(new), self._root, self._crops)
+        folder, used = self._folder(len(self._rounds)), self._boxes.take(new)
+        bad = _fill(folder, used, self._root, self._crops, self._fill)
         self._rounds.append(new)
         return [BadPicture(int(new[one.row]), one.reason) for one in bad]
 
@@ -67,7 +72,7 @@ class CropRounds:
         return path
 
 
-def _fill(folder: Path, used: Boxes, root: Path, crops: Crops) -> list[BadPicture]:
+def _fill(folder: Path, used: Boxes, root: Path, crops: Crops, fill: Fill) -> list[BadPicture]:
     """Fills the crop store in a folder, going on with what an earlier run of the same plan left there."""
     plan = _fingerprint(used, root, crops)
     note = folder / "plan"
@@ -77,7 +82,7 @@ def _fill(folder: Path, used: Boxes, root: Path, crops: Crops) -> list[BadPictur
     note.write_text(plan, encoding="utf-8")
     pictures = len(set(zip(used.file, used.frame_index.tolist(), strict=True)))
     with progress("cutting crops", pictures, "pictures") as bar:
-        return fill_store(
+        return fill(
             folder / "crops.npy",
             used,
             root,
