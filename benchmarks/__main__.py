@@ -3,7 +3,7 @@
 Without names: the list of benchmarks. Each prints its figures beside the plain way of doing the same work and beside
 the limit, in the same run, and writes them with the machine, the versions and the command as JSON: NAME.json, or
 NAME-gpu.json where there is a GPU. --write puts the tables of all JSON files into docs/performance.md, between the
-lines `<!-- NAME -->` and `<!-- end -->`; the prose around them stays.
+lines `<!-- NAME -->` and `<!-- end -->`, and all rows that have a target into `targets`; the prose around them stays.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import importlib
 import os
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,23 +110,31 @@ def hardware() -> str:
 
 
 def write_page(page: Path, results: Path) -> None:
-    """Replaces what stands between the markers of every JSON file; one that has no place on the page is said."""
+    """Replaces what stands between the markers of every JSON file, and those of all targets; no place is said."""
     text = page.read_text(encoding="utf-8")
+    aimed = []
     for path in sorted(results.glob("*.json")):
         content = read_json(path)
-        versions = content["versions"]
+        result, versions = Result.from_json(content), content["versions"]
         made = (
             f"`{content['command']}`, {content['date']}; {content['hardware']}; "
             f"torch {versions['torch']}, NumPy {versions['numpy']}."
         )
-        table = f"<!-- {path.stem} -->\n\n{Result.from_json(content).markdown()}\n\n{made}\n\n<!-- end -->"
-        text, count = re.subn(
-            rf"<!-- {re.escape(path.stem)} -->.*?<!-- end -->", lambda _, t=table: t, text, count=1, flags=re.DOTALL
-        )
-        if not count:
+        text, found = _filled(text, path.stem, f"{result.markdown()}\n\n{made}")
+        if not found:
             print(f"{path.name}: {page.name} has no place for it -> add <!-- {path.stem} --> and <!-- end -->")
+        aimed += [replace(row, what=f"{path.stem}: {row.what}") for row in result.rows if row.target]
+    text, _ = _filled(text, "targets", Result("targets", tuple(aimed)).markdown())
     with whole_file(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def _filled(text: str, name: str, content: str) -> tuple[str, bool]:
+    """The text with `content` between the markers of `name`, and whether it has them."""
+    block = f"<!-- {name} -->\n\n{content}\n\n<!-- end -->"
+    pattern = rf"<!-- {re.escape(name)} -->.*?<!-- end -->"
+    text, count = re.subn(pattern, lambda _: block, text, count=1, flags=re.DOTALL)
+    return text, count == 1
 
 
 if __name__ == "__main__":

@@ -116,6 +116,7 @@ class Stage:
     largest: int
     multiple: int  # sizes are multiples of it
     work: Callable[[int, Path], Work]
+    repeats: int = 1  # of work that leaves nothing behind: the best counts
 
     def sizes(self, largest: int, points: int = POINTS) -> list[int]:
         """From a hundredth of the largest size upwards."""
@@ -124,15 +125,15 @@ class Stage:
 
 
 STAGES = {
-    "linking and cutting": Stage("boxes", 1_000_000, 5_000, _linking),
-    "bags of an epoch": Stage("tracklets", 1_000_000, 500, _bags),
+    "linking and cutting": Stage("boxes", 1_000_000, 5_000, _linking, 7),
+    "bags of an epoch": Stage("tracklets", 1_000_000, 500, _bags, 3),
     "reading XML": Stage("files", 40_000, 4, _parsing),
     "cutting crops": Stage("pictures", 800, 1, _crops),
     "drawing procedures": Stage("frames", 800, 1, _synth),
     "training, an epoch": Stage("tracklets", 1_500, 15, _training),
     "embedding": Stage("frames", 36_000, 36, _embedding),
-    "retrieval": Stage("tracklets", 20_000, 20, _retrieval),
-    "ReID": Stage("tracklets", 10_000, 20, _reid),
+    "retrieval": Stage("tracklets", 50_000, 20, _retrieval),
+    "ReID": Stage("tracklets", 50_000, 20, _reid),
     "size probe": Stage("tracklets", 10_000, 20, _probe),
     "counting": Stage("tracks", 20_000, 100, _counting),
 }
@@ -150,7 +151,7 @@ def measure(quick: bool = False, figure: Path = FIGURE) -> Result:
     rows = []
     for curve in curves:
         what = f"{curve.name}, {curve.sizes[0]:,} to {curve.sizes[-1]:,} {curve.unit}"
-        rows.append(Row(what, "exponent of time", curve.time_exponent, most=None if quick else N_LOG_N))
+        rows.append(Row(what, "power of n", curve.time_exponent, most=None if quick else N_LOG_N))
     details = [("", "size", "s", "MiB", "exponent of memory")]
     for curve in curves:
         for place, (size, seconds, memory) in enumerate(zip(curve.sizes, curve.seconds, curve.memory, strict=True)):
@@ -185,7 +186,7 @@ def point(name: str, size: int) -> None:
     """Prints seconds and MiB of a stage at one size."""
     with tempfile.TemporaryDirectory() as folder:
         imports = mebibytes("VmRSS")
-        report_work(STAGES[name].work(size, Path(folder)), imports)
+        report_work(STAGES[name].work(size, Path(folder)), imports, STAGES[name].repeats)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
 """The figure of growth: time and memory of every stage against the size of its input, both axes logarithmic."""
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+from PIL import Image
 
 from polyptrace.files import whole_file
-from polyptrace.report.style import GREY, LESIONS, SHAPES, canvas, finished, styled
+from polyptrace.report.style import DASHES, GREY, LESIONS, SHAPES, canvas, styled
 
 
 @dataclass(frozen=True)
@@ -40,34 +43,53 @@ def exponent(sizes: tuple[int, ...], values: tuple[float, ...]) -> float:
 
 @styled
 def draw(curves: list[Curve], path: Path) -> None:
-    """Writes the figure as PNG."""
-    figure = canvas(9.6, 4.4)
+    """Writes the figure as a small PNG."""
+    figure = canvas(8.4, 5.6)
     time, memory = figure.subplots(1, 2)
     for place, curve in enumerate(curves):
-        pen = {"color": LESIONS[place % len(LESIONS)], "marker": SHAPES[place % len(SHAPES)], "markersize": 3.5}
-        label = f"{curve.name} ({curve.unit})  n^{curve.time_exponent:.2f}, n^{curve.memory_exponent:.2f}"
-        time.plot(curve.sizes, curve.seconds, label=label, **pen)
-        memory.plot(curve.sizes, np.maximum(curve.memory, 0.1), **pen)
+        pen = {"color": LESIONS[place % len(LESIONS)], "marker": SHAPES[place % len(SHAPES)], "markersize": 4}
+        dash = DASHES[place // len(LESIONS)]
+        label = f"{curve.name}: time n^{curve.time_exponent:.2f}, memory n^{curve.memory_exponent:.2f}  ({curve.unit})"
+        time.plot(curve.sizes, curve.seconds, label=label, linestyle=dash, **pen)
+        memory.plot(curve.sizes, np.maximum(curve.memory, 1.0), linestyle=dash, **pen)
     time.set(title="Processor seconds", xlabel="size n")
     memory.set(title="Memory beyond imports, MiB", xlabel="size n")
     for axes in (time, memory):
         axes.set_xscale("log")
         axes.set_yscale("log")
-    _slopes(time)
-    title = "stage (what n counts)  time, memory"
-    figure.legend(loc="outside right upper", title=title, alignment="left", title_fontsize=8)
-    drawing = finished(figure, path.stem, "Time and memory against size")
+        axes.minorticks_off()
+    memory.set_ylim(10, 10 ** np.ceil(np.log10(memory.get_ylim()[1])))
+    _slopes(time, (1, "n"), (2, "n²"))
+    _slopes(memory, (1, "n"))
+    for axes in (time, memory):
+        axes.xaxis.set_major_formatter(FuncFormatter(_short))
+        axes.yaxis.set_major_formatter(FuncFormatter(_short))
+    figure.legend(loc="outside lower center", ncols=2, columnspacing=2.0)
+    pixels = io.BytesIO()
+    figure.savefig(pixels, format="png", dpi=150, facecolor="white", metadata={"Software": None})
+    small = Image.open(pixels).convert("RGB").quantize(96)
     with whole_file(path) as temporary:
-        temporary.write_bytes(drawing.png)
+        small.save(temporary, format="PNG", optimize=True)
 
 
-def _slopes(axes: Axes) -> None:
-    """Two straight lines to compare with, n and n²."""
+def _short(value: float, _: int) -> str:
+    """0.01, 1, 100, 10k, 1M."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def _slopes(axes: Axes, *powers: tuple[int, str]) -> None:
+    """Straight lines to compare with, from the lower left corner."""
     left, right = axes.get_xlim()
     bottom, top = axes.get_ylim()
-    for power, name in ((1, "n"), (2, "n²")):
-        size = np.array([left, min(right, left * (top / bottom) ** (1 / power))])
-        axes.plot(size, bottom * (size / left) ** power, color=GREY, linewidth=0.8, linestyle=(0, (2, 2)), zorder=0)
-        axes.annotate(name, (size[1], bottom * (size[1] / left) ** power), color=GREY, ha="right", va="top", fontsize=8)
+    for power, name in powers:
+        end = min(right, left * (top / bottom) ** (1 / power))
+        height = bottom * (end / left) ** power
+        axes.plot([left, end], [bottom, height], color=GREY, linewidth=0.9, linestyle=(0, (2, 2)), zorder=0)
+        axes.annotate(
+            name, (end, height), xytext=(-8, -2), textcoords="offset points", color=GREY, ha="right", va="top"
+        )
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, top)
