@@ -60,3 +60,5 @@ def progress(description: str, total: int | None, unit: str = "items") -> Iterat
     bar = Bar(bars, description, total, unit)
     with Live(Group(bars, bar.note), console=console, refresh_per_second=4):
         yield bar
+    if bar.note.plain and not console.is_terminal:
+        console.print()  # the note has no end of line of its own there

@@ -21,6 +21,7 @@ from polyptrace.files import file_hash, read_json
 from polyptrace.progress import console
 
 SECTIONS = ("evaluate",)
+MOST_PROCEDURES = 40  # shown on the screen
 #: Figures that are not fractions: shown as they are, not in percent.
 PLAIN = ("fragmentation", "fragmentation_sd", "count_error", "count_bias", "clusters")
 
@@ -142,6 +143,26 @@ def print_results(results: Results) -> None:
     for name, task in results.tasks.items():
         if task.reason:
             screen.print(f"[yellow]{name}[/] {task.status}: {escape(task.reason)}")
+    _print_polyps(results, screen)
+
+
+def _print_polyps(results: Results, screen: Console) -> None:
+    """Polyps found in each procedure, by each way of counting, and how many there are where that is known."""
+    ways = [name for name in results.tasks if f"{name}/clusters" in results.arrays]
+    if not ways:
+        return
+    procedures, true = results.arrays[f"{ways[0]}/procedure"], results.arrays[f"{ways[0]}/polyps"]
+    labelled = bool((true >= 0).any())
+    table = Table("polyps found", *(way.removeprefix("counting.") for way in ways), box=None, header_style="bold")
+    if labelled:
+        table.add_column("there are")
+    for place, procedure in enumerate(procedures[:MOST_PROCEDURES].tolist()):
+        found = [str(results.arrays[f"{way}/clusters"][place]) for way in ways]
+        known = [str(true[place]) if true[place] >= 0 else "?"] if labelled else []
+        table.add_row(escape(str(procedure).lstrip("/")), *found, *known)
+    screen.print(table)
+    if len(procedures) > MOST_PROCEDURES:
+        screen.print(f"... and {len(procedures) - MOST_PROCEDURES:,} more procedures, in arrays.npz")
 
 
 def _shown(name: str, told: Figure) -> tuple[str, str, str]:

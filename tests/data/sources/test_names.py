@@ -36,7 +36,25 @@ def test_a_name_is_refused_or_stays_inside(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../a", "a/../../b", "/a", "\\a", "..\\a", "C:\\a", "c:/a", "a\0b", "", "  ", None, 3, "t.tar::x"]
+    "name",
+    [
+        "../a",
+        "a/../../b",
+        "/a",
+        "\\a",
+        "..\\a",
+        "C:\\a",
+        "c:/a",
+        "a\0b",
+        "",
+        "  ",
+        None,
+        3,
+        "t.tar::x",
+        "n" * 256,
+        "é" * 130,
+        "\ud800",
+    ],
 )
 def test_names_that_leave_are_refused(name: object) -> None:
     with pytest.raises(UserError, match=r"^x:1: "):

@@ -74,7 +74,10 @@ def bbox(value: object, where: str) -> list[float]:
 
 def text(value: object) -> str:
     """A name or an id as text; "" where it is not given."""
-    return "" if value is None else str(value)
+    name = "" if value is None else str(value)
+    if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise UserError(f"{name[:60]!r}: a name that holds half a character -> put it right")
+    return name
 
 
 def place_of(key: object, places: Mapping[Any, int], where: str, name: str) -> int:
