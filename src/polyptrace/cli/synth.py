@@ -3,27 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
-import torch
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from polyptrace.data import Boxes, cut_tracklets, link_tracks, read_coco
 from polyptrace.progress import console
-from polyptrace.supervision import sample_bags, temperature
-from polyptrace.synthetic import (
-    HEIGHT,
-    bag_purity,
-    box_figures,
-    colour_grid_map,
-    compare,
-    find_preset,
-    find_recordings,
-    generate,
-    measure_recording,
-    with_difficulty,
-)
 
 
 def command(
@@ -78,6 +60,8 @@ def command(
 
       polyptrace synth hard --view-change 1 --alike 0.6 --interleave 0.6 --box-dropout 0.05
     """
+    from polyptrace.synthetic import find_preset, generate, with_difficulty  # here: help does not wait for torch
+
     chosen = with_difficulty(
         find_preset(preset),
         view_change=view_change,
@@ -97,40 +81,10 @@ def command(
         overwrite=overwrite,
     )
     console.print(f"{out}: {'written' if made else 'there already, made with the same settings'}", soft_wrap=True)
-    if stats:
-        _print_figures(out)
-    if real is not None:
-        _print_pictures(out, real)
+    if stats or real is not None:
+        from polyptrace.cli.synth_figures import print_figures, print_pictures
 
-
-def _print_figures(out: Path) -> None:
-    """Tracks, gaps, sizes, bag purity and the colour baseline of a generated folder."""
-    test = read_coco(out, split="test")
-    boxes = Boxes.concatenate([read_coco(out, split="train"), test])
-    table = Table("10th / 50th / 90th percentile", "here", "REAL-Colon", box=None, header_style="bold")
-    for figure in box_figures(boxes):
-        table.add_row(figure.name, figure.ours, figure.real)
-    tracklets = cut_tracklets(boxes, link_tracks(boxes, "polyp"))
-    for progress in (0.0, 0.5, 1.0):
-        generator = torch.Generator().manual_seed(0)
-        bags = sample_bags(tracklets.video, tracklets.position, 4, temperature(progress), generator)
-        members, whole = bag_purity(bags, tracklets.polyp)
-        table.add_row(
-            f"bag purity at c = {progress:g}", f"{100 * members:.0f} % of members, {100 * whole:.0f} % of bags"
-        )
-    table.add_row("colour-grid mAP, test split", f"{100 * colour_grid_map(test, out):.1f}")
-    Console().print(table)
-
-
-def _print_pictures(out: Path, real: Path) -> None:
-    """Simple statistics of generated pictures beside real ones."""
-    height = min(HEIGHT, int(read_coco(out, split="test").image_height[0]))  # detail is compared at one scale
-    generated, theirs = (
-        np.stack([measure_recording(files, height) for files in find_recordings(root, most=12)])
-        for root in (out / "images", real)
-    )
-    table = Table("10th / 50th / 90th percentile", "generated", "real", "median within", box=None, header_style="bold")
-    for row in compare(generated, theirs):
-        numbers = (" / ".join(f"{value:.3g}" for value in values) for values in (row.generated, row.real))
-        table.add_row(row.measure, *numbers, "yes" if row.within else "[bold]no[/]")
-    Console().print(table)
+        if stats:
+            print_figures(out)
+        if real is not None:
+            print_pictures(out, real)
