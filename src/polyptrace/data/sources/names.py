@@ -17,7 +17,7 @@ _SPLITS = ("train", "val", "valid", "validation", "test")
 _LABEL_FOLDERS = ("annotations", "annotation", "labels", "gt", "det")
 _LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)", re.ASCII)
 _FRAME_WORD = re.compile(r"[-_. ]*(?:frame|image|img|f)?[-_. ]*$", re.IGNORECASE)
-_LONGEST = 255  # bytes of a file's name, and of each folder's
+_LONGEST, _LONGEST_PATH = 255, 3000  # bytes of a file's or folder's name, and of all together
 _DRIVE = re.compile(r"^[A-Za-z]:")
 
 
@@ -39,7 +39,8 @@ def inside(name: object, where: str) -> str:
         raise UserError(
             f"{where}: file name {name!r} leaves the dataset's folder -> names are relative to it, without .."
         )
-    if len(name) > _LONGEST // 4 and max(len(part.encode("utf-8", "replace")) for part in parts) > _LONGEST:
+    sizes = [len(part.encode("utf-8", "replace")) for part in parts] if len(name) > _LONGEST // 4 else [0]
+    if max(sizes) > _LONGEST or sum(sizes) > _LONGEST_PATH:
         raise UserError(f"{where}: file name {name[:60]!r}… is too long -> no disk holds such a name; put it right")
     if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
         raise UserError(f"{where}: file name {name!r} holds half a character -> put it right")

@@ -35,15 +35,30 @@ from polyptrace.errors import UserError
 _ANNOTATIONS = ("annotations", "annotation", "xml", "xmls", "labels")
 _IMAGES = ("JPEGImages", "Images", "images", "Image", "image", "frames", "Frames", "imgs")
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
-_LEAF = re.compile(rb"<([A-Za-z_]\w*)>([^<>\x00-\x08\x0b\x0c\x0e-\x1f]*)</\1>")
-_NUMBER = re.compile(rb"<([A-Za-z_]\w*)>[ \t\n]*([-+.0-9eE]{1,40})[ \t\n]*</\1>")
-_SIZE = re.compile(rb"<size>\s*<width>(\d{1,6})</width>\s*<height>(\d{1,6})</height>")
-_SPACE = b" \t\n|"  # and what a leaf is replaced by
-_HEAD = re.compile(
-    rb"[ \t\n]*<annotation>[ \t\n|]*(?:<source>[ \t\n|]*</source>[ \t\n|]*)?<size>[ \t\n|]*</size>[ \t\n|]*"
-)
+_S = r"[ \t\n]*+"
+_TEXT = r"[^<>&\x00-\x08\x0b-\x1f]*+"
 _OBJECT = re.compile(rb"<object[\s>]")
-_FILENAME = re.compile(rb"\A\s*<annotation>(?:\s*<folder>[^<>]*</folder>)?\s*<filename>([^<>]*)</filename>")
+
+
+def _leaves(name: str) -> str:
+    """Any number of elements without children; nothing here or below can be matched in two ways."""
+    return rf"(?:<(?P<{name}>[A-Za-z_]\w*+)>{_TEXT}</(?P={name})>{_S})*+"
+
+
+_HEAD = re.compile(
+    rf"{_S}<annotation>{_S}(?:<folder>{_TEXT}</folder>{_S})?+(?:<filename>(?P<filename>{_TEXT})</filename>{_S})?+"
+    rf"{_leaves('a')}(?:<source>{_S}{_leaves('b')}</source>{_S})?+<size>{_S}<width>(?P<width>\d{{1,6}})</width>{_S}"
+    rf"<height>(?P<height>\d{{1,6}})</height>{_S}{_leaves('c')}</size>{_S}{_leaves('d')}",
+    re.ASCII,
+)
+_WHOLE_OBJECT = re.compile(
+    rf"<object>{_S}(?P<before>{_leaves('a')})<bndbox>{_S}"
+    rf"(?P<corners>(?:<(?P<b>[a-z]++)>{_S}[-+.0-9eE]{{1,40}}+{_S}</(?P=b)>{_S})*+)"
+    rf"</bndbox>{_S}(?P<behind>{_leaves('c')})</object>{_S}",
+    re.ASCII,
+)
+_TAIL = re.compile(rf"</annotation>{_S}\Z")
+_LEAF = re.compile(r"<(\w+)>([^<>]*)</", re.ASCII)
 
 
 class VocBox(NamedTuple):
@@ -69,7 +84,8 @@ EMPTY = VocFrame("", 0, 0, [])
 
 def nothing_in(content: bytes) -> bool:
     """Whether a file is, at a glance, a frame without any object: most frames of a procedure are."""
-    return b"object" not in content and b"<!" not in content and content[-32:].rstrip().endswith(b"</annotation>")
+    ends = content.endswith(b"</annotation>\n") or content.rstrip().endswith(b"</annotation>")
+    return ends and b"<object" not in content and b"!" not in content  # with ! begin comments and declarations
 
 
 def parse_voc(content: bytes, path: Path | str) -> VocFrame:
@@ -84,46 +100,32 @@ def parse_voc(content: bytes, path: Path | str) -> VocFrame:
 def _regular(content: bytes) -> VocFrame | None:
     """The boxes of a file in exactly the layout that all tools write; None: a tree has to be built.
 
-    Every byte is accounted for (leaf elements, the few elements around them, white space), so that what is read here is
-    well-formed without a parser having seen it.
+    Head, objects and end follow each other without a byte between them, so that what is read here is well-formed
+    without a parser having seen it.
     """
-    if b"&" in content or b"\r" in content or not content.isascii():
+    if not content.isascii():
         return None
-    head, *objects = content.split(b"<object>")
-    size, filename = _SIZE.search(head), _FILENAME.match(head)
-    if not objects or not size or (b"<filename>" in head) != bool(filename):
+    text = content.decode("ascii")
+    head = _HEAD.match(text)
+    if not head or text.count("<filename>", 0, head.end()) != (head["filename"] is not None):
         return None
-    if not _HEAD.fullmatch(_LEAF.sub(b"|", head)):
-        return None
-    line = head.count(b"\n") + 1
     boxes = []
-    for k, text in enumerate(objects, 1):
-        box = _regular_box(text, line, b"</annotation>" if k == len(objects) else b"")
-        if box is None:
+    at = head.end()
+    while found := _WHOLE_OBJECT.match(text, at):
+        numbers = dict(_LEAF.findall(found["corners"]))
+        try:
+            xmin, xmax = float(numbers["xmin"]), float(numbers["xmax"])
+            ymin, ymax = float(numbers["ymin"]), float(numbers["ymax"])
+        except (KeyError, ValueError):
             return None
-        boxes.append(box)
-        line += text.count(b"\n")
-    return VocFrame(filename[1].decode().strip() if filename else "", int(size[1]), int(size[2]), boxes)
-
-
-def _regular_box(text: bytes, line: int, end: bytes) -> VocBox | None:
-    """What stands between `<object>` and the next one, or the end."""
-    body, closed, after = text.partition(b"</object>")
-    before, _, rest = body.partition(b"<bndbox>")
-    corners, complete, behind = rest.partition(b"</bndbox>")
-    if not closed or not complete or after.strip(_SPACE) != end:
+        leaves = _LEAF.findall(found["before"]) + _LEAF.findall(found["behind"])
+        tags = {name.lower(): value.strip() for name, value in leaves}
+        line = text.count("\n", 0, at) + 1
+        boxes.append(VocBox(tags.pop("name", ""), (xmin, ymin, xmax - xmin, ymax - ymin), line, tags))
+        at = found.end()
+    if not boxes or not _TAIL.match(text, at):
         return None
-    others = before + b"<>" + behind  # no leaf reaches across
-    if _NUMBER.sub(b"|", corners).strip(_SPACE) or _LEAF.sub(b"|", others).strip(_SPACE) != b"<>":
-        return None
-    numbers = dict(_NUMBER.findall(corners))
-    try:
-        xmin, xmax = float(numbers[b"xmin"]), float(numbers[b"xmax"])
-        ymin, ymax = float(numbers[b"ymin"]), float(numbers[b"ymax"])
-    except (KeyError, ValueError):
-        return None
-    tags = {name.decode().lower(): value.decode().strip() for name, value in _LEAF.findall(others)}
-    return VocBox(tags.pop("name", ""), (xmin, ymin, xmax - xmin, ymax - ymin), line, tags)
+    return VocFrame((head["filename"] or "").strip(), int(head["width"]), int(head["height"]), boxes)
 
 
 def _any_voc(content: bytes, path: Path | str) -> VocFrame:
