@@ -62,3 +62,15 @@ def test_smaller_crops_are_made_once_and_rounded(crops: np.ndarray) -> None:
 def test_crops_are_never_enlarged(crops: np.ndarray) -> None:
     with pytest.raises(UserError, match=r"16 pixels, the stored crops have 8 -> prepare them at --crops\.size 16"):
         Feed(crops, 16, torch.device("cpu"))
+
+
+def test_a_store_too_large_to_hold_is_resized_as_needed_to_the_same_crops(
+    crops: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Feed(crops, 4, torch.device("cpu")).load(batch([[3, 1], [0, 19]])).crops
+    monkeypatch.setattr("polyptrace.train.feed.HELD_ON_CPU", 20 * 4 * 4 * 3 - 1)
+    monkeypatch.setattr("polyptrace.train.feed.CHUNK", 3)
+    feed = Feed(crops, 4, torch.device("cpu"))
+    assert feed.held is None
+    assert "resized from 8 to 4 pixels as needed" in feed.reason
+    assert torch.equal(feed.load(batch([[3, 1], [0, 19]])).crops, held)

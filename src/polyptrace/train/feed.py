@@ -26,8 +26,11 @@ AHEAD = 2
 #: The store is held on the GPU when it takes at most this share of the memory that is free.
 SHARE = 0.4
 
+#: On a CPU a store that has to be resized is held at the smaller size when that takes at most so many bytes.
+HELD_ON_CPU = 2**28
+
 #: Crops that are moved or resized at a time.
-CHUNK = 1024
+CHUNK = 128
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,12 @@ class Feed:
             reason = f"{needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB free"
             place = "on the GPU as uint8" if self.held is not None else "in the memory map, pinned and read ahead"
             self.reason = f"crops: {place} ({where}: {reason})"
-        elif size != crops.shape[1]:
+        elif size != crops.shape[1] and needed <= HELD_ON_CPU:
             self.held = self._hold()
             self.reason = f"crops: in memory, resized once from {crops.shape[1]} to {size} pixels"
         else:
-            self.reason = "crops: in the memory map (on a CPU)"
+            resizing = "" if size == crops.shape[1] else f", resized from {crops.shape[1]} to {size} pixels as needed"
+            self.reason = f"crops: in the memory map (on a CPU){resizing}"
 
     def stream(self, batches: Iterable[Batch]) -> Iterator[Loaded]:
         """The batches, loaded; where they have to be copied from the host, some are loaded ahead."""
@@ -156,7 +160,7 @@ class Feed:
         found = torch.empty((len(rows), side, side, 3), dtype=torch.uint8, pin_memory=self.device.type == "cuda")
         np.take(self.crops, rows, axis=0, out=found.numpy(), mode="clip")
         found = self._to_device(found)
-        return found if side == self.size else resized(found, self.size)
+        return found if side == self.size else torch.cat([resized(part, self.size) for part in found.split(CHUNK)])
 
     def _to_device(self, tensor: Tensor) -> Tensor:
         if self.device.type == "cpu":
