@@ -17,7 +17,7 @@ import torch
 
 from polyptrace.codec import decode
 from polyptrace.config import Crops, Tracks
-from polyptrace.data import Boxes, Dataset, LabelFree, crop_regions, cut_crop, prepare, rounds
+from polyptrace.data import Boxes, Dataset, LabelFree, crop_regions, cut_crop, prepare, rounds, store
 from polyptrace.errors import UserError
 
 Source = Callable[..., tuple[Boxes, Path]]
@@ -323,8 +323,8 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(make_source: Source, tm
     assert not out.exists()
     finished = log.read_text().splitlines()
     assert finished
-    store = np.load(tmp_path / "d.partial/crops.npy", mmap_mode="r")
-    assert not store.all(axis=(1, 2, 3)).all()  # it was killed before the end
+    kept = np.load(tmp_path / "d.partial/crops.npy", mmap_mode="r")
+    assert not kept.all(axis=(1, 2, 3)).all()  # it was killed before the end
     dataset = prepare(boxes, root, out, crops=SMALL)
     prepare(boxes, root, tmp_path / "whole", crops=SMALL)
     assert files_of(dataset.path) == files_of(tmp_path / "whole")
@@ -354,3 +354,13 @@ def test_a_video_that_ends_early_is_kept_up_to_there(make_source: Source, tmp_pa
     assert dataset.tracklets.last[whole].tolist() == [68, 36]
     rejected = list(csv.DictReader((tmp_path / "d/rejected.csv").open(encoding="utf-8")))
     assert {int(row["frame_index"]) for row in rejected} == set(range(40, 72))
+
+
+def test_progress_moves_within_a_video_and_counts_every_picture_once(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source(videos=1)
+    told: list[int] = []
+    store.fill_store(tmp_path / "a.npy", boxes, root, size=16, advance=told.append)
+    assert told == [1] * 72
+    again: list[int] = []
+    store.fill_store(tmp_path / "a.npy", boxes, root, size=16, advance=again.append)
+    assert sum(again) == 72

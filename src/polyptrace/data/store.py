@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import torch
@@ -67,7 +68,10 @@ def fill_store(
     workers: int = 0,
     advance: Callable[[int], object] = int,
 ) -> list[BadPicture]:
-    """Writes the crop of every box to `path`, or goes on doing so; returns the rows that could not be cut."""
+    """Writes the crop of every box to `path`, or goes on doing so; returns the rows that could not be cut.
+
+    `advance(n)` is told of every n pictures, one call at a time: a video or an archive of an hour is one job.
+    """
     if decoding == "nvjpeg" and not torch.cuda.is_available():
         raise UserError("--crops.decoding nvjpeg: torch sees no GPU here -> use full or scaled")
     _reuse_freed_memory()
@@ -81,6 +85,12 @@ def fill_store(
     for number in done:
         advance(_pictures(boxes, jobs[number]))
     bad: list[BadPicture] = []
+    one_at_a_time = Lock()
+
+    def moved() -> None:
+        with one_at_a_time:
+            advance(1)
+
     with (
         path.open("r+b", buffering=0) as file,
         log.open("a", encoding="utf-8") as finished,
@@ -89,7 +99,7 @@ def fill_store(
     ):
         store = _Store(file.fileno(), begin, size)
         waiting = {
-            pool.submit(_cut, store, boxes, rows, root, scale, decoding): number
+            pool.submit(_cut, store, boxes, rows, root, scale, decoding, moved): number
             for number, rows in enumerate(jobs)
             if number not in done
         }
@@ -99,7 +109,6 @@ def fill_store(
             if not found:  # a job with a bad picture is done again next time: the picture may have been restored
                 finished.write(f"{waiting[future]}\n")
                 finished.flush()
-            advance(_pictures(boxes, jobs[waiting[future]]))
         os.fsync(file.fileno())
     return sorted(bad, key=lambda b: b.row)
 
@@ -121,7 +130,9 @@ def _pictures(boxes: Boxes, rows: Ints) -> int:
     return len({(boxes.file[row], int(boxes.frame_index[row])) for row in rows})
 
 
-def _cut(store: _Store, boxes: Boxes, rows: Ints, root: Path, scale: float, decoding: str) -> list[BadPicture]:
+def _cut(
+    store: _Store, boxes: Boxes, rows: Ints, root: Path, scale: float, decoding: str, moved: Callable[[], None]
+) -> list[BadPicture]:
     """Cuts the crops of one job into the store."""
     some = boxes.take(rows)
     regions = crop_regions(some.xywh, some.image_width, some.image_height, scale)
@@ -133,6 +144,7 @@ def _cut(store: _Store, boxes: Boxes, rows: Ints, root: Path, scale: float, deco
     ready: dict[int, Tensor] = {}
     device = torch.device("cuda" if decoding == "nvjpeg" else "cpu")
     for (file, frame, factor), picture in read_pictures(root, wanted, device):
+        moved()
         places = of_picture[file, frame]
         found = picture if isinstance(picture, PictureError) else _fit(some, places, regions, picture, scale, factor)
         if isinstance(picture, PictureError) or isinstance(found, PictureError):

@@ -126,3 +126,14 @@ def test_a_source_that_leaves_the_folder_is_refused(tmp_path: Path, world) -> No
     (tmp_path / "a.xml").write_text(task(world[:3], name="a", source="../../../secret.mp4"))
     with pytest.raises(UserError, match="leaves the dataset's folder"):
         read_cvat(tmp_path)
+
+
+def test_boxes_are_named_by_their_lines(tmp_path: Path) -> None:
+    box_ = '<box frame="{}" outside="{}" xtl="1" ytl="1" xbr="2" ybr="{}"/>\n'
+    boxes = box_.format(0, 0, 2) + box_.format(1, 1, 2) + box_.format(2, 0, 2)
+    path = tmp_path / "a.xml"
+    path.write_text(f"<annotations>\n<track id='7'>\n{boxes}</track>\n</annotations>\n")
+    assert read_cvat(path).line.tolist() == [3, 5]
+    path.write_text(f"<annotations>\n<track id='7'>\n{boxes}{box_.format(3, 0, 'low')}</track>\n</annotations>\n")
+    with pytest.raises(UserError, match=r"a\.xml:6: box of track 7, frame 3: ybr is 'low', not a number"):
+        read_cvat(path)

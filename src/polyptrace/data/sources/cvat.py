@@ -6,7 +6,7 @@ Attributes called polyp, size and histology are read as labels.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -33,6 +33,7 @@ from polyptrace.data.videos import video_info
 from polyptrace.errors import UserError
 
 _STEP = re.compile(r"step\s*=\s*(\d{1,6})", re.ASCII)
+_BOX = re.compile(rb"<box[\s/>]")
 _CORNERS = ("xtl", "ytl", "xbr", "ybr")
 
 
@@ -81,9 +82,9 @@ def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, 
     start, step = _frames_of_task(task.meta, path)
     fps = video_info(root / movie).fps if movie and (root / movie).is_file() else np.nan
     rows = []
-    for number_in_file, box in enumerate(task.boxes):
+    for box in task.boxes:
         attributes = {key.lower(): value for key, value in box["attributes"].items()}
-        where = f"{path}: box {number_in_file} (track {box['track']}, frame {box['frame']})"
+        where = f"{path}:{box['line']}: box of track {box['track'][:40]}, frame {box['frame'][:40]}"
         polyp = attributes.get("polyp") or attributes.get("polyp_id") or (box["track"] if identities == "polyp" else "")
         frame = integer(box["frame"], f"{where}: frame")
         xtl, ytl, xbr, ybr = (number(box[name], f"{where}: {name}") for name in _CORNERS)
@@ -101,7 +102,7 @@ def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, 
                 "histology": histology_name(attributes.get("histology"), where, histology),
                 "fps": fps,
                 "source": relative(path, root),
-                "line": number_in_file,
+                "line": box["line"],
             }
         )
     return rows
@@ -112,7 +113,9 @@ def _parse(path: Path) -> _Task:
     task = _Task()
     open_tags: list[str] = []
     track: dict[str, str] = {}
-    for event, element in elements(read_bytes(path), path):
+    content = read_bytes(path)
+    lines = _lines_of_boxes(content)
+    for event, element in elements(content, path):
         if event == "start":
             open_tags.append(element.tag)
             if len(open_tags) == 1 and element.tag != "annotations":
@@ -126,7 +129,7 @@ def _parse(path: Path) -> _Task:
         if "meta" in open_tags[:2]:
             _read_meta(task, open_tags, element)
         elif element.tag == "box" and open_tags[-1:] == ["track"]:
-            _read_box(task, track, element, path)
+            _read_box(task, track, element, path, next(lines, 0))
         elif element.tag in ("track", "meta"):
             element.clear()
     if task.tasks > 1:
@@ -141,16 +144,25 @@ def _read_meta(task: _Task, open_tags: list[str], element: Element) -> None:
         task.meta.setdefault(key, (element.text or "").strip())
 
 
-def _read_box(task: _Task, track: Mapping[str, str], element: Element, path: Path) -> None:
+def _lines_of_boxes(content: bytes) -> Iterator[int]:
+    """The line of each box, in their order; the parser reads ahead and cannot tell."""
+    line, at = 1, 0
+    for found in _BOX.finditer(content):
+        line += content.count(b"\n", at, found.start())
+        at = found.start()
+        yield line
+
+
+def _read_box(task: _Task, track: Mapping[str, str], element: Element, path: Path, line: int) -> None:
     values = dict(element.attrib)
     missing = [name for name in ("frame", *_CORNERS) if name not in values]
     if missing or "id" not in track:
         what = f"box without {missing[0]}" if missing else "track without id"
-        raise UserError(f"{path}: a {what} (track {track.get('id', '?')}) -> export the task again")
+        raise UserError(f"{path}:{line}: a {what} (track {track.get('id', '?')}) -> export the task again")
     if values.get("outside", "0") != "1":
         attributes = {child.attrib.get("name", ""): (child.text or "").strip() for child in element}
         kept = {name: values[name] for name in ("frame", *_CORNERS)}
-        task.boxes.append(kept | {"track": track["id"], "attributes": attributes})
+        task.boxes.append(kept | {"track": track["id"], "attributes": attributes, "line": line})
     element.clear()
 
 
