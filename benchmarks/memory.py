@@ -48,7 +48,7 @@ class Scale:
     frames: int = 12_800
     tracks: int = 20_000  # that evaluate gets
     crop: int = 232
-    steps: int = 24
+    steps: int = 40  # of 160 frames
     limit: int = 1024
 
     @property
@@ -151,8 +151,13 @@ def all_commands(folder: Path, scale: Scale) -> dict[str, Peak]:
     np.savez(folder / "tracks.npz", vectors=vectors, polyp=polyp.astype(str), video=(polyp // 5).astype(str))
     del vectors
     data, run_folder = folder / "data", folder / "run"
-    frames = scale.steps * 12 * 5 * 8
-    settings = {**SMALL_ENCODER, "train.crop_size": 32, "train.frames": frames, "train.checkpoint_every": 10**6}
+    settings = {
+        **SMALL_ENCODER,
+        "supervision.bags_per_batch": 4,
+        "train.crop_size": 32,
+        "train.frames": scale.steps * 4 * 5 * 8,
+        "train.checkpoint_every": 10**6,
+    }
     chosen = [word for key, value in settings.items() for word in (f"--{key}", value)]
     tracks = ("--tracks.stride", 1, "--tracks.min_track", 8, "--crops.size", scale.crop, "--crops.workers", 1)
     commands: dict[str, list[object]] = {
