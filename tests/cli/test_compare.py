@@ -159,6 +159,8 @@ def test_rates_are_searched_on_development_data_and_used_again(folder: Path) -> 
     assert call(arguments) == 2  # on which data?
     arguments += ["--search-data", f"{folder}/test", "--search-eval", f"{folder}/train"]
     assert call([*arguments, "--only", "ours/seed0"]) == 2  # the search comes first
+    assert call([*arguments, "--only", "search/ours/lr0.001"]) == 0  # a part of it, to be gone on with
+    assert not (folder / "searched/rates.json").exists()
     assert call([*arguments, "--only", "search"]) == 0
     found = read_json(folder / "searched/rates.json")
     assert found["rows"]["ours"]["rate"] == 1e-3

@@ -27,6 +27,7 @@ from polyptrace.cli.trials import (
     finish_search,
     found_rates,
     given_for_all,
+    left_of_search,
     length_of,
     print_lines,
     runner,
@@ -118,7 +119,13 @@ def command(
     if dry_run:
         print_lines(selected(searching, only))
     elif searching:
-        run(selected(searching, only))
+        part = selected(searching, only)
+        unsearched = run(part)
+        left = left_of_search(searching)
+        if only and part and left:
+            typer.echo(f"the rates are chosen when all have been tried; still to be run: {', '.join(left)}")
+            end(unsearched)
+            return
         found = finish_search(searching, out)
     length = length_of(datasets, given, rows, own_epochs)
     failed = without_rate(rows, found, out)

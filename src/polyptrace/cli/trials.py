@@ -23,6 +23,7 @@ from polyptrace.compare import (
     Row,
     Trial,
     choose_rates,
+    failure_of,
     frames_of_ours,
     read_rates,
     run_trials,
@@ -131,12 +132,17 @@ def search_data(search: Search) -> Data:
     return data_of(search.train, [search.test], None)
 
 
+def left_of_search(trials: Sequence[Trial]) -> list[str]:
+    """The trials of a search that have neither ended nor failed."""
+    return [trial.key for trial in trials if not trial.done and not failure_of(trial)]
+
+
 def finish_search(trials: Sequence[Trial], out: Path) -> dict[str, float]:
     """Chooses and writes the rates of a search that was run."""
     content = choose_rates(trials, trials[0].data)
     if content is None:
-        left = [trial.key for trial in trials if not trial.done]
-        raise UserError(f"the search for learning rates has not ended -> run {', '.join(left)}, then the rows")
+        left = ", ".join(left_of_search(trials))
+        raise UserError(f"the search for learning rates has not ended -> run {left}, then the rows")
     written = write_rates(out, content)
     for name, told in content["rows"].items():
         edge = ", the first or last that was tried" if told["at_the_end"] else ""

@@ -25,7 +25,7 @@ from polyptrace.compare.rates import (
     write_rates,
 )
 from polyptrace.compare.rows import ALL, ROWS, Row, chosen_rows, folder_name, frozen_row
-from polyptrace.compare.running import ERROR, Execute, Failure, Keep, recipe_of, run_trial, run_trials
+from polyptrace.compare.running import ERROR, Execute, Failure, Keep, failure_of, recipe_of, run_trial, run_trials
 from polyptrace.compare.variants import BLOCKS, SWEPT, Block, chosen_blocks, variant
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "choose_rates",
     "chosen_blocks",
     "chosen_rows",
+    "failure_of",
     "folder_name",
     "frames_of_ours",
     "frozen_row",

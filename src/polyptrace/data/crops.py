@@ -34,10 +34,14 @@ def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: i
     x, y, w, h = (int(number) for number in region)
     cut = picture[None, :, y : y + h, x : x + w]
     if cut.is_cuda:  # no 8-bit antialiasing there: floats, rounded at the end
-        cut = cut.float()
-    cut = cut.contiguous(memory_format=torch.channels_last)  # or the square would have to be turned around
-    square = functional.interpolate(cut, size=(size, size), mode="bilinear", antialias=True)
-    return (square.round().clamp(0, 255).to(torch.uint8) if cut.is_cuda else square)[0].permute(1, 2, 0)
+        square = _bilinear(cut.float(), size).round_().to(torch.uint8)
+    else:  # with the channels last, or the square would have to be turned around
+        square = _bilinear(cut.contiguous(memory_format=torch.channels_last), size)
+    return square[0].permute(1, 2, 0)
+
+
+def _bilinear(frames: Tensor, size: int) -> Tensor:
+    return functional.interpolate(frames, size=(size, size), mode="bilinear", antialias=True)
 
 
 def shrink_for(regions: NDArray[np.integer], size: int) -> int:
