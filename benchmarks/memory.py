@@ -3,7 +3,8 @@
 `polyptrace prepare`, `train`, `embed` and `evaluate` as processes of their own that may have 1 GiB, on a crop store of
 2 GiB (and, for `evaluate`, on tracks whose similarity matrix has 1.6 GB). The limit is the kernel's (a control group of
 Linux, version 1 or 2, which needs root); where there is none, the memory is only measured. What counts is anonymous
-memory: pages of the store are the kernel's to drop. The same on a quarter of the data says whether it grows.
+memory: pages of the store are the kernel's to drop. Batches are small (160 and 64 frames), since a batch of the
+published size alone has 0.3 GB as floats. The same on a quarter of the data says whether it grows.
 """
 
 import argparse
@@ -163,7 +164,7 @@ def all_commands(folder: Path, scale: Scale) -> dict[str, Peak]:
     commands: dict[str, list[object]] = {
         "prepare": ["coco", folder / "source", "--out", data, *tracks],
         "train": ["ours", "--data", data, "--out", run_folder, *chosen],
-        "embed": [run_folder, "--data", data, "--out", folder / "vectors"],
+        "embed": [run_folder, "--data", data, "--out", folder / "vectors", "--embed.batch_frames", 64],
         "evaluate": ["retrieval", "reid", "--embeddings", folder / "tracks.npz", "--out", folder / "results"],
     }
     commands["evaluate"] += ["--evaluate.bootstrap", 20, "--evaluate.variants", "false"]

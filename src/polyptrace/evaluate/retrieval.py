@@ -143,7 +143,7 @@ def _among(
     _, first, size = np.unique(polyps[rows], return_index=True, return_counts=True)
     run_start = torch.as_tensor(np.repeat(first, size), device=device)
     run_size = torch.as_tensor(np.repeat(size, size), device=device)
-    blocks = []
+    found: list[Tensor] = []
     for a, b in row_blocks(len(rows), len(rows), device):
         scores = on_grid(vectors[a:b] @ vectors.T)  # (Q, N)
         here = torch.arange(b - a, device=device)
@@ -154,10 +154,14 @@ def _among(
         nearest = _nearest(scores, top)
         positive = _positive_scores(scores, run_start[a:b], run_size[a:b])  # (Q, m), ascending, then +inf
         ranked = rank(sort_rows(scores), positive)
-        blocks.append([t.cpu() for t in (*_figures(ranked, positive, convention), *nearest)])
-    if not blocks:
-        blocks = [[torch.zeros(0)] * 4 + [torch.zeros(0, top, dtype=torch.int64), torch.zeros(0, top)]]
-    valid, ap, hit1, hit5, place, score = (torch.cat(part).numpy() for part in zip(*blocks, strict=True))
+        figures = (*_figures(ranked, positive, convention), *nearest)
+        if not found:  # made once: small pieces kept between large ones would hold on to the large ones' memory
+            found = [torch.empty((len(rows), *figure.shape[1:]), dtype=figure.dtype) for figure in figures]
+        for whole, figure in zip(found, figures, strict=True):
+            whole[a:b] = figure
+    if not found:
+        found = [torch.zeros(0)] * 4 + [torch.zeros(0, top, dtype=torch.int64), torch.zeros(0, top)]
+    valid, ap, hit1, hit5, place, score = (whole.numpy() for whole in found)
     kept = valid.astype(bool)
     nearest_rows = np.where(place >= 0, rows[np.maximum(place, 0)] if len(rows) else place, -1)
     return Retrieval(
