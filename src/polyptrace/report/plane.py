@@ -69,7 +69,8 @@ def track_map(row: Results, number_of_row: int, seed: int = 0) -> Drawing:
     axes.plot(*places[unknown].T, ".", color=SOFT, markersize=3, alpha=0.6)
     for place, name in enumerate(dict.fromkeys(polyp[~unknown].tolist())):
         _polyp(axes, places[polyp == name], place, len(places))
-    words = f"Map of {len(places)} tracks of {len(set(polyp[~unknown]))} polyps by {row.method.name}."
+    of_polyps = f" of {len(set(polyp[~unknown]))} polyps" if not unknown.all() else ""
+    words = f"Map of {len(places)} tracks{of_polyps} by {row.method.name}."
     return finished(figure, f"map_{number_of_row}", words)
 
 

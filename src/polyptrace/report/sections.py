@@ -114,10 +114,13 @@ def maps(subject: Subject) -> Section | None:
         return None
     drawn = [track_map(subject.rows[n], n) for n in subject.around(numbers, MAPS)]
     polyp = mapped_tracks(subject.rows[numbers[0]])[1]
-    caption = (
-        f"{len(polyp):,} tracks of {len(set(polyp.tolist()) - {''}):,} polyps. Each mark is a track, each polyp has a"
-        " colour and a shape, and threads run from its middle to its tracks. PCA and t-SNE, seeded: neighbours are"
-        " meant to stay neighbours; distances between groups, and their sizes, mean little."
+    polyps = len(set(polyp.tolist()) - {""})
+    caption = f"{len(polyp):,} tracks{f' of {polyps:,} polyps' if polyps else ''}. Each mark is a track"
+    if polyps:
+        caption += ", each polyp has a colour and a shape, and threads run from its middle to its tracks"
+    caption += (
+        ". PCA and t-SNE, seeded: neighbours are meant to stay neighbours; distances between groups, and their sizes,"
+        " mean little."
     )
     if len(numbers) > len(drawn):
         caption += f" {len(drawn)} of {len(numbers)} methods."
