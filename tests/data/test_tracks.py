@@ -128,6 +128,18 @@ def test_linking_equals_the_slow_reading_of_its_definition(boxes: Boxes, within:
 
 
 @settings(max_examples=60, deadline=None)
+@given(random_boxes(), st.sampled_from(["polyp", "video"]), st.sampled_from([0.1, 0.5]), st.integers(0, 1))
+def test_boxes_in_order_that_share_no_frame_are_linked_alike(
+    boxes: Boxes, within: str, iou: float, max_gap: int
+) -> None:
+    first = {place: row for row, place in reversed(list(enumerate(zip(boxes.video, boxes.frame_index, strict=True))))}
+    alone = boxes.take(np.array(sorted(first.values()), int)).in_order()
+    track = link_tracks(alone, within, iou, max_gap)
+    assert partition(track) == plain_link(alone, within, iou, max_gap)
+    assert list(dict.fromkeys(track.tolist())) == list(range(len(set(track.tolist()))))
+
+
+@settings(max_examples=60, deadline=None)
 @given(random_boxes(), st.sampled_from(["polyp", "video"]))
 def test_tracks_are_numbered_by_their_first_box(boxes: Boxes, within: str) -> None:
     found = dict.fromkeys(link_tracks(boxes, within)[boxes.order()].tolist())

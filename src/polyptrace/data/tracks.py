@@ -25,12 +25,15 @@ def link_tracks(boxes: Boxes, within: Within = "polyp", iou: float = 0.1, max_ga
     if not len(boxes):
         return np.empty(0, np.int64)
     procedure = boxes.procedure()
-    order = boxes.order(procedure)
     group = procedure if within == "video" else procedure * (len(boxes) + 1) + _identities(boxes, within)
+    if max_gap == 0 and _one_a_frame(procedure, boxes.frame_index):
+        linked = (group[1:] == group[:-1]) & (np.diff(boxes.frame_index) == 1)
+        linked &= box_iou(boxes.xywh[:-1], boxes.xywh[1:]) >= iou
+        return np.cumsum(np.append(False, ~linked))
+    order = boxes.order(procedure)
     by_group = stable_order(group[order])  # places in `order`, by group, frame and box
     rows = order[by_group]
-    xywh = boxes.xywh if (np.diff(rows) == 1).all() else boxes.xywh[rows]  # the largest column is not moved in vain
-    previous = _previous(_keys(group[rows], boxes.frame_index[rows], max_gap), xywh, iou, max_gap)
+    previous = _previous(_keys(group[rows], boxes.frame_index[rows], max_gap), boxes.xywh[rows], iou, max_gap)
     begins = np.zeros(len(boxes), bool)
     begins[by_group[previous < 0]] = True
     track = np.empty(len(boxes), np.int64)
@@ -60,6 +63,12 @@ def _identities(boxes: Boxes, within: Within) -> Ints:
             f"-> link by overlap alone: --tracks.link video{other if (boxes.track != '').all() else ''}"
         )
     return identities
+
+
+def _one_a_frame(procedure: Ints, frame: Ints) -> bool:
+    """Whether the rows are in order and no two share a frame: a box can then only follow the one before it."""
+    step = np.diff(procedure)
+    return bool(((step > 0) | ((step == 0) & (frame[1:] > frame[:-1]))).all())
 
 
 def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:
