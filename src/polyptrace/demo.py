@@ -16,8 +16,8 @@ from polyptrace.progress import console
 SYNTH = "--preset small --seed 0"
 PREPARE = "--crops.size 64 --tracks.length 4"
 TRAIN = (
-    "--encoder.backbone regnetx_002 --encoder.weights none --optimiser.lr 3e-4 --train.epochs 2 --train.threads 1"
-    " --supervision.bags_per_batch 6"
+    "--encoder.backbone regnetx_002 --encoder.weights none --optimiser.lr 3e-4 --train.epochs 3 --train.threads 2"
+    " --supervision.bags_per_batch 6 --supervision.tau_fit share"
 )
 
 

@@ -17,7 +17,15 @@ from polyptrace.synthetic.selection import box_table
 from polyptrace.synthetic.writing import render_rows, rendered_rows
 
 HERE = Path(__file__).parent
-BIG: Preset = replace(PRESETS["small"], width=336, height=288, texel_mm=0.1875)
+BIG: Preset = replace(
+    PRESETS["small"],
+    width=336,
+    height=288,
+    texel_mm=0.1875,
+    tracklets=8,
+    fewest_tracklets=5,
+    difficulty=PRESETS["full"].difficulty,
+)
 COLUMNS = 7
 
 

@@ -5,6 +5,7 @@ Only the module of the command that is called is imported, so that `polyptrace -
 
 import errno
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -16,6 +17,11 @@ from rich.markup import escape
 import polyptrace
 from polyptrace.errors import UserError
 from polyptrace.progress import console
+
+# Threads that wait for each other spin for a moment only, then sleep (read when torch is loaded). On a machine that
+# others use too, spinning takes cores from those who are waited for: two threads were seen to train ten times slower.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 COMMANDS = {
     "synth": "Generate procedures: pictures, boxes and labels, rendered from nothing.",

@@ -41,7 +41,10 @@ class Preset:
 
 PRESETS = {
     "tiny": Preset("tiny", 2, 1, 6, 3, 112, 96, 0.5, 6, 6, 0.0, (56, 0.4), 96, 0.15, True),
-    "small": Preset("small", 8, 4, 26, 14, 224, 192, 0.25, 8, 5, 0.35, (48, 0.7), 200),
+    # Many polyps, each seen for a short time and in easier views: what little training can learn from.
+    "small": Preset(
+        "small", 12, 5, 44, 18, 224, 192, 0.25, 5, 3, 0.35, (48, 0.7), 200, difficulty=Difficulty(view_change=0.5)
+    ),
     "full": Preset("full", 27, 19, 85, 47, 384, 336, 0.1875, 18, 6, 0.6, (55, 1.1), 450),
 }
 
