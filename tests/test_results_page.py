@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from polyptrace.cli import main
-from polyptrace.config import Config, Crops, read_config
+from polyptrace.config import Config, Crops, Train, read_config
 from polyptrace.files import write_json
 from polyptrace.methods import METHODS
 
@@ -42,5 +42,5 @@ def test_a_command_of_the_page_can_be_typed(line: str, desk: Path, monkeypatch: 
     assert end.value.code == 0
 
 
-def test_the_settings_of_the_page_are_the_papers_but_for_the_size_of_crops() -> None:
-    assert read_config(PAGE / "protocol.toml") == Config(crops=Crops(size=112))
+def test_the_settings_of_the_page_are_the_papers_but_for_the_size_of_crops_and_the_length() -> None:
+    assert read_config(PAGE / "protocol.toml") == Config(crops=Crops(size=112), train=Train(epochs=15))
