@@ -78,6 +78,7 @@ def test_pictures_without_an_annotation_are_said(tmp_path: Path, world, picture)
 
 BOX = "<xmin>1</xmin><ymin>2</ymin><xmax>5</xmax><ymax>9</ymax>"
 GOOD = f"<annotation><object><name>a</name><bndbox>{BOX}</bndbox></object></annotation>"
+USUAL = GOOD.replace("<object>", "<size><width>9</width><height>9</height></size><object>")
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,7 @@ GOOD = f"<annotation><object><name>a</name><bndbox>{BOX}</bndbox></object></anno
         (GOOD.replace("<object>", "<size><width>-3</width></size><object>"), "size/width is '-3'"),
         (GOOD.replace("<object>", "<filename>../../etc/passwd</filename><object>"), "leaves the dataset's folder"),
         (GOOD.replace("<object>", "<filename>/etc/passwd</filename><object>"), "leaves the dataset's folder"),
+        (USUAL.replace("<object>", "\n<object></object>\n<object>", 1), r"a_1\.xml:2: object has no bndbox/xmin"),
         ("", r"a_1\.xml:1: is empty"),
         ("<annotation>", r"a_1\.xml:1: is not well-formed"),
         ("<annotation></annotation>", "holds a box"),

@@ -41,19 +41,23 @@ _OBJECT = re.compile(rb"<object[\s>]")
 
 
 def _leaves(name: str) -> str:
-    """Any number of elements without children; nothing here or below can be matched in two ways."""
-    return rf"(?:<(?P<{name}>[A-Za-z_]\w*+)>{_TEXT}</(?P={name})>{_S})*+"
+    """Any number of elements without children; nothing here or below can be matched in two ways.
+
+    A group that is repeated stands in an atomic one: Python before 3.11.5 does not match `(…)*+` as it should.
+    """
+    return rf"(?>(?:<(?P<{name}>[A-Za-z_]\w*+)>{_TEXT}</(?P={name})>{_S})*)"
 
 
 _HEAD = re.compile(
-    rf"{_S}<annotation>{_S}(?:<folder>{_TEXT}</folder>{_S})?+(?:<filename>(?P<filename>{_TEXT})</filename>{_S})?+"
-    rf"{_leaves('a')}(?:<source>{_S}{_leaves('b')}</source>{_S})?+<size>{_S}<width>(?P<width>\d{{1,6}})</width>{_S}"
+    rf"{_S}<annotation>{_S}(?>(?:<folder>{_TEXT}</folder>{_S})?)"
+    rf"(?>(?:<filename>(?P<filename>{_TEXT})</filename>{_S})?){_leaves('a')}"
+    rf"(?>(?:<source>{_S}{_leaves('b')}</source>{_S})?)<size>{_S}<width>(?P<width>\d{{1,6}})</width>{_S}"
     rf"<height>(?P<height>\d{{1,6}})</height>{_S}{_leaves('c')}</size>{_S}{_leaves('d')}",
     re.ASCII,
 )
 _WHOLE_OBJECT = re.compile(
     rf"<object>{_S}(?P<before>{_leaves('a')})<bndbox>{_S}"
-    rf"(?P<corners>(?:<(?P<b>[a-z]++)>{_S}[-+.0-9eE]{{1,40}}+{_S}</(?P=b)>{_S})*+)"
+    rf"(?P<corners>(?>(?:<(?P<b>[a-z]++)>{_S}[-+.0-9eE]{{1,40}}+{_S}</(?P=b)>{_S})*))"
     rf"</bndbox>{_S}(?P<behind>{_leaves('c')})</object>{_S}",
     re.ASCII,
 )
@@ -107,7 +111,9 @@ def _regular(content: bytes) -> VocFrame | None:
         return None
     text = content.decode("ascii")
     head = _HEAD.match(text)
-    if not head or text.count("<filename>", 0, head.end()) != (head["filename"] is not None):
+    if not head or head[0].count("<filename>") != (head["filename"] is not None):
+        return None
+    if "<object>" in head[0]:  # one without a box looks like any element without children
         return None
     boxes = []
     at = head.end()
