@@ -1,6 +1,7 @@
 """From boxes and real JPEG files to a dataset folder."""
 
 import csv
+import errno
 import json
 import os
 import signal
@@ -238,6 +239,38 @@ def test_a_run_killed_after_a_bad_picture_goes_on_in_its_round(
     np.testing.assert_array_equal(found.crops, prepare(left, root, tmp_path / "e", crops=SMALL).crops)
 
 
+def test_what_names_the_plan_of_a_store_is_not_written_again(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    plan = tmp_path / "d.partial/plan"
+    written = []
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            prepare(boxes, root, tmp_path / "d", crops=SMALL, fill=full_disk)
+        written.append(plan.stat().st_mtime_ns)
+    assert written[0] == written[1]
+
+
+def full_disk(*_: object, **__: object) -> list[store.BadPicture]:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_nothing_of_a_killed_run_is_left_when_its_bad_picture_was_restored(
+    make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boxes, root = make_source()
+    picture = (root / "v1_0008.jpg").read_bytes()
+    break_missing(root / "v1_0008.jpg")
+    with monkeypatch.context() as patched:
+        patched.setattr(rounds.CropRounds, "finish", raise_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
+    (tmp_path / "d.partial" / rounds.GATHERED).write_bytes(b"half of it")
+    (root / "v1_0008.jpg").write_bytes(picture)
+    prepare(boxes, root, tmp_path / "d", crops=SMALL)
+    prepare(boxes, root, tmp_path / "whole", crops=SMALL)
+    assert files_of(tmp_path / "d") == files_of(tmp_path / "whole")
+
+
 def raise_interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
@@ -354,13 +387,3 @@ def test_a_video_that_ends_early_is_kept_up_to_there(make_source: Source, tmp_pa
     assert dataset.tracklets.last[whole].tolist() == [68, 36]
     rejected = list(csv.DictReader((tmp_path / "d/rejected.csv").open(encoding="utf-8")))
     assert {int(row["frame_index"]) for row in rejected} == set(range(40, 72))
-
-
-def test_progress_moves_within_a_video_and_counts_every_picture_once(make_source: Source, tmp_path: Path) -> None:
-    boxes, root = make_source(videos=1)
-    told: list[int] = []
-    store.fill_store(tmp_path / "a.npy", boxes, root, size=16, advance=told.append)
-    assert told == [1] * 72
-    again: list[int] = []
-    store.fill_store(tmp_path / "a.npy", boxes, root, size=16, advance=again.append)
-    assert sum(again) == 72

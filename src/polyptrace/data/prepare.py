@@ -78,6 +78,7 @@ def prepare(
             break
         findings += new  # without these boxes the tracks are others: link and cut again
     _write_tables(partial, table, tracklets, used)
+    (partial / "rejected.csv").unlink(missing_ok=True)  # of a run that was killed, since when pictures were restored
     if findings:
         write_rejected(partial / "rejected.csv", boxes, findings)
     settings = {"tracks": asdict(tracks), "crops": asdict(crops)}

@@ -18,6 +18,7 @@ from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.store import BadPicture, fill_store
 from polyptrace.progress import progress
 
+GATHERED = "gathered.npy"
 _CROPS_AT_ONCE = 1024
 
 #: What writes a crop store: `fill_store`, or what takes the same arguments.
@@ -49,6 +50,7 @@ class CropRounds:
         if gathered:
             gathered.replace(self._partial / "crops.npy")
         (self._partial / "crops.log").unlink()
+        (self._partial / GATHERED).unlink(missing_ok=True)  # of a run that was killed while it had more rounds
         for folder in self._partial.glob("round-*"):
             shutil.rmtree(folder)
 
@@ -57,7 +59,7 @@ class CropRounds:
 
     def _gather(self, wanted: Ints) -> Path:
         """Writes the wanted crops of all rounds into one file; not through a memory map, which a full disk crashes."""
-        path = self._partial / "gathered.npy"
+        path = self._partial / GATHERED
         stores = [np.load(self._folder(number) / "crops.npy", "r") for number in range(len(self._rounds))]
         shape = (len(wanted), *stores[0].shape[1:])
         with path.open("wb") as file:
@@ -79,7 +81,8 @@ def _fill(folder: Path, used: Boxes, root: Path, crops: Crops, fill: Fill) -> li
     if folder.exists() and (not note.exists() or note.read_text(encoding="utf-8") != plan):
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    note.write_text(plan, encoding="utf-8")
+    if not note.exists():  # written once: on a full disk writing it again would empty it, and the crops would be lost
+        note.write_text(plan, encoding="utf-8")
     pictures = len(set(zip(used.file, used.frame_index.tolist(), strict=True)))
     with progress("cutting crops", pictures, "pictures") as bar:
         return fill(

@@ -25,6 +25,7 @@ from polyptrace.errors import UserError
 
 PICTURES_PER_JOB = 32
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
+LARGEST_THRESHOLD = 1 << 25  # bytes: glibc before 2.35 refuses more, and would then map every picture anew
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def fill_store(
         raise UserError("--crops.decoding nvjpeg: torch sees no GPU here -> use full or scaled")
     _reuse_freed_memory()
     log = path.with_suffix(".log")
-    if not path.exists():
+    if not (path.exists() and log.exists()):  # the log comes after the store: without it the store may be cut off
         log.unlink(missing_ok=True)
         np.lib.format.open_memmap(path, "w+", np.uint8, (len(boxes), size, size, 3)).flush()
     begin = np.lib.format.open_memmap(path, "r").offset
@@ -185,9 +186,12 @@ def _fit(
 
 
 def _read_log(log: Path) -> set[int]:
-    """The jobs an earlier run finished; a last line that was cut off does not count."""
+    """The jobs an earlier run finished; a last line that was cut off is taken away, or the next would continue it."""
     lines = log.read_text(encoding="utf-8").splitlines(keepends=True) if log.exists() else []
-    return {int(line) for line in lines if line.endswith("\n")}
+    if lines and not lines[-1].endswith("\n"):
+        log.write_text("".join(lines[:-1]), encoding="utf-8")
+        lines.pop()
+    return {int(line) for line in lines}
 
 
 @contextmanager
@@ -207,7 +211,7 @@ def _reuse_freed_memory() -> None:
     """
     with suppress(OSError, AttributeError):  # another C library has no such setting
         glibc = ctypes.CDLL(None)
-        glibc.mallopt(M_MMAP_THRESHOLD, 1 << 28)
+        glibc.mallopt(M_MMAP_THRESHOLD, LARGEST_THRESHOLD)
         glibc.mallopt(M_TRIM_THRESHOLD, 1 << 30)
 
 
