@@ -1,6 +1,7 @@
 """Work spread over a cluster of two nodes gives the same bytes as one machine."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -88,6 +89,14 @@ def test_what_a_worker_refuses_is_said_in_one_line(address: str, tiny: Path, tmp
     boxes.file[0] = "../elsewhere.jpg"
     with pytest.raises(UserError, match=r"^'\.\./elsewhere\.jpg': leaves its folder"), connected(address):
         fill_store_on(address, tmp_path / "crops.npy", boxes, tiny, size=32)
+
+
+def test_what_a_worker_cannot_start_with_is_said_in_one_line(
+    address: str, alone: Dataset, encoder: TrackletEncoder
+) -> None:
+    unseen = replace(alone, path=alone.path / "elsewhere")  # as on a machine without the shared file system
+    with pytest.raises(UserError, match=r"elsewhere: not a dataset folder"):
+        embed_on(address, encoder, unseen)
 
 
 def test_vectors_computed_on_two_nodes_have_the_same_bytes(

@@ -19,6 +19,7 @@ from polyptrace.embed.embedder import preprocess_of
 from polyptrace.embed.embedding import UNITS, as_table, tracklets_of
 from polyptrace.embed.plan import Ints, make_plan
 from polyptrace.encoders import check_crop_size
+from polyptrace.errors import UserError
 from polyptrace.progress import console, progress
 
 
@@ -46,9 +47,11 @@ def embed_on(
         threads = min(torch.get_num_threads(), max(cores))
         count = min(len(plan.blocks), gpus or sum(each // threads for each in cores))
         kind = ray.remote(num_cpus=1 if gpus else threads, num_gpus=int(gpus > 0), scheduling_strategy="SPREAD")(Worker)
-        given = ray.put(encoder)
-        workers = [kind.remote(given, str(dataset.path.resolve()), chosen, settings, threads) for _ in range(count)]
-        machines, precisions = zip(*ray.get([worker.about.remote() for worker in workers]), strict=True)
+        given = (ray.put(encoder), str(dataset.path.resolve()), chosen, settings, threads)
+        workers = [kind.remote() for _ in range(count)]
+        machines, precisions = zip(*ray.get([worker.start.remote(*given) for worker in workers]), strict=True)
+        if len(set(precisions)) > 1:
+            raise UserError("--cluster: some machines choose bf16, some float32 -> choose one with --embed.precision")
         console.print(f"{count} workers on {len(set(machines))} machines", highlight=False)
         with progress("embedding on a cluster", len(plan.frames), "frames") as bar:
             pool = ray.util.ActorPool(workers)
@@ -60,18 +63,19 @@ def embed_on(
 
 
 class Worker:
-    """One process of the cluster with the encoder and the dataset."""
+    """One process of the cluster with the encoder and the dataset, once it has been started.
 
-    def __init__(self, encoder: nn.Module, path: str, chosen: Ints, settings: Embed, threads: int) -> None:
+    It is not started by its constructor, an error in which Ray takes for a crash: the reason would be lost.
+    """
+
+    def start(self, encoder: nn.Module, path: str, chosen: Ints, settings: Embed, threads: int) -> tuple[str, str]:
+        """Makes everything ready; the machine, and the precision that was chosen on it."""
+        import ray
+
         torch.set_num_threads(threads)  # sums are put together alike everywhere
         self.embedder = Embedder(encoder, settings)
         self.dataset = Dataset.open(path)
         self.plan = self.embedder.plan(self.dataset, chosen)
-
-    def about(self) -> tuple[str, str]:
-        """The machine, and the precision that was chosen on it."""
-        import ray
-
         return ray.get_runtime_context().get_node_id(), self.embedder.precision
 
     def block(self, number: int) -> tuple[int, Ints, NDArray[np.float32]]:

@@ -63,7 +63,9 @@ def fill_store_on(
             machines.add(machine)
             advance(pictures)
     console.print(f"{len(procedures)} procedures on {len(machines)} machines", highlight=False)
-    join(path, [_part(parts, number) for number in range(len(procedures))], (len(boxes), size, size, 3))
+    joined = parts / "joined.npy"  # not beside the store: what a killed run leaves of it is removed with the parts
+    join(joined, [_part(parts, number) for number in range(len(procedures))], (len(boxes), size, size, 3))
+    joined.replace(path)
     path.with_suffix(".log").touch()  # of no job: on one machine the work would begin again
     return sorted(bad, key=lambda b: b.row)
 
