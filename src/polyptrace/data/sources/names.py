@@ -120,6 +120,7 @@ def folders_below(start: Path) -> list[Path]:
             inner.clear()
             continue
         seen.add(real)
+        inner.sort()  # of several names of one folder the same one is found everywhere
         found.append(Path(folder))
     return sorted(found, key=lambda entry: natural(entry.as_posix()))
 
