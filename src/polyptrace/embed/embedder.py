@@ -10,6 +10,7 @@ similar length together. Nothing waits for the GPU: batches are read ahead, and 
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -86,11 +87,10 @@ class Embedder:
             self._prepare = torch.compile(self._prepare)
         elif self.by_frame:
             self._features = torch.compile(self._eager_features, dynamic=False)
-            torch.backends.cudnn.benchmark = True  # a search pays for a shape that stays the same
 
     def features(self, crops: Tensor) -> Tensor:
         """Features (n, F) of crops (n, S, S, 3) on the device, as fast as they can be had."""
-        with torch.inference_mode(), self._autocast():
+        with self._computing():
             return self._features(crops)
 
     def vectors(
@@ -100,7 +100,7 @@ class Embedder:
         chosen = plan.blocks[blocks]
         work = self._block_by_block if self.by_frame else self._whole_tracklets
         orders, vectors, coming = [], [], None
-        with torch.inference_mode(), self._autocast():
+        with self._computing():
             for order, found in work(dataset, plan, chosen, advance):
                 orders.append(order)
                 if coming is not None:
@@ -161,8 +161,19 @@ class Embedder:
         assert isinstance(self.encoder, FrameByFrame)
         return self.encoder.frame_features(self._prepare(crops))
 
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Inference in the precision that was chosen; cuDNN searches for what is fastest where one shape stays."""
+        before = torch.backends.cudnn.benchmark
+        torch.backends.cudnn.benchmark = before or (self._compiled and self.by_frame)
+        try:
+            with (
+                torch.inference_mode(),
+                torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"),
+            ):
+                yield
+        finally:
+            torch.backends.cudnn.benchmark = before  # whoever trains in this process did not ask for it
 
 
 def _fetched_later(vectors: Tensor) -> Callable[[], NDArray[np.float32]]:
