@@ -44,9 +44,11 @@ def embed_on(
         there = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         gpus = 0 if settings.device == "cpu" else int(sum(node.get("GPU", 0) for node in there))
         cores = [int(node.get("CPU", 0)) for node in there]
-        threads = min(torch.get_num_threads(), max(cores))
+        threads = max(1, min(torch.get_num_threads(), max(cores)))
         count = min(len(plan.blocks), gpus or sum(each // threads for each in cores))
-        kind = ray.remote(num_cpus=1 if gpus else threads, num_gpus=int(gpus > 0), scheduling_strategy="SPREAD")(Worker)
+        if not count:
+            raise UserError(f"--cluster {address}: none of its machines has a GPU or a core to give -> start others")
+        kind = ray.remote(num_cpus=0 if gpus else threads, num_gpus=int(gpus > 0), scheduling_strategy="SPREAD")(Worker)
         given = (ray.put(encoder), str(dataset.path.resolve()), chosen, settings, threads)
         workers = [kind.remote() for _ in range(count)]
         machines, precisions = zip(*ray.get([worker.start.remote(*given) for worker in workers]), strict=True)

@@ -79,7 +79,7 @@ def test_a_frame_zero_of_a_video_asks_how_frames_are_counted(tmp_path: Path, vid
     video(tmp_path / "case1.mp4", 3)
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels" / "case1_0.txt").write_text("0 0.5 0.5 0.1 0.1\n")
-    with pytest.raises(UserError, match=r"case1_0\.txt: frame 0, but counted from 1 -> .* --first-frame 0"):
+    with pytest.raises(UserError, match=r"case1_0\.txt: frame 0, but they are counted from 1 -> .* --first-frame 0"):
         read_yolo(tmp_path)
     assert read_yolo(tmp_path, first_frame=0).frame_index.tolist() == [0]
 

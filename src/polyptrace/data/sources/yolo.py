@@ -101,7 +101,8 @@ def _frames(
                 index -= first_frame
                 if index < 0:
                     raise UserError(
-                        f"{text}: frame 0, but counted from 1 -> if counting begins at 0, say --first-frame 0"
+                        f"{text}: frame {index + first_frame}, but they are counted from {first_frame}"
+                        f" -> if counting begins there, say --first-frame {index + first_frame}"
                     )
                 file, (size, fps) = relative(movie, root), sizes.of_video(movie)
             else:
