@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyptrace.cores import usable_cores
 from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
 from polyptrace.data.pictures import PictureError, container, read_pictures
@@ -197,7 +198,7 @@ def _read_log(log: Path) -> set[int]:
 @contextmanager
 def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
     """Decoding threads, one per core if not told; an error or Ctrl-C drops what has not begun."""
-    pool = ThreadPoolExecutor(workers or os.cpu_count())
+    pool = ThreadPoolExecutor(workers or usable_cores())
     try:
         yield pool
     finally:

@@ -4,7 +4,6 @@ For a GPU several threads copy rows of the memory map into pinned memory, from w
 while the GPU computes: reading costs nothing as long as it is faster than computing.
 """
 
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polyptrace.cores import usable_cores
 from polyptrace.embed.plan import Ints
 
 #: Batches that are read ahead, and threads that read, for a GPU; a CPU needs one of each.
@@ -29,7 +29,7 @@ def read_ahead(crops: NDArray[np.uint8], parts: Sequence[Ints], device: torch.de
     computed: deque[torch.cuda.Event] = deque()
     waiting: deque[Future[tuple[Tensor, torch.cuda.Event | None]]] = deque()
     source = iter(parts)
-    with ThreadPoolExecutor(min(READERS, os.cpu_count() or 1) if on_gpu else 1) as readers:
+    with ThreadPoolExecutor(min(READERS, usable_cores()) if on_gpu else 1) as readers:
         try:
             while True:
                 for rows in islice(source, ahead + 1 - len(waiting)):

@@ -1,6 +1,5 @@
 """From a preset and a seed to a folder: whole, or not at all."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,6 +11,7 @@ import torch
 from joblib import Parallel, delayed
 from joblib.externals.loky import get_reusable_executor
 
+from polyptrace.cores import usable_cores
 from polyptrace.data import Boxes
 from polyptrace.errors import UserError
 from polyptrace.files import provenance, read_json, whole_folder, write_json
@@ -119,7 +119,7 @@ def _settings(preset: Preset, seed: int, every_frame: bool, contact_sheets: bool
 
 
 def _workers(wanted: int) -> int:
-    return wanted or len(os.sched_getaffinity(0))
+    return wanted or usable_cores()
 
 
 def _share(polyps: int, videos: int, seed: int, stream: int) -> list[int]:

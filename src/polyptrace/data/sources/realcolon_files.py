@@ -2,7 +2,6 @@
 
 import ctypes
 import json
-import os
 import signal
 import warnings
 from collections import deque
@@ -14,6 +13,7 @@ from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from polyptrace.cores import usable_cores
 from polyptrace.data.archives import files
 from polyptrace.data.sources.names import inside
 from polyptrace.data.sources.small_files import names_in, read_small_files
@@ -59,7 +59,7 @@ def read_frames(places: Mapping[str, Path], workers: int, cache: Path | None) ->
     known = None if archives and total else archives + total  # how many files an archive holds is not known
     with progress("reading annotations", known, "archives" if archives and not total else "files") as bar:
         alone = total <= _ALONE and archives < 2
-        results = _run(tasks, 1 if alone else workers or os.cpu_count() or 1, bar)
+        results = _run(tasks, 1 if alone else workers or usable_cores(), bar)
         for video in places:
             if video not in new:
                 yield video, _load(kept[video])
