@@ -23,7 +23,7 @@ def desk(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("desk")
     shutil.copytree(PAGE, folder / "docs" / "results")
     one = make_dataset(folder / "one", [[4, 3], [5, 4]])
-    for name in sorted(set(re.findall(r"data/[\w.-]+", " ".join(LINES)))):
+    for name in sorted(set(re.findall(r"(?:demo/)?data/[\w.-]+", " ".join(LINES)))):
         shutil.copytree(one, folder / name)
     for seed in range(3):
         (folder / f"compared/rows/ours/seed{seed}/run").mkdir(parents=True)
