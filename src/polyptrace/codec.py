@@ -4,6 +4,7 @@ torchvision has deprecated its own since 0.29; older installations have nothing 
 """
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ except (ImportError, OSError, RuntimeError):
     DECODER = "libjpeg-turbo (torchvision)"
 
 
-def decode(content: bytes) -> Tensor:
+def decode(content: bytes | bytearray) -> Tensor:
     """A JPEG or PNG as uint8 RGB (3, H, W); a RuntimeError or ValueError says what is wrong with it."""
     picture: Tensor
     if _decoders is not None:
@@ -29,13 +30,13 @@ def decode(content: bytes) -> Tensor:
     return picture
 
 
-def decode_jpegs(contents: list[bytes], device: torch.device) -> list[Tensor]:
+def decode_jpegs(contents: Sequence[bytes | bytearray], device: torch.device) -> list[Tensor]:
     """Several JPEGs as uint8 RGB (3, H, W) on a GPU, by nvJPEG."""
     pictures: list[Tensor]
+    tensors = [_as_tensor(content) for content in contents]
     if _decoders is not None:
-        pictures = _decoders.decode_jpeg(contents, device=device)
+        pictures = _decoders.decode_jpeg(tensors, device=device)
     else:
-        tensors = [_as_tensor(content) for content in contents]
         pictures = _io.decode_jpeg(tensors, mode=_io.ImageReadMode.RGB, device=device)
     return pictures
 
@@ -50,5 +51,8 @@ def encode_jpeg(picture: Tensor, quality: int = 90) -> bytes:
     return content
 
 
-def _as_tensor(content: bytes) -> Tensor:
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+def _as_tensor(content: bytes | bytearray) -> Tensor:
+    """The bytes as a tensor, of a bytearray over the same memory: torch takes no memory that cannot be written to."""
+    if not content:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.frombuffer(content if isinstance(content, bytearray) else bytearray(content), dtype=torch.uint8)

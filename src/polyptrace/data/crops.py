@@ -32,16 +32,10 @@ def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: i
         image = Image.fromarray(picture.permute(1, 2, 0).numpy())
         return torch.from_numpy(np.array(image.resize((size, size), Image.Resampling.BILINEAR, (x, y, x + w, y + h))))
     x, y, w, h = (int(number) for number in region)
-    cut = picture[None, :, y : y + h, x : x + w]
-    if cut.is_cuda:  # no 8-bit antialiasing there: floats, rounded at the end
-        square = _bilinear(cut.float(), size).round_().to(torch.uint8)
-    else:  # with the channels last, or the square would have to be turned around
-        square = _bilinear(cut.contiguous(memory_format=torch.channels_last), size)
+    # with the channels last, or the square would have to be turned around
+    cut = picture[None, :, y : y + h, x : x + w].contiguous(memory_format=torch.channels_last)
+    square = functional.interpolate(cut, size=(size, size), mode="bilinear", antialias=True)
     return square[0].permute(1, 2, 0)
-
-
-def _bilinear(frames: Tensor, size: int) -> Tensor:
-    return functional.interpolate(frames, size=(size, size), mode="bilinear", antialias=True)
 
 
 def shrink_for(regions: NDArray[np.integer], size: int) -> int:

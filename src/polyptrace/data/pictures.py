@@ -5,6 +5,7 @@ frame index). Archives and videos are read in one pass, in order.
 """
 
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -18,10 +19,10 @@ from polyptrace.data import archives, videos
 from polyptrace.data.crops import as_picture
 from polyptrace.errors import UserError
 
+Content = bytes | bytearray
 VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpeg")
 ARCHIVE_MARK = "::"
 JPEG, JPEG_END = b"\xff\xd8", b"\xff\xd9"
-CPU = torch.device("cpu")
 VIDEO_ENDS = "the video ends before this frame -> is it complete?"
 
 
@@ -47,19 +48,20 @@ def inside(root: Path, file: str) -> Path:
 
 
 def read_pictures(
-    root: Path, wanted: list[tuple[str, int, int]], device: torch.device = CPU
+    root: Path, wanted: list[tuple[str, int, int]], device: torch.device | None = None
 ) -> Iterator[tuple[tuple[str, int, int], Tensor | PictureError]]:
     """Each wanted (file, frame index, shrink) with its picture (3, H, W), or with what went wrong.
 
-    All of them lie in one container, or each is a picture file of its own; on a GPU those are decoded together.
+    All of them lie in one container, or each is a picture file of its own; of those a device, if one is given, decodes
+    the JPEGs together and keeps them.
     """
     holder = container(wanted[0][0])
     if not holder:
         contents = [_read(inside(root, picture[0])) for picture in wanted]
-        together = _decode_together(contents, device)
+        together = _decode_together(contents, device) if device else {}
         for place, (picture, content) in enumerate(zip(wanted, contents, strict=True)):
             try:
-                yield picture, together[place] if together else decode(content, picture[2])
+                yield picture, together[place] if place in together else decode(content, picture[2])
             except PictureError as error:
                 yield picture, error
     elif is_video(holder):
@@ -80,27 +82,31 @@ def read_pictures(
             yield picture, PictureError("picture is not in its archive -> is the archive complete?")
 
 
-def _read(path: Path) -> bytes | PictureError:
+def _read(path: Path) -> Content | PictureError:
     try:
-        return path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            content = bytearray(os.fstat(file.fileno()).st_size)
+            return content if file.readinto(content) == len(content) else path.read_bytes()
     except FileNotFoundError:
         return PictureError("picture is missing -> restore it, or leave its rows out with --skip-bad")
     except OSError as error:
         return PictureError(f"picture cannot be read ({error}) -> restore it, or use --skip-bad")
 
 
-def _decode_together(contents: list[bytes | PictureError], device: torch.device) -> list[Tensor]:
-    """All pictures on the GPU by nvJPEG; none where one of them needs a closer look, picture by picture."""
-    jpegs = [c for c in contents if isinstance(c, bytes) and c[:2] == JPEG and _ends(c)]
-    if device.type == "cpu" or len(jpegs) < len(contents):
-        return []
+def _decode_together(contents: list[Content | PictureError], device: torch.device) -> dict[int, Tensor]:
+    """The JPEGs by their places, decoded by nvJPEG; none where one of them is broken, and each has to be tried."""
+    jpegs = {
+        place: content
+        for place, content in enumerate(contents)
+        if not isinstance(content, PictureError) and content[:2] == JPEG and _ends(content)
+    }
     try:
-        return codec.decode_jpegs(jpegs, device)
+        return dict(zip(jpegs, codec.decode_jpegs(list(jpegs.values()), device), strict=True)) if jpegs else {}
     except RuntimeError:
-        return []
+        return {}
 
 
-def decode(content: bytes | PictureError, shrink: int = 1) -> Tensor:
+def decode(content: Content | PictureError, shrink: int = 1) -> Tensor:
     """A JPEG or PNG as uint8 RGB (3, H, W); a JPEG may be decoded at 1/2, 1/4 or 1/8."""
     if isinstance(content, PictureError):
         raise content
@@ -125,7 +131,7 @@ def picture_size(content: bytes) -> tuple[int, int]:
         raise PictureError(f"picture cannot be read ({error}) -> restore it, or use --skip-bad") from None
 
 
-def _decode_smaller(content: bytes, shrink: int) -> Tensor:
+def _decode_smaller(content: Content, shrink: int) -> Tensor:
     try:
         with Image.open(io.BytesIO(content)) as image:
             image.draft("RGB", (image.width // shrink, image.height // shrink))
@@ -134,6 +140,6 @@ def _decode_smaller(content: bytes, shrink: int) -> Tensor:
         raise PictureError(f"picture cannot be decoded ({error}) -> restore it, or use --skip-bad") from None
 
 
-def _ends(content: bytes) -> bool:
+def _ends(content: Content) -> bool:
     """libjpeg fills what a truncated file lacks with grey and only warns: look for the end marker ourselves."""
-    return content.rstrip(b"\0")[-2:] == JPEG_END or JPEG_END in content[-64:]
+    return JPEG_END in content[-64:] or content.rstrip(b"\0")[-2:] == JPEG_END

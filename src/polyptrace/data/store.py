@@ -7,10 +7,11 @@ was killed goes on where it stopped.
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 
@@ -19,14 +20,22 @@ import torch
 from torch import Tensor
 
 from polyptrace.cores import usable_cores
+from polyptrace.data.batches import cut_crops, fetch, own_stream
 from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
 from polyptrace.data.pictures import PictureError, container, read_pictures
 from polyptrace.errors import UserError
 
 PICTURES_PER_JOB = 32
+PICTURES_PER_BATCH = 64  # a job on a GPU, decoded together
+GPU_THREADS = 4  # nvJPEG takes one batch at a time: the others read, cut and write meanwhile
+MOST_GPU_THREADS = 16  # torch has 32 queues of a GPU to give
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
 LARGEST_THRESHOLD = 1 << 25  # bytes: glibc before 2.35 refuses more, and would then map every picture anew
+
+
+#: A picture, the places of its boxes in its job, and their regions.
+_Found = tuple[Tensor, list[int], Ints | Floats]
 
 
 @dataclass(frozen=True)
@@ -45,18 +54,30 @@ class _Store:
     begin: int  # bytes before the first crop
     size: int
 
-    def write(self, crops: Mapping[int, Tensor]) -> None:
-        """Puts crops (size, size, 3) in their rows; those on a GPU are fetched together."""
-        if not crops:
-            return
-        tensors = list(crops.values())
-        several = list(torch.stack(tensors).cpu()) if tensors[0].is_cuda else tensors
-        for row, crop in zip(crops, several, strict=True):
-            content = memoryview(crop.contiguous().numpy().data).cast("B")
-            at = self.begin + row * len(content)
+    def write(self, rows: Ints, crops: Tensor) -> None:
+        """Puts crops (n, size, size, 3) in their rows, at once where rows follow each other."""
+        ends = [*(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
+        begin = 0
+        for end in ends:
+            content = memoryview(crops[begin:end].contiguous().numpy().data).cast("B")
+            at = self.begin + int(rows[begin]) * 3 * self.size**2
             while content:
                 written = os.pwrite(self.descriptor, content, at)
                 content, at = content[written:], at + written
+            begin = end
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What all jobs of a store have in common."""
+
+    store: _Store
+    boxes: Boxes
+    root: Path
+    scale: float
+    smaller: bool  # pictures may be decoded smaller
+    device: torch.device | None  # the GPU that decodes and cuts
+    moved: Callable[[], None]  # told of every picture
 
 
 def fill_store(
@@ -74,15 +95,14 @@ def fill_store(
 
     `advance(n)` is told of every n pictures, one call at a time: a video or an archive of an hour is one job.
     """
-    if decoding == "nvjpeg" and not torch.cuda.is_available():
-        raise UserError("--crops.decoding nvjpeg: torch sees no GPU here -> use full or scaled")
+    device = _gpu() if decoding == "nvjpeg" else None
     _reuse_freed_memory()
     log = path.with_suffix(".log")
     if not (path.exists() and log.exists()):  # the log comes after the store: without it the store may be cut off
         log.unlink(missing_ok=True)
         np.lib.format.open_memmap(path, "w+", np.uint8, (len(boxes), size, size, 3)).flush()
     begin = np.lib.format.open_memmap(path, "r").offset
-    jobs = _jobs(boxes)
+    jobs = _jobs(boxes, PICTURES_PER_BATCH if device else PICTURES_PER_JOB)
     done = _read_log(log)
     for number in done:
         advance(_pictures(boxes, jobs[number]))
@@ -97,14 +117,10 @@ def fill_store(
         path.open("r+b", buffering=0) as file,
         log.open("a", encoding="utf-8") as finished,
         _one_thread_each(),
-        _pool(workers) as pool,
+        _pool(_threads(workers, device)) as pool,
     ):
-        store = _Store(file.fileno(), begin, size)
-        waiting = {
-            pool.submit(_cut, store, boxes, rows, root, scale, decoding, moved): number
-            for number, rows in enumerate(jobs)
-            if number not in done
-        }
+        task = _Task(_Store(file.fileno(), begin, size), boxes, root, scale, decoding == "scaled", device, moved)
+        waiting = {pool.submit(_cut, task, rows): number for number, rows in enumerate(jobs) if number not in done}
         for future in as_completed(waiting):
             found = future.result()
             bad += found
@@ -115,7 +131,20 @@ def fill_store(
     return sorted(bad, key=lambda b: b.row)
 
 
-def _jobs(boxes: Boxes) -> list[Ints]:
+def _gpu() -> torch.device:
+    if not torch.cuda.is_available():
+        raise UserError("--crops.decoding nvjpeg: torch sees no GPU here -> use full or scaled")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def _threads(workers: int, device: torch.device | None) -> int:
+    """How many threads decode: one per core if not told, fewer where a GPU does the work."""
+    if device is None:
+        return workers or usable_cores()
+    return min(workers, MOST_GPU_THREADS) or min(usable_cores(), GPU_THREADS)
+
+
+def _jobs(boxes: Boxes, pictures: int) -> list[Ints]:
     """Rows by what is opened together: one archive, one video, or some pictures that lie side by side."""
     if not len(boxes):
         return []
@@ -123,7 +152,7 @@ def _jobs(boxes: Boxes) -> list[Ints]:
     order = np.lexsort((boxes.frame_index, boxes.file.astype(str), keys.astype(str)))
     new_file = np.ones(len(order), bool)
     new_file[1:] = (boxes.file[order][1:] != boxes.file[order][:-1]) | (np.diff(boxes.frame_index[order]) != 0)
-    chunk = np.where(keys[order] == "", (np.cumsum(new_file) - 1) // PICTURES_PER_JOB, 0)
+    chunk = np.where(keys[order] == "", (np.cumsum(new_file) - 1) // pictures, 0)
     cut = np.flatnonzero((keys[order][1:] != keys[order][:-1]) | (np.diff(chunk) != 0)) + 1
     return np.split(order, cut)
 
@@ -132,39 +161,55 @@ def _pictures(boxes: Boxes, rows: Ints) -> int:
     return len({(boxes.file[row], int(boxes.frame_index[row])) for row in rows})
 
 
-def _cut(
-    store: _Store, boxes: Boxes, rows: Ints, root: Path, scale: float, decoding: str, moved: Callable[[], None]
-) -> list[BadPicture]:
-    """Cuts the crops of one job into the store."""
-    some = boxes.take(rows)
-    regions = crop_regions(some.xywh, some.image_width, some.image_height, scale)
-    of_picture: dict[tuple[str, int], list[int]] = {}  # places in `some`
-    for place, key in enumerate(zip(some.file, some.frame_index.tolist(), strict=True)):
-        of_picture.setdefault(key, []).append(place)
-    wanted = [(*key, _shrink(some, places, regions, store.size, decoding)) for key, places in of_picture.items()]
+def _cut(task: _Task, rows: Ints) -> list[BadPicture]:
+    """Cuts the crops of one job into the store; returns those that could not be cut."""
     bad: list[BadPicture] = []
-    ready: dict[int, Tensor] = {}
-    device = torch.device("cuda" if decoding == "nvjpeg" else "cpu")
-    for (file, frame, factor), picture in read_pictures(root, wanted, device):
-        moved()
-        places = of_picture[file, frame]
-        found = picture if isinstance(picture, PictureError) else _fit(some, places, regions, picture, scale, factor)
-        if isinstance(picture, PictureError) or isinstance(found, PictureError):
-            bad += [BadPicture(row, str(found)) for row in rows[places].tolist()]
-            continue
-        for row, region in zip(rows[places].tolist(), found, strict=True):
-            ready[row] = cut_crop(picture.to(device), region, store.size)
-        if len(ready) >= PICTURES_PER_JOB:
-            store.write(ready)
-            ready = {}
-    store.write(ready)
+    if task.device:
+        with own_stream(task.device):
+            _cut_together(task, rows, _found(task, rows, bad), task.device)
+        return bad
+    for picture, places, regions in _found(task, rows, bad):
+        for place, region in zip(places, regions, strict=True):
+            task.store.write(rows[[place]], cut_crop(picture, region, task.store.size)[None])
     return bad
 
 
-def _shrink(boxes: Boxes, places: list[int], regions: Ints, size: int, decoding: str) -> int:
+def _cut_together(task: _Task, rows: Ints, found: Iterator[_Found], device: torch.device) -> None:
+    """Cuts the crops of one job on a GPU, the pictures of a batch at a time."""
+    there = ((picture.to(device), places, regions) for picture, places, regions in found)
+    while batch := list(islice(there, PICTURES_PER_BATCH)):
+        pictures = [picture for picture, _, _ in batch]
+        picture_of = np.repeat(np.arange(len(batch)), [len(places) for _, places, _ in batch])
+        of_batch = rows[np.concatenate([places for _, places, _ in batch])]
+        regions = np.concatenate([regions for _, _, regions in batch])
+        for some, crops in cut_crops(pictures, picture_of, regions, task.store.size):
+            task.store.write(of_batch[some], fetch(crops))
+
+
+def _found(task: _Task, rows: Ints, bad: list[BadPicture]) -> Iterator[_Found]:
+    """The pictures of a job with the places of their boxes in it and their regions; adds to `bad` what is wrong."""
+    some = task.boxes.take(rows)
+    regions = crop_regions(some.xywh, some.image_width, some.image_height, task.scale)
+    of_picture: dict[tuple[str, int], list[int]] = {}  # places in `some`
+    for place, key in enumerate(zip(some.file, some.frame_index.tolist(), strict=True)):
+        of_picture.setdefault(key, []).append(place)
+    wanted = [(*key, _shrink(task, some, regions, places)) for key, places in of_picture.items()]
+    for (file, frame, factor), picture in read_pictures(task.root, wanted, task.device):
+        task.moved()
+        places = of_picture[file, frame]
+        fitting = (
+            picture if isinstance(picture, PictureError) else _fit(some, places, regions, picture, task.scale, factor)
+        )
+        if isinstance(picture, PictureError) or isinstance(fitting, PictureError):
+            bad += [BadPicture(row, str(fitting)) for row in rows[places].tolist()]
+        else:
+            yield picture, places, fitting
+
+
+def _shrink(task: _Task, boxes: Boxes, regions: Ints, places: list[int]) -> int:
     """By how much a picture may be decoded smaller; 1 where its size is not known beforehand."""
-    known = decoding == "scaled" and boxes.image_width[places].all()
-    return shrink_for(regions[places], size) if known else 1
+    known = task.smaller and boxes.image_width[places].all()
+    return shrink_for(regions[places], task.store.size) if known else 1
 
 
 def _fit(
@@ -197,8 +242,8 @@ def _read_log(log: Path) -> set[int]:
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Decoding threads, one per core if not told; an error or Ctrl-C drops what has not begun."""
-    pool = ThreadPoolExecutor(workers or usable_cores())
+    """Decoding threads; an error or Ctrl-C drops what has not begun."""
+    pool = ThreadPoolExecutor(workers)
     try:
         yield pool
     finally:
