@@ -1,7 +1,7 @@
 """python -m benchmarks.embedding [--quick] [--device cuda] [--folder /scratch]
 
-How fast a dataset becomes vectors with a ResNet-50 at 232 px: random crops in a real folder, 3,600 tracks of 8 to 64
-stored frames and their tracklets of 8. On a GPU about two minutes and 21 GB of disk for as long.
+How fast a dataset becomes vectors with a ResNet-50 at 232 px: random crops in a real folder, 2,400 tracks of 8 to 64
+stored frames and their tracklets of 8. On a GPU about a minute and 14 GB of disk for as long.
 
 ours   `polyptrace.embed.embed`, end to end: plan, reading, normalisation, backbone, aggregation, table
 limit  the compiled forward alone, on one batch that is on the device already, again and again
@@ -92,7 +92,7 @@ def forward_rate(embedder: Embedder, size: int, seconds: float) -> float:
 
 def measure(quick: bool = False, device: str = "auto", folder: Path | None = None) -> Result:
     """Frames per second: ours, the plain way, and the forward alone."""
-    backbone, size, tracks, batch = ("test_resnet", 32, 60, 64) if quick else ("resnet50", 232, 3_600, 512)
+    backbone, size, tracks, batch = ("test_resnet", 32, 60, 64) if quick else ("resnet50", 232, 2_400, 512)
     torch.manual_seed(0)
     encoder = TrackletEncoder(backbone, size=size).eval()
     with tempfile.TemporaryDirectory(dir=folder) as name:
