@@ -6,7 +6,7 @@ frame index). Archives and videos are read in one pass, in order.
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -57,13 +57,14 @@ def read_pictures(
     """
     holder = container(wanted[0][0])
     if not holder:
-        contents = [_read(inside(root, picture[0])) for picture in wanted]
-        together = _decode_together(contents, device) if device else {}
+        contents: Iterable[Content | PictureError]
+        contents = (_read(inside(root, picture[0])) for picture in wanted)  # one by one: decoded from the cache
+        together: dict[int, Tensor] = {}
+        if device:
+            contents = list(contents)
+            together = _decode_together(contents, device)
         for place, (picture, content) in enumerate(zip(wanted, contents, strict=True)):
-            try:
-                yield picture, together[place] if place in together else decode(content, picture[2])
-            except PictureError as error:
-                yield picture, error
+            yield picture, together[place] if place in together else _decoded(content, picture[2])
     elif is_video(holder):
         by_frame = {frame: (file, frame, shrink) for file, frame, shrink in wanted}
         for frame, decoded in videos.frames(inside(root, holder), sorted(by_frame)):
@@ -74,10 +75,7 @@ def read_pictures(
         by_member = {picture[0].partition(ARCHIVE_MARK)[2]: picture for picture in wanted}
         for member, content in archives.pictures(inside(root, holder), set(by_member)):
             picture = by_member.pop(member)
-            try:
-                yield picture, decode(content, picture[2])
-            except PictureError as error:
-                yield picture, error
+            yield picture, _decoded(content, picture[2])
         for picture in by_member.values():
             yield picture, PictureError("picture is not in its archive -> is the archive complete?")
 
@@ -106,10 +104,15 @@ def _decode_together(contents: list[Content | PictureError], device: torch.devic
         return {}
 
 
-def decode(content: Content | PictureError, shrink: int = 1) -> Tensor:
+def _decoded(content: Content | PictureError, shrink: int) -> Tensor | PictureError:
+    try:
+        return content if isinstance(content, PictureError) else decode(content, shrink)
+    except PictureError as error:
+        return error
+
+
+def decode(content: Content, shrink: int = 1) -> Tensor:
     """A JPEG or PNG as uint8 RGB (3, H, W); a JPEG may be decoded at 1/2, 1/4 or 1/8."""
-    if isinstance(content, PictureError):
-        raise content
     if content[:2] == JPEG:
         if not _ends(content):
             raise PictureError("picture is truncated (no JPEG end marker) -> restore it, or use --skip-bad")
@@ -135,7 +138,7 @@ def _decode_smaller(content: Content, shrink: int) -> Tensor:
     try:
         with Image.open(io.BytesIO(content)) as image:
             image.draft("RGB", (image.width // shrink, image.height // shrink))
-            return as_picture(np.array(image.convert("RGB")))
+            return as_picture(np.array(image if image.mode == "RGB" else image.convert("RGB")))
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
         raise PictureError(f"picture cannot be decoded ({error}) -> restore it, or use --skip-bad") from None
 

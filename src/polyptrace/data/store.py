@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from threading import Lock
 
@@ -26,7 +26,7 @@ from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
 from polyptrace.data.pictures import PictureError, container, read_pictures
 from polyptrace.errors import UserError
 
-PICTURES_PER_JOB = 32
+PICTURES_PER_JOB = 16
 PICTURES_PER_BATCH = 64  # a job on a GPU, decoded together
 GPU_THREADS = 4  # nvJPEG takes one batch at a time: the others read, cut and write meanwhile
 MOST_GPU_THREADS = 16  # torch has 32 queues of a GPU to give
@@ -54,17 +54,19 @@ class _Store:
     begin: int  # bytes before the first crop
     size: int
 
-    def write(self, rows: Ints, crops: Tensor) -> None:
-        """Puts crops (n, size, size, 3) in their rows, at once where rows follow each other."""
-        ends = [*(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
-        begin = 0
-        for end in ends:
-            content = memoryview(crops[begin:end].contiguous().numpy().data).cast("B")
-            at = self.begin + int(rows[begin]) * 3 * self.size**2
-            while content:
-                written = os.pwrite(self.descriptor, content, at)
-                content, at = content[written:], at + written
-            begin = end
+    def write(self, row: int, crops: Tensor) -> None:
+        """Puts crops (..., size, size, 3) in their places, from a row on."""
+        content = memoryview(crops.contiguous().numpy().data).cast("B")
+        at = self.begin + row * 3 * self.size**2
+        while content:
+            written = os.pwrite(self.descriptor, content, at)
+            content, at = content[written:], at + written
+
+    def write_several(self, rows: Ints, crops: Tensor) -> None:
+        """Puts crops (n, size, size, 3) in their rows, those of rows that follow each other at once."""
+        cuts = (np.flatnonzero(np.diff(rows) != 1) + 1).tolist()
+        for begin, end in pairwise([0, *cuts, len(rows)]):
+            self.write(int(rows[begin]), crops[begin:end])
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,8 @@ def _cut(task: _Task, rows: Ints) -> list[BadPicture]:
             _cut_together(task, rows, _found(task, rows, bad), task.device)
         return bad
     for picture, places, regions in _found(task, rows, bad):
-        for place, region in zip(places, regions, strict=True):
-            task.store.write(rows[[place]], cut_crop(picture, region, task.store.size)[None])
+        for row, region in zip(rows[places].tolist(), regions, strict=True):
+            task.store.write(row, cut_crop(picture, region, task.store.size))
     return bad
 
 
@@ -183,7 +185,7 @@ def _cut_together(task: _Task, rows: Ints, found: Iterator[_Found], device: torc
         of_batch = rows[np.concatenate([places for _, places, _ in batch])]
         regions = np.concatenate([regions for _, _, regions in batch])
         for some, crops in cut_crops(pictures, picture_of, regions, task.store.size):
-            task.store.write(of_batch[some], fetch(crops))
+            task.store.write_several(of_batch[some], fetch(crops))
 
 
 def _found(task: _Task, rows: Ints, bad: list[BadPicture]) -> Iterator[_Found]:
