@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from polyptrace.data import crop_regions, cut_crop
 from polyptrace.data.crops import as_shrunk, shrink_for
@@ -43,6 +44,22 @@ def test_the_crops_are_those_of_the_authors(shared: Path) -> None:
         difference = np.abs(ours - expected * 255)
         assert difference.mean() < 0.4
         assert difference.max() < 2
+
+
+@pytest.mark.parametrize("width", [240, 241, 242])
+@pytest.mark.parametrize(
+    "region", [(0, 0, 240, 200), (7, 3, 221, 190), (30, 5, 60, 180), (11, 20, 203, 31), (9, 9, 8, 1)]
+)
+def test_a_crop_is_the_float_path_rounded_whatever_its_shape(width: int, region: tuple[int, ...]) -> None:
+    picture = torch.randint(0, 256, (200, width, 3), generator=torch.Generator().manual_seed(width)).to(torch.uint8)
+    x, y, w, h = region
+    for chw in (picture.permute(2, 0, 1), picture.permute(2, 0, 1).contiguous()):  # as JPEGs and as PNGs are decoded
+        ours = cut_crop(chw, np.array(region), 40)
+        cut = chw[None, :, y : y + h, x : x + w].float()
+        exact = functional.interpolate(cut, (40, 40), mode="bilinear", antialias=True)[0].permute(1, 2, 0)
+        assert ours.is_contiguous()
+        assert (ours - exact).abs().max() < 1.1  # rounded after the rows and after the columns
+        assert (ours - exact).abs().mean() < 0.35
 
 
 @pytest.mark.parametrize(("side", "factor"), [(100, 1), (232, 1), (464, 2), (927, 2), (928, 4), (4000, 8)])
