@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
@@ -100,6 +101,8 @@ def test_a_store_filled_in_batches_holds_the_same_crops_and_names_the_same_bad_p
     (root / "v0_0007.jpg").unlink()
     (root / "v0_0008.jpg").write_bytes((root / "v0_0008.jpg").read_bytes()[:200])
     (root / "v0_0009.jpg").write_bytes(encode_jpeg(noise(8, 8, 0)))  # of another size than stated
+    with Image.open(root / "v0_0010.jpg") as picture:
+        picture.save(root / "v0_0010.jpg", "PNG")  # what nvJPEG does not take is decoded alone
     plain = fill_store(tmp_path / "a.npy", boxes, root, size=SIZE)
     monkeypatch.setattr(store, "_gpu", lambda: torch.device("cpu"))  # what a GPU does, where there is none
     told: list[int] = []
