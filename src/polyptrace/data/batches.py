@@ -7,9 +7,8 @@ it is 0. On a GPU the products are in half precision: pixels are exact in it, an
 within a quarter of a grey level.
 """
 
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from polyptrace.data.boxes import Ints
 
 BYTES_AT_ONCE = 1 << 28  # of pictures as the products take them
 ALIGNMENT = 8  # halves: the fast kernels want rows that begin at multiples of 16 bytes
-_own = threading.local()
+_idle: dict[torch.device, list[torch.cuda.Stream]] = {}  # taken and given back by several threads
 
 
 def cut_crops(
@@ -62,17 +61,27 @@ def fetch(crops: Tensor) -> Tensor:
     return host
 
 
-def own_stream(device: torch.device) -> AbstractContextManager[object]:
-    """This thread's own queue of the GPU: its products and copies then run while another thread decodes.
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """A queue of the GPU for this thread alone: its products and copies then run while another thread decodes.
 
     nvJPEG writes into memory of the current stream without waiting for that stream, so before decoding nothing may be
-    left in it: `fetch` sees to that.
+    left in it: `fetch` sees to that. Streams are used again, since torch keeps the freed memory of each for itself.
     """
     if device.type == "cpu":
-        return nullcontext()
-    if not hasattr(_own, "stream"):
-        _own.stream = torch.cuda.Stream(device)
-    return torch.cuda.stream(_own.stream)
+        yield
+        return
+    idle = _idle.setdefault(device, [])
+    try:
+        stream = idle.pop()
+    except IndexError:
+        stream = torch.cuda.Stream(device)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        stream.synchronize()
+        idle.append(stream)
 
 
 def _resize(stack: Tensor, regions: Ints, size: int, dtype: torch.dtype) -> Tensor:
