@@ -43,4 +43,4 @@ def test_a_command_of_the_page_can_be_typed(line: str, desk: Path, monkeypatch: 
 
 
 def test_the_settings_of_the_page_are_the_papers_but_for_the_size_of_crops_and_the_length() -> None:
-    assert read_config(PAGE / "protocol.toml") == Config(crops=Crops(size=112), train=Train(epochs=15))
+    assert read_config(PAGE / "protocol.toml") == Config(crops=Crops(size=112), train=Train(epochs=6))
