@@ -8,7 +8,9 @@ limit  the compiled forward alone, on one batch that is on the device already, a
 plain  each tracklet and each track by itself in float32: frames that both share go through the backbone twice
 
 Starting (moving the encoder, compiling it, the first batches) comes once for any number of datasets and is told apart.
-Frames are those of the store: the plain way works on more than it is credited for, as it would.
+Frames are those of the store: the plain way works on more than it is credited for, as it would. The second table says
+what the stream could not go faster than: crops on their way to the device with nothing computed, and one thread that
+copies them in host memory.
 """
 
 import argparse
@@ -20,11 +22,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.result import Result, Row, number
+from benchmarks.result import Cells, Result, Row, number
 from polyptrace.config import Embed
 from polyptrace.data import Dataset, Tracklets
 from polyptrace.data.dataset import FORMAT, save_tracklets
 from polyptrace.embed import Embedder, Embeddings, embed
+from polyptrace.embed.embedding import UNITS, as_table, tracklets_of
+from polyptrace.embed.reading import read_ahead
 from polyptrace.encoders import TrackletEncoder, prepare_crops
 from polyptrace.files import write_json
 
@@ -90,13 +94,56 @@ def forward_rate(embedder: Embedder, size: int, seconds: float) -> float:
     return count / (ended - begun)
 
 
+def feed_seconds(dataset: Dataset, batch: int, device: torch.device) -> float:
+    """Seconds in which all crops come to the device, as for `embed`, while nothing is computed."""
+    crops = Dataset.open(dataset.path).crops  # pages that this process has not touched
+    begun = _now(device)
+    for _ in read_ahead(crops, np.split(np.arange(len(crops)), range(batch, len(crops), batch)), device, batch):
+        pass
+    return _now(device) - begun
+
+
+def one_thread_seconds(dataset: Dataset, batch: int) -> float:
+    """Seconds in which one thread copies all crops into one buffer."""
+    crops = Dataset.open(dataset.path).crops
+    buffer = np.zeros((batch, *crops.shape[1:]), np.uint8)
+    begun = time.perf_counter()
+    for place in range(0, len(crops), batch):
+        part = crops[place : place + batch]
+        np.copyto(buffer[: len(part)], part)
+    return time.perf_counter() - begun
+
+
+def parts_of(embedder: Embedder, dataset: Dataset, found: Embeddings, start: float, ours: float) -> tuple[Cells, ...]:
+    """Where the time goes, and how fast the crops could come: a table."""
+    frames, gigabytes, batch = len(dataset.crops), dataset.crops.nbytes / 1e9, embedder.settings.batch_frames
+    begun = time.perf_counter()
+    embedder.plan(dataset, tracklets_of(dataset, UNITS))
+    planned = time.perf_counter()
+    order = np.arange(len(found))
+    as_table(dataset, UNITS, order, found.vectors, embedder.encoder, embedder.precision, embedder.weights_hash)
+    plan, table = planned - begun, time.perf_counter() - planned
+    streams = {
+        "embed": ours,
+        "· without plan and table": ours - plan - table,
+        "crops to the device, nothing computed": feed_seconds(dataset, batch, embedder.device),
+        "crops in host memory, one thread": one_thread_seconds(dataset, batch),
+    }
+    short = {"start, once": start, "· plan": plan, "· table": table}
+    return (
+        ("", "seconds", "frames/s", "GB/s"),
+        *((what, number(seconds), "", "") for what, seconds in short.items()),
+        *((what, *map(number, (each, frames / each, gigabytes / each))) for what, each in streams.items()),
+    )
+
+
 def measure(quick: bool = False, device: str = "auto", folder: Path | None = None) -> Result:
     """Frames per second: ours, the plain way, and the forward alone."""
     backbone, size, tracks, batch = ("test_resnet", 32, 60, 64) if quick else ("resnet50", 232, 2_400, 512)
     torch.manual_seed(0)
     encoder = TrackletEncoder(backbone, size=size).eval()
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        warm_up = make_dataset(Path(name) / "warm-up", 40, size, seed=1)
+        warm_up = make_dataset(Path(name) / "warm-up", 40 if quick else 160, size, seed=1)
         dataset = make_dataset(Path(name) / "data", tracks, size)
         some = [i for i in range(len(dataset.tracklets)) if dataset.tracklets.track[i] < (tracks // 20)]
         begun = time.perf_counter()
@@ -109,6 +156,7 @@ def measure(quick: bool = False, device: str = "auto", folder: Path | None = Non
         begun = _now(embedder.device)
         found = embed(embedder, dataset)
         ours = _now(embedder.device) - begun
+        details = parts_of(embedder, dataset, found, start, ours)
         plain(encoder, warm_up, range(8), embedder.device)
         begun = _now(embedder.device)
         expected = plain(encoder, dataset, some, embedder.device)
@@ -127,7 +175,7 @@ def measure(quick: bool = False, device: str = "auto", folder: Path | None = Non
         f"{frames:,} frames in {ours:.1f} s, {batch} at a time; started in {start:.1f} s, once. The plain way on"
         f" {few:,} of them. Smallest cosine between the two {_smallest_cosine(found, expected, some):.5f}."
     )
-    return Result("embedding", (row,), note, (("", "seconds"), ("start, once", number(start)), ("embed", number(ours))))
+    return Result("embedding", (row,), note, details)
 
 
 def _smallest_cosine(found: Embeddings, expected: np.ndarray, chosen: Sequence[int]) -> float:

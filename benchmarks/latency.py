@@ -5,6 +5,9 @@ How long a running track waits for its vector, from a crop in host memory to the
 
 8 new frames    a tracklet that nothing is known of yet
 one more frame  of a track that has 64 already
+
+Of that frame the second table says what the device alone needs: the crop is there already, for the backbone; then the
+aggregation, with the vector's way back. The rest is the crop's way there.
 """
 
 import argparse
@@ -18,6 +21,7 @@ import torch
 from benchmarks.result import Result, Row, number
 from polyptrace.config import Embed
 from polyptrace.embed import OnlineEncoder, OnlineTrack
+from polyptrace.embed.online import LENGTHS
 from polyptrace.encoders import TrackletEncoder, prepare_crops
 
 NEW, BEFORE = 8, 64
@@ -40,6 +44,25 @@ def milliseconds(times: int, function: Callable[[T], object], before: Callable[[
         function(ready)
         found.append(1e3 * (time.perf_counter() - begun))
     return np.array(found[-times:])
+
+
+def parts_of(online: OnlineEncoder, crop: np.ndarray, times: int) -> dict[str, np.ndarray]:
+    """Milliseconds of the backbone and of the aggregation, each waited for."""
+    there = torch.from_numpy(crop[None]).to(online.device)
+    length = next(length for length in LENGTHS if length > BEFORE)
+    with online.replaying():
+        features = next(online.features(there))
+        track = features.new_zeros(length, features.shape[1])
+
+        def backbone(_: None) -> None:
+            next(online.features(there))
+            if online.device.type == "cuda":
+                torch.cuda.synchronize(online.device)
+
+        return {
+            "· backbone": milliseconds(times, backbone, lambda: None),
+            "· aggregation": milliseconds(times, lambda _: online.aggregate(track, BEFORE + 1), lambda: None),
+        }
 
 
 def measure(quick: bool = False, device: str = "auto") -> Result:
@@ -80,6 +103,10 @@ def measure(quick: bool = False, device: str = "auto") -> Result:
     details += [
         (what, *(number(float(np.percentile(each, share))) for each in both for share in (50, 95)))
         for what, both in timed.items()
+    ]
+    details += [
+        (what, *(number(float(np.percentile(each, share))) for share in (50, 95)), "", "")
+        for what, each in parts_of(online, crops[BEFORE], times).items()
     ]
     note = f"{backbone}, {size} px, {online.precision}; made ready in {start:.1f} s, once. {times:,} calls each."
     return Result("latency", rows, note, tuple(details))

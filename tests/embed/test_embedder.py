@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from polyptrace.config import Embed
 from polyptrace.data import Dataset
 from polyptrace.embed import Embedder, embed
-from polyptrace.encoders import Preprocess, TrackletEncoder
+from polyptrace.embed import embedder as embedder_module
+from polyptrace.encoders import Preprocess, TrackletEncoder, weights_hash
 
 SETTINGS = Embed(batch_frames=37, block_frames=50)
 
@@ -52,6 +53,15 @@ def test_an_embedder_serves_several_datasets(coloured: Dataset) -> None:
     first = embed(embedder, coloured, ["track"])
     assert embed(embedder, coloured, ["track"]).vectors.tobytes() == first.vectors.tobytes()
     assert len(embed(embedder, coloured, ["tracklet"])) == 48
+
+
+def test_weights_are_hashed_once_for_any_number_of_datasets(coloured: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, hashed = small(), []
+    monkeypatch.setattr(embedder_module, "weights_hash", lambda given: hashed.append(given) or weights_hash(given))
+    embedder = Embedder(encoder, SETTINGS)
+    found = {embed(embedder, coloured, [unit]).info["model_hash"] for unit in ("track", "tracklet")}
+    assert found == {weights_hash(encoder)}
+    assert hashed == [encoder]
 
 
 def test_a_compiled_encoder_is_one_graph_of_one_shape_and_gives_the_same_vectors(

@@ -63,6 +63,24 @@ def test_tracks_that_run_at_once_do_not_mix() -> None:
     np.testing.assert_allclose(another, offline(encoder, other), atol=1e-5)
 
 
+def test_a_short_track_sees_nothing_of_a_longer_one_before_it() -> None:
+    encoder, short = small(), some_crops(9, 2)
+    ready = OnlineEncoder(encoder)
+    ready.track().add(some_crops(16, 1))
+    np.testing.assert_allclose(ready.track().add(short), offline(encoder, short), atol=1e-5)
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_weights_rounded_once_give_the_bytes_of_weights_rounded_at_every_call(
+    on_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if on_gpu:  # where torch's layers do not take their fused way under autocast
+        monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: True)
+    once = OnlineEncoder(small(), Embed(precision="bf16")).track().add(some_crops(19))
+    monkeypatch.setattr(online, "_round_weights", lambda _: None)
+    assert OnlineEncoder(small(), Embed(precision="bf16")).track().add(some_crops(19)).tobytes() == once.tobytes()
+
+
 def test_of_a_very_long_track_the_last_frames_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(online, "LENGTHS", (8, 16))
     encoder, crops = small(), some_crops(21)

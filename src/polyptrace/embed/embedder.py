@@ -11,6 +11,7 @@ similar length together. Nothing waits for the GPU: batches are read ahead, and 
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -22,7 +23,7 @@ from polyptrace.config import Embed
 from polyptrace.data import LabelFree
 from polyptrace.embed.plan import Block, Ints, Plan, batches_by_length, make_plan, padded_rows
 from polyptrace.embed.reading import read_ahead, to_device
-from polyptrace.encoders import CropPreparation, Preprocess, check_crop_size
+from polyptrace.encoders import CropPreparation, Preprocess, check_crop_size, weights_hash
 from polyptrace.encoders.foundation import FoundationEncoder
 from polyptrace.errors import UserError
 
@@ -62,6 +63,11 @@ class Embedder:
         self._compiled = False
         if self.settings.compile == "on":
             self.compile()
+
+    @cached_property
+    def weights_hash(self) -> str:
+        """The hash of the encoder's weights, which stay as they are."""
+        return weights_hash(self.encoder)
 
     def plan(self, dataset: LabelFree, chosen: Ints) -> Plan:
         """What is to be computed for the chosen tracklets; compiles the encoder where there is enough of it."""
@@ -135,13 +141,16 @@ class Embedder:
         assert isinstance(self.encoder, FrameByFrame)
         most = AGGREGATED * self.settings.batch_frames
         batches = list(batches_by_length(dataset.tracklets.length, block.tracklets, most))
+        tables = [padded_rows(dataset.tracklets, batch) for batch in batches]
+        rows, masks = (np.concatenate([table.reshape(-1) for table in part]) for part in zip(*tables, strict=True))
+        sizes = [mask.size for _, mask in tables]
+        places = to_device(np.searchsorted(frames, rows), self.device).split(sizes)  # one copy for all batches
+        reals = to_device(masks, self.device).split(sizes)
         found = []
-        for batch in batches:
-            rows, mask = padded_rows(dataset.tracklets, batch)
-            place = to_device(np.searchsorted(frames, rows), self.device)
-            real = to_device(mask, self.device)
-            gathered = features[place] * real[..., None]  # (B, L, F)
-            found.append(self.encoder.aggregate(gathered, None if mask.all() else real).float())
+        for (_, mask), place, real in zip(tables, places, reals, strict=True):
+            there = real.reshape(mask.shape)  # (B, L)
+            gathered = features[place.reshape(mask.shape)] * there[..., None]  # (B, L, F)
+            found.append(self.encoder.aggregate(gathered, None if mask.all() else there).float())
         return np.concatenate(batches), torch.cat(found)
 
     def _whole_tracklets(

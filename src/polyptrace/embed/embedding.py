@@ -38,7 +38,7 @@ def embed(
     count = embedder.frame_count(dataset, plan)
     with progress(f"embedding on {embedder.device.type}, {embedder.precision}", count, "frames") as bar:
         order, vectors = embedder.vectors(dataset, plan, advance=bar.advance)
-    return as_table(dataset, units, order, vectors, embedder.encoder, embedder.precision)
+    return as_table(dataset, units, order, vectors, embedder.encoder, embedder.precision, embedder.weights_hash)
 
 
 def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:
@@ -56,8 +56,12 @@ def as_table(
     vectors: NDArray[np.float32],
     encoder: nn.Module,
     precision: str,
+    model_hash: str = "",
 ) -> Embeddings:
-    """Vectors (N, D) of tracklets (N,) in any order as a table in the dataset's, with ids, labels and provenance."""
+    """Vectors (N, D) of tracklets (N,) in any order as a table in the dataset's, with ids, labels and provenance.
+
+    `model_hash` is that of the encoder's weights, where it is known already.
+    """
     order = np.argsort(tracklets)
     chosen, vectors = tracklets[order], vectors[order]
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
@@ -69,7 +73,7 @@ def as_table(
         )
     info = {
         "encoder": str(encoder.name),
-        "model_hash": weights_hash(encoder),
+        "model_hash": model_hash or weights_hash(encoder),
         "precision": precision,
         "dataset": {"path": str(dataset.path), **{k: dataset.info.get(k, {}) for k in ("source", "hashes")}},
         "units": list(units),

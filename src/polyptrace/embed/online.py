@@ -5,12 +5,14 @@
     vector = track.add(crop)  # (S, S, 3) uint8 -> (D,): of all frames of the track so far
 
 Everything has one of a few fixed shapes, so that on a GPU a frame is two replays of captured graphs: no kernel is
-launched one by one. Frames are encoded 8 or 1 at a time; features are padded to a power of two and masked.
+launched one by one. Frames are encoded 8 or 1 at a time; features are padded to a power of two and masked. Between a
+crop and its vector the processor copies the crop into pinned memory, asks for everything else at once, and waits once.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,14 +56,16 @@ class OnlineEncoder:
             _round_weights(own)
         self._prepare = CropPreparation(preprocess_of(encoder), enlarge=settings.enlarge).to(self.device)
         self._encoder: FrameByFrame = own
+        self._steps = torch.arange(LENGTHS[-1], device=self.device)
         with self.computing():
             encode = self._compiled(own, settings.compile)
-            self._encode = {count: _Fixed(encode, self._no_crops(count)) for count in CHUNKS}
+            self._encode = {count: _Fixed(encode, self._no_crops(count), from_host=True) for count in CHUNKS}
             empty = self._encode[1].output  # (1, F)
             self._aggregate = {
                 length: _Fixed(self._masked, empty.new_zeros(1, length, empty.shape[1]), self._count())
                 for length in LENGTHS
             }
+            self._vector = _Pinned(self._aggregate[LENGTHS[0]].output) if self.device.type == "cuda" else None
 
     def track(self) -> "OnlineTrack":
         """A new track, without any frame."""
@@ -76,9 +80,14 @@ class OnlineEncoder:
             begin += count
 
     def aggregate(self, features: Tensor, count: int) -> NDArray[np.float32]:
-        """The vector (D,) of the first `count` of features (length, F)."""
-        vector: NDArray[np.float32] = self._aggregate[len(features)](features[None], count)[0].cpu().numpy()
-        return vector.copy()
+        """The vector (D,) of the first `count` of features (length, F), those behind them being zero."""
+        vector = self._aggregate[len(features)](features[None], count)  # (1, D)
+        found: NDArray[np.float32] = (vector.numpy() if self._vector is None else self._vector.fetch(vector))[0]
+        return found.copy()
+
+    def replaying(self) -> AbstractContextManager[object]:
+        """What `features` and `aggregate` are called in: a captured graph has its precision in it."""
+        return torch.inference_mode() if self.device.type == "cuda" else self.computing()
 
     @contextmanager
     def computing(self) -> Iterator[None]:
@@ -102,8 +111,8 @@ class OnlineEncoder:
         return self._encoder.frame_features(self._prepare(crops))
 
     def _masked(self, features: Tensor, count: Tensor) -> Tensor:
-        mask = (torch.arange(features.shape[1], device=features.device) < count)[None]  # (1, L)
-        return self._encoder.aggregate(features * mask[..., None], mask).float()
+        mask = (self._steps[: features.shape[1]] < count)[None]  # (1, L)
+        return self._encoder.aggregate(features, mask).float()
 
     def _no_crops(self, count: int) -> Tensor:
         return torch.zeros((count, self.side, self.side, 3), dtype=torch.uint8, device=self.device)
@@ -125,14 +134,15 @@ class OnlineTrack:
 
     def add(self, crops: Crops) -> NDArray[np.float32]:
         """The vector (D,) of the track with one more crop (S, S, 3) uint8, or with several (n, S, S, 3)."""
-        with self._encoder.computing():
-            for features in self._encoder.features(self._on_device(crops)):
+        with self._encoder.replaying():
+            for features in self._encoder.features(self._checked(crops)):
                 self._keep(features)
             assert self._features is not None
             return self._encoder.aggregate(self._features, min(self._seen, LENGTHS[-1]))
 
-    def _on_device(self, crops: Crops) -> Tensor:
-        side, device = self._encoder.side, self._encoder.device
+    def _checked(self, crops: Crops) -> Tensor:
+        """Crops (n, S, S, 3), wherever they are."""
+        side = self._encoder.side
         tensor = crops if isinstance(crops, Tensor) else torch.from_numpy(np.ascontiguousarray(crops))
         tensor = tensor[None] if tensor.ndim == 3 else tensor
         if tensor.dtype != torch.uint8 or tensor.shape[1:] != (side, side, 3) or not len(tensor):
@@ -140,9 +150,7 @@ class OnlineTrack:
                 f"crops: {tuple(tensor.shape)} {tensor.dtype}"
                 f" -> give uint8 ({side}, {side}, 3) or (n, {side}, {side}, 3)"
             )
-        if tensor.device.type == "cpu" and device.type == "cuda":
-            tensor = tensor.pin_memory()
-        return tensor.to(device, non_blocking=True)
+        return tensor
 
     def _keep(self, features: Tensor) -> None:
         """Puts features (n, F) behind the others, or in place of the oldest: encoders do not mind the order."""
@@ -157,12 +165,38 @@ class OnlineTrack:
         self._seen += len(features)
 
 
-class _Fixed:
-    """A function of tensors whose shapes never change: on a GPU captured once, and replayed from then on."""
+class _Pinned:
+    """Pinned memory on the host for a tensor of a GPU: a copy through it needs no other, and need not be waited for."""
 
-    def __init__(self, function: Callable[..., Tensor], *inputs: Tensor) -> None:
+    def __init__(self, like: Tensor) -> None:
+        self._memory = torch.zeros(like.shape, dtype=like.dtype, pin_memory=True)
+        self._array = self._memory.numpy()
+        self._sent = torch.cuda.Event()
+
+    def send(self, values: Tensor, place: Tensor) -> None:
+        """Puts values of the host in their place on the GPU, whose current stream will have them."""
+        self._sent.synchronize()  # the values before are still on their way where many come at once
+        np.copyto(self._array, values.numpy())
+        place.copy_(self._memory, non_blocking=True)
+        self._sent.record()
+
+    def fetch(self, values: Tensor) -> NDArray[Any]:
+        """Values of the GPU, waited for; overwritten by the next ones."""
+        self._memory.copy_(values, non_blocking=True)
+        torch.cuda.current_stream(values.device).synchronize()
+        return self._array
+
+
+class _Fixed:
+    """A function of tensors whose shapes never change: on a GPU captured once, and replayed from then on.
+
+    `from_host`: the first of the values comes from the host, most of the time.
+    """
+
+    def __init__(self, function: Callable[..., Tensor], *inputs: Tensor, from_host: bool = False) -> None:
         self._function, self._inputs = function, inputs
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._pinned = _Pinned(inputs[0]) if from_host and inputs[0].is_cuda else None
         if inputs[0].is_cuda:
             self._capture()
         else:
@@ -171,7 +205,12 @@ class _Fixed:
     def __call__(self, *values: Tensor | int) -> Tensor:
         """The function of other values; what comes back is overwritten by the next call."""
         for fixed, value in zip(self._inputs, values, strict=True):
-            fixed.copy_(value) if isinstance(value, Tensor) else fixed.fill_(value)
+            if not isinstance(value, Tensor):
+                fixed.fill_(value)
+            elif self._pinned is None or value.is_cuda:
+                fixed.copy_(value)
+            else:
+                self._pinned.send(value, fixed)
         if self._graph is None:
             self.output = self._function(*self._inputs)
         else:
@@ -193,7 +232,7 @@ class _Fixed:
 
 
 def _round_weights(encoder: nn.Module) -> None:
-    """Rounds the weights of convolutions and linear layers to bf16 once, as autocast would at every call."""
+    """Rounds the weights that autocast would round at every call to bf16, once."""
     for module in encoder.modules():
-        if isinstance(module, nn.Conv2d | nn.Linear):
+        if isinstance(module, nn.Conv2d | nn.Linear | nn.MultiheadAttention):
             module.to(torch.bfloat16)

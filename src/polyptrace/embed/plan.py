@@ -35,18 +35,27 @@ class Plan:
 
 def make_plan(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Plan:
     """The plan of the chosen tracklets, with blocks of about `size` frames."""
-    frames = np.unique(np.concatenate([tracklets.rows[i] for i in chosen]))
+    frames = _rows_of(tracklets, chosen)
     groups = list(blocks(tracklets, chosen, size))
-    ends = [int(tracklets.rows[group[0]][0]) for group in groups[1:]]  # a block ends where the next one begins
+    ends = [int(tracklets.flat[tracklets.offset[group[0]]]) for group in groups[1:]]  # where the next one begins
     edges = [0, *np.searchsorted(frames, ends).tolist(), len(frames)]
     return Plan(frames, tuple(map(Block, groups, edges, edges[1:])))
+
+
+def _rows_of(tracklets: LabelFreeTracklets, chosen: Ints) -> Ints:
+    """All rows of the chosen tracklets in ascending order, each once: marked, which is faster than sorting."""
+    wanted = np.zeros(len(tracklets), bool)
+    wanted[chosen] = True
+    there = np.zeros(int(tracklets.flat.max()) + 1, bool)
+    there[tracklets.flat[np.repeat(wanted, tracklets.length)]] = True
+    return np.flatnonzero(there)
 
 
 def blocks(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Iterator[Ints]:
     """Tracklets in groups whose frames lie together in the store and apart from others', about `size` frames each."""
     order = chosen[np.argsort(tracklets.flat[tracklets.offset[chosen]], kind="stable")]
     first = tracklets.flat[tracklets.offset[order]]
-    reached = np.maximum.accumulate([int(tracklets.rows[i].max()) for i in order])
+    reached = np.maximum.accumulate(np.maximum.reduceat(tracklets.flat, tracklets.offset[:-1])[order])
     cuts = np.flatnonzero(first[1:] > reached[:-1]) + 1  # nothing before shares a frame with anything after
     begin = 0
     while begin < len(order):

@@ -1,7 +1,12 @@
 """Brings crops from the store to the device, some batches ahead of the one that is computed.
 
-For a GPU several threads copy rows of the memory map into pinned memory, from where a stream of its own fetches them
-while the GPU computes: reading costs nothing as long as it is faster than computing.
+Threads fill one batch after the other, each its share of the rows, so that the first batch is there soon and a GPU is
+fed as fast as several cores can copy. A few buffers go round: nothing is allocated on the way. For a GPU they are
+pinned, and a stream of its own fetches them while the GPU computes the batches before:
+
+    read into slot k      once the copy of what it held has ended (the host waits: the GPU has enough to do until then)
+    copy slot k           once what it held on the GPU is computed (its stream waits)
+    compute slot k        once the copy has ended (the GPU's own stream waits)
 """
 
 from collections import deque
@@ -17,39 +22,43 @@ from torch import Tensor
 from polyptrace.cores import usable_cores
 from polyptrace.embed.plan import Ints
 
-#: Batches that are read ahead, and threads that read, for a GPU; a CPU needs one of each.
-AHEAD, READERS = 8, 4
+#: Batches in memory and threads that read, for a GPU; a CPU needs its cores for computing.
+GPU_SLOTS, GPU_READERS = 5, 8
+CPU_SLOTS, CPU_READERS = 2, 1
+
+#: Rows that are worth a thread of their own.
+LEAST_ROWS = 16
 
 
 def read_ahead(crops: NDArray[np.uint8], parts: Sequence[Ints], device: torch.device, pad: int = 0) -> Iterator[Tensor]:
-    """The crops (n, S, S, 3) of each part, rows of the store, on the device; n is at least `pad`, filled with zeros."""
+    """The crops (n, S, S, 3) of each part, rows of the store, on the device; n is at least `pad`, filled with zeros.
+
+    What comes is valid until the next is asked for.
+    """
     on_gpu = device.type == "cuda"
-    ahead = AHEAD if on_gpu else 1
     copies = torch.cuda.Stream(device) if on_gpu else None
-    computed: deque[torch.cuda.Event] = deque()
-    waiting: deque[Future[tuple[Tensor, torch.cuda.Event | None]]] = deque()
+    threads = min(GPU_READERS, usable_cores()) if on_gpu else CPU_READERS
+    free = deque(_Slot(crops, copies) for _ in range(GPU_SLOTS if on_gpu else CPU_SLOTS))
+    waiting: deque[_Slot] = deque()
     source = iter(parts)
-    with ThreadPoolExecutor(min(READERS, usable_cores()) if on_gpu else 1) as readers:
+    with ThreadPoolExecutor(threads) as readers:
         try:
             while True:
-                for rows in islice(source, ahead + 1 - len(waiting)):
-                    waiting.append(readers.submit(_load, crops, rows, device, pad, copies))
+                for rows in islice(source, len(free)):
+                    slot = free.popleft()
+                    waiting.append(slot)
+                    slot.begin(rows, max(len(rows), pad), readers, threads)
                 if not waiting:
                     return
-                loaded, copied = waiting.popleft().result()
-                if copied is None:
-                    yield loaded
-                    continue
-                here = torch.cuda.current_stream(device)
-                here.wait_event(copied)
-                loaded.record_stream(here)  # or its memory could be given away too early
-                yield loaded
-                computed.append(here.record_event())
-                if len(computed) > ahead:  # no more batches on the GPU than that; it has enough to do until then
-                    computed.popleft().synchronize()
+                slot = waiting.popleft()
+                yield slot.on_device()
+                slot.release()
+                free.append(slot)
         finally:
-            for future in waiting:
-                future.cancel()
+            for slot in waiting:
+                slot.cancel()
+            if copies is not None:  # or the memory could be given away while a copy into it is on its way
+                torch.cuda.current_stream(device).wait_stream(copies)
 
 
 def to_device(array: NDArray[np.int64] | NDArray[np.bool_], device: torch.device) -> Tensor:
@@ -58,15 +67,66 @@ def to_device(array: NDArray[np.int64] | NDArray[np.bool_], device: torch.device
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
-def _load(
-    crops: NDArray[np.uint8], rows: Ints, device: torch.device, pad: int, copies: torch.cuda.Stream | None
-) -> tuple[Tensor, torch.cuda.Event | None]:
-    """Rows of the store on the device, and when they are there, where that is not at once."""
-    shape = (max(len(rows), pad), *crops.shape[1:])
-    found = torch.empty(shape, dtype=torch.uint8, pin_memory=copies is not None)
-    np.take(crops, rows, axis=0, out=found[: len(rows)].numpy(), mode="clip")
-    found[len(rows) :] = 0
-    if copies is None:
-        return found, None
-    with torch.cuda.stream(copies):
-        return found.to(device, non_blocking=True), copies.record_event()
+class _Slot:
+    """Memory for one batch, used again and again; for a GPU (`copies`: the stream that copies) here and there."""
+
+    def __init__(self, crops: NDArray[np.uint8], copies: torch.cuda.Stream | None) -> None:
+        self._crops, self._copies = crops, copies
+        self._here = self._there = torch.empty((0, *crops.shape[1:]), dtype=torch.uint8)
+        self._count = 0
+        self._reading: list[Future[None]] = []
+        self._copied: torch.cuda.Event | None = None
+        self._computed: torch.cuda.Event | None = None
+
+    def begin(self, rows: Ints, count: int, readers: ThreadPoolExecutor, shares: int) -> None:
+        """Has rows of the store read, and zeros behind them until there are `count`."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        if len(self._here) < count:
+            self._allocate(count)
+        self._count = count
+        self._here[len(rows) : count] = 0
+        found = self._here.numpy()
+        size = max(LEAST_ROWS, -(-len(rows) // shares))
+        self._reading = [
+            readers.submit(_read, self._crops, rows[place : place + size], found[place : place + size])
+            for place in range(0, len(rows), size)
+        ]
+
+    def on_device(self) -> Tensor:
+        """The batch, once it has been read; the current stream of a GPU is told to wait for the copy."""
+        for share in self._reading:
+            share.result()
+        whole = self._count == len(self._there)
+        here, there = (held if whole else held[: self._count] for held in (self._here, self._there))
+        if self._copies is not None:
+            assert self._computed is not None
+            self._copies.wait_event(self._computed)
+            with torch.cuda.stream(self._copies):
+                there.copy_(here, non_blocking=True)
+            self._copied = self._copies.record_event()
+            torch.cuda.current_stream(there.device).wait_event(self._copied)
+        return there
+
+    def release(self) -> None:
+        """Whatever was to be computed of the batch has been asked for."""
+        if self._copies is not None:
+            self._computed = torch.cuda.current_stream(self._there.device).record_event()
+
+    def cancel(self) -> None:
+        """Nobody wants the batch any more."""
+        for share in self._reading:
+            share.cancel()
+
+    @torch.inference_mode(False)  # a compiled encoder would be compiled once more for tensors of the other kind
+    def _allocate(self, count: int) -> None:
+        shape = (count, *self._crops.shape[1:])
+        self._here = self._there = torch.empty(shape, dtype=torch.uint8, pin_memory=self._copies is not None)
+        if self._copies is not None:
+            self._there = torch.empty(shape, dtype=torch.uint8, device=self._copies.device)
+            self.release()  # the memory may be another tensor's until the current stream is done with that
+
+
+def _read(crops: NDArray[np.uint8], rows: Ints, found: NDArray[np.uint8]) -> None:
+    """Copies rows of the store, without Python's lock."""
+    np.take(crops, rows, axis=0, out=found[: len(rows)], mode="clip")
