@@ -35,6 +35,16 @@ def test_the_next_step_is_the_same_after_loading(tmp_path: Path) -> None:
         assert torch.equal(tensor, again.state_dict()[name]), name
 
 
+def test_moments_come_back_in_the_order_in_memory_that_their_weights_have(tmp_path: Path) -> None:
+    model, optimiser = network()
+    stepped(model, optimiser)
+    again, other = network()
+    load_checkpoint(save_checkpoint(tmp_path, Progress(1), model, optimiser), again, other)
+    for weight in again.parameters():  # the fused optimisers of a GPU refuse any other
+        assert {other.state[weight][key].stride() for key in ("exp_avg", "exp_avg_sq")} == {weight.stride()}
+    assert not next(again.parameters()).is_contiguous()
+
+
 def test_two_are_kept_and_the_newest_is_found(tmp_path: Path) -> None:
     model, optimiser = network()
     for step in (9, 10, 100):

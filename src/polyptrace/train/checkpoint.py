@@ -9,6 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -74,4 +75,13 @@ def load_checkpoint(path: Path, encoder: nn.Module, optimiser: Optimizer) -> Pro
         raise UserError(f"{path}: not a whole checkpoint ({error}) -> remove it; the one before it is used") from None
     encoder.load_state_dict(model)
     optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
+    _lay_out_as_weights(optimiser)
     return progress
+
+
+def _lay_out_as_weights(optimiser: Optimizer) -> None:
+    """Gives each weight's moments its own order in memory (channels last, maybe): fused optimisers refuse another."""
+    for weight, state in optimiser.state.items():
+        for key, value in state.items():
+            if key != "step":
+                state[key] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
