@@ -44,11 +44,12 @@ def check_run(out: Path, processes: int) -> None:
     assert load_encoder(out).width == 16
 
 
-def test_torchrun_trains_an_encoder_with_two_processes(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [2, 4])
+def test_torchrun_trains_an_encoder_with_several_processes(data: Path, tmp_path: Path, processes: int) -> None:
     port = random.randint(20_000, 50_000)
-    command = [TORCHRUN, "--nproc-per-node", 2, "--master-port", port, "-m", "polyptrace", "train", "ours"]
+    command = [TORCHRUN, "--nproc-per-node", processes, "--master-port", port, "-m", "polyptrace", "train", "ours"]
     run([*command, "--data", data, "--out", tmp_path / "run", *SMALL])
-    check_run(tmp_path / "run", 2)
+    check_run(tmp_path / "run", processes)
 
 
 def test_the_slurm_job_script_trains_on_two_machines_with_two_processes_each(data: Path, tmp_path: Path) -> None:

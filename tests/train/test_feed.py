@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from polyptrace.encoders import TrackletEncoder
 from polyptrace.errors import UserError
 from polyptrace.methods import Batch
 from polyptrace.train.feed import Feed, resized
+from polyptrace.train.learner import Learner
 
 
 @pytest.fixture
@@ -37,6 +39,26 @@ def test_only_real_frames_are_loaded_each_with_its_place(crops: np.ndarray) -> N
     assert loaded.mask is not None
     assert loaded.place.tolist() == [0, 4, 5, 6]
     assert loaded.mask.flatten().nonzero().flatten().tolist() == [0, 4, 5, 6]
+
+
+@pytest.mark.parametrize(("compiled", "times"), [(False, 2), (True, 1)])
+def test_a_compiled_network_is_compiled_once_however_many_frames_are_real(
+    crops: np.ndarray, compiled: bool, times: int
+) -> None:
+    graphs = []
+
+    def count(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    feed = Feed(crops, 8, torch.device("cpu"), compiled=compiled)
+    torch.compiler.reset()
+    learner = Learner(TrackletEncoder("test_resnet", width=16, heads=2, layers=1, size=32))
+    learner.compile(backend=count)
+    for rows in ([[3, -1, 4], [5, 6, -1]], [[1, 2, 3], [5, -1, -1]], [[3, 4, 5], [6, 7, -1]]):
+        loaded = feed.load(batch(rows))
+        assert learner(loaded.crops, loaded.shape, loaded.place, loaded.mask).shape[:2] == (2, 4)
+    assert len(graphs) == times
 
 
 def test_a_process_loads_its_own_part_and_knows_the_targets_of_all(crops: np.ndarray) -> None:

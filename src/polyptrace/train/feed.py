@@ -62,9 +62,11 @@ class Feed:
         where: Literal["auto", "device", "host"] = "auto",
         process: int = 0,
         processes: int = 1,
+        compiled: bool = False,
     ) -> None:
         self.crops, self.size, self.device = crops, size, device
         self.process, self.processes = process, processes
+        self.compiled = compiled  # so is what the batches go to
         self.held: Tensor | None = None
         if size > crops.shape[1]:
             raise UserError(
@@ -117,15 +119,20 @@ class Feed:
         part = batch.part(self.process, self.processes)
         rows = batch.rows[part]  # (B of this process, L)
         there = rows >= 0
-        whole = bool(there.all())
         real = torch.from_numpy(batch.rows >= 0)
+        crops, place, mask = self._crops(rows[there]), None, None
+        if not there.all():
+            place = self._to_device(torch.from_numpy(np.flatnonzero(there)))
+            mask = self._to_device(torch.from_numpy(there))
+            if self.compiled:
+                mark_varying(crops, place)
         return Loaded(
             batch,
             part,
-            self._crops(rows[there]),
+            crops,
             (rows.shape[0], rows.shape[1]),
-            None if whole else self._to_device(torch.from_numpy(np.flatnonzero(there))),
-            None if whole else self._to_device(torch.from_numpy(there)),
+            place,
+            mask,
             Targets(
                 self._to_device(real),
                 self._to_device(torch.from_numpy(batch.tracklet)),
@@ -166,6 +173,12 @@ class Feed:
         if self.device.type == "cpu":
             return tensor
         return tensor.pin_memory().to(self.device, non_blocking=True)
+
+
+def mark_varying(*tensors: Tensor) -> None:
+    """Says that others of these will have another length: the network is then compiled once for all lengths."""
+    for tensor in tensors:
+        torch._dynamo.maybe_mark_dynamic(tensor, 0)
 
 
 def resized(crops: Tensor, size: int) -> Tensor:
