@@ -1,5 +1,6 @@
 """The crop store on its own: what it tells on the way, and what it makes of what an earlier run left."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,10 +24,22 @@ def test_a_line_of_the_log_that_was_cut_off_is_not_continued(make_source: Source
     boxes, root = make_source()
     fill_store(tmp_path / "a.npy", boxes, root, size=16)
     whole, log = (tmp_path / "a.npy").read_bytes(), tmp_path / "a.log"
-    jobs = {int(line) for line in log.read_text().splitlines()}
-    log.write_text("0\n1")
+    jobs = set(log.read_text().splitlines())
+    log.write_text("0 of 16\n1 of 1")
     fill_store(tmp_path / "a.npy", boxes, root, size=16, workers=1)
-    assert {int(line) for line in log.read_text().splitlines()} == jobs
+    assert set(log.read_text().splitlines()) == jobs
+    assert (tmp_path / "a.npy").read_bytes() == whole
+
+
+def test_jobs_of_another_size_do_not_count_as_done(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    fill_store(tmp_path / "a.npy", boxes, root, size=16)
+    whole, log = (tmp_path / "a.npy").read_bytes(), tmp_path / "a.log"
+    log.write_text(log.read_text().replace("of 16", "of 64"))
+    with (tmp_path / "a.npy").open("r+b") as file:  # as a run with larger jobs would have left it
+        file.seek(-16 * 16 * 3, os.SEEK_END)
+        file.write(bytes(16 * 16 * 3))
+    fill_store(tmp_path / "a.npy", boxes, root, size=16)
     assert (tmp_path / "a.npy").read_bytes() == whole
 
 

@@ -100,12 +100,10 @@ def fill_store(
     device = _gpu() if decoding == "nvjpeg" else None
     _reuse_freed_memory()
     log = path.with_suffix(".log")
-    if not (path.exists() and log.exists()):  # the log comes after the store: without it the store may be cut off
-        log.unlink(missing_ok=True)
-        np.lib.format.open_memmap(path, "w+", np.uint8, (len(boxes), size, size, 3)).flush()
-    begin = np.lib.format.open_memmap(path, "r").offset
-    jobs = _jobs(boxes, PICTURES_PER_BATCH if device else PICTURES_PER_JOB)
-    done = _read_log(log)
+    begin = _make_room(path, log, (len(boxes), size, size, 3))
+    pictures = PICTURES_PER_BATCH if device else PICTURES_PER_JOB
+    jobs = _jobs(boxes, pictures)
+    done = _read_log(log, pictures)
     for number in done:
         advance(_pictures(boxes, jobs[number]))
     bad: list[BadPicture] = []
@@ -127,7 +125,7 @@ def fill_store(
             found = future.result()
             bad += found
             if not found:  # a job with a bad picture is done again next time: the picture may have been restored
-                finished.write(f"{waiting[future]}\n")
+                finished.write(f"{waiting[future]} of {pictures}\n")
                 finished.flush()
         os.fsync(file.fileno())
     return sorted(bad, key=lambda b: b.row)
@@ -233,13 +231,25 @@ def _fit(
     return as_shrunk(regions[places], stated, found)
 
 
-def _read_log(log: Path) -> set[int]:
-    """The jobs an earlier run finished; a last line that was cut off is taken away, or the next would continue it."""
+def _make_room(path: Path, log: Path, shape: tuple[int, ...]) -> int:
+    """A store of that shape, unless one has been begun; returns how many bytes come before the first crop."""
+    if not (path.exists() and log.exists()):  # the log comes after the store: without it the store may be cut off
+        log.unlink(missing_ok=True)
+        np.lib.format.open_memmap(path, "w+", np.uint8, shape).flush()
+    begin: int = np.lib.format.open_memmap(path, "r").offset
+    return begin
+
+
+def _read_log(log: Path, pictures: int) -> set[int]:
+    """The jobs of so many pictures that an earlier run finished: those of another size are others.
+
+    A last line that was cut off is taken away, or the next would continue it.
+    """
     lines = log.read_text(encoding="utf-8").splitlines(keepends=True) if log.exists() else []
     if lines and not lines[-1].endswith("\n"):
         log.write_text("".join(lines[:-1]), encoding="utf-8")
         lines.pop()
-    return {int(line) for line in lines}
+    return {int(line.split()[0]) for line in lines if line.split()[1:] == ["of", str(pictures)]}
 
 
 @contextmanager
