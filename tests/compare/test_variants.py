@@ -13,8 +13,16 @@ def test_every_variant_differs_from_ours_in_what_it_says_and_no_two_are_alike() 
     configs = {name: resolve(row.method, row.settings, None) for name, row in rows.items()}
     for name, config in configs.items():
         changed = {line.partition(":")[0] for line in difference(ours, config)}
-        assert changed == set(rows[name].settings) - ({"supervision.tau_max"} if name == "fixed-12" else set())
+        assert changed <= set(rows[name].settings)
+        assert changed or name == "ours"
     assert len({str(config) for config in configs.values()}) == len(rows)
+
+
+@pytest.mark.parametrize(("name", "tau"), [("fixed-4", 4.0), ("fixed-12", 12.0), ("tau-2", 2.0), ("tau-24", 24.0)])
+def test_a_variant_that_names_its_temperature_has_it_even_where_ours_is_fitted(name: str, tau: float) -> None:
+    rows = {row.name: row for block in BLOCKS.values() for row in block.rows}
+    settings = resolve("ours", {"supervision.tau_fit": "share"} | dict(rows[name].settings), None).supervision
+    assert (settings.tau_max, settings.tau_fit) == (tau, "none")
 
 
 def test_every_variant_has_the_papers_sixty_tracklets_in_a_batch() -> None:

@@ -28,12 +28,18 @@ def variant(name: str, title: str, settings: Mapping[str, str]) -> Row:
 
 
 def _fixed(tau: int) -> Row:
-    settings = {"supervision.curriculum": "fixed", "supervision.tau_max": str(tau)}
-    return variant(f"fixed-{tau}", f"Exponential, fixed τ = {tau}", settings)
+    return variant(
+        f"fixed-{tau}", f"Exponential, fixed τ = {tau}", {"supervision.curriculum": "fixed", **_highest(tau)}
+    )
 
 
 def _tau_max(tau: int) -> Row:
-    return variant(f"tau-{tau}", f"τ_max = {tau}", {"supervision.tau_max": str(tau)})
+    return variant(f"tau-{tau}", f"τ_max = {tau}", _highest(tau))
+
+
+def _highest(tau: int) -> dict[str, str]:
+    """The setting of τ_max itself, even where ours is given one that fits the data."""
+    return {"supervision.tau_max": str(tau), "supervision.tau_fit": "none"}
 
 
 def _bag_size(size: int) -> Row:
