@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from polyptrace.cli import main
-from polyptrace.cli.trials import execute_apart
 from polyptrace.compare import ALL
 from polyptrace.config import Crops
 from polyptrace.data import prepare, read_coco
-from polyptrace.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.files import read_json
 
@@ -187,10 +185,3 @@ def test_what_can_be_mistyped_is_told_before_anything_runs(folder: Path, capsys:
         assert call(words(folder, "wrong", *arguments)) == 2
         assert text.strip() in capsys.readouterr().err
     assert not (folder / "wrong").exists()
-
-
-def test_a_command_in_a_process_of_its_own_keeps_what_it_said(tmp_path: Path) -> None:
-    execute_apart(["settings", "loss"], tmp_path)
-    assert "--loss.temperature" in (tmp_path / "log.txt").read_text()
-    with pytest.raises(UserError, match=r"code 2: .*no section is called losses"):
-        execute_apart(["settings", "losses"], tmp_path)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -55,6 +56,20 @@ def test_a_row_that_fails_is_written_down_and_the_others_go_on(data: Data, tmp_p
     assert run_trials(trials(data, out), again) == []
     assert again.ran == ["mve/embed", "mve/evaluate"]
     assert not failure.file.exists()
+
+
+def test_several_rows_at_a_time_end_as_one_after_the_other(data: Data, tmp_path: Path) -> None:
+    commands, together = Commands(fails=("colour-grid/embed", "ours/train")), Barrier(3, timeout=20)
+
+    def execute(words: Sequence[str], folder: Path) -> None:
+        if not (folder / "met").exists():  # none goes on before all three have begun
+            (folder / "met").touch()
+            together.wait()
+        commands(words, folder)
+
+    failures = run_trials(trials(data, tmp_path / "out"), execute, at_once=3)
+    assert [failure.key for failure in failures] == ["rows/colour-grid/seed0", "rows/ours/seed0"]
+    assert commands.ran == ["mve/train", "mve/embed", "mve/evaluate"]
 
 
 def test_a_row_goes_on_where_a_kill_stopped_it(data: Data, tmp_path: Path) -> None:

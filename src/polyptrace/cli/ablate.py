@@ -9,8 +9,8 @@ import typer
 
 from polyptrace.cli.settings import ConfigFile
 from polyptrace.cli.trials import (
+    AtOnce,
     DryRun,
-    Isolate,
     Kept,
     Only,
     Out,
@@ -75,7 +75,7 @@ def command(
     table_only: TableOnly = False,
     dry_run: DryRun = False,
     keep: Kept = "all",
-    isolate: Isolate = False,
+    at_once: AtOnce = 0,
     rates: Rates = None,
     config: ConfigFile = None,
 ) -> None:
@@ -122,7 +122,7 @@ def command(
     if dry_run:
         print_lines(chosen)
         return
-    failed = runner(isolate, keep)(chosen)
+    failed = runner(at_once, keep)(chosen)
     if not only:
         write_tables(out, blocks)
     end(failed)

@@ -8,8 +8,8 @@ import typer
 
 from polyptrace.cli.settings import ConfigFile
 from polyptrace.cli.trials import (
+    AtOnce,
     DryRun,
-    Isolate,
     Kept,
     Only,
     Out,
@@ -70,7 +70,7 @@ def command(
     dry_run: DryRun = False,
     keep: Kept = "all",
     own_epochs: OwnEpochs = False,
-    isolate: Isolate = False,
+    at_once: AtOnce = 0,
     rates: Rates = None,
     search_lr: Annotated[
         str | None, typer.Option("--search-lr", metavar="LR,LR", help="Search each method's rate among these.")
@@ -88,14 +88,17 @@ def command(
     All methods start from the same backbone weights, see the same crops and the same number of frames (as many as ours
     in its epochs), each with its published temperature, views and optimiser, and are measured alike. Each row and
     training seed has a folder of its own, [bold]R/rows/ours/seed0[/]: started again, what is done is skipped; what
-    fails is told at the end and stops nothing else. To spread the work, run single rows with [bold]--only[/], bring
-    their folders together (with --keep vectors they hold no weights) and write the table with [bold]--table-only[/].
+    fails is told at the end and stops nothing else. [bold]--at-once[/] runs several rows at a time on this machine. To
+    spread the work over others, run single rows with [bold]--only[/], bring their folders together (with --keep vectors
+    they hold no weights) and write the table with [bold]--table-only[/].
 
     Settings for all rows: --section.key value, or a TOML file.
 
     Examples:
 
       polyptrace compare --data data/train --eval data/test --out compared
+
+      polyptrace compare --data data/train --eval data/test --out compared --at-once 4
 
       polyptrace compare --data data/train --eval data/test --out compared --only ours/seed1 --keep vectors
 
@@ -114,7 +117,7 @@ def command(
     datasets = data_of(data, tests, tests_of)
     rows = [*map(frozen_row, frozen or []), *chosen_rows(methods, ROWS, ALL)]
     search = Search(search_lr, search_train, search_test) if search_lr else None
-    run = runner(isolate, keep)
+    run = runner(at_once, keep)
     found, searching = found_rates(rows, given, rates, search, own_epochs)
     if dry_run:
         print_lines(selected(searching, only))

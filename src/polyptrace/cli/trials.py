@@ -1,7 +1,6 @@
 """What `compare` and `ablate` share: their options, running the rows, the search for rates, what is said at the end."""
 
 import gc
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from polyptrace.compare import (
     Execute,
     Failure,
     Given,
+    Processes,
     Row,
     Trial,
     choose_rates,
@@ -55,8 +55,14 @@ Kept = Annotated[
 OwnEpochs = Annotated[
     bool, typer.Option("--own-epochs", help="Each method its own published epochs, not all the same frames.")
 ]
-Isolate = Annotated[
-    bool, typer.Option("--isolate", help="Each command in a process of its own: slower, survives a crash.")
+AtOnce = Annotated[
+    int,
+    typer.Option(
+        "--at-once",
+        min=0,
+        metavar="N",
+        help="Rows at a time, in processes of their own; GPUs take turns. 0: one after another, in this process.",
+    ),
 ]
 Rates = Annotated[Path | None, typer.Option("--rates", help="rates.json of an earlier search: learning rates.")]
 
@@ -168,10 +174,10 @@ def print_lines(trials: Sequence[Trial]) -> None:
         typer.echo(" && ".join(step.line for step in trial.steps))
 
 
-def runner(isolate: bool, keep: Literal["all", "vectors"]) -> Callable[[list[Trial]], list[Failure]]:
-    """Runs trials in this process, or each command in one of its own."""
-    execute: Execute = execute_apart if isolate else execute_here
-    return lambda trials: run_trials(trials, execute, keep, _announce)
+def runner(at_once: int, keep: Literal["all", "vectors"]) -> Callable[[list[Trial]], list[Failure]]:
+    """Runs trials in this process, or so many at a time in others."""
+    execute: Execute = Processes(at_once) if at_once else execute_here
+    return lambda trials: run_trials(trials, execute, keep, _announce, max(at_once, 1))
 
 
 def execute_here(words: Sequence[str], _folder: Path) -> None:
@@ -188,20 +194,6 @@ def execute_here(words: Sequence[str], _folder: Path) -> None:
             torch.cuda.empty_cache()
     if code:
         raise UserError(f"'polyptrace {words[0]}' ended with code {code}")
-
-
-def execute_apart(words: Sequence[str], folder: Path) -> None:
-    """Runs a command line in a process of its own; what it says goes to log.txt in the row's folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "log.txt"
-    with log.open("ab") as file:
-        began = file.tell()
-        command = [sys.executable, "-m", "polyptrace", *words]
-        done = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False)  # noqa: S603
-    if done.returncode:
-        said = log.read_bytes()[began:].decode("utf-8", "replace").strip()
-        last = said[-2000:] or "it said nothing"
-        raise UserError(f"'polyptrace {words[0]}' ended with code {done.returncode}: {last}")
 
 
 def end(failures: Sequence[Failure]) -> None:

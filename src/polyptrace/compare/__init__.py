@@ -13,6 +13,7 @@ from polyptrace.compare.plan import (
     make_trial,
     resolve,
 )
+from polyptrace.compare.processes import Processes
 from polyptrace.compare.rates import (
     FILE as RATES_FILE,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "Failure",
     "Given",
     "Keep",
+    "Processes",
     "Row",
     "Step",
     "Trial",

@@ -1,10 +1,11 @@
-"""Runs trials one after another: what is done is skipped, what fails is written down and does not stop the others."""
+"""Runs trials, some at a time: what is done is skipped, what fails is written down and does not stop the others."""
 
 import json
 import shutil
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -48,19 +49,37 @@ class Failure:
 
 
 def run_trials(
-    trials: Sequence[Trial], execute: Execute, keep: Keep = "all", say: Callable[[str], None] = lambda _: None
+    trials: Sequence[Trial],
+    execute: Execute,
+    keep: Keep = "all",
+    say: Callable[[str], None] = lambda _: None,
+    at_once: int = 1,
 ) -> list[Failure]:
-    """Runs what is not done yet; gives the failures."""
-    failures = []
-    for place, trial in enumerate(trials, 1):
+    """Runs what is not done yet, so many trials at a time; gives the failures, in the order of the trials."""
+
+    def attempt(place: int, trial: Trial) -> Failure | None:
         done = " (done)" if trial.done else ""
         say(f"[{place}/{len(trials)}] {trial.key}{done}")
         try:
             run_trial(trial, execute, keep)
         except Exception as error:  # whatever it is: the other rows have nothing to do with it
-            failures.append(_write_failure(trial, error))
-            say(f"{trial.key}: failed, {failures[-1].message}")
-    return failures
+            failure = _write_failure(trial, error)
+            say(f"{trial.key}: failed, {failure.message}")
+            return failure
+        if at_once > 1 and not done:
+            say(f"{trial.key}: done")
+        return None
+
+    numbers = range(1, len(trials) + 1)
+    if at_once == 1:
+        found = list(map(attempt, numbers, trials))
+    else:
+        pool = ThreadPoolExecutor(at_once)
+        try:
+            found = list(pool.map(attempt, numbers, trials))
+        finally:
+            pool.shutdown(cancel_futures=True)  # after Ctrl-C nothing more is begun
+    return [failure for failure in found if failure]
 
 
 def failure_of(trial: Trial) -> str:

@@ -1,0 +1,50 @@
+"""Commands in processes of their own."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from polyptrace.compare import Processes
+from polyptrace.errors import UserError
+
+
+def test_what_a_command_says_is_kept_and_a_failure_ends_with_it(tmp_path: Path) -> None:
+    run = Processes(2)
+    run(["settings", "loss"], tmp_path / "row")
+    assert "--loss.temperature" in (tmp_path / "row/log.txt").read_text()
+    with pytest.raises(UserError, match=r"'polyptrace settings' ended with code 2: .*no section is called losses"):
+        run(["settings", "losses"], tmp_path / "row")
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where a stand-in for Python writes what it was started with."""
+    program = tmp_path / "python"
+    program.write_text('#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-any} $OMP_NUM_THREADS"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr("polyptrace.compare.processes.usable_cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    return tmp_path / "row/log.txt"
+
+
+def test_gpus_take_turns_and_cores_are_shared_out(said: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    run = Processes(4)
+    for _ in range(4):
+        run(["train"], said.parent)
+    assert said.read_text().split("\n")[:-1] == ["3 2", "5 2", "3 2", "5 2"]
+
+
+def test_a_row_alone_may_use_the_whole_machine(said: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    Processes(1)(["train"], said.parent)
+    assert said.read_text() == "3,5 8\n"
+
+
+def test_threads_that_are_set_stay(said: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    Processes(4)(["train"], said.parent)
+    assert said.read_text() == "any 5\n"
