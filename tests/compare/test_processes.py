@@ -48,3 +48,9 @@ def test_threads_that_are_set_stay(said: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     Processes(4)(["train"], said.parent)
     assert said.read_text() == "any 5\n"
+
+
+def test_a_command_that_ctrl_c_stopped_has_not_failed(said: Path) -> None:
+    Path(sys.executable).write_text("#!/bin/sh\nexit 130\n")
+    with pytest.raises(KeyboardInterrupt):
+        Processes(2)(["train"], said.parent)

@@ -5,6 +5,7 @@ GPU then end sooner than one after the other. A row that crashes takes nothing w
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from polyptrace.cores import usable_cores
 from polyptrace.errors import UserError
 
 LOG = "log.txt"
+INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # Ctrl-C reaches all processes of a terminal: nothing has failed
 VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
 
 
@@ -41,6 +43,8 @@ class Processes:
                 done = subprocess.run(command, stdout=file, stderr=file, env=environment, check=False)  # noqa: S603
         finally:
             self._free.put(environment)
+        if done.returncode in INTERRUPTED:
+            raise KeyboardInterrupt
         if done.returncode:
             said = (folder / LOG).read_bytes()[began:].decode("utf-8", "replace").strip()
             last = said[-2000:] or "it said nothing"
