@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from polyptrace.cli import main
+from polyptrace.cli import embed, main
+from polyptrace.cli.trials import execute_here
 from polyptrace.compare import ALL
 from polyptrace.config import Crops
 from polyptrace.data import prepare, read_coco
@@ -185,3 +186,14 @@ def test_what_can_be_mistyped_is_told_before_anything_runs(folder: Path, capsys:
         assert call(words(folder, "wrong", *arguments)) == 2
         assert text.strip() in capsys.readouterr().err
     assert not (folder / "wrong").exists()
+
+
+def test_ctrl_c_in_a_command_stops_the_comparison_and_is_no_failure_of_its_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(embed, "command", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        execute_here(["embed"], tmp_path)

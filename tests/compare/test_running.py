@@ -1,9 +1,10 @@
 """Running trials: what is done is skipped, what fails does not stop the others."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 
@@ -70,6 +71,24 @@ def test_several_rows_at_a_time_end_as_one_after_the_other(data: Data, tmp_path:
     failures = run_trials(trials(data, tmp_path / "out"), execute, at_once=3)
     assert [failure.key for failure in failures] == ["rows/colour-grid/seed0", "rows/ours/seed0"]
     assert commands.ran == ["mve/train", "mve/embed", "mve/evaluate"]
+
+
+def test_after_ctrl_c_no_row_begins_another_command(data: Data, tmp_path: Path) -> None:
+    commands, together, interrupted = Commands(), Barrier(2, timeout=20), Event()
+
+    def execute(words: Sequence[str], folder: Path) -> None:
+        together.wait()  # two rows at a time: colour-grid has begun to embed, mve to train
+        if words[0] == "train":
+            interrupted.set()
+            raise KeyboardInterrupt
+        assert interrupted.wait(20)
+        time.sleep(0.1)  # ends in peace, a moment later
+        commands(words, folder)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_trials(trials(data, tmp_path / "out"), execute, at_once=2)
+    assert commands.ran == ["colour-grid/embed"]
+    assert not list((tmp_path / "out").rglob("error.txt"))
 
 
 def test_a_row_goes_on_where_a_kill_stopped_it(data: Data, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 import typer
 from rich.markup import escape
 
-from polyptrace.cli import build
+from polyptrace.cli import INTERRUPTED, build
 from polyptrace.compare import (
     RATES_FILE,
     SECTIONS,
@@ -192,6 +192,8 @@ def execute_here(words: Sequence[str], _folder: Path) -> None:
         if torch.cuda.is_available():
             gc.collect()
             torch.cuda.empty_cache()
+    if code == INTERRUPTED:  # Ctrl-C: nothing has failed, and the other rows are not wanted either
+        raise KeyboardInterrupt
     if code:
         raise UserError(f"'polyptrace {words[0]}' ended with code {code}")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any, Literal
 
 from polyptrace.compare.plan import SECTIONS, Trial
@@ -56,12 +57,14 @@ def run_trials(
     at_once: int = 1,
 ) -> list[Failure]:
     """Runs what is not done yet, so many trials at a time; gives the failures, in the order of the trials."""
+    stopped = Event()
+    run = _until(stopped, execute)
 
     def attempt(place: int, trial: Trial) -> Failure | None:
         done = " (done)" if trial.done else ""
         say(f"[{place}/{len(trials)}] {trial.key}{done}")
         try:
-            run_trial(trial, execute, keep)
+            run_trial(trial, run, keep)
         except Exception as error:  # whatever it is: the other rows have nothing to do with it
             failure = _write_failure(trial, error)
             say(f"{trial.key}: failed, {failure.message}")
@@ -78,8 +81,24 @@ def run_trials(
         try:
             found = list(pool.map(attempt, numbers, trials))
         finally:
-            pool.shutdown(cancel_futures=True)  # after Ctrl-C nothing more is begun
+            stopped.set()  # after Ctrl-C nothing more is begun: no command of the trials under way, no other trial
+            pool.shutdown(cancel_futures=True)
     return [failure for failure in found if failure]
+
+
+def _until(stopped: Event, execute: Execute) -> Execute:
+    """Runs commands until one of them is interrupted, or all are to stop."""
+
+    def run(words: Sequence[str], folder: Path) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        try:
+            execute(words, folder)
+        except KeyboardInterrupt:
+            stopped.set()
+            raise
+
+    return run
 
 
 def failure_of(trial: Trial) -> str:
