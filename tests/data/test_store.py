@@ -4,8 +4,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from polyptrace.data import Boxes
+import pytest
+import torch
+
+from polyptrace.data import Boxes, store
 from polyptrace.data.store import fill_store
+from polyptrace.errors import UserError
 
 Source = Callable[..., tuple[Boxes, Path]]
 
@@ -29,6 +33,21 @@ def test_a_line_of_the_log_that_was_cut_off_is_not_continued(make_source: Source
     fill_store(tmp_path / "a.npy", boxes, root, size=16, workers=1)
     assert set(log.read_text().splitlines()) == jobs
     assert (tmp_path / "a.npy").read_bytes() == whole
+
+
+def test_an_nvjpeg_that_does_not_work_is_told_before_anything_is_cut(
+    make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decode_jpegs(_: list[bytes], device: torch.device) -> list[torch.Tensor]:
+        raise RuntimeError(f"{device}: not compiled with nvJPEG support\nmore of it")
+
+    boxes, root = make_source()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(store, "decode_jpegs", decode_jpegs)
+    with pytest.raises(UserError, match=r"\(cuda:0: not compiled with nvJPEG support\) -> use full or scaled"):
+        fill_store(tmp_path / "a.npy", boxes, root, size=16, decoding="nvjpeg")
+    assert not (tmp_path / "a.npy").exists()
 
 
 def test_jobs_of_another_size_do_not_count_as_done(make_source: Source, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyptrace.codec import decode_jpegs, encode_jpeg
 from polyptrace.cores import usable_cores
 from polyptrace.data.batches import cut_crops, fetch, own_stream
 from polyptrace.data.boxes import Boxes, Floats, Ints
@@ -132,9 +133,16 @@ def fill_store(
 
 
 def _gpu() -> torch.device:
+    """The GPU; an error where nvJPEG does not work there: each batch would be decoded on the CPU, and nobody told."""
     if not torch.cuda.is_available():
         raise UserError("--crops.decoding nvjpeg: torch sees no GPU here -> use full or scaled")
-    return torch.device("cuda", torch.cuda.current_device())
+    device = torch.device("cuda", torch.cuda.current_device())
+    try:
+        decode_jpegs([encode_jpeg(torch.zeros((3, 64, 64), dtype=torch.uint8))], device)
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"--crops.decoding nvjpeg: does not work here ({reason}) -> use full or scaled") from None
+    return device
 
 
 def _threads(workers: int, device: torch.device | None) -> int:
