@@ -12,10 +12,12 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
+from polyptrace import codec
 from polyptrace.codec import encode_jpeg
 from polyptrace.data import Boxes, batches, cut_crop, store
 from polyptrace.data.batches import cut_crops, fetch, triangles
 from polyptrace.data.boxes import Ints
+from polyptrace.data.pictures import read_pictures
 from polyptrace.data.store import fill_store
 
 Source = Callable[..., tuple[Boxes, Path]]
@@ -90,6 +92,21 @@ def test_weights_sum_to_one_and_stay_inside_their_region(length: int, begin: int
     line = torch.arange(length).float()[None, None, None, begin : begin + extent]
     expected = functional.interpolate(line, (1, size), mode="bilinear", antialias=True)[0, 0, 0]
     torch.testing.assert_close(weights @ torch.arange(length).float(), expected, atol=1e-3, rtol=1e-4)
+
+
+def test_after_a_broken_jpeg_the_gpu_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.jpg").write_bytes(encode_jpeg(noise(16, 24, 0)))
+    waited: list[torch.device] = []
+
+    def decode_jpegs(_: list[bytearray], __: torch.device) -> list[Tensor]:
+        raise RuntimeError("Failed to decode jpeg stream")
+
+    monkeypatch.setattr(codec, "decode_jpegs", decode_jpegs)
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    ((_, picture),) = read_pictures(tmp_path, [("a.jpg", 0, 1)], torch.device("cuda", 1))
+    assert isinstance(picture, Tensor)  # decoded alone
+    assert picture.shape == (3, 16, 24)
+    assert waited == [torch.device("cuda", 1)]  # or nvJPEG could write into what is copied there next
 
 
 def test_a_store_filled_in_batches_holds_the_same_crops_and_names_the_same_bad_pictures(

@@ -101,6 +101,8 @@ def _decode_together(contents: list[Content | PictureError], device: torch.devic
     try:
         return dict(zip(jpegs, codec.decode_jpegs(list(jpegs.values()), device), strict=True)) if jpegs else {}
     except RuntimeError:
+        if device.type == "cuda":  # pictures before the broken one may still be written to memory that is free again
+            torch.cuda.synchronize(device)
         return {}
 
 
