@@ -69,9 +69,6 @@ class Stream:
         place = self.push(int)
         return SimpleNamespace(place=place, synchronize=lambda: self.gpu.work_until(lambda: place.done))
 
-    def wait_stream(self, other: "Stream") -> None:
-        self.wait_event(other.record_event())
-
 
 class SimulatedGPU:
     """Streams worked off in any order that events allow: what is not waited for goes wrong sooner or later."""

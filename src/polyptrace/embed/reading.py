@@ -57,8 +57,6 @@ def read_ahead(crops: NDArray[np.uint8], parts: Sequence[Ints], device: torch.de
         finally:
             for slot in waiting:
                 slot.cancel()
-            if copies is not None:  # or the memory could be given away while a copy into it is on its way
-                torch.cuda.current_stream(device).wait_stream(copies)
 
 
 def to_device(array: NDArray[np.int64] | NDArray[np.bool_], device: torch.device) -> Tensor:
