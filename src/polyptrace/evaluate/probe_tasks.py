@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from polyptrace.errors import UserError
 from polyptrace.evaluate.histology import adenoma, larger
-from polyptrace.evaluate.probe import FIGURES, probe
+from polyptrace.evaluate.probe import FIGURES, Probe, probe
 from polyptrace.evaluate.results import Task
 from polyptrace.evaluate.subject import Arrays, Outcome, Subject, figure
 
@@ -62,25 +62,8 @@ def _probe(subject: Subject, name: str, label: NDArray[np.int64], group: NDArray
         return subject.skipped(str(error))
     clusters = subject.clusters("video" if name.endswith(".video") else settings.cluster)
     draws = {key: found.draws(key, clusters.code, clusters.counts, settings.seed) for key in FIGURES}
-    index = np.flatnonzero(found.label >= 0)
     tested = round(float((~np.isnan(found.probability)).sum(axis=1).mean()))
     tested_clusters = len(np.unique(clusters.code[(~np.isnan(found.probability)).any(axis=0)]))
-    arrays: Arrays = {
-        f"{name}/index": index,
-        f"{name}/label": found.label[index].astype(np.int8),
-        f"{name}/probability": found.probability[:, index],
-        f"{name}/f1s": found.each("f1"),
-        f"{name}/accuracies": found.each("accuracy"),
-    }
-    arrays |= {f"{name}/draws/{key}": each for key, each in draws.items()}
-    used = subject.polyp[index]
-    own = {
-        "labelled": len(index),
-        "left_out": len(e) - len(index),
-        "labelled_polyps": len(set(used.tolist())),
-        "polyps_of_class_1": len(set(used[found.label[index] == 1].tolist())),
-        "polyps_left_out": len(set(subject.polyp.tolist()) - set(used.tolist()) - {""}),
-    }
     task = Task(
         subject.unit,
         subject.table,
@@ -88,7 +71,7 @@ def _probe(subject: Subject, name: str, label: NDArray[np.int64], group: NDArray
         figures={
             key: figure(found.each(key).mean(), draws[key], tested_clusters, tested, "tracklets") for key in FIGURES
         },
-        counts=subject.counts() | own,
+        counts=subject.counts() | _labelled(subject, found),
         protocol={
             "label": RULES[name.partition(".")[0]],
             "split": "70/30 by video" if name.endswith(".video") else "70/30 by polyp",
@@ -100,4 +83,29 @@ def _probe(subject: Subject, name: str, label: NDArray[np.int64], group: NDArray
         drawn=tested_clusters,
         draws_key=clusters.key,
     )
-    return Outcome(task, arrays)
+    return Outcome(task, _arrays(name, found) | {f"{name}/draws/{key}": each for key, each in draws.items()})
+
+
+def _labelled(subject: Subject, found: Probe) -> dict[str, int]:
+    """How many tracklets and polyps have the label, and how many were left out."""
+    index = np.flatnonzero(found.label >= 0)
+    used = subject.polyp[index]
+    return {
+        "labelled": len(index),
+        "left_out": len(found.label) - len(index),
+        "labelled_polyps": len(set(used.tolist())),
+        "polyps_of_class_1": len(set(used[found.label[index] == 1].tolist())),
+        "polyps_left_out": len(set(subject.polyp.tolist()) - set(used.tolist()) - {""}),
+    }
+
+
+def _arrays(name: str, found: Probe) -> Arrays:
+    """What is kept of a probe beside its figures."""
+    index = np.flatnonzero(found.label >= 0)
+    return {
+        f"{name}/index": index,
+        f"{name}/label": found.label[index].astype(np.int8),
+        f"{name}/probability": found.probability[:, index],
+        f"{name}/f1s": found.each("f1"),
+        f"{name}/accuracies": found.each("accuracy"),
+    }

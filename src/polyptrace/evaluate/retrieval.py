@@ -15,6 +15,7 @@ neither query nor gallery; a zero vector has cosine 0 with all; with no query at
 single polyp every AP is 1.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -136,31 +137,13 @@ def _among(
 ) -> Retrieval:
     """Retrieval among some rows, each a query once and in every other's gallery."""
     rows = rows[np.argsort(polyps[rows], kind="stable")]  # a polyp's tracklets are neighbours
-    device = unit.device
-    vectors = unit[torch.as_tensor(rows, device=device)]
-    code = torch.as_tensor(polyps[rows], device=device)
-    limits = limits.rows(rows)
-    _, first, size = np.unique(polyps[rows], return_index=True, return_counts=True)
-    run_start = torch.as_tensor(np.repeat(first, size), device=device)
-    run_size = torch.as_tensor(np.repeat(size, size), device=device)
-    found: list[Tensor] = []
-    for a, b in row_blocks(len(rows), len(rows), device):
-        scores = on_grid(vectors[a:b] @ vectors.T)  # (Q, N)
-        here = torch.arange(b - a, device=device)
-        scores[here, here + a] = -torch.inf
-        out = limits.excluded(code, a, b)
-        if out is not None:
-            scores.masked_fill_(out, -torch.inf)
-        nearest = _nearest(scores, top)
-        positive = _positive_scores(scores, run_start[a:b], run_size[a:b])  # (Q, m), ascending, then +inf
-        ranked = rank(sort_rows(scores), positive)
-        figures = (*_figures(ranked, positive, convention), *nearest)
-        if not found:  # made once: small pieces kept between large ones would hold on to the large ones' memory
+    vectors = unit[torch.as_tensor(rows, device=unit.device)]
+    found = [torch.zeros(0)] * 4 + [torch.zeros(0, top, dtype=torch.int64), torch.zeros(0, top)]
+    for a, b, figures in _blocks(vectors, polyps[rows], limits.rows(rows), convention, top):
+        if a == 0:  # made once: small pieces kept between large ones would hold on to the large ones' memory
             found = [torch.empty((len(rows), *figure.shape[1:]), dtype=figure.dtype) for figure in figures]
         for whole, figure in zip(found, figures, strict=True):
             whole[a:b] = figure
-    if not found:
-        found = [torch.zeros(0)] * 4 + [torch.zeros(0, top, dtype=torch.int64), torch.zeros(0, top)]
     valid, ap, hit1, hit5, place, score = (whole.numpy() for whole in found)
     kept = valid.astype(bool)
     nearest_rows = np.where(place >= 0, rows[np.maximum(place, 0)] if len(rows) else place, -1)
@@ -175,6 +158,28 @@ def _among(
         unlabelled=0,
         zero_vectors=0,
     )
+
+
+def _blocks(
+    vectors: Tensor, polyps: NDArray[np.int64], limits: Limits, convention: Convention, top: int
+) -> Iterator[tuple[int, int, tuple[Tensor, ...]]]:
+    """Queries a to b of vectors (N, D) in the order of their polyps: valid, AP, hits at 1 and 5, nearest, scores."""
+    device = vectors.device
+    code = torch.as_tensor(polyps, device=device)
+    _, first, size = np.unique(polyps, return_index=True, return_counts=True)
+    run_start = torch.as_tensor(np.repeat(first, size), device=device)
+    run_size = torch.as_tensor(np.repeat(size, size), device=device)
+    for a, b in row_blocks(len(vectors), len(vectors), device):
+        scores = on_grid(vectors[a:b] @ vectors.T)  # (Q, N)
+        here = torch.arange(b - a, device=device)
+        scores[here, here + a] = -torch.inf
+        out = limits.excluded(code, a, b)
+        if out is not None:
+            scores.masked_fill_(out, -torch.inf)
+        nearest = _nearest(scores, top)
+        positive = _positive_scores(scores, run_start[a:b], run_size[a:b])  # (Q, m), ascending, then +inf
+        ranked = rank(sort_rows(scores), positive)
+        yield a, b, (*_figures(ranked, positive, convention), *nearest)
 
 
 def _nearest(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
