@@ -30,7 +30,7 @@ class Crops:
 
     scale: float = 5.0  #: the crop is the box times this, about its centre
     size: int = 232  #: side of a stored crop, pixels
-    decoding: Literal["full", "scaled", "nvjpeg"] = "full"  #: scaled: smaller where crops allow; nvjpeg: JPEG files on a GPU
+    decoding: Literal["full", "scaled", "nvjpeg"] = "full"  #: scaled: smaller if crops allow; nvjpeg: JPEGs on a GPU
     workers: int = 0  #: threads that decode; 0: one per core
 
 
