@@ -1,4 +1,4 @@
-"""python -m benchmarks.crops [--pictures 300]
+"""python -m benchmarks.crops [--pictures N]
 
 Crop preparation, pictures per second, beside plain PIL (open, convert, crop, resize) in one process, in the same run:
 the whole of it on one and on two threads, with full and with scaled decoding, each with its mean difference from the
@@ -84,13 +84,14 @@ def exact(root: Path, boxes: Boxes) -> NDArray[np.float32]:
 
 def measure(quick: bool = False, pictures: int = 0) -> Result:
     """Pictures per second of every way to crops; then opening a dataset and gathering from it."""
-    pictures = pictures or (24 if quick else 300)
+    with_gpu = torch.cuda.is_available()
+    pictures = pictures or (24 if quick else 120 if with_gpu else 300)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         boxes = make_source(root, pictures)
         truth = exact(root, boxes.take(np.arange(min(pictures, 60))))
-        rates, differences = on_cpu(root, boxes, truth, 1 if quick else 4)
+        rates, differences = on_cpu(root, boxes, truth, 1 if quick else 2 if with_gpu else 4)
         rate = rates["plain PIL, one process"]
         details: list[tuple[str, ...]] = [("way", "pictures/s", "grey levels from exact")]
         details += [(way, number(rates[way]), difference) for way, difference in differences.items()]
@@ -106,7 +107,7 @@ def measure(quick: bool = False, pictures: int = 0) -> Result:
             )
             for decoding, target in (("full", 2.0), ("scaled", 4.0))
         ]
-        if torch.cuda.is_available():
+        if with_gpu:
             rows.append(on_gpu(root, _again(boxes, 1 if quick else 8), rate, truth, details))
         rows += reading(root, boxes)
     note = (
@@ -256,7 +257,7 @@ def _difference(crops: NDArray[np.uint8], truth: NDArray[np.float32]) -> str:
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=300)
+    parser.add_argument("--pictures", type=int, default=0, help="300 if not given, 120 where there is a GPU")
     print(measure(pictures=parser.parse_args().pictures).text())
 
 

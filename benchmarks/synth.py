@@ -1,7 +1,7 @@
 """python -m benchmarks.synth [--frames 96]
 
 Generated procedures: seconds to draw one, and frames per second rendered and written as JPEG, for each preset's picture
-size; on one core, on all of them, and on a GPU where there is one. The last column is what the whole preset then takes.
+size; on one core and on all of them, or on the GPU where there is one; and what the whole preset then takes.
 Expected: `small` about a minute on two cores, `full` under two minutes on a GPU.
 """
 
@@ -36,7 +36,7 @@ def rate(procedure: Procedure, frames: int, device: torch.device, workers: int) 
 
 
 def measure(quick: bool = False, frames: int = 0, presets: Sequence[str] = ()) -> Result:
-    """Frames per second of every preset on one core, on all, and on the GPU; what the whole preset then takes."""
+    """Frames per second of every preset, and what the whole preset then takes."""
     frames = frames or (8 if quick else 96)
     rows, details = [], [("preset", "picture", "device", "cores", "drawing, s", "frames/s", "frames", "whole, s")]
     with one_thread():
@@ -54,7 +54,7 @@ def of_preset(preset: Preset, frames: int) -> tuple[list[Row], list[tuple[str, .
     videos, polyps = preset.train_videos + preset.test_videos, preset.train_polyps + preset.test_polyps
     wanted = polyps * len(rendered_rows(procedure, box_table(procedure))) / len(procedure.scene.polyps)
     cores = len(os.sched_getaffinity(0))
-    places = [("cpu", 1), ("cpu", cores)] + ([("cuda", cores)] if torch.cuda.is_available() else [])
+    places = [("cuda", cores)] if torch.cuda.is_available() else [("cpu", 1), ("cpu", cores)]
     rows, details = [], []
     for name, workers in places:
         count = frames if name == "cpu" else frames * 20
