@@ -1,7 +1,11 @@
 """JPEG in and out."""
 
+import io
+import warnings
+
 import pytest
 import torch
+from PIL import Image
 
 from polyptrace.codec import decode, decode_jpegs, encode_jpeg
 
@@ -22,3 +26,17 @@ def test_several_jpegs_decode_to_the_pixels_of_each_alone(kind: type[bytes] | ty
 def test_what_is_no_picture_is_an_error(content: bytes | bytearray) -> None:
     with pytest.raises((RuntimeError, ValueError)):
         decode(content)
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG"])
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+def test_a_picture_is_decoded_without_touching_the_warnings_of_other_threads(
+    form: str, kind: type[bytes] | type[bytearray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise AssertionError("what warns in another thread would be lost")
+
+    file = io.BytesIO()
+    Image.fromarray(PICTURE.permute(1, 2, 0).numpy()).save(file, form)
+    monkeypatch.setattr(warnings, "catch_warnings", refuse)
+    assert decode(kind(file.getvalue())).shape == PICTURE.shape

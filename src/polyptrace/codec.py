@@ -19,14 +19,19 @@ except (ImportError, OSError, RuntimeError):
     _io: Any = importlib.import_module("torchvision.io")
     DECODER = "libjpeg-turbo (torchvision)"
 
+JPEG = b"\xff\xd8\xff"  # how one begins
+
 
 def decode(content: bytes | bytearray) -> Tensor:
     """A JPEG or PNG as uint8 RGB (3, H, W); a RuntimeError or ValueError says what is wrong with it."""
     picture: Tensor
-    if _decoders is not None:
-        picture = _decoders.decode_image(content, mode="RGB")
+    data = _as_tensor(content)  # of bytes torchcodec would make it with warnings off, which threads must not do
+    if _decoders is None:
+        picture = _io.decode_image(data, mode=_io.ImageReadMode.RGB)
+    elif content[:3] == JPEG:
+        picture = _decoders.decode_jpeg(data, mode="RGB")
     else:
-        picture = _io.decode_image(_as_tensor(content), mode=_io.ImageReadMode.RGB)
+        picture = _decoders.decode_image(data, mode="RGB")
     return picture
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from polyptrace.data import Boxes, store
-from polyptrace.data.store import fill_store
+from polyptrace.data.store import PICTURES_PER_JOB, fill_store
 from polyptrace.errors import UserError
 
 Source = Callable[..., tuple[Boxes, Path]]
@@ -29,7 +29,7 @@ def test_a_line_of_the_log_that_was_cut_off_is_not_continued(make_source: Source
     fill_store(tmp_path / "a.npy", boxes, root, size=16)
     whole, log = (tmp_path / "a.npy").read_bytes(), tmp_path / "a.log"
     jobs = set(log.read_text().splitlines())
-    log.write_text("0 of 16\n1 of 1")
+    log.write_text(f"0 of {PICTURES_PER_JOB}\n1 of ")
     fill_store(tmp_path / "a.npy", boxes, root, size=16, workers=1)
     assert set(log.read_text().splitlines()) == jobs
     assert (tmp_path / "a.npy").read_bytes() == whole
@@ -54,7 +54,7 @@ def test_jobs_of_another_size_do_not_count_as_done(make_source: Source, tmp_path
     boxes, root = make_source()
     fill_store(tmp_path / "a.npy", boxes, root, size=16)
     whole, log = (tmp_path / "a.npy").read_bytes(), tmp_path / "a.log"
-    log.write_text(log.read_text().replace("of 16", "of 64"))
+    log.write_text(log.read_text().replace(f"of {PICTURES_PER_JOB}", "of 64"))
     with (tmp_path / "a.npy").open("r+b") as file:  # as a run with larger jobs would have left it
         file.seek(-16 * 16 * 3, os.SEEK_END)
         file.write(bytes(16 * 16 * 3))

@@ -27,7 +27,7 @@ from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
 from polyptrace.data.pictures import PictureError, container, read_pictures
 from polyptrace.errors import UserError
 
-PICTURES_PER_JOB = 16
+PICTURES_PER_JOB = 8  # few, so that the threads end at about the same time; but each job takes 2 KB
 PICTURES_PER_BATCH = 64  # a job on a GPU, decoded together
 GPU_THREADS = 4  # nvJPEG takes one batch at a time: the others read, cut and write meanwhile
 MOST_GPU_THREADS = 16  # torch has 32 queues of a GPU to give
@@ -35,7 +35,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
 LARGEST_THRESHOLD = 1 << 25  # bytes: glibc before 2.35 refuses more, and would then map every picture anew
 
 
-#: A picture, the places of its boxes in its job, and their regions.
+#: A picture, the rows of its boxes, and their regions.
 _Found = tuple[Tensor, list[int], Ints | Floats]
 
 
@@ -76,6 +76,7 @@ class _Task:
 
     store: _Store
     boxes: Boxes
+    regions: Ints  # (n, 4) of the boxes, where the sizes of their pictures are known
     root: Path
     scale: float
     smaller: bool  # pictures may be decoded smaller
@@ -120,7 +121,9 @@ def fill_store(
         _one_thread_each(),
         _pool(_threads(workers, device)) as pool,
     ):
-        task = _Task(_Store(file.fileno(), begin, size), boxes, root, scale, decoding == "scaled", device, moved)
+        store = _Store(file.fileno(), begin, size)
+        regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height, scale)
+        task = _Task(store, boxes, regions, root, scale, decoding == "scaled", device, moved)
         waiting = {pool.submit(_cut, task, rows): number for number, rows in enumerate(jobs) if number not in done}
         for future in as_completed(waiting):
             found = future.result()
@@ -174,69 +177,64 @@ def _cut(task: _Task, rows: Ints) -> list[BadPicture]:
     bad: list[BadPicture] = []
     if task.device:
         with own_stream(task.device):
-            _cut_together(task, rows, _found(task, rows, bad), task.device)
+            _cut_together(task, _found(task, rows, bad), task.device)
         return bad
-    for picture, places, regions in _found(task, rows, bad):
-        for row, region in zip(rows[places].tolist(), regions, strict=True):
+    for picture, of_picture, regions in _found(task, rows, bad):
+        for row, region in zip(of_picture, regions, strict=True):
             task.store.write(row, cut_crop(picture, region, task.store.size))
     return bad
 
 
-def _cut_together(task: _Task, rows: Ints, found: Iterator[_Found], device: torch.device) -> None:
+def _cut_together(task: _Task, found: Iterator[_Found], device: torch.device) -> None:
     """Cuts the crops of one job on a GPU, the pictures of a batch at a time."""
-    there = ((picture.to(device), places, regions) for picture, places, regions in found)
+    there = ((picture.to(device), rows, regions) for picture, rows, regions in found)
     while batch := list(islice(there, PICTURES_PER_BATCH)):
         pictures = [picture for picture, _, _ in batch]
-        picture_of = np.repeat(np.arange(len(batch)), [len(places) for _, places, _ in batch])
-        of_batch = rows[np.concatenate([places for _, places, _ in batch])]
+        picture_of = np.repeat(np.arange(len(batch)), [len(rows) for _, rows, _ in batch])
+        of_batch = np.concatenate([rows for _, rows, _ in batch])
         regions = np.concatenate([regions for _, _, regions in batch])
         for some, crops in cut_crops(pictures, picture_of, regions, task.store.size):
             task.store.write_several(of_batch[some], fetch(crops))
 
 
 def _found(task: _Task, rows: Ints, bad: list[BadPicture]) -> Iterator[_Found]:
-    """The pictures of a job with the places of their boxes in it and their regions; adds to `bad` what is wrong."""
-    some = task.boxes.take(rows)
-    regions = crop_regions(some.xywh, some.image_width, some.image_height, task.scale)
-    of_picture: dict[tuple[str, int], list[int]] = {}  # places in `some`
-    for place, key in enumerate(zip(some.file, some.frame_index.tolist(), strict=True)):
-        of_picture.setdefault(key, []).append(place)
-    wanted = [(*key, _shrink(task, some, regions, places)) for key, places in of_picture.items()]
+    """The pictures of a job with the rows of their boxes and their regions; adds to `bad` what is wrong."""
+    of_picture: dict[tuple[str, int], list[int]] = {}
+    keys = zip(task.boxes.file[rows], task.boxes.frame_index[rows].tolist(), strict=True)
+    for row, key in zip(rows.tolist(), keys, strict=True):
+        of_picture.setdefault(key, []).append(row)
+    wanted = [(*key, _shrink(task, some)) for key, some in of_picture.items()]
     for (file, frame, factor), picture in read_pictures(task.root, wanted, task.device):
         task.moved()
-        places = of_picture[file, frame]
-        fitting = (
-            picture if isinstance(picture, PictureError) else _fit(some, places, regions, picture, task.scale, factor)
-        )
+        some = of_picture[file, frame]
+        fitting = picture if isinstance(picture, PictureError) else _fit(task, some, picture, factor)
         if isinstance(picture, PictureError) or isinstance(fitting, PictureError):
-            bad += [BadPicture(row, str(fitting)) for row in rows[places].tolist()]
+            bad += [BadPicture(row, str(fitting)) for row in some]
         else:
-            yield picture, places, fitting
+            yield picture, some, fitting
 
 
-def _shrink(task: _Task, boxes: Boxes, regions: Ints, places: list[int]) -> int:
+def _shrink(task: _Task, rows: list[int]) -> int:
     """By how much a picture may be decoded smaller; 1 where its size is not known beforehand."""
-    known = task.smaller and boxes.image_width[places].all()
-    return shrink_for(regions[places], task.store.size) if known else 1
+    known = task.smaller and task.boxes.image_width[rows].all()
+    return shrink_for(task.regions[rows], task.store.size) if known else 1
 
 
-def _fit(
-    boxes: Boxes, places: list[int], regions: Ints, picture: Tensor, scale: float, shrink: int
-) -> Ints | Floats | PictureError:
+def _fit(task: _Task, rows: list[int], picture: Tensor, shrink: int) -> Ints | Floats | PictureError:
     """The regions of a picture's boxes in its own pixels, or what is wrong with its size."""
     found = (picture.shape[2], picture.shape[1])
-    stated = (int(boxes.image_width[places[0]]), int(boxes.image_height[places[0]]))
+    stated = (int(task.boxes.image_width[rows[0]]), int(task.boxes.image_height[rows[0]]))
     if found == stated:
-        return regions[places]
+        return task.regions[rows]
     if stated == (0, 0):
-        width, height = (np.full(len(places), side) for side in found)
-        return crop_regions(boxes.xywh[places], width, height, scale)
+        width, height = (np.full(len(rows), side) for side in found)
+        return crop_regions(task.boxes.xywh[rows], width, height, task.scale)
     allowed = {(-(-stated[0] // factor), -(-stated[1] // factor)) for factor in (2, 4, 8) if factor <= shrink}
     if found not in allowed:
         return PictureError(
             f"picture is {found[0]} x {found[1]}, its boxes say {stated[0]} x {stated[1]} -> mend the annotation"
         )
-    return as_shrunk(regions[places], stated, found)
+    return as_shrunk(task.regions[rows], stated, found)
 
 
 def _make_room(path: Path, log: Path, shape: tuple[int, ...]) -> int:
