@@ -1,6 +1,9 @@
 """Commands in processes of their own."""
 
+import os
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -54,3 +57,19 @@ def test_a_command_that_ctrl_c_stopped_has_not_failed(said: Path) -> None:
     Path(sys.executable).write_text("#!/bin/sh\nexit 130\n")
     with pytest.raises(KeyboardInterrupt):
         Processes(2)(["train"], said.parent)
+
+
+def test_a_command_that_is_killed_alone_has_failed(said: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyptrace.compare.processes.SAME_SIGNAL", 0.01)
+    Path(sys.executable).write_text("#!/bin/sh\nkill -TERM $$\n")
+    with pytest.raises(UserError, match="ended with code -15"):
+        Processes(2)(["train"], said.parent)
+
+
+def test_sigterm_ends_a_command_that_is_waited_for(said: Path) -> None:
+    Path(sys.executable).write_text(f"#!/bin/sh\nkill -TERM {os.getpid()}\nexec sleep 60\n")
+    run, began = Processes(1), time.monotonic()
+    with pytest.raises(KeyboardInterrupt), run.ended_by_sigterm():
+        run(["train"], said.parent)
+    assert time.monotonic() - began < 30
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
