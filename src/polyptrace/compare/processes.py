@@ -22,6 +22,7 @@ import torch
 
 from polyptrace.cores import usable_cores
 from polyptrace.errors import UserError
+from polyptrace.train import SHARED_BY
 
 LOG = "log.txt"
 INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
@@ -40,8 +41,8 @@ class Processes:
         self._terminated = False
         self._free: SimpleQueue[dict[str, str]] = SimpleQueue()
         for place in range(at_once):
-            one = {VISIBLE: gpus[place % len(gpus)]} if gpus and at_once > 1 else {}
-            self._free.put({THREADS: str(max(1, usable_cores() // at_once)), **os.environ, **one})
+            threads = str(max(1, usable_cores() // at_once))
+            self._free.put({THREADS: threads, **os.environ, **_gpu_of(place, at_once, gpus)})
 
     def __call__(self, words: Sequence[str], folder: Path) -> None:
         """Runs a command line (without the program's name); what it says goes to log.txt in the row's folder."""
@@ -96,6 +97,14 @@ class Processes:
         if not self._terminated:
             time.sleep(SAME_SIGNAL)
         return self._terminated
+
+
+def _gpu_of(place: int, at_once: int, gpus: Sequence[str]) -> dict[str, str]:
+    """What tells a row its GPU, and with how many rows it shares it; a row alone has all of them."""
+    if at_once == 1 or not gpus:
+        return {}
+    turn = place % len(gpus)
+    return {VISIBLE: gpus[turn], SHARED_BY: str(len(range(turn, at_once, len(gpus))))}
 
 
 def visible_gpus() -> list[str]:
