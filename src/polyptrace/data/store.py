@@ -8,12 +8,12 @@ was killed goes on where it stopped.
 import ctypes
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 
 import numpy as np
 import torch
@@ -81,6 +81,7 @@ class _Task:
     smaller: bool  # pictures may be decoded smaller
     device: torch.device | None  # the GPU that decodes and cuts
     moved: Callable[[], None]  # told of every picture
+    go_on: Callable[[], None]  # raises where the work is to stop
 
 
 def fill_store(
@@ -108,19 +109,24 @@ def fill_store(
     for number in done:
         advance(_pictures(boxes, jobs[number]))
     bad: list[BadPicture] = []
-    one_at_a_time = Lock()
+    one_at_a_time, stop = Lock(), Event()
 
     def moved() -> None:
         with one_at_a_time:
             advance(1)
 
+    def go_on() -> None:
+        if stop.is_set():
+            raise CancelledError
+
     with (
         path.open("r+b", buffering=0) as file,
         log.open("a", encoding="utf-8") as finished,
         _one_thread_each(),
-        _pool(_threads(workers, device)) as pool,
+        _pool(_threads(workers, device), stop) as pool,
     ):
-        task = _Task(_Store(file.fileno(), begin, size), boxes, root, scale, decoding == "scaled", device, moved)
+        store = _Store(file.fileno(), begin, size)
+        task = _Task(store, boxes, root, scale, decoding == "scaled", device, moved, go_on)
         waiting = {pool.submit(_cut, task, rows): number for number, rows in enumerate(jobs) if number not in done}
         for future in as_completed(waiting):
             found = future.result()
@@ -202,7 +208,7 @@ def _found(task: _Task, rows: Ints, bad: list[BadPicture]) -> Iterator[_Found]:
     for place, key in enumerate(zip(some.file, some.frame_index.tolist(), strict=True)):
         of_picture.setdefault(key, []).append(place)
     wanted = [(*key, _shrink(task, some, regions, places)) for key, places in of_picture.items()]
-    for (file, frame, factor), picture in read_pictures(task.root, wanted, task.device):
+    for (file, frame, factor), picture in read_pictures(task.root, wanted, task.device, task.go_on):
         task.moved()
         places = of_picture[file, frame]
         fitting = (
@@ -261,12 +267,13 @@ def _read_log(log: Path, pictures: int) -> set[int]:
 
 
 @contextmanager
-def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Decoding threads; an error or Ctrl-C drops what has not begun."""
+def _pool(workers: int, stop: Event) -> Iterator[ThreadPoolExecutor]:
+    """Decoding threads; an error or Ctrl-C drops what has not begun and stops the rest, a video at its next frame."""
     pool = ThreadPoolExecutor(workers)
     try:
         yield pool
     finally:
+        stop.set()
         pool.shutdown(cancel_futures=True)
 
 
