@@ -17,19 +17,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from polyptrace.codec import DECODER
 from polyptrace.config import Crops, Tracks
 from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.checks import Finding, check_boxes, summary, write_rejected
-from polyptrace.data.counts import count_labels, count_tracklets
-from polyptrace.data.dataset import FORMAT, Dataset, save_tracklets
+from polyptrace.data.dataset import Dataset, save_tracklets
+from polyptrace.data.info import dataset_info
 from polyptrace.data.pictures import VIDEO_ENDS, is_video
 from polyptrace.data.rounds import CropRounds, Fill
 from polyptrace.data.store import BadPicture, fill_store
 from polyptrace.data.tracklets import Tracklets, cut_tracklets
 from polyptrace.data.tracks import link_tracks
 from polyptrace.errors import UserError
-from polyptrace.files import file_hash, provenance, write_json
+from polyptrace.files import write_json
 
 #: datasets whose frames are sampled: neighbours in the table lie some time apart, and have settings of their own
 SAMPLED = ("polypsset", "artificial polypsset")
@@ -83,7 +82,7 @@ def prepare(
         write_rejected(partial / "rejected.csv", boxes, findings)
     settings = {"tracks": asdict(tracks), "crops": asdict(crops)}
     counts = {"boxes": len(table), "rejected": len(findings), "short tracks": _short(track, tracklets)}
-    write_json(partial / "dataset.json", _info(partial, tracklets, settings, counts, source))
+    write_json(partial / "dataset.json", dataset_info(partial, table.file[used], tracklets, settings, counts, source))
     rounds.finish(good[used])
     partial.rename(out)
     return Dataset.open(out)
@@ -223,23 +222,3 @@ def _write_tables(partial: Path, boxes: Boxes, tracklets: Tracklets, used: Ints)
     crop[used] = np.arange(len(used))
     table = pq.read_table(partial / "boxes.parquet").append_column("crop", pa.array(crop))
     pq.write_table(table, partial / "boxes.parquet", compression="zstd")
-
-
-def _info(
-    folder: Path,
-    tracklets: Tracklets,
-    settings: dict[str, Any],
-    counts: dict[str, int],
-    source: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """What `dataset.json` says: everything about labels stands under `labels` alone."""
-    return {
-        "format": FORMAT,
-        "source": source or {},
-        "settings": settings,
-        "decoder": "nvJPEG" if settings["crops"]["decoding"] == "nvjpeg" else DECODER,
-        "counts": counts | count_tracklets(tracklets),
-        "labels": count_labels(tracklets),
-        "hashes": {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")},
-        "made_by": provenance(),
-    }
