@@ -5,15 +5,12 @@ and each thread writes its crops straight to their place. A log beside it names 
 was killed goes on where it stopped.
 """
 
-import ctypes
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from threading import Event, Lock
 
 import numpy as np
 import torch
@@ -25,14 +22,13 @@ from polyptrace.data.batches import cut_crops, fetch, own_stream
 from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
 from polyptrace.data.pictures import PictureError, container, read_pictures
+from polyptrace.data.threads import Threads, one_thread_each, reuse_freed_memory
 from polyptrace.errors import UserError
 
 PICTURES_PER_JOB = 16
 PICTURES_PER_BATCH = 64  # a job on a GPU, decoded together
 GPU_THREADS = 4  # nvJPEG takes one batch at a time: the others read, cut and write meanwhile
 MOST_GPU_THREADS = 16  # torch has 32 queues of a GPU to give
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
-LARGEST_THRESHOLD = 1 << 25  # bytes: glibc before 2.35 refuses more, and would then map every picture anew
 
 
 #: A picture, the places of its boxes in its job, and their regions.
@@ -100,7 +96,7 @@ def fill_store(
     `advance(n)` is told of every n pictures, one call at a time: a video or an archive of an hour is one job.
     """
     device = _gpu() if decoding == "nvjpeg" else None
-    _reuse_freed_memory()
+    reuse_freed_memory()
     log = path.with_suffix(".log")
     begin = _make_room(path, log, (len(boxes), size, size, 3))
     pictures = PICTURES_PER_BATCH if device else PICTURES_PER_JOB
@@ -108,25 +104,16 @@ def fill_store(
     done = _read_log(log, pictures)
     for number in done:
         advance(_pictures(boxes, jobs[number]))
-    bad: list[BadPicture] = []
-    one_at_a_time, stop = Lock(), Event()
-
-    def moved() -> None:
-        with one_at_a_time:
-            advance(1)
-
-    def go_on() -> None:
-        if stop.is_set():
-            raise CancelledError
-
+    threads = Threads(advance)
     with (
         path.open("r+b", buffering=0) as file,
         log.open("a", encoding="utf-8") as finished,
-        _one_thread_each(),
-        _pool(_threads(workers, device), stop) as pool,
+        one_thread_each(),
+        threads.pool(_threads(workers, device)) as pool,
     ):
         store = _Store(file.fileno(), begin, size)
-        task = _Task(store, boxes, root, scale, decoding == "scaled", device, moved, go_on)
+        task = _Task(store, boxes, root, scale, decoding == "scaled", device, threads.moved, threads.go_on)
+        bad: list[BadPicture] = []
         waiting = {pool.submit(_cut, task, rows): number for number, rows in enumerate(jobs) if number not in done}
         for future in as_completed(waiting):
             found = future.result()
@@ -264,36 +251,3 @@ def _read_log(log: Path, pictures: int) -> set[int]:
         log.write_text("".join(lines[:-1]), encoding="utf-8")
         lines.pop()
     return {int(line.split()[0]) for line in lines if line.split()[1:] == ["of", str(pictures)]}
-
-
-@contextmanager
-def _pool(workers: int, stop: Event) -> Iterator[ThreadPoolExecutor]:
-    """Decoding threads; an error or Ctrl-C drops what has not begun and stops the rest, a video at its next frame."""
-    pool = ThreadPoolExecutor(workers)
-    try:
-        yield pool
-    finally:
-        stop.set()
-        pool.shutdown(cancel_futures=True)
-
-
-def _reuse_freed_memory() -> None:
-    """Tells glibc to keep the megabytes of a decoded picture for the next one instead of returning them.
-
-    By default each picture's memory is fresh from the kernel, page fault by page fault, and threads queue for it.
-    """
-    with suppress(OSError, AttributeError):  # another C library has no such setting
-        glibc = ctypes.CDLL(None)
-        glibc.mallopt(M_MMAP_THRESHOLD, LARGEST_THRESHOLD)
-        glibc.mallopt(M_TRIM_THRESHOLD, 1 << 30)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Each decoding thread computes alone: torch's own threads would fight with ours."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
