@@ -153,6 +153,34 @@ def test_a_comparison_that_was_killed_between_rows_goes_on(folder: Path) -> None
     assert (last / "results/results.json").exists()
 
 
+def test_a_scheduler_that_ends_a_comparison_ends_its_rows_and_none_has_failed(folder: Path) -> None:
+    arguments = words(folder, "ended", "--methods", "mve,ours", "--at-once", "2", "--train.frames", "10000000")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "polyptrace", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    while len(rows := _children(process.pid)) < 2:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.terminate()  # as Slurm does: SIGTERM, to this process alone
+    _, said = process.communicate(timeout=30)
+    left = [pid for pid in rows if _runs(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+    assert process.returncode == 130
+    assert "start the same command again" in said
+    assert not list((folder / "ended").rglob("error.txt"))
+
+
+def _children(pid: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return [int(word) for word in found.stdout.split()]
+
+
+def _runs(pid: int) -> bool:
+    return subprocess.run(["ps", "-p", str(pid)], capture_output=True).returncode == 0
+
+
 def test_rates_are_searched_on_development_data_and_used_again(folder: Path) -> None:
     arguments = words(folder, "searched", "--methods", "ours", "--search-lr", "1e-3,1e30")
     assert call(arguments) == 2  # on which data?

@@ -3,14 +3,21 @@
 import errno
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from polyptrace.cli import main
+from polyptrace.data import Dataset
 
 FRAMES = 40
+LONG = 120  # times 200 frames
 
 
 @pytest.fixture
@@ -124,6 +131,61 @@ def test_ctrl_c_says_that_the_command_goes_on(
     monkeypatch.setattr("polyptrace.data.rounds.CropRounds.cut", interrupt)
     assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 130
     assert "stopped -> start the same command again, and it goes on" in said()
+
+
+def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    films, out = tmp_path / "films", tmp_path / "d"
+    write_film(films / "short/film.mp4", 1)
+    write_film(films / "long/film.mp4", LONG, scale=10)  # many seconds to its boxes, which are at its end
+    words = ["cvat", films, "--out", out, "--tracks.link", "track", "--crops.workers", 2]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "polyptrace", "prepare", *map(str, words), "--crops.size", "16"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    log = tmp_path / "d.partial/crops.log"
+    while not (log.exists() and log.read_text()):  # until the short one is done
+        assert process.poll() is None
+        time.sleep(0.01)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert time.monotonic() - began < 3
+    assert process.returncode == 130
+    assert "start the same command again" in told.decode()
+    (films / "short/film.mp4").unlink()  # it is not read again
+    write_film(films / "long/film.mp4", LONG)  # the same frames, decoded sooner
+    assert run(*words) == 0
+    assert set(Dataset.open(out).tracklets.video) == {"short", "long"}
+    assert Dataset.open(out).crops.any((1, 2, 3)).all()
+
+
+def write_film(path: Path, times: int, scale: int = 1) -> None:
+    """A video that shows the same 200 frames so many times, and the CVAT task of a track in the last 40."""
+    av = pytest.importorskip("av")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(0).integers(0, 256, (48, 64, 3), np.uint8)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64 * scale, 48 * scale, "yuv420p"
+        stream.options = {"bf": "0", "preset": "ultrafast", "crf": "40"}
+        packets = []
+        for index in range(200):
+            picture = np.kron(np.roll(noise, index, 1), np.ones((scale, scale, 1), np.uint8))
+            packets += stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24"))
+        packets += stream.encode()
+        step, base = packets[1].pts - packets[0].pts, packets[0].time_base
+        encoded = [(bytes(packet), packet.is_keyframe) for packet in packets]
+        for number in range(200 * times):
+            content, key = encoded[number % 200]
+            packet = av.Packet(content)
+            packet.stream, packet.time_base, packet.is_keyframe = stream, base, key
+            packet.pts = packet.dts = number * step
+            container.mux(packet)
+    box = '<box frame="{}" outside="0" xtl="20" ytl="20" xbr="30" ybr="30"/>'
+    boxes = "".join(box.format(frame) for frame in range(200 * times - 40, 200 * times))
+    task = f"<meta><task><source>{path.name}</source></task></meta><track id='1'>{boxes}</track>"
+    path.with_name("annotations.xml").write_text(f"<annotations>{task}</annotations>")
 
 
 def test_spaces_other_alphabets_and_links_in_paths_are_no_matter(clips: Path, tmp_path: Path) -> None:

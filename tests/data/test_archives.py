@@ -44,6 +44,18 @@ def test_wanted_members_come_with_their_bytes_in_the_order_of_the_archive(archiv
     ]
 
 
+def test_a_pass_can_be_stopped_on_its_way_to_what_is_wanted(archive: Path) -> None:
+    passed = []
+
+    def go_on() -> None:
+        passed.append(1)
+        if len(passed) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(pictures(archive, ["001-001_frames/001-001_20.jpg"], go_on))
+
+
 def test_members_that_are_not_there_do_not_come(archive: Path) -> None:
     assert list(pictures(archive, ["001-001_frames/001-001_99.jpg"])) == []
 

@@ -7,7 +7,7 @@ import torch
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.errors import UserError
 from polyptrace.methods import Batch
-from polyptrace.train.feed import Feed, resized
+from polyptrace.train.feed import SHARE, Feed, fits, resized
 from polyptrace.train.learner import Learner
 
 
@@ -96,3 +96,10 @@ def test_a_store_too_large_to_hold_is_resized_as_needed_to_the_same_crops(
     assert feed.held is None
     assert "resized from 8 to 4 pixels as needed" in feed.reason
     assert torch.equal(feed.load(batch([[3, 1], [0, 19]])).crops, held)
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3, 10])
+def test_runs_that_share_a_gpu_hold_no_more_of_it_together_than_one_alone(runs: int) -> None:
+    free = 10**9
+    largest = max(needed for needed in range(0, free, 10**6) if fits(needed, free, runs))
+    assert 0.9 * SHARE * free < runs * largest <= SHARE * free

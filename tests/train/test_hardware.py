@@ -5,7 +5,7 @@ import torch
 
 from polyptrace.config import Train
 from polyptrace.errors import UserError
-from polyptrace.train.hardware import choose_hardware, choose_precision, processes
+from polyptrace.train.hardware import SHARED_BY, choose_hardware, choose_precision, processes
 
 
 def test_a_cpu_gets_float32_without_compilation_and_the_log_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,6 +15,17 @@ def test_a_cpu_gets_float32_without_compilation_and_the_log_says_why(monkeypatch
     text = "\n".join(chosen.reasons)
     for said in ("torch sees no GPU", "float32 (auto, on a CPU)", "torch.compile: off", "processes: 1"):
         assert said in text
+
+
+def test_a_run_is_told_by_how_many_its_gpu_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SHARED_BY, raising=False)
+    assert choose_hardware(Train()).shared_by == 1
+    monkeypatch.setenv(SHARED_BY, "3")
+    assert choose_hardware(Train()).shared_by == 3
+    for wrong in ("0", "-1", "two"):
+        monkeypatch.setenv(SHARED_BY, wrong)
+        with pytest.raises(UserError, match=f"{SHARED_BY}={wrong}: is no number of runs"):
+            choose_hardware(Train())
 
 
 def test_a_gpu_that_is_not_there_is_an_error_not_a_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:

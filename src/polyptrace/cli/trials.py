@@ -16,7 +16,6 @@ from polyptrace.compare import (
     RATES_FILE,
     SECTIONS,
     Data,
-    Execute,
     Failure,
     Given,
     Processes,
@@ -176,8 +175,15 @@ def print_lines(trials: Sequence[Trial]) -> None:
 
 def runner(at_once: int, keep: Literal["all", "vectors"]) -> Callable[[list[Trial]], list[Failure]]:
     """Runs trials in this process, or so many at a time in others."""
-    execute: Execute = Processes(at_once) if at_once else execute_here
-    return lambda trials: run_trials(trials, execute, keep, _announce, max(at_once, 1))
+    if not at_once:
+        return lambda trials: run_trials(trials, execute_here, keep, _announce)
+    processes = Processes(at_once)
+
+    def run(trials: list[Trial]) -> list[Failure]:
+        with processes.ended_by_sigterm():
+            return run_trials(trials, processes, keep, _announce, at_once)
+
+    return run
 
 
 def execute_here(words: Sequence[str], _folder: Path) -> None:

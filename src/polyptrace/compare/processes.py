@@ -2,23 +2,33 @@
 
 At 112 pixels a training step keeps a large GPU busy for less time than Python needs to ask for it: several rows on one
 GPU then end sooner than one after the other. A row that crashes takes nothing with it.
+
+Ctrl-C reaches all processes of a terminal. SIGTERM, with which schedulers end a job, may reach this process alone: it
+then ends those that it started.
 """
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
+from types import FrameType
 
 import torch
 
 from polyptrace.cores import usable_cores
 from polyptrace.errors import UserError
+from polyptrace.train import SHARED_BY
 
 LOG = "log.txt"
-INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # Ctrl-C reaches all processes of a terminal: nothing has failed
+INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
+TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
+#: Seconds in which a SIGTERM that was sent to all processes of a job reaches all of them.
+SAME_SIGNAL = 1.0
 VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
 
 
@@ -27,10 +37,12 @@ class Processes:
 
     def __init__(self, at_once: int) -> None:
         gpus = visible_gpus()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._terminated = False
         self._free: SimpleQueue[dict[str, str]] = SimpleQueue()
         for place in range(at_once):
-            one = {VISIBLE: gpus[place % len(gpus)]} if gpus and at_once > 1 else {}
-            self._free.put({THREADS: str(max(1, usable_cores() // at_once)), **os.environ, **one})
+            threads = str(max(1, usable_cores() // at_once))
+            self._free.put({THREADS: threads, **os.environ, **_gpu_of(place, at_once, gpus)})
 
     def __call__(self, words: Sequence[str], folder: Path) -> None:
         """Runs a command line (without the program's name); what it says goes to log.txt in the row's folder."""
@@ -40,15 +52,59 @@ class Processes:
             with (folder / LOG).open("ab") as file:
                 began = file.tell()
                 command = [sys.executable, "-m", "polyptrace", *words]
-                done = subprocess.run(command, stdout=file, stderr=file, env=environment, check=False)  # noqa: S603
+                process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)  # noqa: S603
+            code = self._wait(process)
         finally:
             self._free.put(environment)
-        if done.returncode in INTERRUPTED:
-            raise KeyboardInterrupt
-        if done.returncode:
+        if code in INTERRUPTED or (code in TERMINATED and self._are_all_to_end()):
+            raise KeyboardInterrupt  # nothing has failed
+        if code:
             said = (folder / LOG).read_bytes()[began:].decode("utf-8", "replace").strip()
             last = said[-2000:] or "it said nothing"
-            raise UserError(f"'polyptrace {words[0]}' ended with code {done.returncode}: {last}")
+            raise UserError(f"'polyptrace {words[0]}' ended with code {code}: {last}")
+
+    @contextmanager
+    def ended_by_sigterm(self) -> Iterator[None]:
+        """While this lasts, SIGTERM ends all commands, and then interrupts as Ctrl-C does; for the main thread."""
+
+        def end(_number: int, _frame: FrameType | None) -> None:
+            again, self._terminated = self._terminated, True
+            for process in list(self._running):
+                process.terminate()
+            if not again:  # a second one would interrupt the waiting for those that end
+                raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGTERM, end)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> int:
+        """The exit code of a command, which does not outlive the waiting for it."""
+        self._running.add(process)
+        try:
+            if self._terminated:  # as it was started, and not yet among those that are ended
+                process.terminate()
+            return process.wait()
+        finally:
+            process.terminate()  # nothing, where it has ended
+            process.wait()
+            self._running.remove(process)
+
+    def _are_all_to_end(self) -> bool:
+        """Whether the SIGTERM that ended a command is for this process too, where it may come a moment later."""
+        if not self._terminated:
+            time.sleep(SAME_SIGNAL)
+        return self._terminated
+
+
+def _gpu_of(place: int, at_once: int, gpus: Sequence[str]) -> dict[str, str]:
+    """What tells a row its GPU, and with how many rows it shares it; a row alone has all of them."""
+    if at_once == 1 or not gpus:
+        return {}
+    turn = place % len(gpus)
+    return {VISIBLE: gpus[turn], SHARED_BY: str(len(range(turn, at_once, len(gpus))))}
 
 
 def visible_gpus() -> list[str]:

@@ -19,13 +19,16 @@ LARGEST = 256 * 2**20  # bytes of one member: more is no picture and no annotati
 _BUFFER = 2**20
 
 
-def pictures(path: Path, members: Collection[str]) -> Iterator[tuple[str, bytes]]:
+def pictures(
+    path: Path, members: Collection[str], go_on: Callable[[], None] = lambda: None
+) -> Iterator[tuple[str, bytes]]:
     """Yields (member, its bytes) for the wanted members, in the archive's order; members it lacks do not come.
 
-    The pass ends with the last wanted member.
+    The pass ends with the last wanted member. `go_on` is called at every member, wanted or not: what it raises stops.
     """
     wanted = set(members)
     for name, content in _files(path, wanted.__contains__) if wanted else ():
+        go_on()
         if content is not None:
             yield name, content
             wanted.remove(name)

@@ -6,7 +6,7 @@ frame index). Archives and videos are read in one pass, in order.
 
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -48,12 +48,16 @@ def inside(root: Path, file: str) -> Path:
 
 
 def read_pictures(
-    root: Path, wanted: list[tuple[str, int, int]], device: torch.device | None = None
+    root: Path,
+    wanted: list[tuple[str, int, int]],
+    device: torch.device | None = None,
+    go_on: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[tuple[str, int, int], Tensor | PictureError]]:
     """Each wanted (file, frame index, shrink) with its picture (3, H, W), or with what went wrong.
 
     All of them lie in one container, or each is a picture file of its own; of those a device, if one is given, decodes
-    the JPEGs together and keeps them.
+    the JPEGs together and keeps them. `go_on` is called at every picture, also at those that are passed over on the
+    way through a container: what it raises stops.
     """
     holder = container(wanted[0][0])
     if not holder:
@@ -64,16 +68,17 @@ def read_pictures(
             contents = list(contents)
             together = _decode_together(contents, device)
         for place, (picture, content) in enumerate(zip(wanted, contents, strict=True)):
+            go_on()
             yield picture, together[place] if place in together else _decoded(content, picture[2])
     elif is_video(holder):
         by_frame = {frame: (file, frame, shrink) for file, frame, shrink in wanted}
-        for frame, decoded in videos.frames(inside(root, holder), sorted(by_frame)):
+        for frame, decoded in videos.frames(inside(root, holder), sorted(by_frame), go_on):
             yield by_frame.pop(frame), decoded
         for picture in by_frame.values():
             yield picture, PictureError(VIDEO_ENDS)
     else:
         by_member = {picture[0].partition(ARCHIVE_MARK)[2]: picture for picture in wanted}
-        for member, content in archives.pictures(inside(root, holder), set(by_member)):
+        for member, content in archives.pictures(inside(root, holder), set(by_member), go_on):
             picture = by_member.pop(member)
             yield picture, _decoded(content, picture[2])
         for picture in by_member.values():

@@ -8,7 +8,7 @@ goes on with the crops it had already cut.
 
 import os
 import warnings
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,42 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from polyptrace.codec import DECODER
 from polyptrace.config import Crops, Tracks
 from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.checks import Finding, check_boxes, summary, write_rejected
-from polyptrace.data.counts import count_labels, count_tracklets
-from polyptrace.data.dataset import FORMAT, Dataset, save_tracklets
+from polyptrace.data.dataset import Dataset, save_tracklets
+from polyptrace.data.info import dataset_info
 from polyptrace.data.pictures import VIDEO_ENDS, is_video
 from polyptrace.data.rounds import CropRounds, Fill
 from polyptrace.data.store import BadPicture, fill_store
 from polyptrace.data.tracklets import Tracklets, cut_tracklets
 from polyptrace.data.tracks import link_tracks
 from polyptrace.errors import UserError
-from polyptrace.files import file_hash, provenance, write_json
+from polyptrace.files import write_json
 
 #: datasets whose frames are sampled: neighbours in the table lie some time apart, and have settings of their own
 SAMPLED = ("polypsset", "artificial polypsset")
+
+
+@dataclass(frozen=True)
+class _Linked:
+    """The boxes that are not left out, their tracks, and the tracklets of those that are long enough."""
+
+    good: Ints  # their rows in the whole table
+    boxes: Boxes
+    track: Ints
+    used: Ints  # rows of `boxes` that some tracklet has
+    tracklets: Tracklets  # as rows of the crop store, which holds the used ones
+
+    @property
+    def cropped(self) -> Ints:
+        """Rows of the whole table that have a crop."""
+        return self.good[self.used]
+
+    @property
+    def short(self) -> int:
+        """Tracks that were linked, but dropped for being too short."""
+        return len(np.unique(self.track)) - len(np.unique(self.tracklets.track))
 
 
 def prepare(
@@ -55,36 +75,27 @@ def prepare(
     tracks, crops = tracks or Tracks(), crops or Crops()
     check_request(out, tracks, crops)
     boxes = boxes.in_order()
-    if _is_sampled(boxes).any():
-        warnings.warn(
-            f"{SAMPLED[0]}: its frames are sampled; sampled_iou {tracks.sampled_iou}, sampled_min_track "
-            f"{tracks.sampled_min_track} and sampled_stride {tracks.sampled_stride} of --tracks hold there",
-            stacklevel=2,
-        )
+    _warn_of_sampled(boxes, tracks)
     findings = [f for f in check_boxes(boxes) if f.fatal]
     _refuse(findings, skip_bad)
     partial = out.with_name(out.name + ".partial")
     rounds = CropRounds(partial, boxes, root, crops, fill)
     while True:
-        good = np.delete(np.arange(len(boxes)), [f.row for f in findings])
-        table = boxes.take(good)
-        track = link_all(table, tracks)
-        used, tracklets = _renumbered(cut_both(table, track, tracks))
-        if not len(tracklets):
-            raise UserError(_nothing_left(table, track, tracks))
-        new = _of_pictures(boxes, good, rounds.cut(good[used]))
+        linked = _link(boxes, findings, tracks)
+        new = _of_pictures(boxes, linked.good, rounds.cut(linked.cropped))
         _refuse([finding for finding in new if finding.fatal], skip_bad)
         if not new:
             break
         findings += new  # without these boxes the tracks are others: link and cut again
-    _write_tables(partial, table, tracklets, used)
+    _write_tables(partial, linked)
     (partial / "rejected.csv").unlink(missing_ok=True)  # of a run that was killed, since when pictures were restored
     if findings:
         write_rejected(partial / "rejected.csv", boxes, findings)
     settings = {"tracks": asdict(tracks), "crops": asdict(crops)}
-    counts = {"boxes": len(table), "rejected": len(findings), "short tracks": _short(track, tracklets)}
-    write_json(partial / "dataset.json", _info(partial, tracklets, settings, counts, source))
-    rounds.finish(good[used])
+    counts = {"boxes": len(linked.boxes), "rejected": len(findings), "short tracks": linked.short}
+    files = linked.boxes.file[linked.used]
+    write_json(partial / "dataset.json", dataset_info(partial, files, linked.tracklets, settings, counts, source))
+    rounds.finish(linked.cropped)
     partial.rename(out)
     return Dataset.open(out)
 
@@ -140,6 +151,26 @@ def cut_both(boxes: Boxes, track: Ints, settings: Tracks) -> Tracklets:
     return Tracklets.concatenate(short, cut_tracklets(boxes, track, None, stride, min_track))
 
 
+def _link(boxes: Boxes, findings: list[Finding], settings: Tracks) -> _Linked:
+    """Tracks and tracklets of the boxes that nothing was found against; an error if no tracklet comes out."""
+    good = np.delete(np.arange(len(boxes)), [f.row for f in findings])
+    table = boxes.take(good)
+    track = link_all(table, settings)
+    used, tracklets = _renumbered(cut_both(table, track, settings))
+    if not len(tracklets):
+        raise UserError(_nothing_left(table, track, settings))
+    return _Linked(good, table, track, used, tracklets)
+
+
+def _warn_of_sampled(boxes: Boxes, settings: Tracks) -> None:
+    if _is_sampled(boxes).any():
+        warnings.warn(
+            f"{SAMPLED[0]}: its frames are sampled; sampled_iou {settings.sampled_iou}, sampled_min_track "
+            f"{settings.sampled_min_track} and sampled_stride {settings.sampled_stride} of --tracks hold there",
+            stacklevel=3,
+        )
+
+
 def _is_sampled(boxes: Boxes) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = np.logical_or.reduce([boxes.dataset == name for name in SAMPLED])
     return found
@@ -190,11 +221,6 @@ def _picture(boxes: Boxes, row: int) -> str:
     return f"{file}, frame {boxes.frame_index[row]}" if is_video(file) else str(file)
 
 
-def _short(track: Ints, tracklets: Tracklets) -> int:
-    """Tracks that were linked, but dropped for being too short."""
-    return len(np.unique(track)) - len(np.unique(tracklets.track))
-
-
 def _nothing_left(boxes: Boxes, track: Ints, settings: Tracks) -> str:
     """What to do when no track is long enough."""
     if not len(boxes):
@@ -216,30 +242,10 @@ def _refuse(findings: list[Finding], skip_bad: bool) -> None:
         raise UserError(f"{what}\n{summary(findings)}")
 
 
-def _write_tables(partial: Path, boxes: Boxes, tracklets: Tracklets, used: Ints) -> None:
-    save_tracklets(tracklets, partial / "tracklets.parquet")
-    boxes.save(partial / "boxes.parquet")
-    crop = np.full(len(boxes), -1)
-    crop[used] = np.arange(len(used))
+def _write_tables(partial: Path, linked: _Linked) -> None:
+    save_tracklets(linked.tracklets, partial / "tracklets.parquet")
+    linked.boxes.save(partial / "boxes.parquet")
+    crop = np.full(len(linked.boxes), -1)
+    crop[linked.used] = np.arange(len(linked.used))
     table = pq.read_table(partial / "boxes.parquet").append_column("crop", pa.array(crop))
     pq.write_table(table, partial / "boxes.parquet", compression="zstd")
-
-
-def _info(
-    folder: Path,
-    tracklets: Tracklets,
-    settings: dict[str, Any],
-    counts: dict[str, int],
-    source: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """What `dataset.json` says: everything about labels stands under `labels` alone."""
-    return {
-        "format": FORMAT,
-        "source": source or {},
-        "settings": settings,
-        "decoder": "nvJPEG" if settings["crops"]["decoding"] == "nvjpeg" else DECODER,
-        "counts": counts | count_tracklets(tracklets),
-        "labels": count_labels(tracklets),
-        "hashes": {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")},
-        "made_by": provenance(),
-    }

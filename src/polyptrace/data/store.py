@@ -5,15 +5,12 @@ and each thread writes its crops straight to their place. A log beside it names 
 was killed goes on where it stopped.
 """
 
-import ctypes
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 import torch
@@ -25,14 +22,13 @@ from polyptrace.data.batches import cut_crops, fetch, own_stream
 from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
 from polyptrace.data.pictures import PictureError, container, read_pictures
+from polyptrace.data.threads import Threads, one_thread_each, reuse_freed_memory
 from polyptrace.errors import UserError
 
 PICTURES_PER_JOB = 8  # few, so that the threads end at about the same time; but each job takes 2 KB
 PICTURES_PER_BATCH = 64  # a job on a GPU, decoded together
 GPU_THREADS = 4  # nvJPEG takes one batch at a time: the others read, cut and write meanwhile
 MOST_GPU_THREADS = 16  # torch has 32 queues of a GPU to give
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
-LARGEST_THRESHOLD = 1 << 25  # bytes: glibc before 2.35 refuses more, and would then map every picture anew
 
 
 #: A picture, the rows of its boxes, and their regions.
@@ -82,6 +78,7 @@ class _Task:
     smaller: bool  # pictures may be decoded smaller
     device: torch.device | None  # the GPU that decodes and cuts
     moved: Callable[[], None]  # told of every picture
+    go_on: Callable[[], None]  # raises where the work is to stop
 
 
 def fill_store(
@@ -100,7 +97,7 @@ def fill_store(
     `advance(n)` is told of every n pictures, one call at a time: a video or an archive of an hour is one job.
     """
     device = _gpu() if decoding == "nvjpeg" else None
-    _reuse_freed_memory()
+    reuse_freed_memory()
     log = path.with_suffix(".log")
     begin = _make_room(path, log, (len(boxes), size, size, 3))
     pictures = PICTURES_PER_BATCH if device else PICTURES_PER_JOB
@@ -108,22 +105,17 @@ def fill_store(
     done = _read_log(log, pictures)
     for number in done:
         advance(_pictures(boxes, jobs[number]))
-    bad: list[BadPicture] = []
-    one_at_a_time = Lock()
-
-    def moved() -> None:
-        with one_at_a_time:
-            advance(1)
-
+    threads = Threads(advance)
     with (
         path.open("r+b", buffering=0) as file,
         log.open("a", encoding="utf-8") as finished,
-        _one_thread_each(),
-        _pool(_threads(workers, device)) as pool,
+        one_thread_each(),
+        threads.pool(_threads(workers, device)) as pool,
     ):
         store = _Store(file.fileno(), begin, size)
         regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height, scale)
-        task = _Task(store, boxes, regions, root, scale, decoding == "scaled", device, moved)
+        task = _Task(store, boxes, regions, root, scale, decoding == "scaled", device, threads.moved, threads.go_on)
+        bad: list[BadPicture] = []
         waiting = {pool.submit(_cut, task, rows): number for number, rows in enumerate(jobs) if number not in done}
         for future in as_completed(waiting):
             found = future.result()
@@ -204,7 +196,7 @@ def _found(task: _Task, rows: Ints, bad: list[BadPicture]) -> Iterator[_Found]:
     for row, key in zip(rows.tolist(), keys, strict=True):
         of_picture.setdefault(key, []).append(row)
     wanted = [(*key, _shrink(task, some)) for key, some in of_picture.items()]
-    for (file, frame, factor), picture in read_pictures(task.root, wanted, task.device):
+    for (file, frame, factor), picture in read_pictures(task.root, wanted, task.device, task.go_on):
         task.moved()
         some = of_picture[file, frame]
         fitting = picture if isinstance(picture, PictureError) else _fit(task, some, picture, factor)
@@ -256,35 +248,3 @@ def _read_log(log: Path, pictures: int) -> set[int]:
         log.write_text("".join(lines[:-1]), encoding="utf-8")
         lines.pop()
     return {int(line.split()[0]) for line in lines if line.split()[1:] == ["of", str(pictures)]}
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Decoding threads; an error or Ctrl-C drops what has not begun."""
-    pool = ThreadPoolExecutor(workers)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _reuse_freed_memory() -> None:
-    """Tells glibc to keep the megabytes of a decoded picture for the next one instead of returning them.
-
-    By default each picture's memory is fresh from the kernel, page fault by page fault, and threads queue for it.
-    """
-    with suppress(OSError, AttributeError):  # another C library has no such setting
-        glibc = ctypes.CDLL(None)
-        glibc.mallopt(M_MMAP_THRESHOLD, LARGEST_THRESHOLD)
-        glibc.mallopt(M_TRIM_THRESHOLD, 1 << 30)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Each decoding thread computes alone: torch's own threads would fight with ours."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -5,7 +5,7 @@ and containers without a table of frames all give exactly the frame that was ann
 """
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,13 @@ class VideoInfo:
     fps: float  # mean rate; NaN if the file does not say
 
 
-def frames(path: Path, frame_indices: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
+def frames(
+    path: Path, frame_indices: Iterable[int], go_on: Callable[[], None] = lambda: None
+) -> Iterator[tuple[int, Tensor]]:
     """Yields (frame index, uint8 (3, H, W) RGB picture as shown) for the wanted frames, in ascending order.
 
     One picture is held at a time. Where the stream ends early or is damaged, what comes before is yielded, and a
-    warning says which frames are not there.
+    warning says which frames are not there. `go_on` is called at every frame, wanted or not: what it raises stops.
     """
     wanted = sorted({int(index) for index in frame_indices})
     if wanted and wanted[0] < 0:
@@ -41,6 +43,7 @@ def frames(path: Path, frame_indices: Iterable[int]) -> Iterator[tuple[int, Tens
     place = 0
     with _open(path) as container:
         for index, frame in enumerate(_decoded(container)):
+            go_on()
             if index == wanted[place]:
                 yield index, _picture(frame)
                 place += 1

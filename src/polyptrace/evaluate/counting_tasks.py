@@ -15,13 +15,10 @@ def counting_tasks(subject: Subject) -> dict[str, Outcome]:
 
 
 def _counting(subject: Subject, method: Clustering) -> Outcome:
+    missing = _missing(subject, method)
+    if missing:
+        return subject.skipped(missing)
     e = subject.embeddings
-    if not len(e):
-        return subject.skipped(f"the embeddings have no {subject.unit}s")
-    if (subject.video == "").any():
-        return subject.skipped("needs the video of each row")
-    if method == "temporal" and (e.position < 0).any():
-        return subject.skipped("needs the first and last frame of each row")
     found = count(e.vectors, subject.video, subject.polyp, method=method, first=e.position, last=e.last)
     name, clusters = f"counting.{method}", subject.clusters("video", unlabelled=True)
     draws = _draws(found, clusters.counts)
@@ -58,6 +55,17 @@ def _counting(subject: Subject, method: Clustering) -> Outcome:
         draws_key=clusters.key,
     )
     return Outcome(task, arrays)
+
+
+def _missing(subject: Subject, method: Clustering) -> str:
+    """Why polyps cannot be counted, "" if they can."""
+    if not len(subject.embeddings):
+        return f"the embeddings have no {subject.unit}s"
+    if (subject.video == "").any():
+        return "needs the video of each row"
+    if method == "temporal" and (subject.embeddings.position < 0).any():
+        return "needs the first and last frame of each row"
+    return ""
 
 
 def _draws(found: Counting, counts: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyptrace.evaluate.gallery import Scope
-from polyptrace.evaluate.reid import EDGES, reid, reid_draws
+from polyptrace.evaluate.reid import EDGES, ReID, reid, reid_draws
 from polyptrace.evaluate.results import Task
-from polyptrace.evaluate.retrieval import retrieval
+from polyptrace.evaluate.retrieval import Retrieval, retrieval
 from polyptrace.evaluate.significance import mean_draws
 from polyptrace.evaluate.subject import Arrays, Clusters, Outcome, Subject, figure
 
@@ -51,10 +51,6 @@ def _retrieval(subject: Subject, clusters: Clusters, name: str, scope: Scope, ap
         return subject.skipped("no query has another tracklet of its polyp in its gallery")
     values = {"map": found.ap, "hr1": found.hit1, "hr5": found.hit5}
     draws = {key: mean_draws(each, clusters.code[found.query], clusters.counts) for key, each in values.items()}
-    arrays: Arrays = {f"{name}/query": found.query}
-    arrays |= {f"{name}/{key}": getattr(found, key).astype(np.float32) for key in ("ap", "hit1", "hit5")}
-    if name == "retrieval":
-        arrays |= {f"{name}/top": found.top, f"{name}/top_score": found.top_score}
     own = {
         "queries": found.queries,
         "without_positive": found.without_positive,
@@ -80,7 +76,16 @@ def _retrieval(subject: Subject, clusters: Clusters, name: str, scope: Scope, ap
         drawn=clusters.number,
         draws_key=clusters.key,
     )
-    return _with_draws(name, task, arrays, draws)
+    return _with_draws(name, task, _of_queries(name, found), draws)
+
+
+def _of_queries(name: str, found: Retrieval) -> Arrays:
+    """What is kept of each query beside the figures."""
+    arrays: Arrays = {f"{name}/query": found.query}
+    arrays |= {f"{name}/{key}": getattr(found, key).astype(np.float32) for key in ("ap", "hit1", "hit5")}
+    if name == "retrieval":
+        arrays |= {f"{name}/top": found.top, f"{name}/top_score": found.top_score}
+    return arrays
 
 
 def reid_tasks(subject: Subject) -> dict[str, Outcome]:
@@ -117,13 +122,17 @@ def reid_tasks(subject: Subject) -> dict[str, Outcome]:
         drawn=clusters.number,
         draws_key=clusters.key,
     )
+    return {"reid": _with_draws("reid", task, _of_pairs(found), dict(zip(("auroc", "aupr"), drawn, strict=True)))}
+
+
+def _of_pairs(found: ReID) -> Arrays:
+    """Histograms of both kinds of pairs, and the curves."""
     false, true = found.roc()
     recall, precision = found.precision_recall()
     same, different = found.histograms()
-    arrays: Arrays = {"reid/edges": EDGES, "reid/same": same, "reid/different": different}
     curves = {"roc_fpr": false, "roc_tpr": true, "pr_recall": recall, "pr_precision": precision}
-    arrays |= {f"reid/{key}": values.astype(np.float32) for key, values in curves.items()}
-    return {"reid": _with_draws("reid", task, arrays, dict(zip(("auroc", "aupr"), drawn, strict=True)))}
+    histograms: Arrays = {"reid/edges": EDGES, "reid/same": same, "reid/different": different}
+    return histograms | {f"reid/{key}": values.astype(np.float32) for key, values in curves.items()}
 
 
 def _with_draws(name: str, task: Task, arrays: Arrays, draws: dict[str, NDArray[Any]]) -> Outcome:

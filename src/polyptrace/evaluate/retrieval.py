@@ -107,13 +107,8 @@ def retrieval(
     if convention not in ("standard", "release"):
         raise UserError(f"retrieval: convention {convention!r} -> standard or release")
     known = np.flatnonzero(polyps >= 0)
-    groups = [known]
-    if scope == "within":
-        assert videos is not None
-        by_video = known[np.argsort(videos[known], kind="stable")]
-        groups = np.split(by_video, np.flatnonzero(np.diff(videos[by_video])) + 1)
     with full_precision():
-        parts = [_among(unit, polyps, rows, limits, convention, top) for rows in groups]
+        parts = [_among(unit, polyps, rows, limits, convention, top) for rows in _groups(known, limits)]
     whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _PER_QUERY}
     order = np.argsort(whole["query"])
     return Retrieval(
@@ -125,6 +120,15 @@ def retrieval(
 
 
 _PER_QUERY = ("query", "ap", "hit1", "hit5", "top", "top_score")
+
+
+def _groups(known: NDArray[np.int64], limits: Limits) -> list[NDArray[np.int64]]:
+    """The rows that are ranked among each other: all, or those of each video."""
+    if limits.scope != "within":
+        return [known]
+    assert limits.video is not None
+    by_video = known[np.argsort(limits.video[known], kind="stable")]
+    return np.split(by_video, np.flatnonzero(np.diff(limits.video[by_video])) + 1)
 
 
 def _among(

@@ -76,13 +76,7 @@ def epoch_batches(
     line = timeline(video, position)
     candidates = _candidates(line, bag_size, small_videos)
     anchors, carried = _pool(candidates, bags_per_batch, seed, epoch)
-    match sampling:
-        case "exponential":
-            bags = draw_bags(line, anchors, bag_size, temperature, seeded(seed, epoch, BAGS))
-        case "uniform":
-            bags = draw_bags(line, anchors, bag_size, math.inf, seeded(seed, epoch, BAGS))
-        case "nearest":
-            bags = neighbours(line, anchors, bag_size)
+    bags = _bags(line, anchors, bag_size, sampling, temperature, seeded(seed, epoch, BAGS))
     batches = np.arange(len(anchors)).reshape(-1, bags_per_batch)
     collisions = 0
     if composition != "any":
@@ -152,6 +146,24 @@ def _order(candidates: Integers, seed: int, epoch: int) -> Integers:
     """The shuffled anchors of an epoch."""
     order: Integers = torch.randperm(len(candidates), generator=seeded(seed, epoch, ORDER)).numpy()
     return candidates[order]
+
+
+def _bags(
+    line: Timeline,
+    anchors: Integers,
+    bag_size: int,
+    sampling: Sampling,
+    temperature: float | Column,
+    generator: torch.Generator,
+) -> Integers:
+    """The bags (A, K) of anchors (A,)."""
+    match sampling:
+        case "exponential":
+            return draw_bags(line, anchors, bag_size, temperature, generator)
+        case "uniform":
+            return draw_bags(line, anchors, bag_size, math.inf, generator)
+        case "nearest":
+            return neighbours(line, anchors, bag_size)
 
 
 def _extents(line: Timeline, anchors: Integers, bags: Integers) -> Extents:

@@ -23,7 +23,7 @@ from polyptrace.methods import Batch, Targets
 #: Batches that are read ahead of the one in use.
 AHEAD = 2
 
-#: The store is held on the GPU when it takes at most this share of the memory that is free.
+#: The store is held on the GPU when it takes at most this share of the memory that is free, or of a run's part of it.
 SHARE = 0.4
 
 #: On a CPU a store that has to be resized is held at the smaller size when that takes at most so many bytes.
@@ -63,6 +63,7 @@ class Feed:
         process: int = 0,
         processes: int = 1,
         compiled: bool = False,
+        shared_by: int = 1,
     ) -> None:
         self.crops, self.size, self.device = crops, size, device
         self.process, self.processes = process, processes
@@ -76,10 +77,10 @@ class Feed:
         needed = len(crops) * size * size * 3
         if device.type == "cuda":
             free = torch.cuda.mem_get_info(device)[0]
-            fits = needed <= SHARE * free
-            if where == "device" or (where == "auto" and fits):
+            if where == "device" or (where == "auto" and fits(needed, free, shared_by)):
                 self.held = self._hold()
-            reason = f"{needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB free"
+            sharing = f" for {shared_by} runs" if shared_by > 1 else ""
+            reason = f"{needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB free{sharing}"
             place = "on the GPU as uint8" if self.held is not None else "in the memory map, pinned and read ahead"
             self.reason = f"crops: {place} ({where}: {reason})"
         elif size != crops.shape[1] and needed <= HELD_ON_CPU:
@@ -173,6 +174,14 @@ class Feed:
         if self.device.type == "cpu":
             return tensor
         return tensor.pin_memory().to(self.device, non_blocking=True)
+
+
+def fits(needed: int, free: int, shared_by: int) -> bool:
+    """Whether a store of so many bytes may be held on a GPU with so many free that so many runs share.
+
+    Runs that start together all see the same memory free: each takes its part only.
+    """
+    return needed <= SHARE * free / shared_by
 
 
 def mark_varying(*tensors: Tensor) -> None:

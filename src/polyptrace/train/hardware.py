@@ -14,6 +14,9 @@ from polyptrace.errors import UserError
 if TYPE_CHECKING:  # it takes seconds to load, and most commands do not need it
     from lightning.fabric import Fabric
 
+#: In the environment: how many runs share a GPU, where it is more than one.
+SHARED_BY = "POLYPTRACE_GPU_SHARED_BY"
+
 
 @dataclass(frozen=True)
 class Hardware:
@@ -24,6 +27,7 @@ class Hardware:
     compiled: bool
     devices: int  # processes on this machine
     nodes: int
+    shared_by: int  # runs that share the GPU
     reasons: list[str] = field(default_factory=list)  # one line per choice, for the log
 
 
@@ -40,6 +44,7 @@ def choose_hardware(settings: Train) -> Hardware:
         compiled,
         devices,
         nodes,
+        gpu_shared_by(os.environ),
         [why_device, why_precision, why_compiled, why_processes, *_batch_norm(devices * nodes, on_gpu)],
     )
 
@@ -104,3 +109,11 @@ def processes(wanted: int, environment: Mapping[str, str]) -> tuple[int, int, st
         tasks = int(environment["SLURM_NTASKS"])
         return tasks // nodes, nodes, f"processes: {tasks} on {nodes} machines (Slurm)"
     return wanted, 1, f"processes: {wanted} (train.devices)"
+
+
+def gpu_shared_by(environment: Mapping[str, str]) -> int:
+    """How many runs share the GPU: `compare --at-once` says it to the rows that it starts."""
+    told = environment.get(SHARED_BY, "1")
+    if not (told.isdecimal() and int(told)):
+        raise UserError(f"{SHARED_BY}={told}: is no number of runs -> 1 or more, or unset it")
+    return int(told)

@@ -137,3 +137,13 @@ def test_boxes_are_named_by_their_lines(tmp_path: Path) -> None:
     path.write_text(f"<annotations>\n<track id='7'>\n{boxes}{box_.format(3, 0, 'low')}</track>\n</annotations>\n")
     with pytest.raises(UserError, match=r"a\.xml:6: box of track 7, frame 3: ybr is 'low', not a number"):
         read_cvat(path)
+
+
+def test_boxes_outside_of_tracks_do_not_shift_the_lines_of_others(tmp_path: Path) -> None:
+    box_ = '<box frame="{}" xtl="1" ytl="1" xbr="2" ybr="2"/>\n'
+    path = tmp_path / "a.xml"
+    stray = f"{box_.format(0)}<!-- {box_.format(1)} -->\n<group>\n{box_.format(2)}</group>\n"
+    path.write_text(f"<annotations>\n{stray}<track id='7'>\n{box_.format(3)}</track>\n</annotations>\n")
+    found = read_cvat(path)
+    assert found.frame_index.tolist() == [3]
+    assert found.line.tolist() == [9]

@@ -27,7 +27,7 @@ def read_all(content: bytes) -> None:
 
 
 def read_events(content: bytes) -> None:
-    for _, element in elements(content, "a.xml"):
+    for _, element, _ in elements(content, "a.xml"):
         element.clear()
 
 
@@ -82,3 +82,13 @@ def test_what_is_no_xml_is_a_clear_error(content: bytes) -> None:
 def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path) -> None:
     content = b"<a>" * 200_000 + b"</a>" * 200_000
     assert parse(content, tmp_path).tag == "a"
+
+
+def test_elements_come_with_the_lines_on_which_they_start() -> None:
+    rows = "".join(f"<!-- <b> -->\n<b\nn='{n}'>\n<c/></b>\n" for n in range(5000))  # more than is parsed at a time
+    found = [(event, element.tag, line) for event, element, line in elements(f"<a>\n{rows}</a>".encode(), "a.xml")]
+    expected = [("start", "a", 1)]
+    for n in range(5000):
+        at = 3 + 4 * n
+        expected += [("start", "b", at), ("start", "c", at + 2), ("end", "c", at + 2), ("end", "b", at)]
+    assert found == [*expected, ("end", "a", 1)]

@@ -2,6 +2,7 @@
 histology, read from one folder that holds a folder of each dataset."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from polyptrace.data.boxes import Boxes
@@ -15,62 +16,46 @@ from polyptrace.errors import UserError
 _OTHER_NAMES = {"polypsize": ("polypsizedataset",), "sun": ("sundatabase",)}
 
 
-def read_rsp(
-    path: Path,
-    *,
-    split: str | None = None,
-    cases: Path | None = None,
-    columns: Mapping[str, str] | None = None,
-    histology: Mapping[str, str] | None = None,
-    workers: int = 0,
-    cache: Path | None = None,
-) -> Boxes:
-    """REAL-Colon's evaluation videos, SUN and PolypSize, from folders of these names in `path`.
+@dataclass(frozen=True)
+class Combination:
+    """A reader of several datasets, from folders of their names in one folder."""
 
-    `cases` is SUN's, `columns` PolypSize's, `workers` and `cache` REAL-Colon's: see there.
-    """
-    readers = _readers(cases, columns, histology, workers, cache)
-    return _combined(path, split, {part: read for part, read in readers.items() if part != "polypsset"})
+    parts: tuple[str, ...]
 
+    def __call__(
+        self,
+        path: Path,
+        *,
+        split: str | None = None,
+        cases: Path | None = None,
+        columns: Mapping[str, str] | None = None,
+        histology: Mapping[str, str] | None = None,
+        workers: int = 0,
+        cache: Path | None = None,
+    ) -> Boxes:
+        """The boxes of each part; a missing part is said before any is read.
 
-def read_rspp(
-    path: Path,
-    *,
-    split: str | None = None,
-    cases: Path | None = None,
-    columns: Mapping[str, str] | None = None,
-    histology: Mapping[str, str] | None = None,
-    workers: int = 0,
-    cache: Path | None = None,
-) -> Boxes:
-    """REAL-Colon's evaluation videos, SUN, PolypSize and PolypsSet; everything else as in `read_rsp`."""
-    return _combined(path, split, _readers(cases, columns, histology, workers, cache))
-
-
-def _readers(
-    cases: Path | None,
-    columns: Mapping[str, str] | None,
-    histology: Mapping[str, str] | None,
-    workers: int,
-    cache: Path | None,
-) -> dict[str, Callable[[Path], Boxes]]:
-    """How the folder of each part is read."""
-    return {
-        "realcolon": lambda folder: read_realcolon(
-            folder, split="paper-eval", histology=histology, workers=workers, cache=cache
-        ),
-        "sun": lambda folder: read_sun(folder, cases=cases, histology=histology),
-        "polypsize": lambda folder: read_polypsize(folder, columns=columns, histology=histology),
-        "polypsset": lambda folder: read_polypsset(folder, histology=histology),
-    }
+        `cases` is SUN's, `columns` PolypSize's, `workers` and `cache` REAL-Colon's: see there.
+        """
+        if split:
+            raise UserError(f"--split {split}: a combination has its own parts -> leave it out, and split by polyp")
+        folders = {part: _folder(Path(path), part) for part in self.parts}
+        readers: dict[str, Callable[[Path], Boxes]] = {
+            "realcolon": lambda folder: read_realcolon(
+                folder, split="paper-eval", histology=histology, workers=workers, cache=cache
+            ),
+            "sun": lambda folder: read_sun(folder, cases=cases, histology=histology),
+            "polypsize": lambda folder: read_polypsize(folder, columns=columns, histology=histology),
+            "polypsset": lambda folder: read_polypsset(folder, histology=histology),
+        }
+        return Boxes.concatenate([below(readers[part](folder), folder.name) for part, folder in folders.items()])
 
 
-def _combined(path: Path, split: str | None, readers: Mapping[str, Callable[[Path], Boxes]]) -> Boxes:
-    """The boxes of each part; a missing part is said before any is read."""
-    if split:
-        raise UserError(f"--split {split}: a combination has its own parts -> leave it out, and split by polyp")
-    folders = {part: _folder(Path(path), part) for part in readers}
-    return Boxes.concatenate([below(read(folders[part]), folders[part].name) for part, read in readers.items()])
+#: REAL-Colon's evaluation videos, SUN and PolypSize.
+read_rsp = Combination(("realcolon", "sun", "polypsize"))
+
+#: The same and PolypsSet.
+read_rspp = Combination((*read_rsp.parts, "polypsset"))
 
 
 def _folder(path: Path, part: str) -> Path:

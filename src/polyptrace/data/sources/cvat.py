@@ -6,7 +6,7 @@ Attributes called polyp, size and histology are read as labels.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -33,7 +33,6 @@ from polyptrace.data.videos import video_info
 from polyptrace.errors import UserError
 
 _STEP = re.compile(r"step\s*=\s*(\d{1,6})", re.ASCII)
-_BOX = re.compile(rb"<box[\s/>]")
 _CORNERS = ("xtl", "ytl", "xbr", "ybr")
 
 
@@ -113,9 +112,7 @@ def _parse(path: Path) -> _Task:
     task = _Task()
     open_tags: list[str] = []
     track: dict[str, str] = {}
-    content = read_bytes(path)
-    lines = _lines_of_boxes(content)
-    for event, element in elements(content, path):
+    for event, element, line in elements(read_bytes(path), path):
         if event == "start":
             open_tags.append(element.tag)
             if len(open_tags) == 1 and element.tag != "annotations":
@@ -129,7 +126,7 @@ def _parse(path: Path) -> _Task:
         if "meta" in open_tags[:2]:
             _read_meta(task, open_tags, element)
         elif element.tag == "box" and open_tags[-1:] == ["track"]:
-            _read_box(task, track, element, path, next(lines, 0))
+            _read_box(task, track, element, path, line)
         elif element.tag in ("track", "meta"):
             element.clear()
     if task.tasks > 1:
@@ -142,15 +139,6 @@ def _read_meta(task: _Task, open_tags: list[str], element: Element) -> None:
     key = f"original_size/{element.tag}" if open_tags[-1] == "original_size" else element.tag
     if open_tags[-1] in ("task", "job", "meta", "original_size") and not len(element):
         task.meta.setdefault(key, (element.text or "").strip())
-
-
-def _lines_of_boxes(content: bytes) -> Iterator[int]:
-    """The line of each box, in their order; the parser reads ahead and cannot tell."""
-    line, at = 1, 0
-    for found in _BOX.finditer(content):
-        line += content.count(b"\n", at, found.start())
-        at = found.start()
-        yield line
 
 
 def _read_box(task: _Task, track: Mapping[str, str], element: Element, path: Path, line: int) -> None:

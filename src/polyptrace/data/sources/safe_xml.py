@@ -6,10 +6,11 @@ what is searched is what expat reads: no encoding can hide the declaration.
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn, cast
-from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLPullParser
-from xml.parsers.expat import ExpatError, ParserCreate
+from typing import NoReturn
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers.expat import ExpatError, ParserCreate, XMLParserType
 
 from polyptrace.data.sources.text import decode
 from polyptrace.errors import UserError
@@ -25,33 +26,57 @@ def parse(content: bytes, path: Path | str) -> Element:
     """The root element of a document, or an error that names the file and the line."""
     checked = _checked(content, path)
     builder = TreeBuilder()
+    parser = _parser(builder, path)
+    parser.StartElementHandler = builder.start
+    parser.EndElementHandler = builder.end
+    with _well_formed(path):
+        parser.Parse(checked, True)
+    return builder.close()
+
+
+def elements(content: bytes, path: Path | str) -> Iterator[tuple[str, Element, int]]:
+    """(event, element, its line) of each start and end in a document too large to hold as a tree.
+
+    The caller clears the elements. The line is that of the start, in both events.
+    """
+    checked = _checked(content, path)
+    builder = TreeBuilder()
+    parser = _parser(builder, path)
+    events: list[tuple[str, Element, int]] = []
+    lines: list[int] = []  # of the elements that are open
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        lines.append(parser.CurrentLineNumber)
+        events.append(("start", builder.start(tag, attributes), lines[-1]))
+
+    def end(tag: str) -> None:
+        events.append(("end", builder.end(tag), lines.pop()))
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    for at in range(0, len(checked), _CHUNK):
+        with _well_formed(path):
+            parser.Parse(checked[at : at + _CHUNK], at + _CHUNK >= len(checked))
+        yield from events
+        events.clear()
+
+
+def _parser(builder: TreeBuilder, path: Path | str) -> XMLParserType:
+    """A parser that gives text to the builder and refuses document types."""
     parser = ParserCreate()
     parser.buffer_text = True
     parser.StartDoctypeDeclHandler = lambda *_: _refuse(path, parser.CurrentLineNumber)
-    parser.StartElementHandler = builder.start
-    parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.data
+    return parser
+
+
+@contextmanager
+def _well_formed(path: Path | str) -> Iterator[None]:
     try:
-        parser.Parse(checked, True)
+        yield
     except ExpatError as error:
         raise UserError(
             f"{path}:{error.lineno}: is not well-formed XML ({error}) -> was it written to the end?"
         ) from None
-    return builder.close()
-
-
-def elements(content: bytes, path: Path | str) -> Iterator[tuple[str, Element]]:
-    """(event, element) of each start and end in a document too large to hold as a tree; the caller clears them."""
-    checked = _checked(content, path)
-    parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
-    try:
-        for at in range(0, len(checked), _CHUNK):
-            parser.feed(checked[at : at + _CHUNK])
-            yield from cast(Iterator[tuple[str, Element]], parser.read_events())
-        parser.close()
-    except ParseError as error:
-        line = error.position[0]
-        raise UserError(f"{path}:{line}: is not well-formed XML ({error}) -> was it written to the end?") from None
 
 
 def _checked(content: bytes, path: Path | str) -> bytes:

@@ -1,0 +1,55 @@
+"""What `dataset.json` says of a dataset folder."""
+
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from polyptrace.codec import DECODER
+from polyptrace.data.counts import count_labels, count_tracklets
+from polyptrace.data.dataset import FORMAT
+from polyptrace.data.pictures import container, is_video
+from polyptrace.data.tracklets import Tracklets
+from polyptrace.files import file_hash, provenance
+
+#: What decodes where `DECODER` does not: JPEGs on a GPU, JPEGs made smaller, videos, PNGs.
+NVJPEG, SMALLER, VIDEO = "nvJPEG", "libjpeg-turbo (Pillow)", "FFmpeg (PyAV)"
+PNG = DECODER.replace("libjpeg-turbo", "libpng")
+
+
+def dataset_info(
+    folder: Path,
+    files: Iterable[str],
+    tracklets: Tracklets,
+    settings: dict[str, Any],
+    counts: dict[str, int],
+    source: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """The content of `dataset.json`: everything about labels stands under `labels` alone."""
+    return {
+        "format": FORMAT,
+        "source": source or {},
+        "settings": settings,
+        "decoder": decoders(files, settings["crops"]["decoding"]),
+        "counts": counts | count_tracklets(tracklets),
+        "labels": count_labels(tracklets),
+        "hashes": {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")},
+        "made_by": provenance(),
+    }
+
+
+def decoders(files: Iterable[str], decoding: str) -> str:
+    """What decodes these pictures with this setting, in one line.
+
+    A GPU decodes JPEGs that are files of their own, and nothing else. Where JPEGs may be decoded smaller, some are.
+    """
+    names: set[str] = set()
+    for file in set(files):
+        if is_video(file):
+            names.add(VIDEO)
+        elif PurePosixPath(file).suffix.lower() == ".png":
+            names.add(PNG)
+        elif decoding == "nvjpeg" and not container(file):
+            names.add(NVJPEG)
+        else:
+            names |= {DECODER, SMALLER} if decoding == "scaled" else {DECODER}
+    return ", ".join(sorted(names))
