@@ -59,6 +59,10 @@ def test_variants_differ_in_their_settings_alone_and_stand_in_blocks_beside_ours
     table = (folder / "out/ablations/table2.md").read_text()
     assert table.count("| Ours |") == 2
     assert table.index("Level of the loss") < table.index("| Frames only | ✓ | ✓ | ✓ | ✗ |") < table.index("*Loss*")
+    differences = (folder / "out/ablations/differences.md").read_text()
+    assert "Ours minus each other" in differences
+    names = ("| Frames only |", "| Tracklets only |", "| Multi-positive on the same bags |", "| Ours |")
+    assert [name in differences for name in names] == [True, True, True, False]
     (folder / "out/ablations/table2.md").unlink()
     assert call("--out", f"{folder}/out", "--variants", "level", "--table-only") == 0
     assert (folder / "out/ablations/table2.md").read_text().count("| Ours |") == 1

@@ -33,6 +33,7 @@ from polyptrace.cli.trials import (
 from polyptrace.compare import (
     BLOCKS,
     ERROR,
+    OURS,
     ROWS_FOLDER,
     SECTIONS,
     SWEEP_FOLDER,
@@ -51,7 +52,19 @@ from polyptrace.config import read_config
 from polyptrace.errors import UserError
 from polyptrace.evaluate import Results, combine
 from polyptrace.files import whole_folder
-from polyptrace.report import MAIN, Line, Table, block_table, html, latex, markdown, measured, sweep_table
+from polyptrace.report import (
+    MAIN,
+    Line,
+    Measure,
+    Table,
+    block_table,
+    difference_table,
+    html,
+    latex,
+    markdown,
+    measured,
+    sweep_table,
+)
 
 __all__ = ["SECTIONS", "command"]
 
@@ -160,6 +173,7 @@ def write_tables(out: Path, blocks: Sequence[Block]) -> None:
     of_points = {name: lines for name, lines in of_points.items() if lines}
     columns = measured([line.results for lines in of_blocks.values() for line in lines], MAIN)
     tables = [block_table("table2", "Table 2. Ablations", of_blocks, columns)] if columns else []
+    tables += [*filter(None, [of_ours(of_blocks, columns)])]
     for measure in measured([line.results for lines in of_points.values() for line in lines], MAIN):
         title = f"Sweep: {measure.over} {measure.name}"
         tables.append(sweep_table(folder_name(title), title, of_points, measure))
@@ -171,6 +185,13 @@ def write_tables(out: Path, blocks: Sequence[Block]) -> None:
             write_table(folder, table)
     typer.echo(markdown(tables[0]))
     typer.echo(f"tables: {out / 'ablations'}: {', '.join(table.name for table in tables)} as .md, .tex and .html")
+
+
+def of_ours(of_blocks: Mapping[str, Sequence[Line]], columns: Sequence[Measure]) -> Table | None:
+    """Ours minus each variant of all blocks, on the same draws; None without ours."""
+    results = list({line.results.method.name: line.results for lines in of_blocks.values() for line in lines}.values())
+    names = [each.method.name for each in results]
+    return difference_table(results, columns, names.index(OURS.title)) if OURS.title in names else None
 
 
 def in_order(name: str) -> tuple[float, str]:

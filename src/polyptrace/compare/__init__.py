@@ -27,12 +27,13 @@ from polyptrace.compare.rates import (
 )
 from polyptrace.compare.rows import ALL, ROWS, Row, chosen_rows, folder_name, frozen_row
 from polyptrace.compare.running import ERROR, Execute, Failure, Keep, failure_of, recipe_of, run_trial, run_trials
-from polyptrace.compare.variants import BLOCKS, SWEPT, Block, chosen_blocks, variant
+from polyptrace.compare.variants import BLOCKS, OURS, SWEPT, Block, chosen_blocks, variant
 
 __all__ = [
     "ALL",
     "BLOCKS",
     "ERROR",
+    "OURS",
     "RATES_FILE",
     "ROWS",
     "ROWS_FOLDER",

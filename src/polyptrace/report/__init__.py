@@ -3,6 +3,7 @@
 from polyptrace.report.ablation import Line, block_table
 from polyptrace.report.bag import bag_caption, bag_figure, bag_of, telling_anchor
 from polyptrace.report.curriculum import curriculum_caption, curriculum_figures
+from polyptrace.report.differences import difference_table
 from polyptrace.report.markup import html, latex, markdown
 from polyptrace.report.purity import Tracklets, through_curriculum
 from polyptrace.report.standing import MAIN, Measure, measured
@@ -26,6 +27,7 @@ __all__ = [
     "block_table",
     "curriculum_caption",
     "curriculum_figures",
+    "difference_table",
     "html",
     "latex",
     "markdown",
