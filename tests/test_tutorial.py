@@ -72,10 +72,10 @@ def procedures(tmp_path: Path, tiny: Path) -> Path:
     folder = tmp_path / "procedures"
     folder.mkdir()
     boxes = read_coco(tiny, split="train")
-    for video in sorted(set(boxes.video)):
+    for day, video in enumerate(sorted(set(boxes.video)), start=11):
         mine = boxes.take(boxes.video == video)
-        write_video(folder / f"{video}.mp4", tiny, mine)
-        write_detections(folder / f"{video}.txt", mine, np.random.default_rng(0))
+        write_video(folder / f"2024-03-{day}.mp4", tiny, mine)
+        write_detections(folder / f"2024-03-{day}.txt", mine, np.random.default_rng(0))
     return tmp_path
 
 
@@ -96,3 +96,4 @@ def test_every_line_of_the_tutorial_runs_and_ends_in_a_count(procedures: Path, m
     arrays = np.load(procedures / "results/arrays.npz")
     assert len(arrays["counting.threshold/cluster"]) == info["counts"]["tracks"]
     assert (procedures / "report/report.html").stat().st_size > 10_000
+    assert (procedures / "found/found.html").read_text(encoding="utf-8").count("<img ") > 1

@@ -29,6 +29,7 @@ COMMANDS = {
     "check": "Look a dataset folder over: what is in it, and what is wrong with it.",
     "train": "Train a tracklet encoder on a dataset, without labels.",
     "embed": "Turn a dataset into vectors with a frozen encoder.",
+    "find": "Find where a lesion comes back: the tracks most like one track.",
     "evaluate": "Measure vectors: retrieval, re-identification, size, histology, counting.",
     "compare": "Train, embed and evaluate every row of a table, and write the table.",
     "ablate": "Train, embed and evaluate variants of our method, and write their tables.",

@@ -4,6 +4,7 @@ from polyptrace.report.ablation import Line, block_table
 from polyptrace.report.bag import bag_caption, bag_figure, bag_of, telling_anchor
 from polyptrace.report.curriculum import curriculum_caption, curriculum_figures
 from polyptrace.report.differences import difference_table
+from polyptrace.report.film import Pictures
 from polyptrace.report.markup import html, latex, markdown
 from polyptrace.report.purity import Tracklets, through_curriculum
 from polyptrace.report.standing import MAIN, Measure, measured
@@ -19,6 +20,7 @@ __all__ = [
     "Drawing",
     "Line",
     "Measure",
+    "Pictures",
     "Table",
     "Tracklets",
     "bag_caption",

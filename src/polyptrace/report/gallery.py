@@ -149,11 +149,11 @@ def _place_strip(axes: Axes, strip: Pixels, corner: tuple[float, float], colour:
 
 
 def _query_html(query: Query, pictures: Pictures) -> str:
-    strips = [_strip_html(query.key, pictures, "asked", "query", query.polyp, query.moment)]
+    strips = [strip_html(query.key, pictures, "asked", "query", query.polyp, query.moment)]
     for found in query.found:
         sign = f"{'✓' if found.right else '✗'} {found.score:.2f}"
         kind = "right" if found.right else "wrong"
-        strips.append(_strip_html(found.key, pictures, kind, sign, found.polyp, found.moment))
+        strips.append(strip_html(found.key, pictures, kind, sign, found.polyp, found.moment))
     right = sum(found.right for found in query.found)
     return (
         f'<div class="query"><p>Polyp <b>{escape(query.polyp)}</b>: {right} of the nearest {len(query.found)} are'
@@ -162,10 +162,11 @@ def _query_html(query: Query, pictures: Pictures) -> str:
     )
 
 
-def _strip_html(key: Key, pictures: Pictures, kind: str, sign: str, polyp: str, moment: str) -> str:
+def strip_html(key: Key, pictures: Pictures, kind: str, sign: str, what: str, moment: str) -> str:
+    """One strip with what stands below it; `kind`: asked, right, wrong, or found where no label says."""
     picture = pictures.strip(key, FRAMES)
-    role = {"asked": "query", "right": "same polyp", "wrong": "other polyp"}[kind]
-    words = f"{role}: polyp {polyp}, procedure {key[1]}, {moment}"
+    role = {"asked": "query", "right": "same polyp", "wrong": "other polyp", "found": "found"}[kind]
+    words = f"{role}: {what}, procedure {key[1]}, {moment}"
     if picture is None:
         shown = '<div class="lost">no picture</div>'
     else:
@@ -173,7 +174,7 @@ def _strip_html(key: Key, pictures: Pictures, kind: str, sign: str, polyp: str, 
         shown = f'<img src="{data_uri(picture)}" width="{width}" height="{height}" alt="{escape(words)}">'
     return (
         f'<div class="strip {kind}" title="{escape(words)}">{shown}<b>{sign}</b>'
-        f"<span>{escape(polyp)}</span><span>{escape(moment)}</span></div>"
+        f"<span>{escape(what)}</span><span>{escape(moment)}</span></div>"
     )
 
 

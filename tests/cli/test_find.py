@@ -1,0 +1,80 @@
+"""`polyptrace find` as it is typed."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyptrace.cli import main
+from polyptrace.data import Dataset
+from polyptrace.embed import Embeddings, embed
+from polyptrace.encoders import load_encoder
+
+
+def call(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(["find", *map(str, arguments)])
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+@pytest.fixture(scope="module")
+def vectors(coloured: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vectors") / "grid"
+    found = embed(load_encoder("colour-grid"), coloured)
+    replace(found, fps=np.full(len(found), 25.0)).save(folder)
+    return folder
+
+
+def test_a_polyp_of_one_colour_is_found_again_with_a_page_to_look_at(
+    vectors: Path, coloured: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "found"
+    assert call(vectors, "--video", "v1", "--track", 1, "--data", coloured.path, "--out", out) == 0
+    rows = list(csv.DictReader((out / "found.csv").open(encoding="utf-8")))
+    assert [row["polyp"] for row in rows[:5]] == ["v1-p0"] * 5  # the query, and its four other tracks
+    assert {row["video"] for row in rows} == {"v1"}
+    assert (rows[0]["track"], rows[0]["beyond"]) == ("1", "")
+    assert float(rows[1]["beyond"]) == 1.0
+    assert float(rows[0]["start_s"]) == int(rows[0]["first_frame"]) / 25
+    page = (out / "found.html").read_text(encoding="utf-8")
+    assert page.count("<img ") == len(rows)
+    assert page.count('class="strip right"') == 4
+    said = capsys.readouterr().out
+    assert said.count("✓") == 4
+    assert "found.html" in said
+
+
+def test_a_moment_is_enough_and_what_it_meant_is_said(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(vectors, "--video", "v0", "--at", "0:04", "--among", "all", "--top", 3) == 0
+    assert "like track 1 of v0" in " ".join(capsys.readouterr().out.split())
+    assert call(vectors, "--video", "v0", "--at", "59:59", "--top", 1) == 0
+    assert "no track there; the nearest is track 6" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--video", "v0"), "one of --at, --frame and --track"),
+        (("--video", "v0", "--track", 1, "--frame", 3), "one of --at, --frame and --track"),
+        (("--video", "v0", "--at", "soon"), "MM:SS"),
+        (("--video", "w0", "--frame", 3), "v0"),
+        (("--video", "v0", "--track", 77), "0, 1, 2"),
+        (("--video", "v0", "--track", 1, "--data", "somewhere"), "--out"),
+    ],
+)
+def test_what_is_missing_or_mistyped_is_one_line(
+    vectors: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[object, ...], said: str
+) -> None:
+    assert call(vectors, *arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_without_a_frame_rate_one_is_told_to_say_the_frame(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = {"vectors": np.eye(2), "video": np.array(["v", "v"]), "position": np.array([0, 50])}
+    Embeddings.from_columns(columns).save(tmp_path / "theirs")
+    assert call(tmp_path / "theirs", "--video", "v", "--at", "0:01") == 2
+    assert "--frame" in capsys.readouterr().err
+    assert call(tmp_path / "theirs", "--video", "v", "--frame", 2) == 0
