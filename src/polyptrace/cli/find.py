@@ -1,6 +1,5 @@
 """`polyptrace find EMBEDDINGS --video NAME --at 12:34`."""
 
-import csv
 import math
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +13,7 @@ from rich.table import Table
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.errors import UserError
+from polyptrace.evaluate.lesions import seconds, write_csv
 from polyptrace.files import provenance, whole_folder
 from polyptrace.find import Among, Found, found_page, kind_of, moments, most_like, track_at, whole_tracks
 from polyptrace.report import Pictures
@@ -69,7 +69,7 @@ def command(
     if out is None:
         return
     with whole_folder(out, overwrite=overwrite) as folder:
-        _write_csv(folder / "found.csv", tracks, found)
+        write_csv(folder / "found.csv", _table(tracks, found))
         if data:
             pictures = Pictures.of(Dataset.open(path) for path in data)
             made_by = f"polyptrace {provenance()['polyptrace']}, vectors {embeddings}"
@@ -130,15 +130,14 @@ def _print(tracks: Embeddings, found: Found) -> None:
         typer.echo(f"left out: {found.at_once} seen at the same time")
 
 
-def _write_csv(path: Path, tracks: Embeddings, found: Found) -> None:
-    """One line a track, the query first; what is not known stays empty."""
+def _table(tracks: Embeddings, found: Found) -> list[list[str]]:
+    """A header and a line a track, the query first; what is not known stays empty."""
     rows = [(found.query, 1.0, math.nan), *zip(found.rows.tolist(), found.cosine, found.beyond, strict=True)]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        for row, cosine, beyond in rows:
-            first, last, fps = int(tracks.position[row]), int(tracks.last[row]), float(tracks.fps[row])
-            times = [f"{each / fps:.2f}" if fps > 0 and each >= 0 else "" for each in (first, last)]
-            names = (tracks.dataset[row], tracks.video[row], tracks.track[row], first, last)
-            share = "" if math.isnan(beyond) else f"{beyond:.4f}"
-            writer.writerow((f"{cosine:.6f}", share, *names, *times, tracks.polyp[row]))
+    lines = [list(COLUMNS)]
+    for row, cosine, beyond in rows:
+        first, last, fps = int(tracks.position[row]), int(tracks.last[row]), float(tracks.fps[row])
+        names = (tracks.dataset[row], tracks.video[row], tracks.track[row], first, last)
+        share = "" if math.isnan(beyond) else f"{beyond:.4f}"
+        times = (seconds(first, fps), seconds(last, fps))
+        lines.append([f"{cosine:.6f}", share, *map(str, names), *times, str(tracks.polyp[row])])
+    return lines

@@ -41,6 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyptrace.errors import UserError
+from polyptrace.evaluate.lesions import lesion_rows, write_csv
 from polyptrace.files import read_json, whole_folder, write_json
 
 GROUPS = ("General Purpose FM", "Endoscopy FM", "Fully supervised", "Self-supervised", "Baseline")
@@ -110,7 +111,7 @@ class Results:
         return self.arrays[f"{task}/draws/{figure}"]
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Writes results.json and arrays.npz, whole or not at all."""
+        """Writes results.json, arrays.npz and, where lesions were counted, lesions.csv; whole or not at all."""
         content = {
             "format": "polyptrace-results",
             "version": 1,
@@ -120,8 +121,11 @@ class Results:
             "provenance": self.provenance,
             "tasks": {name: asdict(task) for name, task in self.tasks.items()},
         }
+        counted = {name: task.table for name, task in self.tasks.items() if f"{name}/cluster" in self.arrays}
         with whole_folder(Path(folder), overwrite=overwrite) as temporary:
             write_json(temporary / "results.json", _without_nan(content))
+            if counted:
+                write_csv(temporary / "lesions.csv", lesion_rows(self.arrays, counted))
             with ZipFile(temporary / "arrays.npz", "w", ZIP_DEFLATED) as archive:
                 for name, values in self.arrays.items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
