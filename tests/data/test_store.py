@@ -49,6 +49,20 @@ def test_a_picture_of_an_archive_that_is_several_frames_is_cut_for_each(make_sou
     assert (tmp_path / "packed.npy").read_bytes() == (tmp_path / "loose.npy").read_bytes()
 
 
+def test_boxes_of_one_picture_may_know_its_size_or_not_but_not_disagree(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source(videos=1, frames=1)
+    boxes = replace(boxes.take(np.array([0, 0])), xywh=np.array([(20, 30, 12, 10), (40, 10, 12, 10)], float))
+
+    def cut(name: str, width: list[int], height: list[int]) -> list[int]:
+        stated = replace(boxes, image_width=np.array(width), image_height=np.array(height))
+        return [bad.row for bad in fill_store(tmp_path / f"{name}.npy", stated, root, size=16)]
+
+    assert cut("both", [96, 96], [72, 72]) == []
+    assert cut("one", [96, 0], [72, 0]) == []
+    assert (tmp_path / "one.npy").read_bytes() == (tmp_path / "both.npy").read_bytes()
+    assert cut("other", [96, 192], [72, 144]) == [0, 1]
+
+
 def test_an_nvjpeg_that_does_not_work_is_told_before_anything_is_cut(
     make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
