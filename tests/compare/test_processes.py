@@ -2,9 +2,11 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,3 +78,25 @@ def test_sigterm_ends_a_command_that_is_waited_for(said: Path) -> None:
         run(["train"], said.parent)
     assert time.monotonic() - began < 30
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_sigterm_as_a_command_is_being_started_ends_it_all_the_same(
+    said: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    class Struck(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **settings: Any) -> None:
+            super().__init__(*words, **settings)
+            started.append(self)
+            os.kill(os.getpid(), signal.SIGTERM)  # there is a process, and nobody knows of it yet
+
+    monkeypatch.setattr(subprocess, "Popen", Struck)
+    Path(sys.executable).write_text("#!/bin/sh\nexec sleep 60\n")
+    run = Processes(1)
+    with pytest.raises(KeyboardInterrupt), run.ended_by_sigterm():
+        run(["train"], said.parent)
+    left = started[0].poll() is None
+    started[0].kill()
+    started[0].wait()
+    assert not left

@@ -1,9 +1,12 @@
 """The crop store on its own: what it tells on the way, and what it makes of what an earlier run left."""
 
 import os
+import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -33,6 +36,31 @@ def test_a_line_of_the_log_that_was_cut_off_is_not_continued(make_source: Source
     fill_store(tmp_path / "a.npy", boxes, root, size=16, workers=1)
     assert set(log.read_text().splitlines()) == jobs
     assert (tmp_path / "a.npy").read_bytes() == whole
+
+
+def test_a_picture_of_an_archive_that_is_several_frames_is_cut_for_each(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source(videos=1, frames=2)
+    with tarfile.open(root / "a.tar", "w") as archive:
+        archive.add(root / boxes.file[0], "x.jpg")
+    packed = replace(boxes, file=np.array(["a.tar::x.jpg"] * 2, object))
+    loose = replace(boxes, file=boxes.file[[0, 0]])
+    for name, one in (("packed", packed), ("loose", loose)):
+        assert not fill_store(tmp_path / f"{name}.npy", one, root, size=16)
+    assert (tmp_path / "packed.npy").read_bytes() == (tmp_path / "loose.npy").read_bytes()
+
+
+def test_boxes_of_one_picture_may_know_its_size_or_not_but_not_disagree(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source(videos=1, frames=1)
+    boxes = replace(boxes.take(np.array([0, 0])), xywh=np.array([(20, 30, 12, 10), (40, 10, 12, 10)], float))
+
+    def cut(name: str, width: list[int], height: list[int]) -> list[int]:
+        stated = replace(boxes, image_width=np.array(width), image_height=np.array(height))
+        return [bad.row for bad in fill_store(tmp_path / f"{name}.npy", stated, root, size=16)]
+
+    assert cut("both", [96, 96], [72, 72]) == []
+    assert cut("one", [96, 0], [72, 0]) == []
+    assert (tmp_path / "one.npy").read_bytes() == (tmp_path / "both.npy").read_bytes()
+    assert cut("other", [96, 192], [72, 144]) == [0, 1]
 
 
 def test_an_nvjpeg_that_does_not_work_is_told_before_anything_is_cut(

@@ -10,8 +10,10 @@ from polyptrace.config import Evaluate
 from polyptrace.embed import Embeddings
 from polyptrace.errors import UserError
 from polyptrace.evaluate import (
+    Figure,
     Method,
     Results,
+    Task,
     combine,
     compare,
     count,
@@ -21,6 +23,7 @@ from polyptrace.evaluate import (
     reid,
     retrieval,
 )
+from polyptrace.evaluate.significance import draw_counts
 
 QUICK = Evaluate(bootstrap=50, repeats=2, device="cpu")
 
@@ -305,6 +308,21 @@ def test_training_seeds_become_one_row_with_a_wider_interval():
     np.testing.assert_allclose(joined.arrays["retrieval/seeds/map"], values)
     widths = [f.high - f.low for f in (row.tasks["retrieval"].figures["map"] for row in seeds)]
     assert told.high - told.low > max(widths)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_as_many_seeds_as_videos_are_not_drawn_alike(number):
+    counts, effect = draw_counts(3, 2000, seed=number), np.array([0.0, 0.1, 0.2])
+
+    settings = {"evaluate": {"seed": number}}
+
+    def seed(own: float) -> Results:  # effects of seed and video add up, and would cancel if both were drawn alike
+        draws = own + counts @ effect[::-1] / 3
+        task = Task("track", "tracks", figures={"map": Figure(own + 0.1, 0, 1, 9, "queries")}, drawn=3, draws_key="a")
+        return Results(Method("Ours"), {"retrieval": task}, {"retrieval/draws/map": draws}, settings)
+
+    joined = combine([seed(own) for own in effect])
+    assert joined.draws("retrieval", "map").var() == pytest.approx(2 * effect.var() / 3, rel=0.15)
 
 
 def test_seeds_of_different_data_or_methods_are_not_combined(results):

@@ -8,7 +8,7 @@ import pytest
 
 from polyptrace.config import Config, Loss, Supervision, as_toml
 from polyptrace.errors import UserError
-from polyptrace.evaluate import Results
+from polyptrace.evaluate import Results, compare
 from polyptrace.report.ablation import ablation_table, switches, training_settings
 from polyptrace.report.standing import MAIN
 
@@ -36,6 +36,15 @@ def test_rows_stand_in_the_papers_two_blocks_and_the_full_method_in_both(make_ro
     assert shown["Other settings"] == ["multi, loss.name = multi-positive"]
     marks = [[cell.text for cell in row.cells[:4]] for row in table.groups[0][1]]
     assert marks == [["✓"] * 4, ["✗", "✗", "✓", "✓"], ["✓", "✗", "✓", "✓"]]
+
+
+def test_a_block_is_adjusted_alone_and_the_note_says_so(make_row: Callable[..., Results]) -> None:
+    rows = [make_row(name, 0.5 + n / 20, seed=n) for n, name in enumerate(("full", "nearest", "fixed", "frames"))]
+    table = ablation_table(rows, [FULL, NEAREST, FIXED, FRAMES], MAIN[:1])
+    level = dict(table.groups)["Level of the loss"]  # of two rows: a single comparison
+    p = compare(rows[3], rows[0], "retrieval", "map").p
+    assert level[0].cells[-1].remark == f"against the best: p = {p:.3g}, Holm-adjusted"
+    assert "Holm-adjusted over the block" in table.notes[0]
 
 
 def test_settings_come_from_the_run_that_the_vectors_name(make_row: Callable[..., Results], tmp_path: Path) -> None:

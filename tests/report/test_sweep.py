@@ -27,6 +27,7 @@ def test_each_dataset_has_its_own_best_and_what_is_not_measured_has_no_figure() 
     cells = {row.name: [(cell.text, cell.mark) for cell in row.cells] for row in table.groups[0][1]}
     assert cells["naive one"] == [("90.00", "best"), ("30.00", "second"), ("–", "")]
     assert cells["aware"] == [("80.00", "second"), ("60.00", "best"), ("40.00", "")]
+    assert "Holm-adjusted over the column" in table.notes[0]
     assert "0.5: 10 tracks of 40 polyps in 30 procedures (b)." in markdown(table)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 from torch.optim import AdamW
 
@@ -58,6 +59,14 @@ def test_a_checkpoint_that_was_cut_off_is_named(tmp_path: Path) -> None:
     model, optimiser = network()
     path = save_checkpoint(tmp_path, Progress(1), model, optimiser)
     path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(UserError, match="not a whole checkpoint"):
+        load_checkpoint(path, model, optimiser)
+
+
+def test_a_file_that_only_looks_like_a_checkpoint_is_named(tmp_path: Path) -> None:
+    model, optimiser = network()
+    path = tmp_path / "step-00000001.safetensors"
+    save_file({"weight": torch.zeros(2)}, path)  # as others write weights: it does not say how far the run was
     with pytest.raises(UserError, match="not a whole checkpoint"):
         load_checkpoint(path, model, optimiser)
 

@@ -89,6 +89,19 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, small: Dataset) -> N
         train(CONFIG, small, tmp_path)
 
 
+def test_a_run_that_was_killed_while_it_was_written_down_begins_anew(
+    finished: Path, small: Dataset, tmp_path: Path
+) -> None:
+    environment = json.loads((finished / "environment.json").read_text())
+    (tmp_path / "environment.json").write_text(json.dumps(environment | {"init_from": "another"}))
+    (tmp_path / ".config.toml.1.partial.toml").write_text("[train")  # config.toml comes last
+    train(with_train(epochs=0), small, tmp_path)
+    again = json.loads((tmp_path / "environment.json").read_text())
+    assert again["init_from"] is None
+    assert len(again["starts"]) == 1
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_a_run_may_begin_with_the_weights_of_another(finished: Path, small: Dataset, tmp_path: Path) -> None:
     out = train(with_train(epochs=0), small, tmp_path / "next", init_from=str(finished))
     assert weights_hash(load_encoder(out)) == weights_hash(load_encoder(finished))

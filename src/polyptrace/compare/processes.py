@@ -12,11 +12,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
+from typing import IO
 
 import torch
 
@@ -38,7 +39,7 @@ class Processes:
     def __init__(self, at_once: int) -> None:
         gpus = visible_gpus()
         self._running: set[subprocess.Popen[bytes]] = set()
-        self._terminated = False
+        self._starting = self._terminated = False
         self._free: SimpleQueue[dict[str, str]] = SimpleQueue()
         for place in range(at_once):
             threads = str(max(1, usable_cores() // at_once))
@@ -51,8 +52,7 @@ class Processes:
         try:
             with (folder / LOG).open("ab") as file:
                 began = file.tell()
-                command = [sys.executable, "-m", "polyptrace", *words]
-                process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)  # noqa: S603
+                process = self._start(words, file, environment)
             code = self._wait(process)
         finally:
             self._free.put(environment)
@@ -71,7 +71,7 @@ class Processes:
             again, self._terminated = self._terminated, True
             for process in list(self._running):
                 process.terminate()
-            if not again:  # a second one would interrupt the waiting for those that end
+            if not (again or self._starting):  # it would interrupt the waiting for those that end
                 raise KeyboardInterrupt
 
         before = signal.signal(signal.SIGTERM, end)
@@ -80,9 +80,19 @@ class Processes:
         finally:
             signal.signal(signal.SIGTERM, before)
 
+    def _start(self, words: Sequence[str], file: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """A command, among those that SIGTERM ends; none interrupts its start, or nobody would know of it."""
+        self._starting = True
+        try:
+            command = [sys.executable, "-m", "polyptrace", *words]
+            process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)  # noqa: S603
+            self._running.add(process)
+        finally:
+            self._starting = False
+        return process
+
     def _wait(self, process: subprocess.Popen[bytes]) -> int:
         """The exit code of a command, which does not outlive the waiting for it."""
-        self._running.add(process)
         try:
             if self._terminated:  # as it was started, and not yet among those that are ended
                 process.terminate()

@@ -7,6 +7,7 @@ frame index). Archives and videos are read in one pass, in order.
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -77,11 +78,13 @@ def read_pictures(
         for picture in by_frame.values():
             yield picture, PictureError(VIDEO_ENDS)
     else:
-        by_member = {picture[0].partition(ARCHIVE_MARK)[2]: picture for picture in wanted}
+        by_member: dict[str, list[tuple[str, int, int]]] = {}  # one picture may be several frames
+        for picture in wanted:
+            by_member.setdefault(picture[0].partition(ARCHIVE_MARK)[2], []).append(picture)
         for member, content in archives.pictures(inside(root, holder), set(by_member), go_on):
-            picture = by_member.pop(member)
-            yield picture, _decoded(content, picture[2])
-        for picture in by_member.values():
+            for picture in by_member.pop(member):
+                yield picture, _decoded(content, picture[2])
+        for picture in chain.from_iterable(by_member.values()):
             yield picture, PictureError("picture is not in its archive -> is the archive complete?")
 
 

@@ -215,14 +215,16 @@ def _shrink(task: _Task, rows: list[int]) -> int:
 def _fit(task: _Task, rows: list[int], picture: Tensor, shrink: int) -> Ints | Floats | PictureError:
     """The regions of a picture's boxes in its own pixels, or what is wrong with its size."""
     found = (picture.shape[2], picture.shape[1])
-    stated = (int(task.boxes.image_width[rows[0]]), int(task.boxes.image_height[rows[0]]))
-    if found == stated:
+    sizes = {(int(task.boxes.image_width[row]), int(task.boxes.image_height[row])) for row in rows}
+    if sizes == {found}:
         return task.regions[rows]
-    if stated == (0, 0):
+    others = sizes - {found}
+    if others == {(0, 0)}:
         width, height = (np.full(len(rows), side) for side in found)
         return crop_regions(task.boxes.xywh[rows], width, height, task.scale)
+    stated = max(others)
     allowed = {(-(-stated[0] // factor), -(-stated[1] // factor)) for factor in (2, 4, 8) if factor <= shrink}
-    if found not in allowed:
+    if len(sizes) > 1 or found not in allowed:
         return PictureError(
             f"picture is {found[0]} x {found[1]}, its boxes say {stated[0]} x {stated[1]} -> mend the annotation"
         )

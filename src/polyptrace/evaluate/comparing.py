@@ -46,9 +46,11 @@ def combine(rows: Sequence[Results]) -> Results:
         known = [other for other in others if other is not None and other.status == task.status]
         if len(known) < len(rows) or {other.draws_key for other in known} != {task.draws_key}:
             raise UserError(f"combine: {name} was not evaluated alike for all seeds -> same data, settings and tasks")
+        # as many seeds as clusters are not drawn by the same number: they would be taken together, draw by draw
+        seed = first.settings.get("evaluate", {}).get("seed", 0) + 1 if task.drawn == len(rows) else 0
         figures = {}
         for figure, told in task.figures.items():
-            draws = nested_draws([row.draws(name, figure) for row in rows], seed=0)
+            draws = nested_draws([row.draws(name, figure) for row in rows], seed)
             arrays[f"{name}/draws/{figure}"] = draws
             arrays[f"{name}/seeds/{figure}"] = np.array([other.figures[figure].value for other in known])
             low, high = interval(draws, task.drawn)

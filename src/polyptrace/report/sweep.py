@@ -18,7 +18,7 @@ def sweep_table(name: str, title: str, points: Mapping[str, Sequence[Line]], mea
         found = {line.name: figure_cell(line.results, place, measure, standing) for place, line in enumerate(lines)}
         for variant in names:
             cells[variant].append(found.get(variant, Cell(remark="not measured")))
-        notes += ranking_notes([cell.note for cell in found.values()], [standing])
+        notes += ranking_notes([cell.note for cell in found.values()], [standing], "the column")
         task = lines[0].results.tasks.get(measure.task) if lines else None
         if task is not None and task.status == "done":
             captions.append(f"{point}: {describe_counts(task.counts, task.unit, task.datasets)}.")

@@ -214,13 +214,13 @@ def _quoted_groups(
     return [(group, tuple(lines)) for group, lines in groups.items()]
 
 
-def ranking_notes(signs: Sequence[str], standings: Sequence[Standing]) -> list[str]:
-    """What bold, underline and the signs of a table mean, as far as it has them."""
+def ranking_notes(signs: Sequence[str], standings: Sequence[Standing], family: str = "the table") -> list[str]:
+    """What bold, underline and the signs of a table mean, as far as it has them; `family`: what is adjusted at once."""
     notes = []
     if any(len(s.p) for s in standings):
         notes.append(
-            "Bold: best, shared where a paired bootstrap test sees no difference (p > 0.05, Holm-adjusted over the"
-            " table). Underlined: second best. With each figure: its 95 % interval."
+            "Bold: best, shared where a paired bootstrap test sees no difference (p > 0.05, Holm-adjusted over"
+            f" {family}). Underlined: second best. With each figure: its 95 % interval."
         )
     else:
         notes.append("With each figure: its 95 % interval.")

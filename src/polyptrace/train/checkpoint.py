@@ -71,7 +71,7 @@ def load_checkpoint(path: Path, encoder: nn.Module, optimiser: Optimizer) -> Pro
                 else:
                     index, _, key = rest.partition(".")
                     states.setdefault(int(index), {})[key] = file.get_tensor(name)
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: not a whole checkpoint ({error}) -> remove it; the one before it is used") from None
     encoder.load_state_dict(model)
     optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})

@@ -33,7 +33,7 @@ CONFIG, ENVIRONMENT, CHECKPOINTS, ENCODER = "config.toml", "environment.json", "
 def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None) -> Path | None:
     """The checkpoint to go on from, None for a new run; refuses a folder that another command began."""
     if not (out / CONFIG).exists():
-        if out.exists() and any(out.iterdir()):
+        if out.exists() and any(not _abandoned(path) for path in out.iterdir()):
             raise UserError(f"{out}: holds something else than a run -> give another --out")
         return None
     changed = [
@@ -61,7 +61,7 @@ def begin_run(
     """Writes down what a run is started with; a later start of the same run is added to the list."""
     for abandoned in (*out.glob(".*.partial*"), *(out / CHECKPOINTS).glob(".*")):  # by a start that was killed
         shutil.rmtree(abandoned) if abandoned.is_dir() else abandoned.unlink()
-    if (out / ENVIRONMENT).exists():
+    if (out / CONFIG).exists():
         environment = read_json(out / ENVIRONMENT)
     else:
         environment = {
@@ -78,13 +78,18 @@ def begin_run(
     }
     environment["starts"].append(start | {"made_by": provenance()})
     write_json(out / ENVIRONMENT, environment)
-    with whole_file(out / CONFIG) as temporary:
+    with whole_file(out / CONFIG) as temporary:  # last: with it the run has begun
         temporary.write_text(as_toml(config, SECTIONS), encoding="utf-8")
+
+
+def _abandoned(path: Path) -> bool:
+    """Whether a file is what a start leaves that was killed before its run had begun."""
+    return path.name == ENVIRONMENT or (path.name.startswith(".") and ".partial" in path.name)
 
 
 def thread_note(out: Path, accelerator: str) -> list[str]:
     """What the log says where a run on a CPU goes on with another number of threads than it began with."""
-    if accelerator != "cpu" or not (out / ENVIRONMENT).exists():
+    if accelerator != "cpu" or not (out / CONFIG).exists():
         return []
     before, now = read_json(out / ENVIRONMENT)["starts"][0]["threads"], torch.get_num_threads()
     if before == now:
