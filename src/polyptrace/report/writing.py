@@ -37,6 +37,9 @@ from polyptrace.report.standing import BESIDE, COUNTING, MAIN, figure_of, measur
 from polyptrace.report.style import pens
 from polyptrace.report.tables import Table, generated
 
+#: the file by which a report folder is known
+PAGE = "report.html"
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -61,9 +64,9 @@ def write_report(
     data = [Dataset.open(path) for path in choices.data]
     pictures = Pictures.of(data) if data else None
     subject = Subject(rows, shown, pens([row.method.group for row in rows], shown), pictures)
-    with whole_folder(out, overwrite=overwrite) as folder:
+    with whole_folder(out, overwrite=overwrite, mark=PAGE) as folder:
         sections = _sections(subject, choices, data)
-        (folder / "report.html").write_text(_page(subject, sections, choices.title), encoding="utf-8")
+        (folder / PAGE).write_text(_page(subject, sections, choices.title), encoding="utf-8")
         (folder / "figures").mkdir()
         for section in sections:
             for table in section.tables:
@@ -72,7 +75,7 @@ def write_report(
                 (folder / "figures" / f"{drawing.name}.svg").write_text(drawing.svg, encoding="utf-8")
                 (folder / "figures" / f"{drawing.name}.png").write_bytes(drawing.png)
         write_json(folder / "results.json", machine_rows(rows, shown))
-    return out / "report.html"
+    return out / PAGE
 
 
 def _page(subject: Subject, sections: Sequence[Section], title: str | None) -> str:

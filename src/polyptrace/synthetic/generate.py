@@ -49,7 +49,7 @@ def generate(
     if not overwrite and (out / NOTE).exists() and read_json(out / NOTE)["settings"] == settings:
         return False
     where = pick_device(device)
-    with whole_folder(out, overwrite=overwrite) as folder, one_thread():
+    with whole_folder(out, overwrite=overwrite, mark=NOTE) as folder, one_thread():
         procedures = draw_procedures(chosen, seed, workers)
         tables = [box_table(each) for each in procedures]
         gap = LARGEST_GAP if chosen.difficulty.box_dropout > 0 else 0
