@@ -66,7 +66,10 @@ def test_an_existing_folder_is_kept_unless_it_may_go(unlabelled: Path, tmp_path:
     mine.write_text("mine", encoding="utf-8")
     with pytest.raises(UserError, match="already exists"):
         write_report([unlabelled], tmp_path / "out")
+    with pytest.raises(UserError, match="holds something else"):
+        write_report([unlabelled], tmp_path / "out", overwrite=True)
     assert mine.exists()
+    (tmp_path / "out" / "report.html").touch()
     write_report([unlabelled], tmp_path / "out", overwrite=True)
     assert not mine.exists()
 

@@ -108,13 +108,13 @@ def command(
 
       polyptrace evaluate --embeddings vectors/ours --out results/ours
 
-      polyptrace evaluate retrieval reid --embeddings theirs.npz
+      polyptrace evaluate retrieval reid --embeddings theirs.npz \\
         --name Theirs --group "Endoscopy FM" --out results/theirs
 
-      polyptrace evaluate --embeddings rc19 --embeddings-for size=rc19
+      polyptrace evaluate --embeddings rc19 --embeddings-for size=rc19 \\
         --embeddings-for size=sun --out results/ours
 
-      polyptrace evaluate --combine results/ours-0 --combine results/ours-1
+      polyptrace evaluate --combine results/ours-0 --combine results/ours-1 \\
         --out results/ours
     """
     wanted, arguments = _split(tasks or [])
@@ -204,7 +204,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _known(task: str) -> str:
     if task not in TASKS:
-        raise UserError(f"task {task!r} -> {', '.join(TASKS)}")
+        raise UserError(f"task {task!r}: no such task -> one of {', '.join(TASKS)}")
     return task
 
 
