@@ -45,7 +45,7 @@ def print_dataset(dataset: Dataset) -> None:
     source = dataset.info["source"]
     names = (source.get(key) for key in ("split", "format", "path"))
     paper = next((counted for name in names if (counted := paper_counts(str(name)))), None)
-    table = Table("", "here", *(["paper"] if paper else []), box=None, header_style="bold")
+    table = Table("", *(["here", "paper"] if paper else [""]), box=None, header_style="bold", show_header=bool(paper))
     stated = {"videos": paper.videos, "polyps": paper.polyps, "tracks": paper.tracks} if paper else {}
     rows = {"videos": counts["videos"], "polyps": labels["polyps"]} | counts
     rows |= {"polyps with size": labels["with size"], "polyps with histology": labels["with histology"]}

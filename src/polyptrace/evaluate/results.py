@@ -96,9 +96,11 @@ class Method:
 
     def __post_init__(self) -> None:
         if self.group not in GROUPS:
-            raise UserError(f"method {self.name!r}: group {self.group!r} -> {', '.join(GROUPS)}")
+            raise UserError(f"method {self.name!r}: group {self.group!r} is not known -> one of {', '.join(GROUPS)}")
         if self.labels not in LABEL_USE:
-            raise UserError(f"method {self.name!r}: label use {self.labels!r} -> {', '.join(LABEL_USE)}")
+            raise UserError(
+                f"method {self.name!r}: label use {self.labels!r} is not known -> one of {', '.join(LABEL_USE)}"
+            )
 
 
 @dataclass(frozen=True)
