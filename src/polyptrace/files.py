@@ -31,11 +31,26 @@ def whole_file(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-@contextmanager
-def whole_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A temporary folder beside `path` that takes its name only if the block ends without an error."""
-    if path.exists() and not overwrite and (not path.is_dir() or any(path.iterdir())):
+def refuse_existing(path: Path, overwrite: bool = False, mark: str | None = None) -> None:
+    """An error if something stands at `path` that must not be replaced; asked before the work, it costs nobody an hour.
+
+    `overwrite` replaces a folder only if the file `mark` says that it is one of those: nobody's photographs.
+    """
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not overwrite:
         raise UserError(f"{path}: already exists -> give another folder, remove it, or pass --overwrite")
+    if mark is not None and not (path / mark).is_file():
+        raise UserError(f"{path}: holds something else (no {mark} in it), so it is not replaced -> give another folder")
+
+
+@contextmanager
+def whole_folder(path: Path, *, overwrite: bool = False, mark: str | None = None) -> Iterator[Path]:
+    """A temporary folder beside `path` that takes its name only if the block ends without an error.
+
+    What stood there is replaced as `refuse_existing` allows.
+    """
+    refuse_existing(path, overwrite, mark)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
     temporary.chmod(0o755)

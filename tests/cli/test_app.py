@@ -39,3 +39,16 @@ def test_what_a_user_can_put_right_is_one_line_without_a_traceback(tmp_path: Pat
 def test_a_command_named_like_a_value_is_still_the_command_that_was_called(tmp_path: Path) -> None:
     done = run("check", str(tmp_path / "train"))
     assert "not a dataset folder" in done.stderr.replace("\n", " ")
+
+
+def test_ctrl_c_while_a_command_is_loaded_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("polyptrace.cli.build", interrupt)
+    with pytest.raises(SystemExit) as end:
+        main(["embed", "runs/ours"])
+    assert end.value.code == 130
+    assert "stopped -> start the same command again" in capsys.readouterr().err

@@ -82,6 +82,17 @@ def test_a_misspelt_option_is_answered_with_the_right_one(clips: Path, tmp_path:
     assert "--identity: no such option -> did you mean --identities?" in said()
     assert run("mot", clips, "--tracks.strid", "2", "--out", tmp_path / "d") == 2
     assert "did you mean 'tracks.stride'?" in said()
+    assert run("mot", clips, "--max_gap", "2", "--out", tmp_path / "d") == 2
+    assert "did you mean --tracks.max_gap?" in said()
+
+
+def test_a_path_or_a_split_that_is_not_there_is_said_as_that(tmp_path: Path, said) -> None:
+    assert run("coco", tmp_path / "nowhere", "--out", tmp_path / "d") == 2
+    assert "nowhere: no such file or folder" in said()
+    (tmp_path / "instances_train.json").write_text("{}")
+    (tmp_path / "instances_test.json").write_text("{}")
+    assert run("coco", tmp_path, "--split", "tst", "--out", tmp_path / "d") == 2
+    assert "has no split 'tst' -> --split is one of test, train" in said()
 
 
 def test_an_existing_folder_is_refused_before_anything_is_read(tmp_path: Path, said) -> None:

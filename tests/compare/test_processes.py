@@ -73,11 +73,12 @@ def test_a_command_that_is_killed_alone_has_failed(said: Path, monkeypatch: pyte
 
 def test_sigterm_ends_a_command_that_is_waited_for(said: Path) -> None:
     Path(sys.executable).write_text(f"#!/bin/sh\nkill -TERM {os.getpid()}\nexec sleep 60\n")
+    before = signal.getsignal(signal.SIGTERM)
     run, began = Processes(1), time.monotonic()
     with pytest.raises(KeyboardInterrupt), run.ended_by_sigterm():
         run(["train"], said.parent)
     assert time.monotonic() - began < 30
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_sigterm_as_a_command_is_being_started_ends_it_all_the_same(

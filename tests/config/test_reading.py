@@ -61,6 +61,7 @@ def test_what_can_be_mistyped_in_a_file_is_named(tmp_path: Path, toml: str, mess
         (["--optimiser.lr", "nan"], "give a number"),
         (["train.epochs", "3"], "settings are written --section.key value"),
         (["--synth.seed", "3"], "no setting is called 'synth.seed'"),
+        (["--tracks.length", "4"], "is a setting of another command -> this one has train, optimiser"),
     ],
 )
 def test_what_can_be_mistyped_on_the_command_line_is_named(arguments: list[str], message: str) -> None:
@@ -108,3 +109,7 @@ def test_every_setting_is_described_with_its_default() -> None:
 def test_no_help_text_is_lost_in_a_broken_line() -> None:
     written = inspect.getsource(tree).count("  #: ")
     assert written == sum(bool(text) for *_, text in describe())
+
+
+def test_every_setting_says_what_it_means() -> None:
+    assert [row[0] for row in describe() if not row[3]] == []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polyptrace.data import Boxes, check_boxes
-from polyptrace.data.checks import summary
+from polyptrace.data.checks import summary, suspicion
 
 GOOD = Boxes.of(
     video="v",
@@ -73,3 +73,13 @@ def test_the_summary_counts_by_kind_and_shows_the_first_few() -> None:
     text = summary(check_boxes(boxes), most=1)
     assert text.startswith("fatal: empty box: 4\n  gt.txt:1: box has no width")
     assert text.endswith("... and 3 more")
+
+
+def test_corners_given_for_width_and_height_are_suspected_and_good_boxes_are_not() -> None:
+    rng = np.random.default_rng(0)
+    good = np.concatenate([rng.uniform(10, 150, (200, 2)), rng.uniform(20, 40, (200, 2))], axis=1)
+    corners = np.concatenate([good[:, :2], good[:, :2] + good[:, 2:]], axis=1)
+    picture = {"video": "v", "frame_index": np.arange(200), "image_width": 200, "image_height": 200}
+    assert suspicion(Boxes.of(**picture, xywh=good)) == ""
+    assert "are these corners" in suspicion(Boxes.of(**picture, xywh=corners))
+    assert suspicion(Boxes.of(**(picture | {"image_width": 0, "image_height": 0}), xywh=corners)) == ""

@@ -153,7 +153,7 @@ def test_an_undefined_figure_is_null_in_json_and_nan_again_when_loaded(results, 
 
 
 def test_what_is_no_results_folder_is_told(tmp_path, results):
-    with pytest.raises(UserError, match="no such file"):
+    with pytest.raises(UserError, match="no results in it"):
         Results.load(tmp_path)
     results.save(tmp_path / "R")
     (tmp_path / "R" / "arrays.npz").write_bytes(b"broken")
@@ -189,7 +189,7 @@ def test_without_labels_each_task_says_what_it_needs_and_counting_counts():
     assert "histology" in results.tasks["histology"].reason
     counted = results.tasks["counting.threshold"]
     assert counted.status == "done"
-    assert "default setting 0.5" in counted.reason
+    assert "the default, 0.5" in counted.reason
     assert list(counted.figures) == ["clusters"]
 
 

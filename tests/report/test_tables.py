@@ -59,7 +59,7 @@ def test_the_caption_counts_what_was_tested(make_row: Make) -> None:
 
 def test_generated_procedures_are_called_that() -> None:
     counts = {"tracklets": 5, "polyps": 2, "videos": 1}
-    assert "1 generated procedures" in describe_counts(counts, "track", ["synthetic"])
+    assert "1 generated procedure (" in describe_counts(counts, "track", ["synthetic"])
     assert "generated" not in describe_counts(counts, "track", ["REAL-Colon"])
     assert generated(["REAL-Colon", "synthetic", "Generated-2"]) == ["synthetic", "Generated-2"]
 

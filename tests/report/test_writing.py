@@ -58,6 +58,8 @@ def test_without_labels_there_are_timelines_and_a_count_and_the_reasons_for_the_
     assert "needs polyp labels" in text
     assert (bare / "figures" / "timeline_0.svg").exists()
     assert not (bare / "table1.md").exists()
+    assert "nothing here says whether the count is right" in text
+    assert not any(words in text for words in ("Count error", "a true polyp", "of 0 polyps"))
 
 
 def test_an_existing_folder_is_kept_unless_it_may_go(unlabelled: Path, tmp_path: Path) -> None:
@@ -66,7 +68,10 @@ def test_an_existing_folder_is_kept_unless_it_may_go(unlabelled: Path, tmp_path:
     mine.write_text("mine", encoding="utf-8")
     with pytest.raises(UserError, match="already exists"):
         write_report([unlabelled], tmp_path / "out")
+    with pytest.raises(UserError, match="holds something else"):
+        write_report([unlabelled], tmp_path / "out", overwrite=True)
     assert mine.exists()
+    (tmp_path / "out" / "report.html").touch()
     write_report([unlabelled], tmp_path / "out", overwrite=True)
     assert not mine.exists()
 
@@ -93,7 +98,8 @@ def test_methods_of_other_data_have_a_sign_and_without_pictures_the_page_says_wh
     rows = [make_row("Here", 0.5), make_row("Too", 0.4), make_row("Elsewhere", 0.9, key="other")]
     for row in rows:
         row.save(tmp_path / row.method.name)
-    page = write_report([tmp_path / row.method.name for row in rows], tmp_path / "out")
+    with pytest.warns(UserWarning, match="Elsewhere: measured on other tracklets"):
+        page = write_report([tmp_path / row.method.name for row in rows], tmp_path / "out")
     text = (tmp_path / "out" / "table1.md").read_text(encoding="utf-8")
     line = next(line for line in text.splitlines() if "Elsewhere" in line)
     assert "†" in line

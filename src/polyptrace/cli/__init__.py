@@ -38,6 +38,8 @@ COMMANDS = {
     "encoders": "List the encoders, with parameters, cost, licence and weights.",
     "settings": "List every setting, its default and what it means.",
 }
+#: commands that keep what was done when they are stopped
+GOES_ON = ("prepare", "train", "compare", "ablate")
 #: what a disk may refuse, and what to do about it
 DISK = {
     errno.ENOSPC: "the disk is full: make room and start the same command again, it goes on",
@@ -55,18 +57,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line; what a user can put right ends in one line and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
     warnings.showwarning = _show_warning
+    called = next((word for word in arguments if word in COMMANDS), None)
     try:
-        build(next((word for word in arguments if word in COMMANDS), None))(list(arguments))
+        build(called)(list(arguments))
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            console.print("stopped -> start the same command again, and it goes on")
+            _say_stopped(called)
         raise
+    except KeyboardInterrupt:  # while the command is still being loaded
+        _say_stopped(called)
+        raise SystemExit(INTERRUPTED) from None
     except UserError as error:
         _fail(str(error))
     except OSError as error:
         if error.errno not in DISK:
             raise
         _fail(f"{error.filename or 'writing'}: {error.strerror} -> {DISK[error.errno]}")
+
+
+def _say_stopped(called: str | None) -> None:
+    end = ", and it goes on" if called in GOES_ON else "; nothing was written by halves"
+    console.print(f"stopped -> start the same command again{end}", soft_wrap=True)
 
 
 def _fail(message: str) -> NoReturn:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from polyptrace.data import Dataset, check_boxes
-from polyptrace.data.checks import summary
+from polyptrace.data.checks import summary, suspicion
 from polyptrace.data.counts import paper_counts
 
 
@@ -29,6 +29,9 @@ def command(
     blank = (
         int((~opened.crops[:: max(1, len(opened.crops) // 512)].any(axis=(1, 2, 3))).sum()) if len(opened.crops) else 0
     )
+    doubt = suspicion(opened.boxes())
+    if doubt:
+        Console().print(f"warning: {doubt}", markup=False, highlight=False, soft_wrap=True)
     Console().print(summary(findings, most) or "no findings", markup=False, highlight=False, soft_wrap=True)
     if blank:
         Console().print(f"fatal: {blank} of 512 sampled crops are black -> prepare the dataset again")
@@ -42,7 +45,7 @@ def print_dataset(dataset: Dataset) -> None:
     source = dataset.info["source"]
     names = (source.get(key) for key in ("split", "format", "path"))
     paper = next((counted for name in names if (counted := paper_counts(str(name)))), None)
-    table = Table("", "here", *(["paper"] if paper else []), box=None, header_style="bold")
+    table = Table("", *(["here", "paper"] if paper else [""]), box=None, header_style="bold", show_header=bool(paper))
     stated = {"videos": paper.videos, "polyps": paper.polyps, "tracks": paper.tracks} if paper else {}
     rows = {"videos": counts["videos"], "polyps": labels["polyps"]} | counts
     rows |= {"polyps with size": labels["with size"], "polyps with histology": labels["with histology"]}

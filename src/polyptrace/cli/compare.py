@@ -102,10 +102,10 @@ def command(
 
       polyptrace compare --data data/train --eval data/test --out compared --only ours/seed1 --keep vectors
 
-      polyptrace compare --data data/train --eval data/test --out compared
+      polyptrace compare --data data/train --eval data/test --out compared \\
         --search-lr 1e-5,3e-5,1e-4 --search-data dev/train --search-eval dev/test
 
-      polyptrace compare --methods colour-grid --eval data/test --out frozen
+      polyptrace compare --methods colour-grid --eval data/test --out frozen \\
         --frozen dinov2-small:dinov2-small.pth --frozen 'Ours, generated=compared/rows/ours/seed0/run'
 
       polyptrace compare --out compared --table-only

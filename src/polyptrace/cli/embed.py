@@ -10,10 +10,11 @@ from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import embed_on
 from polyptrace.compare import frozen_row
 from polyptrace.data import Dataset
-from polyptrace.embed import embed
+from polyptrace.embed import VECTORS_FILE, embed
 from polyptrace.embed.costs import cost_columns
 from polyptrace.encoders import ColourGrid, load_encoder
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
+from polyptrace.files import refuse_existing
 
 SECTIONS = ("embed",)
 
@@ -44,6 +45,7 @@ def command(
       polyptrace embed dinov2-small --weights dinov2-small.safetensors --data data/test --out vectors/dinov2
     """
     settings = resolve(ctx, config, SECTIONS).embed
+    refuse_existing(out, overwrite, VECTORS_FILE)
     model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
     dataset = Dataset.open(data)
     if cluster:

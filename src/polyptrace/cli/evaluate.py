@@ -16,8 +16,20 @@ from polyptrace.cli.settings import ConfigFile
 from polyptrace.config import Config, as_dict, override, read_config
 from polyptrace.embed import Embeddings, concatenate
 from polyptrace.errors import UserError
-from polyptrace.evaluate import GROUPS, LABEL_USE, TASKS, Figure, Method, Results, combine, evaluate, method_of
-from polyptrace.files import file_hash, read_json
+from polyptrace.evaluate import (
+    GROUPS,
+    LABEL_USE,
+    RESULTS_FILE,
+    TASKS,
+    TRACK_LIST,
+    Figure,
+    Method,
+    Results,
+    combine,
+    evaluate,
+    method_of,
+)
+from polyptrace.files import file_hash, read_json, refuse_existing
 from polyptrace.progress import console
 
 SECTIONS = ("evaluate",)
@@ -96,16 +108,17 @@ def command(
 
       polyptrace evaluate --embeddings vectors/ours --out results/ours
 
-      polyptrace evaluate retrieval reid --embeddings theirs.npz
+      polyptrace evaluate retrieval reid --embeddings theirs.npz \\
         --name Theirs --group "Endoscopy FM" --out results/theirs
 
-      polyptrace evaluate --embeddings rc19 --embeddings-for size=rc19
+      polyptrace evaluate --embeddings rc19 --embeddings-for size=rc19 \\
         --embeddings-for size=sun --out results/ours
 
-      polyptrace evaluate --combine results/ours-0 --combine results/ours-1
+      polyptrace evaluate --combine results/ours-0 --combine results/ours-1 \\
         --out results/ours
     """
     wanted, arguments = _split(tasks or [])
+    refuse_existing(out, overwrite, RESULTS_FILE)
     if seeds:
         results = combine([Results.load(folder) for folder in seeds])
     else:
@@ -122,6 +135,8 @@ def command(
     results = replace(results, method=method)
     results.save(out, overwrite=overwrite)
     print_results(results)
+    if (out / TRACK_LIST).is_file():
+        typer.echo(f"which tracks were taken for the same polyp: {out / TRACK_LIST}")
     typer.echo(f"results: {out}")
 
 
@@ -142,7 +157,8 @@ def print_results(results: Results) -> None:
         screen.print(table)
     for name, task in results.tasks.items():
         if task.reason:
-            screen.print(f"[yellow]{name}[/] {task.status}: {escape(task.reason)}")
+            status = "" if task.status == "done" else f" {task.status}"
+            screen.print(f"[yellow]{name}[/]{status}: {escape(task.reason)}", soft_wrap=True)
     _print_polyps(results, screen)
 
 
@@ -162,7 +178,7 @@ def _print_polyps(results: Results, screen: Console) -> None:
         table.add_row(escape(str(procedure).lstrip("/")), *found, *known)
     screen.print(table)
     if len(procedures) > MOST_PROCEDURES:
-        screen.print(f"... and {len(procedures) - MOST_PROCEDURES:,} more procedures, in arrays.npz")
+        screen.print(f"... and {len(procedures) - MOST_PROCEDURES:,} more procedures, in {TRACK_LIST}")
 
 
 def _shown(name: str, told: Figure) -> tuple[str, str, str]:
@@ -188,7 +204,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _known(task: str) -> str:
     if task not in TASKS:
-        raise UserError(f"task {task!r} -> {', '.join(TASKS)}")
+        raise UserError(f"task {task!r}: no such task -> one of {', '.join(TASKS)}")
     return task
 
 

@@ -146,7 +146,7 @@ def _anchor(dataset: Dataset, chosen: np.ndarray, video: str | None, frame: int 
 
 def _write(out: Path, drawings: list[Drawing], caption: str, *, overwrite: bool) -> None:
     """Writes each drawing as SVG and PNG, with what they show in figures.json."""
-    with whole_folder(out, overwrite=overwrite) as folder:
+    with whole_folder(out, overwrite=overwrite, mark="figures.json") as folder:
         for drawing in drawings:
             (folder / f"{drawing.name}.svg").write_text(drawing.svg, encoding="utf-8")
             (folder / f"{drawing.name}.png").write_bytes(drawing.png)

@@ -13,7 +13,7 @@ from rich.table import Table
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.errors import UserError
-from polyptrace.evaluate.lesions import seconds, write_csv
+from polyptrace.evaluate.track_list import seconds, write_csv
 from polyptrace.files import provenance, whole_folder
 from polyptrace.find import Among, Found, found_page, kind_of, moments, most_like, track_at, whole_tracks
 from polyptrace.report import Pictures
@@ -68,7 +68,7 @@ def command(
     _print(tracks, found)
     if out is None:
         return
-    with whole_folder(out, overwrite=overwrite) as folder:
+    with whole_folder(out, overwrite=overwrite, mark="found.csv") as folder:
         write_csv(folder / "found.csv", _table(tracks, found))
         if data:
             pictures = Pictures.of(Dataset.open(path) for path in data)

@@ -28,8 +28,10 @@ def resolve(
     for argument in ctx.args:
         name = argument.partition("=")[0]
         if name.startswith("--") and "." not in name:  # no setting: an option of this command was meant
-            near = difflib.get_close_matches(name, options, 1, 0.0)
-            raise UserError(f"{name}: no such option -> did you mean {near[0]}?")
+            near = difflib.get_close_matches(name, options, 1, 0.5)
+            settings = [row[0] for row in describe(sections) if row[0].rpartition(".")[2] == name.removeprefix("--")]
+            meant = settings or near or ["one that --help or 'polyptrace settings' lists"]
+            raise UserError(f"{name}: no such option -> did you mean {' or '.join(meant)}?")
     return override(read_config(config_file, base), ctx.args, sections)
 
 
@@ -43,7 +45,8 @@ def command(
     """
     rows = describe(sections)
     if not rows:
-        raise UserError(f"no section is called {', '.join(sections or [])} -> 'polyptrace settings' lists all")
+        names = dict.fromkeys(row[0].removeprefix("--").partition(".")[0] for row in describe())
+        raise UserError(f"no section is called {', '.join(sections or [])} -> any of {', '.join(names)}")
     table = Table("setting", "values", "default", "meaning", box=None, header_style="bold")
     for row in rows:
         table.add_row(*row)

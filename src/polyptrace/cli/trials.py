@@ -220,7 +220,7 @@ def _announce(text: str) -> None:
 
 def _check_task(task: str) -> None:
     if task not in TASKS:
-        raise UserError(f"task {task!r} -> {', '.join(TASKS)}")
+        raise UserError(f"task {task!r}: no such task -> one of {', '.join(TASKS)}")
 
 
 def _numbers(text: str) -> list[float]:

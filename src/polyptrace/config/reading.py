@@ -30,7 +30,7 @@ def read_config(path: Path | None, base: Config | None = None) -> Config:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file -> check --config") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not valid TOML ({error})") from None
+        raise UserError(f"{path}: not valid TOML ({error}) -> mend that line") from None
     return from_dict(content, base, where=str(path))
 
 
@@ -54,6 +54,8 @@ def override(config: Config, arguments: Sequence[str], sections: Sequence[str] |
         name, equals, text = argument.removeprefix("--").partition("=")
         if not argument.startswith("--"):
             raise UserError(f"{argument}: not expected here -> settings are written --section.key value")
+        if name not in known and name in (f"{s}.{k.name}" for s, k in _keys(None)):
+            raise UserError(f"--{name}: is a setting of another command -> this one has {', '.join(sections or ())}")
         _known(name, known, "command line", "setting")
         if not equals:
             try:

@@ -57,8 +57,8 @@ class Views:
 
     source: Literal["label-free", "polyp"] = "label-free"  #: SFE, TPC: second view from the track/video, or the polyp
     batch: int = 64  #: pairs in a batch (SFE, MVE, TPC)
-    polyps_per_batch: int = 4  #: Sup, TA
-    tracklets_per_polyp: int = 14  #: Sup, TA
+    polyps_per_batch: int = 4  #: Sup, TA: polyps in a batch
+    tracklets_per_polyp: int = 14  #: Sup, TA: tracklets of each of them
     decay: float = 1.0  #: λ of TA's target
     alpha_start: float = 0.8  #: TPC: share of pairs from one track, in the first epoch
     alpha_end: float = 0.4  #: TPC: the same, from epoch alpha_epochs on
@@ -85,12 +85,12 @@ class Encoder:
 
     backbone: str = "resnet50"  #: any timm model
     weights: str = "imagenet"  #: imagenet (from the hub), none, or a safetensors/torch file
-    width: int = 256
-    layers: int = 3
-    heads: int = 8
-    feed_forward: int = 1024
-    dropout: float = 0.1
-    projector_hidden: int = 256
+    width: int = 256  #: numbers in a vector, and of the transformer's tokens (D)
+    layers: int = 3  #: of the transformer over the frames
+    heads: int = 8  #: of its attention
+    feed_forward: int = 1024  #: width between the two linear layers of a transformer layer
+    dropout: float = 0.1  #: in the transformer
+    projector_hidden: int = 256  #: width between the vector and what the loss sees
     projection: int = 128  #: width of what the loss sees
     feature_norm: bool = False  #: LayerNorm after the linear layer
     output_norm: bool = False  #: LayerNorm after the last transformer layer
@@ -100,10 +100,10 @@ class Encoder:
 class Optimiser:
     """How the weights move."""
 
-    name: Literal["adamw", "adam"] = "adamw"
-    lr: float = 1e-5
-    weight_decay: float = 1e-4
-    schedule: Literal["constant", "one-cycle"] = "constant"
+    name: Literal["adamw", "adam"] = "adamw"  #: AdamW decays weights apart from the gradient
+    lr: float = 1e-5  #: learning rate; with one-cycle the highest
+    weight_decay: float = 1e-4  #: pull of the weights towards 0
+    schedule: Literal["constant", "one-cycle"] = "constant"  #: of the learning rate over training
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,11 @@ class Train:
     method: str = "ours"  #: a row of the table: ours, sfe, mve, tpc, sup, ta
     epochs: int = 50  #: 0: the encoder as it starts, untrained
     frames: int = 0  #: end after so many frames seen instead, the same for all methods of a comparison; 0: epochs
-    seed: int = 0
+    seed: int = 0  #: of the first weights, the batches and dropout
     crop_size: int = 0  #: side the network sees; 0: the stored one
     precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
     compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: the GPU where there is one
     devices: int = 1  #: processes, one GPU each; torchrun and Slurm say it themselves
     threads: int = 0  #: CPU threads; 0: as torch chooses. Recorded: bit-identical resumption needs the same number
     crops: Literal["auto", "device", "host"] = "auto"  #: where the crop store lives; auto: on the GPU when it fits
@@ -131,8 +131,8 @@ class Embed:
     """From an encoder and a dataset to vectors."""
 
     batch_frames: int = 512  #: frames in a batch
-    precision: Literal["auto", "float32", "bf16"] = "auto"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
+    device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: the GPU where there is one
     compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU, where the frames are enough to win the time back
     block_frames: int = 32_768  #: frames whose features are held at a time; what a worker of a cluster gets at a time
     pooling: str = "default"  #: foundation models: see `polyptrace encoders`

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from polyptrace.data.boxes import Boxes, codes
 from polyptrace.files import whole_file
 
+#: share of boxes past the edge that no careful annotator or detector reaches
+MANY = 0.1
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -35,6 +38,23 @@ def check_boxes(boxes: Boxes) -> list[Finding]:
         for row in np.flatnonzero(wrong).tolist()
     ]
     return sorted(findings, key=lambda f: (not f.fatal, f.kind, f.row))
+
+
+def suspicion(boxes: Boxes) -> str:
+    """What the boxes as a whole look like that they should not, "" if nothing: conventions that were mixed up."""
+    x, y, w, h = boxes.xywh.T
+    known = (boxes.image_width > 0) & (boxes.image_height > 0)
+    if not known.any():
+        return ""
+    past = (x + w > boxes.image_width + 1) | (y + h > boxes.image_height + 1)
+    inside = (w <= boxes.image_width + 1) & (h <= boxes.image_height + 1) & (w > x) & (h > y)
+    share = float(past[known].mean())
+    if share < MANY or not inside[known].all():
+        return ""
+    return (
+        f"{100 * share:.0f} % of the boxes reach past the right or lower edge, each is wider than its left and "
+        "higher than its top -> are these corners (x1, y1, x2, y2)? left, top, width, height are wanted"
+    )
 
 
 def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, NDArray[np.bool_], str]]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from polyptrace.config import Crops, Tracks
 from polyptrace.data.boxes import Boxes, Ints
-from polyptrace.data.checks import Finding, check_boxes, summary, write_rejected
+from polyptrace.data.checks import Finding, check_boxes, summary, suspicion, write_rejected
 from polyptrace.data.dataset import Dataset, save_tracklets
 from polyptrace.data.info import dataset_info
 from polyptrace.data.pictures import VIDEO_ENDS, is_video
@@ -76,6 +76,9 @@ def prepare(
     check_request(out, tracks, crops)
     boxes = boxes.in_order()
     _warn_of_sampled(boxes, tracks)
+    doubt = suspicion(boxes)
+    if doubt:
+        warnings.warn(doubt, stacklevel=2)
     findings = [f for f in check_boxes(boxes) if f.fatal]
     _refuse(findings, skip_bad)
     partial = out.with_name(out.name + ".partial")

@@ -28,6 +28,8 @@ WHOLE = ("track", "position", "last")
 REAL = ("fps", "size_mm")
 #: Columns beside the vector, in the order of the file.
 COLUMNS = ("unit", "dataset", "video", "track", "position", "last", "fps", "polyp", "size_mm", "histology")
+#: The file by which a folder of vectors is known.
+VECTORS_FILE = "embeddings.parquet"
 UNITS = ("tracklet", "track", "any")
 
 
@@ -72,8 +74,8 @@ class Embeddings:
         flat = pa.array(np.ascontiguousarray(self.vectors, dtype=np.float32).reshape(-1))
         columns = {c: pa.array(_plain(c, getattr(self, c))) for c in COLUMNS}
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self.vectors.shape[1])
-        with whole_folder(folder, overwrite=overwrite) as temporary:
-            pq.write_table(pa.table(columns), temporary / "embeddings.parquet", compression="zstd")
+        with whole_folder(folder, overwrite=overwrite, mark=VECTORS_FILE) as temporary:
+            pq.write_table(pa.table(columns), temporary / VECTORS_FILE, compression="zstd")
             write_json(temporary / "embeddings.json", self.info)
 
     @classmethod
@@ -86,7 +88,12 @@ class Embeddings:
         if path.is_dir():
             if (path / "embeddings.json").exists():
                 info = read_json(path / "embeddings.json")
-            path = path / "embeddings.parquet"
+            if not (path / VECTORS_FILE).is_file():
+                raise UserError(
+                    f"{path}: no vectors in it ({VECTORS_FILE}) -> give a folder that 'polyptrace embed' wrote, or a "
+                    ".npz or .parquet file"
+                )
+            path = path / VECTORS_FILE
         columns = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
         return cls.from_columns(columns, where=str(path), info=info)
 

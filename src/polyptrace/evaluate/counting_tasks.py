@@ -37,7 +37,9 @@ def _counting(subject: Subject, method: Clustering) -> Outcome:
     task = Task(
         subject.unit,
         subject.table,
-        reason="" if labelled else f"no labels: the default setting {DEFAULT[method]} stands, clusters only",
+        reason=""
+        if labelled
+        else f"no labels, so the setting is the default, {DEFAULT[method]:g}, and only clusters are counted",
         datasets=subject.datasets,
         figures={
             key: figure(once[key][0], draws[key], clusters.number, labelled or len(found.clusters), "videos")

@@ -28,6 +28,8 @@ histology.video. Values are fractions, except fragmentation and the counts.
     reid/roc_fpr, roc_tpr, pr_recall, pr_precision; reid/edges, same, different (pairs by cosine)
     size*, histology*: index, label (n,), probability (repeats, n) of class 1, NaN where it trained; f1s, accuracies
     counting.*: index, cluster (n,); procedure, clusters, polyps (-1: unlabelled), setting (V,)
+
+`tracks.csv` (`track_list.py`) says in words of its own which tracks were taken for the same polyp.
 """
 
 import math
@@ -41,10 +43,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyptrace.errors import UserError
-from polyptrace.evaluate.lesions import lesion_rows, write_csv
+from polyptrace.evaluate.track_list import track_list, write_csv
 from polyptrace.files import read_json, whole_folder, write_json
 
 GROUPS = ("General Purpose FM", "Endoscopy FM", "Fully supervised", "Self-supervised", "Baseline")
+#: the file by which a results folder is known
+RESULTS_FILE = "results.json"
+#: which tracks were taken for the same polyp
+TRACK_LIST = "tracks.csv"
 LABEL_USE = ("label-free", "label-free given tracks", "labels")
 
 
@@ -90,9 +96,11 @@ class Method:
 
     def __post_init__(self) -> None:
         if self.group not in GROUPS:
-            raise UserError(f"method {self.name!r}: group {self.group!r} -> {', '.join(GROUPS)}")
+            raise UserError(f"method {self.name!r}: group {self.group!r} is not known -> one of {', '.join(GROUPS)}")
         if self.labels not in LABEL_USE:
-            raise UserError(f"method {self.name!r}: label use {self.labels!r} -> {', '.join(LABEL_USE)}")
+            raise UserError(
+                f"method {self.name!r}: label use {self.labels!r} is not known -> one of {', '.join(LABEL_USE)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,7 @@ class Results:
         return self.arrays[f"{task}/draws/{figure}"]
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Writes results.json, arrays.npz and, where lesions were counted, lesions.csv; whole or not at all."""
+        """Writes results.json, arrays.npz and, where polyps were counted, tracks.csv; whole or not at all."""
         content = {
             "format": "polyptrace-results",
             "version": 1,
@@ -121,11 +129,11 @@ class Results:
             "provenance": self.provenance,
             "tasks": {name: asdict(task) for name, task in self.tasks.items()},
         }
-        counted = {name: task.table for name, task in self.tasks.items() if f"{name}/cluster" in self.arrays}
-        with whole_folder(Path(folder), overwrite=overwrite) as temporary:
-            write_json(temporary / "results.json", _without_nan(content))
-            if counted:
-                write_csv(temporary / "lesions.csv", lesion_rows(self.arrays, counted))
+        tracks = track_list(self.arrays)
+        with whole_folder(Path(folder), overwrite=overwrite, mark=RESULTS_FILE) as temporary:
+            write_json(temporary / RESULTS_FILE, _without_nan(content))
+            if tracks:
+                write_csv(temporary / TRACK_LIST, tracks)
             with ZipFile(temporary / "arrays.npz", "w", ZIP_DEFLATED) as archive:
                 for name, values in self.arrays.items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -135,7 +143,11 @@ class Results:
     def load(cls, folder: Path) -> Self:
         """What `save` wrote, or an error that says what is wrong with it."""
         folder = Path(folder)
-        content = read_json(folder / "results.json")
+        if not (folder / RESULTS_FILE).is_file():
+            raise UserError(
+                f"{folder}: no results in it ({RESULTS_FILE}) -> give a folder that 'polyptrace evaluate' wrote"
+            )
+        content = read_json(folder / RESULTS_FILE)
         if not isinstance(content, dict) or content.get("format") != "polyptrace-results":
             raise UserError(f"{folder}: not a results folder -> give one made by 'polyptrace evaluate'")
         if content.get("version") != 1:

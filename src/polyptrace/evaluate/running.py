@@ -46,7 +46,7 @@ def evaluate(
     tables: dict[tuple[int, str], Subject] = {}
     for name in tasks:
         if name not in TASKS:
-            raise UserError(f"task {name!r} -> {', '.join(TASKS)}")
+            raise UserError(f"task {name!r}: no such task -> one of {', '.join(TASKS)}")
         say(name)
         key = (id(embeddings[name]), TASKS[name])
         if key not in tables:

@@ -7,6 +7,11 @@ from polyptrace.report.standing import CLUSTERINGS, COUNTING, Standing, figure_o
 from polyptrace.report.tables import Column, Row, Table, figure_cell, ranking_notes, row_name, table_caption
 
 
+def is_judged(rows: Sequence[Results]) -> bool:
+    """Whether some procedure has labels, so that a count can be right or wrong."""
+    return any(task.counts.get("labelled_videos", 0) > 0 for row in rows for task in row.tasks.values())
+
+
 def counting_table(rows: Sequence[Results], shown: int) -> Table | None:
     """Methods in blocks by clustering; None where nothing was counted."""
     measures = measured(rows, COUNTING)
@@ -27,11 +32,11 @@ def counting_table(rows: Sequence[Results], shown: int) -> Table | None:
         Column("", m.name, m.direction) for m in COUNTING[: len(COUNTING) // len(CLUSTERINGS)] if m.name in names
     )
     signs = [cell.note for _, lines in groups for line in lines for cell in line.cells]
-    notes = (
-        *ranking_notes(signs, list(standing.values())),
+    judged = (
         "Count error: polyps found minus true ones, absolute, mean over procedures. Fragments per polyp: clusters over"
         " true polyps, 1 is ideal, and comparable only at equal false positives (per cent of pairs of different polyps"
         " that were put together). Pairs found: per cent of pairs of the same polyp that were put together.",
     )
+    notes = (*ranking_notes(signs, list(standing.values())), *(judged if is_judged(rows) else ()))
     caption = table_caption(rows, measures[:1]).partition(": ")[2]
     return Table("table_counting", "Counting polyps", caption, heads, tuple(groups), notes)

@@ -42,9 +42,10 @@ def _panel(axes: Axes, rows: Sequence[Results], measure: Measure, standing: Stan
         )
         ends += [bound for bound in (low, value, high) if np.isfinite(bound)]
     axes.set_title(f"{measure.over}\n{measure.name}", fontsize=8.5, linespacing=1.35)
-    reach = (max(ends) - min(ends)) or 1.0
+    reach = max(max(ends) - min(ends), 0.01 * scale)  # where all are equal, still a hundredth to stand in
     axes.set_xlim(min(ends) - 0.08 * reach, max(ends) + 0.08 * reach)
     axes.locator_params(axis="x", nbins=3)
+    axes.ticklabel_format(axis="x", useOffset=False)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(visible=True, axis="x", color=LINE)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 from polyptrace.evaluate import Results
-from polyptrace.report.counting_table import counting_table
+from polyptrace.report.counting_table import counting_table, is_judged
 from polyptrace.report.curves import base_rate, precision_recall, roc, similarities
 from polyptrace.report.differences import difference_table
 from polyptrace.report.film import Pictures
@@ -51,7 +51,8 @@ def main_results(subject: Subject, quoted: Sequence[Quoted]) -> Section:
     rows, shown = subject.rows, subject.shown
     columns = measured(rows, MAIN)
     if not columns:
-        return Section("table1", "Results", paragraph("None of the paper's tasks was measured."))
+        text = "None of the paper's tasks was measured. They need labels: without any, polyps can be counted, below."
+        return Section("table1", "Results", paragraph(text))
     standing = standings(rows, columns)
     tables = [
         method_table("table1", "Table 1. Comparison of methods", rows, columns, standing, shown=shown, quoted=quoted)
@@ -165,19 +166,25 @@ def counting(subject: Subject) -> Section | None:
     table = counting_table(subject.rows, subject.shown)
     if table is None:
         return None
-    text = (
-        "The tracks of a procedure are clustered, and each cluster is a polyp that was found. The setting of each"
-        " procedure was tuned on the others, to 5 % false positives, where labels allow it."
-    )
+    text = "The tracks of a procedure are clustered, and each cluster is a polyp that was found."
+    if is_judged(subject.rows):
+        text += " The setting of each procedure was tuned on the others, to 5 % false positives, where labels allow it."
+    else:
+        text += (
+            " No polyp has a label: the settings are defaults, and nothing here says whether the count is right."
+            " tracks.csv in the results folder lists the polyp of each track."
+        )
     body = paragraph(text) + html(table)
     way, drawings = shown_way(subject.row), []
     if way is not None:
         shown, total = procedures(subject.row, way, TIMELINES)
         drawings = [timeline(procedure, subject.pictures, number) for number, procedure in enumerate(shown)]
+        truth = any(procedure.labelled for procedure in shown)
         which = "" if len(shown) == total else f" {len(shown)} of {total} procedures, those with the most polyps."
         body += f"<h3>Timelines: {escape(subject.row.method.name)}, {CLUSTERINGS[way].lower()}</h3>" + paragraph(
-            "Each bar is a track. Its colour and number are those of the cluster it was put in, above and below: a true"
-            f" polyp in one colour was counted once.{which}"
+            "Each bar is a track. Its colour and number are those of the cluster it was put in"
+            + (", above and below: a true polyp in one colour was counted once." if truth else ".")
+            + which
         )
         for procedure, drawing in zip(shown, drawings, strict=True):
             body += plots([drawing], f"Procedure {procedure.video} ({procedure.dataset})", wide=True)

@@ -148,14 +148,18 @@ def table_caption(rows: Sequence[Results], measures: Sequence[Measure]) -> str:
 
 def describe_counts(counts: dict[str, int], unit: str, datasets: Sequence[str]) -> str:
     """736 tracks of 47 polyps in 19 generated procedures (synthetic)."""
-    text = f"{counts.get('tracklets', 0):,} {unit}s"
-    if "polyps" in counts:
-        text += f" of {counts['polyps']:,} polyps"
+    text = _number(counts.get("tracklets", 0), unit)
+    if counts.get("polyps"):
+        text += f" of {_number(counts['polyps'], 'polyp')}"
     if "videos" in counts:
         made_up = "generated " if datasets and len(generated(datasets)) == len(datasets) else ""
-        text += f" in {counts['videos']:,} {made_up}procedures"
+        text += f" in {_number(counts['videos'], f'{made_up}procedure')}"
     named = [name for name in datasets if name]
     return f"{text} ({', '.join(named)})" if named else text
+
+
+def _number(count: int, of: str) -> str:
+    return f"{count:,} {of}" if count == 1 else f"{count:,} {of}s"
 
 
 def generated(datasets: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ results.json                     every figure of every row, and the comparisons
 
 import json
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
@@ -35,7 +36,10 @@ from polyptrace.report.sections import (
 )
 from polyptrace.report.standing import BESIDE, COUNTING, MAIN, figure_of, measured, standings
 from polyptrace.report.style import pens
-from polyptrace.report.tables import Table, generated
+from polyptrace.report.tables import OTHER_TEST, Table, generated
+
+#: the file by which a report folder is known
+PAGE = "report.html"
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,10 @@ def write_report(
     data = [Dataset.open(path) for path in choices.data]
     pictures = Pictures.of(data) if data else None
     subject = Subject(rows, shown, pens([row.method.group for row in rows], shown), pictures)
-    with whole_folder(out, overwrite=overwrite) as folder:
+    with whole_folder(out, overwrite=overwrite, mark=PAGE) as folder:
+        _warn_of_other_tests(rows)
         sections = _sections(subject, choices, data)
-        (folder / "report.html").write_text(_page(subject, sections, choices.title), encoding="utf-8")
+        (folder / PAGE).write_text(_page(subject, sections, choices.title), encoding="utf-8")
         (folder / "figures").mkdir()
         for section in sections:
             for table in section.tables:
@@ -72,7 +77,20 @@ def write_report(
                 (folder / "figures" / f"{drawing.name}.svg").write_text(drawing.svg, encoding="utf-8")
                 (folder / "figures" / f"{drawing.name}.png").write_bytes(drawing.png)
         write_json(folder / "results.json", machine_rows(rows, shown))
-    return out / "report.html"
+    return out / PAGE
+
+
+def _warn_of_other_tests(rows: Sequence[Results]) -> None:
+    """Says which rows cannot be compared with the rest, beside the sign that they have in the table."""
+    columns = measured(rows, MAIN)
+    other = {number for standing in standings(rows, columns) for number in standing.other_test}
+    if other:
+        names = ", ".join(rows[number].method.name for number in sorted(other))
+        warnings.warn(
+            f"{names}: measured on other tracklets or draws than the others, so marked {OTHER_TEST} and not compared"
+            " -> evaluate all rows on the same dataset, with the same settings",
+            stacklevel=3,
+        )
 
 
 def _page(subject: Subject, sections: Sequence[Section], title: str | None) -> str:

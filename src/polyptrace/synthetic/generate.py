@@ -46,10 +46,16 @@ def generate(
     chosen = find_preset(preset) if isinstance(preset, str) else preset
     out = Path(out)
     settings = _settings(chosen, seed, every_frame, contact_sheets)
-    if not overwrite and (out / NOTE).exists() and read_json(out / NOTE)["settings"] == settings:
-        return False
+    if not overwrite and (out / NOTE).exists():
+        held = read_json(out / NOTE)["settings"]
+        if held == settings:
+            return False
+        raise UserError(
+            f"{out}: already exists, made with --preset {held['preset']['name']} --seed {held['seed']} or other shares "
+            "-> repeat what it was made with, give another folder, or pass --overwrite"
+        )
     where = pick_device(device)
-    with whole_folder(out, overwrite=overwrite) as folder, one_thread():
+    with whole_folder(out, overwrite=overwrite, mark=NOTE) as folder, one_thread():
         procedures = draw_procedures(chosen, seed, workers)
         tables = [box_table(each) for each in procedures]
         gap = LARGEST_GAP if chosen.difficulty.box_dropout > 0 else 0

@@ -132,7 +132,7 @@ def test_several_splits_are_read_together_and_what_they_share_once(tmp_path: Pat
     with pytest.warns(UserWarning, match=r"read instances_train\.json, instances_val\.json together"):
         same_rows(read_coco(tmp_path), world)
     assert set(read_coco(tmp_path, split="val").video) == {"case2"}
-    with pytest.raises(UserError, match=r"no instances_test\.json"):
+    with pytest.raises(UserError, match=r"has no split 'test' -> --split is one of train, val"):
         read_coco(tmp_path, split="test")
 
 

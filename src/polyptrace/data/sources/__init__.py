@@ -44,6 +44,8 @@ def read_source(name: str, path: Path, options: Mapping[str, Any], cache: Path |
     """
     if name not in SOURCES:
         raise UserError(f"{name}: not a source -> one of {', '.join(SOURCES)}")
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder -> check the path")
     given = {option: value for option, value in options.items() if value is not None}
     known = dict(list(inspect.signature(SOURCES[name]).parameters.items())[1:])
     kept = {"cache": cache} if known.pop("cache", None) else {}

@@ -51,9 +51,11 @@ def annotation_files(path: Path, split: str | None) -> list[Path]:
     if path.is_file():
         return [path]
     folder = path / "annotations" if (path / "annotations").is_dir() else path
-    found = sorted(folder.glob("instances_*.json")) or sorted(folder.glob("*.json"))
-    if split:
-        found = [file for file in found if file.stem in (split, f"instances_{split}")]
+    every = sorted(folder.glob("instances_*.json")) or sorted(folder.glob("*.json"))
+    found = [file for file in every if file.stem in (split, f"instances_{split}")] if split else every
+    if split and every and not found:
+        splits = ", ".join(file.stem.removeprefix("instances_") for file in every)
+        raise UserError(f"{folder}: has no split {split!r} -> --split is one of {splits}")
     if not found:
         wanted = f"instances_{split or '*'}.json"
         raise UserError(

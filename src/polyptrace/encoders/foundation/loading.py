@@ -54,8 +54,9 @@ def load_foundation(
 def find_model(name: str) -> FoundationModel:
     """The entry of that name, or an error that names the nearest."""
     if name not in FOUNDATION_MODELS:
-        near = get_close_matches(name, FOUNDATION_MODELS, 1, 0.0)[0]
-        raise UserError(f"{name}: no foundation model has this name -> did you mean {near}?")
+        near = get_close_matches(name, FOUNDATION_MODELS, 1, 0.5)
+        meant = f"did you mean {near[0]}?" if near else f"one of {', '.join(FOUNDATION_MODELS)}"
+        raise UserError(f"{name}: no foundation model has this name -> {meant}")
     return FOUNDATION_MODELS[name]
 
 

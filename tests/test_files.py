@@ -1,0 +1,33 @@
+"""Outputs are written whole, and nothing of anybody else's is replaced."""
+
+from pathlib import Path
+
+import pytest
+
+from polyptrace.errors import UserError
+from polyptrace.files import refuse_existing, whole_folder
+
+
+def test_overwriting_replaces_a_folder_of_the_same_kind_and_no_other(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "photographs"
+    for folder, name in ((ours, "results.json"), (theirs, "beach.jpg")):
+        folder.mkdir()
+        (folder / name).touch()
+    with whole_folder(ours, overwrite=True, mark="results.json") as folder:
+        (folder / "results.json").write_text("new")
+    assert (ours / "results.json").read_text() == "new"
+    with (
+        pytest.raises(UserError, match="holds something else"),
+        whole_folder(theirs, overwrite=True, mark="results.json"),
+    ):
+        pass
+    assert (theirs / "beach.jpg").exists()
+
+
+def test_what_exists_is_refused_unless_it_is_an_empty_folder(tmp_path: Path) -> None:
+    refuse_existing(tmp_path / "new")
+    refuse_existing(tmp_path)
+    (tmp_path / "a.txt").touch()
+    for path in (tmp_path, tmp_path / "a.txt"):
+        with pytest.raises(UserError, match="already exists"):
+            refuse_existing(path)
