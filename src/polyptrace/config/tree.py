@@ -152,6 +152,9 @@ class Evaluate:
     repeats: int = 5  #: probe splits and seeds
     seed: int = 0  #: of the bootstrap's draws, the splits and the probes
     device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: the GPU where there is one
+    count_threshold: float | None = None  #: counting: tracks this alike are one polyp; none: tuned on labels, else 0.5
+    count_preference: float | None = None  #: counting, affinity: higher finds more polyps; none: tuned, else 0
+    count_alpha: float | None = None  #: counting, temporal: weight of likeness, the rest is time; none: tuned, else 0.5
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ def _counting(subject: Subject, method: Clustering) -> Outcome:
     if missing:
         return subject.skipped(missing)
     e = subject.embeddings
-    found = count(e.vectors, subject.video, subject.polyp, method=method, first=e.position, last=e.last)
+    given = _given(subject, method)
+    found = count(e.vectors, subject.video, subject.polyp, method=method, first=e.position, last=e.last, setting=given)
     name, clusters = f"counting.{method}", subject.clusters("video", unlabelled=True)
     draws = _draws(found, clusters.counts)
     once = _draws(found, np.ones((1, clusters.counts.shape[1]), dtype=np.int64))
@@ -37,9 +38,7 @@ def _counting(subject: Subject, method: Clustering) -> Outcome:
     task = Task(
         subject.unit,
         subject.table,
-        reason=""
-        if labelled
-        else f"no labels, so the setting is the default, {DEFAULT[method]:g}, and only clusters are counted",
+        reason="" if labelled else f"no labels, so {_standing(method, given)}, and only clusters are counted",
         datasets=subject.datasets,
         figures={
             key: figure(once[key][0], draws[key], clusters.number, labelled or len(found.clusters), "videos")
@@ -50,6 +49,7 @@ def _counting(subject: Subject, method: Clustering) -> Outcome:
             "clustering": method,
             "tuning": f"leave one video out, false positive rate {TARGET}" if tuned else "none",
             "default": DEFAULT[method],
+            "given": given,
             "cluster": "video",
             "draws": subject.settings.bootstrap,
         },
@@ -57,6 +57,22 @@ def _counting(subject: Subject, method: Clustering) -> Outcome:
         draws_key=clusters.key,
     )
     return Outcome(task, arrays)
+
+
+def _given(subject: Subject, method: Clustering) -> float | None:
+    """The setting that the user fixed, or None."""
+    settings = subject.settings
+    fixed: dict[Clustering, float | None] = {
+        "threshold": settings.count_threshold,
+        "affinity": settings.count_preference,
+        "temporal": settings.count_alpha,
+    }
+    return fixed[method]
+
+
+def _standing(method: Clustering, given: float | None) -> str:
+    """Which setting is used where there is nothing to tune it on."""
+    return f"the setting is the default, {DEFAULT[method]:g}" if given is None else f"the setting is yours, {given:g}"
 
 
 def _missing(subject: Subject, method: Clustering) -> str:
