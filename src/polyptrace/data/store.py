@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from polyptrace.codec import decode_jpegs, encode_jpeg
-from polyptrace.cores import usable_cores
+from polyptrace.cores import one_thread, usable_cores
 from polyptrace.data.batches import cut_crops, fetch, own_stream
 from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
 from polyptrace.data.pictures import PictureError, container, read_pictures
-from polyptrace.data.threads import Threads, one_thread_each, reuse_freed_memory
+from polyptrace.data.threads import Threads, reuse_freed_memory
 from polyptrace.errors import UserError
 
 PICTURES_PER_JOB = 8  # few, so that the threads end at about the same time; but each job takes 2 KB
@@ -109,7 +109,7 @@ def fill_store(
     with (
         path.open("r+b", buffering=0) as file,
         log.open("a", encoding="utf-8") as finished,
-        one_thread_each(),
+        one_thread(),
         threads.pool(_threads(workers, device)) as pool,
     ):
         store = _Store(file.fileno(), begin, size)

@@ -6,8 +6,6 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from threading import Event, Lock
 
-import torch
-
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
 LARGEST_THRESHOLD = 1 << 25  # bytes: glibc before 2.35 refuses more, and would then map every picture anew
 
@@ -48,14 +46,3 @@ def reuse_freed_memory() -> None:
         glibc = ctypes.CDLL(None)
         glibc.mallopt(M_MMAP_THRESHOLD, LARGEST_THRESHOLD)
         glibc.mallopt(M_TRIM_THRESHOLD, 1 << 30)
-
-
-@contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Each decoding thread computes alone: torch's own threads would fight with ours."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -1,7 +1,5 @@
 """From a preset and a seed to a folder: whole, or not at all."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ import torch
 from joblib import Parallel, delayed
 from joblib.externals.loky import get_reusable_executor
 
-from polyptrace.cores import usable_cores
+from polyptrace.cores import one_thread, usable_cores
 from polyptrace.data import Boxes
 from polyptrace.errors import UserError
 from polyptrace.files import provenance, read_json, whole_folder, write_json
@@ -106,17 +104,6 @@ def pick_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("device cuda: there is no usable GPU -> give --device cpu, or auto")
     return torch.device(name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu")
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Operations run on one thread each, so that no sum depends on the number of cores; several run at a time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _settings(preset: Preset, seed: int, every_frame: bool, contact_sheets: bool) -> dict[str, Any]:
