@@ -2,11 +2,13 @@
 
 import io
 import warnings
+from typing import Any
 
 import pytest
 import torch
 from PIL import Image
 
+from polyptrace import codec
 from polyptrace.codec import decode, decode_jpegs, encode_jpeg
 
 PICTURE = torch.arange(3 * 40 * 56).remainder(251).view(3, 40, 56).to(torch.uint8)
@@ -40,3 +42,53 @@ def test_a_picture_is_decoded_without_touching_the_warnings_of_other_threads(
     Image.fromarray(PICTURE.permute(1, 2, 0).numpy()).save(file, form)
     monkeypatch.setattr(warnings, "catch_warnings", refuse)
     assert decode(kind(file.getvalue())).shape == PICTURE.shape
+
+
+def jpeg(mode: str, **settings: Any) -> bytes:
+    file = io.BytesIO()
+    smooth = torch.nn.functional.interpolate(PICTURE[None, :, ::8, ::8].float(), (41, 57), mode="bilinear")[0]
+    Image.fromarray(smooth.byte().permute(1, 2, 0).numpy()).convert(mode).save(file, "JPEG", **settings)
+    return file.getvalue()
+
+
+def rotated() -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lies on its side
+    return exif
+
+
+@pytest.mark.skipif(codec._simplejpeg is None, reason="needs simplejpeg")
+@pytest.mark.parametrize(
+    ("mode", "settings"),
+    [
+        ("RGB", {"quality": 90}),
+        ("RGB", {"quality": 75, "subsampling": "4:2:0"}),
+        ("RGB", {"quality": 95, "subsampling": "4:4:4"}),
+        ("RGB", {"progressive": True}),
+        ("RGB", {"exif": rotated()}),
+        ("L", {}),
+        ("CMYK", {}),
+    ],
+)
+def test_every_kind_of_jpeg_has_the_same_pixels_without_simplejpeg(
+    mode: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = jpeg(mode, **settings)
+    fast = decode(content)
+    monkeypatch.setattr(codec, "_simplejpeg", None)
+    assert torch.equal(fast, decode(content))
+
+
+@pytest.mark.parametrize("end", [2, 3, 4, 21, 100, 160])
+def test_a_jpeg_that_ends_in_its_header_is_an_error(end: int) -> None:
+    with pytest.raises((RuntimeError, ValueError)):
+        decode(jpeg("RGB")[:end])
+
+
+def test_pictures_that_others_have_to_turn_or_convert_are_left_to_them() -> None:
+    assert codec._is_plain(jpeg("RGB"))
+    assert codec._is_plain(jpeg("L"))
+    assert not codec._is_plain(jpeg("RGB", exif=rotated()))
+    assert not codec._is_plain(jpeg("CMYK"))
+    assert not codec._is_plain(b"\x89PNG")
+    assert decode(jpeg("RGB", exif=rotated())).shape == (3, 57, 41)

@@ -4,16 +4,15 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from polyptrace.codec import DECODER
+from polyptrace.codec import JPEG_DECODER, PNG_DECODER
 from polyptrace.data.counts import count_labels, count_tracklets
 from polyptrace.data.dataset import FORMAT
 from polyptrace.data.pictures import container, is_video
 from polyptrace.data.tracklets import Tracklets
 from polyptrace.files import file_hash, provenance
 
-#: What decodes where `DECODER` does not: JPEGs on a GPU, JPEGs made smaller, videos, PNGs.
+#: What decodes JPEGs on a GPU, JPEGs made smaller, and videos.
 NVJPEG, SMALLER, VIDEO = "nvJPEG", "libjpeg-turbo (Pillow)", "FFmpeg (PyAV)"
-PNG = DECODER.replace("libjpeg-turbo", "libpng")
 
 
 def dataset_info(
@@ -47,9 +46,9 @@ def decoders(files: Iterable[str], decoding: str) -> str:
         if is_video(file):
             names.add(VIDEO)
         elif PurePosixPath(file).suffix.lower() == ".png":
-            names.add(PNG)
+            names.add(PNG_DECODER)
         elif decoding == "nvjpeg" and not container(file):
             names.add(NVJPEG)
         else:
-            names |= {DECODER, SMALLER} if decoding == "scaled" else {DECODER}
+            names |= {JPEG_DECODER, SMALLER} if decoding == "scaled" else {JPEG_DECODER}
     return ", ".join(sorted(names))
