@@ -78,3 +78,10 @@ def test_without_a_frame_rate_one_is_told_to_say_the_frame(tmp_path: Path, capsy
     assert call(tmp_path / "theirs", "--video", "v", "--at", "0:01") == 2
     assert "--frame" in capsys.readouterr().err
     assert call(tmp_path / "theirs", "--video", "v", "--frame", 2) == 0
+
+
+def test_a_procedure_may_be_called_what_looks_like_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = {"vectors": np.eye(2), "video": np.array(["[/b] one"] * 2), "track": np.arange(2)}
+    Embeddings.from_columns(columns).save(tmp_path / "theirs")
+    assert call(tmp_path / "theirs", "--video", "[/b] one", "--track", 0) == 0
+    assert "[/b] one" in capsys.readouterr().out

@@ -8,6 +8,7 @@ import numpy as np
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from polyptrace.data import Dataset
@@ -111,7 +112,7 @@ def _print(tracks: Embeddings, found: Found) -> None:
     query = found.query
     table = Table(
         box=box.SIMPLE_HEAD,
-        title=f"like track {tracks.track[query]} of {tracks.video[query]}, {moments(tracks, query)}",
+        title=f"like track {tracks.track[query]} of {escape(str(tracks.video[query]))}, {moments(tracks, query)}",
     )
     for name in ("", "cosine", "beyond others", "procedure", "track", "seen"):
         table.add_column(name, justify="left" if name in ("procedure", "seen") else "right")
@@ -121,11 +122,12 @@ def _print(tracks: Embeddings, found: Found) -> None:
             signs[kind_of(tracks, query, row)],
             f"{cosine:.3f}",
             "" if np.isnan(beyond) else f"{100 * beyond:.1f} %",
-            str(tracks.video[row]),
+            escape(str(tracks.video[row])),
             str(tracks.track[row]),
             moments(tracks, row),
         )
     Console().print(table)
+    typer.echo(f"beyond others: of {found.others:,} tracks of other procedures")
     if found.at_once:
         typer.echo(f"left out: {found.at_once} seen at the same time")
 

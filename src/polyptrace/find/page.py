@@ -29,7 +29,8 @@ def found_page(tracks: Embeddings, found: Found, pictures: Pictures, footer: str
     for row, cosine, beyond in zip(found.rows.tolist(), found.cosine, found.beyond, strict=True):
         sign = f"{cosine:.2f}" + ("" if beyond != beyond else f" · {100 * beyond:.1f} %")
         strips.append(_strip(tracks, row, pictures, kind_of(tracks, query, row), sign))
-    html = f'<div class="query"><div class="strips">{"".join(strips)}</div></div>{paragraph(EXPLAINED)}'
+    said = paragraph(f"{EXPLAINED} There are {found.others:,} of them.")
+    html = f'<div class="query"><div class="strips">{"".join(strips)}</div></div>{said}'
     title = f"Like track {tracks.track[query]} of procedure {tracks.video[query]}"
     lead = f"Seen {moments(tracks, query)}. The {len(found.rows)} tracks most like it, of {len(tracks):,}."
     made_up = generated(sorted(set(tracks.dataset.tolist())))

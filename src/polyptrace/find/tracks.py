@@ -28,6 +28,7 @@ class Found:
     rows: NDArray[np.int64]
     cosine: NDArray[np.float64]
     beyond: NDArray[np.float64]  # share of other procedures' tracks that are less like it; NaN: itself one, or none
+    others: int  # tracks of other procedures, which `beyond` is a share of
     at_once: int  # tracks that show it at the same time, and so cannot be it: left out
 
 
@@ -80,4 +81,5 @@ def most_like(tracks: Embeddings, query: int, among: Among = "own", top: int = 1
     rows = rows[np.argsort(-cosine[rows], kind="stable")][:top]
     others = np.sort(cosine[~own])
     beyond = np.where(own[rows], np.searchsorted(others, cosine[rows]) / max(len(others), 1), np.nan)
-    return Found(query, rows, cosine[rows], beyond if len(others) else np.full(len(rows), np.nan), int(at_once.sum()))
+    beyond = beyond if len(others) else np.full(len(rows), np.nan)
+    return Found(query, rows, cosine[rows], beyond, len(others), int(at_once.sum()))
