@@ -30,7 +30,7 @@ from torchvision.transforms.v2.functional import resize
 
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import best_of
-from polyptrace.codec import decode_jpegs, encode_jpeg
+from polyptrace.codec import Need, decode_jpegs, encode_jpeg
 from polyptrace.config import Crops, Tracks
 from polyptrace.data import Boxes, Dataset, crop_regions, prepare
 from polyptrace.data.batches import cut_crops, fetch
@@ -102,15 +102,14 @@ def measure(quick: bool = False, pictures: int = 0) -> Result:
         root = Path(folder)
         boxes = make_source(root, pictures)
         truth = exact(root, boxes.take(np.arange(min(pictures, 60))))
-        several = _again(boxes, 1 if quick else 3)
-        rates, differences = on_cpu(root, several, truth, 1 if quick else 2 if with_gpu else 4)
+        rates, differences = on_cpu(root, boxes, truth, 1 if quick else 3 if with_gpu else 10)
         details: list[tuple[str, ...]] = [("way", "pictures/s", "per processor second", "grey levels from exact")]
         details += [(way, *map(number, rates[way]), difference) for way, difference in differences.items()]
         rows = [
             Row(
                 f"crops, {decoding} decoding, one core",
                 "pictures/s",
-                rates[f"ours, {decoding}, 1 threads"].core,
+                rates[_ours(decoding, 1)].core,
                 rates[PLAIN].core,
                 rates[f"decoding alone, {decoding}"].core,
                 more_is_better=True,
@@ -118,46 +117,52 @@ def measure(quick: bool = False, pictures: int = 0) -> Result:
             )
             for decoding, target in (("full", 2.0), ("scaled", 4.0))
         ]
-        two = rates["ours, full, 2 threads"].wall
+        two = rates[_ours("full", 2)].wall
         rows.append(Row("… two threads", "pictures/s", two, rates[PLAIN].wall, more_is_better=True, least_ratio=4))
         if with_gpu:
             rows.append(on_gpu(root, _again(boxes, 1 if quick else 40), rates[PLAIN].wall, truth, details))
         rows += reading(root, boxes)
     note = (
-        f"{pictures} JPEGs of {WIDTH} × {HEIGHT}, crops of {SIZE} pixels. Plain: PIL in one process; limit: decoding "
-        "alone at the same scale, for gathering a copy of the bytes. One core: processor time; else the clock's."
+        f"{pictures} JPEGs of {WIDTH} × {HEIGHT}, crops of {SIZE} pixels; all rounds together, in which the ways take "
+        "turns. Plain: PIL in one process; limit: decoding alone at the same scale, for gathering a copy of the bytes. "
+        "One core: processor time; else the clock's."
     )
     return Result("crops", tuple(rows), note, tuple(details))
 
 
 def on_cpu(root: Path, boxes: Boxes, truth: NDArray[np.float32], rounds: int) -> tuple[dict[str, Rate], dict[str, str]]:
-    """Rates of every way, the best of several rounds, and how far from exact those are that give crops.
+    """Rates of every way over all rounds together, and how far from exact those are that give crops.
 
-    Ways take turns: what disturbs a machine for a while then disturbs all of them.
+    Ways take turns: what disturbs a machine for a while then disturbs all of them. Several threads get three times the
+    pictures, or they would mostly start and end.
     """
-    ways: dict[str, Callable[[], NDArray[np.uint8] | None]] = {PLAIN: lambda: plain(root, boxes)}
+    several = _again(boxes, 3)
+    ways: dict[str, tuple[Boxes, Callable[[], NDArray[np.uint8] | None]]]
+    ways = {PLAIN: (boxes, partial(plain, root, boxes))}
     for decoding in ("full", "scaled"):
-        ways[f"decoding alone, {decoding}"] = partial(decode_only, root, boxes, decoding == "scaled")
         for workers in sorted({1, 2, len(os.sched_getaffinity(0))}):
-            ways[f"ours, {decoding}, {workers} threads"] = partial(_filled, root, boxes, decoding, workers)
-    rates, differences = dict.fromkeys(ways, Rate()), dict[str, str]()
+            some = boxes if workers == 1 else several
+            ways[_ours(decoding, workers)] = some, partial(_filled, root, some, decoding, workers)
+        ways[f"decoding alone, {decoding}"] = boxes, partial(decode_only, root, boxes, decoding == "scaled")
+    spent, differences = {name: np.zeros(2) for name in ways}, dict[str, str]()
     for _ in range(rounds):
-        for name, way in ways.items():
+        for name, (_, way) in ways.items():
             (root / STORE).unlink(missing_ok=True)
-            began, began_core = perf_counter(), process_time()
+            began = np.array([perf_counter(), process_time()])
             crops = way()
-            found = Rate(len(boxes) / (perf_counter() - began), len(boxes) / (process_time() - began_core))
-            rates[name] = Rate(max(rates[name].wall, found.wall), max(rates[name].core, found.core))
+            spent[name] += np.array([perf_counter(), process_time()]) - began
             if crops is not None:
                 differences[name] = _difference(crops, truth)
+    rates = {name: Rate(*(rounds * len(some) / spent[name]).tolist()) for name, (some, _) in ways.items()}
     return rates, differences
 
 
 def decode_only(root: Path, boxes: Boxes, scaled: bool) -> None:
-    """Our decoder at the scale that the regions allow, and nothing cut."""
+    """Our decoder at the scale and down to the row that the regions allow, and nothing cut."""
     regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height)
     for file, region in zip(boxes.file, regions, strict=True):
-        decode((root / file).read_bytes(), shrink_for(region[None], SIZE) if scaled else 1)
+        shrink = shrink_for(region[None], SIZE) if scaled else 1
+        decode((root / file).read_bytes(), Need(shrink) if shrink > 1 else Need(rows=int(region[1] + region[3])))
 
 
 def on_gpu(root: Path, boxes: Boxes, rate: float, truth: NDArray[np.float32], details: list[tuple[str, ...]]) -> Row:
@@ -168,7 +173,7 @@ def on_gpu(root: Path, boxes: Boxes, rate: float, truth: NDArray[np.float32], de
     for batch in (16, 32, 64, 128):
         for threads in (1, 4):
             reached = nvjpeg_alone(contents, device, batch, threads)
-            details.append((f"nvJPEG alone, {batch} at a time, {threads} threads", number(reached), "", ""))
+            details.append((_threads(f"nvJPEG alone, {batch} at a time", threads), number(reached), "", ""))
             limit = max(limit, reached)
     ours = 0.0
     for workers in (1, 2, 4, 8):
@@ -177,9 +182,7 @@ def on_gpu(root: Path, boxes: Boxes, rate: float, truth: NDArray[np.float32], de
             (root / STORE).unlink(missing_ok=True)
             found.append(best_of(1, partial(_filled, root, boxes, "nvjpeg", workers)))
         seconds, crops = min(found, key=itemgetter(0))
-        details.append(
-            (f"ours, nvJPEG, {workers} threads", number(len(boxes) / seconds), "", _difference(crops, truth))
-        )
+        details.append((_ours("nvJPEG", workers), number(len(boxes) / seconds), "", _difference(crops, truth)))
         ours = max(ours, len(boxes) / seconds)
     for step, seconds in steps(root, boxes, device).items():
         details.append((f"one thread: {step} alone", number(len(boxes) / seconds), "", ""))
@@ -264,6 +267,14 @@ def _filled(root: Path, boxes: Boxes, decoding: str, workers: int) -> NDArray[np
     assert not bad
     crops: NDArray[np.uint8] = np.load(root / STORE, mmap_mode="r")
     return crops
+
+
+def _ours(decoding: str, workers: int) -> str:
+    return _threads(f"ours, {decoding}", workers)
+
+
+def _threads(way: str, count: int) -> str:
+    return f"{way}, {count} thread{'s' * (count > 1)}"
 
 
 def _difference(crops: NDArray[np.uint8], truth: NDArray[np.float32]) -> str:

@@ -3,13 +3,17 @@
 All of them hold libjpeg-turbo and give the same pixels; simplejpeg takes a twentieth less time for a crop. It gets
 plain JPEGs only: the others know how to turn a picture as its Exif says, and what Adobe's colours are. What it refuses
 they take, or say what is wrong. torchvision has deprecated its own since 0.29; older installations have nothing else.
+
+Of a plain JPEG only the rows that are needed are decoded. It is read from the top, and its height is a number in its
+header: with a smaller one there, decoding ends earlier, and the rows above are the same.
 """
 
 import importlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,15 +35,35 @@ JPEG_DECODER = f"libjpeg-turbo ({_LIBRARY if _simplejpeg is None else 'simplejpe
 PNG_DECODER = f"libpng ({_LIBRARY})"
 
 JPEG = b"\xff\xd8\xff"  # how one begins
-#: Markers of a JPEG's header: the pixels begin; Exif or the like; Adobe's; those that tell the number of colours.
-PIXELS, EXIF, ADOBE, FRAMES = b"\xda", b"\xe1", b"\xee", (b"\xc0", b"\xc1", b"\xc2")
+#: Markers of a JPEG's header: pixels begin; Exif or the like; Adobe's; three kinds of frame, the last in many scans.
+PIXELS, EXIF, ADOBE, BASELINE, EXTENDED, PROGRESSIVE = 0xDA, 0xE1, 0xEE, 0xC0, 0xC1, 0xC2
+ROWS_BELOW = 8  # the colours of the last row are mixed with those of the next, which may be four rows high
 
 
-def decode(content: bytes | bytearray) -> Tensor:
+class Need(NamedTuple):
+    """What is needed of a picture. With less than all of it, a plain JPEG is decoded faster; others are as they are."""
+
+    shrink: int = 1  #: it may be smaller: by 2, 4 or 8
+    rows: int = 0  #: so many from the top, those below may be black; 0: all
+
+
+ALL = Need()
+
+
+class _Header(NamedTuple):
+    """What the header of a plain JPEG says, and where its height is written."""
+
+    width: int
+    height: int
+    height_at: int
+    from_the_top: bool  # one scan holds all colours of a row before the next row begins
+
+
+def decode(content: bytes | bytearray, need: Need = ALL) -> Tensor:
     """A JPEG or PNG as uint8 RGB (3, H, W); a RuntimeError or ValueError says what is wrong with it."""
-    if _simplejpeg is not None and _is_plain(content):
+    if _simplejpeg is not None and (header := _plain_header(content)):
         with suppress(ValueError):
-            return torch.from_numpy(_simplejpeg.decode_jpeg(content, "RGB")).permute(2, 0, 1)
+            return _decode_plain(content, header, need)
     picture: Tensor
     data = _as_tensor(content)  # of bytes torchcodec would make it with warnings off, which threads must not do
     if _decoders is None:
@@ -72,16 +96,49 @@ def encode_jpeg(picture: Tensor, quality: int = 90) -> bytes:
     return content
 
 
-def _is_plain(content: bytes | bytearray) -> bool:
-    """Whether a JPEG is grey or in colours as usual, and has neither Exif nor Adobe's marker: a look at its header."""
-    if content[:3] != JPEG:
-        return False
+def _decode_plain(content: bytes | bytearray, header: _Header, need: Need) -> Tensor:
+    end = need.rows + ROWS_BELOW * need.shrink
+    if need.rows and end < header.height and header.from_the_top:
+        content = bytearray(content)
+        content[header.height_at : header.height_at + 2] = end.to_bytes(2, "big")
+    else:
+        end = header.height
+    height, width, rows = (-(-side // need.shrink) for side in (header.height, header.width, end))
+    pixels = np.empty((height, width, 3), np.uint8)
+    pixels[rows:] = 0
+    _simplejpeg.decode_jpeg(
+        content,
+        "RGB",
+        min_height=rows,
+        min_width=width,
+        buffer=pixels[:rows],
+        strict=end == header.height,  # or it complains about the codes that are left
+    )
+    return torch.from_numpy(pixels).permute(2, 0, 1)
+
+
+def _plain_header(content: bytes | bytearray) -> _Header | None:
+    """The header of a JPEG that is grey or in colours as usual, and has neither Exif nor Adobe's marker."""
+    places = _segments(content)
+    frame = next((places[kind] for kind in (BASELINE, EXTENDED, PROGRESSIVE) if kind in places), 0)
+    colours = content[frame + 9 : frame + 10]
+    if PIXELS not in places or EXIF in places or ADOBE in places or not frame or colours not in (b"\1", b"\3"):
+        return None
+    height, width = (int.from_bytes(content[at : at + 2], "big") for at in (frame + 5, frame + 7))
+    of_scan = content[places[PIXELS] + 4 : places[PIXELS] + 5]
+    return _Header(width, height, frame + 5, PROGRESSIVE not in places and of_scan == colours)
+
+
+def _segments(content: bytes | bytearray) -> dict[int, int]:
+    """Where the parts of a JPEG's header begin, by their markers, down to where the pixels begin."""
+    places: dict[int, int] = {}
     place = 2
-    while content[place : place + 1] == b"\xff" and (marker := content[place + 1 : place + 2]) != PIXELS:
-        if marker in (EXIF, ADOBE) or (marker in FRAMES and content[place + 9 : place + 10] not in (b"\1", b"\3")):
-            return False
+    while content[:3] == JPEG and content[place : place + 1] == b"\xff" and place + 4 <= len(content):
+        places[content[place + 1]] = place
+        if PIXELS in places:
+            break
         place += 2 + int.from_bytes(content[place + 2 : place + 4], "big")
-    return content[place + 1 : place + 2] == PIXELS
+    return places
 
 
 def _as_tensor(content: bytes | bytearray) -> Tensor:

@@ -17,7 +17,7 @@ from polyptrace.codec import encode_jpeg
 from polyptrace.data import Boxes, batches, cut_crop, store
 from polyptrace.data.batches import cut_crops, fetch, triangles
 from polyptrace.data.boxes import Ints
-from polyptrace.data.pictures import read_pictures
+from polyptrace.data.pictures import Wanted, read_pictures
 from polyptrace.data.store import fill_store
 
 Source = Callable[..., tuple[Boxes, Path]]
@@ -103,7 +103,7 @@ def test_after_a_broken_jpeg_the_gpu_is_waited_for(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(codec, "decode_jpegs", decode_jpegs)
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
-    ((_, picture),) = read_pictures(tmp_path, [("a.jpg", 0, 1)], torch.device("cuda", 1))
+    ((_, picture),) = read_pictures(tmp_path, [Wanted("a.jpg", 0)], torch.device("cuda", 1))
     assert isinstance(picture, Tensor)  # decoded alone
     assert picture.shape == (3, 16, 24)
     assert waited == [torch.device("cuda", 1)]  # or nvJPEG could write into what is copied there next

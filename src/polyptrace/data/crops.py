@@ -63,8 +63,3 @@ def as_shrunk(regions: Ints, full: tuple[int, int], shrunk: tuple[int, int]) -> 
     """Regions of a full picture (width, height), in the pixels of the same picture decoded smaller."""
     ratio: Floats = np.tile(np.array(shrunk) / np.array(full), 2)
     return regions * ratio
-
-
-def as_picture(array: NDArray[np.uint8]) -> Tensor:
-    """A decoded (H, W, 3) array as a (3, H, W) tensor over the same memory."""
-    return torch.from_numpy(array).permute(2, 0, 1)

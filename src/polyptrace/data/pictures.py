@@ -8,16 +8,16 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from polyptrace import codec
+from polyptrace.codec import ALL, Need
 from polyptrace.data import archives, videos
-from polyptrace.data.crops import as_picture
 from polyptrace.errors import UserError
 
 Content = bytes | bytearray
@@ -25,6 +25,14 @@ VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpe
 ARCHIVE_MARK = "::"
 JPEG, JPEG_END = b"\xff\xd8", b"\xff\xd9"
 VIDEO_ENDS = "the video ends before this frame -> is it complete?"
+
+
+class Wanted(NamedTuple):
+    """A picture that is to be read."""
+
+    file: str
+    frame: int
+    need: Need = ALL
 
 
 class PictureError(Exception):
@@ -43,47 +51,47 @@ def container(file: str) -> str:
 
 def inside(root: Path, file: str) -> Path:
     """The path of a file below `root`; a name that would leave it is refused."""
-    if not file or PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts or "\0" in file:
+    if not file or file.startswith("/") or ".." in file.split("/") or "\0" in file:
         raise UserError(f"{file!r}: leaves its folder -> picture names are relative paths below {root}")
     return root / file
 
 
 def read_pictures(
     root: Path,
-    wanted: list[tuple[str, int, int]],
+    wanted: list[Wanted],
     device: torch.device | None = None,
     go_on: Callable[[], None] = lambda: None,
-) -> Iterator[tuple[tuple[str, int, int], Tensor | PictureError]]:
-    """Each wanted (file, frame index, shrink) with its picture (3, H, W), or with what went wrong.
+) -> Iterator[tuple[Wanted, Tensor | PictureError]]:
+    """Each wanted picture as uint8 RGB (3, H, W), or what went wrong.
 
     All of them lie in one container, or each is a picture file of its own; of those a device, if one is given, decodes
     the JPEGs together and keeps them. `go_on` is called at every picture, also at those that are passed over on the
     way through a container: what it raises stops.
     """
-    holder = container(wanted[0][0])
+    holder = container(wanted[0].file)
     if not holder:
         contents: Iterable[Content | PictureError]
-        contents = (_read(inside(root, picture[0])) for picture in wanted)  # one by one: decoded from the cache
+        contents = (_read(inside(root, picture.file)) for picture in wanted)  # one by one: decoded from the cache
         together: dict[int, Tensor] = {}
         if device:
             contents = list(contents)
             together = _decode_together(contents, device)
         for place, (picture, content) in enumerate(zip(wanted, contents, strict=True)):
             go_on()
-            yield picture, together[place] if place in together else _decoded(content, picture[2])
+            yield picture, together[place] if place in together else _decoded(content, picture)
     elif is_video(holder):
-        by_frame = {frame: (file, frame, shrink) for file, frame, shrink in wanted}
+        by_frame = {picture.frame: picture for picture in wanted}
         for frame, decoded in videos.frames(inside(root, holder), sorted(by_frame), go_on):
             yield by_frame.pop(frame), decoded
         for picture in by_frame.values():
             yield picture, PictureError(VIDEO_ENDS)
     else:
-        by_member: dict[str, list[tuple[str, int, int]]] = {}  # one picture may be several frames
+        by_member: dict[str, list[Wanted]] = {}  # one picture may be several frames
         for picture in wanted:
-            by_member.setdefault(picture[0].partition(ARCHIVE_MARK)[2], []).append(picture)
+            by_member.setdefault(picture.file.partition(ARCHIVE_MARK)[2], []).append(picture)
         for member, content in archives.pictures(inside(root, holder), set(by_member), go_on):
             for picture in by_member.pop(member):
-                yield picture, _decoded(content, picture[2])
+                yield picture, _decoded(content, picture)
         for picture in chain.from_iterable(by_member.values()):
             yield picture, PictureError("picture is not in its archive -> is the archive complete?")
 
@@ -114,22 +122,19 @@ def _decode_together(contents: list[Content | PictureError], device: torch.devic
         return {}
 
 
-def _decoded(content: Content | PictureError, shrink: int) -> Tensor | PictureError:
+def _decoded(content: Content | PictureError, wanted: Wanted) -> Tensor | PictureError:
     try:
-        return content if isinstance(content, PictureError) else decode(content, shrink)
+        return content if isinstance(content, PictureError) else decode(content, wanted.need)
     except PictureError as error:
         return error
 
 
-def decode(content: Content, shrink: int = 1) -> Tensor:
-    """A JPEG or PNG as uint8 RGB (3, H, W); a JPEG may be decoded at 1/2, 1/4 or 1/8."""
-    if content[:2] == JPEG:
-        if not _ends(content):
-            raise PictureError("picture is truncated (no JPEG end marker) -> restore it, or use --skip-bad")
-        if shrink > 1:
-            return _decode_smaller(content, shrink)
+def decode(content: Content, need: Need = ALL) -> Tensor:
+    """What is needed of a JPEG or PNG, as uint8 RGB (3, H, W)."""
+    if content[:2] == JPEG and not _ends(content):
+        raise PictureError("picture is truncated (no JPEG end marker) -> restore it, or use --skip-bad")
     try:
-        return codec.decode(content)
+        return codec.decode(content, need)
     except (RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise PictureError(f"picture cannot be decoded ({reason}) -> restore it, or use --skip-bad") from None
@@ -142,15 +147,6 @@ def picture_size(content: bytes) -> tuple[int, int]:
             return image.size
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
         raise PictureError(f"picture cannot be read ({error}) -> restore it, or use --skip-bad") from None
-
-
-def _decode_smaller(content: Content, shrink: int) -> Tensor:
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            image.draft("RGB", (image.width // shrink, image.height // shrink))
-            return as_picture(np.array(image if image.mode == "RGB" else image.convert("RGB")))
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
-        raise PictureError(f"picture cannot be decoded ({error}) -> restore it, or use --skip-bad") from None
 
 
 def _ends(content: Content) -> bool:

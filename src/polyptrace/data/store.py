@@ -1,27 +1,30 @@
 """The crop store: one memory-mapped uint8 array (n, S, S, 3), filled by decoding each used picture once.
 
 Pictures are decoded in threads (the decoders release Python's lock, so threads scale like processes and start at once),
-and each thread writes its crops straight to their place. A log beside it names the finished jobs, so that a run that
-was killed goes on where it stopped.
+and each thread writes its crops straight to their place. A log beside it names the jobs whose crops are on the disk, so
+that a run that was killed, or a machine that lost its power, goes on where it stopped.
 """
 
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import as_completed
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
+from time import monotonic
+from typing import Self, TextIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyptrace.codec import decode_jpegs, encode_jpeg
+from polyptrace.codec import ALL, Need, decode_jpegs, encode_jpeg
 from polyptrace.cores import one_thread, usable_cores
 from polyptrace.data.batches import cut_crops, fetch, own_stream
 from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
-from polyptrace.data.pictures import PictureError, container, read_pictures
+from polyptrace.data.pictures import PictureError, Wanted, container, read_pictures
 from polyptrace.data.threads import Threads, reuse_freed_memory
 from polyptrace.errors import UserError
 
@@ -29,6 +32,8 @@ PICTURES_PER_JOB = 8  # few, so that the threads end at about the same time; but
 PICTURES_PER_BATCH = 64  # a job on a GPU, decoded together
 GPU_THREADS = 4  # nvJPEG takes one batch at a time: the others read, cut and write meanwhile
 MOST_GPU_THREADS = 16  # torch has 32 queues of a GPU to give
+UNKNOWN = (0, 0)  # width and height that a box does not state
+SECONDS_TO_LOSE = 2.0  # of work, where a run is killed
 
 
 #: A picture, the rows of its boxes, and their regions.
@@ -66,6 +71,56 @@ class _Store:
             self.write(int(rows[begin]), crops[begin:end])
 
 
+@dataclass
+class _Log:
+    """Names finished jobs, some at a time, once the disk has their crops: a power cut would else leave black ones."""
+
+    file: TextIO
+    store: int  # its descriptor
+    pictures: int  # of a job
+    since: float = 0.0
+    finished: list[int] = field(default_factory=list)
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, store: int, pictures: int) -> Iterator[Self]:
+        """The log of a store, which is told of all finished jobs at the end, also where the work is stopped."""
+        with path.open("a", encoding="utf-8") as file:
+            log = cls(file, store, pictures, monotonic())
+            try:
+                yield log
+            finally:
+                log.write()
+
+    def add(self, job: int) -> None:
+        """A job whose crops have been written."""
+        self.finished.append(job)
+        if monotonic() - self.since > SECONDS_TO_LOSE:
+            self.write()
+
+    def write(self) -> None:
+        """Waits for the disk, then names the jobs."""
+        os.fsync(self.store)
+        self.file.writelines(f"{job} of {self.pictures}\n" for job in self.finished)
+        self.file.flush()
+        self.finished, self.since = [], monotonic()
+
+
+@dataclass
+class _OfPicture:
+    """The boxes of one picture: their rows, the sizes of it that they state, and where the last region ends."""
+
+    rows: list[int] = field(default_factory=list)
+    sizes: set[tuple[int, int]] = field(default_factory=set)
+    bottom: int = 0
+
+    def add(self, row: int, size: tuple[int, int], bottom: int) -> None:
+        """One more box."""
+        self.rows.append(row)
+        self.sizes.add(size)
+        self.bottom = max(self.bottom, bottom)
+
+
 @dataclass(frozen=True)
 class _Task:
     """What all jobs of a store have in common."""
@@ -73,6 +128,7 @@ class _Task:
     store: _Store
     boxes: Boxes
     regions: Ints  # (n, 4) of the boxes, where the sizes of their pictures are known
+    bottom: Ints  # (n,) the row at which each region ends
     root: Path
     scale: float
     smaller: bool  # pictures may be decoded smaller
@@ -108,22 +164,22 @@ def fill_store(
     threads = Threads(advance)
     with (
         path.open("r+b", buffering=0) as file,
-        log.open("a", encoding="utf-8") as finished,
+        _Log.open(log, file.fileno(), pictures) as finished,
         one_thread(),
         threads.pool(_threads(workers, device)) as pool,
     ):
         store = _Store(file.fileno(), begin, size)
         regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height, scale)
-        task = _Task(store, boxes, regions, root, scale, decoding == "scaled", device, threads.moved, threads.go_on)
+        bottom = regions[:, 1] + regions[:, 3]
+        smaller = decoding == "scaled"
+        task = _Task(store, boxes, regions, bottom, root, scale, smaller, device, threads.moved, threads.go_on)
         bad: list[BadPicture] = []
         waiting = {pool.submit(_cut, task, rows): number for number, rows in enumerate(jobs) if number not in done}
         for future in as_completed(waiting):
             found = future.result()
             bad += found
             if not found:  # a job with a bad picture is done again next time: the picture may have been restored
-                finished.write(f"{waiting[future]} of {pictures}\n")
-                finished.flush()
-        os.fsync(file.fileno())
+                finished.add(waiting[future])
     return sorted(bad, key=lambda b: b.row)
 
 
@@ -191,44 +247,46 @@ def _cut_together(task: _Task, found: Iterator[_Found], device: torch.device) ->
 
 def _found(task: _Task, rows: Ints, bad: list[BadPicture]) -> Iterator[_Found]:
     """The pictures of a job with the rows of their boxes and their regions; adds to `bad` what is wrong."""
-    of_picture: dict[tuple[str, int], list[int]] = {}
-    keys = zip(task.boxes.file[rows], task.boxes.frame_index[rows].tolist(), strict=True)
-    for row, key in zip(rows.tolist(), keys, strict=True):
-        of_picture.setdefault(key, []).append(row)
-    wanted = [(*key, _shrink(task, some)) for key, some in of_picture.items()]
-    for (file, frame, factor), picture in read_pictures(task.root, wanted, task.device, task.go_on):
+    boxes, of_picture = task.boxes, dict[tuple[str, int], _OfPicture]()
+    columns = (rows, boxes.frame_index[rows], boxes.image_width[rows], boxes.image_height[rows], task.bottom[rows])
+    for file, (row, frame, *size, bottom) in zip(boxes.file[rows], np.stack(columns, 1).tolist(), strict=True):
+        of_picture.setdefault((file, frame), _OfPicture()).add(row, tuple(size), bottom)
+    wanted = [Wanted(*key, _need(task, some)) for key, some in of_picture.items()]
+    for asked, picture in read_pictures(task.root, wanted, task.device, task.go_on):
         task.moved()
-        some = of_picture[file, frame]
-        fitting = picture if isinstance(picture, PictureError) else _fit(task, some, picture, factor)
+        some = of_picture[asked.file, asked.frame]
+        fitting = picture if isinstance(picture, PictureError) else _fit(task, some, picture, asked.need.shrink)
         if isinstance(picture, PictureError) or isinstance(fitting, PictureError):
-            bad += [BadPicture(row, str(fitting)) for row in some]
+            bad += [BadPicture(row, str(fitting)) for row in some.rows]
         else:
-            yield picture, some, fitting
+            yield picture, some.rows, fitting
 
 
-def _shrink(task: _Task, rows: list[int]) -> int:
-    """By how much a picture may be decoded smaller; 1 where its size is not known beforehand."""
-    known = task.smaller and task.boxes.image_width[rows].all()
-    return shrink_for(task.regions[rows], task.store.size) if known else 1
+def _need(task: _Task, some: _OfPicture) -> Need:
+    """What the boxes of a picture need of it; all of it where its size is not known beforehand."""
+    if UNKNOWN in some.sizes:
+        return ALL
+    if task.smaller and (shrink := shrink_for(task.regions[some.rows], task.store.size)) > 1:
+        return Need(shrink)  # its regions begin inside pixels, and look beyond their last row
+    return Need(rows=some.bottom)
 
 
-def _fit(task: _Task, rows: list[int], picture: Tensor, shrink: int) -> Ints | Floats | PictureError:
+def _fit(task: _Task, some: _OfPicture, picture: Tensor, shrink: int) -> Ints | Floats | PictureError:
     """The regions of a picture's boxes in its own pixels, or what is wrong with its size."""
     found = (picture.shape[2], picture.shape[1])
-    sizes = {(int(task.boxes.image_width[row]), int(task.boxes.image_height[row])) for row in rows}
-    if sizes == {found}:
-        return task.regions[rows]
-    others = sizes - {found}
-    if others == {(0, 0)}:
-        width, height = (np.full(len(rows), side) for side in found)
-        return crop_regions(task.boxes.xywh[rows], width, height, task.scale)
+    if some.sizes == {found}:
+        return task.regions[some.rows]
+    others = some.sizes - {found}
+    if others == {UNKNOWN}:
+        width, height = (np.full(len(some.rows), side) for side in found)
+        return crop_regions(task.boxes.xywh[some.rows], width, height, task.scale)
     stated = max(others)
     allowed = {(-(-stated[0] // factor), -(-stated[1] // factor)) for factor in (2, 4, 8) if factor <= shrink}
-    if len(sizes) > 1 or found not in allowed:
+    if len(some.sizes) > 1 or found not in allowed:
         return PictureError(
             f"picture is {found[0]} x {found[1]}, its boxes say {stated[0]} x {stated[1]} -> mend the annotation"
         )
-    return as_shrunk(task.regions[rows], stated, found)
+    return as_shrunk(task.regions[some.rows], stated, found)
 
 
 def _make_room(path: Path, log: Path, shape: tuple[int, ...]) -> int:
