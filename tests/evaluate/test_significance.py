@@ -50,8 +50,15 @@ def test_seeds_are_drawn_outside_and_clusters_inside():
     seeds = np.array([-1.0, 0.0, 1.0])
     nested = nested_draws(seeds[:, None] + inside, seed=1)
     assert nested.mean() == pytest.approx(0.0, abs=0.03)
-    assert nested.var() == pytest.approx(0.1**2 + seeds.var() / 3, rel=0.1)
+    assert nested.var() == pytest.approx(0.1**2 + seeds.var(ddof=1) / 3, rel=0.1)
     assert nested_draws(inside[None], seed=1) == pytest.approx(inside)
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+def test_drawn_means_vary_as_the_means_of_so_many_seeds_do(seeds: int):
+    rng = np.random.default_rng(seeds)
+    drawn = [nested_draws(np.tile(rng.standard_normal((seeds, 1)), 200), seed=each).var() for each in range(2000)]
+    assert np.mean(drawn) == pytest.approx(1 / seeds, rel=0.06)
 
 
 def test_the_interval_of_many_clusters_is_between_the_usual_percentiles_and_of_few_wider():
