@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from polyptrace.data.boxes import Boxes, Ints
+from polyptrace.data.boxes import Boxes, Ints, frame_numbers
 from polyptrace.data.sources.names import (
     PICTURES,
     VIDEOS,
@@ -174,7 +174,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
         rows, lines = rows[keep], lines[keep]
     if not len(rows):
         warnings.warn(f"{sequence.table}: holds no box", stacklevel=4)
-    frame = whole_numbers(rows[:, 0], lines, sequence.table, "frame") - first_frame
+    frame = frame_numbers(rows[:, 0] - first_frame)
     if first_frame == 1 and np.any(frame == -1):
         line = lines[np.argmax(frame == -1)]
         raise UserError(
