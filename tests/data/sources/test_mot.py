@@ -126,6 +126,7 @@ def test_semicolons_and_blanks_separate_as_well(tmp_path: Path) -> None:
 def test_a_frame_that_is_not_whole_is_left_for_a_check_to_find(tmp_path: Path) -> None:
     found = read_mot(one_file(tmp_path, b"1,1,2,3,4,5,1\n2.5,1,2,3,4,5,1\nnan,1,2,3,4,5,1\n"))
     assert found.frame_index.tolist() == [0, NO_FRAME, NO_FRAME]
+    assert [bool(file) for file in found.file] == [True, False, False]
     assert [f.where.rpartition("/")[2] for f in check_boxes(found)] == ["gt.txt:2", "gt.txt:3"]
 
 
