@@ -23,7 +23,7 @@ from polyptrace.errors import UserError
 Content = bytes | bytearray
 VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpeg")
 ARCHIVE_MARK = "::"
-JPEG, JPEG_END = b"\xff\xd8", b"\xff\xd9"
+JPEG, JPEG_PIXELS, JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"  # how one begins, its pixels, and how it ends
 VIDEO_ENDS = "the video ends before this frame -> is it complete?"
 
 
@@ -160,5 +160,9 @@ def picture_size(content: bytes) -> tuple[int, int]:
 
 
 def _ends(content: Content) -> bool:
-    """libjpeg fills what a truncated file lacks with grey and only warns: look for the end marker ourselves."""
-    return JPEG_END in content[-64:] or content.rstrip(b"\0")[-2:] == JPEG_END
+    """libjpeg fills what a truncated file lacks with grey and only warns: look for the end marker ourselves.
+
+    Pixels never look like one; a small picture in the header has one too, but before the pixels begin. Some devices
+    write more after it.
+    """
+    return JPEG_END in content[-64:] or content.rfind(JPEG_END) > content.rfind(JPEG_PIXELS)
