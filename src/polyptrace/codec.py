@@ -75,6 +75,12 @@ def decode(content: bytes | bytearray, need: Need = ALL) -> Tensor:
     return picture
 
 
+def plain_size(content: bytes | bytearray) -> tuple[int, int] | None:
+    """Width and height that the header of a JPEG says which can be decoded smaller; None of all other pictures."""
+    header = _plain_header(content) if _simplejpeg is not None else None
+    return (header.width, header.height) if header else None
+
+
 def decode_jpegs(contents: Sequence[bytes | bytearray], device: torch.device) -> list[Tensor]:
     """Several JPEGs as uint8 RGB (3, H, W) on a GPU, by nvJPEG."""
     pictures: list[Tensor]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyptrace.data import Boxes
-from polyptrace.data.boxes import codes
+from polyptrace.data.boxes import NO_FRAME, codes
 from polyptrace.errors import UserError
 
 
@@ -43,9 +43,15 @@ def test_a_misspelt_column_is_refused() -> None:
         Boxes.of(video=["v"], frame_index=[3], xywh=[[1, 2, 3, 4]], poylp=["a"])
 
 
-def test_a_frame_index_that_is_not_whole_is_named_by_its_row() -> None:
-    with pytest.raises(UserError, match=r"row 1: frame_index 2\.5"):
-        Boxes.of(video=["v", "v"], frame_index=[1.0, 2.5], xywh=np.ones((2, 4)))
+def test_a_frame_index_that_is_not_whole_is_kept_as_none_for_a_check_to_find() -> None:
+    frames = [1.0, 2.5, np.nan, -np.inf, 1e20, -3.0]
+    found = Boxes.of(video="v", frame_index=frames, xywh=np.ones((6, 4)))
+    assert found.frame_index.tolist() == [1, NO_FRAME, NO_FRAME, NO_FRAME, NO_FRAME, -3]
+
+
+def test_a_picture_width_that_is_not_whole_is_named_by_its_row() -> None:
+    with pytest.raises(UserError, match=r"row 1: image_width 2\.5"):
+        Boxes.of(video="v", frame_index=[1, 2], xywh=np.ones((2, 4)), image_width=[1.0, 2.5])
 
 
 def test_a_table_survives_the_way_through_parquet(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from polyptrace.data import Boxes, check_boxes
+from polyptrace.data.boxes import NO_FRAME
 from polyptrace.data.checks import summary, suspicion
 
 GOOD = Boxes.of(
@@ -42,6 +43,7 @@ def test_good_boxes_have_no_findings() -> None:
         (with_box(2, [10, -20, 20, 20]), "outside", True),
         (with_box(2, [90, 10, 20, 20]), "sticks out", False),
         (replace(GOOD, frame_index=np.array([0, 1, -2, 3])), "negative frame", True),
+        (replace(GOOD, frame_index=np.array([0, 1, NO_FRAME, 3])), "no frame", True),
         (replace(GOOD, video=np.array(["v", "v", "", "v"], object)), "no video", True),
         (replace(GOOD, image_width=np.array([100, 100, -1, 100])), "picture size", True),
         (replace(GOOD, frame_index=np.array([0, 1, 1, 3])), "duplicate", True),
@@ -56,6 +58,11 @@ def test_each_thing_that_is_wrong_is_found_and_named_by_file_and_line(boxes: Box
     findings = check_boxes(boxes)
     assert [(f.kind, f.fatal, f.where) for f in findings] == [(kind, fatal, "gt.txt:3")]
     assert " -> " in findings[0].message
+
+
+def test_a_good_box_beside_one_that_is_left_out_is_no_duplicate() -> None:
+    boxes = replace(with_box(1, [-500, 10, 20, 20]), frame_index=np.array([0, 1, 1, 3]))
+    assert [(f.kind, f.row) for f in check_boxes(boxes)] == [("outside", 1)]
 
 
 def test_a_box_may_reach_anywhere_in_a_picture_of_unknown_size() -> None:

@@ -1,5 +1,6 @@
 """Part of the videos, and artificial procedures of clips."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
+from polyptrace.data.boxes import NO_FRAME
 from polyptrace.data.clips import GAP, join_clips, take_videos
 from polyptrace.errors import UserError
 
@@ -53,6 +55,20 @@ def test_clips_follow_each_other_with_a_gap_and_keep_their_own_time() -> None:
     for polyp in set(boxes.polyp.tolist()):
         shift = joined.frame_index[joined.polyp == polyp] - boxes.frame_index[boxes.polyp == polyp]
         assert len(set(shift.tolist())) == 1
+
+
+def test_frames_that_are_none_stay_so_and_move_no_other() -> None:
+    boxes = clips(3, frames=4)
+    frames = boxes.frame_index.copy()
+    frames[[1, 6]] = -4, NO_FRAME
+    frames[8:] = NO_FRAME  # nothing is left of the last clip
+    joined = join_clips(replace(boxes, frame_index=frames), 3, seed=1)
+    assert joined.frame_index[[1, 6]].tolist() == [-4, NO_FRAME]
+    assert (joined.frame_index[8:] == NO_FRAME).all()
+    for clip in (slice(0, 4), slice(4, 8)):
+        there = frames[clip] >= 0
+        assert len(set((joined.frame_index - frames)[clip][there].tolist())) == 1
+    assert 0 <= joined.frame_index[joined.frame_index >= 0].max() < 3 * (4 + GAP)
 
 
 def test_boxes_of_two_clips_are_never_linked() -> None:

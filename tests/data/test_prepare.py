@@ -19,6 +19,7 @@ import torch
 from polyptrace.codec import decode
 from polyptrace.config import Crops, Tracks
 from polyptrace.data import Boxes, Dataset, LabelFree, crop_regions, cut_crop, prepare, rounds, store
+from polyptrace.data.boxes import NO_FRAME
 from polyptrace.errors import UserError
 
 Source = Callable[..., tuple[Boxes, Path]]
@@ -199,6 +200,24 @@ def test_a_bad_picture_is_named_and_can_be_left_out(
     assert [(r["where"], r["file"]) for r in rejected] == [("boxes.txt:9", "v0_0008.jpg")]
     first = dataset.tracklets.video == "v0"
     assert dataset.tracklets.position[first & (dataset.tracklets.unit == "track")].tolist() == [9]
+
+
+def test_rows_without_a_whole_frame_are_left_out_counted_once_and_listed(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source(videos=1)
+    frames, xywh = boxes.frame_index.copy(), boxes.xywh.copy()
+    frames[60], frames[61] = NO_FRAME, -1
+    xywh[61] = np.nan  # two things wrong with one row
+    bad = replace(boxes, frame_index=frames, xywh=xywh, source=np.full(72, "gt.txt", object), line=np.arange(72) + 1)
+    with pytest.raises(UserError, match=r"fatal: no frame: 1\n  gt\.txt:61: frame index is not a whole number"):
+        prepare(bad, root, tmp_path / "d", crops=SMALL)
+    dataset = prepare(bad, root, tmp_path / "d", crops=SMALL, skip_bad=True)
+    assert (dataset.info["counts"]["boxes"], dataset.info["counts"]["rejected"]) == (70, 2)
+    rejected = list(csv.DictReader((tmp_path / "d/rejected.csv").open(encoding="utf-8")))
+    assert sorted((r["where"], r["kind"], r["frame_index"]) for r in rejected) == [
+        ("gt.txt:61", "no frame", ""),
+        ("gt.txt:62", "negative frame", "-1"),
+        ("gt.txt:62", "not a number", "-1"),
+    ]
 
 
 def test_a_bad_picture_costs_only_the_crops_of_its_own_track_again(

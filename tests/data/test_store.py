@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from polyptrace import codec
 from polyptrace.data import Boxes, store
 from polyptrace.data.store import PICTURES_PER_JOB, fill_store
 from polyptrace.errors import UserError
@@ -61,6 +63,55 @@ def test_boxes_of_one_picture_may_know_its_size_or_not_but_not_disagree(make_sou
     assert cut("one", [96, 0], [72, 0]) == []
     assert (tmp_path / "one.npy").read_bytes() == (tmp_path / "both.npy").read_bytes()
     assert cut("other", [96, 192], [72, 144]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "fits"),
+    [
+        ("a.jpg", (800, 600), True),
+        ("a.png", (800, 600), True),
+        ("twice.jpg", (1600, 1200), False),
+        ("half.jpg", (400, 300), False),
+        ("half.png", (400, 300), False),
+        ("nearly.jpg", (799, 600), False),
+    ],
+)
+@pytest.mark.parametrize("decoding", ["full", "scaled"])
+def test_a_picture_of_another_size_is_no_smaller_picture_of_the_size_that_is_stated(
+    tmp_path: Path, name: str, size: tuple[int, int], fits: bool, decoding: str
+) -> None:
+    Image.new("RGB", size, "red").save(tmp_path / name)
+    boxes = Boxes.of(
+        video="v", frame_index=[0], file=name, xywh=[[300, 200, 200, 150]], image_width=800, image_height=600
+    )
+    bad = fill_store(tmp_path / "a.npy", boxes, tmp_path, size=100, decoding=decoding)
+    assert [f"picture is {size[0]} x {size[1]}, its boxes say 800 x 600" in one.reason for one in bad] == [True] * (
+        not fits
+    )
+
+
+def test_a_picture_of_several_pictures_is_a_bad_picture_where_sizes_are_unknown(
+    make_source: Source, tmp_path: Path
+) -> None:
+    boxes, root = make_source(videos=1, frames=2)
+    frames = [Image.new("RGB", (96, 72), colour) for colour in ("red", "blue")]
+    frames[0].save(root / boxes.file[1], "GIF", save_all=True, append_images=frames[1:])
+    unknown = replace(boxes, image_width=np.zeros(2, int), image_height=np.zeros(2, int))
+    bad = fill_store(tmp_path / "a.npy", unknown, root, size=16)
+    assert [one.row for one in bad] == [1]
+
+
+def test_a_picture_that_says_it_is_larger_than_the_memory_is_a_bad_picture(
+    make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boxes, root = make_source(videos=1, frames=2)
+
+    def too_large(*_: object) -> torch.Tensor:
+        raise MemoryError("Unable to allocate 12.0 GiB")
+
+    monkeypatch.setattr(codec, "decode", too_large)
+    bad = fill_store(tmp_path / "a.npy", boxes, root, size=16)
+    assert [(one.row, "12.0 GiB" in one.reason) for one in bad] == [(0, True), (1, True)]
 
 
 def test_an_nvjpeg_that_does_not_work_is_told_before_anything_is_cut(

@@ -13,10 +13,12 @@ from polyptrace.data import Dataset, check_boxes
 from polyptrace.data.checks import summary, suspicion
 from polyptrace.data.counts import paper_counts
 
+SAMPLED = 512  # crops to look at, or some more
+
 
 def command(
     dataset: Annotated[Path, typer.Argument(help="A folder that 'polyptrace prepare' wrote.")],
-    most: Annotated[int, typer.Option(help="Findings of each kind to print.")] = 20,
+    most: Annotated[int | None, typer.Option(min=0, help="Findings of each kind to print; all if not given.")] = None,
 ) -> None:
     """Look a dataset folder over: what is in it, and what is wrong with it.
 
@@ -26,15 +28,21 @@ def command(
     opened = Dataset.open(dataset)
     print_dataset(opened)
     findings = check_boxes(opened.boxes())
-    blank = (
-        int((~opened.crops[:: max(1, len(opened.crops) // 512)].any(axis=(1, 2, 3))).sum()) if len(opened.crops) else 0
-    )
+    sample = opened.crops[:: max(1, len(opened.crops) // SAMPLED)]
+    blank = int((~sample.any(axis=(1, 2, 3))).sum())
     doubt = suspicion(opened.boxes())
     if doubt:
         Console().print(f"warning: {doubt}", markup=False, highlight=False, soft_wrap=True)
-    Console().print(summary(findings, most) or "no findings", markup=False, highlight=False, soft_wrap=True)
+    Console().print(
+        summary(findings, len(findings) if most is None else most) or "no findings",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
     if blank:
-        Console().print(f"fatal: {blank} of 512 sampled crops are black -> prepare the dataset again")
+        Console().print(
+            f"fatal: {blank} of {len(sample)} crops that were looked at are black -> prepare the dataset again"
+        )
     if blank or any(finding.fatal for finding in findings):
         raise typer.Exit(1)
 

@@ -40,6 +40,8 @@ UNKNOWN: dict[str, Any] = {
     "source": "",
     "line": 0,
 }
+#: Frame index of a row that gives none, like 4.5 or NaN: a check finds it.
+NO_FRAME = int(np.iinfo(np.int64).min)
 LABELS = ("polyp", "size_mm", "histology")
 _STRINGS = ("dataset", "video", "file", "track", "polyp", "histology", "source")
 _INTS = ("frame_index", "pts", "image_width", "image_height", "line")
@@ -179,10 +181,18 @@ def codes(names: Strings) -> Ints:
     return np.repeat(places[encoded.indices.to_numpy()], np.diff(start, append=len(names)))
 
 
+def frame_numbers(values: Floats) -> Ints:
+    """Frame indices, NO_FRAME where a number is not whole."""
+    whole = (values == np.floor(values)) & (np.abs(values) < 2**53)
+    return np.where(whole, np.where(whole, values, 0).astype(np.int64), NO_FRAME)
+
+
 def _column(name: str, value: Any, length: int) -> NDArray[Any]:
     if name in _STRINGS and isinstance(value, str):
         return np.array([value], object).repeat(length)  # one object for all rows
     kind: Any = object if name in _STRINGS else np.int64 if name in _INTS else np.float64
+    if name == "frame_index" and np.asarray(value).dtype.kind == "f":
+        value = frame_numbers(np.asarray(value))
     array = np.asarray(value, kind)
     if kind is np.int64 and array.ndim and np.asarray(value).dtype.kind == "f":
         broken = np.flatnonzero(np.asarray(value) != array)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polyptrace.data.boxes import Boxes, codes
+from polyptrace.data.boxes import NO_FRAME, Boxes, codes
 from polyptrace.files import whole_file
 
 #: share of boxes past the edge that no careful annotator or detector reaches
@@ -71,7 +71,10 @@ def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, NDArray[np.bool_], str]]:
     yield "not a number", True, ~finite, "box has a NaN or infinite number -> remove or mend the row"
     yield "empty box", True, finite & ~positive, "box has no width or height -> remove or mend the row"
     yield "outside", True, outside, "box lies outside its picture -> are the coordinates in pixels of this picture?"
-    yield "negative frame", True, boxes.frame_index < 0, "frame index is negative -> frames are counted from 0"
+    no_frame = boxes.frame_index == NO_FRAME
+    yield "no frame", True, no_frame, "frame index is not a whole number -> frames are counted 0, 1, 2"
+    negative = (boxes.frame_index < 0) & ~no_frame
+    yield "negative frame", True, negative, "frame index is negative -> frames are counted from 0"
     yield (
         "picture size",
         True,
@@ -79,17 +82,19 @@ def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, NDArray[np.bool_], str]]:
         "picture size is negative -> mend it",
     )
     yield "no video", True, boxes.video == "", "row names no video -> every box belongs to a procedure"
-    repeated = _repeated(boxes, boxes.track)
+    usable = finite & positive & ~outside & (boxes.frame_index >= 0)  # a row that is left out is no other box
+    repeated = _repeated(boxes, boxes.track, usable)
     yield "duplicate", True, repeated, "track has another box in this frame -> a track has one box a frame"
-    seen_twice = _repeated(boxes, boxes.polyp) & ~repeated
+    seen_twice = _repeated(boxes, boxes.polyp, usable) & ~repeated
     yield "polyp twice", False, seen_twice, "polyp has another box in this frame -> boxes are matched by overlap"
     yield "sticks out", False, sticks_out, "box reaches past the edge of its picture -> its crop stops at the edge"
 
 
-def _repeated(boxes: Boxes, identity: NDArray[np.object_]) -> NDArray[np.bool_]:
-    """Rows whose (video, frame, identity) stood in an earlier row; rows without an identity are never meant."""
+def _repeated(boxes: Boxes, identity: NDArray[np.object_], usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Usable rows whose (video, frame, identity) stood in an earlier one; rows without an identity are never meant."""
     keys = np.stack([codes(boxes.dataset), codes(boxes.video), boxes.frame_index, codes(identity)], 1)
     order = np.lexsort(keys.T)
+    order = order[usable[order]]
     same = np.zeros(len(boxes), bool)
     same[order[1:]] = (keys[order[1:]] == keys[order[:-1]]).all(1)
     known: NDArray[np.bool_] = identity != ""
@@ -113,5 +118,6 @@ def write_rejected(path: Path, boxes: Boxes, findings: Sequence[Finding]) -> Non
         writer = csv.writer(file)
         writer.writerow(["where", "kind", "message", "video", "frame_index", "file", "x", "y", "w", "h"])
         for f in findings:
-            place = (boxes.video[f.row], boxes.frame_index[f.row], boxes.file[f.row])
+            frame = boxes.frame_index[f.row]
+            place = (boxes.video[f.row], "" if frame == NO_FRAME else frame, boxes.file[f.row])
             writer.writerow([f.where, f.kind, f.message, *place, *boxes.xywh[f.row]])

@@ -67,8 +67,10 @@ def join_clips(boxes: Boxes, clips_per_procedure: int, seed: int = 0, gap: int =
     clips, clip = np.unique(boxes.procedure(), return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(clips))
     first, last = np.full(len(clips), np.iinfo(np.int64).max), np.full(len(clips), -1)
-    np.minimum.at(first, clip, boxes.frame_index)
-    np.maximum.at(last, clip, boxes.frame_index)
+    there = boxes.frame_index >= 0  # the others stay as they are, for a check to find
+    np.minimum.at(first, clip[there], boxes.frame_index[there])
+    np.maximum.at(last, clip[there], boxes.frame_index[there])
+    first = np.minimum(first, last + 1)
     procedure, shift = np.empty(len(clips), np.int64), np.empty(len(clips), np.int64)
     for number, members in enumerate(np.array_split(order, math.ceil(len(clips) / clips_per_procedure))):
         length = last[members] - first[members] + 1 + gap
@@ -77,6 +79,5 @@ def join_clips(boxes: Boxes, clips_per_procedure: int, seed: int = 0, gap: int =
     names = np.array([f"artificial-{number:02d}" for number in range(procedure.max(initial=-1) + 1)], object)
     datasets = np.array([f"artificial {name}".strip() for name in boxes.dataset], object)
     tracks = np.array([f"{v}/{t}" if t else "" for v, t in zip(boxes.video, boxes.track, strict=True)], object)
-    return replace(
-        boxes, dataset=datasets, video=names[procedure[clip]], frame_index=boxes.frame_index + shift[clip], track=tracks
-    )
+    frames = np.where(there, boxes.frame_index + shift[clip], boxes.frame_index)
+    return replace(boxes, dataset=datasets, video=names[procedure[clip]], frame_index=frames, track=tracks)

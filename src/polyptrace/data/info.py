@@ -11,8 +11,8 @@ from polyptrace.data.pictures import container, is_video
 from polyptrace.data.tracklets import Tracklets
 from polyptrace.files import file_hash, provenance
 
-#: What decodes JPEGs on a GPU, JPEGs made smaller, and videos.
-NVJPEG, SMALLER, VIDEO = "nvJPEG", "libjpeg-turbo (Pillow)", "FFmpeg (PyAV)"
+#: What decodes JPEGs on a GPU, and videos.
+NVJPEG, VIDEO = "nvJPEG", "FFmpeg (PyAV)"
 
 
 def dataset_info(
@@ -39,7 +39,7 @@ def dataset_info(
 def decoders(files: Iterable[str], decoding: str) -> str:
     """What decodes these pictures with this setting, in one line.
 
-    A GPU decodes JPEGs that are files of their own, and nothing else. Where JPEGs may be decoded smaller, some are.
+    A GPU decodes JPEGs that are files of their own, and nothing else. JPEGs made smaller come from the same decoder.
     """
     names: set[str] = set()
     for file in set(files):
@@ -50,5 +50,5 @@ def decoders(files: Iterable[str], decoding: str) -> str:
         elif decoding == "nvjpeg" and not container(file):
             names.add(NVJPEG)
         else:
-            names |= {JPEG_DECODER, SMALLER} if decoding == "scaled" else {JPEG_DECODER}
+            names.add(JPEG_DECODER)
     return ", ".join(sorted(names))

@@ -23,7 +23,7 @@ from polyptrace.errors import UserError
 Content = bytes | bytearray
 VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpeg")
 ARCHIVE_MARK = "::"
-JPEG, JPEG_END = b"\xff\xd8", b"\xff\xd9"
+JPEG, JPEG_PIXELS, JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"  # how one begins, its pixels, and how it ends
 VIDEO_ENDS = "the video ends before this frame -> is it complete?"
 
 
@@ -33,6 +33,7 @@ class Wanted(NamedTuple):
     file: str
     frame: int
     need: Need = ALL
+    size: tuple[int, int] = (0, 0)  # width and height that it is said to have; without them it is not made smaller
 
 
 class PictureError(Exception):
@@ -62,7 +63,7 @@ def read_pictures(
     device: torch.device | None = None,
     go_on: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Wanted, Tensor | PictureError]]:
-    """Each wanted picture as uint8 RGB (3, H, W), or what went wrong.
+    """Each wanted picture as uint8 RGB (3, H, W), or what went wrong; `need` then says by what it may be smaller.
 
     All of them lie in one container, or each is a picture file of its own; of those a device, if one is given, decodes
     the JPEGs together and keeps them. `go_on` is called at every picture, also at those that are passed over on the
@@ -78,7 +79,7 @@ def read_pictures(
             together = _decode_together(contents, device)
         for place, (picture, content) in enumerate(zip(wanted, contents, strict=True)):
             go_on()
-            yield picture, together[place] if place in together else _decoded(content, picture)
+            yield (picture, together[place]) if place in together else _decoded(content, picture)
     elif is_video(holder):
         by_frame = {picture.frame: picture for picture in wanted}
         for frame, decoded in videos.frames(inside(root, holder), sorted(by_frame), go_on):
@@ -91,7 +92,7 @@ def read_pictures(
             by_member.setdefault(picture.file.partition(ARCHIVE_MARK)[2], []).append(picture)
         for member, content in archives.pictures(inside(root, holder), set(by_member), go_on):
             for picture in by_member.pop(member):
-                yield picture, _decoded(content, picture)
+                yield _decoded(content, picture)
         for picture in chain.from_iterable(by_member.values()):
             yield picture, PictureError("picture is not in its archive -> is the archive complete?")
 
@@ -122,11 +123,15 @@ def _decode_together(contents: list[Content | PictureError], device: torch.devic
         return {}
 
 
-def _decoded(content: Content | PictureError, wanted: Wanted) -> Tensor | PictureError:
+def _decoded(content: Content | PictureError, wanted: Wanted) -> tuple[Wanted, Tensor | PictureError]:
+    if isinstance(content, PictureError):
+        return wanted, content
+    if wanted.need.shrink > 1 and codec.plain_size(content) != wanted.size:
+        wanted = wanted._replace(need=ALL)  # half of a picture of twice its size would pass for the picture
     try:
-        return content if isinstance(content, PictureError) else decode(content, wanted.need)
+        return wanted, decode(content, wanted.need)
     except PictureError as error:
-        return error
+        return wanted, error
 
 
 def decode(content: Content, need: Need = ALL) -> Tensor:
@@ -134,10 +139,15 @@ def decode(content: Content, need: Need = ALL) -> Tensor:
     if content[:2] == JPEG and not _ends(content):
         raise PictureError("picture is truncated (no JPEG end marker) -> restore it, or use --skip-bad")
     try:
-        return codec.decode(content, need)
-    except (RuntimeError, ValueError) as error:
+        picture = codec.decode(content, need)
+    except (RuntimeError, ValueError, MemoryError) as error:
         reason = str(error).partition("\n")[0]
         raise PictureError(f"picture cannot be decoded ({reason}) -> restore it, or use --skip-bad") from None
+    if picture.ndim != 3:
+        raise PictureError(
+            f"picture holds {len(picture)} pictures, one after the other -> restore it, or use --skip-bad"
+        )
+    return picture
 
 
 def picture_size(content: bytes) -> tuple[int, int]:
@@ -150,5 +160,9 @@ def picture_size(content: bytes) -> tuple[int, int]:
 
 
 def _ends(content: Content) -> bool:
-    """libjpeg fills what a truncated file lacks with grey and only warns: look for the end marker ourselves."""
-    return JPEG_END in content[-64:] or content.rstrip(b"\0")[-2:] == JPEG_END
+    """libjpeg fills what a truncated file lacks with grey and only warns: look for the end marker ourselves.
+
+    Pixels never look like one; a small picture in the header has one too, but before the pixels begin. Some devices
+    write more after it.
+    """
+    return JPEG_END in content[-64:] or content.rfind(JPEG_END) > content.rfind(JPEG_PIXELS)

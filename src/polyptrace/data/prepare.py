@@ -95,7 +95,7 @@ def prepare(
     if findings:
         write_rejected(partial / "rejected.csv", boxes, findings)
     settings = {"tracks": asdict(tracks), "crops": asdict(crops)}
-    counts = {"boxes": len(linked.boxes), "rejected": len(findings), "short tracks": linked.short}
+    counts = {"boxes": len(linked.boxes), "rejected": len(boxes) - len(linked.boxes), "short tracks": linked.short}
     files = linked.boxes.file[linked.used]
     write_json(partial / "dataset.json", dataset_info(partial, files, linked.tracklets, settings, counts, source))
     rounds.finish(linked.cropped)

@@ -251,7 +251,7 @@ def _found(task: _Task, rows: Ints, bad: list[BadPicture]) -> Iterator[_Found]:
     columns = (rows, boxes.frame_index[rows], boxes.image_width[rows], boxes.image_height[rows], task.bottom[rows])
     for file, (row, frame, *size, bottom) in zip(boxes.file[rows], np.stack(columns, 1).tolist(), strict=True):
         of_picture.setdefault((file, frame), _OfPicture()).add(row, tuple(size), bottom)
-    wanted = [Wanted(*key, _need(task, some)) for key, some in of_picture.items()]
+    wanted = [Wanted(*key, _need(task, some), max(some.sizes)) for key, some in of_picture.items()]
     for asked, picture in read_pictures(task.root, wanted, task.device, task.go_on):
         task.moved()
         some = of_picture[asked.file, asked.frame]
@@ -281,8 +281,7 @@ def _fit(task: _Task, some: _OfPicture, picture: Tensor, shrink: int) -> Ints | 
         width, height = (np.full(len(some.rows), side) for side in found)
         return crop_regions(task.boxes.xywh[some.rows], width, height, task.scale)
     stated = max(others)
-    allowed = {(-(-stated[0] // factor), -(-stated[1] // factor)) for factor in (2, 4, 8) if factor <= shrink}
-    if len(some.sizes) > 1 or found not in allowed:
+    if len(some.sizes) > 1 or found != tuple(-(-side // shrink) for side in stated):
         return PictureError(
             f"picture is {found[0]} x {found[1]}, its boxes say {stated[0]} x {stated[1]} -> mend the annotation"
         )

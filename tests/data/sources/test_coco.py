@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyptrace.data import check_boxes
 from polyptrace.data.sources import picture_root, read_coco
 from polyptrace.errors import UserError
 
@@ -181,7 +182,6 @@ def broken(content: dict, change) -> dict:
         (lambda c: c["images"][2].update(file_name="/etc/passwd"), r"images\[2\]: file name .* leaves"),
         (lambda c: c["images"][2].update(file_name="C:\\x.jpg"), r"images\[2\]: file name .* leaves"),
         (lambda c: c["images"][2].update(file_name=None), r"images\[2\]: the file name is missing"),
-        (lambda c: c["images"][2].update(frame_id=1.5), r"images\[2\]: frame_id is '1.5', not a whole number"),
         (lambda c: c["images"][2].update(frame_id="x"), r"images\[2\]: frame_id is 'x', not a whole number"),
         (lambda c: c["images"][2].update(width="wide"), r"images\[2\]: width is 'wide'"),
     ],
@@ -190,6 +190,16 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, world, change, me
     root = write_coco(tmp_path, broken(content_of(world), change))
     with pytest.raises(UserError, match=message):
         read_coco(root)
+
+
+def test_a_frame_id_that_is_not_whole_is_left_for_a_check_to_find(tmp_path: Path, world) -> None:
+    content = broken(content_of(world), lambda c: c["images"][2].update(frame_id=1.5))
+    found = read_coco(write_coco(tmp_path, content))
+    where = [f.where for f in check_boxes(found) if f.kind == "no frame"]
+    image = content["images"][2]["id"]
+    places = [k for k, annotation in enumerate(content["annotations"]) if annotation["image_id"] == image]
+    assert where == [f"instances_train.json: annotations[{k}]" for k in places]
+    assert where
 
 
 def test_an_unknown_histology_can_be_mapped(tmp_path: Path, world) -> None:

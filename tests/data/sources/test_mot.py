@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyptrace.data import check_boxes
+from polyptrace.data.boxes import NO_FRAME
 from polyptrace.data.sources import read_mot
 from polyptrace.errors import UserError
 
@@ -121,6 +123,13 @@ def test_semicolons_and_blanks_separate_as_well(tmp_path: Path) -> None:
     assert found.xywh[1].tolist() == [1.5, 2, 4, 5]
 
 
+def test_a_frame_that_is_not_whole_is_left_for_a_check_to_find(tmp_path: Path) -> None:
+    found = read_mot(one_file(tmp_path, b"1,1,2,3,4,5,1\n2.5,1,2,3,4,5,1\nnan,1,2,3,4,5,1\n"))
+    assert found.frame_index.tolist() == [0, NO_FRAME, NO_FRAME]
+    assert [bool(file) for file in found.file] == [True, False, False]
+    assert [f.where.rpartition("/")[2] for f in check_boxes(found)] == ["gt.txt:2", "gt.txt:3"]
+
+
 def test_entries_to_ignore_are_left_out_of_ground_truth(tmp_path: Path) -> None:
     found = read_mot(one_file(tmp_path, b"1,1,2,3,4,5,1\n2,1,2,3,4,5,0\n3,1,2,3,4,5,1\n"))
     assert found.frame_index.tolist() == [0, 2]
@@ -132,7 +141,6 @@ def test_entries_to_ignore_are_left_out_of_ground_truth(tmp_path: Path) -> None:
     [
         (b"1,1,2,3,4,5,1\n2,1,2,3\n", r"gt\.txt:2: has 4 values of 6"),
         (b"1,1,2,3,4,5,1\n2,1,2,three,4,5,1\n", r"gt\.txt:2: top is 'three', not a number"),
-        (b"1,1,2,3,4,5,1\n2.5,1,2,3,4,5,1\n", r"gt\.txt:2: frame is 2\.5, not a whole number"),
         (b"1,1,2,3,4,5,1\n2,nan,2,3,4,5,1\n", r"gt\.txt:2: id is nan, not a whole number"),
         (b"1,1,2,3,4,5,1\n\n3,1,1_0,3,4,5,1\n", r"gt\.txt:3: left is '1_0', not a number"),
         (b"1,1,2,3,4,5,1\n2,1,2,\xff3,4,5,1\n", r"gt\.txt:2: is not UTF-8 text"),

@@ -15,7 +15,17 @@ import numpy as np
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
 from polyptrace.data.sources.names import inside, last_number, of_several_videos, picture_root, video_and_frame
-from polyptrace.data.sources.records import Record, bbox, index_by_id, integer, numbers, objects, place_of, text, whole
+from polyptrace.data.sources.records import (
+    Record,
+    bbox,
+    frame_index,
+    index_by_id,
+    numbers,
+    objects,
+    place_of,
+    text,
+    whole,
+)
 from polyptrace.errors import UserError
 from polyptrace.files import read_json
 
@@ -135,7 +145,7 @@ def picture_prefix(images: list[Record], root: Path) -> str:
 def _picture(image: Record, where: str, prefix: str) -> Record:
     """What an image says of itself: file, frame, size, and video where it is there."""
     name = inside(image.get("file_name"), where)
-    frame = integer(image["frame_id"], f"{where}: frame_id") if "frame_id" in image else last_number(name)
+    frame = frame_index(image["frame_id"], f"{where}: frame_id") if "frame_id" in image else last_number(name)
     if frame is None:
         raise UserError(f"{where}: has no frame_id, and {name!r} has no number -> add frame_id")
     return {

@@ -14,7 +14,17 @@ from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.coco import annotation_files, picture_prefix
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
 from polyptrace.data.sources.names import inside, picture_root, relative, video_file, video_folders
-from polyptrace.data.sources.records import Record, bbox, index_by_id, integer, numbers, objects, place_of, text, whole
+from polyptrace.data.sources.records import (
+    Record,
+    bbox,
+    frame_index,
+    index_by_id,
+    numbers,
+    objects,
+    place_of,
+    text,
+    whole,
+)
 from polyptrace.data.videos import video_info
 from polyptrace.errors import UserError
 from polyptrace.files import read_json
@@ -87,7 +97,7 @@ def _frame(image: Record, movie: Record, where: str, prefix: str) -> Record:
     width, height = whole(image.get("width"), f"{where}: width"), whole(image.get("height"), f"{where}: height")
     file = movie["file"] or prefix + inside(image.get("file_name"), where)
     return movie | {
-        "frame_index": integer(image["frame_id"], f"{where}: frame_id"),
+        "frame_index": frame_index(image["frame_id"], f"{where}: frame_id"),
         "file": file,
         "image_width": width or movie["image_width"],
         "image_height": height or movie["image_height"],

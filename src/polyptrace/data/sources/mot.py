@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from polyptrace.data.boxes import Boxes, Ints
+from polyptrace.data.boxes import NO_FRAME, Boxes, Ints, Strings, frame_numbers
 from polyptrace.data.sources.names import (
     PICTURES,
     VIDEOS,
@@ -174,7 +174,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
         rows, lines = rows[keep], lines[keep]
     if not len(rows):
         warnings.warn(f"{sequence.table}: holds no box", stacklevel=4)
-    frame = whole_numbers(rows[:, 0], lines, sequence.table, "frame") - first_frame
+    frame = frame_numbers(rows[:, 0] - first_frame)
     if first_frame == 1 and np.any(frame == -1):
         line = lines[np.argmax(frame == -1)]
         raise UserError(
@@ -189,7 +189,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
         video=sequence.video,
         frame_index=frame,
         xywh=rows[:, 2:6] - (1, 1, 0, 0),
-        file=sequence.file or _picture_names(sequence, root, frame + first_frame),
+        file=sequence.file or np.where(frame == NO_FRAME, "", _picture_names(sequence, root, frame + first_frame)),
         image_width=sequence.width,
         image_height=sequence.height,
         track=names[place],
@@ -201,7 +201,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
     )
 
 
-def _picture_names(sequence: _Sequence, root: Path, number_in_file: Ints) -> list[str]:
+def _picture_names(sequence: _Sequence, root: Path, number_in_file: Ints) -> Strings:
     """Each frame's picture: the one that is there, or, where none is, the name it would have."""
     there = numbered_pictures(root / sequence.pictures)
     example = next(iter(there.values()), f"000001{sequence.ending}")
@@ -211,6 +211,6 @@ def _picture_names(sequence: _Sequence, root: Path, number_in_file: Ints) -> lis
     before = f"{sequence.pictures}/{prefix}"
     numbers = number_in_file.tolist()
     if not there:
-        return [f"{before}{number:0{digits}d}{ending}" for number in numbers]
+        return np.array([f"{before}{number:0{digits}d}{ending}" for number in numbers], object)
     folder = f"{sequence.pictures}/"
-    return [folder + there[n] if n in there else f"{before}{n:0{digits}d}{ending}" for n in numbers]
+    return np.array([folder + there[n] if n in there else f"{before}{n:0{digits}d}{ending}" for n in numbers], object)

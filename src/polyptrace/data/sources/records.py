@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from polyptrace.data.boxes import NO_FRAME
 from polyptrace.errors import UserError
 
 Record = dict[str, Any]
@@ -57,6 +58,11 @@ def integer(value: object, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _LARGEST:
         raise UserError(f"{where} is {str(value)[:40]!r}, not a whole number -> put it right")
     return value
+
+
+def frame_index(value: object, where: str) -> int:
+    """A frame's number; NO_FRAME where it is a number like 4.5, for a check to find."""
+    return NO_FRAME if isinstance(value, float) and not value.is_integer() else integer(value, where)
 
 
 def whole(value: object, where: str) -> int:

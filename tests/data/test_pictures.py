@@ -1,0 +1,33 @@
+"""Pictures on their own: which JPEGs are whole."""
+
+import io
+
+import pytest
+import torch
+from PIL import Image
+
+from polyptrace.data.pictures import PictureError, decode
+
+
+def jpeg(*, thumbnail: bool = False) -> bytes:
+    """A noisy JPEG, as some cameras write it with a small one of itself in the header."""
+    pixels = torch.randint(0, 256, (48, 64, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    file = io.BytesIO()
+    Image.fromarray(pixels.numpy()).save(file, "JPEG")
+    content = file.getvalue()
+    small = b"\xff\xe2" + (len(content) + 2).to_bytes(2, "big") + content
+    return content[:2] + small + content[2:] if thumbnail else content
+
+
+@pytest.mark.parametrize("thumbnail", [False, True])
+@pytest.mark.parametrize("after", [b"", bytes(5000), b"what a device writes after its picture " * 9])
+def test_a_whole_jpeg_is_decoded_whatever_stands_after_it(thumbnail: bool, after: bytes) -> None:
+    assert torch.equal(decode(jpeg(thumbnail=thumbnail) + after), decode(jpeg()))
+
+
+@pytest.mark.parametrize("thumbnail", [False, True])
+@pytest.mark.parametrize("lost", [2, 3, 500, 1500])
+@pytest.mark.parametrize("after", [b"", bytes(5000), b"what a device writes after its picture " * 9])
+def test_a_jpeg_that_ends_early_is_truncated_whatever_stands_after_it(thumbnail: bool, lost: int, after: bytes) -> None:
+    with pytest.raises(PictureError, match="picture is truncated"):
+        decode(jpeg(thumbnail=thumbnail)[:-lost] + after)
