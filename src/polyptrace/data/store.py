@@ -5,15 +5,11 @@ and each thread writes its crops straight to their place. A log beside it names 
 that a run that was killed, or a machine that lost its power, goes on where it stopped.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
-from time import monotonic
-from typing import Self, TextIO
 
 import numpy as np
 import torch
@@ -23,6 +19,7 @@ from polyptrace.codec import ALL, Need, decode_jpegs, encode_jpeg
 from polyptrace.cores import one_thread, usable_cores
 from polyptrace.data.batches import cut_crops, fetch, own_stream
 from polyptrace.data.boxes import Boxes, Floats, Ints
+from polyptrace.data.crop_file import CropFile, JobLog, finished_jobs, make_room
 from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
 from polyptrace.data.pictures import PictureError, Wanted, container, read_pictures
 from polyptrace.data.threads import Threads, reuse_freed_memory
@@ -33,7 +30,6 @@ PICTURES_PER_BATCH = 64  # a job on a GPU, decoded together
 GPU_THREADS = 4  # nvJPEG takes one batch at a time: the others read, cut and write meanwhile
 MOST_GPU_THREADS = 16  # torch has 32 queues of a GPU to give
 UNKNOWN = (0, 0)  # width and height that a box does not state
-SECONDS_TO_LOSE = 2.0  # of work, where a run is killed
 
 
 #: A picture, the rows of its boxes, and their regions.
@@ -46,64 +42,6 @@ class BadPicture:
 
     row: int
     reason: str
-
-
-@dataclass(frozen=True)
-class _Store:
-    """The file of the store, written crop by crop: a full disk is then an error, where a memory map would crash."""
-
-    descriptor: int
-    begin: int  # bytes before the first crop
-    size: int
-
-    def write(self, row: int, crops: Tensor) -> None:
-        """Puts crops (..., size, size, 3) in their places, from a row on."""
-        content = memoryview(crops.contiguous().numpy().data).cast("B")
-        at = self.begin + row * 3 * self.size**2
-        while content:
-            written = os.pwrite(self.descriptor, content, at)
-            content, at = content[written:], at + written
-
-    def write_several(self, rows: Ints, crops: Tensor) -> None:
-        """Puts crops (n, size, size, 3) in their rows, those of rows that follow each other at once."""
-        cuts = (np.flatnonzero(np.diff(rows) != 1) + 1).tolist()
-        for begin, end in pairwise([0, *cuts, len(rows)]):
-            self.write(int(rows[begin]), crops[begin:end])
-
-
-@dataclass
-class _Log:
-    """Names finished jobs, some at a time, once the disk has their crops: a power cut would else leave black ones."""
-
-    file: TextIO
-    store: int  # its descriptor
-    pictures: int  # of a job
-    since: float = 0.0
-    finished: list[int] = field(default_factory=list)
-
-    @classmethod
-    @contextmanager
-    def open(cls, path: Path, store: int, pictures: int) -> Iterator[Self]:
-        """The log of a store, which is told of all finished jobs at the end, also where the work is stopped."""
-        with path.open("a", encoding="utf-8") as file:
-            log = cls(file, store, pictures, monotonic())
-            try:
-                yield log
-            finally:
-                log.write()
-
-    def add(self, job: int) -> None:
-        """A job whose crops have been written."""
-        self.finished.append(job)
-        if monotonic() - self.since > SECONDS_TO_LOSE:
-            self.write()
-
-    def write(self) -> None:
-        """Waits for the disk, then names the jobs."""
-        os.fsync(self.store)
-        self.file.writelines(f"{job} of {self.pictures}\n" for job in self.finished)
-        self.file.flush()
-        self.finished, self.since = [], monotonic()
 
 
 @dataclass
@@ -125,7 +63,7 @@ class _OfPicture:
 class _Task:
     """What all jobs of a store have in common."""
 
-    store: _Store
+    store: CropFile
     boxes: Boxes
     regions: Ints  # (n, 4) of the boxes, where the sizes of their pictures are known
     bottom: Ints  # (n,) the row at which each region ends
@@ -155,20 +93,20 @@ def fill_store(
     device = _gpu() if decoding == "nvjpeg" else None
     reuse_freed_memory()
     log = path.with_suffix(".log")
-    begin = _make_room(path, log, (len(boxes), size, size, 3))
+    begin = make_room(path, log, (len(boxes), size, size, 3))
     pictures = PICTURES_PER_BATCH if device else PICTURES_PER_JOB
     jobs = _jobs(boxes, pictures)
-    done = _read_log(log, pictures)
+    done = finished_jobs(log, pictures)
     for number in done:
         advance(_pictures(boxes, jobs[number]))
     threads = Threads(advance)
     with (
         path.open("r+b", buffering=0) as file,
-        _Log.open(log, file.fileno(), pictures) as finished,
+        JobLog.open(log, file.fileno(), pictures) as finished,
         one_thread(),
         threads.pool(_threads(workers, device)) as pool,
     ):
-        store = _Store(file.fileno(), begin, size)
+        store = CropFile(file.fileno(), begin, size)
         regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height, scale)
         bottom = regions[:, 1] + regions[:, 3]
         smaller = decoding == "scaled"
@@ -286,24 +224,3 @@ def _fit(task: _Task, some: _OfPicture, picture: Tensor, shrink: int) -> Ints | 
             f"picture is {found[0]} x {found[1]}, its boxes say {stated[0]} x {stated[1]} -> mend the annotation"
         )
     return as_shrunk(task.regions[some.rows], stated, found)
-
-
-def _make_room(path: Path, log: Path, shape: tuple[int, ...]) -> int:
-    """A store of that shape, unless one has been begun; returns how many bytes come before the first crop."""
-    if not (path.exists() and log.exists()):  # the log comes after the store: without it the store may be cut off
-        log.unlink(missing_ok=True)
-        np.lib.format.open_memmap(path, "w+", np.uint8, shape).flush()
-    begin: int = np.lib.format.open_memmap(path, "r").offset
-    return begin
-
-
-def _read_log(log: Path, pictures: int) -> set[int]:
-    """The jobs of so many pictures that an earlier run finished: those of another size are others.
-
-    A last line that was cut off is taken away, or the next would continue it.
-    """
-    lines = log.read_text(encoding="utf-8").splitlines(keepends=True) if log.exists() else []
-    if lines and not lines[-1].endswith("\n"):
-        log.write_text("".join(lines[:-1]), encoding="utf-8")
-        lines.pop()
-    return {int(line.split()[0]) for line in lines if line.split()[1:] == ["of", str(pictures)]}

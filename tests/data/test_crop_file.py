@@ -1,0 +1,55 @@
+"""The file of the crop store and its log."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from polyptrace.data import crop_file
+from polyptrace.data.crop_file import CropFile, JobLog, finished_jobs, make_room
+
+
+def test_crops_are_put_in_their_rows_those_that_follow_each_other_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "crops.npy"
+    begin = make_room(path, tmp_path / "crops.log", (5, 2, 2, 3))
+    crops = torch.arange(36, dtype=torch.uint8).view(3, 2, 2, 3)
+    with path.open("r+b", buffering=0) as file:
+        CropFile(file.fileno(), begin, 2).write_several(np.array([0, 3, 4]), crops)
+    found = np.load(path)
+    np.testing.assert_array_equal(found[[0, 3, 4]], crops.numpy())
+    assert not found[[1, 2]].any()
+
+
+def test_a_job_is_named_once_the_disk_has_its_crops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, store = tmp_path / "crops.log", tmp_path / "crops.npy"
+    named_before: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda _: named_before.append(log.read_text("utf-8")))
+    monkeypatch.setattr(crop_file, "SECONDS_TO_LOSE", -1.0)
+    with store.open("wb") as file, JobLog.open(log, file.fileno(), 8) as finished:
+        finished.add(3)
+        finished.add(1)
+    assert named_before == ["", "3 of 8\n", "3 of 8\n1 of 8\n"]
+    assert finished_jobs(log, 8) == {1, 3}
+
+
+def test_what_was_finished_is_named_where_the_work_is_stopped_too(tmp_path: Path) -> None:
+    log = tmp_path / "crops.log"
+
+    def stopped() -> None:
+        with (tmp_path / "crops.npy").open("wb") as file, JobLog.open(log, file.fileno(), 8) as finished:
+            finished.add(5)
+            assert finished_jobs(log, 8) == set()  # not yet: its crops may be on their way
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert finished_jobs(log, 8) == {5}
+
+
+def test_a_line_that_was_cut_off_is_taken_away_and_jobs_of_another_size_are_others(tmp_path: Path) -> None:
+    log = tmp_path / "crops.log"
+    log.write_text("1 of 8\n2 of 64\n3 o", "utf-8")
+    assert finished_jobs(log, 8) == {1}
+    assert log.read_text("utf-8") == "1 of 8\n2 of 64\n"
