@@ -29,6 +29,7 @@ from polyptrace.data.tracklets import Tracklets, cut_tracklets
 from polyptrace.data.tracks import link_tracks
 from polyptrace.errors import UserError
 from polyptrace.files import write_json
+from polyptrace.plural import counted
 
 #: datasets whose frames are sampled: neighbours in the table lie some time apart, and have settings of their own
 SAMPLED = ("polypsset", "artificial polypsset")
@@ -232,10 +233,10 @@ def _nothing_left(boxes: Boxes, track: Ints, settings: Tracks) -> str:
     np.minimum.at(first, track, boxes.frame_index)
     np.maximum.at(last, track, boxes.frame_index)
     return (
-        f"no track is long enough: {len(boxes):,} boxes make {len(first):,} tracks, the longest of "
-        f"{int((last - first).max()) + 1} frames, and --tracks.min_track is {settings.min_track} -> if a detector "
-        f"misses frames, bridge them with --tracks.max_gap (now {settings.max_gap}); if frames are sampled, lower "
-        "--tracks.min_track and --tracks.stride"
+        f"no track is long enough: {counted(len(boxes), 'box', 'boxes')} in {counted(len(first), 'track')}, the "
+        f"longest of {counted(int((last - first).max()) + 1, 'frame')}, and --tracks.min_track is "
+        f"{settings.min_track} -> if a detector misses frames, bridge them with --tracks.max_gap "
+        f"(now {settings.max_gap}); if frames are sampled, lower --tracks.min_track and --tracks.stride"
     )
 
 

@@ -21,6 +21,7 @@ from polyptrace.losses import (
     repeated_tracklets,
 )
 from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, Targets, labels_seen, padded, video_names
+from polyptrace.plural import counted
 from polyptrace.supervision import anchor_count, epoch_batches, fitted_temperature, steps_before, temperature_at
 
 
@@ -79,10 +80,10 @@ def remarks(data: LabelFree, config: Config) -> list[str]:
     video, count = np.unique(video_names(data, chosen), return_counts=True)
     anchors = anchor_count(video_names(data, chosen), settings.bag_size, settings.small_videos)
     small = int((count <= settings.bag_size).sum())
-    lines = [f"data: {len(chosen):,} tracklets of {len(video):,} videos, {anchors:,} of them anchors"]
+    lines = [f"data: {counted(len(chosen), 'tracklet')} of {counted(len(video), 'video')}, {anchors:,} of them anchors"]
     if small:
         done = "bagged with what there is" if settings.small_videos == "keep" else "left out"
-        lines.append(f"data: {small} videos with fewer than {settings.bag_size + 1} tracklets, {done}")
+        lines.append(f"data: {counted(small, 'video')} with fewer than {settings.bag_size + 1} tracklets, {done}")
     return lines
 
 

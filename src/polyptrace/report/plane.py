@@ -12,6 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
 from polyptrace.evaluate import Results
+from polyptrace.plural import counted
 from polyptrace.report.style import LESIONS, LINE, PAPER, SHAPES, SOFT, Drawing, finished, panel, shortened, styled
 
 Floats = NDArray[np.float64]
@@ -69,8 +70,8 @@ def track_map(row: Results, number_of_row: int, seed: int = 0) -> Drawing:
     axes.plot(*places[unknown].T, ".", color=SOFT, markersize=3, alpha=0.6)
     for place, name in enumerate(dict.fromkeys(polyp[~unknown].tolist())):
         _polyp(axes, places[polyp == name], place, len(places))
-    of_polyps = f" of {len(set(polyp[~unknown]))} polyps" if not unknown.all() else ""
-    words = f"Map of {len(places)} tracks{of_polyps} by {row.method.name}."
+    of_polyps = f" of {counted(len(set(polyp[~unknown])), 'polyp')}" if not unknown.all() else ""
+    words = f"Map of {counted(len(places), 'track')}{of_polyps} by {row.method.name}."
     return finished(figure, f"map_{number_of_row}", words)
 
 
