@@ -177,23 +177,30 @@ def test_a_comparison_that_was_killed_between_rows_goes_on(folder: Path) -> None
     assert (last / "results/results.json").exists()
 
 
-def test_a_scheduler_that_ends_a_comparison_ends_its_rows_and_none_has_failed(folder: Path) -> None:
-    arguments = words(folder, "ended", "--methods", "mve,ours", "--at-once", "2", "--train.frames", "10000000")
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_a_comparison_alone_ends_its_rows_and_none_has_failed(folder: Path, sign: signal.Signals) -> None:
+    arguments = words(
+        folder, f"ended-{sign.name}", "--methods", "mve,ours", "--at-once", "2", "--train.frames", "10000000"
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "polyptrace", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     while len(rows := _children(process.pid)) < 2:
         assert process.poll() is None
         time.sleep(0.01)
-    process.terminate()  # as Slurm does: SIGTERM, to this process alone
-    _, said = process.communicate(timeout=30)
+    process.send_signal(sign)  # as Slurm sends SIGTERM: to this process alone
+    try:
+        said = process.communicate(timeout=30)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said = "nothing: it went on"
     left = [pid for pid in rows if _runs(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
     assert process.returncode == 130
     assert "start the same command again" in said
-    assert not list((folder / "ended").rglob("error.txt"))
+    assert not list((folder / f"ended-{sign.name}").rglob("error.txt"))
 
 
 def _children(pid: int) -> list[int]:

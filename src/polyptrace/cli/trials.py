@@ -190,7 +190,7 @@ def runner(at_once: int, keep: Literal["all", "vectors"]) -> Callable[[list[Tria
     processes = Processes(at_once)
 
     def run(trials: list[Trial]) -> list[Failure]:
-        with processes.ended_by_sigterm():
+        with processes.ended_by_signals():
             return run_trials(trials, processes, keep, _announce, at_once)
 
     return run
