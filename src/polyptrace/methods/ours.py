@@ -84,7 +84,18 @@ def remarks(data: LabelFree, config: Config) -> list[str]:
     if small:
         done = "bagged with what there is" if settings.small_videos == "keep" else "left out"
         lines.append(f"data: {counted(small, 'video')} with fewer than {settings.bag_size + 1} tracklets, {done}")
-    return lines
+    fewest = 2 if settings.small_videos == "keep" else settings.bag_size + 1  # tracklets of a video that has anchors
+    return lines + (_one_procedure(settings.composition) if (count >= fewest).sum() == 1 else [])
+
+
+def _one_procedure(composition: str) -> list[str]:
+    """What the log says where all bags are of the same video."""
+    apart = ", or have fewer bags meet that overlap in time: --supervision.composition no-overlap"
+    return [
+        "data: all bags are of one video: each is told apart only from others of the same procedure, which may show the"
+        " same polyp, and never from another procedure's -> prepare several procedures together"
+        f"{apart if composition != 'no-overlap' else ''}"
+    ]
 
 
 def loss(z: Tensor, targets: Targets, part: slice, config: Config) -> tuple[Tensor, dict[str, Tensor]]:

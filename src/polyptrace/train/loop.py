@@ -86,7 +86,7 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
     if fabric.is_global_zero:
         begin_run(out, config, data, init_from, done.step, plan.labels, notes)
         for note in notes + ([f"going on from step {done.step} ({checkpoint})"] if checkpoint else []):
-            console.print(note, highlight=False)
+            console.print(note, highlight=False, soft_wrap=True)
 
     done = run_steps(Job(fabric, config, method, plan, feed, encoder, learner, optimiser, out), done)
     if fabric.is_global_zero:
