@@ -115,12 +115,13 @@ def maps(subject: Subject) -> Section | None:
     if not numbers:
         return None
     drawn = [track_map(subject.rows[n], n) for n in subject.around(numbers, MAPS)]
-    polyp = mapped_tracks(subject.rows[numbers[0]])[1]
-    polyps = len(set(polyp.tolist()) - {""})
-    of_polyps = f" of {counted(polyps, 'polyp')}" if polyps else ""
-    caption = f"{counted(len(polyp), 'track')}{of_polyps}. Each mark is a track"
-    if polyps:
+    mapped = mapped_tracks(subject.rows[numbers[0]])
+    caption = f"{mapped.counted}. Each mark is a track"
+    if mapped.by_polyp:
         caption += ", each polyp has a colour and a shape, and threads run from its middle to its tracks"
+        caption += "; grey: the polyp is not known" if (mapped.polyp == "").any() else ""
+    elif mapped.groups:
+        caption += "; no polyp is known, so that each procedure has a colour and a shape"
     caption += (
         ". PCA and t-SNE, seeded: neighbours are meant to stay neighbours; distances between groups, and their sizes,"
         " mean little."
