@@ -118,6 +118,30 @@ def test_what_is_done_is_skipped_and_the_table_is_made_of_what_is_there(
     assert (out / "report" / "table1.md").exists()
 
 
+@pytest.mark.parametrize("command", ["compare", "ablate"])
+def test_a_table_of_nothing_is_an_error_that_says_which_folder_is_wrong(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for folder, text in (("wrong", "no such folder"), ("empty", "so there is no table")):
+        assert call([command, "--out", str(tmp_path / folder), "--table-only"]) == 2
+        said = capsys.readouterr().err
+        assert f"{folder}: no " in said
+        assert text in said
+        assert "-> give the --out of a comparison that was run" in said
+    assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
+
+
+def test_a_comparison_of_which_every_row_failed_tells_the_failures_and_that_there_is_no_table(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(words(folder, "failed", "--methods", "untrained", "--encoder.backbone", "no_such_backbone")) == 1
+    said = capsys.readouterr()
+    assert "no row has results, so there is no table" in said.out
+    assert "no_such_backbone" in said.err
+    assert call(["compare", "--out", f"{folder}/failed", "--table-only"]) == 2
+
+
 def test_a_line_that_is_copied_makes_the_row(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(words(folder, "copied", "--methods", "mve", "--dry-run")) == 0
     head, line = capsys.readouterr().out.splitlines()
@@ -153,23 +177,30 @@ def test_a_comparison_that_was_killed_between_rows_goes_on(folder: Path) -> None
     assert (last / "results/results.json").exists()
 
 
-def test_a_scheduler_that_ends_a_comparison_ends_its_rows_and_none_has_failed(folder: Path) -> None:
-    arguments = words(folder, "ended", "--methods", "mve,ours", "--at-once", "2", "--train.frames", "10000000")
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_a_comparison_alone_ends_its_rows_and_none_has_failed(folder: Path, sign: signal.Signals) -> None:
+    arguments = words(
+        folder, f"ended-{sign.name}", "--methods", "mve,ours", "--at-once", "2", "--train.frames", "10000000"
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "polyptrace", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     while len(rows := _children(process.pid)) < 2:
         assert process.poll() is None
         time.sleep(0.01)
-    process.terminate()  # as Slurm does: SIGTERM, to this process alone
-    _, said = process.communicate(timeout=30)
+    process.send_signal(sign)  # as Slurm sends SIGTERM: to this process alone
+    try:
+        said = process.communicate(timeout=30)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said = "nothing: it went on"
     left = [pid for pid in rows if _runs(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
     assert process.returncode == 130
     assert "start the same command again" in said
-    assert not list((folder / "ended").rglob("error.txt"))
+    assert not list((folder / f"ended-{sign.name}").rglob("error.txt"))
 
 
 def _children(pid: int) -> list[int]:

@@ -101,6 +101,40 @@ def test_an_existing_folder_is_refused_before_anything_is_read(tmp_path: Path, s
     assert "d: already exists" in said()
 
 
+def test_a_dataset_that_is_there_already_is_left_alone_and_said_to_be_there(clips: Path, tmp_path: Path, said) -> None:
+    words = ("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
+    assert run(*words) == 0
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "d").rglob("*")}
+    said()
+    assert run(*words, "--crops.workers", 1) == 0
+    text = said()
+    assert "videos 2 polyps 2" in text
+    assert "d: there already, made of the same boxes with the same settings" in text
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "d").rglob("*")}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clips", "d"]
+
+
+def test_a_dataset_that_was_made_otherwise_is_refused_with_what_differs(clips: Path, tmp_path: Path, said) -> None:
+    words = ("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
+    assert run(*words) == 0
+    for more, text in (
+        (("--tracks.stride", 2), "tracks.stride: 4 -> 2 ->"),
+        (("--share", 0.5), "source.share: None -> 0.5"),
+        (("--skip-bad",), "skip_bad: False -> True ->"),
+        (("--fps", 25), "made of other boxes than the source gives now"),
+    ):
+        said()
+        assert run(*words, *more) == 2
+        told = said()
+        assert "d: already exists, made " in told
+        assert text in told
+        assert "give another folder, or remove this one first" in told
+    rows = (clips / "a/gt/gt.txt").read_text().replace("20,20,10,10", "21,20,10,10", 1)
+    (clips / "a/gt/gt.txt").write_text(rows)
+    assert run(*words) == 2
+    assert "the source or an option that says how to read it has changed" in said()
+
+
 def test_left_out_rows_are_pointed_at(clips: Path, tmp_path: Path, said) -> None:
     (clips / "a/img1/000005.jpg").write_bytes(b"")
     words = ("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")

@@ -71,18 +71,29 @@ def test_a_command_that_is_killed_alone_has_failed(said: Path, monkeypatch: pyte
         Processes(2)(["train"], said.parent)
 
 
-def test_sigterm_ends_a_command_that_is_waited_for(said: Path) -> None:
-    Path(sys.executable).write_text(f"#!/bin/sh\nkill -TERM {os.getpid()}\nexec sleep 60\n")
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_command_that_is_waited_for(said: Path, sign: signal.Signals) -> None:
+    Path(sys.executable).write_text(f"#!/bin/sh\nkill -{int(sign)} {os.getpid()}\nexec sleep 60\n")
+    before = signal.getsignal(sign)
     run, began = Processes(1), time.monotonic()
-    with pytest.raises(KeyboardInterrupt), run.ended_by_sigterm():
+    with pytest.raises(KeyboardInterrupt), run.ended_by_signals():
         run(["train"], said.parent)
     assert time.monotonic() - began < 30
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(sign) is before
 
 
-def test_sigterm_as_a_command_is_being_started_ends_it_all_the_same(
-    said: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_signal_that_is_ignored_in_the_background_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Processes(1).ended_by_signals():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_as_a_command_is_being_started_ends_it_all_the_same(
+    said: Path, monkeypatch: pytest.MonkeyPatch, sign: signal.Signals
 ) -> None:
     started = []
 
@@ -90,12 +101,12 @@ def test_sigterm_as_a_command_is_being_started_ends_it_all_the_same(
         def __init__(self, *words: Any, **settings: Any) -> None:
             super().__init__(*words, **settings)
             started.append(self)
-            os.kill(os.getpid(), signal.SIGTERM)  # there is a process, and nobody knows of it yet
+            os.kill(os.getpid(), sign)  # there is a process, and nobody knows of it yet
 
     monkeypatch.setattr(subprocess, "Popen", Struck)
     Path(sys.executable).write_text("#!/bin/sh\nexec sleep 60\n")
     run = Processes(1)
-    with pytest.raises(KeyboardInterrupt), run.ended_by_sigterm():
+    with pytest.raises(KeyboardInterrupt), run.ended_by_signals():
         run(["train"], said.parent)
     left = started[0].poll() is None
     started[0].kill()

@@ -297,7 +297,7 @@ def raise_interrupt(*_: object) -> None:
 def test_when_no_track_is_long_enough_it_is_said_what_to_change(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
     with pytest.raises(
-        UserError, match=r"20 boxes make 2 tracks, the longest of 10 frames, and --tracks.min_track is 30"
+        UserError, match=r"20 boxes in 2 tracks, the longest of 10 frames, and --tracks.min_track is 30"
     ):
         prepare(boxes.take(boxes.frame_index < 10), root, tmp_path / "d", crops=SMALL)
     with pytest.raises(UserError, match="no box is left"):

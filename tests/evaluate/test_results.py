@@ -153,6 +153,8 @@ def test_an_undefined_figure_is_null_in_json_and_nan_again_when_loaded(results, 
 
 
 def test_what_is_no_results_folder_is_told(tmp_path, results):
+    with pytest.raises(UserError, match="Q: no such folder -> "):
+        Results.load(tmp_path / "Q")
     with pytest.raises(UserError, match="no results in it"):
         Results.load(tmp_path)
     results.save(tmp_path / "R")

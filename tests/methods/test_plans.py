@@ -1,7 +1,9 @@
 """How each method samples: a pure function of seed and epoch, from the right tracks and polyps."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import erf
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -139,6 +141,23 @@ def test_tpc_s_other_track_is_the_nearest_in_time_or_with_labels_of_the_same_pol
     for a, b in np.concatenate([x.tracklet.reshape(-1, 2) for x in _tpc(coloured, labelled, 0)]).tolist():
         assert polyp[a] == polyp[b]
         assert a != b
+
+
+def test_ours_says_what_it_means_that_all_bags_are_of_one_video(
+    make_dataset: Callable[..., Path], tmp_path: Path
+) -> None:
+    def said(folder: str, videos: list[list[int]], config: Config = CONFIG) -> str:
+        data = Dataset.open(make_dataset(tmp_path / folder, videos))
+        return "\n".join(METHODS["ours"].plan(data.label_free(), config).remarks)
+
+    alone = said("one", [[2, 3]])
+    assert "all bags are of one video" in alone
+    assert "-> prepare several procedures together, or have" in alone
+    assert "all bags" not in said("two", [[2, 3], [2, 2]])
+    larger = replace(CONFIG, supervision=Supervision(bags_per_batch=5, bag_size=3, small_videos="leave-out"))
+    assert "all bags are of one video" in said("hardly-two", [[2, 3], [1]], larger)
+    kept_apart = replace(CONFIG, supervision=Supervision(bags_per_batch=5, bag_size=3, composition="no-overlap"))
+    assert said("apart", [[2, 3]], kept_apart).endswith("-> prepare several procedures together")
 
 
 def test_sup_deals_polyps_with_equal_numbers_and_uses_no_tracklet_twice(coloured: Dataset) -> None:

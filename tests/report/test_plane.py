@@ -1,9 +1,13 @@
 """Maps of tracks."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 
 from polyptrace.evaluate import Results
 from polyptrace.report.plane import has_map, mapped_tracks, plane, track_map
+from polyptrace.report.style import LESIONS, SOFT
 
 
 def test_the_same_vectors_give_the_same_map_and_groups_stay_together() -> None:
@@ -23,8 +27,38 @@ def test_few_or_equal_vectors_have_places_too() -> None:
 
 
 def test_a_map_shows_the_tracks_that_results_kept(rows: list[Results]) -> None:
-    vectors, polyp = mapped_tracks(rows[0])
-    assert len(vectors) == len(polyp) == 24
-    assert len(set(polyp)) == 6
+    mapped = mapped_tracks(rows[0])
+    assert len(mapped.vectors) == len(mapped.polyp) == len(mapped.procedure) == 24
+    assert len(set(mapped.polyp)) == 6
     assert has_map(rows[0])
-    assert "24 tracks of 6 polyps" in track_map(rows[0], 0).words
+    drawing = track_map(rows[0], 0)
+    assert "24 tracks of 6 polyps" in drawing.words
+    assert "procedure" not in drawing.svg
+
+
+def test_without_labels_colours_are_those_of_procedures_and_a_legend_says_so(unlabelled: Path) -> None:
+    row = Results.load(unlabelled)
+    drawing = track_map(row, 0)
+    assert "24 tracks of 3 procedures" in drawing.words
+    assert "Colour and shape: the procedure" in drawing.svg
+    for number, name in enumerate(("v0", "v1", "v2")):
+        assert f">{name}<" in drawing.svg
+        assert LESIONS[number] in drawing.svg
+    assert LESIONS[3] not in drawing.svg
+    assert SOFT not in drawing.svg.replace(f"stroke: {SOFT}", "")
+
+
+def test_a_legend_of_many_procedures_names_some_and_counts_the_others(unlabelled: Path) -> None:
+    row = Results.load(unlabelled)
+    videos = np.array([f"case_{number:02d}" for number in range(24)])
+    drawing = track_map(replace(row, arrays={**row.arrays, "tracks/video": videos}), 0)
+    assert ">case_11<" in drawing.svg
+    assert ">case_12<" not in drawing.svg
+    assert ">and 12 more<" in drawing.svg
+
+
+def test_tracks_of_no_known_polyp_or_procedure_are_grey(unlabelled: Path) -> None:
+    row = Results.load(unlabelled)
+    drawing = track_map(replace(row, arrays={**row.arrays, "tracks/video": np.full(24, "")}), 0)
+    assert drawing.words == "Map of 24 tracks by Mine."
+    assert "procedure" not in drawing.svg

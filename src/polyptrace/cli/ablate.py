@@ -29,6 +29,7 @@ from polyptrace.cli.trials import (
     print_lines,
     runner,
     selected,
+    without_results,
 )
 from polyptrace.compare import (
     BLOCKS,
@@ -114,7 +115,8 @@ def command(
     """
     blocks = chosen_blocks(variants)
     if table_only:
-        write_tables(out, blocks)
+        if not write_tables(out, blocks):
+            raise without_results(out, f"two variants of --variants {variants}")
         return
     given = given_for_all(out, ctx.args, config, tasks)
     found, _ = found_rates([], given, rates, None, own_epochs=False)
@@ -136,8 +138,8 @@ def command(
         print_lines(chosen)
         return
     failed = runner(at_once, keep)(chosen)
-    if not only:
-        write_tables(out, blocks)
+    if not only and not write_tables(out, blocks):
+        typer.echo(f"{out}: no two variants have results, so there is no table")
     end(failed)
 
 
@@ -162,8 +164,8 @@ def place_of(row: Row) -> str:
     return f"{VARIANTS_FOLDER if row.settings else ROWS_FOLDER}/{row.name}"
 
 
-def write_tables(out: Path, blocks: Sequence[Block]) -> None:
-    """Table 2 and its kin in R/ablations, of the variants that have results below R."""
+def write_tables(out: Path, blocks: Sequence[Block]) -> bool:
+    """Table 2 and its kin in R/ablations, of the variants that have results below R; False if there are too few."""
     of_blocks = {block.title: lines_of([(row.title, out / place_of(row)) for row in block.rows]) for block in blocks}
     of_blocks = {title: lines for title, lines in of_blocks.items() if len(lines) > 1}
     of_points = {
@@ -178,13 +180,13 @@ def write_tables(out: Path, blocks: Sequence[Block]) -> None:
         title = f"Sweep: {measure.over} {measure.name}"
         tables.append(sweep_table(folder_name(title), title, of_points, measure))
     if not tables:
-        typer.echo(f"{out}: no variants have results yet, so there is no table")
-        return
+        return False
     with whole_folder(out / "ablations", overwrite=True) as folder:
         for table in tables:
             write_table(folder, table)
     typer.echo(markdown(tables[0]))
     typer.echo(f"tables: {out / 'ablations'}: {', '.join(table.name for table in tables)} as .md, .tex and .html")
+    return True
 
 
 def of_ours(of_blocks: Mapping[str, Sequence[Line]], columns: Sequence[Measure]) -> Table | None:

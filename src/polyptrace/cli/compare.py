@@ -33,6 +33,7 @@ from polyptrace.cli.trials import (
     runner,
     selected,
     without_rate,
+    without_results,
 )
 from polyptrace.compare import (
     ALL,
@@ -111,7 +112,8 @@ def command(
       polyptrace compare --out compared --table-only
     """
     if table_only:
-        write_table(out)
+        if not write_table(out):
+            raise without_results(out, "rows")
         return
     given = given_for_all(out, ctx.args, config, tasks)
     datasets = data_of(data, tests, tests_of)
@@ -146,8 +148,8 @@ def command(
         print_lines([] if searching else chosen)
     else:
         failed += run(chosen)
-        if not only:
-            write_table(out)
+        if not only and not write_table(out):
+            typer.echo(f"{out}: no row has results, so there is no table")
     end(failed)
 
 
@@ -160,19 +162,22 @@ def with_seeds(rows: Sequence[Row], seeds: int) -> list[tuple[Row, int]]:
     return pairs
 
 
-def write_table(out: Path) -> None:
-    """The report of all rows below R/rows that have results and did not fail, with Table 1, in R/report."""
+def write_table(out: Path) -> bool:
+    """The report of all rows below R/rows that have results and did not fail, with Table 1, in R/report.
+
+    False if there are none.
+    """
     order = list(ROWS)
     found = sorted(
         (path for path in (out / ROWS_FOLDER).glob("*/seed*/results") if not (path.parent / ERROR).exists()),
         key=lambda path: (order.index(path.parts[-3]) if path.parts[-3] in order else -1, path),
     )
     if not found:
-        typer.echo(f"{out}: no row has results yet, so there is no table")
-        return
+        return False
     page = write_report(found, out / "report", Choices(show=_title_of_ours(found)), overwrite=True)
     typer.echo((page.parent / "table1.md").read_text(encoding="utf-8"))
     typer.echo(f"table: {page.parent / 'table1.md'}, .tex, .html; page: {page}")
+    return True
 
 
 def _title_of_ours(found: Sequence[Path]) -> str | None:

@@ -15,6 +15,7 @@ from polyptrace.embed.costs import cost_columns
 from polyptrace.encoders import ColourGrid, load_encoder
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 from polyptrace.files import refuse_existing
+from polyptrace.plural import counted
 
 SECTIONS = ("embed",)
 
@@ -56,7 +57,7 @@ def command(
     named = replace(embeddings, info={**embeddings.info, **about})
     named.save(out, overwrite=overwrite)
     count, width = embeddings.vectors.shape
-    typer.echo(f"{count:,} vectors of {width} numbers: {out}")
+    typer.echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
 
 
 def _row(encoder: str) -> dict[str, Any]:

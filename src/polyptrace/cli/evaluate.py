@@ -30,10 +30,13 @@ from polyptrace.evaluate import (
     method_of,
 )
 from polyptrace.files import file_hash, read_json, refuse_existing
+from polyptrace.plural import counted
 from polyptrace.progress import console
 
 SECTIONS = ("evaluate",)
 MOST_PROCEDURES = 40  # shown on the screen
+#: What figures are of, where it is one.
+ONE = {"queries": "query", "pairs": "pair", "tracklets": "tracklet", "videos": "video"}
 #: Figures that are not fractions: shown as they are, not in percent.
 PLAIN = ("fragmentation", "fragmentation_sd", "count_error", "count_bias", "clusters")
 
@@ -178,14 +181,18 @@ def _print_polyps(results: Results, screen: Console) -> None:
         table.add_row(escape(str(procedure).lstrip("/")), *found, *known)
     screen.print(table)
     if len(procedures) > MOST_PROCEDURES:
-        screen.print(f"... and {len(procedures) - MOST_PROCEDURES:,} more procedures, in {TRACK_LIST}")
+        screen.print(f"... and {counted(len(procedures) - MOST_PROCEDURES, 'more procedure')}, in {TRACK_LIST}")
 
 
 def _shown(name: str, told: Figure) -> tuple[str, str, str]:
     """Value, interval and number; fractions in percent."""
     scale = 1 if name in PLAIN else 100
     value, low, high = (f"{scale * number:.2f}" for number in (told.value, told.low, told.high))
-    return value, "-" if math.isnan(told.low) else f"{low} to {high}", f"{told.n:,} {told.of}"
+    return (
+        value,
+        "-" if math.isnan(told.low) else f"{low} to {high}",
+        counted(told.n, ONE.get(told.of, told.of), told.of),
+    )
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -17,6 +17,7 @@ from polyptrace.errors import UserError
 from polyptrace.evaluate.track_list import seconds, write_csv
 from polyptrace.files import provenance, whole_folder
 from polyptrace.find import Among, Found, found_page, kind_of, moments, most_like, track_at, whole_tracks
+from polyptrace.plural import counted
 from polyptrace.report import Pictures
 
 COLUMNS = ("cosine", "beyond", "dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "polyp")
@@ -127,7 +128,7 @@ def _print(tracks: Embeddings, found: Found) -> None:
             moments(tracks, row),
         )
     Console().print(table)
-    typer.echo(f"beyond others: of {found.others:,} tracks of other procedures")
+    typer.echo(f"beyond others: of {counted(found.others, 'track')} of other procedures")
     if found.at_once:
         typer.echo(f"left out: {found.at_once} seen at the same time")
 

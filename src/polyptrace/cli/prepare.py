@@ -5,7 +5,7 @@ import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -13,11 +13,12 @@ import typer
 from polyptrace.cli.check import print_dataset
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import fill_store_on
-from polyptrace.data import SOURCES, Boxes, check_request, prepare
+from polyptrace.data import SOURCES, Asked, Boxes, check_request, prepare
 from polyptrace.data.clips import join_clips, take_videos
 from polyptrace.data.sources import picture_root, read_source
 from polyptrace.data.store import fill_store
 from polyptrace.errors import UserError
+from polyptrace.progress import console
 
 SECTIONS = ("tracks", "crops")
 SOME = "Options of some sources"
@@ -90,7 +91,8 @@ def command(
 
     Links boxes to tracks, cuts tracklets, and stores one small crop per frame
     that some tracklet uses, so that training never decodes a picture.
-    Killed? Start the same command again: it goes on.
+    Killed? Start the same command again: it goes on. If OUT is there, made
+    of the same boxes with the same settings, nothing is done again.
 
     Without polyp identities link by overlap: [bold]--tracks.link video[/].
     All settings: [bold]polyptrace settings tracks crops[/].
@@ -113,7 +115,14 @@ def command(
         --join-clips 4 --out artificial-test
     """
     settings = resolve(ctx, config, SECTIONS)
-    check_request(out, settings.tracks, settings.crops)
+    name = path.resolve().name
+    said: dict[str, Any] = {"format": source, "path": name, "split": split, "min_score": min_score}
+    if videos is not None or share is not None:
+        said |= {"videos": videos, "share": share, "rest": rest, "seed": seed}
+    if join is not None:
+        said |= {"artificial": f"up to {join} clips in a row", "seed": seed}
+    check_request(out, Asked(settings.tracks, settings.crops, skip_bad, said))
+    there = out.exists()
     options = {
         "split": split,
         "identities": identities,
@@ -132,15 +141,11 @@ def command(
         table = _above(table, min_score)
     if fps is not None:
         table = replace(table, fps=np.where(np.isfinite(table.fps), table.fps, fps))
-    name = path.resolve().name
     table = replace(table, dataset=np.where(table.dataset == "", name, table.dataset))
-    said = {"format": source, "path": name, "split": split, "min_score": min_score}
     if videos is not None or share is not None:
         table = take_videos(table, names=videos.split(",") if videos else None, share=share, rest=rest, seed=seed)
-        said |= {"videos": videos, "share": share, "rest": rest, "seed": seed}
     if join is not None:
         table = join_clips(table, join, seed)
-        said |= {"artificial": f"up to {join} clips in a row", "seed": seed}
     print_dataset(
         prepare(
             table,
@@ -153,6 +158,8 @@ def command(
             fill=partial(fill_store_on, cluster) if cluster else fill_store,
         )
     )
+    if there:
+        console.print(f"{out}: there already, made of the same boxes with the same settings", soft_wrap=True)
     shutil.rmtree(parsed, ignore_errors=True)
 
 

@@ -166,6 +166,16 @@ def selected(trials: Sequence[Trial], only: Sequence[str] | None) -> list[Trial]
     return [t for t in trials if not only or any(f"/{name.strip('/')}/" in f"/{t.key}/" for name in only)]
 
 
+def without_results(out: Path, what: str) -> UserError:
+    """What --table-only says of a folder in which no `what` (rows, variants) has results."""
+    if not out.is_dir():
+        return UserError(f"{out}: no such folder -> give the --out of a comparison that was run")
+    return UserError(
+        f"{out}: no {what} in it with results, so there is no table -> give the --out of a comparison that was run,"
+        " or run it first, without --table-only"
+    )
+
+
 def print_lines(trials: Sequence[Trial]) -> None:
     """Each row's own commands, as one line to copy."""
     for trial in trials:
@@ -180,7 +190,7 @@ def runner(at_once: int, keep: Literal["all", "vectors"]) -> Callable[[list[Tria
     processes = Processes(at_once)
 
     def run(trials: list[Trial]) -> list[Failure]:
-        with processes.ended_by_sigterm():
+        with processes.ended_by_signals():
             return run_trials(trials, processes, keep, _announce, at_once)
 
     return run

@@ -20,6 +20,7 @@ from polyptrace.embed.embedding import UNITS, as_table, tracklets_of
 from polyptrace.embed.plan import Ints, make_plan
 from polyptrace.encoders import check_crop_size
 from polyptrace.errors import UserError
+from polyptrace.plural import counted
 from polyptrace.progress import console, progress
 
 
@@ -54,7 +55,7 @@ def embed_on(
         machines, precisions = zip(*ray.get([worker.start.remote(*given) for worker in workers]), strict=True)
         if len(set(precisions)) > 1:
             raise UserError("--cluster: some machines choose bf16, some float32 -> choose one with --embed.precision")
-        console.print(f"{count} workers on {len(set(machines))} machines", highlight=False)
+        console.print(f"{counted(count, 'worker')} on {counted(len(set(machines)), 'machine')}", highlight=False)
         with progress("embedding on a cluster", len(plan.frames), "frames") as bar:
             pool = ray.util.ActorPool(workers)
             for number, order, vectors in pool.map_unordered(_block, range(len(plan.blocks))):

@@ -16,6 +16,7 @@ from polyptrace.data.boxes import Ints
 from polyptrace.data.store import BadPicture, fill_store
 from polyptrace.errors import UserError
 from polyptrace.files import whole_file
+from polyptrace.plural import counted
 from polyptrace.progress import console
 
 #: The folder beside the store; `prepare` removes it at its end, as everything of a round.
@@ -62,7 +63,7 @@ def fill_store_on(
             bad += [BadPicture(int(waiting[done][1][b.row]), b.reason) for b in found]
             machines.add(machine)
             advance(pictures)
-    console.print(f"{len(procedures)} procedures on {len(machines)} machines", highlight=False)
+    console.print(f"{counted(len(procedures), 'procedure')} on {counted(len(machines), 'machine')}", highlight=False)
     joined = parts / "joined.npy"  # not beside the store: what a killed run leaves of it is removed with the parts
     join(joined, [_part(parts, number) for number in range(len(procedures))], (len(boxes), size, size, 3))
     joined.replace(path)

@@ -3,8 +3,8 @@
 At 112 pixels a training step keeps a large GPU busy for less time than Python needs to ask for it: several rows on one
 GPU then end sooner than one after the other. A row that crashes takes nothing with it.
 
-Ctrl-C reaches all processes of a terminal. SIGTERM, with which schedulers end a job, may reach this process alone: it
-then ends those that it started.
+SIGTERM, with which schedulers end a job, and SIGINT may reach this process alone (Ctrl-C reaches all processes of a
+terminal): it then ends those that it started.
 """
 
 import os
@@ -27,6 +27,7 @@ from polyptrace.train import SHARED_BY
 
 LOG = "log.txt"
 INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
+ENDING = (signal.SIGTERM, signal.SIGINT)
 TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 #: Seconds in which a SIGTERM that was sent to all processes of a job reaches all of them.
 SAME_SIGNAL = 1.0
@@ -64,8 +65,8 @@ class Processes:
             raise UserError(f"'polyptrace {words[0]}' ended with code {code}: {last}")
 
     @contextmanager
-    def ended_by_sigterm(self) -> Iterator[None]:
-        """While this lasts, SIGTERM ends all commands, and then interrupts as Ctrl-C does; for the main thread."""
+    def ended_by_signals(self) -> Iterator[None]:
+        """While this lasts, SIGTERM and SIGINT end all commands, and then interrupt; for the main thread."""
 
         def end(_number: int, _frame: FrameType | None) -> None:
             again, self._terminated = self._terminated, True
@@ -74,14 +75,16 @@ class Processes:
             if not (again or self._starting):  # it would interrupt the waiting for those that end
                 raise KeyboardInterrupt
 
-        before = signal.signal(signal.SIGTERM, end)
+        heeded = [each for each in ENDING if signal.getsignal(each) != signal.SIG_IGN]  # not: in the background
+        before = {each: signal.signal(each, end) for each in heeded}
         try:
             yield
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for each, handler in before.items():
+                signal.signal(each, handler)
 
     def _start(self, words: Sequence[str], file: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """A command, among those that SIGTERM ends; none interrupts its start, or nobody would know of it."""
+        """A command, among those that signals end; none interrupts its start, or nobody would know of it."""
         self._starting = True
         try:
             command = [sys.executable, "-m", "polyptrace", *words]

@@ -1,5 +1,6 @@
 """From boxes and pictures to a dataset folder: boxes, tracks, tracklets, crops."""
 
+from polyptrace.data.asked import Asked
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.checks import Finding, check_boxes
 from polyptrace.data.crops import crop_regions, cut_crop
@@ -27,6 +28,7 @@ from polyptrace.data.tracks import box_iou, link_tracks
 __all__ = [
     "REAL_COLON",
     "SOURCES",
+    "Asked",
     "Boxes",
     "Dataset",
     "Finding",

@@ -5,6 +5,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from polyptrace.codec import JPEG_DECODER, PNG_DECODER
+from polyptrace.data.asked import SOURCE, Asked
 from polyptrace.data.counts import count_labels, count_tracklets
 from polyptrace.data.dataset import FORMAT
 from polyptrace.data.pictures import container, is_video
@@ -19,19 +20,21 @@ def dataset_info(
     folder: Path,
     files: Iterable[str],
     tracklets: Tracklets,
-    settings: dict[str, Any],
+    asked: Asked,
     counts: dict[str, int],
-    source: dict[str, Any] | None,
+    boxes: str,
 ) -> dict[str, Any]:
-    """The content of `dataset.json`: everything about labels stands under `labels` alone."""
+    """The content of `dataset.json`: everything about labels stands under `labels` alone.
+
+    `boxes`: the hash of the source's boxes.
+    """
     return {
         "format": FORMAT,
-        "source": source or {},
-        "settings": settings,
-        "decoder": decoders(files, settings["crops"]["decoding"]),
+        **asked.written(),
+        "decoder": decoders(files, asked.crops.decoding),
         "counts": counts | count_tracklets(tracklets),
         "labels": count_labels(tracklets),
-        "hashes": {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")},
+        "hashes": {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")} | {SOURCE: boxes},
         "made_by": provenance(),
     }
 

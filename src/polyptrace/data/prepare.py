@@ -8,7 +8,7 @@ goes on with the crops it had already cut.
 
 import os
 import warnings
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from polyptrace.config import Crops, Tracks
+from polyptrace.data.asked import Asked, boxes_hash, refuse_other_boxes, refuse_other_settings
 from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.checks import Finding, check_boxes, summary, suspicion, write_rejected
 from polyptrace.data.dataset import Dataset, save_tracklets
@@ -29,6 +30,7 @@ from polyptrace.data.tracklets import Tracklets, cut_tracklets
 from polyptrace.data.tracks import link_tracks
 from polyptrace.errors import UserError
 from polyptrace.files import write_json
+from polyptrace.plural import counted
 
 #: datasets whose frames are sampled: neighbours in the table lie some time apart, and have settings of their own
 SAMPLED = ("polypsset", "artificial polypsset")
@@ -71,10 +73,15 @@ def prepare(
     Fatal findings are an error; with `skip_bad` their rows are left out and written to `rejected.csv`. So are, in any
     case, boxes after the end of a video that ends early, of which a warning tells.
     `fill` cuts the crops: here, or (`polyptrace.cluster`) on many machines.
+    A folder that was made of the same boxes with the same settings is opened as it is; another is an error.
     """
     tracks, crops = tracks or Tracks(), crops or Crops()
-    check_request(out, tracks, crops)
+    asked = Asked(tracks, crops, skip_bad, source or {})
+    check_request(out, asked)
     boxes = boxes.in_order()
+    if out.exists():
+        refuse_other_boxes(out, boxes)
+        return Dataset.open(out)
     _warn_of_sampled(boxes, tracks)
     doubt = suspicion(boxes)
     if doubt:
@@ -94,19 +101,20 @@ def prepare(
     (partial / "rejected.csv").unlink(missing_ok=True)  # of a run that was killed, since when pictures were restored
     if findings:
         write_rejected(partial / "rejected.csv", boxes, findings)
-    settings = {"tracks": asdict(tracks), "crops": asdict(crops)}
     counts = {"boxes": len(linked.boxes), "rejected": len(boxes) - len(linked.boxes), "short tracks": linked.short}
     files = linked.boxes.file[linked.used]
-    write_json(partial / "dataset.json", dataset_info(partial, files, linked.tracklets, settings, counts, source))
+    info = dataset_info(partial, files, linked.tracklets, asked, counts, boxes_hash(boxes))
+    write_json(partial / "dataset.json", info)
     rounds.finish(linked.cropped)
     partial.rename(out)
     return Dataset.open(out)
 
 
-def check_request(out: Path, tracks: Tracks, crops: Crops) -> None:
+def check_request(out: Path, asked: Asked) -> None:
     """Refuses what cannot be done before anything is read."""
+    tracks, crops = asked.tracks, asked.crops
     if out.exists():
-        raise UserError(f"{out}: already exists -> give another folder, or remove it first")
+        refuse_other_settings(out, asked)
     above = next(parent for parent in out.absolute().parents if parent.exists())
     if not (above.is_dir() and os.access(above, os.W_OK)):
         raise UserError(f"{out}: {above} cannot be written to -> choose another folder, or check its permissions")
@@ -232,10 +240,10 @@ def _nothing_left(boxes: Boxes, track: Ints, settings: Tracks) -> str:
     np.minimum.at(first, track, boxes.frame_index)
     np.maximum.at(last, track, boxes.frame_index)
     return (
-        f"no track is long enough: {len(boxes):,} boxes make {len(first):,} tracks, the longest of "
-        f"{int((last - first).max()) + 1} frames, and --tracks.min_track is {settings.min_track} -> if a detector "
-        f"misses frames, bridge them with --tracks.max_gap (now {settings.max_gap}); if frames are sampled, lower "
-        "--tracks.min_track and --tracks.stride"
+        f"no track is long enough: {counted(len(boxes), 'box', 'boxes')} in {counted(len(first), 'track')}, the "
+        f"longest of {counted(int((last - first).max()) + 1, 'frame')}, and --tracks.min_track is "
+        f"{settings.min_track} -> if a detector misses frames, bridge them with --tracks.max_gap "
+        f"(now {settings.max_gap}); if frames are sampled, lower --tracks.min_track and --tracks.stride"
     )
 
 

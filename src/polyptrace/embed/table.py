@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from polyptrace.errors import UserError
 from polyptrace.files import read_json, whole_folder, write_json
+from polyptrace.plural import counted
 
 TEXT = ("unit", "dataset", "video", "polyp", "histology")
 WHOLE = ("track", "position", "last")
@@ -112,7 +113,9 @@ class Embeddings:
         count = len(vectors)
         for name, values in columns.items():
             if len(values) != count:
-                raise UserError(f"{where}: {name} has {len(values)} rows and vectors {count} -> give one per vector")
+                raise UserError(
+                    f"{where}: {name} has {counted(len(values), 'row')} and vectors {count} -> give one per vector"
+                )
         filled = {c: _column(c, columns.get(c), count, where) for c in COLUMNS}
         if "last" not in columns:
             filled["last"] = filled["position"].copy()
@@ -163,7 +166,7 @@ def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
     uneven = np.flatnonzero(lengths != lengths[0]) if len(lengths) else np.empty(0, dtype=np.int64)
     if len(uneven):
         row = int(uneven[0])
-        raise UserError(f"{path}: row {row}: vector of {lengths[row]} numbers where row 0 has {lengths[0]}")
+        raise UserError(f"{path}: row {row}: vector of {counted(lengths[row], 'number')} where row 0 has {lengths[0]}")
     flat = column.flatten().to_numpy(zero_copy_only=False)
     columns["vectors"] = flat.reshape(len(column), -1) if len(column) else np.empty((0, 0), dtype=np.float32)
     return columns

@@ -20,6 +20,7 @@ from polyptrace.errors import UserError
 from polyptrace.evaluate.probe_training import ProbeStack, draw_batches
 from polyptrace.evaluate.significance import nested_draws
 from polyptrace.evaluate.similarity import Labels, Vectors, label_codes
+from polyptrace.plural import counted
 
 TEST_SHARE = 0.3
 #: f1: identity-weighted macro F1 (the paper's, for size); accuracy: per tracklet (the paper's, for histology).
@@ -119,8 +120,8 @@ def _test_part(
             return test
     found = [len(np.unique(group[label == c])) for c in (0, 1)]
     raise UserError(
-        f"probe: {found[1]} groups of class 1 and {found[0]} of class 0 are too few to train on and to test on"
-        " -> at least 4 of each"
+        f"probe: {counted(found[1], 'group')} of class 1 and {found[0]} of class 0 are too few to train on and to"
+        " test on -> at least 4 of each"
     )
 
 

@@ -143,6 +143,8 @@ class Results:
     def load(cls, folder: Path) -> Self:
         """What `save` wrote, or an error that says what is wrong with it."""
         folder = Path(folder)
+        if not folder.exists():
+            raise UserError(f"{folder}: no such folder -> check the path")
         if not (folder / RESULTS_FILE).is_file():
             raise UserError(
                 f"{folder}: no results in it ({RESULTS_FILE}) -> give a folder that 'polyptrace evaluate' wrote"

@@ -4,6 +4,7 @@ from html import escape
 
 from polyptrace.embed import Embeddings
 from polyptrace.find.tracks import Found
+from polyptrace.plural import counted
 from polyptrace.report.clock import Clock
 from polyptrace.report.film import Pictures
 from polyptrace.report.gallery import strip_html
@@ -32,7 +33,7 @@ def found_page(tracks: Embeddings, found: Found, pictures: Pictures, footer: str
     said = paragraph(f"{EXPLAINED} There are {found.others:,} of them.")
     html = f'<div class="query"><div class="strips">{"".join(strips)}</div></div>{said}'
     title = f"Like track {tracks.track[query]} of procedure {tracks.video[query]}"
-    lead = f"Seen {moments(tracks, query)}. The {len(found.rows)} tracks most like it, of {len(tracks):,}."
+    lead = f"Seen {moments(tracks, query)}. The {counted(len(found.rows), 'track')} most like it, of {len(tracks):,}."
     made_up = generated(sorted(set(tracks.dataset.tolist())))
     warning = notice("Generated procedures.", f"{', '.join(made_up)}: rendered by polyptrace, not taken in patients.")
     return page(title, lead, warning if made_up else "", [Section("found", "Found", html)], footer)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from polyptrace.embed import Embeddings
 from polyptrace.errors import UserError
 from polyptrace.evaluate.similarity import unit_vectors
+from polyptrace.plural import counted
 
 #: Where to look: in the query's own procedure, in the other procedures, everywhere.
 Among = Literal["own", "others", "all"]
@@ -50,7 +51,9 @@ def track_at(
     if not len(inside):
         known = list(dict.fromkeys(tracks.video.tolist()))
         near = ", ".join(get_close_matches(video, known, 3, 0.0))
-        raise UserError(f"--video {video}: not among the {len(known)} procedures of these vectors -> {near}, ...")
+        raise UserError(
+            f"--video {video}: not among the {counted(len(known), 'procedure')} of these vectors -> {near}, ..."
+        )
     if len(set(tracks.dataset[inside].tolist())) > 1:
         raise UserError(f"--video {video}: a procedure of several datasets here -> give the vectors of one of them")
     if track is not None:

@@ -12,6 +12,7 @@ from polyptrace.config import Config, from_dict
 from polyptrace.data import Dataset, LabelFree
 from polyptrace.encoders import OwnEncoder
 from polyptrace.errors import UserError
+from polyptrace.plural import counted
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -37,8 +38,8 @@ class Batch:
         if units % processes:
             works = [n for n in range(1, units + 1) if units % n == 0]
             raise UserError(
-                f"{units} groups of {self.together} in a batch cannot be dealt out whole to {processes} processes"
-                f" -> start {' or '.join(map(str, works))}, or make the batch a multiple of {processes}"
+                f"{counted(units, 'group')} of {self.together} in a batch cannot be dealt out whole to {processes}"
+                f" processes -> start {' or '.join(map(str, works))}, or make the batch a multiple of {processes}"
             )
         share = len(self.rows) // processes
         return slice(process * share, (process + 1) * share)

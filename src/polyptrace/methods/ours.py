@@ -21,6 +21,7 @@ from polyptrace.losses import (
     repeated_tracklets,
 )
 from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, Targets, labels_seen, padded, video_names
+from polyptrace.plural import counted
 from polyptrace.supervision import anchor_count, epoch_batches, fitted_temperature, steps_before, temperature_at
 
 
@@ -79,11 +80,22 @@ def remarks(data: LabelFree, config: Config) -> list[str]:
     video, count = np.unique(video_names(data, chosen), return_counts=True)
     anchors = anchor_count(video_names(data, chosen), settings.bag_size, settings.small_videos)
     small = int((count <= settings.bag_size).sum())
-    lines = [f"data: {len(chosen):,} tracklets of {len(video):,} videos, {anchors:,} of them anchors"]
+    lines = [f"data: {counted(len(chosen), 'tracklet')} of {counted(len(video), 'video')}, {anchors:,} of them anchors"]
     if small:
         done = "bagged with what there is" if settings.small_videos == "keep" else "left out"
-        lines.append(f"data: {small} videos with fewer than {settings.bag_size + 1} tracklets, {done}")
-    return lines
+        lines.append(f"data: {counted(small, 'video')} with fewer than {settings.bag_size + 1} tracklets, {done}")
+    fewest = 2 if settings.small_videos == "keep" else settings.bag_size + 1  # tracklets of a video that has anchors
+    return lines + (_one_procedure(settings.composition) if (count >= fewest).sum() == 1 else [])
+
+
+def _one_procedure(composition: str) -> list[str]:
+    """What the log says where all bags are of the same video."""
+    apart = ", or have fewer bags meet that overlap in time: --supervision.composition no-overlap"
+    return [
+        "data: all bags are of one video: each is told apart only from others of the same procedure, which may show the"
+        " same polyp, and never from another procedure's -> prepare several procedures together"
+        f"{apart if composition != 'no-overlap' else ''}"
+    ]
 
 
 def loss(z: Tensor, targets: Targets, part: slice, config: Config) -> tuple[Tensor, dict[str, Tensor]]:

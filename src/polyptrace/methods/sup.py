@@ -28,6 +28,7 @@ from polyptrace.methods.batch import (
     padded,
     polyp_codes,
 )
+from polyptrace.plural import counted
 
 
 def plan(data: Data, config: Config) -> Plan:
@@ -40,7 +41,8 @@ def plan(data: Data, config: Config) -> Plan:
     remarks = []
     if (polyps, each) != (config.views.polyps_per_batch, config.views.tracklets_per_polyp):
         wanted = f"{config.views.polyps_per_batch} x {config.views.tracklets_per_polyp}"
-        remarks = [f"data: batches of {polyps} polyps x {each} tracklets instead of {wanted}, the polyps are too small"]
+        size = f"{counted(polyps, 'polyp')} x {counted(each, 'tracklet')}"
+        remarks = [f"data: batches of {size} instead of {wanted}, the polyps are too small"]
 
     @lru_cache(maxsize=2)
     def deal(number: int) -> list[Ints]:

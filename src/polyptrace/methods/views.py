@@ -72,7 +72,7 @@ def pairs_per_batch(config: Config, available: int, what: str) -> tuple[int, lis
     if available >= wanted:
         return wanted, []
     if available < 2:
-        raise UserError(f"views.batch: the data has {available} {what}, a batch needs two -> prepare more data")
+        raise UserError(f"views.batch: a batch needs two {what}, the data has {available} -> prepare more data")
     return available, [f"data: batches of {available} pairs instead of {wanted}, there are no more {what}"]
 
 

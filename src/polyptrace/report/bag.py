@@ -15,6 +15,7 @@ from matplotlib.path import Path
 
 from polyptrace.config import Supervision
 from polyptrace.data import Dataset
+from polyptrace.plural import counted
 from polyptrace.report.clock import Clock
 from polyptrace.report.film import film, frames_of
 from polyptrace.report.purity import Floats, Ints, Tracklets, draw, same_polyp, sampled_ranks, shares
@@ -120,8 +121,8 @@ def bag_caption(dataset: Dataset, chosen: Ints, early: Bag, late: Bag) -> str:
 def _counted(bag: Bag) -> str:
     size = len(bag.members)
     if np.isnan(bag.same).any():
-        return f"{size} members, polyps not known"
-    return f"{int(bag.same.sum())} of {size} members show the anchor's polyp"
+        return f"{counted(size, 'member')}, polyps not known"
+    return f"{int(bag.same.sum())} of {counted(size, 'member')} show the anchor's polyp"
 
 
 def _timeline(axes: Axes, tracklets: Tracklets, anchor: int, clock: Clock) -> Floats:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from polyptrace.plural import counted
+
 #: Steps between ticks that a clock has, in seconds.
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 
@@ -32,7 +34,7 @@ class Clock:
         """A distance with its sign: +12 s, −3 min 20 s, +450 frames."""
         sign = "−" if frames < 0 else "+"
         if not self.known:
-            return f"{sign}{abs(frames):,.0f} frames"
+            return sign + counted(round(abs(frames)), "frame")
         seconds = abs(frames) / self.fps
         if seconds < 10:
             return f"{sign}{seconds:.1f} s"

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from matplotlib.axes import Axes
 
+from polyptrace.plural import counted
 from polyptrace.report.purity import Curriculum, Floats, Share
 from polyptrace.report.style import ACCENT, INK, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
 
@@ -79,14 +80,14 @@ def curriculum_caption(curriculum: Curriculum, data: str) -> str:
     """What was drawn, and over how many."""
     times = "a bag" if curriculum.epochs == 1 else f"{curriculum.epochs} bags"
     text = (
-        f"{data}: {times} of {curriculum.bag_size} for each of {curriculum.anchors:,} anchors at {len(curriculum.c)}"
-        " points of the curriculum. Band of the ranks: 10th to 90th percentile."
+        f"{data}: {times} of {curriculum.bag_size} for each of {counted(curriculum.anchors, 'anchor')} at"
+        f" {counted(len(curriculum.c), 'point')} of the curriculum. Band of the ranks: 10th to 90th percentile."
     )
     if curriculum.pure is None:
         return text + " No polyps are labelled, so purity is not known."
     return text + (
-        f" A bag is pure when all its members show the anchor's polyp: {curriculum.judged:,} bags of"
-        f" {curriculum.polyps} polyps at each point. Other bands: 95 % intervals over polyps."
+        f" A bag is pure when all its members show the anchor's polyp: {counted(curriculum.judged, 'bag')} of"
+        f" {counted(curriculum.polyps, 'polyp')} at each point. Other bands: 95 % intervals over polyps."
     )
 
 

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from polyptrace.evaluate import Results
+from polyptrace.plural import counted
 from polyptrace.report.clock import Clock
 from polyptrace.report.film import Key, Pictures, Pixels, data_uri
 from polyptrace.report.style import ACCENT, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
@@ -124,7 +125,8 @@ def gallery_figure(queries: Sequence[Query], pictures: Pictures, name: str, meth
                 _place_strip(axes, strip, (0.1 + pitch * place, line * number + 0.3), colour, head, moment)
     axes.set(xlim=(0, width), ylim=(height, 0))
     hits = sum(bool(query.found) and query.found[0].right for query in queries)
-    words = f"Retrieval by {method}: {len(queries)} queries and their nearest tracks; {hits} of the first are right."
+    asked = counted(len(queries), "query", "queries")
+    words = f"Retrieval by {method}: {asked} with the nearest tracks; right at the first place: {hits}."
     return finished(figure, name, words)
 
 

@@ -1,17 +1,22 @@
-"""A map of tracks: their vectors in two dimensions, coloured by polyp.
+"""A map of tracks: their vectors in two dimensions, coloured by polyp, or by procedure where no polyp is known.
 
 Up to 50 principal components, then t-SNE (seeded, so the same vectors give the same map). Neighbours are meant to stay
 neighbours; distances between groups, and their sizes, mean little.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
 from polyptrace.evaluate import Results
+from polyptrace.plural import counted
 from polyptrace.report.style import LESIONS, LINE, PAPER, SHAPES, SOFT, Drawing, finished, panel, shortened, styled
 
 Floats = NDArray[np.float64]
@@ -21,6 +26,9 @@ PERPLEXITY = 30.0
 
 #: Tracks on a map: more take minutes, and cover each other.
 MOST = 1500
+
+#: Procedures that a legend names, in so many columns.
+NAMED, COLUMNS = 12, 2
 
 
 def plane(vectors: NDArray[np.floating], seed: int = 0) -> Floats:
@@ -37,15 +45,50 @@ def plane(vectors: NDArray[np.floating], seed: int = 0) -> Floats:
     return np.asarray(tsne.fit_transform(points), np.float64)
 
 
-def mapped_tracks(row: Results) -> tuple[NDArray[np.floating], NDArray[np.str_]]:
-    """Vectors (n, D) that results keep for a map, and dataset/polyp of each, "" unknown; the same for all methods."""
+@dataclass(frozen=True)
+class Mapped:
+    """The n tracks of a map: vectors (n, D), and the polyp and the procedure of each, "" unknown."""
+
+    vectors: NDArray[np.floating]
+    polyp: NDArray[np.str_]
+    procedure: NDArray[np.str_]
+
+    @property
+    def by_polyp(self) -> bool:
+        """Whether colours stand for polyps: where none is known they stand for procedures."""
+        return bool((self.polyp != "").any())
+
+    @property
+    def group(self) -> NDArray[np.str_]:
+        """What has a colour and a shape."""
+        return self.polyp if self.by_polyp else self.procedure
+
+    @property
+    def groups(self) -> list[str]:
+        """Their names, in the order of their colours."""
+        return [name for name in dict.fromkeys(self.group.tolist()) if name]
+
+    @property
+    def counted(self) -> str:
+        """24 tracks of 6 polyps."""
+        tracks = counted(len(self.vectors), "track")
+        kind = "polyp" if self.by_polyp else "procedure"
+        return f"{tracks} of {counted(len(self.groups), kind)}" if self.groups else tracks
+
+
+def mapped_tracks(row: Results) -> Mapped:
+    """The tracks that results keep for a map; the same for all methods."""
     table = row.tasks["retrieval"].table if "retrieval" in row.tasks else "tracks"
     index = row.arrays[f"{table}/plane_index"]
-    polyp, dataset = row.arrays[f"{table}/polyp"][index], row.arrays[f"{table}/dataset"][index]
-    names = np.array([f"{d}/{p}" if p else "" for d, p in zip(dataset, polyp, strict=True)], dtype=str)
+    dataset = row.arrays[f"{table}/dataset"][index]
     vectors = row.arrays[f"{table}/plane_vectors"]
     some = np.sort(np.random.default_rng(0).permutation(len(vectors))[:MOST])
-    return vectors[some], names[some]
+
+    def named(column: str) -> NDArray[np.str_]:
+        names = zip(dataset, row.arrays[f"{table}/{column}"][index], strict=True)
+        return np.array([f"{d}/{name}" if name else "" for d, name in names], dtype=str)[some]
+
+    return Mapped(vectors[some], named("polyp"), named("video"))
 
 
 def has_map(row: Results) -> bool:
@@ -55,39 +98,76 @@ def has_map(row: Results) -> bool:
 
 @styled
 def track_map(row: Results, number_of_row: int, seed: int = 0) -> Drawing:
-    """The map of one method: each polyp has a colour and a shape, and threads from its middle to its tracks."""
-    vectors, polyp = mapped_tracks(row)
-    places = plane(vectors, seed)
-    figure = panel(3.2, 3.4, left=0.12, bottom=0.1)
+    """The map of one method: each polyp has a colour and a shape, and threads from its middle to its tracks.
+
+    Without labels each procedure has them, with a legend and without threads.
+    """
+    mapped = mapped_tracks(row)
+    places = plane(mapped.vectors, seed)
+    names = [] if mapped.by_polyp else mapped.groups
+    lines = -(-min(len(names), NAMED + 1) // COLUMNS)
+    below = 0.1 + (0.24 + 0.148 * lines if names else 0)  # inches
+    figure = panel(3.2, 3.3 + below, left=0.12, bottom=below)
     axes = figure.axes[0]
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(visible=True, color=LINE)
     axes.set_title(shortened(row.method.name))
     axes.margins(0.04)
-    unknown = polyp == ""
-    axes.plot(*places[unknown].T, ".", color=SOFT, markersize=3, alpha=0.6)
-    for place, name in enumerate(dict.fromkeys(polyp[~unknown].tolist())):
-        _polyp(axes, places[polyp == name], place, len(places))
-    of_polyps = f" of {len(set(polyp[~unknown]))} polyps" if not unknown.all() else ""
-    words = f"Map of {len(places)} tracks{of_polyps} by {row.method.name}."
-    return finished(figure, f"map_{number_of_row}", words)
+    axes.plot(*places[mapped.group == ""].T, ".", color=SOFT, markersize=3, alpha=0.6)
+    for number, name in enumerate(mapped.groups):
+        inside = places[mapped.group == name]
+        if mapped.by_polyp:
+            _threads(axes, inside, number)
+        axes.add_line(_marks(number, len(places), inside))
+    axes.autoscale_view()
+    if names:
+        _legend(figure, names)
+    return finished(figure, f"map_{number_of_row}", f"Map of {mapped.counted} by {row.method.name}.")
 
 
-def _polyp(axes: Axes, places: Floats, number: int, total: int) -> None:
-    colour = LESIONS[number % len(LESIONS)]
-    shape = SHAPES[(number // len(LESIONS) + number) % len(SHAPES)]
-    size = float(np.clip(60 / np.sqrt(total), 2.2, 5.5))
+def _threads(axes: Axes, places: Floats, number: int) -> None:
     middle = np.median(places, axis=0)
     threads = np.stack([np.broadcast_to(middle, places.shape), places], axis=1)  # (n, 2 ends, 2)
+    colour = LESIONS[number % len(LESIONS)]
     axes.add_collection(LineCollection(list(threads), colors=colour, linewidths=0.5, alpha=0.35, zorder=1))
-    axes.plot(
+
+
+def _marks(number: int, total: int, places: Floats) -> Line2D:
+    """The marks of one group among so many tracks."""
+    return Line2D(
         *places.T,
-        shape,
-        color=colour,
-        markersize=size,
+        linestyle="none",
+        marker=SHAPES[(number // len(LESIONS) + number) % len(SHAPES)],
+        color=LESIONS[number % len(LESIONS)],
+        markersize=float(np.clip(60 / np.sqrt(total), 2.2, 5.5)),
         markeredgecolor=PAPER,
         markeredgewidth=0.35,
         alpha=0.95,
         zorder=2,
     )
+
+
+def _legend(figure: Figure, names: list[str]) -> None:
+    """What colours and shapes stand for, below the map; the first procedures by name."""
+    one_dataset = len({name.partition("/")[0] for name in names}) == 1
+    said = [name.partition("/")[2] if one_dataset else name.lstrip("/") for name in names[:NAMED]]
+    handles = [_marks(number, 1, np.empty((0, 2))) for number in range(len(said))]
+    if len(names) > NAMED:
+        handles.append(Line2D([], [], linestyle="none"))
+        said.append(f"and {len(names) - NAMED:,} more")
+    shown = figure.legend(
+        handles,
+        [" "] * len(handles),
+        loc="lower left",
+        bbox_to_anchor=(0.12 / figure.get_figwidth(), 0.05 / figure.get_figheight()),
+        ncols=COLUMNS,
+        title="Colour and shape: the procedure",
+        alignment="left",
+        fontsize=7,
+        title_fontsize=7.5,
+        handlelength=1,
+        labelspacing=0.35,
+    )
+    for text, name in zip(shown.get_texts(), said, strict=True):
+        text.set_text(name if len(name) <= 20 else f"…{name[-19:]}")  # names differ at their end

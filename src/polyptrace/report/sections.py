@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 from polyptrace.evaluate import Results
+from polyptrace.plural import counted
 from polyptrace.report.counting_table import counting_table, is_judged
 from polyptrace.report.curves import base_rate, precision_recall, roc, similarities
 from polyptrace.report.differences import difference_table
@@ -94,9 +95,9 @@ def reidentification(subject: Subject) -> Section | None:
     curves = [roc(rows, pens), precision_recall(rows, pens)]
     counts = rows[0].tasks["reid"].counts
     caption = (
-        f"Every pair of {counts['tracklets']:,} tracks: {counts['same_pairs']:,} pairs show the same polyp,"
-        f" {counts['different_pairs']:,} do not. Dotted: 5 % false matches, and the precision of chance,"
-        f" {100 * base_rate(rows[0]):.1f} %."
+        f"Every pair of {counted(counts['tracklets'], 'track')}: the same polyp in"
+        f" {counted(counts['same_pairs'], 'pair')}, different ones in {counts['different_pairs']:,}. Dotted: 5 % false"
+        f" matches, and the precision of chance, {100 * base_rate(rows[0]):.1f} %."
     )
     body = plots(curves, caption)
     key = '<p><span class="key right">same polyp</span><span class="key wrong">different polyps</span></p>'
@@ -114,11 +115,13 @@ def maps(subject: Subject) -> Section | None:
     if not numbers:
         return None
     drawn = [track_map(subject.rows[n], n) for n in subject.around(numbers, MAPS)]
-    polyp = mapped_tracks(subject.rows[numbers[0]])[1]
-    polyps = len(set(polyp.tolist()) - {""})
-    caption = f"{len(polyp):,} tracks{f' of {polyps:,} polyps' if polyps else ''}. Each mark is a track"
-    if polyps:
+    mapped = mapped_tracks(subject.rows[numbers[0]])
+    caption = f"{mapped.counted}. Each mark is a track"
+    if mapped.by_polyp:
         caption += ", each polyp has a colour and a shape, and threads run from its middle to its tracks"
+        caption += "; grey: the polyp is not known" if (mapped.polyp == "").any() else ""
+    elif mapped.groups:
+        caption += "; no polyp is known, so that each procedure has a colour and a shape"
     caption += (
         ". PCA and t-SNE, seeded: neighbours are meant to stay neighbours; distances between groups, and their sizes,"
         " mean little."
@@ -143,8 +146,9 @@ def retrieval_gallery(subject: Subject) -> Section | None:
     total, name = len(subject.row.arrays["retrieval/query"]), subject.row.method.name
     asked = [query.key for query in look_up(subject.row, places)]
     text = (
-        f"Each line is a query and the five tracks that {name} finds nearest. {len(places)} of {total:,} queries,"
-        " chosen at even steps of average precision, from the best to the worst: not a selection of successes."
+        f"Each line is a query and the five tracks that {name} finds nearest. {len(places)} of"
+        f" {counted(total, 'query', 'queries')}, chosen at even steps of average precision, from the best to the"
+        " worst: not a selection of successes."
     )
     key = '<p><span class="key right">✓ same polyp</span><span class="key wrong">✗ other polyp, dashed</span>'
     body = paragraph(text) + key + '<span class="remark">beside the sign: the cosine</span></p>'

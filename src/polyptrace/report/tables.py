@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from polyptrace.evaluate import GROUPS, Results
+from polyptrace.plural import counted
 from polyptrace.report.standing import Measure, Standing, figure_of
 
 #: The paper's row groups in its order; baselines, of which the paper has none, before them.
@@ -148,18 +149,14 @@ def table_caption(rows: Sequence[Results], measures: Sequence[Measure]) -> str:
 
 def describe_counts(counts: dict[str, int], unit: str, datasets: Sequence[str]) -> str:
     """736 tracks of 47 polyps in 19 generated procedures (synthetic)."""
-    text = _number(counts.get("tracklets", 0), unit)
+    text = counted(counts.get("tracklets", 0), unit)
     if counts.get("polyps"):
-        text += f" of {_number(counts['polyps'], 'polyp')}"
+        text += f" of {counted(counts['polyps'], 'polyp')}"
     if "videos" in counts:
         made_up = "generated " if datasets and len(generated(datasets)) == len(datasets) else ""
-        text += f" in {_number(counts['videos'], f'{made_up}procedure')}"
+        text += f" in {counted(counts['videos'], f'{made_up}procedure')}"
     named = [name for name in datasets if name]
     return f"{text} ({', '.join(named)})" if named else text
-
-
-def _number(count: int, of: str) -> str:
-    return f"{count:,} {of}" if count == 1 else f"{count:,} {of}s"
 
 
 def generated(datasets: Sequence[str]) -> list[str]:

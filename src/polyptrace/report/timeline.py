@@ -12,6 +12,7 @@ from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from numpy.typing import NDArray
 
 from polyptrace.evaluate import Results
+from polyptrace.plural import counted
 from polyptrace.report.clock import Clock
 from polyptrace.report.film import Pictures
 from polyptrace.report.style import INK, LESIONS, LINE, SOFT, Drawing, canvas, finished, styled
@@ -98,17 +99,18 @@ def timeline(procedure: Procedure, pictures: Pictures | None, number: int) -> Dr
     panels = np.atleast_1d(figure.subplots(len(ratios), 1, sharex=True, gridspec_kw={"height_ratios": ratios}))
     clock = Clock(procedure.fps)
     _lanes(panels[0], procedure, procedure.cluster, [str(n + 1) for n in range(clusters)], stills)
-    panels[0].set_title(f"Found: {clusters} {'polyp' if clusters == 1 else 'polyps'}", fontsize=9)
+    panels[0].set_title(f"Found: {counted(clusters, 'polyp')}", fontsize=9)
     if polyps:
         _lanes(panels[1], procedure, np.array([polyps.index(p) for p in procedure.polyp]), polyps, stills)
-        panels[1].set_title(f"Truth: {len(polyps)} {'polyp' if len(polyps) == 1 else 'polyps'}", fontsize=9)
+        panels[1].set_title(f"Truth: {counted(len(polyps), 'polyp')}", fontsize=9)
     first, last = float(procedure.first.min()), float(procedure.last.max())
     pad = 0.01 * max(last - first, 1.0)
     panels[-1].set_xlim(first - pad, last + pad)
     panels[-1].set_xticks(*clock.ticks(first, last, 12))
     panels[-1].set_xlabel("time in the procedure" if clock.known else "frame of the procedure")
-    words = f"Procedure {procedure.video}: {len(procedure.rows)} tracks, {clusters} clusters found"
-    words += f", {len(polyps)} polyps in truth." if polyps else ", truth not known."
+    tracks = counted(len(procedure.rows), "track")
+    words = f"Procedure {procedure.video}: {tracks}, {counted(clusters, 'cluster')} found"
+    words += f", {counted(len(polyps), 'polyp')} in truth." if polyps else ", truth not known."
     return finished(figure, f"timeline_{number}", words)
 
 

@@ -19,6 +19,7 @@ import polyptrace
 from polyptrace.data import Dataset
 from polyptrace.evaluate import Results
 from polyptrace.files import provenance, whole_folder, write_json
+from polyptrace.plural import counted
 from polyptrace.report.film import Pictures
 from polyptrace.report.markup import html, latex, markdown
 from polyptrace.report.method_sections import ablations, protocol, training
@@ -165,7 +166,7 @@ def _data(rows: Sequence[Results]) -> str:
 
 def _lead(subject: Subject) -> str:
     others = len(subject.rows) - 1
-    against = f", beside {others} other {'method' if others == 1 else 'methods'}" if others else ""
+    against = f", beside {counted(others, 'other method')}" if others else ""
     return f"How well it recognises a polyp that comes back{against}. All figures with 95 % intervals."
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from polyptrace.errors import UserError
+from polyptrace.plural import counted
 from polyptrace.supervision.bags import draw_bags
 from polyptrace.supervision.composition import (
     Extents,
@@ -110,10 +111,11 @@ def check_world(bags_per_batch: int, world_size: int) -> None:
     if bags_per_batch % world_size:
         less = bags_per_batch // world_size * world_size
         sizes = [less, less + world_size] if less else [world_size]
-        divisors = [str(n) for n in range(1, bags_per_batch + 1) if bags_per_batch % n == 0]
+        divisors = [str(n) for n in range(1, bags_per_batch) if bags_per_batch % n == 0]
+        works = ", ".join([*divisors, counted(bags_per_batch, "process", "processes")])
         raise UserError(
-            f"supervision.bags_per_batch: {bags_per_batch} bags cannot be dealt to {world_size} processes"
-            f" -> take {' or '.join(map(str, sizes))} bags, or {', '.join(divisors)} processes"
+            f"supervision.bags_per_batch: {counted(bags_per_batch, 'bag')} cannot be dealt to {world_size} processes"
+            f" -> take {' or '.join(map(str, sizes))} bags, or {works}"
         )
 
 
@@ -128,8 +130,8 @@ def _pool(candidates: Integers, bags_per_batch: int, seed: int, epoch: int) -> t
     count = len(candidates)
     if count < bags_per_batch:
         raise UserError(
-            f"supervision.bags_per_batch: {count} tracklets can be anchors, a batch has {bags_per_batch} bags"
-            f" -> take at most {count} bags, or more data"
+            f"supervision.bags_per_batch: {counted(count, 'tracklet')} can be anchors, a batch has {bags_per_batch}"
+            f" bags -> take at most {counted(count, 'bag')}, or more data"
         )
     carried, left = epoch * count % bags_per_batch, (epoch + 1) * count % bags_per_batch
     old = _order(candidates, seed, epoch - 1)[count - carried :] if carried else candidates[:0]

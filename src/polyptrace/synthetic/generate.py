@@ -14,6 +14,7 @@ from polyptrace.data import Boxes
 from polyptrace.errors import UserError
 from polyptrace.files import provenance, read_json, whole_folder, write_json
 from polyptrace.progress import progress
+from polyptrace.repeats import differences, refuse_changes
 from polyptrace.synthetic.presets import Preset, find_preset
 from polyptrace.synthetic.procedure import Procedure, draw_procedure
 from polyptrace.synthetic.selection import box_table
@@ -45,13 +46,12 @@ def generate(
     out = Path(out)
     settings = _settings(chosen, seed, every_frame, contact_sheets)
     if not overwrite and (out / NOTE).exists():
-        held = read_json(out / NOTE)["settings"]
-        if held == settings:
-            return False
-        raise UserError(
-            f"{out}: already exists, made with --preset {held['preset']['name']} --seed {held['seed']} or other shares "
-            "-> repeat what it was made with, give another folder, or pass --overwrite"
+        refuse_changes(
+            f"{out}: already exists, made",
+            differences(read_json(out / NOTE)["settings"], settings),
+            "repeat what it was made with, give another folder, or pass --overwrite",
         )
+        return False
     where = pick_device(device)
     with whole_folder(out, overwrite=overwrite, mark=NOTE) as folder, one_thread():
         procedures = draw_procedures(chosen, seed, workers)

@@ -8,6 +8,7 @@ from PIL import Image, ImageDraw
 
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.files import whole_file
+from polyptrace.plural import counted
 from polyptrace.synthetic.procedure import Procedure
 
 COLUMNS = 8
@@ -31,7 +32,8 @@ def contact_sheet(procedure: Procedure, boxes: Boxes, root: Path) -> Image.Image
     middles = np.array([rows[len(rows) // 2] for rows in tracks.rows], dtype=np.int64)
     for row, polyp in enumerate(procedure.scene.polyps):
         mine = middles[tracks.polyp == polyp.name]
-        about = f"{polyp.name}   {polyp.size_mm:.1f} mm   {polyp.histology}   {polyp.morphology}   {len(mine)} tracks"
+        words = (polyp.name, f"{polyp.size_mm:.1f} mm", polyp.histology, polyp.morphology, counted(len(mine), "track"))
+        about = "   ".join(words)
         pen.text((4, row * height + 2), about, fill=(255, 255, 255))
         for column, place in enumerate(_spaced(mine)):
             corner = (column * camera.width, row * height + CAPTION)

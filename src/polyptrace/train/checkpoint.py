@@ -40,8 +40,8 @@ def save_checkpoint(folder: Path, progress: Progress, encoder: nn.Module, optimi
     broken = [n for n, t in on_host.items() if t.is_floating_point() and not bool(t.isfinite().all())]
     if broken:
         raise UserError(
-            f"step {progress.step}: {len(broken)} weights are not finite, {broken[0]} first -> not saved; the last good"
-            f" checkpoint is {latest_checkpoint(folder) or 'none yet'}; try a lower --optimiser.lr"
+            f"step {progress.step}: weights that are not finite: {len(broken)}, {broken[0]} first -> not saved; the"
+            f" last good checkpoint is {latest_checkpoint(folder) or 'none yet'}; try a lower --optimiser.lr"
         )
     path = folder / f"step-{progress.step:08d}.safetensors"
     with whole_file(path) as temporary:

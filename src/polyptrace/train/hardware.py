@@ -10,6 +10,7 @@ import torch
 
 from polyptrace.config import Train
 from polyptrace.errors import UserError
+from polyptrace.plural import counted
 
 if TYPE_CHECKING:  # it takes seconds to load, and most commands do not need it
     from lightning.fabric import Fabric
@@ -71,7 +72,7 @@ def choose_device(wanted: str) -> tuple[str, str]:
     if wanted == "cuda":
         raise UserError("--train.device cuda: torch sees no GPU -> check the driver, or use --train.device cpu")
     reason = "as asked" if wanted == "cpu" else "torch sees no GPU"
-    return "cpu", f"device: CPU with {torch.get_num_threads()} threads ({reason})"
+    return "cpu", f"device: CPU with {counted(torch.get_num_threads(), 'thread')} ({reason})"
 
 
 def choose_precision(wanted: str, on_gpu: bool) -> tuple[str, str]:
@@ -107,7 +108,7 @@ def processes(wanted: int, environment: Mapping[str, str]) -> tuple[int, int, st
     if int(environment.get("SLURM_NTASKS", 1)) > 1 and "SLURM_PROCID" in environment:
         nodes = int(environment.get("SLURM_NNODES", 1))
         tasks = int(environment["SLURM_NTASKS"])
-        return tasks // nodes, nodes, f"processes: {tasks} on {nodes} machines (Slurm)"
+        return tasks // nodes, nodes, f"processes: {tasks} on {counted(nodes, 'machine')} (Slurm)"
     return wanted, 1, f"processes: {wanted} (train.devices)"
 
 

@@ -22,6 +22,7 @@ from polyptrace.data import Dataset
 from polyptrace.encoders import OwnEncoder, fill_network, load_encoder, save_encoder
 from polyptrace.errors import UserError
 from polyptrace.methods import METHODS, Batch, Epoch, Method, Plan
+from polyptrace.plural import counted
 from polyptrace.progress import console
 from polyptrace.supervision import seeded
 from polyptrace.train.checkpoint import Progress, load_checkpoint, save_checkpoint
@@ -85,7 +86,7 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
     if fabric.is_global_zero:
         begin_run(out, config, data, init_from, done.step, plan.labels, notes)
         for note in notes + ([f"going on from step {done.step} ({checkpoint})"] if checkpoint else []):
-            console.print(note, highlight=False)
+            console.print(note, highlight=False, soft_wrap=True)
 
     done = run_steps(Job(fabric, config, method, plan, feed, encoder, learner, optimiser, out), done)
     if fabric.is_global_zero:
@@ -198,6 +199,6 @@ def _save(job: Job, done: Progress) -> None:
 def _sentence(config: Config, plan: Plan, data: Path, done: Progress) -> str:
     """How the encoder was trained, for its model card."""
     return (
-        f"{config.train.method}, {done.step} steps ({done.frames:,} frames) on {data.name}, seed {config.train.seed};"
-        f" polyp labels: {plan.labels}"
+        f"{config.train.method}, {counted(done.step, 'step')} ({counted(done.frames, 'frame')}) on {data.name},"
+        f" seed {config.train.seed}; polyp labels: {plan.labels}"
     )

@@ -19,6 +19,7 @@ from polyptrace.config import Config, as_toml, difference, read_config
 from polyptrace.data import LabelFree
 from polyptrace.errors import UserError
 from polyptrace.files import file_hash, provenance, read_json, whole_file, write_json
+from polyptrace.repeats import refuse_changes
 from polyptrace.train.checkpoint import latest_checkpoint
 
 #: The sections of the settings that training uses.
@@ -46,12 +47,12 @@ def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None)
         changed.append(f"data: not the dataset that this run began with ({began['data']['path']})")
     if began["init_from"] != init_from:
         changed.append(f"init-from: {began['init_from']} -> {init_from}")
-    if changed:
-        listed = "\n  ".join(changed)
-        raise UserError(
-            f"{out}: this run was begun with other settings\n  {listed}\n-> to go on, start the command it was begun"
-            f" with, or begin a new run from its weights: --out ANOTHER --init-from {out}"
-        )
+    refuse_changes(
+        f"{out}: this run was begun",
+        changed,
+        "to go on, start the command it was begun with, or begin a new run from its weights: --out ANOTHER"
+        f" --init-from {out}",
+    )
     return latest_checkpoint(out / CHECKPOINTS)
 
 

@@ -192,7 +192,7 @@ def test_a_second_run_goes_on_with_what_the_first_had_read(tmp_path: Path, world
 
 def test_pictures_without_an_annotation_are_said(tmp_path: Path, world, picture) -> None:
     picture(write_folders(tmp_path, world) / "001-001_frames" / "001-001_77.jpg")
-    with pytest.warns(UserWarning, match="001-001_frames: 1 pictures have no XML file"):
+    with pytest.warns(UserWarning, match="001-001_frames: 1 picture without an XML file"):
         read_realcolon(tmp_path)
 
 

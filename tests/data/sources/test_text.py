@@ -105,7 +105,7 @@ def test_a_csv_file_comes_back(tmp_path_factory, rows: list[tuple[str, str, str]
     ("content", "message"),
     [
         (b"", r"t\.csv:1: has no header"),
-        (b"a,b\n1\n", r"t\.csv:2: has 1 cells, the header 2"),
+        (b"a,b\n1\n", r"t\.csv:2: has 1 cell, the header 2"),
         (b'a,b\n1,"2\n', r"t\.csv:\d: not readable as CSV"),
         (b"a,b\n1,\xff\n", r"t\.csv:2: is not UTF-8"),
     ],

@@ -15,6 +15,7 @@ from polyptrace.data.sources.names import PICTURES, natural, unwrapped
 from polyptrace.data.sources.small_files import names_in, read_small_files
 from polyptrace.data.sources.voc import parse_voc, picture_of
 from polyptrace.errors import UserError
+from polyptrace.plural import counted
 
 _PARTS = ("val2019", "test2019")
 
@@ -53,7 +54,7 @@ def _read_video(folder: Path, root: Path, histology: Mapping[str, str]) -> Boxes
     lacking = len(stems) - len(names)
     if lacking:
         warnings.warn(
-            f"{images}: {lacking:,} pictures have no XML file; they count as frames without a box", stacklevel=4
+            f"{images}: {counted(lacking, 'picture')} without an XML file: frames without a box", stacklevel=4
         )
     columns: dict[str, list[object]] = {name: [] for name in _COLUMNS}
     for name, content in read_small_files(folder, names):

@@ -20,6 +20,7 @@ from polyptrace.data.sources.small_files import names_in
 from polyptrace.data.sources.text import number, read_table
 from polyptrace.data.splits import REAL_COLON
 from polyptrace.errors import UserError
+from polyptrace.plural import counted
 
 _ANNOTATIONS = re.compile(r"(?P<video>\d{3}-\d{3})_annotations?(?P<archive>\.tar\.gz|\.tgz|\.tar)?", re.ASCII)
 _FRAMES = re.compile(r"(?P<video>\d{3}-\d{3})_frames(?P<archive>\.tar\.gz|\.tgz|\.tar)?", re.ASCII)
@@ -49,7 +50,9 @@ def read_realcolon(
         _say_unannotated(places[video], pictures.get(video))
     table = Boxes.concatenate(tables)
     if not len(table):
-        raise UserError(f"{path}: no annotation of its {len(places)} videos holds a box -> are the archives complete?")
+        raise UserError(
+            f"{path}: no annotation of {counted(len(places), 'video')} holds a box -> are the archives complete?"
+        )
     table = _with_labels(table, lesions, rates, path)
     one_label_per_polyp(table)
     return table
@@ -78,7 +81,7 @@ def _chosen(places: dict[str, Path], split: str | None, path: Path) -> dict[str,
     if len(missing) == len(REAL_COLON[split]):
         raise UserError(f"{path}: none of the videos of {split} is there -> it needs {', '.join(missing[:3])}, …")
     if missing:
-        warnings.warn(f"{path}: {split} lacks {len(missing)} videos: {', '.join(missing)}", stacklevel=3)
+        warnings.warn(f"{path}: {split} lacks {counted(len(missing), 'video')}: {', '.join(missing)}", stacklevel=3)
     return {video: place for video, place in places.items() if video in REAL_COLON[split]}
 
 
@@ -110,7 +113,7 @@ def _say_unannotated(place: Path, frames: Path | None) -> None:
     lacking = sum(name[:-4] not in annotated for name in names_in(frames, ".jpg"))
     if lacking:
         warnings.warn(
-            f"{frames}: {lacking:,} pictures have no XML file; they count as frames without a box", stacklevel=3
+            f"{frames}: {counted(lacking, 'picture')} without an XML file: frames without a box", stacklevel=3
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from polyptrace.data.boxes import NO_FRAME
 from polyptrace.errors import UserError
+from polyptrace.plural import counted
 
 Record = dict[str, Any]
 _LARGEST = 2**53  # beyond it a number that was written as 1e20 is not exact
@@ -74,7 +75,7 @@ def bbox(value: object, where: str) -> list[float]:
     """A box: four numbers, x, y, w, h."""
     box = numbers(value, where)
     if len(box) != 4:
-        raise UserError(f"{where}: has {len(box)} numbers -> a box is x, y, w, h")
+        raise UserError(f"{where}: has {counted(len(box), 'number')} -> a box is x, y, w, h")
     return box
 
 

@@ -18,6 +18,7 @@ from polyptrace.data.sources.names import folders_below, inside, natural
 from polyptrace.data.sources.small_files import names_in
 from polyptrace.data.sources.text import number, read_table, read_text
 from polyptrace.errors import UserError
+from polyptrace.plural import counted
 
 GAP = 1000  # frames between two sub-clips
 FPS = 30.0
@@ -108,7 +109,9 @@ def _boxes(content: str, text: Path, line: int) -> list[_Line]:
     for box in boxes:
         cells = box.split(",")
         if len(cells) != 5:
-            raise UserError(f"{text}:{line}: {box[:60]!r} has {len(cells)} values of 5 -> xmin,ymin,xmax,ymax,class")
+            raise UserError(
+                f"{text}:{line}: {box[:60]!r} has {counted(len(cells), 'value')} of 5 -> xmin,ymin,xmax,ymax,class"
+            )
         xmin, ymin, xmax, ymax, kind = (number(cell, f"{text}:{line}: value") for cell in cells)
         if kind not in (0, 1):
             raise UserError(f"{text}:{line}: class is {cells[4]} -> 0 is a polyp, 1 is none")

@@ -10,6 +10,7 @@ import pyarrow.csv
 
 from polyptrace.data.boxes import Floats, Ints
 from polyptrace.errors import UserError
+from polyptrace.plural import counted
 
 _SMALL = 4096  # characters: less is read line by line at once
 _BLOCK = 20_000  # lines
@@ -106,7 +107,7 @@ def _bulk(text: str, columns: int, needed: int) -> Floats | None:
 def _numbers(content: str, where: str, names: tuple[str, ...], needed: int) -> list[float]:
     cells = content.replace(",", " ").replace(";", " ").split()
     if len(cells) < needed:
-        raise UserError(f"{where}: has {len(cells)} values of {needed} -> a line is {','.join(names)}")
+        raise UserError(f"{where}: has {counted(len(cells), 'value')} of {needed} -> a line is {','.join(names)}")
     numbers = [number(cell, f"{where}: {name}") for cell, name in zip(cells, names, strict=False)]
     return numbers + [np.nan] * (len(names) - len(numbers))
 
@@ -147,7 +148,8 @@ def read_table(path: Path) -> tuple[list[dict[str, str]], list[int]]:
                 continue
             if len(cells) != len(names):
                 raise UserError(
-                    f"{path}:{reader.line_num}: has {len(cells)} cells, the header {len(names)} -> put the line right"
+                    f"{path}:{reader.line_num}: has {counted(len(cells), 'cell')}, the header {len(names)}"
+                    " -> put the line right"
                 )
             rows.append(dict(zip(names, (cell.strip() for cell in cells), strict=True)))
             lines.append(reader.line_num)

@@ -31,6 +31,7 @@ from polyptrace.data.sources.safe_xml import parse
 from polyptrace.data.sources.small_files import names_in, read_small_files
 from polyptrace.data.sources.text import number, read_text
 from polyptrace.errors import UserError
+from polyptrace.plural import counted
 
 _ANNOTATIONS = ("annotations", "annotation", "xml", "xmls", "labels")
 _IMAGES = ("JPEGImages", "Images", "images", "Image", "image", "frames", "Frames", "imgs")
@@ -192,7 +193,7 @@ def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, st
                 rows += [place | row for row in _rows(frame, folder / name, pictures, there, histology or {})]
     if unlabelled:
         warnings.warn(
-            f"{path}: {unlabelled:,} pictures have no XML file; they count as frames without a box", stacklevel=2
+            f"{path}: {counted(unlabelled, 'picture')} without an XML file: frames without a box", stacklevel=2
         )
     if not rows:
         raise UserError(f"{start}: no XML file in it holds a box -> give a folder of VOC files")

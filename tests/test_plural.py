@@ -1,0 +1,23 @@
+"""Counts in words."""
+
+import pytest
+import torch
+
+from polyptrace.errors import UserError
+from polyptrace.plural import counted
+from polyptrace.report.clock import Clock
+from polyptrace.supervision.batches import check_world
+from polyptrace.train.hardware import choose_device
+
+
+def test_one_is_singular_and_all_other_numbers_are_plural() -> None:
+    assert [counted(n, "polyp") for n in (0, 1, 2)] == ["0 polyps", "1 polyp", "2 polyps"]
+    assert [counted(n, "query", "queries") for n in (1, 1200)] == ["1 query", "1,200 queries"]
+
+
+def test_what_is_printed_says_one_of_a_thing_in_the_singular(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert choose_device("cpu")[1] == "device: CPU with 1 thread (as asked)"
+    assert Clock(float("nan")).apart(-1) == "−1 frame"
+    with pytest.raises(UserError, match=r"1 bag cannot be dealt to 2 processes -> take 2 bags, or 1 process$"):
+        check_world(1, 2)
