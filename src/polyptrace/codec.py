@@ -138,11 +138,9 @@ def _plain_header(content: bytes | bytearray) -> _Header | None:
 def _segments(content: bytes | bytearray) -> dict[int, int]:
     """Where the parts of a JPEG's header begin, by their markers, down to where the pixels begin."""
     places: dict[int, int] = {}
-    place = 2
-    while content[:3] == JPEG and content[place : place + 1] == b"\xff" and place + 4 <= len(content):
+    place = 2 if content[:3] == JPEG else len(content)
+    while place + 4 <= len(content) and content[place] == 0xFF and PIXELS not in places:
         places[content[place + 1]] = place
-        if PIXELS in places:
-            break
         place += 2 + int.from_bytes(content[place + 2 : place + 4], "big")
     return places
 
