@@ -37,7 +37,7 @@ def assert_equal(one, other):
 
 def test_what_is_saved_is_loaded_bit_for_bit(tmp_path):
     table = Embeddings.from_columns(columns(), info={"encoder": "ours", "model_hash": "abc"})
-    table.save(tmp_path / "E")
+    table.save(str(tmp_path / "E"))
     loaded = Embeddings.load(tmp_path / "E")
     assert_equal(table, loaded)
     assert loaded.info == {"encoder": "ours", "model_hash": "abc"}

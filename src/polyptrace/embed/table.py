@@ -70,17 +70,17 @@ class Embeddings:
         """The rows that can serve as the unit ("tracklet" or "track")."""
         return self.rows(np.isin(self.unit, (unit, "any")))
 
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+    def save(self, folder: Path | str, *, overwrite: bool = False) -> None:
         """Writes `embeddings.parquet` and `embeddings.json`, whole or not at all."""
         flat = pa.array(np.ascontiguousarray(self.vectors, dtype=np.float32).reshape(-1))
         columns = {c: pa.array(_plain(c, getattr(self, c))) for c in COLUMNS}
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self.vectors.shape[1])
-        with whole_folder(folder, overwrite=overwrite, mark=VECTORS_FILE) as temporary:
+        with whole_folder(Path(folder), overwrite=overwrite, mark=VECTORS_FILE) as temporary:
             pq.write_table(pa.table(columns), temporary / VECTORS_FILE, compression="zstd")
             write_json(temporary / "embeddings.json", self.info)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path | str) -> Self:
         """A folder of ours, a .parquet or an .npz file, checked; an error names the row."""
         path = Path(path)
         if not path.exists():
