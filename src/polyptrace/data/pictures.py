@@ -4,7 +4,6 @@ A file is a JPEG or PNG, a member of an archive (`frames.tar.gz::000-001_7.jpg`)
 frame index). Archives and videos are read in one pass, in order.
 """
 
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from polyptrace import codec
@@ -148,15 +146,6 @@ def decode(content: Content, need: Need = ALL) -> Tensor:
             f"picture holds {len(picture)} pictures, one after the other -> restore it, or use --skip-bad"
         )
     return picture
-
-
-def picture_size(content: bytes) -> tuple[int, int]:
-    """(width, height) from the header of a picture."""
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            return image.size
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
-        raise PictureError(f"picture cannot be read ({error}) -> restore it, or use --skip-bad") from None
 
 
 def _ends(content: Content) -> bool:
