@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from benchmarks.result import Result
-from polyptrace.files import provenance, read_json, whole_file, write_json
+from polyptrace.core.files import atomic_file, provenance, read_json, write_json
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/performance.md"
@@ -125,7 +125,7 @@ def write_page(page: Path, results: Path) -> None:
             print(f"{path.name}: {page.name} has no place for it -> add <!-- {path.stem} --> and <!-- end -->")
         aimed += [replace(row, what=f"{path.stem}: {row.what}") for row in result.rows if row.target]
     text, _ = _filled(text, "targets", Result("targets", tuple(aimed)).markdown())
-    with whole_file(page) as temporary:
+    with atomic_file(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

@@ -30,8 +30,8 @@ from torchvision.transforms.v2.functional import resize
 
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import best_of
-from polyptrace.codec import Need, decode_jpegs, encode_jpeg
 from polyptrace.config import Crops, Tracks
+from polyptrace.core.codec import Need, decode_jpegs, encode_jpeg
 from polyptrace.data import Boxes, Dataset, crop_regions, prepare
 from polyptrace.data.batches import cut_crops, fetch
 from polyptrace.data.crops import shrink_for

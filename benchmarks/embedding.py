@@ -25,13 +25,13 @@ import torch
 
 from benchmarks.result import Cells, Result, Row, number
 from polyptrace.config import Embed
+from polyptrace.core.files import write_json
 from polyptrace.data import Dataset, Tracklets
 from polyptrace.data.dataset import FORMAT, save_tracklets
 from polyptrace.embed import Embedder, Embeddings, embed
 from polyptrace.embed.embedding import UNITS, as_table, tracklets_of
 from polyptrace.embed.reading import read_ahead
 from polyptrace.encoders import TrackletEncoder, prepare_crops
-from polyptrace.files import write_json
 
 #: Frames whose random pixels are drawn; the store repeats them.
 DRAWN = 1024

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.result import Result, Row
+from polyptrace.core.files import provenance, write_json
 from polyptrace.encoders import prepare_crops
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder, load_foundation, used_cost
 from polyptrace.encoders.foundation.architecture import Architecture
@@ -27,7 +28,6 @@ from polyptrace.encoders.foundation.endofm import Endofm
 from polyptrace.encoders.foundation.endovit import Endovit
 from polyptrace.encoders.foundation.surgenet import Surgenet
 from polyptrace.encoders.foundation.vjepa2 import Vjepa2
-from polyptrace.files import provenance, write_json
 
 #: Frames in a tracklet for models of single frames.
 LENGTH = 8

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 from PIL import Image
 
-from polyptrace.files import whole_file
+from polyptrace.core.files import atomic_file
 from polyptrace.report.style import DASHES, GREY, LESIONS, SHAPES, canvas, styled
 
 
@@ -68,7 +68,7 @@ def draw(curves: list[Curve], path: Path) -> None:
     pixels = io.BytesIO()
     figure.savefig(pixels, format="png", dpi=150, facecolor="white", metadata={"Software": None})
     small = Image.open(pixels).convert("RGB").quantize(96)
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         small.save(temporary, format="PNG", optimize=True)
 
 

@@ -24,9 +24,9 @@ import torch
 from benchmarks.evaluation import table
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import ONE_CORE
-from polyptrace.codec import encode_jpeg
+from polyptrace.core.codec import encode_jpeg
+from polyptrace.core.files import write_json
 from polyptrace.data import Boxes
-from polyptrace.files import write_json
 from polyptrace.synthetic.writing import coco
 
 GROUPS = Path("/sys/fs/cgroup")

@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import best_of
-from polyptrace.cores import one_thread
+from polyptrace.core.device import one_thread
 from polyptrace.synthetic import PRESETS, Preset, draw_procedure
 from polyptrace.synthetic.procedure import Procedure
 from polyptrace.synthetic.selection import box_table

@@ -37,12 +37,12 @@ from torch.utils.data import Dataset as TorchDataset
 from torchvision.transforms.v2 import functional as pictures
 
 from benchmarks.result import Result, Row
-from polyptrace.codec import decode
 from polyptrace.config import Config, Encoder, Supervision, Train
+from polyptrace.core.codec import decode
+from polyptrace.core.files import write_json
 from polyptrace.data import Dataset, Tracklets
 from polyptrace.data.dataset import FORMAT, save_tracklets
 from polyptrace.encoders import TrackletEncoder
-from polyptrace.files import write_json
 from polyptrace.losses import noise_aware, noise_aware_frames
 from polyptrace.train import train
 from polyptrace.train.learner import Learner

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyptrace.core.files import write_json
 from polyptrace.data import Dataset, Tracklets
 from polyptrace.data.dataset import FORMAT, save_tracklets
-from polyptrace.files import write_json
 from polyptrace.synthetic import generate
 
 SIZE = 32

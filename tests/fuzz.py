@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from polyptrace.core.console import console
+from polyptrace.core.errors import UserError
 from polyptrace.data import archives
 from polyptrace.data.sources import SOURCES, read_yolo
-from polyptrace.errors import UserError
-from polyptrace.progress import console
 
 LONGEST = 10  # seconds that one small input may take
 MEMORY = 8 * 2**30  # bytes of address space, when run as a command

@@ -10,7 +10,7 @@ import pytest
 
 from polyptrace.cli import main
 from polyptrace.config import Config, Crops, Train, read_config
-from polyptrace.files import write_json
+from polyptrace.core.files import write_json
 from polyptrace.methods import METHODS
 
 PAGE = Path(__file__).parents[1] / "docs" / "results"

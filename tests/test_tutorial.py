@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from polyptrace.cli import main
-from polyptrace.codec import decode
+from polyptrace.core.codec import decode
 from polyptrace.data import Boxes, read_coco
 
 av = pytest.importorskip("av")

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from polyptrace.cli import main as polyptrace
-from polyptrace.progress import console
+from polyptrace.core.console import console
 
 SYNTH = "--preset small --seed 0"
 PREPARE = "--crops.size 64 --tracks.length 4"

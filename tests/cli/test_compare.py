@@ -14,9 +14,9 @@ from polyptrace.cli import embed, main
 from polyptrace.cli.trials import execute_here
 from polyptrace.compare import ALL
 from polyptrace.config import Crops
+from polyptrace.core.files import read_json
 from polyptrace.data import prepare, read_coco
 from polyptrace.evaluate import Results
-from polyptrace.files import read_json
 
 SETTINGS = """
 [supervision]

@@ -13,11 +13,11 @@ from polyptrace.cli import main
 from polyptrace.cluster import connected, embed_on, fill_store_on
 from polyptrace.cluster.preparing import by_procedure
 from polyptrace.config import Crops, Embed
+from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset, prepare, read_coco
 from polyptrace.data.store import fill_store
 from polyptrace.embed import Embeddings, embed
 from polyptrace.encoders import TrackletEncoder, save_encoder
-from polyptrace.errors import UserError
 
 ray = pytest.importorskip("ray")
 FILES = ("crops.npy", "tracklets.parquet", "boxes.parquet")

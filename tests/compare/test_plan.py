@@ -9,10 +9,10 @@ import pytest
 
 from polyptrace.compare import ROWS, Data, Given, Row, frames_of_ours, make_trial, resolve
 from polyptrace.compare.plan import test_names as names_of
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import read_json, write_json
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import save_tracklets
-from polyptrace.errors import UserError
-from polyptrace.files import read_json, write_json
 from polyptrace.methods import METHODS
 from polyptrace.train.loop import _length
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from polyptrace.compare import Processes
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 
 def test_what_a_command_says_is_kept_and_a_failure_ends_with_it(tmp_path: Path) -> None:

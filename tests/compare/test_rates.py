@@ -18,7 +18,7 @@ from polyptrace.compare import (
     write_rates,
 )
 from polyptrace.compare.variants import variant
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Figure, Method, Results, Task
 
 RATES = (1e-5, 3e-5, 1e-4)

@@ -7,8 +7,8 @@ import pytest
 
 from polyptrace.compare import ALL, ROWS, chosen_rows, frozen_row, resolve
 from polyptrace.config import Config, Encoder, Train
+from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
-from polyptrace.errors import UserError
 from polyptrace.methods import METHODS
 from polyptrace.train import train
 

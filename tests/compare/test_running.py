@@ -9,8 +9,8 @@ from threading import Barrier, Event
 import pytest
 
 from polyptrace.compare import ROWS, Data, Given, Trial, make_trial, run_trials
-from polyptrace.errors import UserError
-from polyptrace.files import read_json, write_json
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import read_json, write_json
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from polyptrace.compare import BLOCKS, ROWS, chosen_blocks, resolve
 from polyptrace.config import difference
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 
 def test_every_variant_differs_from_ours_in_what_it_says_and_no_two_are_alike() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyptrace.config import Config, as_dict, as_toml, describe, difference, from_dict, override, read_config, tree
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 
 def test_the_defaults_are_the_papers() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.codec import encode_jpeg
+from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes
 
 

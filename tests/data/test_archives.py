@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.archives import files, first_file, pictures
-from polyptrace.errors import UserError
 
 
 def write_archive(path: Path, entries: list[tuple[tarfile.TarInfo, bytes]]) -> Path:

@@ -12,8 +12,8 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from polyptrace import codec
-from polyptrace.codec import encode_jpeg
+from polyptrace.core import codec
+from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes, batches, cut_crop, store
 from polyptrace.data.batches import cut_crops, fetch, triangles
 from polyptrace.data.boxes import Ints

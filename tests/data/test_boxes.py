@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
 from polyptrace.data.boxes import NO_FRAME, codes
-from polyptrace.errors import UserError
 
 
 def table(n: int) -> Boxes:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.data.boxes import NO_FRAME
 from polyptrace.data.clips import GAP, join_clips, take_videos
-from polyptrace.errors import UserError
 
 
 def clips(number: int, frames: int = 40, start: int = 100) -> Boxes:

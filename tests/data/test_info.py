@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from polyptrace.codec import JPEG_DECODER, PNG_DECODER
 from polyptrace.config import Crops
+from polyptrace.core.codec import JPEG_DECODER, PNG_DECODER
 from polyptrace.data import Boxes, prepare
 from polyptrace.data.info import decoders
 from polyptrace.data.store import BadPicture, fill_store

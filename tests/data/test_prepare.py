@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.codec import decode
 from polyptrace.config import Crops, Tracks
+from polyptrace.core.codec import decode
+from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset, LabelFree, crop_regions, cut_crop, prepare, rounds, store
 from polyptrace.data.boxes import NO_FRAME
-from polyptrace.errors import UserError
 
 Source = Callable[..., tuple[Boxes, Path]]
 SMALL = Crops(size=32)
@@ -354,7 +354,7 @@ def test_a_file_name_that_leaves_its_folder_is_refused(make_source: Source, tmp_
 SCRIPT = """
 import sys
 from pathlib import Path
-from polyptrace.codec import decode
+from polyptrace.core.codec import decode
 from polyptrace.config import Crops
 from polyptrace.data import Boxes, prepare
 prepare(Boxes.load(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]), crops=Crops(size=32, workers=1))

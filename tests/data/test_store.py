@@ -11,10 +11,10 @@ import pytest
 import torch
 from PIL import Image
 
-from polyptrace import codec
+from polyptrace.core import codec
+from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, store
 from polyptrace.data.store import PICTURES_PER_JOB, fill_store
-from polyptrace.errors import UserError
 
 Source = Callable[..., tuple[Boxes, Path]]
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.videos import frames, video_info
-from polyptrace.errors import UserError
 
 av = pytest.importorskip("av")
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from polyptrace.config import Embed
+from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.embed import embed
 from polyptrace.encoders import FrameEncoder, OwnEncoder, Preprocess, TrackletEncoder, prepare_crops, weights_hash
-from polyptrace.errors import UserError
 
 
 def small() -> TrackletEncoder:

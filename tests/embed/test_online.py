@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from polyptrace.config import Embed
+from polyptrace.core.errors import UserError
 from polyptrace.embed import OnlineEncoder, online
 from polyptrace.encoders import ColourGrid, FrameEncoder, OwnEncoder, TrackletEncoder, prepare_crops
 from polyptrace.encoders.foundation import load_foundation
-from polyptrace.errors import UserError
 
 
 def small() -> TrackletEncoder:

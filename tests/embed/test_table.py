@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings, concatenate
 from polyptrace.embed.table import COLUMNS
-from polyptrace.errors import UserError
 
 
 def columns(count=6, width=4, seed=0):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders import load_authors_checkpoint, load_encoder
-from polyptrace.errors import UserError
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torchvision.models import resnet18
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders.backbone import create_backbone, feature_width, load_weights
-from polyptrace.errors import UserError
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders import FrameEncoder, OwnEncoder, TrackletEncoder, from_pretrained, save_encoder, weights_hash
-from polyptrace.errors import UserError
 
 
 def small(kind: str) -> OwnEncoder:

@@ -5,8 +5,8 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders import TrackletEncoder, load_encoder, save_encoder
-from polyptrace.errors import UserError
 
 
 def test_a_run_and_its_encoder_folder_are_both_found(tmp_path: Path) -> None:

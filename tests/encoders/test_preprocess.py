@@ -2,8 +2,8 @@ import pytest
 import torch
 from torchvision.transforms.v2 import functional as vision
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders.preprocess import RELEASE, Preprocess, prepare_crops
-from polyptrace.errors import UserError
 
 ODD = Preprocess(16, (0.1, 0.2, 0.3), (0.5, 0.25, 2.0))
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import DEFAULT_SETTING, cluster, count
 from polyptrace.evaluate.clustering import SETTINGS, similarities
 

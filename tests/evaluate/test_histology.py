@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import adenoma, larger
 
 #: The table of the public datasets.

@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score
 from torch import nn
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import draw_counts, probe
 from polyptrace.evaluate.probe_training import ProbeStack, draw_batches, one_cycle
 

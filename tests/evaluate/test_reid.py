@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import reid, similarity
 
 

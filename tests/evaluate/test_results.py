@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from polyptrace.config import Evaluate
+from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
-from polyptrace.errors import UserError
 from polyptrace.evaluate import (
     Figure,
     Method,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 from torchmetrics.retrieval import RetrievalHitRate, RetrievalMAP
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import gallery, retrieval, similarity
 from polyptrace.evaluate import retrieval as search
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import similarity
 from polyptrace.evaluate.similarity import coarse_cells, label_codes, on_grid, sort_rows, unit_vectors
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
-from polyptrace.errors import UserError
 from polyptrace.find import most_like, track_at, whole_tracks
 
 

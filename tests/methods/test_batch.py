@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from polyptrace.config import Config, Views
+from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
-from polyptrace.errors import UserError
 from polyptrace.methods import METHODS, Batch
 from polyptrace.methods.batch import labels_seen, padded, polyp_codes
 

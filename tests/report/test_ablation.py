@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from polyptrace.config import Config, Loss, Supervision, as_toml
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results, compare
 from polyptrace.report.ablation import ablation_table, switches, training_settings
 from polyptrace.report.standing import MAIN

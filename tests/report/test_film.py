@@ -4,7 +4,7 @@ import base64
 
 import numpy as np
 
-from polyptrace.codec import decode
+from polyptrace.core.codec import decode
 from polyptrace.data import Dataset
 from polyptrace.report.film import Pictures, data_uri, film, frames_of, resized
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.report.rows import load_rows, shown_row
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.report.training import load_run, smoothed, training_figures
 
 

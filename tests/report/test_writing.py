@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from polyptrace.config import Config, as_toml
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.report import Choices, write_report
 
@@ -68,7 +68,7 @@ def test_an_existing_folder_is_kept_unless_it_may_go(unlabelled: Path, tmp_path:
     mine.write_text("mine", encoding="utf-8")
     with pytest.raises(UserError, match="already exists"):
         write_report([unlabelled], tmp_path / "out")
-    with pytest.raises(UserError, match="holds something else"):
+    with pytest.raises(UserError, match="was not written by this command"):
         write_report([unlabelled], tmp_path / "out", overwrite=True)
     assert mine.exists()
     (tmp_path / "out" / "report.html").touch()

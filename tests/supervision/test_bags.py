@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from polyptrace.errors import UserError
-from polyptrace.supervision import nearest_bags, sample_bags, seeded, uniform_bags
+from polyptrace.core.errors import UserError
+from polyptrace.core.randomness import torch_generator
+from polyptrace.supervision import nearest_bags, sample_bags, uniform_bags
 from polyptrace.supervision.bags import draw_ranks
 
 TEMPERATURES = [0.3, 1.0, 4.0, 12.0, math.inf]
@@ -51,7 +52,7 @@ def test_successive_draws_have_their_exact_probabilities(temperature: float) -> 
     """Many copies of a video of six tracklets: the first one's rank r is tracklet r, without ties."""
     copies, position = 30_000, [0, 1, 3, 7, 15, 31]
     video = np.repeat(np.arange(copies), 6)
-    bags = sample_bags(video, np.tile(position, copies), 3, temperature, seeded(1)).numpy()
+    bags = sample_bags(video, np.tile(position, copies), 3, temperature, torch_generator(1)).numpy()
     drawn = bags[::6] - 6 * np.arange(copies)[:, None]
     chances = {order: probability(order, 5, temperature) for order in itertools.permutations(range(1, 6), 3)}
     assert sum(chances.values()) == pytest.approx(1)
@@ -64,7 +65,7 @@ def test_drawn_subsets_have_their_exact_probabilities(temperature: float, bag_si
     """An anchor in the middle of its video, where the two sides take turns: ranks 1..6 are 3, 1, 4, 5, 0, 6."""
     copies, position, rank_of = 12_000, [0, 80, 100, 110, 125, 190, 280], {3: 1, 1: 2, 4: 3, 5: 4, 0: 5, 6: 6}
     video = np.repeat(np.arange(copies), 7)
-    bags = sample_bags(video, np.tile(position, copies), bag_size, temperature, seeded(2)).numpy()
+    bags = sample_bags(video, np.tile(position, copies), bag_size, temperature, torch_generator(2)).numpy()
     drawn = bags[2::7] - 7 * np.arange(copies)[:, None]
     drawn = np.sort(np.vectorize(rank_of.__getitem__)(drawn), axis=1)
     chances = {
@@ -118,7 +119,7 @@ def test_the_second_rank_inverts_the_exact_distribution_given_the_first(temperat
 def test_the_neighbours_before_and_after_are_drawn_equally_often() -> None:
     copies = 20_000
     video, position = np.repeat(np.arange(copies), 3), np.tile([0, 32, 64], copies)
-    first = sample_bags(video, position, 2, 0.01, seeded(3))[1::3, 0].numpy() - 3 * np.arange(copies)
+    first = sample_bags(video, position, 2, 0.01, torch_generator(3))[1::3, 0].numpy() - 3 * np.arange(copies)
     assert set(first) == {0, 2}
     assert chisquare(np.bincount(first)[[0, 2]]).pvalue > 1e-3
 
@@ -127,7 +128,7 @@ def test_all_orders_of_a_tie_are_equally_likely() -> None:
     """Two tracklets start 32 frames before the anchor and three after it: ranks 1..5 are any order of them."""
     copies = 24_000
     video, position = np.repeat(np.arange(copies), 6), np.tile([0, 64, 32, 0, 64, 64], copies)
-    bags = sample_bags(video, position, 3, 0.05, seeded(4)).numpy()
+    bags = sample_bags(video, position, 3, 0.05, torch_generator(4)).numpy()
     drawn = bags[2::6] - 6 * np.arange(copies)[:, None]
     orders = list(itertools.permutations([0, 1, 3, 4, 5], 3))
     assert goodness(count(drawn), dict.fromkeys(orders, 1 / len(orders))) > 1e-3
@@ -144,7 +145,7 @@ def test_a_bag_holds_distinct_others_of_the_anchors_video_and_is_full_when_it_ca
     table: list[tuple[int, int]], bag_size: int, temperature: float, seed: int
 ) -> None:
     video, position = (np.array(column) for column in zip(*table, strict=True))
-    bags = sample_bags(video, position, bag_size, temperature, seeded(seed))
+    bags = sample_bags(video, position, bag_size, temperature, torch_generator(seed))
     assert bags.dtype == torch.int64
     for anchor, bag in enumerate(bags.tolist()):
         others = set(np.flatnonzero(video == video[anchor]).tolist()) - {anchor}
@@ -162,7 +163,7 @@ def test_a_bag_holds_distinct_others_of_the_anchors_video_and_is_full_when_it_ca
 def test_at_a_very_low_temperature_the_nearest_come_first(positions: list[int], seed: int) -> None:
     position = np.array(positions)
     video = np.zeros_like(position)
-    cold, nearest = sample_bags(video, position, 4, 1e-3, seeded(seed)), nearest_bags(video, position, 4)
+    cold, nearest = sample_bags(video, position, 4, 1e-3, torch_generator(seed)), nearest_bags(video, position, 4)
     for anchor in range(len(position)):
         real = nearest[anchor] >= 0
         distance = [np.abs(position[bag[anchor][real].numpy()] - position[anchor]) for bag in (cold, nearest)]
@@ -175,7 +176,7 @@ def test_each_tracklet_can_have_its_own_temperature() -> None:
     video = np.repeat(np.arange(copies // 50), 50)
     tau = torch.full((copies,), 1e-3)
     tau[1::2] = math.inf
-    bags = sample_bags(video, position, 4, tau, seeded(5)).numpy()
+    bags = sample_bags(video, position, 4, tau, torch_generator(5)).numpy()
     distance = np.abs(position[bags] - position[:, None])
     nearest = np.abs(position[nearest_bags(video, position, 4).numpy()] - position[:, None])
     np.testing.assert_array_equal(distance[::2], nearest[::2])
@@ -185,14 +186,14 @@ def test_each_tracklet_can_have_its_own_temperature() -> None:
 def test_uniform_bags_draw_every_other_tracklet_equally_often() -> None:
     copies = 10_000
     video, position = np.repeat(np.arange(copies), 6), np.tile([0, 1, 2, 3, 4, 5], copies)
-    drawn = uniform_bags(video, position, 2, seeded(6))[::6].numpy() - 6 * np.arange(copies)[:, None]
+    drawn = uniform_bags(video, position, 2, torch_generator(6))[::6].numpy() - 6 * np.arange(copies)[:, None]
     pairs = list(itertools.permutations(range(1, 6), 2))
     assert goodness(count(drawn), dict.fromkeys(pairs, 1 / len(pairs))) > 1e-3
 
 
 def test_the_same_generator_gives_the_same_bags_and_another_gives_others() -> None:
     video, position = np.zeros(500, dtype=int), np.arange(500) * 32
-    first, again, other = (sample_bags(video, position, 4, 12.0, seeded(seed)) for seed in (0, 0, 1))
+    first, again, other = (sample_bags(video, position, 4, 12.0, torch_generator(seed)) for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -202,8 +203,8 @@ def test_rows_in_any_order_give_bags_of_the_same_spread() -> None:
     position = np.tile(np.arange(200) * 32, 20)
     video = np.repeat(np.arange(20), 200)
     order = np.random.default_rng(0).permutation(len(video))
-    ordered = sample_bags(video, position, 4, 3.0, seeded(7)).numpy()
-    shuffled = sample_bags(video[order], position[order], 4, 3.0, seeded(7)).numpy()
+    ordered = sample_bags(video, position, 4, 3.0, torch_generator(7)).numpy()
+    shuffled = sample_bags(video[order], position[order], 4, 3.0, torch_generator(7)).numpy()
     distance = np.abs(position[ordered] - position[:, None]).mean()
     moved = np.abs(position[order][shuffled] - position[order][:, None]).mean()
     assert moved == pytest.approx(distance, rel=0.05)
@@ -213,9 +214,9 @@ def test_rows_in_any_order_give_bags_of_the_same_spread() -> None:
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan])
 def test_a_temperature_that_is_not_above_zero_is_refused(temperature: float) -> None:
     with pytest.raises(UserError, match="tau_min"):
-        sample_bags([0, 0], [0, 1], 1, temperature, seeded(0))
+        sample_bags([0, 0], [0, 1], 1, temperature, torch_generator(0))
 
 
 def test_temperatures_for_another_number_of_tracklets_are_refused() -> None:
     with pytest.raises(ValueError, match="must be one number"):
-        sample_bags([0, 0], [0, 1], 1, torch.ones(3), seeded(0))
+        sample_bags([0, 0], [0, 1], 1, torch.ones(3), torch_generator(0))

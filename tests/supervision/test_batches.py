@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.supervision import Epoch, anchor_count, epoch_batches, ranks_of, steps_before
 
 COMPOSITIONS = ["any", "no-overlap", "one-per-video"]

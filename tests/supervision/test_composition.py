@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyptrace.supervision import seeded
+from polyptrace.core.randomness import torch_generator
 from polyptrace.supervision.composition import (
     Extents,
     deal_one_per_video,
@@ -42,7 +42,7 @@ def test_dealing_lets_as_few_bags_of_a_video_meet_as_possible(sizes: list[int], 
     if len(video) == 0:
         return
     steps = len(video) // bags_per_batch
-    batches = deal_one_per_video(video, steps, seeded(seed))
+    batches = deal_one_per_video(video, steps, torch_generator(seed))
     assert sorted(batches.ravel()) == list(range(len(video)))
     assert batches.shape == (steps, bags_per_batch)
     met = sum(bags_per_batch - len(set(video[batch])) for batch in batches)
@@ -53,7 +53,7 @@ def test_dealing_lets_as_few_bags_of_a_video_meet_as_possible(sizes: list[int], 
 def test_dealing_lets_videos_meet_many_others() -> None:
     """40 videos of 30 bags, 6 to a batch: each of a video's 30 batches has 5 others, drawn afresh."""
     video = np.repeat(np.arange(40), 30)
-    batches = deal_one_per_video(video, 200, seeded(0))
+    batches = deal_one_per_video(video, 200, torch_generator(0))
     met = [len(set(video[batches[(video[batches] == v).any(1)]].ravel())) - 1 for v in range(40)]
     assert min(met) > 30
 
@@ -71,7 +71,7 @@ def test_parting_exchanges_bags_and_never_makes_more_overlap(
 ) -> None:
     extents = made(steps * bags_per_batch, videos, 100, reach, seed)
     before = np.arange(steps * bags_per_batch).reshape(steps, bags_per_batch)
-    after = part_overlaps(before, extents, seeded(seed))
+    after = part_overlaps(before, extents, torch_generator(seed))
     assert sorted(after.ravel()) == list(range(steps * bags_per_batch))
     pairs = [sum(clash(extents, a, b) for batch in x for a in batch for b in batch if a < b) for x in (before, after)]
     assert pairs[1] <= pairs[0]
@@ -83,12 +83,12 @@ def test_parting_ends_with_no_overlap_where_there_is_room() -> None:
     extents = made(2400, 27, 200, 40)
     before = np.arange(2400).reshape(200, 12)
     assert late_comers(before, extents) > 150
-    after = part_overlaps(before, extents, seeded(0))
+    after = part_overlaps(before, extents, torch_generator(0))
     assert late_comers(after, extents) == 0
     assert (np.sort(extents.video[after], axis=1)[:, 1:] == np.sort(extents.video[after], axis=1)[:, :-1]).any()
 
 
 def test_parting_gives_up_where_there_is_no_room() -> None:
     everywhere = Extents(np.zeros(60, dtype=int), np.zeros(60, dtype=int), np.full(60, 100))
-    batches = part_overlaps(np.arange(60).reshape(10, 6), everywhere, seeded(0))
+    batches = part_overlaps(np.arange(60).reshape(10, 6), everywhere, torch_generator(0))
     assert overlapping(batches, everywhere) == 50

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.supervision import bursts, fitted_temperature, sample_bags, seeded
+from polyptrace.core.randomness import torch_generator
+from polyptrace.supervision import bursts, fitted_temperature, sample_bags
 
 
 def visits(sizes: list[list[int]], seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -63,7 +64,7 @@ def test_on_short_visits_a_fitted_temperature_keeps_bags_pure_where_the_papers_d
     right = {}
     for fit in ("none", "share", "gaps"):
         tau = fitted_temperature(video, position, fit)
-        bags = sample_bags(video, position, 4, tau, seeded(0)).numpy()
+        bags = sample_bags(video, position, 4, tau, torch_generator(0)).numpy()
         right[fit] = (polyp[bags] == polyp[:, None]).mean()
     assert right["none"] < 0.75
     assert right["share"] > 0.9

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from polyptrace.config import Crops, Tracks
+from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, cut_tracklets, link_tracks, prepare, read_coco
-from polyptrace.errors import UserError
 from polyptrace.synthetic import PRESETS, Preset, generate, with_difficulty
 from polyptrace.synthetic import generate as generate_function
 

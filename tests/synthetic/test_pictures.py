@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.synthetic import compare, find_recordings, measure_recording
 from polyptrace.synthetic.noise import band_noise
 from polyptrace.synthetic.pictures import MEASURES, sharpness, spectrum_slope, to_lab

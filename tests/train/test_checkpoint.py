@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.optim import AdamW
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.train.checkpoint import Progress, latest_checkpoint, load_checkpoint, save_checkpoint
 
 

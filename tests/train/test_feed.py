@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders import TrackletEncoder
-from polyptrace.errors import UserError
 from polyptrace.methods import Batch
 from polyptrace.train.feed import SHARE, Feed, fits, resized
 from polyptrace.train.learner import Learner

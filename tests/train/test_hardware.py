@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from polyptrace.config import Train
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.train.hardware import SHARED_BY, choose_hardware, choose_precision, processes
 
 

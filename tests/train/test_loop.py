@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from polyptrace.config import Config, Crops, Encoder, Optimiser, Supervision, Tracks, Train, Views
+from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.embed import embed
 from polyptrace.encoders import load_encoder, weights_hash
-from polyptrace.errors import UserError
 from polyptrace.methods import METHODS, Targets
 from polyptrace.methods import ours as ours_module
 from polyptrace.train import train

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.train.metrics import Metrics, cut_back
 
 

@@ -15,8 +15,8 @@ import typer
 from rich.markup import escape
 
 import polyptrace
-from polyptrace.errors import UserError
-from polyptrace.progress import console
+from polyptrace.core.console import console
+from polyptrace.core.errors import UserError
 
 # Threads that wait for each other spin for a moment only, then sleep (read when torch is loaded). On a machine that
 # others use too, spinning takes cores from those who are waited for: two threads were seen to train ten times slower.

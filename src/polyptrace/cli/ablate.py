@@ -50,9 +50,9 @@ from polyptrace.compare import (
     rate_setting,
 )
 from polyptrace.config import read_config
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_folder
 from polyptrace.evaluate import Results, combine
-from polyptrace.files import whole_folder
 from polyptrace.report import (
     MAIN,
     Line,
@@ -181,7 +181,7 @@ def write_tables(out: Path, blocks: Sequence[Block]) -> bool:
         tables.append(sweep_table(folder_name(title), title, of_points, measure))
     if not tables:
         return False
-    with whole_folder(out / "ablations", overwrite=True) as folder:
+    with atomic_folder(out / "ablations", overwrite=True) as folder:
         for table in tables:
             write_table(folder, table)
     typer.echo(markdown(tables[0]))

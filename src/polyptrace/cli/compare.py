@@ -47,7 +47,7 @@ from polyptrace.compare import (
     make_trial,
     rate_setting,
 )
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.report import Choices, write_report
 
 __all__ = ["SECTIONS", "command"]

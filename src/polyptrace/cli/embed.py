@@ -9,13 +9,13 @@ import typer
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import embed_on
 from polyptrace.compare import frozen_row
+from polyptrace.core.console import counted
+from polyptrace.core.files import refuse_existing
 from polyptrace.data import Dataset
 from polyptrace.embed import VECTORS_FILE, embed
 from polyptrace.embed.costs import cost_columns
 from polyptrace.encoders import ColourGrid, load_encoder
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
-from polyptrace.files import refuse_existing
-from polyptrace.plural import counted
 
 SECTIONS = ("embed",)
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from polyptrace.config import Config
+from polyptrace.core.console import progress
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.encoders.cost import Cost, cost
 from polyptrace.encoders.foundation import (
@@ -21,7 +22,6 @@ from polyptrace.encoders.foundation import (
     costs,
 )
 from polyptrace.encoders.foundation.loading import COST_LENGTH, COST_SIZE, find_model
-from polyptrace.progress import progress
 
 OURS = "ours"
 

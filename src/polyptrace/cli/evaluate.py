@@ -14,8 +14,10 @@ from rich.table import Table
 
 from polyptrace.cli.settings import ConfigFile
 from polyptrace.config import Config, as_dict, override, read_config
+from polyptrace.core.console import console, counted
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import file_hash, read_json, refuse_existing
 from polyptrace.embed import Embeddings, concatenate
-from polyptrace.errors import UserError
 from polyptrace.evaluate import (
     GROUPS,
     LABEL_USE,
@@ -29,9 +31,6 @@ from polyptrace.evaluate import (
     evaluate,
     method_of,
 )
-from polyptrace.files import file_hash, read_json, refuse_existing
-from polyptrace.plural import counted
-from polyptrace.progress import console
 
 SECTIONS = ("evaluate",)
 MOST_PROCEDURES = 40  # shown on the screen

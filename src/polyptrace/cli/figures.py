@@ -9,11 +9,11 @@ import torch
 import typer
 
 from polyptrace.cli.settings import ConfigFile, resolve
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_folder, provenance, write_json
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import load_encoder
-from polyptrace.errors import UserError
-from polyptrace.files import provenance, whole_folder, write_json
 from polyptrace.report import (
     Drawing,
     Tracklets,
@@ -146,7 +146,7 @@ def _anchor(dataset: Dataset, chosen: np.ndarray, video: str | None, frame: int 
 
 def _write(out: Path, drawings: list[Drawing], caption: str, *, overwrite: bool) -> None:
     """Writes each drawing as SVG and PNG, with what they show in figures.json."""
-    with whole_folder(out, overwrite=overwrite, mark="figures.json") as folder:
+    with atomic_folder(out, overwrite=overwrite, mark="figures.json") as folder:
         for drawing in drawings:
             (folder / f"{drawing.name}.svg").write_text(drawing.svg, encoding="utf-8")
             (folder / f"{drawing.name}.png").write_bytes(drawing.png)

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_folder, provenance
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
-from polyptrace.errors import UserError
 from polyptrace.evaluate.track_list import seconds, write_csv
-from polyptrace.files import provenance, whole_folder
 from polyptrace.find import Among, Found, found_page, kind_of, moments, most_like, track_at, whole_tracks
-from polyptrace.plural import counted
 from polyptrace.report import Pictures
 
 COLUMNS = ("cosine", "beyond", "dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "polyp")
@@ -70,7 +70,7 @@ def command(
     _print(tracks, found)
     if out is None:
         return
-    with whole_folder(out, overwrite=overwrite, mark="found.csv") as folder:
+    with atomic_folder(out, overwrite=overwrite, mark="found.csv") as folder:
         write_csv(folder / "found.csv", _table(tracks, found))
         if data:
             pictures = Pictures.of(Dataset.open(path) for path in data)

@@ -13,12 +13,12 @@ import typer
 from polyptrace.cli.check import print_dataset
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import fill_store_on
+from polyptrace.core.console import console
+from polyptrace.core.errors import UserError
 from polyptrace.data import SOURCES, Asked, Boxes, check_request, prepare
 from polyptrace.data.clips import join_clips, take_videos
 from polyptrace.data.sources import picture_root, read_source
 from polyptrace.data.store import fill_store
-from polyptrace.errors import UserError
-from polyptrace.progress import console
 
 SECTIONS = ("tracks", "crops")
 SOME = "Options of some sources"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from polyptrace.progress import console
+from polyptrace.core.console import console
 from polyptrace.report import Choices, write_report
 
 

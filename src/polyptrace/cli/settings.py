@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from polyptrace.config import Config, describe, override, read_config
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="TOML file with settings; see 'polyptrace settings'.")

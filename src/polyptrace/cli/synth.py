@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from polyptrace.progress import console
+from polyptrace.core.console import console
 
 
 def command(

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from polyptrace.cli.settings import ConfigFile, resolve
+from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
-from polyptrace.errors import UserError
 from polyptrace.methods import METHODS
 from polyptrace.train import SECTIONS, train
 

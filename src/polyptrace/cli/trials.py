@@ -31,9 +31,9 @@ from polyptrace.compare import (
     write_rates,
 )
 from polyptrace.config import override, read_config
-from polyptrace.errors import UserError
+from polyptrace.core.console import console
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import TASKS
-from polyptrace.progress import console
 
 TrainData = Annotated[Path | None, typer.Option("--data", help="Dataset that all rows are trained on.")]
 TestData = Annotated[list[Path] | None, typer.Option("--eval", help="Dataset that all are measured on; repeat.")]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 
 @contextmanager

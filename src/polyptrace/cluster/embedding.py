@@ -13,15 +13,14 @@ from torch import nn
 
 from polyptrace.cluster.connecting import connected
 from polyptrace.config import Embed
+from polyptrace.core.console import console, counted, progress
+from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.embed import Embedder, Embeddings
 from polyptrace.embed.embedder import preprocess_of
 from polyptrace.embed.embedding import UNITS, as_table, tracklets_of
 from polyptrace.embed.plan import Ints, make_plan
 from polyptrace.encoders import check_crop_size
-from polyptrace.errors import UserError
-from polyptrace.plural import counted
-from polyptrace.progress import console, progress
 
 
 def embed_on(

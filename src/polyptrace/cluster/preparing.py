@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from polyptrace.cluster.connecting import connected
+from polyptrace.core.console import console, counted
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_file
 from polyptrace.data import Boxes
 from polyptrace.data.boxes import Ints
 from polyptrace.data.store import BadPicture, fill_store
-from polyptrace.errors import UserError
-from polyptrace.files import whole_file
-from polyptrace.plural import counted
-from polyptrace.progress import console
 
 #: The folder beside the store; `prepare` removes it at its end, as everything of a round.
 PARTS = "round-parts"
@@ -79,7 +78,7 @@ def by_procedure(boxes: Boxes) -> list[Ints]:
 
 def join(path: Path, parts: list[Path], shape: tuple[int, ...]) -> None:
     """Writes the stores of all parts, one after the other, as one store of that shape."""
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         begin = np.lib.format.open_memmap(temporary, "w+", np.uint8, shape).offset
         with temporary.open("r+b") as joined:
             joined.seek(begin)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from polyptrace.compare.rows import Row
 from polyptrace.config import Config, override, read_config
+from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
-from polyptrace.errors import UserError
 from polyptrace.evaluate import TASKS
 from polyptrace.methods import METHODS
 from polyptrace.train import SECTIONS as TRAINING

@@ -21,8 +21,8 @@ from typing import IO
 
 import torch
 
-from polyptrace.cores import usable_cores
-from polyptrace.errors import UserError
+from polyptrace.core.device import usable_cores
+from polyptrace.core.errors import UserError
 from polyptrace.train import SHARED_BY
 
 LOG = "log.txt"

@@ -11,9 +11,9 @@ from typing import Any
 from polyptrace.compare.plan import SEARCH_FOLDER, Data, Given, Trial, make_trial
 from polyptrace.compare.rows import Row
 from polyptrace.compare.running import failure_of
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import provenance, read_json, write_json
 from polyptrace.evaluate import Results
-from polyptrace.files import provenance, read_json, write_json
 
 FILE = "rates.json"
 LR = "optimiser.lr"

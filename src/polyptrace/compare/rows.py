@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from polyptrace.config import read_config
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import read_json
 from polyptrace.encoders import ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
-from polyptrace.errors import UserError
-from polyptrace.files import read_json
 
 #: Foundation models of the table's second group; the others are of the first.
 ENDOSCOPY = ("endofm", "endofm-lv", "endovit", "surgenet")

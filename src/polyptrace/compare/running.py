@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 from polyptrace.compare.plan import SECTIONS, Trial
 from polyptrace.config import as_dict
-from polyptrace.errors import UserError
-from polyptrace.files import file_hash, read_json, whole_file, write_json
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_file, file_hash, read_json, write_json
+from polyptrace.core.reuse import HARMLESS
 
 #: Runs one command line (without the program's name); raises what went wrong.
 Execute = Callable[[Sequence[str], Path], None]
@@ -22,22 +23,6 @@ Execute = Callable[[Sequence[str], Path], None]
 Keep = Literal["all", "vectors"]
 
 RECORD, ERROR = "row.json", "error.txt"
-
-#: Settings that change where and how fast a row is made, not what it is.
-HARMLESS = (
-    "train.device",
-    "train.devices",
-    "train.threads",
-    "train.compile",
-    "train.crops",
-    "train.checkpoint_every",
-    "train.log_every",
-    "train.loggers",
-    "embed.device",
-    "embed.compile",
-    "embed.batch_frames",
-    "evaluate.device",
-)
 
 
 @dataclass(frozen=True)
@@ -183,6 +168,6 @@ def _write_failure(trial: Trial, error: Exception) -> Failure:
     trace = "" if expected else "".join(traceback.format_exception(error))
     commands = "\n".join(step.line for step in trial.pending())
     path = trial.folder / ERROR
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_text(f"{message}\n\nstill to be run:\n{commands}\n\n{trace}", encoding="utf-8")
     return Failure(trial.key, message, path)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from polyptrace.compare.rows import ROWS, Row
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 OURS = ROWS["ours"]
 

@@ -18,7 +18,8 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from polyptrace.config.tree import Config
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
+from polyptrace.core.reuse import differences
 
 
 def read_config(path: Path | None, base: Config | None = None) -> Config:
@@ -87,14 +88,8 @@ def as_toml(config: Config, sections: Sequence[str] | None = None) -> str:
 
 
 def difference(old: Config, new: Config, sections: Sequence[str] | None = None) -> list[str]:
-    """One line `section.key: old -> new` for each setting in which two trees differ."""
-    before, after = as_dict(old, sections), as_dict(new, sections)
-    return [
-        f"{section}.{key}: {value!r} -> {after[section][key]!r}"
-        for section, values in before.items()
-        for key, value in values.items()
-        if value != after[section][key]
-    ]
+    """One line `section.key: old -> new` for each setting that differs and can change a result."""
+    return differences(as_dict(old, sections), as_dict(new, sections))
 
 
 def describe(sections: Sequence[str] | None = None) -> list[tuple[str, str, str, str]]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 ENDINGS = (".tar.gz", ".tgz", ".tar")
 LARGEST = 256 * 2**20  # bytes of one member: more is no picture and no annotation

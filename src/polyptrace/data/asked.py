@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from polyptrace.config import Crops, Tracks
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import read_json
+from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data.boxes import Boxes
-from polyptrace.errors import UserError
-from polyptrace.files import read_json
-from polyptrace.repeats import differences, refuse_changes
 
 INFO = "dataset.json"
 #: The name, among the hashes of `dataset.json`, of the source's boxes.
@@ -41,13 +41,9 @@ def refuse_other_settings(out: Path, asked: Asked) -> None:
         raise UserError(f"{out}: already exists -> give another folder, or remove it first")
     held = read_json(out / INFO)
     wanted = json.loads(json.dumps(asked.written()))
-    changed = [
-        line
-        for part in ("source", "settings")
-        for line in differences({part: held.get(part, {})}, {part: wanted[part]})
-        if not line.startswith("settings.crops.workers:")
-    ]
-    refuse_changes(f"{out}: already exists, made", [line.removeprefix("settings.") for line in changed], INSTEAD)
+    changed = differences({"source": held.get("source", {})}, {"source": wanted["source"]})
+    changed += differences(held.get("settings", {}), wanted["settings"])
+    refuse_changes(f"{out}: already exists, made", changed, INSTEAD)
 
 
 def refuse_other_boxes(out: Path, boxes: Boxes) -> None:

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from polyptrace.errors import UserError
-from polyptrace.files import whole_file
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,7 +128,7 @@ class Boxes:
         """Writes `boxes.parquet`, whole or not at all."""
         columns = {f.name: _arrow(getattr(self, f.name)) for f in fields(self) if f.name != "xywh"}
         columns |= {name: _arrow(self.xywh[:, i]) for i, name in enumerate("xywh")}
-        with whole_file(path) as temporary:
+        with atomic_file(path) as temporary:
             pq.write_table(pa.table(columns), temporary, compression="zstd")
 
     @classmethod

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from polyptrace.core.files import atomic_file
 from polyptrace.data.boxes import NO_FRAME, Boxes, codes
-from polyptrace.files import whole_file
 
 #: share of boxes past the edge that no careful annotator or detector reaches
 MANY = 0.1
@@ -114,7 +114,7 @@ def summary(findings: Sequence[Finding], most: int = 5) -> str:
 
 def write_rejected(path: Path, boxes: Boxes, findings: Sequence[Finding]) -> None:
     """The rows that were left out, each with where it was read and what was wrong."""
-    with whole_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["where", "kind", "message", "video", "frame_index", "file", "x", "y", "w", "h"])
         for f in findings:

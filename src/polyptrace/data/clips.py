@@ -14,10 +14,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.pictures import is_video
 from polyptrace.data.splits import split_by
-from polyptrace.errors import UserError
 
 #: Frames without a box between two clips: ten seconds at 25 frames a second.
 GAP = 250

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_file, read_json
 from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.tracklets import LabelFreeTracklets, Tracklets
-from polyptrace.errors import UserError
-from polyptrace.files import read_json, whole_file
 
 FORMAT = 1
 Unit = Literal["tracklet", "track"]
@@ -91,7 +91,7 @@ def save_tracklets(tracklets: Tracklets, path: Path) -> None:
         for name in ("unit", "dataset", "video", "track", "position", "last", "fps", "polyp", "size_mm", "histology")
     }
     columns["rows"] = pa.LargeListArray.from_arrays(pa.array(tracklets.offset), pa.array(tracklets.flat))
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         pq.write_table(pa.table(columns), temporary, compression="zstd")
 
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from polyptrace import codec
-from polyptrace.codec import ALL, Need
+from polyptrace.core import codec
+from polyptrace.core.codec import ALL, Need
+from polyptrace.core.errors import UserError
 from polyptrace.data import archives, videos
-from polyptrace.errors import UserError
 
 Content = bytes | bytearray
 VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpeg")

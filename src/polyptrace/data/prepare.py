@@ -18,6 +18,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from polyptrace.config import Crops, Tracks
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import write_json
 from polyptrace.data.asked import Asked, boxes_hash, refuse_other_boxes, refuse_other_settings
 from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.checks import Finding, check_boxes, summary, suspicion, write_rejected
@@ -28,9 +31,6 @@ from polyptrace.data.rounds import CropRounds, Fill
 from polyptrace.data.store import BadPicture, fill_store
 from polyptrace.data.tracklets import Tracklets, cut_tracklets
 from polyptrace.data.tracks import link_tracks
-from polyptrace.errors import UserError
-from polyptrace.files import write_json
-from polyptrace.plural import counted
 
 #: datasets whose frames are sampled: neighbours in the table lie some time apart, and have settings of their own
 SAMPLED = ("polypsset", "artificial polypsset")

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from polyptrace.config import Crops
+from polyptrace.core.console import progress
 from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.store import BadPicture, fill_store
-from polyptrace.progress import progress
 
 GATHERED = "gathered.npy"
 _CROPS_AT_ONCE = 1024

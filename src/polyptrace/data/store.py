@@ -15,15 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyptrace.codec import ALL, Need, decode_jpegs, encode_jpeg
-from polyptrace.cores import one_thread, usable_cores
+from polyptrace.core.codec import ALL, Need, decode_jpegs, encode_jpeg
+from polyptrace.core.device import one_thread, usable_cores
+from polyptrace.core.errors import UserError
 from polyptrace.data.batches import cut_crops, fetch, own_stream
 from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.crop_file import CropFile, JobLog, finished_jobs, make_room
 from polyptrace.data.crops import as_shrunk, crop_regions, cut_crop, shrink_for
 from polyptrace.data.pictures import PictureError, Wanted, container, read_pictures
 from polyptrace.data.threads import Threads, reuse_freed_memory
-from polyptrace.errors import UserError
 
 PICTURES_PER_JOB = 8  # few, so that the threads end at about the same time; but each job takes 2 KB
 PICTURES_PER_BATCH = 64  # a job on a GPU, decoded together

@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, Floats, Ints, codes, stable_order
-from polyptrace.errors import UserError
 
 Within = Literal["polyp", "track", "video"]
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 
 @dataclass(frozen=True)

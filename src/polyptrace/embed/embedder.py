@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyptrace.config import Embed
+from polyptrace.core.errors import UserError
 from polyptrace.data import LabelFree
 from polyptrace.embed.plan import Block, Ints, Plan, batches_by_length, make_plan, padded_rows
 from polyptrace.embed.reading import read_ahead, to_device
 from polyptrace.encoders import CropPreparation, Preprocess, check_crop_size, weights_hash
 from polyptrace.encoders.foundation import FoundationEncoder
-from polyptrace.errors import UserError
 
 #: Frames from which a GPU wins back the time that compiling takes: a foundation model's blocks, a whole backbone.
 COMPILE_FROM, COMPILE_WHOLE_FROM = 50_000, 200_000

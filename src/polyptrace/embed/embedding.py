@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from polyptrace.config import Embed
+from polyptrace.core.console import progress
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import provenance
 from polyptrace.data import Dataset
 from polyptrace.embed.embedder import Embedder
 from polyptrace.embed.plan import Ints
 from polyptrace.embed.table import COLUMNS, Embeddings
 from polyptrace.encoders import weights_hash
-from polyptrace.errors import UserError
-from polyptrace.files import provenance
-from polyptrace.progress import progress
 
 UNITS = ("tracklet", "track")
 

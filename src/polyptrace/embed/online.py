@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyptrace.config import Embed
+from polyptrace.core.errors import UserError
 from polyptrace.embed.embedder import FrameByFrame, choose_device, choose_precision, preprocess_of
 from polyptrace.encoders import CropPreparation
 from polyptrace.encoders.foundation import FoundationEncoder
-from polyptrace.errors import UserError
 
 #: Frames that are encoded at once.
 CHUNKS = (8, 1)

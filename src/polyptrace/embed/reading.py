@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyptrace.cores import usable_cores
+from polyptrace.core.device import usable_cores
 from polyptrace.embed.plan import Ints
 
 #: Batches in memory and threads that read, for a GPU; a CPU needs its cores for computing.

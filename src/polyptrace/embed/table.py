@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from polyptrace.errors import UserError
-from polyptrace.files import read_json, whole_folder, write_json
-from polyptrace.plural import counted
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_folder, read_json, write_json
 
 TEXT = ("unit", "dataset", "video", "polyp", "histology")
 WHOLE = ("track", "position", "last")
@@ -75,7 +75,7 @@ class Embeddings:
         flat = pa.array(np.ascontiguousarray(self.vectors, dtype=np.float32).reshape(-1))
         columns = {c: pa.array(_plain(c, getattr(self, c))) for c in COLUMNS}
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self.vectors.shape[1])
-        with whole_folder(Path(folder), overwrite=overwrite, mark=VECTORS_FILE) as temporary:
+        with atomic_folder(Path(folder), overwrite=overwrite, mark=VECTORS_FILE) as temporary:
             pq.write_table(pa.table(columns), temporary / VECTORS_FILE, compression="zstd")
             write_json(temporary / "embeddings.json", self.info)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders.backbone import read_content
 from polyptrace.encoders.tracklet import TrackletEncoder
-from polyptrace.errors import UserError
 
 #: Where the release keeps each part, and what we call it.
 PARTS = {

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 #: Tags of torchvision's own weights on the hub (IMAGENET1K_V2, then V1), preferred to timm's where both exist.
 TORCHVISION_TAGS = ("tv2_in1k", "tv_in1k")

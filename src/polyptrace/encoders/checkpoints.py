@@ -15,11 +15,11 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from safetensors.torch import save_file
 from torch import nn
 
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_folder, read_json, write_json
 from polyptrace.encoders.backbone import load_weights
 from polyptrace.encoders.frame import FrameEncoder
 from polyptrace.encoders.tracklet import TrackletEncoder
-from polyptrace.errors import UserError
-from polyptrace.files import read_json, whole_folder, write_json
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 
@@ -42,7 +42,7 @@ def save_encoder(
     `trained` is a sentence on how it was trained; `details` (settings, provenance) go into config.json.
     """
     kind = next(name for name, class_ in KINDS.items() if type(encoder) is class_)
-    with whole_folder(folder, overwrite=overwrite) as temporary:
+    with atomic_folder(folder, overwrite=overwrite) as temporary:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in encoder.state_dict().items()}
         save_file(tensors, temporary / WEIGHTS, {"format": "pt"})
         content = {"polyptrace": 1, "kind": kind, "encoder": encoder.settings, "preprocess": _preprocess(encoder)}

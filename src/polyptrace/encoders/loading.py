@@ -4,11 +4,11 @@ from pathlib import Path
 
 from torch import nn
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders.authors import load_authors_checkpoint
 from polyptrace.encoders.checkpoints import CONFIG, WEIGHTS, from_pretrained, load_folder
 from polyptrace.encoders.colour_grid import ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
-from polyptrace.errors import UserError
 
 #: The folder of a run that holds its finished encoder.
 FINAL = "encoder"

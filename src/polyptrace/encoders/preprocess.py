@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate.results import Figure, Results, Task
 from polyptrace.evaluate.significance import Paired, interval, nested_draws, paired
 from polyptrace.evaluate.subject import Arrays

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate.clustering import DEFAULT, SETTINGS, Clustering, check_method, cluster_matrices, similarities
 from polyptrace.evaluate.similarity import Labels, Vectors, label_codes, unit_vectors
 

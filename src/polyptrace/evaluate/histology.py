@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources import HISTOLOGY
-from polyptrace.errors import UserError
 
 DIMINUTIVE_MM = 5.0
 

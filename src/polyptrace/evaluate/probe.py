@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
 from polyptrace.data import split_by
-from polyptrace.errors import UserError
 from polyptrace.evaluate.probe_training import ProbeStack, draw_batches
 from polyptrace.evaluate.significance import nested_draws
 from polyptrace.evaluate.similarity import Labels, Vectors, label_codes
-from polyptrace.plural import counted
 
 TEST_SHARE = 0.3
 #: f1: identity-weighted macro F1 (the paper's, for size); accuracy: per tracklet (the paper's, for histology).

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate.histology import adenoma, larger
 from polyptrace.evaluate.probe import FIGURES, Probe, probe
 from polyptrace.evaluate.results import Task

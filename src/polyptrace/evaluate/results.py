@@ -42,9 +42,9 @@ from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_folder, read_json, write_json
 from polyptrace.evaluate.track_list import track_list, write_csv
-from polyptrace.files import read_json, whole_folder, write_json
 
 GROUPS = ("General Purpose FM", "Endoscopy FM", "Fully supervised", "Self-supervised", "Baseline")
 #: the file by which a results folder is known
@@ -130,7 +130,7 @@ class Results:
             "tasks": {name: asdict(task) for name, task in self.tasks.items()},
         }
         tracks = track_list(self.arrays)
-        with whole_folder(Path(folder), overwrite=overwrite, mark=RESULTS_FILE) as temporary:
+        with atomic_folder(Path(folder), overwrite=overwrite, mark=RESULTS_FILE) as temporary:
             write_json(temporary / RESULTS_FILE, _without_nan(content))
             if tracks:
                 write_csv(temporary / TRACK_LIST, tracks)

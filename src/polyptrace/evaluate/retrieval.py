@@ -24,7 +24,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate.gallery import Limits, Scope, in_seconds
 from polyptrace.evaluate.similarity import (
     Labels,

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from polyptrace.config import Evaluate
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import provenance
 from polyptrace.embed import Embeddings
-from polyptrace.errors import UserError
 from polyptrace.evaluate.counting_tasks import counting_tasks
 from polyptrace.evaluate.probe_tasks import probe_tasks
 from polyptrace.evaluate.ranking_tasks import reid_tasks, retrieval_tasks
 from polyptrace.evaluate.results import Method, Results, Task
 from polyptrace.evaluate.subject import Arrays, Outcome, Subject
-from polyptrace.files import provenance
 
 #: Task -> the unit it takes.
 TASKS = {

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 #: Up to this many vectors scores are float64.
 EXACT = 4096

@@ -2,9 +2,9 @@
 
 from html import escape
 
+from polyptrace.core.console import counted
 from polyptrace.embed import Embeddings
 from polyptrace.find.tracks import Found
-from polyptrace.plural import counted
 from polyptrace.report.clock import Clock
 from polyptrace.report.film import Pictures
 from polyptrace.report.gallery import strip_html

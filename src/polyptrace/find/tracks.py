@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
-from polyptrace.errors import UserError
 from polyptrace.evaluate.similarity import unit_vectors
-from polyptrace.plural import counted
 
 #: Where to look: in the query's own procedure, in the other procedures, everywhere.
 Among = Literal["own", "others", "all"]

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.config import Config, from_dict
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset, LabelFree
 from polyptrace.encoders import OwnEncoder
-from polyptrace.errors import UserError
-from polyptrace.plural import counted
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from polyptrace.config import Config
+from polyptrace.core.console import counted
 from polyptrace.data import LabelFree
 from polyptrace.encoders import OwnEncoder, TrackletEncoder
 from polyptrace.losses import (
@@ -21,7 +22,6 @@ from polyptrace.losses import (
     repeated_tracklets,
 )
 from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, Targets, labels_seen, padded, video_names
-from polyptrace.plural import counted
 from polyptrace.supervision import anchor_count, epoch_batches, fitted_temperature, steps_before, temperature_at
 
 

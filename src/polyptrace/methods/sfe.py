@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from polyptrace.config import Config
+from polyptrace.core.errors import UserError
 from polyptrace.encoders import FrameEncoder, OwnEncoder
-from polyptrace.errors import UserError
 from polyptrace.methods.batch import (
     Batch,
     Data,

@@ -11,7 +11,8 @@ import numpy as np
 from torch import Tensor
 
 from polyptrace.config import Config
-from polyptrace.errors import UserError
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
 from polyptrace.losses import multi_positive
 from polyptrace.methods import ours
 from polyptrace.methods.batch import (
@@ -28,7 +29,6 @@ from polyptrace.methods.batch import (
     padded,
     polyp_codes,
 )
-from polyptrace.plural import counted
 
 
 def plan(data: Data, config: Config) -> Plan:

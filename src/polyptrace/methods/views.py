@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from polyptrace.config import Config
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.losses import nt_xent
 from polyptrace.methods.batch import Batch, Data, Ints, Targets
 

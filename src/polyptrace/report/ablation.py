@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from polyptrace.config import Config, as_dict, read_config
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.report.standing import Measure, standings
 from polyptrace.report.tables import Cell, Column, Row, Table, figure_cell, ranking_notes, row_name, table_caption

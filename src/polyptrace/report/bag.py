@@ -14,8 +14,8 @@ from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path
 
 from polyptrace.config import Supervision
+from polyptrace.core.console import counted
 from polyptrace.data import Dataset
-from polyptrace.plural import counted
 from polyptrace.report.clock import Clock
 from polyptrace.report.film import film, frames_of
 from polyptrace.report.purity import Floats, Ints, Tracklets, draw, same_polyp, sampled_ranks, shares

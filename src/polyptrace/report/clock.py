@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from polyptrace.plural import counted
+from polyptrace.core.console import counted
 
 #: Steps between ticks that a clock has, in seconds.
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)

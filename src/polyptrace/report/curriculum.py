@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from matplotlib.axes import Axes
 
-from polyptrace.plural import counted
+from polyptrace.core.console import counted
 from polyptrace.report.purity import Curriculum, Floats, Share
 from polyptrace.report.style import ACCENT, INK, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from polyptrace.codec import encode_jpeg
+from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Dataset
 
 Pixels = NDArray[np.uint8]

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from polyptrace.core.console import counted
 from polyptrace.evaluate import Results
-from polyptrace.plural import counted
 from polyptrace.report.clock import Clock
 from polyptrace.report.film import Key, Pictures, Pixels, data_uri
 from polyptrace.report.style import ACCENT, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import torch
 
+from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.encoders import load_encoder
-from polyptrace.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.report.ablation import ablation_table, training_settings
 from polyptrace.report.bag import bag_caption, bag_figure, bag_of, telling_anchor

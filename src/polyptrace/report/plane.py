@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
+from polyptrace.core.console import counted
 from polyptrace.evaluate import Results
-from polyptrace.plural import counted
 from polyptrace.report.style import LESIONS, LINE, PAPER, SHAPES, SOFT, Drawing, finished, panel, shortened, styled
 
 Floats = NDArray[np.float64]

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.config import Supervision
+from polyptrace.core.randomness import torch_generator
 from polyptrace.evaluate import draw_counts, interval, mean_draws
 from polyptrace.losses import gradient_share
 from polyptrace.supervision import (
     fitted_temperature,
     nearest_bags,
     sample_bags,
-    seeded,
     temperature,
     uniform_bags,
 )
@@ -76,7 +76,7 @@ def draw(tracklets: Tracklets, settings: Supervision, c: float, seed: int, epoch
     video, position, size = tracklets.video, tracklets.position, settings.bag_size
     high = fitted_temperature(video, position, settings.tau_fit, settings.tau_max, settings.tau_share, settings.tau_min)
     tau = high if settings.curriculum == "fixed" else temperature(c, settings.tau_min, high)
-    generator = seeded(seed, round(c * 1_000_000), epoch)
+    generator = torch_generator(seed, round(c * 1_000_000), epoch)
     match settings.sampling:
         case "exponential":
             bags = sample_bags(video, position, size, tau, generator)

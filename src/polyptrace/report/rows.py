@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results, combine
 from polyptrace.report.standing import MAIN, figure_of
 from polyptrace.report.tables import ORDER

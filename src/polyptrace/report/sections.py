@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from polyptrace.core.console import counted
 from polyptrace.evaluate import Results
-from polyptrace.plural import counted
 from polyptrace.report.counting_table import counting_table, is_judged
 from polyptrace.report.curves import base_rate, precision_recall, roc, similarities
 from polyptrace.report.differences import difference_table

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from polyptrace.core.console import counted
 from polyptrace.evaluate import GROUPS, Results
-from polyptrace.plural import counted
 from polyptrace.report.standing import Measure, Standing, figure_of
 
 #: The paper's row groups in its order; baselines, of which the paper has none, before them.

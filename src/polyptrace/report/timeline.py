@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from numpy.typing import NDArray
 
+from polyptrace.core.console import counted
 from polyptrace.evaluate import Results
-from polyptrace.plural import counted
 from polyptrace.report.clock import Clock
 from polyptrace.report.film import Pictures
 from polyptrace.report.style import INK, LESIONS, LINE, SOFT, Drawing, canvas, finished, styled

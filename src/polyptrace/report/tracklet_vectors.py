@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import Preprocess, prepare_crops
-from polyptrace.errors import UserError
 from polyptrace.report.purity import Ints, Tracklets
 
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from polyptrace.config import Config, read_config
-from polyptrace.errors import UserError
-from polyptrace.files import read_json
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import read_json
 from polyptrace.report.style import ACCENT, OTHERS, Drawing, Pen, canvas, finished, legend, shortened, styled
 
 Floats = NDArray[np.float64]

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import polyptrace
+from polyptrace.core.console import counted
+from polyptrace.core.files import atomic_folder, provenance, write_json
 from polyptrace.data import Dataset
 from polyptrace.evaluate import Results
-from polyptrace.files import provenance, whole_folder, write_json
-from polyptrace.plural import counted
 from polyptrace.report.film import Pictures
 from polyptrace.report.markup import html, latex, markdown
 from polyptrace.report.method_sections import ablations, protocol, training
@@ -66,7 +66,7 @@ def write_report(
     data = [Dataset.open(path) for path in choices.data]
     pictures = Pictures.of(data) if data else None
     subject = Subject(rows, shown, pens([row.method.group for row in rows], shown), pictures)
-    with whole_folder(out, overwrite=overwrite, mark=PAGE) as folder:
+    with atomic_folder(out, overwrite=overwrite, mark=PAGE) as folder:
         _warn_of_other_tests(rows)
         sections = _sections(subject, choices, data)
         (folder / PAGE).write_text(_page(subject, sections, choices.title), encoding="utf-8")

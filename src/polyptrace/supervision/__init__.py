@@ -5,7 +5,6 @@ from polyptrace.supervision.batches import Epoch, anchor_count, check_world, epo
 from polyptrace.supervision.curriculum import progress, temperature, temperature_at
 from polyptrace.supervision.fitting import bursts, fitted_temperature
 from polyptrace.supervision.ranks import ranks_of
-from polyptrace.supervision.seeds import seeded
 
 __all__ = [
     "Epoch",
@@ -18,7 +17,6 @@ __all__ = [
     "progress",
     "ranks_of",
     "sample_bags",
-    "seeded",
     "steps_before",
     "temperature",
     "temperature_at",

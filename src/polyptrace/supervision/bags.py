@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.supervision.ranks import Column, Floats, Integers, Timeline, neighbours, tie_at, timeline
 
 #: Anchors worked at a time: large enough for numpy, small enough for the cache.

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyptrace.errors import UserError
-from polyptrace.plural import counted
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
+from polyptrace.core.randomness import torch_generator
 from polyptrace.supervision.bags import draw_bags
 from polyptrace.supervision.composition import (
     Extents,
@@ -24,7 +25,6 @@ from polyptrace.supervision.composition import (
     sharing_video,
 )
 from polyptrace.supervision.ranks import Column, Integers, Timeline, neighbours, timeline, video_codes
-from polyptrace.supervision.seeds import seeded
 
 Sampling = Literal["exponential", "nearest", "uniform"]
 Composition = Literal["any", "no-overlap", "one-per-video"]
@@ -77,12 +77,14 @@ def epoch_batches(
     line = timeline(video, position)
     candidates = _candidates(line, bag_size, small_videos)
     anchors, carried = _pool(candidates, bags_per_batch, seed, epoch)
-    bags = _bags(line, anchors, bag_size, sampling, temperature, seeded(seed, epoch, BAGS))
+    bags = _bags(line, anchors, bag_size, sampling, temperature, torch_generator(seed, epoch, BAGS))
     batches = np.arange(len(anchors)).reshape(-1, bags_per_batch)
     collisions = 0
     if composition != "any":
         extents = _extents(line, anchors, bags)
-        batches, collisions = _arrange(batches, extents, composition, carried, seeded(seed, epoch, ARRANGEMENT))
+        batches, collisions = _arrange(
+            batches, extents, composition, carried, torch_generator(seed, epoch, ARRANGEMENT)
+        )
     whole = Epoch(
         anchors=torch.from_numpy(anchors[batches]),
         bags=torch.from_numpy(bags[batches]),
@@ -146,7 +148,7 @@ def _pool(candidates: Integers, bags_per_batch: int, seed: int, epoch: int) -> t
 
 def _order(candidates: Integers, seed: int, epoch: int) -> Integers:
     """The shuffled anchors of an epoch."""
-    order: Integers = torch.randperm(len(candidates), generator=seeded(seed, epoch, ORDER)).numpy()
+    order: Integers = torch.randperm(len(candidates), generator=torch_generator(seed, epoch, ORDER)).numpy()
     return candidates[order]
 
 

@@ -9,12 +9,12 @@ import torch
 from joblib import Parallel, delayed
 from joblib.externals.loky import get_reusable_executor
 
-from polyptrace.cores import one_thread, usable_cores
+from polyptrace.core.console import progress
+from polyptrace.core.device import one_thread, usable_cores
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_folder, provenance, read_json, write_json
+from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data import Boxes
-from polyptrace.errors import UserError
-from polyptrace.files import provenance, read_json, whole_folder, write_json
-from polyptrace.progress import progress
-from polyptrace.repeats import differences, refuse_changes
 from polyptrace.synthetic.presets import Preset, find_preset
 from polyptrace.synthetic.procedure import Procedure, draw_procedure
 from polyptrace.synthetic.selection import box_table
@@ -53,7 +53,7 @@ def generate(
         )
         return False
     where = pick_device(device)
-    with whole_folder(out, overwrite=overwrite, mark=NOTE) as folder, one_thread():
+    with atomic_folder(out, overwrite=overwrite, mark=NOTE) as folder, one_thread():
         procedures = draw_procedures(chosen, seed, workers)
         tables = [box_table(each) for each in procedures]
         gap = LARGEST_GAP if chosen.difficulty.box_dropout > 0 else 0

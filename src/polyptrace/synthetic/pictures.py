@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchvision.transforms.v2.functional import resize
 
-from polyptrace.codec import decode
-from polyptrace.errors import UserError
+from polyptrace.core.codec import decode
+from polyptrace.core.errors import UserError
 
 HEIGHT = 224  # at most
 MEASURES = (

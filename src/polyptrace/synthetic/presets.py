@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from polyptrace.core.console import counted
+from polyptrace.core.files import atomic_file
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
-from polyptrace.files import whole_file
-from polyptrace.plural import counted
 from polyptrace.synthetic.procedure import Procedure
 
 COLUMNS = 8
@@ -18,7 +18,7 @@ CAPTION = 16  # pixels above each row
 def write_sheet(procedure: Procedure, boxes: Boxes, root: Path, path: Path) -> None:
     """Writes the contact sheet of a procedure as a PNG, from the pictures below `root`."""
     sheet = contact_sheet(procedure, boxes, root)
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         sheet.save(temporary)
 
 

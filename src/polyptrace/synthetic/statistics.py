@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyptrace.codec import decode
+from polyptrace.core.codec import decode
 from polyptrace.data import Boxes, Tracklets, box_iou, crop_regions, cut_crop, cut_tracklets, link_tracks
 
 Array = NDArray[np.float64]

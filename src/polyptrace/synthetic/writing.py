@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyptrace.codec import encode_jpeg
+from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes
 from polyptrace.synthetic.procedure import Procedure
 from polyptrace.synthetic.render import Scene, render

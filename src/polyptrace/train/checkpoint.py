@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from polyptrace.errors import UserError
-from polyptrace.files import whole_file
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_file
 
 KEPT = 2
 
@@ -44,7 +44,7 @@ def save_checkpoint(folder: Path, progress: Progress, encoder: nn.Module, optimi
             f" last good checkpoint is {latest_checkpoint(folder) or 'none yet'}; try a lower --optimiser.lr"
         )
     path = folder / f"step-{progress.step:08d}.safetensors"
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         save_file(on_host, temporary, {"progress": json.dumps(asdict(progress))})
     for old in sorted(folder.glob("step-*.safetensors"))[:-KEPT]:
         old.unlink()

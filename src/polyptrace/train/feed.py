@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 from polyptrace.methods import Batch, Targets
 
 #: Batches that are read ahead of the one in use.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from polyptrace.config import Train
-from polyptrace.errors import UserError
-from polyptrace.plural import counted
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
 
 if TYPE_CHECKING:  # it takes seconds to load, and most commands do not need it
     from lightning.fabric import Fabric

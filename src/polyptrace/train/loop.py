@@ -18,13 +18,12 @@ from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer
 
 from polyptrace.config import Config, as_dict
+from polyptrace.core.console import console, counted
+from polyptrace.core.errors import UserError
+from polyptrace.core.randomness import torch_seed
 from polyptrace.data import Dataset
 from polyptrace.encoders import OwnEncoder, fill_network, load_encoder, save_encoder
-from polyptrace.errors import UserError
 from polyptrace.methods import METHODS, Batch, Epoch, Method, Plan
-from polyptrace.plural import counted
-from polyptrace.progress import console
-from polyptrace.supervision import seeded
 from polyptrace.train.checkpoint import Progress, load_checkpoint, save_checkpoint
 from polyptrace.train.feed import Feed, Loaded
 from polyptrace.train.gather import gather
@@ -108,7 +107,7 @@ def run_steps(job: Job, done: Progress) -> Progress:
                 rate = learning_rate(done.step / total, config.optimiser.lr, config.optimiser.schedule)
                 for group in optimiser.param_groups:
                     group["lr"] = rate
-                torch.manual_seed(_seed(config.train.seed, done.step, job.fabric.global_rank))  # dropout
+                torch.manual_seed(torch_seed(config.train.seed, done.step, job.fabric.global_rank))  # dropout
                 torch.backends.cudnn.benchmark = loaded.place is None  # a search pays for shapes that stay the same
 
                 loss, figures = step_loss(job.learner, loaded, job.method, config)
@@ -184,10 +183,6 @@ def _length(plan: Plan, config: Config) -> tuple[int, int]:
 def _remaining(epoch: Epoch, index: int, most: int) -> Iterator[Batch]:
     for step in range(index, min(epoch.steps, index + most)):
         yield epoch.batch(step)
-
-
-def _seed(seed: int, step: int, process: int) -> int:
-    return seeded(seed, step, process).initial_seed()
 
 
 def _save(job: Job, done: Progress) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from polyptrace.errors import UserError
-from polyptrace.files import whole_file
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_file
 
 #: Writes the figures of a step.
 Writer = Callable[[int, Mapping[str, float]], None]
@@ -103,7 +103,7 @@ def cut_back(path: Path, step: int) -> None:
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
     if kept != lines:
-        with whole_file(path) as temporary:
+        with atomic_file(path) as temporary:
             temporary.write_text("".join(kept), encoding="utf-8")
 
 

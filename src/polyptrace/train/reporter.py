@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, distributed
 
 from polyptrace.config import Config, as_dict
-from polyptrace.errors import UserError
+from polyptrace.core.console import progress
+from polyptrace.core.errors import UserError
 from polyptrace.methods import Batch
-from polyptrace.progress import progress
 from polyptrace.train.checkpoint import Progress, latest_checkpoint
 from polyptrace.train.metrics import Metrics
 from polyptrace.train.run import CHECKPOINTS, SECTIONS

@@ -16,17 +16,14 @@ from typing import Any
 import torch
 
 from polyptrace.config import Config, as_toml, difference, read_config
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_file, file_hash, provenance, read_json, write_json
+from polyptrace.core.reuse import refuse_changes
 from polyptrace.data import LabelFree
-from polyptrace.errors import UserError
-from polyptrace.files import file_hash, provenance, read_json, whole_file, write_json
-from polyptrace.repeats import refuse_changes
 from polyptrace.train.checkpoint import latest_checkpoint
 
 #: The sections of the settings that training uses.
 SECTIONS = ("supervision", "views", "loss", "encoder", "optimiser", "train")
-
-#: Settings that change nothing about the weights, so that a run may go on with others.
-HARMLESS = ("train.checkpoint_every", "train.log_every", "train.loggers", "train.crops")
 
 CONFIG, ENVIRONMENT, CHECKPOINTS, ENCODER = "config.toml", "environment.json", "checkpoints", "encoder"
 
@@ -37,11 +34,7 @@ def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None)
         if out.exists() and any(not _abandoned(path) for path in out.iterdir()):
             raise UserError(f"{out}: holds something else than a run -> give another --out")
         return None
-    changed = [
-        line
-        for line in difference(read_config(out / CONFIG), config, SECTIONS)
-        if line.partition(":")[0] not in HARMLESS
-    ]
+    changed = difference(read_config(out / CONFIG), config, SECTIONS)
     began = read_json(out / ENVIRONMENT)
     if began["data"]["tracklets"] != data_hash(data):
         changed.append(f"data: not the dataset that this run began with ({began['data']['path']})")
@@ -79,7 +72,7 @@ def begin_run(
     }
     environment["starts"].append(start | {"made_by": provenance()})
     write_json(out / ENVIRONMENT, environment)
-    with whole_file(out / CONFIG) as temporary:  # last: with it the run has begun
+    with atomic_file(out / CONFIG) as temporary:  # last: with it the run has begun
         temporary.write_text(as_toml(config, SECTIONS), encoding="utf-8")
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.data import check_boxes
 from polyptrace.data.sources import picture_root, read_coco
-from polyptrace.errors import UserError
 
 
 def content_of(rows) -> dict:

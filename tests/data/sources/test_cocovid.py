@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources import read_cocovid
-from polyptrace.errors import UserError
 
 
 def content_of(rows) -> dict:

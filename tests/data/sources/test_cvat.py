@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources import read_cvat
-from polyptrace.errors import UserError
 
 META = (
     "<meta><task><id>3</id><name>{name}</name><size>25</size><start_frame>{start}</start_frame>"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources.voc import _any_voc, _regular
-from polyptrace.errors import UserError
 
 
 def _load() -> ModuleType:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources import SOURCES, read_rsp, read_rspp, read_source
-from polyptrace.errors import UserError
 
 BOX = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
 VOC = "<annotation><object><name>{}</name><unique_id>{}</unique_id>" + BOX + "</object></annotation>"

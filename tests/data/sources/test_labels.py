@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
 from polyptrace.data.sources import HISTOLOGY
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
-from polyptrace.errors import UserError
 
 
 @pytest.mark.parametrize(

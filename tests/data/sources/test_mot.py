@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.data import check_boxes
 from polyptrace.data.boxes import NO_FRAME
 from polyptrace.data.sources import read_mot
-from polyptrace.errors import UserError
 
 SEQINFO = "[Sequence]\nname=x\nimDir=img1\nframeRate=25\nseqLength=25\nimWidth=64\nimHeight=48\nimExt=.jpg\n"
 

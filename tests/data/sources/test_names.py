@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources.names import (
     folders_below,
     inside,
@@ -17,7 +18,6 @@ from polyptrace.data.sources.names import (
     relative,
     video_and_frame,
 )
-from polyptrace.errors import UserError
 
 PART = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=6) | st.sampled_from(
     ["..", ".", "", "~", "C:", "a::b", "...", "..\\..", "\\\\host"]

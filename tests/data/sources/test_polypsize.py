@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources import read_polypsize
-from polyptrace.errors import UserError
 
 VIDEOS = {"case1": "Video01", "case2": "Video42"}
 HEADER = "Video_ID,Polyp_Size,Paris_Classification,Age,Gender,Endoscope_Model"

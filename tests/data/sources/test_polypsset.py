@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources import read_polypsset
-from polyptrace.errors import UserError
 
 VIDEOS = {"case1": "val2019/1", "case2": "test2019/24"}
 KINDS = {"case1": "adenomatous", "case2": "hyperplastic"}

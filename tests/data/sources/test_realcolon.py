@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.data import REAL_COLON
 from polyptrace.data.sources import read_realcolon, realcolon_files
-from polyptrace.errors import UserError
 
 VIDEOS = {"case1": "001-001", "case2": "002-009"}
 FRAMES = 25

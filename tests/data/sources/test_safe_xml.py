@@ -7,8 +7,8 @@ import defusedxml.ElementTree
 import pytest
 from defusedxml.common import DefusedXmlException
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources.safe_xml import elements, parse
-from polyptrace.errors import UserError
 
 LAUGHS = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10))
 ATTACKS = {

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.data import link_tracks
 from polyptrace.data.sources import read_sun
 from polyptrace.data.sources.sun import GAP
-from polyptrace.errors import UserError
 
 NAME = "case_M_20181001093706_0U62368100179605_1_004_002-1_a{clip}_ayy_image{frame:04d}.jpg"
 

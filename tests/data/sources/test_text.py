@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources import text
 from polyptrace.data.sources.text import decode, number_rows, read_table, whole_numbers
-from polyptrace.errors import UserError
 
 NAMES = ("a", "b", "c")
 

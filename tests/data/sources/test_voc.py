@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources import read_voc
 from polyptrace.data.sources.voc import parse_voc
-from polyptrace.errors import UserError
 
 
 def voc(rows, filename: str, *, extra: str = "") -> str:

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources import read_yolo
-from polyptrace.errors import UserError
 
 
 def line(row, tail: str = "") -> str:

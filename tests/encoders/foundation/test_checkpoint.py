@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders.foundation.checkpoint import read_checkpoint
-from polyptrace.errors import UserError
 
 WEIGHTS = {"a.weight": torch.arange(4.0), "b": torch.ones(2, 3)}
 

@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders.foundation import load_foundation
 from polyptrace.encoders.foundation.dinov3 import Dinov3
-from polyptrace.errors import UserError
 
 NAMES = ("dinov3-small", "dinov3-base", "dinov3-large")
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders.foundation import load_foundation
 from polyptrace.encoders.foundation.endofm import Endofm
-from polyptrace.errors import UserError
 
 ATTENTIONS = ("attn", "temporal_attn")
 NORMS = ("norm1", "norm2", "temporal_norm1")

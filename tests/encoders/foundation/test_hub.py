@@ -11,9 +11,9 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, cached_weights
 from polyptrace.encoders.foundation.hub import find_weights
-from polyptrace.errors import UserError
 
 CONTENT = b"the weights"
 GATED = "facebook/dinov3-vits16-pretrain-lvd1689m"

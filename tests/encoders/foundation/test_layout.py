@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
 from polyptrace.encoders.foundation.architecture import Architecture
 from polyptrace.encoders.foundation.layout import fit
-from polyptrace.errors import UserError
 
 
 def own_weights(architecture: Architecture, name: str) -> dict[str, Tensor]:

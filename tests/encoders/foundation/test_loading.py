@@ -4,10 +4,10 @@ import pytest
 import timm
 import torch
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders import Preprocess
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, costs, load_foundation, published_cost, used_cost
 from polyptrace.encoders.foundation.layout import fit
-from polyptrace.errors import UserError
 
 #: Table 1 of the paper: millions of parameters, and billions of operations for 8 frames.
 PAPER = {

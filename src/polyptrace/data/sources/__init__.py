@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.coco import read_coco
 from polyptrace.data.sources.cocovid import read_cocovid
@@ -19,7 +20,6 @@ from polyptrace.data.sources.realcolon import read_realcolon
 from polyptrace.data.sources.sun import read_sun
 from polyptrace.data.sources.voc import read_voc
 from polyptrace.data.sources.yolo import read_yolo
-from polyptrace.errors import UserError
 
 SOURCES: dict[str, Callable[..., Boxes]] = {
     "realcolon": read_realcolon,

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import read_json
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
 from polyptrace.data.sources.names import inside, last_number, of_several_videos, picture_root, video_and_frame
@@ -26,8 +28,6 @@ from polyptrace.data.sources.records import (
     text,
     whole,
 )
-from polyptrace.errors import UserError
-from polyptrace.files import read_json
 
 
 def read_coco(

@@ -10,6 +10,8 @@ from typing import Literal
 
 import numpy as np
 
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import read_json
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.coco import annotation_files, picture_prefix
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
@@ -26,8 +28,6 @@ from polyptrace.data.sources.records import (
     whole,
 )
 from polyptrace.data.videos import video_info
-from polyptrace.errors import UserError
-from polyptrace.files import read_json
 
 
 def read_cocovid(

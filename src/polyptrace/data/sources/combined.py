@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.names import below
 from polyptrace.data.sources.polypsize import read_polypsize
 from polyptrace.data.sources.polypsset import read_polypsset
 from polyptrace.data.sources.realcolon import read_realcolon
 from polyptrace.data.sources.sun import read_sun
-from polyptrace.errors import UserError
 
 _OTHER_NAMES = {"polypsize": ("polypsizedataset",), "sun": ("sundatabase",)}
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, codes
-from polyptrace.errors import UserError
 
 #: every histology of the paper's datasets: 1 adenoma, 0 not, -1 left out
 HISTOLOGY = {

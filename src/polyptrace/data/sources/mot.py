@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import NO_FRAME, Boxes, Ints, Strings, frame_numbers
 from polyptrace.data.sources.names import (
     PICTURES,
@@ -26,7 +27,6 @@ from polyptrace.data.sources.names import (
 )
 from polyptrace.data.sources.text import number_rows, read_text, whole_numbers
 from polyptrace.data.videos import video_info
-from polyptrace.errors import UserError
 
 _COLUMNS = ("frame", "id", "left", "top", "w", "h", "conf")
 _NEEDED = 6

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.errors import UserError
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".mpg", ".mpeg", ".webm")

@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import histology_name
 from polyptrace.data.sources.names import PICTURES, natural, unwrapped
 from polyptrace.data.sources.small_files import names_in, read_small_files
 from polyptrace.data.sources.voc import parse_voc, picture_of
-from polyptrace.errors import UserError
-from polyptrace.plural import counted
 
 _PARTS = ("val2019", "test2019")
 

@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
 from polyptrace.data.archives import first_file
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
@@ -19,8 +21,6 @@ from polyptrace.data.sources.realcolon_files import FrameBox, read_frames
 from polyptrace.data.sources.small_files import names_in
 from polyptrace.data.sources.text import number, read_table
 from polyptrace.data.splits import REAL_COLON
-from polyptrace.errors import UserError
-from polyptrace.plural import counted
 
 _ANNOTATIONS = re.compile(r"(?P<video>\d{3}-\d{3})_annotations?(?P<archive>\.tar\.gz|\.tgz|\.tar)?", re.ASCII)
 _FRAMES = re.compile(r"(?P<video>\d{3}-\d{3})_frames(?P<archive>\.tar\.gz|\.tgz|\.tar)?", re.ASCII)

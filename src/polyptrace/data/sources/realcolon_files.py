@@ -13,14 +13,14 @@ from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from polyptrace.cores import usable_cores
+from polyptrace.core.console import Bar, progress
+from polyptrace.core.device import usable_cores
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_file
 from polyptrace.data.archives import files
 from polyptrace.data.sources.names import inside
 from polyptrace.data.sources.small_files import names_in, read_small_files
 from polyptrace.data.sources.voc import nothing_in, parse_voc
-from polyptrace.errors import UserError
-from polyptrace.files import whole_file
-from polyptrace.progress import Bar, progress
 
 PR_SET_PDEATHSIG = 1  # as in prctl.h
 _FILES_PER_TASK = 4096
@@ -154,7 +154,7 @@ def _fingerprint(place: Path) -> str:
 
 
 def _save(path: Path, rows: list[FrameBox]) -> None:
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 

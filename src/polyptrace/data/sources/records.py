@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import NO_FRAME
-from polyptrace.errors import UserError
-from polyptrace.plural import counted
 
 Record = dict[str, Any]
 _LARGEST = 2**53  # beyond it a number that was written as 1e20 is not exact

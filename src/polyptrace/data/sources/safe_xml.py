@@ -12,8 +12,8 @@ from typing import NoReturn
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers.expat import ExpatError, ParserCreate, XMLParserType
 
+from polyptrace.core.errors import UserError
 from polyptrace.data.sources.text import decode
-from polyptrace.errors import UserError
 
 _DECLARED = re.compile(rb"""^(?:\xef\xbb\xbf)?\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
 _PLAIN = (b"utf-8", b"utf8", b"us-ascii", b"ascii")

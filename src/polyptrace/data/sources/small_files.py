@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 LARGEST = 16 * 2**20  # bytes: no annotation of one frame is larger
 _FIRST = 2**16

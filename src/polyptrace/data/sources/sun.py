@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import histology_name, size_mm
 from polyptrace.data.sources.names import folders_below, inside, natural
 from polyptrace.data.sources.small_files import names_in
 from polyptrace.data.sources.text import number, read_table, read_text
-from polyptrace.errors import UserError
-from polyptrace.plural import counted
 
 GAP = 1000  # frames between two sub-clips
 FPS = 30.0

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Floats, Ints
-from polyptrace.errors import UserError
-from polyptrace.plural import counted
 
 _SMALL = 4096  # characters: less is read line by line at once
 _BLOCK = 20_000  # lines

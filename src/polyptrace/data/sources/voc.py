@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
 from polyptrace.data.sources.names import (
@@ -30,8 +32,6 @@ from polyptrace.data.sources.names import (
 from polyptrace.data.sources.safe_xml import parse
 from polyptrace.data.sources.small_files import names_in, read_small_files
 from polyptrace.data.sources.text import number, read_text
-from polyptrace.errors import UserError
-from polyptrace.plural import counted
 
 _ANNOTATIONS = ("annotations", "annotation", "xml", "xmls", "labels")
 _IMAGES = ("JPEGImages", "Images", "images", "Image", "image", "frames", "Frames", "imgs")

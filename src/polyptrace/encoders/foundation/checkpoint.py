@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 #: What training scripts put their weights under; where there are several, the first is the one to use.
 CONTAINERS = ("teacher", "student", "model", "state_dict", "target_encoder", "encoder")

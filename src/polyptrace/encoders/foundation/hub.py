@@ -15,8 +15,8 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders.foundation.catalogue import FoundationModel
-from polyptrace.errors import UserError
 
 #: File names to try in a repository that is not the model's own.
 USUAL_FILES = ("model.safetensors", "pytorch_model.bin")

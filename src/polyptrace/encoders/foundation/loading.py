@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders.cost import Cost, cost
 from polyptrace.encoders.foundation.catalogue import FOUNDATION_MODELS, FoundationModel
 from polyptrace.encoders.foundation.checkpoint import read_checkpoint
@@ -18,7 +19,6 @@ from polyptrace.encoders.foundation.hub import find_weights
 from polyptrace.encoders.foundation.layout import fit
 from polyptrace.encoders.foundation.pooling import parse_pooling
 from polyptrace.encoders.preprocess import RELEASE, Preprocess
-from polyptrace.errors import UserError
 
 #: The side in pixels and the frames of a tracklet at which costs are counted, as in the paper.
 COST_SIZE, COST_LENGTH = 224, 8

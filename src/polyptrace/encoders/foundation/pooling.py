@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 OVER_TOKENS = ("cls", "mean", "patch-mean")
 OVER_FRAMES = ("mean", "max")

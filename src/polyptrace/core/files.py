@@ -1,4 +1,4 @@
-"""Outputs that are written whole or not at all: a temporary name, then a rename."""
+"""Atomic files and folders (a temporary name, then a rename), JSON, hashes and provenance."""
 
 import hashlib
 import json
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import polyptrace
-from polyptrace.errors import UserError
+from polyptrace.core.errors import UserError
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its name only if the block ends without an error."""
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yields a temporary path that is renamed to `path` if the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial{path.suffix}")
     try:
@@ -32,23 +32,26 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def refuse_existing(path: Path, overwrite: bool = False, mark: str | None = None) -> None:
-    """An error if something stands at `path` that must not be replaced; asked before the work, it costs nobody an hour.
+    """Raises an error if `path` exists and may not be replaced. Call it before the work as well as at the end.
 
-    `overwrite` replaces a folder only if the file `mark` says that it is one of those: nobody's photographs.
+    With `overwrite`, a folder is replaced only if it contains the file `mark`, which shows that polyptrace wrote it.
     """
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not overwrite:
         raise UserError(f"{path}: already exists -> give another folder, remove it, or pass --overwrite")
     if mark is not None and not (path / mark).is_file():
-        raise UserError(f"{path}: holds something else (no {mark} in it), so it is not replaced -> give another folder")
+        raise UserError(
+            f"{path}: contains no {mark}, so it was not written by this command and is not replaced"
+            " -> give another folder"
+        )
 
 
 @contextmanager
-def whole_folder(path: Path, *, overwrite: bool = False, mark: str | None = None) -> Iterator[Path]:
-    """A temporary folder beside `path` that takes its name only if the block ends without an error.
+def atomic_folder(path: Path, *, overwrite: bool = False, mark: str | None = None) -> Iterator[Path]:
+    """Yields a temporary folder that is renamed to `path` if the block ends without an error.
 
-    What stood there is replaced as `refuse_existing` allows.
+    An existing folder is replaced under the conditions of `refuse_existing`.
     """
     refuse_existing(path, overwrite, mark)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,8 +67,8 @@ def whole_folder(path: Path, *, overwrite: bool = False, mark: str | None = None
 
 
 def write_json(path: Path, content: object) -> None:
-    """Writes `content` as indented JSON, whole or not at all; NaN is refused, since JSON has none."""
-    with whole_file(path) as temporary:
+    """Writes `content` atomically as indented JSON. NaN is refused, because JSON does not have it."""
+    with atomic_file(path) as temporary:
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
         temporary.write_text(text + "\n", encoding="utf-8")
 
@@ -77,7 +80,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file -> check the path") from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"{path}: not valid JSON ({error}) -> was it written to the end?") from None
+        raise UserError(f"{path}: not valid JSON ({error}) -> the file may be truncated; write it again") from None
 
 
 def file_hash(path: Path) -> str:
@@ -87,7 +90,7 @@ def file_hash(path: Path) -> str:
 
 
 def provenance() -> dict[str, Any]:
-    """What made an output: versions of us and of what we stand on, the machine and the command."""
+    """What made an output: the versions of polyptrace and its dependencies, the platform and the command."""
     packages = ("torch", "torchvision", "timm", "transformers", "lightning", "numpy", "pyarrow")
     return {
         "polyptrace": polyptrace.__version__,

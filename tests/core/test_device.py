@@ -2,12 +2,12 @@ import os
 import subprocess
 import sys
 
-from polyptrace.cores import usable_cores
+from polyptrace.core.device import usable_cores
 
 ON_ONE_CORE = """
 import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-from polyptrace.cores import usable_cores
+from polyptrace.core.device import usable_cores
 print(usable_cores())
 """
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from polyptrace.errors import UserError
-from polyptrace.plural import counted
+from polyptrace.core.console import counted
+from polyptrace.core.device import choose_device
+from polyptrace.core.errors import UserError
 from polyptrace.report.clock import Clock
 from polyptrace.supervision.batches import check_world
-from polyptrace.train.hardware import choose_device
 
 
 def test_one_is_singular_and_all_other_numbers_are_plural() -> None:
@@ -17,7 +17,7 @@ def test_one_is_singular_and_all_other_numbers_are_plural() -> None:
 
 def test_what_is_printed_says_one_of_a_thing_in_the_singular(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    assert choose_device("cpu")[1] == "device: CPU with 1 thread (as asked)"
+    assert choose_device("cpu", "--train.device")[1] == "device: CPU with 1 thread (requested)"
     assert Clock(float("nan")).apart(-1) == "−1 frame"
     with pytest.raises(UserError, match=r"1 bag cannot be dealt to 2 processes -> take 2 bags, or 1 process$"):
         check_world(1, 2)

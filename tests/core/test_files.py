@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from polyptrace.errors import UserError
-from polyptrace.files import refuse_existing, whole_folder
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_folder, refuse_existing
 
 
 def test_overwriting_replaces_a_folder_of_the_same_kind_and_no_other(tmp_path: Path) -> None:
@@ -13,12 +13,12 @@ def test_overwriting_replaces_a_folder_of_the_same_kind_and_no_other(tmp_path: P
     for folder, name in ((ours, "results.json"), (theirs, "beach.jpg")):
         folder.mkdir()
         (folder / name).touch()
-    with whole_folder(ours, overwrite=True, mark="results.json") as folder:
+    with atomic_folder(ours, overwrite=True, mark="results.json") as folder:
         (folder / "results.json").write_text("new")
     assert (ours / "results.json").read_text() == "new"
     with (
-        pytest.raises(UserError, match="holds something else"),
-        whole_folder(theirs, overwrite=True, mark="results.json"),
+        pytest.raises(UserError, match="was not written by this command"),
+        atomic_folder(theirs, overwrite=True, mark="results.json"),
     ):
         pass
     assert (theirs / "beach.jpg").exists()

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from polyptrace import codec
-from polyptrace.codec import Need, decode, decode_jpegs, encode_jpeg
+from polyptrace.core import codec
+from polyptrace.core.codec import Need, decode, decode_jpegs, encode_jpeg
 
 needs_simplejpeg = pytest.mark.skipif(codec._simplejpeg is None, reason="needs simplejpeg")
 

@@ -1,4 +1,4 @@
-"""Progress bars for long work: how far, how fast, how long still, and a line below for what else there is to say."""
+"""What is shown on the terminal: progress bars, and counts in words."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +20,17 @@ from rich.text import Text
 console = Console(stderr=True)
 
 
+def counted(number: int, singular: str, plural: str | None = None) -> str:
+    """A number with its noun; `plural` where it is not the singular with an s.
+
+    >>> counted(1, "polyp"), counted(1200, "polyp"), counted(2, "query", "queries")
+    ('1 polyp', '1,200 polyps', '2 queries')
+    """
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
+
+
 class RateColumn(ProgressColumn):
-    """Work done per second, in the task's own unit."""
+    """Items per second, in the unit of the task."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -30,7 +39,7 @@ class RateColumn(ProgressColumn):
 
 
 class Bar:
-    """One running bar: `advance(n)` and `say("loss 1.23")`."""
+    """One progress bar: `advance(n)` moves it, `say("loss 1.23")` sets the line below it."""
 
     def __init__(self, bars: Progress, description: str, total: int | None, unit: str) -> None:
         self._bars = bars
@@ -41,13 +50,13 @@ class Bar:
         self._bars.advance(self._task, amount)
 
     def say(self, note: str) -> None:
-        """Shows a line below the bar, in place of the one before."""
+        """Replaces the line below the bar."""
         self.note.plain = note
 
 
 @contextmanager
 def progress(description: str, total: int | None, unit: str = "items") -> Iterator[Bar]:
-    """A bar on standard error; where that is no terminal, it is printed once at the end."""
+    """A progress bar on standard error; if that is not a terminal, it is printed once at the end."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
@@ -61,4 +70,4 @@ def progress(description: str, total: int | None, unit: str = "items") -> Iterat
     with Live(Group(bars, bar.note), console=console, refresh_per_second=4):
         yield bar
     if bar.note.plain and not console.is_terminal:
-        console.print()  # the note has no end of line of its own there
+        console.print()  # without a terminal, the note does not end with a newline
