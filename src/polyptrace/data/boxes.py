@@ -37,6 +37,7 @@ UNKNOWN: dict[str, Any] = {
     "histology": "",
     "score": np.nan,
     "fps": np.nan,
+    "generated": False,
     "source": "",
     "line": 0,
 }
@@ -45,6 +46,7 @@ NO_FRAME = int(np.iinfo(np.int64).min)
 LABELS = ("polyp", "size_mm", "histology")
 _STRINGS = ("dataset", "video", "file", "track", "polyp", "histology", "source")
 _INTS = ("frame_index", "pts", "image_width", "image_height", "line")
+_KINDS = {"generated": np.bool_}
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Boxes:
     histology: Strings
     score: Floats
     fps: Floats
+    generated: NDArray[np.bool_]  # rendered by `polyptrace synth`, not recorded
     source: Strings  # annotation file the row was read from
     line: Ints  # its line, or its annotation's number, there
 
@@ -190,7 +193,7 @@ def frame_numbers(values: Floats) -> Ints:
 def _column(name: str, value: Any, length: int) -> NDArray[Any]:
     if name in _STRINGS and isinstance(value, str):
         return np.array([value], object).repeat(length)  # one object for all rows
-    kind: Any = object if name in _STRINGS else np.int64 if name in _INTS else np.float64
+    kind: Any = object if name in _STRINGS else np.int64 if name in _INTS else _KINDS.get(name, np.float64)
     if name == "frame_index" and np.asarray(value).dtype.kind == "f":
         value = frame_numbers(np.asarray(value))
     array = np.asarray(value, kind)
