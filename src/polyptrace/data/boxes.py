@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
+from polyptrace.data.identity import video_codes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,20 +104,16 @@ class Boxes:
         """The rows by dataset, video, frame and box: an order that labels and input order cannot change."""
         return self.take(self.order())
 
-    def procedure(self) -> Ints:
-        """Number of each row's (dataset, video), by name."""
-        return codes(self.dataset) * (len(self) + 1) + codes(self.video)
-
-    def order(self, procedure: Ints | None = None) -> Ints:
-        """Row numbers by dataset, video, frame and box; `procedure` where it is known already."""
-        procedure = self.procedure() if procedure is None else procedure
-        order = stable_order(self.frame_index, procedure)
-        same = np.zeros(len(self) + 1, bool)  # whether a place holds the same procedure and frame as the one before
-        same[1:-1] = (np.diff(procedure[order]) == 0) & (np.diff(self.frame_index[order]) == 0)
+    def order(self) -> Ints:
+        """Row numbers by dataset, video, frame and box."""
+        video = video_codes(self)
+        order = stable_order(self.frame_index, video)
+        same = np.zeros(len(self) + 1, bool)  # same video and frame as the row before
+        same[1:-1] = (np.diff(video[order]) == 0) & (np.diff(self.frame_index[order]) == 0)
         shared = np.flatnonzero(same[:-1] | same[1:])
         rows = order[shared]  # only boxes that share their frame need to be compared
         x, y, w, h = self.xywh[rows].T
-        order[shared] = rows[np.lexsort((h, w, y, x, self.frame_index[rows], procedure[rows]))]
+        order[shared] = rows[np.lexsort((h, w, y, x, self.frame_index[rows], video[rows]))]
         return order
 
     def where(self, row: int) -> str:
@@ -167,21 +163,6 @@ def stable_order(last: Ints, *before: Ints) -> Ints:
     for key in (last, *before):
         later = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & later)
     return np.arange(len(last)) if later.all() else np.lexsort((last, *before)).astype(np.int64)
-
-
-def codes(names: Strings) -> Ints:
-    """For each string its place among the sorted distinct ones: integers that do not depend on the rows' order."""
-    if not len(names):
-        return np.empty(0, np.int64)
-    address = np.frombuffer(names.tobytes(), np.intp)
-    differs = address[1:] != address[:-1]  # names repeat row after row, often as one and the same object
-    differs = np.not_equal(names[1:], names[:-1], out=differs.copy(), where=differs)
-    start = np.concatenate([[0], np.flatnonzero(differs) + 1])
-    encoded = pa.array(names[start], pa.string()).dictionary_encode()
-    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    return np.repeat(places[encoded.indices.to_numpy()], np.diff(start, append=len(names)))
 
 
 def frame_numbers(values: Floats) -> Ints:
