@@ -7,7 +7,7 @@ from polyptrace.core.console import counted
 from polyptrace.core.device import choose_device
 from polyptrace.core.errors import UserError
 from polyptrace.report.clock import Clock
-from polyptrace.supervision.batches import check_world
+from polyptrace.supervision import check_batch
 
 
 def test_one_is_singular_and_all_other_numbers_are_plural() -> None:
@@ -19,5 +19,5 @@ def test_what_is_printed_says_one_of_a_thing_in_the_singular(monkeypatch: pytest
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert choose_device("cpu", "--train.device")[1] == "device: CPU with 1 thread (requested)"
     assert Clock(float("nan")).apart(-1) == "−1 frame"
-    with pytest.raises(UserError, match=r"1 bag cannot be dealt to 2 processes -> take 2 bags, or 1 process$"):
-        check_world(1, 2)
+    with pytest.raises(UserError, match=r"1 tracklet can be anchors, but a batch has 2 bags -> use at most 1 bag,"):
+        check_batch(1, 4, 2)
