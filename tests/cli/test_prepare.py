@@ -175,7 +175,7 @@ def test_ctrl_c_says_that_the_command_goes_on(
 
     monkeypatch.setattr("polyptrace.data.rounds.CropRounds.cut", interrupt)
     assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 130
-    assert "stopped -> start the same command again, and it goes on" in said()
+    assert "interrupted -> run the same command again; it resumes" in said()
 
 
 def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_goes_on(tmp_path: Path) -> None:
