@@ -19,9 +19,9 @@ class Tracks:
     length: int = 8  #: frames per training tracklet (L)
     min_track_seconds: float | None = None  #: replaces min_track, for other frame rates
     stride_seconds: float | None = None  #: replaces stride, for other frame rates
-    sampled_iou: float = 0.1  #: replaces iou for sources of sparsely sampled frames (PolypsSet)
-    sampled_min_track: int = 8  #: replaces min_track for such sources
-    sampled_stride: int = 1  #: replaces stride for such sources
+    sampled_iou: float | None = None  #: iou for PolypsSet, whose frames are sparse; none: the same
+    sampled_min_track: int | None = None  #: min_track for PolypsSet; none: the same
+    sampled_stride: int | None = None  #: stride for PolypsSet; none: the same
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyptrace.config import Config
 from polyptrace.core.console import counted
-from polyptrace.data import LabelFree
+from polyptrace.data import LabelFree, video_keys
 from polyptrace.encoders import OwnEncoder, TrackletEncoder
 from polyptrace.losses import (
     condition_satisfied,
@@ -21,7 +21,7 @@ from polyptrace.losses import (
     repeated_members,
     repeated_tracklets,
 )
-from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, Targets, labels_seen, padded, video_names
+from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, Targets, labels_seen, padded
 from polyptrace.supervision import anchor_count, epoch_batches, fitted_temperature, steps_before, temperature_at
 
 
@@ -35,7 +35,7 @@ def plan(data: Data, config: Config) -> Plan:
     tracklets = data.tracklets
     chosen = data.select("tracklet")
     rows = padded([tracklets.rows[i] for i in chosen])
-    video, position = video_names(data, chosen), tracklets.position[chosen]
+    video, position = video_keys(tracklets)[chosen], tracklets.position[chosen]
     settings = config.supervision
 
     highest = fitted_temperature(
@@ -77,8 +77,8 @@ def remarks(data: LabelFree, config: Config) -> list[str]:
     """What the log says about the data: tracklets, videos, small videos and what happens to them."""
     settings = config.supervision
     chosen = data.select("tracklet")
-    video, count = np.unique(video_names(data, chosen), return_counts=True)
-    anchors = anchor_count(video_names(data, chosen), settings.bag_size, settings.small_videos)
+    video, count = np.unique(video_keys(data.tracklets)[chosen], return_counts=True)
+    anchors = anchor_count(video_keys(data.tracklets)[chosen], settings.bag_size, settings.small_videos)
     small = int((count <= settings.bag_size).sum())
     lines = [f"data: {counted(len(chosen), 'tracklet')} of {counted(len(video), 'video')}, {anchors:,} of them anchors"]
     if small:
