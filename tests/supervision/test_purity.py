@@ -16,7 +16,7 @@ def test_a_member_is_right_wrong_or_unknown() -> None:
 def test_purity_is_what_a_loop_counts() -> None:
     tracklet = np.arange(90)
     polyp = np.array([f"p{n // 10}" for n in tracklet], object)
-    bags = sample_bags(tracklet // 30, 32 * tracklet, 4, 12.0, torch_generator(0)).numpy()
+    bags = sample_bags(tracklet // 30, 32 * tracklet, 4, 3.0, torch_generator(0)).numpy()
     purity = bag_purity(bags, polyp)
     wrong = [[polyp[m] != polyp[i] for m in bag] for i, bag in enumerate(bags)]
     assert purity.anchor.tolist() == tracklet.tolist()

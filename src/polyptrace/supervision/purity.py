@@ -23,8 +23,7 @@ class BagPurity:
     @property
     def pure(self) -> NDArray[np.bool_]:
         """Bags whose members all show the anchor's polyp: (A,)."""
-        pure: NDArray[np.bool_] = ~self.wrong.any(1)
-        return pure
+        return np.logical_not(self.wrong.any(1))
 
     @property
     def wrong_share(self) -> Floats:
