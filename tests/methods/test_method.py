@@ -1,4 +1,4 @@
-"""Batches: dealt out whole to processes, padded, named; label-free data has no polyps to ask for."""
+"""Batches and their division among processes; labels that training may see."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from polyptrace.config import Config, Views
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.methods import METHODS, Batch
-from polyptrace.methods.batch import labels_seen, padded, polyp_codes
+from polyptrace.methods.method import labels_seen, padded_rows, polyp_codes
 
 
 def batch(size: int, together: int) -> Batch:
@@ -27,9 +27,15 @@ def test_a_number_of_groups_that_the_processes_do_not_divide_is_refused_with_tho
         batch(60, 5).part(0, 8)
 
 
-def test_shorter_tracklets_are_padded_with_minus_one() -> None:
-    assert padded([np.array([3, 4]), np.array([7])]).tolist() == [[3, 4], [7, -1]]
-    assert padded([np.array([3])], 3).tolist() == [[3, -1, -1]]
+def test_shorter_tracklets_are_padded_with_minus_one(coloured: Dataset) -> None:
+    table = coloured.tracklets
+    chosen = np.array([coloured.select("track")[0], coloured.select("tracklet")[3]])
+    rows = padded_rows(coloured, chosen)
+    assert rows.shape == (2, table.length[chosen[0]])
+    for row, index in zip(rows, chosen, strict=True):
+        expected = table.rows[index].tolist()
+        assert row.tolist() == expected + [-1] * (rows.shape[1] - len(expected))
+    assert (rows[1] == -1).any()
 
 
 def test_polyps_are_the_same_number_only_when_they_are_the_same_polyp(coloured: Dataset) -> None:
