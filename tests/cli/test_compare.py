@@ -75,7 +75,7 @@ def test_one_command_trains_embeds_and_evaluates_all_methods_and_writes_the_tabl
     _, out = compared
     rows = {path.parts[-3]: Results.load(path) for path in out.glob("rows/*/seed0/results")}
     assert set(rows) == set(ALL)
-    assert all(0 <= row.tasks["retrieval"].figures["map"].value <= 1 for row in rows.values())
+    assert all(0 <= row.tasks["retrieval"].metrics["map"].value <= 1 for row in rows.values())
     assert {name for name, row in rows.items() if row.method.labels == "labels"} == {"sup", "ta"}
     assert all(row.method.params for name, row in rows.items() if name != "colour-grid")
     table = (out / "report" / "table1.md").read_text()

@@ -19,9 +19,9 @@ class Tracks:
     length: int = 8  #: frames in a training tracklet (L)
     min_track_seconds: float | None = None  #: instead of min_track, for other frame rates
     stride_seconds: float | None = None  #: instead of stride, for other frame rates
-    sampled_iou: float = 0.1  #: instead of iou, where neighbouring frames are not neighbouring times (PolypsSet)
-    sampled_min_track: int = 8  #: instead of min_track, there
-    sampled_stride: int = 1  #: instead of stride, there
+    sampled_iou: float | None = None  #: iou for PolypsSet, whose frames are sampled; none: the same
+    sampled_min_track: int | None = None  #: min_track for PolypsSet; none: the same
+    sampled_stride: int | None = None  #: stride for PolypsSet; none: the same
 
 
 @dataclass(frozen=True)
