@@ -157,7 +157,7 @@ def scores(dataset: Dataset, features: Callable[[Tensor], Tensor], device: torch
             total.index_add_(0, owner[start : start + BATCH], found)
     assert total is not None
     mean = total / torch.from_numpy(length).to(device)[:, None]
-    return measure(mean.cpu().numpy(), tracklets.polyp[chosen])
+    return metrics(mean.cpu().numpy(), tracklets.polyp[chosen])
 
 
 def supervised(options: argparse.Namespace, parts: dict[str, Dataset]) -> dict[str, float]:
@@ -171,10 +171,10 @@ def supervised(options: argparse.Namespace, parts: dict[str, Dataset]) -> dict[s
     )
     folder = train(config, parts["train"], options.out / "sup")
     table = embed(load_encoder(folder), parts["test"], ("track",), Embed(device=options.device))
-    return measure(table.vectors, table.polyp)
+    return metrics(table.vectors, table.polyp)
 
 
-def measure(vectors: Any, polyp: Any) -> dict[str, float]:
+def metrics(vectors: Any, polyp: Any) -> dict[str, float]:
     """Retrieval and re-identification, in per cent."""
     found, pairs = retrieval(vectors, polyp), reid(vectors, polyp)
     values = {"mAP": found.map, "HR@1": found.hr1, "AUROC": pairs.auroc, "AUPR": pairs.aupr}

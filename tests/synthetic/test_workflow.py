@@ -83,7 +83,7 @@ def test_some_polyps_are_seen_again_after_all_the_others(preset: Preset) -> None
 
 def test_a_polyp_is_found_before_it_is_removed(preset: Preset) -> None:
     longer = replace(preset, tracklets=40)
-    looks = [look for seed in range(5) for look in plan(longer, [[0]], seed, resight=0.0)]
+    looks = [look for seed in range(20) for look in plan(longer, [[0]], seed, resight=0.0)]
     place = {"survey": [], "remove": []}
     for seed in range(5):
         mine = plan(longer, [[0]], seed, resight=0.0)
