@@ -57,7 +57,7 @@ class Reporter:
                 Metrics(self._out, self._config.train.loggers, self._begun.step, settings)
             )
             self._bar = self._stack.enter_context(progress("training", self._steps * self._tracklets, "tracklets"))
-            self._bar.advance(self._begun.step * self._tracklets)
+            self._bar.skip(self._begun.step * self._tracklets)
         return self
 
     def __exit__(
