@@ -57,7 +57,7 @@ HARD = Difficulty(view_change=0.7, view_memory=0.0, colour_drift=1.0, narrow_ban
 PRESETS = {
     "tiny": Preset("tiny", 2, 1, 6, 3, 112, 96, 0.5, 6, 6, 0.0, (56, 0.4), 96, 0.15, True),
     "small": Preset("small", 10, 5, 28, 14, 224, 192, 0.25, 10, 5, 0.35, (48, 0.9), 240),
-    "full": Preset("full", 27, 19, 85, 47, 384, 336, 0.1875, 56, 6, 0.7, (45, 1.3), 500),
+    "full": Preset("full", 27, 19, 85, 47, 384, 336, 0.1875, 52, 6, 0.7, (45, 1.3), 500),
 }
 _HARD_TRACKS = {  # tracklets, minimum, spread, track_frames, longest track of the hard regime
     "small": (5, 3, 0.35, (48, 0.7), 200),
