@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from polyptrace.config import Evaluate
 from polyptrace.data import polyp_keys, video_keys
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate.results import Figure, Task
+from polyptrace.evaluate.results import Metric, Task
 from polyptrace.evaluate.significance import draw_counts, interval
 from polyptrace.evaluate.similarity import label_codes
 
@@ -95,7 +95,7 @@ class Subject:
         }
 
 
-def figure(value: float, draws: NDArray[np.float64], clusters: int, n: int, of: str) -> Figure:
+def figure(value: float, draws: NDArray[np.float64], clusters: int, n: int, of: str) -> Metric:
     """A value with the interval of its draws of so many clusters."""
     low, high = interval(draws, clusters)
-    return Figure(float(value), low, high, int(n), of)
+    return Metric(float(value), low, high, int(n), of)

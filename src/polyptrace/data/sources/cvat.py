@@ -14,6 +14,7 @@ import numpy as np
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
+from polyptrace.data.crops import video_info
 from polyptrace.data.sources.labels import Row, label_columns, labelled_boxes
 from polyptrace.data.sources.paths import (
     VIDEOS,
@@ -27,7 +28,6 @@ from polyptrace.data.sources.paths import (
     split_folder,
 )
 from polyptrace.data.sources.reading import XmlElement, integer, number, read_bytes, xml_children
-from polyptrace.data.videos import video_info
 
 _STEP = re.compile(r"step\s*=\s*(\d{1,6})", re.ASCII)
 _CORNERS = ("xtl", "ytl", "xbr", "ybr")

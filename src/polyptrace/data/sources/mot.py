@@ -14,6 +14,7 @@ import numpy as np
 
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import NO_FRAME, Boxes, Ints, Strings, frame_numbers
+from polyptrace.data.crops import video_info
 from polyptrace.data.sources.labels import qualified
 from polyptrace.data.sources.paths import (
     VIDEOS,
@@ -30,7 +31,6 @@ from polyptrace.data.sources.paths import (
     why_no_video,
 )
 from polyptrace.data.sources.reading import number_rows, read_text, whole_numbers
-from polyptrace.data.videos import video_info
 
 _COLUMNS = ("frame", "id", "left", "top", "w", "h", "conf")
 _NEEDED = 6

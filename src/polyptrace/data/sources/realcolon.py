@@ -27,8 +27,8 @@ from polyptrace.core.console import Bar, counted, progress
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import atomic_file
-from polyptrace.data.archives import files, first_file
 from polyptrace.data.boxes import Boxes
+from polyptrace.data.crops import first_file, read_all
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
 from polyptrace.data.sources.paths import inside, names_in
 from polyptrace.data.sources.reading import number, read_small_files, read_table
@@ -267,7 +267,7 @@ def _finished(task: _Task, future: Future[list[_FrameBox]] | None, bar: Bar) -> 
 
 
 def _read(task: _Task) -> list[_FrameBox]:
-    contents = read_small_files(task.source, task.names) if task.source.is_dir() else files(task.source, ".xml")
+    contents = read_small_files(task.source, task.names) if task.source.is_dir() else read_all(task.source, ".xml")
     boxes: list[_FrameBox] = []
     for name, content in contents:
         stem = name.rpartition("/")[2].removesuffix(".xml")

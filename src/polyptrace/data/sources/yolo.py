@@ -15,6 +15,7 @@ from PIL import Image
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, Floats, Ints
+from polyptrace.data.crops import video_info
 from polyptrace.data.sources.labels import qualified
 from polyptrace.data.sources.paths import (
     folders_below,
@@ -32,7 +33,6 @@ from polyptrace.data.sources.paths import (
     why_no_video,
 )
 from polyptrace.data.sources.reading import decode, number_rows, read_small_files
-from polyptrace.data.videos import video_info
 
 _COLUMNS = ("class", "cx", "cy", "w", "h", "sixth", "seventh")
 _NOT_FRAMES = ("classes.txt", "readme.txt", "train.txt", "val.txt", "test.txt", "obj.names", "labels.txt")
