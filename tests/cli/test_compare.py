@@ -199,7 +199,7 @@ def test_a_signal_to_a_comparison_alone_ends_its_rows_and_none_has_failed(folder
         os.kill(pid, signal.SIGKILL)
     assert not left
     assert process.returncode == 130
-    assert "start the same command again" in said
+    assert "run the same command again" in said
     assert not list((folder / f"ended-{sign.name}").rglob("error.txt"))
 
 

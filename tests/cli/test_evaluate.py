@@ -75,7 +75,7 @@ def test_seeds_are_combined(theirs, tmp_path):
         (["retrieval"], "no embeddings"),
         (["retrieval", "--embeddings", "nowhere"], "no such file"),
         (["size", "--embeddings-for", "size"], "not TASK=PATH"),
-        (["retrieval", "--evaluate.bootstrp", "9", "--embeddings", "x"], "did you mean 'evaluate.bootstrap'"),
+        (["retrieval", "--evaluate.bootstrp", "9", "--embeddings", "x"], "did you mean '--evaluate.bootstrap'"),
         (["histology", "--histology", "villous=2"], "no embeddings"),
     ],
 )

@@ -15,7 +15,7 @@ from polyptrace.cluster.preparing import by_procedure
 from polyptrace.config import Crops, Embed
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset, prepare, read_coco
-from polyptrace.data.store import fill_store
+from polyptrace.data.crops import fill_store
 from polyptrace.embed import Embeddings, embed
 from polyptrace.encoders import TrackletEncoder, save_encoder
 

@@ -16,7 +16,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.data import Boxes
 from polyptrace.data.boxes import Ints
-from polyptrace.data.store import BadPicture, fill_store
+from polyptrace.data.crops import BadPicture, fill_store
 
 #: The folder beside the store; `prepare` removes it at its end, as everything of a round.
 PARTS = "round-parts"

@@ -74,8 +74,8 @@ class Plan:
     labels: str = "none"  # what training saw of them: none, or what for
 
 
-#: (z (B, T, P), targets, the rows that this process answers for, settings) -> (its share of the loss, figures)
-LossFunction = Callable[[Tensor, Targets, slice, Config], tuple[Tensor, dict[str, Tensor]]]
+#: (z (B, T, P) of the whole batch, targets, settings) -> (loss, figures for the log)
+LossFunction = Callable[[Tensor, Targets, Config], tuple[Tensor, dict[str, Tensor]]]
 
 
 @dataclass(frozen=True)

@@ -100,9 +100,9 @@ def time_in_polyp(data: Data, chosen: Ints, polyp: Ints) -> Floats:
     return time
 
 
-def loss(z: Tensor, targets: Targets, part: slice, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
+def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
     """Softmax over all others against a target that is uniform over those of the same polyp."""
-    return multi_positive(z[:, 0], targets.group, config.loss.temperature, rows=part), {}
+    return multi_positive(z[:, 0], targets.group, config.loss.temperature), {}
 
 
 METHOD = Method(

@@ -1,0 +1,25 @@
+"""Crops: what the encoder sees of each box, from the picture to the memory-mapped store."""
+
+from polyptrace.data.crops.archives import first_file, read_all, read_members
+from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.pictures import VIDEO_ENDS, container, is_video
+from polyptrace.data.crops.regions import crop_regions, cut_crop
+from polyptrace.data.crops.store import BadPicture, Fill, PartialStore
+from polyptrace.data.crops.videos import read_frames, video_info
+
+__all__ = [
+    "VIDEO_ENDS",
+    "BadPicture",
+    "Fill",
+    "PartialStore",
+    "container",
+    "crop_regions",
+    "cut_crop",
+    "fill_store",
+    "first_file",
+    "is_video",
+    "read_all",
+    "read_frames",
+    "read_members",
+    "video_info",
+]
