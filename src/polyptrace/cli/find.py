@@ -16,7 +16,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, write_csv
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate.track_list import seconds
+from polyptrace.evaluate import seconds
 from polyptrace.find import Among, Found, found_page, kind_of, moments, most_like, track_at, whole_tracks
 from polyptrace.report import Pictures
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
-class _Mismatch(Exception):
+class _MismatchError(Exception):
     """A value that does not have the type of its field."""
 
     def __init__(self, field: str, problem: str) -> None:
@@ -28,7 +28,7 @@ def from_json(kind: type[T], content: Any, where: str, advice: str) -> T:
     """
     try:
         value: T = _value(kind, content, "")
-    except _Mismatch as error:
+    except _MismatchError as error:
         raise UserError(f"{where}: {error} -> {advice}") from None
     return value
 
@@ -43,22 +43,22 @@ def _value(kind: Any, content: Any, field: str) -> Any:
         return _union(arguments, content, field)
     if origin is Literal:
         if content not in arguments:
-            raise _Mismatch(field, f"{_short(content)} is not one of {', '.join(map(repr, arguments))}")
+            raise _MismatchError(field, f"{_short(content)} is not one of {', '.join(map(repr, arguments))}")
         return content
     if origin in (list, tuple):
         if not isinstance(content, list):
-            raise _Mismatch(field, f"{_short(content)} is not a list")
+            raise _MismatchError(field, f"{_short(content)} is not a list")
         return origin(_value(arguments[0], each, f"{field}[{index}]") for index, each in enumerate(content))
     if origin is dict:
         if not isinstance(content, Mapping):
-            raise _Mismatch(field, f"{_short(content)} is not an object")
+            raise _MismatchError(field, f"{_short(content)} is not an object")
         return {key: _value(arguments[1], each, f"{field}.{key}".lstrip(".")) for key, each in content.items()}
     return _scalar(kind, content, field)
 
 
 def _dataclass(kind: Any, content: Any, field: str) -> Any:
     if not isinstance(content, Mapping):
-        raise _Mismatch(field, f"{_short(content)} is not an object")
+        raise _MismatchError(field, f"{_short(content)} is not an object")
     hints = get_type_hints(kind)
     known = {each.name: each for each in fields(kind)}
     values = {}
@@ -67,14 +67,14 @@ def _dataclass(kind: Any, content: Any, field: str) -> Any:
         if name in content:
             values[name] = _value(hints[name], content[name], path)
         elif each.default is MISSING and each.default_factory is MISSING:
-            raise _Mismatch(path, "is missing")
+            raise _MismatchError(path, "is missing")
     unknown = sorted(set(content) - set(known))
     if unknown:
-        raise _Mismatch(f"{field}.{unknown[0]}".lstrip("."), "is not a known field")
+        raise _MismatchError(f"{field}.{unknown[0]}".lstrip("."), "is not a known field")
     try:
         return kind(**values)
     except (ValueError, UserError) as error:
-        raise _Mismatch(field, str(error)) from None
+        raise _MismatchError(field, str(error)) from None
 
 
 def _union(kinds: tuple[Any, ...], content: Any, field: str) -> Any:
@@ -85,7 +85,7 @@ def _union(kinds: tuple[Any, ...], content: Any, field: str) -> Any:
         if kind is not type(None):
             try:
                 return _value(kind, content, field)
-            except _Mismatch as error:
+            except _MismatchError as error:
                 problems.append(error)
     raise problems[0]
 
@@ -96,7 +96,7 @@ def _scalar(kind: Any, content: Any, field: str) -> Any:
     number = isinstance(content, int | float) and not isinstance(content, bool)
     fits = {bool: isinstance(content, bool), int: number and isinstance(content, int), float: number}
     if not fits.get(kind, isinstance(content, kind)):
-        raise _Mismatch(field, f"{_short(content)} is not {_NAMES.get(kind, kind)}")
+        raise _MismatchError(field, f"{_short(content)} is not {_NAMES.get(kind, kind)}")
     return float(content) if kind is float else content
 
 

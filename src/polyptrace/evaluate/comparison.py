@@ -41,7 +41,9 @@ def combine(rows: Sequence[Results]) -> Results:
     tasks: dict[str, Task] = {}
     for name, task in first.tasks.items():
         others = [row.tasks.get(name) for row in rows]
-        alike = [other is not None and (other.status, other.draws_key) == (task.status, task.draws_key) for other in others]
+        alike = [
+            other is not None and (other.status, other.draws_key) == (task.status, task.draws_key) for other in others
+        ]
         if not all(alike):
             raise UserError(f"combine: {name}: evaluated differently for some seeds -> use the same data and settings")
         metrics = {}

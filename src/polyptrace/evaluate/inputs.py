@@ -1,4 +1,4 @@
-"""Inputs of the tasks: vectors of one unit with their polyps, videos and bootstrap clusters; and joining several files."""
+"""Inputs of the tasks: vectors of one unit with their polyps, videos and bootstrap clusters."""
 
 import hashlib
 from collections.abc import Sequence
@@ -106,7 +106,6 @@ class TaskInput:
             "polyps": len(set(self.polyp.tolist()) - {""}),
             "unlabelled": int((~self.labelled).sum()),
         }
-
 
     def ids(self) -> Arrays:
         """The columns of arrays.npz: ids of the rows, and the vectors of some tracks."""

@@ -29,7 +29,7 @@ from polyptrace.evaluate.similarity import Labels, Vectors, label_codes
 TEST_SHARE = 0.3
 WARM_UP = 0.1
 DIMINUTIVE_MM = 5.0
-#: f1: macro F1 with equal weight per polyp (the paper's, for size); accuracy: per tracklet (the paper's, for histology).
+#: f1: macro F1 with equal weight per polyp (the paper's metric of size); accuracy: per tracklet (of histology).
 METRICS = ("f1", "accuracy", "f1_plain", "accuracy_weighted")
 
 

@@ -11,9 +11,9 @@
     embeddings  for each input: path, sha256, info (its embeddings.json)
     provenance  versions, platform, command
     tasks       {task: status ("done" or "skipped"), reason (why it was skipped, or a remark), unit ("track" or
-                "tracklet"), table (prefix of its ids in arrays.npz), datasets, metrics {name: {value, low, high, n, of}}
-                with 95 % intervals, null where undefined, counts {name: integer}, protocol {setting: value}, drawn
-                (number of clusters that the bootstrap draws), draws_key}
+                "tracklet"), table (prefix of its ids in arrays.npz), datasets, metrics {name: {value, low, high, n,
+                of}} with 95 % intervals, null where undefined, counts {name: integer}, protocol {setting: value},
+                drawn (number of clusters that the bootstrap draws), draws_key}
 
 Tasks: retrieval (map, hr1, hr5), reid (auroc, aupr), size and histology (f1, accuracy, f1_plain, accuracy_weighted),
 counting.threshold, .affinity and .temporal (fragmentation, fragmentation_sd, false_positive_rate, recall, count_error,
@@ -230,7 +230,9 @@ def _check_arrays(tasks: Mapping[str, Task], arrays: Arrays, path: Path) -> None
             draws = arrays.get(f"{name}/draws/{metric}")
             check(f"{name}/draws/{metric}", draws is not None, "is missing")
             assert draws is not None
-            check(f"{name}/draws/{metric}", draws.dtype.kind == "f" and draws.ndim in (1, 2), "is not an array of draws")
+            check(
+                f"{name}/draws/{metric}", draws.dtype.kind == "f" and draws.ndim in (1, 2), "is not an array of draws"
+            )
         rows = arrays.get(f"{task.table}/video")
         for key, columns in INDEX.items():
             index = arrays.get(f"{name}/{key}")

@@ -131,7 +131,7 @@ def _done(
         reason="; ".join(filter(None, [reason, data.cluster_remark(clusters)])),
         datasets=data.datasets,
         metrics={key: Metric(float(v), *interval(draws, drawn), int(n), of) for key, (v, draws) in metrics.items()},
-        counts=data.counts() | counts,
+        counts={**data.counts(), **counts},
         protocol={**protocol, "cluster": clusters.kind, "draws": data.settings.bootstrap},
         drawn=drawn,
         draws_key=clusters.key,

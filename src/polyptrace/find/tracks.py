@@ -16,7 +16,7 @@ from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.data import video_keys
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate.similarity import unit_vectors
+from polyptrace.evaluate import unit_vectors
 
 #: Where to look: in the query's own procedure, in the other procedures, everywhere.
 Among = Literal["own", "others", "all"]
