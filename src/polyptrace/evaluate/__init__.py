@@ -26,7 +26,6 @@ from polyptrace.evaluate.results import (
     Results,
     Task,
     method_of,
-    seconds,
 )
 from polyptrace.evaluate.retrieval import Retrieval, retrieval
 from polyptrace.evaluate.similarity import unit_vectors
@@ -68,6 +67,5 @@ __all__ = [
     "reid",
     "reid_draws",
     "retrieval",
-    "seconds",
     "unit_vectors",
 ]

@@ -47,6 +47,7 @@ from numpy.typing import NDArray
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_csv, write_json
 from polyptrace.core.schema import from_json
+from polyptrace.core.timecode import seconds_text
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate.bootstrap import Estimate
 
@@ -283,15 +284,10 @@ def track_list(arrays: Mapping[str, NDArray[Any]]) -> list[list[str]]:
     numbers = [_by_appearance(dataset, video, arrays[f"{task}{SUFFIX}"], order) for task in tasks]
     lines = [[*COLUMNS, *(task.removeprefix(PREFIX) for task in tasks)]]
     for row in order.tolist():
-        times = [seconds(int(each[row]), float(fps[row])) for each in (first, last)]
+        times = [seconds_text(int(each[row]), float(fps[row])) for each in (first, last)]
         ids = [dataset[row], video[row], track[row], first[row], last[row], *times, polyp[row]]
         lines.append([str(each) for each in (*ids, *(number[row] for number in numbers))])
     return lines
-
-
-def seconds(frame: int, fps: float) -> str:
-    """The time of a frame in seconds, "" if it is unknown."""
-    return f"{frame / fps:.2f}" if fps > 0 and frame >= 0 else ""
 
 
 def _by_appearance(
