@@ -210,7 +210,7 @@ def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_goes_on(tmp_path:
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     assert process.returncode == 130
     assert "run the same command again" in told.decode()
     (films / "short/film.mp4").unlink()  # it is not read again
