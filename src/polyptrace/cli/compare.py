@@ -48,7 +48,7 @@ from polyptrace.compare import (
     rate_setting,
 )
 from polyptrace.core.errors import UserError
-from polyptrace.report import Choices, write_report
+from polyptrace.report import ReportOptions, write_report
 
 __all__ = ["SECTIONS", "command"]
 
@@ -174,7 +174,7 @@ def write_table(out: Path) -> bool:
     )
     if not found:
         return False
-    page = write_report(found, out / "report", Choices(show=_title_of_ours(found)), overwrite=True)
+    page = write_report(found, out / "report", ReportOptions(focus=_title_of_ours(found)), overwrite=True)
     typer.echo((page.parent / "table1.md").read_text(encoding="utf-8"))
     typer.echo(f"table: {page.parent / 'table1.md'}, .tex, .html; page: {page}")
     return True
