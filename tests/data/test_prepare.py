@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -27,13 +26,6 @@ from polyptrace.data.crops.store import GATHERED
 
 Source = Callable[..., tuple[Boxes, Path]]
 SMALL = Crops(size=32)
-
-
-def box_of_crop(dataset: Dataset) -> np.ndarray:
-    """Row of the box table of each crop."""
-    crop = pq.read_table(dataset.path / "boxes.parquet")["crop"].to_numpy()
-    rows = np.flatnonzero(crop >= 0)
-    return rows[np.argsort(crop[rows])]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -55,7 +47,7 @@ def test_a_dataset_holds_tracklets_whole_tracks_and_the_crops_of_both(make_sourc
 def test_each_crop_is_the_crop_of_its_box(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
     dataset = prepare(boxes, root, tmp_path / "d", crops=SMALL)
-    table, row_of = dataset.boxes(), box_of_crop(dataset)
+    table, row_of = dataset.boxes(), dataset.box_of_crop()
     for crop in (0, 17, 35):
         row = row_of[crop]
         picture = decode((root / table.file[row]).read_bytes())

@@ -105,6 +105,12 @@ class Dataset(LabelFree):
         """The box table that the tracklets were cut from."""
         return Boxes.load(self.path / "boxes.parquet")
 
+    def box_of_crop(self) -> Ints:
+        """Row of the box table of each crop (n,)."""
+        crop = pq.read_table(self.path / "boxes.parquet", columns=["crop"])["crop"].to_numpy()
+        rows = np.flatnonzero(crop >= 0)
+        return rows[np.argsort(crop[rows])]
+
 
 def save_tracklets(tracklets: DatasetTracklets, path: Path) -> None:
     """Writes `tracklets.parquet` atomically."""
