@@ -112,14 +112,6 @@ class TrainingMethod:
         return from_dict({**self.defaults, "train": train}, where=f"defaults of {self.name}")
 
 
-def padded_rows(data: Data, chosen: Ints) -> Ints:
-    """The rows (n, L) of the chosen tracklets in the crop store, -1 after the end of shorter ones."""
-    begin, length = data.tracklets.offset[chosen], data.tracklets.length[chosen]
-    frame = np.arange(length.max(initial=0))
-    valid = frame < length[:, None]
-    return np.where(valid, data.tracklets.flat[begin[:, None] + np.where(valid, frame, 0)], -1)
-
-
 def polyp_codes(data: Data, chosen: Ints) -> Ints:
     """The polyp of each chosen tracklet as a number from 0; an error if labels are missing."""
     if not isinstance(data, Dataset):

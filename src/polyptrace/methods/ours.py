@@ -10,7 +10,7 @@ from torch import Tensor
 from polyptrace.config import Config, Loss, Supervision
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.data import video_keys
+from polyptrace.data import pad_rows, video_keys
 from polyptrace.encoders import OwnEncoder, TrackletEncoder
 from polyptrace.losses import (
     condition_satisfied,
@@ -31,7 +31,6 @@ from polyptrace.methods.method import (
     TrainingMethod,
     TrainingPlan,
     labels_seen,
-    padded_rows,
 )
 from polyptrace.supervision import (
     anchor_count,
@@ -56,7 +55,7 @@ def plan(data: Data, config: Config) -> TrainingPlan:
             " has the symmetric form -> add --loss.form symmetric"
         )
     chosen, settings = data.select("tracklet"), config.supervision
-    rows = padded_rows(data, chosen)
+    rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     video, position = video_keys(data.tracklets)[chosen], data.tracklets.position[chosen]
     anchors = anchor_count(video, settings.bag_size, settings.small_videos)
     check_batch(anchors, settings.bag_size, settings.bags_per_batch)

@@ -13,6 +13,7 @@ from torch import Tensor
 from polyptrace.config import Config
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
+from polyptrace.data import codes, video_keys
 from polyptrace.encoders import FrameEncoder, OwnEncoder
 from polyptrace.losses import nt_xent
 from polyptrace.methods.augment import augment
@@ -83,7 +84,8 @@ def frame_runs(data: Data, config: Config) -> FrameRuns:
         raise UserError(f"views.deviation: {config.views.deviation} frames -> give more than 0")
     tracks = track_frames(data, config)
     run = polyp_codes(data, tracks.index) if config.views.source == "polyp" else np.arange(len(tracks))
-    order = np.lexsort((data.tracklets.position[tracks.index], run))
+    video = codes(video_keys(data.tracklets)[tracks.index])
+    order = np.lexsort((data.tracklets.position[tracks.index], video, run))
     count = tracks.count[order]
     run_of_frame = np.repeat(run[order], count)
     begin = np.flatnonzero(np.diff(run_of_frame, prepend=-1))

@@ -15,6 +15,7 @@ from polyptrace.config import Config, Views
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
+from polyptrace.data import codes, pad_rows, video_keys
 from polyptrace.losses import multi_positive
 from polyptrace.methods import ours
 from polyptrace.methods.method import (
@@ -27,7 +28,6 @@ from polyptrace.methods.method import (
     TrainingMethod,
     TrainingPlan,
     labels_seen,
-    padded_rows,
     polyp_codes,
 )
 
@@ -36,7 +36,7 @@ def plan(data: Data, config: Config) -> TrainingPlan:
     """Batches of tracklets of some polyps. Labels are needed."""
     chosen = data.select("tracklet")
     polyp = polyp_codes(data, chosen)
-    rows = padded_rows(data, chosen)
+    rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     position = time_in_polyp(data, chosen, polyp)
     polyps, tracklets, notes = batch_shape(np.bincount(polyp), config.views)
     keep_small = config.views.small_polyps == "keep"
@@ -119,7 +119,9 @@ def draw_batches(polyp: Ints, polyps: int, tracklets: int, keep_small: bool, ran
 
 
 def time_in_polyp(data: Data, chosen: Ints, polyp: Ints) -> Floats:
-    """Where each tracklet begins, from 0 at the first frame of its polyp to 1 at the last."""
+    """Where each tracklet begins, from 0 at the first frame of its polyp in the video to 1 at the last."""
+    pairs = np.stack([polyp, codes(video_keys(data.tracklets)[chosen])], 1)
+    polyp = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
     position, last = data.tracklets.position[chosen], data.tracklets.last[chosen]
     first, end = np.full(polyp.max() + 1, np.inf), np.full(polyp.max() + 1, -np.inf)
     np.minimum.at(first, polyp, position)
