@@ -81,8 +81,7 @@ def test_a_method_keeps_its_published_settings_unless_they_are_overridden() -> N
 def test_a_row_that_starts_from_sfe_shares_its_frames_with_it(
     name: str, first: str, data: Data, tmp_path: Path
 ) -> None:
-    row = replace(ROWS[name], start=first)
-    trial = make_trial(row, 1, f"rows/{name}/seed1", data, Shared(tmp_path), 961, {"sfe": 0.5, "tpc": 0.25})
+    trial = make_trial(ROWS[name], 1, f"rows/{name}/seed1", data, Shared(tmp_path), 961, {"sfe": 0.5, "tpc": 0.25})
     start = trial.start
     assert start is not None
     assert (start.key, start.row.name, start.config.train.seed) == (f"starts/{first}/seed1", first, 1)
@@ -90,7 +89,7 @@ def test_a_row_that_starts_from_sfe_shares_its_frames_with_it(
     assert start.config.optimiser.lr == 0.5
     assert [step.name for step in start.steps] == ["train"]
     assert value_of(trial.steps[0].words, "--init-from") == str(start.run)
-    own = make_trial(row, 1, f"rows/{name}/seed1", data, Shared(tmp_path))
+    own = make_trial(ROWS[name], 1, f"rows/{name}/seed1", data, Shared(tmp_path))
     assert (own.start is not None, own.config.train.frames) == (True, 0)
 
 
