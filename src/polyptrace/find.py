@@ -17,7 +17,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.timecode import has_rate, seconds_text, time_range, timecode
 from polyptrace.data import Dataset, polyp_keys, video_keys
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate.similarity import unit_vectors
+from polyptrace.evaluate import unit_vectors
 from polyptrace.report import GENERATED_NOTICE, Page, Paragraph, Section, Strip, StripRow, Strips, TrackImages, strip
 
 Ints = NDArray[np.int64]

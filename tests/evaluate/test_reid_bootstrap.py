@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from polyptrace.evaluate import draw_counts, pair_draws, reid, reid_draws, similarity
+from polyptrace.evaluate import draw_counts, reid, reid_bootstrap, reid_draws, similarity
 
 
 def case(count, polyps, seed=0, width=6):
@@ -77,7 +77,7 @@ def test_coarse_cells_and_the_coarse_grid_stay_close_to_every_pair_weighed(monke
     counts = draw_counts(polyp.max() + 1, 20, seed=0)
     expected = one_by_one(vectors, polyp, polyp, counts)
     monkeypatch.setattr(similarity, "EXACT", 0)
-    monkeypatch.setattr(pair_draws, "THRESHOLDS", 100)
+    monkeypatch.setattr(reid_bootstrap, "THRESHOLDS", 100)
     whole = reid(vectors, polyp)
     assert (whole.counts.same > 0).sum() > 300
     found = reid_draws(vectors, polyp, polyp, counts, whole)
@@ -91,7 +91,7 @@ def test_with_many_clusters_the_linear_weights_give_the_same_spread(monkeypatch,
     counts = draw_counts(cluster.max() + 1, 300, seed=0)
     whole = reid(vectors, polyp)
     exact = np.array(reid_draws(vectors, polyp, cluster, counts, whole))
-    monkeypatch.setattr(pair_draws, "ENTRIES", 2**17)  # too few for all pairs of clusters
+    monkeypatch.setattr(reid_bootstrap, "ENTRIES", 2**17)  # too few for all pairs of clusters
     linear = np.array(reid_draws(vectors, polyp, cluster, counts, whole))
     assert not np.array_equal(exact, linear)
     np.testing.assert_allclose(linear.std(axis=1), exact.std(axis=1), rtol=0.1)

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from polyptrace.evaluate import (
+    Estimate,
     draw_counts,
     holm,
     interval,
@@ -44,21 +45,27 @@ def test_a_draw_without_any_of_the_values_is_undefined_and_left_out_of_the_inter
     assert interval(found, clusters=2) == (0.5, 0.5)
 
 
-def test_seeds_are_drawn_outside_and_clusters_inside():
+def test_repeats_are_drawn_outside_and_clusters_inside():
     rng = np.random.default_rng(0)
     inside = 0.1 * rng.standard_normal(4000)
-    seeds = np.array([-1.0, 0.0, 1.0])
-    nested = nested_draws(seeds[:, None] + inside, seed=1)
+    repeats = np.array([-1.0, 0.0, 1.0])
+    nested = nested_draws(repeats[:, None] + inside, seed=1)
     assert nested.mean() == pytest.approx(0.0, abs=0.03)
-    assert nested.var() == pytest.approx(0.1**2 + seeds.var(ddof=1) / 3, rel=0.1)
+    assert nested.var() == pytest.approx(0.1**2 + repeats.var(ddof=1) / 3, rel=0.1)
     assert nested_draws(inside[None], seed=1) == pytest.approx(inside)
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
-def test_drawn_means_vary_as_the_means_of_so_many_seeds_do(seeds: int):
-    rng = np.random.default_rng(seeds)
-    drawn = [nested_draws(np.tile(rng.standard_normal((seeds, 1)), 200), seed=each).var() for each in range(2000)]
-    assert np.mean(drawn) == pytest.approx(1 / seeds, rel=0.06)
+@pytest.mark.parametrize("repeats", [2, 3, 5, 10])
+def test_drawn_means_vary_as_the_means_of_as_many_repeats_do(repeats: int):
+    rng = np.random.default_rng(repeats)
+    drawn = [nested_draws(np.tile(rng.standard_normal((repeats, 1)), 200), seed=each).var() for each in range(2000)]
+    assert np.mean(drawn) == pytest.approx(1 / repeats, rel=0.06)
+
+
+def test_clusters_and_repeats_are_drawn_independently():
+    counts = draw_counts(3, 2000, seed=0)
+    nested = nested_draws(np.repeat(np.arange(3.0)[:, None], 2000, axis=1), seed=0)
+    assert abs(np.corrcoef(nested, counts @ np.arange(3))[0, 1]) < 0.1
 
 
 def test_the_interval_of_many_clusters_is_between_the_usual_percentiles_and_of_few_wider():
@@ -79,18 +86,72 @@ def test_holm_multiplies_by_what_is_left_and_never_falls():
     assert holm([]) == []
 
 
+def single(value, draws, clusters):
+    """The estimate of one training seed."""
+    return Estimate(np.array([value]), np.asarray(draws)[None], clusters)
+
+
 def test_equal_draws_do_not_differ():
-    draws = np.random.default_rng(0).random(100)
-    found = paired(0.5, 0.5, draws, draws, clusters=20)
-    assert (found.difference, found.p) == (0.0, 1.0)
+    estimate = single(0.5, np.random.default_rng(0).random(100), clusters=20)
+    result = paired(estimate, estimate)
+    assert (result.difference, result.p) == (0.0, 1.0)
 
 
-def test_a_pairing_sees_a_difference_that_separate_intervals_would_hide():
+def test_a_paired_test_detects_a_difference_that_separate_intervals_hide():
     rng = np.random.default_rng(0)
     shared = rng.standard_normal(1000)
-    found = paired(0.3, 0.0, 0.3 + shared, shared + 0.05 * rng.standard_normal(1000), clusters=40)
-    assert found.low > 0
-    assert found.p < 1e-4
+    one, other = (
+        single(0.3, 0.3 + shared, clusters=40),
+        single(0.0, shared + 0.05 * rng.standard_normal(1000), clusters=40),
+    )
+    assert one.interval()[0] < other.interval()[1]
+    result = paired(one, other)
+    assert result.low > 0
+    assert result.p < 1e-4
+
+
+def test_one_seed_has_the_interval_of_its_clusters():
+    draws = np.random.default_rng(0).gamma(2.0, size=1000)
+    assert single(2.0, draws, clusters=19).interval() == interval(draws, clusters=19)
+    assert single(2.0, draws, clusters=19).seed_part[0] == 0.0
+
+
+def test_seeds_alone_give_the_t_interval_and_the_welch_test():
+    rng = np.random.default_rng(3)
+    values, others = rng.standard_normal(3), rng.standard_normal(5)
+    constant = 1e-6 * rng.standard_normal(500)
+    one, other = (Estimate(v, v[:, None] + constant, clusters=19) for v in (values, others))
+    low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
+    assert one.interval() == pytest.approx((low, high), abs=1e-4)
+    expected = stats.ttest_ind(values, others, equal_var=False)
+    assert paired(one, other).p == pytest.approx(expected.pvalue, rel=1e-4)
+
+
+def test_clusters_and_seeds_have_welch_satterthwaite_degrees_of_freedom():
+    rng = np.random.default_rng(0)
+    values, inside = np.array([-1.0, 0.0, 1.2]), rng.standard_normal(20_000)
+    estimate = Estimate(values, values[:, None] + inside, clusters=19)
+    of_clusters, of_seeds = inside.var() * 19 / 18, values.var(ddof=1) / 3
+    assert estimate.seed_part == (pytest.approx(of_seeds), 2)
+    total = of_clusters + of_seeds
+    degrees = total**2 / (of_clusters**2 / 18 + of_seeds**2 / 2)
+    expected = 2 * stats.t.sf(estimate.value / np.sqrt(total), degrees)
+    zero = single(0.0, np.zeros(20_000), clusters=19)
+    assert paired(estimate, zero).p == pytest.approx(expected, rel=1e-6)
+    half = stats.t.ppf(0.975, degrees) * np.sqrt(total)
+    assert estimate.interval() == pytest.approx((estimate.value - half, estimate.value + half), abs=0.1)
+
+
+def test_the_interaction_of_seeds_and_clusters_is_not_counted_twice():
+    rng = np.random.default_rng(0)
+    clusters, seeds, totals = 19, 5, []
+    counts = draw_counts(clusters, 400, seed=0)
+    for _ in range(300):
+        each = rng.standard_normal((seeds, clusters))  # nothing but interaction: var of the mean = 1 / (S C)
+        draws = np.stack([mean_draws(row, np.arange(clusters), counts) for row in each])
+        estimate = Estimate(each.mean(axis=1), draws, clusters)
+        totals.append(estimate.mean_draws.var() * 19 / 18 + estimate.seed_part[0])
+    assert 0.9 < np.mean(totals) * seeds * clusters < 1.4  # 2 without the subtraction
 
 
 def procedure(seed, polyps=30, width=8):
@@ -132,5 +193,6 @@ def test_two_embeddings_that_are_equally_good_differ_about_as_often_as_they_may(
         counts = draw_counts(30, 150, seed)
         found = [retrieval(views(), polyp) for _ in range(2)]
         draws = [mean_draws(one.ap, polyp[one.query], counts) for one in found]
-        differ.append(paired(found[0].map, found[1].map, *draws, clusters=30).p < 0.05)
+        one, other = (single(each.map, drawn, clusters=30) for each, drawn in zip(found, draws, strict=True))
+        differ.append(paired(one, other).p < 0.05)
     assert 0.0 < np.mean(differ) < 0.12, np.mean(differ)
