@@ -188,8 +188,10 @@ def legend(target: Axes | Figure, entries: Sequence[tuple[LineStyle, str]], titl
     """A legend of lines, below a figure or inside axes. Names may begin with an underscore, which matplotlib hides."""
     handles = [Line2D([], [], color=style.colour, linestyle=style.dash, linewidth=style.width) for style, _ in entries]
     blanks = [" "] * len(handles)
-    location = "outside lower left" if isinstance(target, Figure) else "best"
-    drawn = target.legend(handles, blanks, loc=location, title=title, alignment="left")
+    if isinstance(target, Figure):
+        drawn = target.legend(handles, blanks, loc="outside lower left", title=title, alignment="left")
+    else:
+        drawn = target.legend(handles, blanks, loc="best", title=title, alignment="left")
     for text, (_, name) in zip(drawn.get_texts(), entries, strict=True):
         text.set_text(name)
     return drawn
