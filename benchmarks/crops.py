@@ -134,8 +134,8 @@ def measure(quick: bool = False, pictures: int = 0) -> Result:
     details += [(name, *map(number, rates[name]), difference) for name, difference in differences.items()]
     note = (
         f"{pictures} JPEGs of {WIDTH} × {HEIGHT}, crops of {SIZE} pixels; the variants alternate. "
-        "Plain: PIL in one process. Limit: decoding alone at the same scale; for gathering, a copy of the bytes. One core: "
-        "processor time."
+        "Plain: PIL in one process. Limit: decoding alone at the same scale; for gathering, a copy of the bytes. "
+        "One core: processor time."
     )
     return Result("crops", tuple(rows), note, tuple(details))
 

@@ -1,10 +1,10 @@
 """python -m benchmarks memory
 
 Peak memory of `polyptrace prepare`, `train`, `embed` and `evaluate` as processes limited to 1 GiB, on a crop store of
-2 GiB (`evaluate`: tracks whose similarity matrix has 1.6 GB). The limit is a Linux control group (version 1 or 2), which
+2 GiB (`evaluate`: tracks whose similarity matrix has 1.6 GB). The limit is a Linux control group (version 1 or 2) and
 needs root; without it the memory is only measured. Anonymous memory counts; the kernel can drop pages of the store.
-Batches are small (160 and 64 frames), since a batch of the published size alone takes 0.3 GB as floats. A second run on
-a quarter of the data shows whether memory grows with it.
+Batches are small (160 and 64 frames), since a batch of the published size alone takes 0.3 GB as floats. A second run
+on a quarter of the data shows whether memory grows with it.
 """
 
 import argparse
