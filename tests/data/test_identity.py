@@ -5,17 +5,13 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from polyptrace.evaluate.subject import Subject
 
 from polyptrace.config import Config, Evaluate, Views
 from polyptrace.data import Boxes, Dataset, codes, join_keys, polyp_keys, video_keys
 from polyptrace.data.dataset_info import count_labels
 from polyptrace.data.identity import video_codes
 from polyptrace.embed import Embeddings
-<<<<<<< HEAD
 from polyptrace.evaluate.inputs import TaskInput
-=======
->>>>>>> main
 from polyptrace.methods import METHODS
 
 names = st.text(alphabet="a/%2F", max_size=4)
