@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from torch import nn
 
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import embed_on
@@ -13,8 +14,8 @@ from polyptrace.core.console import counted
 from polyptrace.core.files import refuse_existing
 from polyptrace.data import Dataset
 from polyptrace.embed import VECTORS_FILE, embed
-from polyptrace.embed.costs import cost_columns
-from polyptrace.encoders import ColourGrid, load_encoder
+from polyptrace.encoders import FROZEN, ColourGrid, load_encoder
+from polyptrace.encoders.cost import encoder_cost
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 
 SECTIONS = ("embed",)
@@ -22,11 +23,12 @@ SECTIONS = ("embed",)
 
 def command(
     ctx: typer.Context,
-    encoder: Annotated[str, typer.Argument(help="Run, encoder folder, authors' checkpoint, known name, or hub id.")],
+    encoder: Annotated[str, typer.Argument(help="Run, encoder folder, authors' checkpoint, name, or hub id.")],
     data: Annotated[Path, typer.Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")],
     out: Annotated[Path, typer.Option("--out", help="Embeddings folder to write.")],
     weights: Annotated[
-        str | None, typer.Option("--weights", help="Foundation models: file, folder or hub id of the weights.")
+        str | None,
+        typer.Option("--weights", help="Weights of a foundation model or frozen backbone: file, folder or hub id."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
     cluster: Annotated[
@@ -34,16 +36,19 @@ def command(
     ] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Turn a dataset into vectors with a frozen encoder.
+    """Embed a dataset with a frozen encoder.
 
-    One vector per tracklet and one per whole track. Known names: [bold]colour-grid[/] and the foundation models that
-    [bold]polyptrace encoders[/] lists. All settings: [bold]polyptrace settings embed[/].
+    Writes one vector per tracklet and one per whole track. Names: [bold]colour-grid[/], [bold]frozen:BACKBONE[/] (any
+    timm model, vectors averaged over frames), and the foundation models that [bold]polyptrace encoders[/] lists. All
+    settings: [bold]polyptrace settings embed[/].
 
     Examples:
 
       polyptrace embed runs/ours --data data/test --out vectors/ours
 
       polyptrace embed dinov2-small --weights dinov2-small.safetensors --data data/test --out vectors/dinov2
+
+      polyptrace embed frozen:resnet50 --weights resnet50.safetensors --data data/test --out vectors/resnet50
     """
     settings = resolve(ctx, config, SECTIONS).embed
     refuse_existing(out, overwrite, VECTORS_FILE)
@@ -53,16 +58,28 @@ def command(
         embeddings = embed_on(cluster, model, dataset, settings=settings)
     else:
         embeddings = embed(model, dataset, settings=settings)
-    about = {"from": encoder, "weights": weights, "method": _row(encoder) | cost_columns(model)}
-    named = replace(embeddings, info={**embeddings.info, **about})
-    named.save(out, overwrite=overwrite)
+    method = _row(encoder) | _cost(model)
+    info = {**embeddings.info, "from": encoder, "weights": weights, "method": method}
+    replace(embeddings, info=info).save(out, overwrite=overwrite)
     count, width = embeddings.vectors.shape
     typer.echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
 
 
 def _row(encoder: str) -> dict[str, Any]:
-    """How an encoder stands in a table, where it is a known one or its folder tells how it was trained."""
-    if encoder not in (*FOUNDATION_MODELS, ColourGrid.name) and not Path(encoder).is_dir():
+    """The row of an encoder in a table, if it is known by name or its folder says how it was trained."""
+    named = encoder in (*FOUNDATION_MODELS, ColourGrid.name) or encoder.startswith(FROZEN)
+    if not named and not Path(encoder).is_dir():
         return {}
     row = frozen_row(encoder)
     return {"name": row.title, "group": row.group} | ({"labels": row.labels} if row.labels else {})
+
+
+def _cost(model: nn.Module) -> dict[str, Any]:
+    """Parameters and operations of the encoder, under the names that results use."""
+    spent = encoder_cost(model)
+    if spent is None:
+        return {}
+    return {
+        "params": spent.params,
+        "flops": {"paper_macs": float(spent.paper_macs), "flops": float(spent.flops)},
+    }

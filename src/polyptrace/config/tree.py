@@ -136,7 +136,7 @@ class Embed:
     compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU, where the frames are enough to win the time back
     block_frames: int = 32_768  #: frames whose features are held at a time; what a worker of a cluster gets at a time
     pooling: str = "default"  #: foundation models: see `polyptrace encoders`
-    preprocess: Literal["own", "release"] = "own"  #: release: the one transform of the published comparison
+    preprocess: Literal["own", "imagenet", "release"] = "own"  #: normalisation: the model's, ImageNet's, the paper's
     enlarge: bool = False  #: allow stored crops that are smaller than the encoder's input to be enlarged
 
 

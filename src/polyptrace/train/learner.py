@@ -1,9 +1,8 @@
 """What the loop trains: stored crops in, what the loss sees out; normalisation is inside, and compiled along."""
 
-import torch
 from torch import Tensor, nn
 
-from polyptrace.encoders import OwnEncoder, scatter_features
+from polyptrace.encoders import Normalise, OwnEncoder, scatter_features
 from polyptrace.train.augment import augment
 
 
@@ -14,9 +13,7 @@ class Learner(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.augmented = augmented
-        mean, std = torch.tensor(encoder.preprocess.mean), torch.tensor(encoder.preprocess.std)
-        self.register_buffer("scale", (1 / (255 * std))[:, None, None], persistent=False)
-        self.register_buffer("shift", (-mean / std)[:, None, None], persistent=False)
+        self.normalise = Normalise(encoder.preprocess)
 
     def forward(
         self, crops: Tensor, shape: tuple[int, int], place: Tensor | None = None, mask: Tensor | None = None
@@ -26,12 +23,10 @@ class Learner(nn.Module):
         shape: (B, L). Where frames are missing, place (n,) says where in B * L each crop stands and mask (B, L) is
         True there; without them n = B * L.
         """
-        assert isinstance(self.scale, Tensor)
-        assert isinstance(self.shift, Tensor)
-        frames = crops.permute(0, 3, 1, 2).to(self.scale.dtype)  # (n, 3, S, S), channels last in memory
+        pixels = self.normalise.frames(crops)  # (n, 3, S, S)
         if self.augmented:
-            frames = augment(frames)
-        features = self.encoder.frame_features(torch.addcmul(self.shift, frames, self.scale))  # (n, F)
+            pixels = augment(pixels)
+        features = self.encoder.frame_features(self.normalise(pixels))  # (n, F)
         if place is None or mask is None:
             features = features.reshape(*shape, -1)  # (B, L, F)
         else:
