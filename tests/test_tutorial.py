@@ -92,7 +92,7 @@ def test_every_line_of_the_tutorial_runs_and_ends_in_a_count(procedures: Path, m
     assert info["counts"]["tracklets"] > 20
     counting = json.loads((procedures / "results/results.json").read_text())["tasks"]["counting.threshold"]
     assert counting["status"] == "done"
-    assert counting["figures"]["clusters"]["value"] >= 1
+    assert counting["metrics"]["clusters"]["value"] >= 1
     arrays = np.load(procedures / "results/arrays.npz")
     assert len(arrays["counting.threshold/cluster"]) == info["counts"]["tracks"]
     assert (procedures / "report/report.html").stat().st_size > 10_000

@@ -1,5 +1,6 @@
 """The command line as a user types it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from polyptrace.cli import COMMANDS, main
+from polyptrace.config import describe
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,6 +29,34 @@ def test_every_command_teaches_itself(name: str, capsys: pytest.CaptureFixture[s
         main([name, "--help"])
     assert end.value.code == 0
     assert "Usage" in capsys.readouterr().out
+
+
+def test_settings_are_listed_with_full_names_in_a_pipe() -> None:
+    lines = run("settings").stdout.splitlines()
+    assert len(lines) == len(describe())
+    assert [line.split()[0] for line in lines] == [row[0] for row in describe()]
+    assert "--optimiser.weight-decay  number, default 0.0001: weight decay" in lines
+
+
+def test_a_name_that_is_not_utf_8_is_one_line_without_a_traceback(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/broken-\xff"
+    done = subprocess.run([sys.executable, "-m", "polyptrace", "check", folder], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "broken-\\udcff" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_name_that_cannot_be_written_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(_: object) -> None:
+        "video-\udcff".encode()
+
+    monkeypatch.setattr("polyptrace.cli.build", write)
+    with pytest.raises(SystemExit) as end:
+        main(["prepare"])
+    assert end.value.code == 2
+    assert "video-\\udcff: this name is not valid UTF-8 -> rename" in capsys.readouterr().err
 
 
 def test_what_a_user_can_put_right_is_one_line_without_a_traceback(tmp_path: Path) -> None:
@@ -51,4 +81,4 @@ def test_ctrl_c_while_a_command_is_loaded_is_one_line(
     with pytest.raises(SystemExit) as end:
         main(["embed", "runs/ours"])
     assert end.value.code == 130
-    assert "stopped -> start the same command again" in capsys.readouterr().err
+    assert "interrupted -> run the same command again" in capsys.readouterr().err

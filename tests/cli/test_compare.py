@@ -75,7 +75,7 @@ def test_one_command_trains_embeds_and_evaluates_all_methods_and_writes_the_tabl
     _, out = compared
     rows = {path.parts[-3]: Results.load(path) for path in out.glob("rows/*/seed0/results")}
     assert set(rows) == set(ALL)
-    assert all(0 <= row.tasks["retrieval"].figures["map"].value <= 1 for row in rows.values())
+    assert all(0 <= row.tasks["retrieval"].metrics["map"].value <= 1 for row in rows.values())
     assert {name for name, row in rows.items() if row.method.labels == "labels"} == {"sup", "ta"}
     assert all(row.method.params for name, row in rows.items() if name != "colour-grid")
     table = (out / "report" / "table1.md").read_text()
@@ -199,7 +199,7 @@ def test_a_signal_to_a_comparison_alone_ends_its_rows_and_none_has_failed(folder
         os.kill(pid, signal.SIGKILL)
     assert not left
     assert process.returncode == 130
-    assert "start the same command again" in said
+    assert "run the same command again" in said
     assert not list((folder / f"ended-{sign.name}").rglob("error.txt"))
 
 

@@ -46,7 +46,7 @@ def test_foreign_vectors_are_measured_and_the_table_is_printed(theirs, tmp_path,
     assert len(content["embeddings"][0]["sha256"]) == 64
     assert "size" not in content["tasks"]
     shown = capsys.readouterr().out
-    assert f"{100 * content['tasks']['retrieval']['figures']['map']['value']:.2f}" in shown
+    assert f"{100 * content['tasks']['retrieval']['metrics']['map']['value']:.2f}" in shown
     assert "no polyp is seen in two procedures" in shown
 
 
@@ -75,7 +75,7 @@ def test_seeds_are_combined(theirs, tmp_path):
         (["retrieval"], "no embeddings"),
         (["retrieval", "--embeddings", "nowhere"], "no such file"),
         (["size", "--embeddings-for", "size"], "not TASK=PATH"),
-        (["retrieval", "--evaluate.bootstrp", "9", "--embeddings", "x"], "did you mean 'evaluate.bootstrap'"),
+        (["retrieval", "--evaluate.bootstrp", "9", "--embeddings", "x"], "did you mean '--evaluate.bootstrap'"),
         (["histology", "--histology", "villous=2"], "no embeddings"),
     ],
 )

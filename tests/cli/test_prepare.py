@@ -81,9 +81,9 @@ def test_a_misspelt_option_is_answered_with_the_right_one(clips: Path, tmp_path:
     assert run("mot", clips, "--identity", "polyp", "--out", tmp_path / "d") == 2
     assert "--identity: no such option -> did you mean --identities?" in said()
     assert run("mot", clips, "--tracks.strid", "2", "--out", tmp_path / "d") == 2
-    assert "did you mean 'tracks.stride'?" in said()
+    assert "did you mean '--tracks.stride'?" in said()
     assert run("mot", clips, "--max_gap", "2", "--out", tmp_path / "d") == 2
-    assert "did you mean --tracks.max_gap?" in said()
+    assert "did you mean --tracks.max-gap?" in said()
 
 
 def test_a_path_or_a_split_that_is_not_there_is_said_as_that(tmp_path: Path, said) -> None:
@@ -175,7 +175,7 @@ def test_ctrl_c_says_that_the_command_goes_on(
 
     monkeypatch.setattr("polyptrace.data.rounds.CropRounds.cut", interrupt)
     assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 130
-    assert "stopped -> start the same command again, and it goes on" in said()
+    assert "interrupted -> run the same command again; it resumes" in said()
 
 
 def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_goes_on(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_goes_on(tmp_path:
     _, told = process.communicate(timeout=60)
     assert time.monotonic() - began < 3
     assert process.returncode == 130
-    assert "start the same command again" in told.decode()
+    assert "run the same command again" in told.decode()
     (films / "short/film.mp4").unlink()  # it is not read again
     write_film(films / "long/film.mp4", LONG)  # the same frames, decoded sooner
     assert run(*words) == 0

@@ -19,7 +19,7 @@ from polyptrace.compare import (
 )
 from polyptrace.compare.variants import variant
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate import Figure, Method, Results, Task
+from polyptrace.evaluate import Method, Metric, Results, Task
 
 RATES = (1e-5, 3e-5, 1e-4)
 
@@ -33,8 +33,8 @@ def trials(make_dataset: Callable[..., Path], tmp_path: Path) -> list[Trial]:
 
 def measure(trial: Trial, value: float) -> None:
     """Writes results with that mAP."""
-    figure = Figure(value, value, value, 4, "queries")
-    Results(Method("x"), {"retrieval": Task("track", "tracks", figures={"map": figure})}, {"a": np.zeros(1)}).save(
+    figure = Metric(value, value, value, 4, "queries")
+    Results(Method("x"), {"retrieval": Task("track", "tracks", metrics={"map": figure})}, {"a": np.zeros(1)}).save(
         trial.results
     )
 

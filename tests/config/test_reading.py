@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyptrace.config import Config, as_dict, as_toml, describe, difference, from_dict, override, read_config, tree
+from polyptrace.config import (
+    Config,
+    as_dict,
+    as_options,
+    as_toml,
+    describe,
+    difference,
+    from_dict,
+    override,
+    read_config,
+    tree,
+)
 from polyptrace.core.errors import UserError
 
 
@@ -36,10 +47,10 @@ def test_toml_then_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        ("[trian]\nepochs = 3", r"no section is called 'trian' -> did you mean 'train'\?"),
-        ("[train]\nepoch = 3", r"no key of \[train\] is called 'epoch' -> did you mean 'epochs'\?"),
-        ("[train]\nepochs = 'many'", r"train.epochs: 'many' does not fit -> give a whole number"),
-        ("[train]\nepochs = true", r"train.epochs: True does not fit"),
+        ("[trian]\nepochs = 3", r"there is no section 'trian' -> did you mean 'train'\?"),
+        ("[train]\nepoch = 3", r"there is no key of \[train\] 'epoch' -> did you mean 'epochs'\?"),
+        ("[train]\nepochs = 'many'", r"train.epochs: 'many' is not valid -> give integer"),
+        ("[train]\nepochs = true", r"train.epochs: True is not valid"),
         ("[tracks]\nlink = 'colour'", r"give polyp\|track\|video"),
         ("train = 3", r"\[train\] is a section"),
         ("[train\n", "not valid TOML"),
@@ -55,13 +66,13 @@ def test_what_can_be_mistyped_in_a_file_is_named(tmp_path: Path, toml: str, mess
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--train.epcohs", "3"], r"did you mean 'train.epochs'\?"),
+        (["--train.epcohs", "3"], r"did you mean '--train.epochs'\?"),
         (["--train.epochs"], "has no value"),
-        (["--train.epochs", "3.5"], "give a whole number"),
-        (["--optimiser.lr", "nan"], "give a number"),
+        (["--train.epochs", "3.5"], "give integer"),
+        (["--optimiser.lr", "nan"], "give number"),
         (["train.epochs", "3"], "settings are written --section.key value"),
-        (["--synth.seed", "3"], "no setting is called 'synth.seed'"),
-        (["--tracks.length", "4"], "is a setting of another command -> this one has train, optimiser"),
+        (["--synth.seed", "3"], "there is no setting '--synth.seed'"),
+        (["--tracks.length", "4"], "is a setting of another command -> this one has the sections train, optimiser"),
     ],
 )
 def test_what_can_be_mistyped_on_the_command_line_is_named(arguments: list[str], message: str) -> None:
@@ -88,6 +99,20 @@ def test_any_text_survives_the_way_through_toml(text: str) -> None:
     assert from_dict(tomllib.loads(as_toml(config))) == config
 
 
+@pytest.mark.parametrize("name", ["--tracks.max-gap", "--tracks.max_gap"])
+def test_settings_are_written_with_hyphens_or_underscores(name: str) -> None:
+    assert override(Config(), [name, "3"]).tracks.max_gap == 3
+
+
+def test_options_restore_the_settings_that_they_were_made_from() -> None:
+    options = ["--tracks.max-gap", "3", "--loss.within-tracklet", "false", "--optimiser.lr", "3e-05"]
+    options += ["--train.loggers", "wandb,mlflow", "--evaluate.count-alpha", "0.25"]
+    config = override(Config(), options)
+    assert as_options(config, Config()) == options
+    assert as_options(config, Config(), ("tracks",)) == options[:2]
+    assert override(config, as_options(Config(), config)) == Config()
+
+
 def test_an_optional_number_can_be_unset_again() -> None:
     config = override(Config(), ["--tracks.stride_seconds", "0.2"])
     assert override(config, ["--tracks.stride_seconds", "none"]) == Config()
@@ -102,7 +127,11 @@ def test_a_difference_names_each_setting_once() -> None:
 def test_every_setting_is_described_with_its_default() -> None:
     rows = {name: (kind, default, text) for name, kind, default, text in describe()}
     assert len(rows) == sum(len(fields(section)) for section in vars(Config()).values())
-    assert rows["--tracks.max_gap"] == ("a whole number", "0", "frames that a detector may miss inside a track")
+    assert rows["--tracks.max-gap"] == (
+        "integer",
+        "0",
+        "number of consecutive missed frames that a track may contain",
+    )
     assert set(as_dict(Config())) == set(vars(Config()))
 
 

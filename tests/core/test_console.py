@@ -1,13 +1,15 @@
-"""Counts in words."""
+"""Terminal output: progress without a terminal, names as data, counts with their nouns."""
+
+import io
 
 import pytest
 import torch
 
-from polyptrace.core.console import counted
+from polyptrace.core import console as module
+from polyptrace.core.console import counted, echo, printable, progress
 from polyptrace.core.device import choose_device
-from polyptrace.core.errors import UserError
-from polyptrace.report.clock import Clock
-from polyptrace.supervision.batches import check_world
+
+EVIL = "\x1b]0;title\x07video\x1b[31m\x9b1m\u202e\udcff"
 
 
 def test_one_is_singular_and_all_other_numbers_are_plural() -> None:
@@ -15,9 +17,47 @@ def test_one_is_singular_and_all_other_numbers_are_plural() -> None:
     assert [counted(n, "query", "queries") for n in (1, 1200)] == ["1 query", "1,200 queries"]
 
 
-def test_what_is_printed_says_one_of_a_thing_in_the_singular(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_is_printed_in_the_singular(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert choose_device("cpu", "--train.device")[1] == "device: CPU with 1 thread (requested)"
-    assert Clock(float("nan")).apart(-1) == "−1 frame"
-    with pytest.raises(UserError, match=r"1 bag cannot be dealt to 2 processes -> take 2 bags, or 1 process$"):
-        check_world(1, 2)
+
+
+def test_control_characters_become_escapes_and_other_text_stays() -> None:
+    assert printable(EVIL) == r"\x1b]0;title\x07video\x1b[31m\x9b1m\u202e\udcff"
+    assert printable("Größe 3×4\n\tτ → 日本") == "Größe 3×4\n\tτ → 日本"
+
+
+def test_no_name_reaches_the_terminal_with_escape_sequences(capsys: pytest.CaptureFixture[str]) -> None:
+    echo(EVIL)
+    module.console.print(EVIL)
+    with progress(EVIL, 1) as bar:
+        bar.say(EVIL)
+        bar.advance()
+    printed = capsys.readouterr()
+    for text in (printed.out, printed.err):
+        assert "video" in text
+        assert not set("\x1b\x07\x9b\u202e\udcff") & set(text)
+
+
+def test_styles_are_still_printed_on_a_terminal() -> None:
+    terminal = module.SafeConsole(file=io.StringIO(), force_terminal=True, color_system="standard")
+    terminal.print("[bold red]error:[/] \x1b[2J", highlight=False)
+    assert terminal.file.getvalue() == "\x1b[1;31merror:\x1b[0m \\x1b[2J\n"  # type: ignore[attr-defined]
+
+
+def test_without_a_terminal_progress_is_a_line_every_half_minute_with_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    with progress("training", 1000, "tracklets") as bar:
+        bar.skip(200)
+        bar.say("loss 1.23")
+        for now in range(1, 81):  # noqa: B007
+            bar.advance(10)
+    assert capsys.readouterr().err.splitlines() == [
+        "training: 250 of 1,000 tracklets, 10.0 tracklets/s, 75 s left, loss 1.23",
+        "training: 550 of 1,000 tracklets, 10.0 tracklets/s, 45 s left, loss 1.23",
+        "training: 850 of 1,000 tracklets, 10.0 tracklets/s, 15 s left, loss 1.23",
+        "training: 1,000 of 1,000 tracklets, 10.0 tracklets/s, done in 80 s, loss 1.23",
+    ]

@@ -1,11 +1,12 @@
 """Outputs are written whole, and nothing of anybody else's is replaced."""
 
+import csv
 from pathlib import Path
 
 import pytest
 
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, refuse_existing
+from polyptrace.core.files import atomic_folder, refuse_existing, write_csv
 
 
 def test_overwriting_replaces_a_folder_of_the_same_kind_and_no_other(tmp_path: Path) -> None:
@@ -31,3 +32,10 @@ def test_what_exists_is_refused_unless_it_is_an_empty_folder(tmp_path: Path) -> 
     for path in (tmp_path, tmp_path / "a.txt"):
         with pytest.raises(UserError, match="already exists"):
             refuse_existing(path)
+
+
+def test_csv_cells_that_a_spreadsheet_would_run_as_formulas_are_neutralised(tmp_path: Path) -> None:
+    cells = ["=1+1", "+A1", "-A1", "@SUM(A1)", "\tx", "-0.53", "+2", "a=b", ""]
+    write_csv(tmp_path / "t.csv", [cells])
+    (read,) = csv.reader((tmp_path / "t.csv").open(encoding="utf-8", newline=""))
+    assert read == ["'=1+1", "'+A1", "'-A1", "'@SUM(A1)", "'\tx", "-0.53", "+2", "a=b", ""]

@@ -6,12 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
-from polyptrace.data.boxes import NO_FRAME, codes
+from polyptrace.data.boxes import NO_FRAME
 
 
 def table(n: int) -> Boxes:
@@ -84,12 +82,6 @@ def test_to_pandas_has_one_column_per_coordinate() -> None:
     frame = table(4).to_pandas()
     assert {"x", "y", "w", "h", "video"} <= set(frame.columns)
     assert len(frame) == 4
-
-
-@given(st.lists(st.text(max_size=3)))
-def test_codes_number_the_sorted_distinct_names(names: list[str]) -> None:
-    places = {name: place for place, name in enumerate(sorted(set(names), key=lambda n: n.encode()))}
-    assert codes(np.array(names, object)).tolist() == [places[name] for name in names]
 
 
 def test_a_row_says_where_it_was_read() -> None:

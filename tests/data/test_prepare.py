@@ -116,8 +116,9 @@ def test_settings_in_seconds_follow_the_frame_rate(make_source: Source, tmp_path
     assert dataset.tracklets.length[dataset.select("track")].tolist() == [9, 9]
 
 
-@pytest.mark.filterwarnings("ignore:polypsset. its frames are sampled")
-def test_sampled_frames_have_settings_of_their_own_beside_videos(make_source: Source, tmp_path: Path) -> None:
+def test_sampled_frames_are_cut_as_videos_are_unless_they_have_settings_of_their_own(
+    make_source: Source, tmp_path: Path
+) -> None:
     boxes, root = make_source()
     sampled = boxes.video == "v1"
     boxes = replace(
@@ -130,10 +131,10 @@ def test_sampled_frames_have_settings_of_their_own_beside_videos(make_source: So
     dataset = prepare(boxes, root, tmp_path / "a", settings, SMALL)
     whole = dataset.select("track")
     assert dataset.tracklets.dataset[whole].tolist() == ["polypsset", "realcolon"]
-    assert dataset.tracklets.length[whole].tolist() == [72, 18]
+    assert dataset.tracklets.length[whole].tolist() == [18, 18]
     assert len(np.unique(dataset.tracklets.track[whole])) == 2
-    coarse = prepare(boxes, root, tmp_path / "b", replace(settings, sampled_stride=4, sampled_min_track=30), SMALL)
-    assert coarse.tracklets.length[coarse.select("track")].tolist() == [18, 18]
+    dense = prepare(boxes, root, tmp_path / "b", replace(settings, sampled_stride=1, sampled_min_track=8), SMALL)
+    assert dense.tracklets.length[dense.select("track")].tolist() == [72, 18]
     strict = prepare(boxes, root, tmp_path / "c", replace(settings, sampled_iou=0.5), SMALL)
     assert strict.tracklets.dataset[strict.select("track")].tolist() == ["realcolon"]
 

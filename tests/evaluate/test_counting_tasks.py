@@ -21,7 +21,7 @@ def test_without_labels_the_users_setting_stands_or_else_the_default(
 ) -> None:
     settings = Evaluate(bootstrap=20, count_threshold=threshold)
     task = evaluate({"counting": four_tracks()}, ["counting"], settings).tasks["counting.threshold"]
-    assert task.figures["clusters"].value == polyps
+    assert task.metrics["clusters"].value == polyps
     assert said in task.reason
     assert task.protocol["given"] == threshold
 

@@ -10,8 +10,8 @@ from polyptrace.config import Evaluate
 from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate import (
-    Figure,
     Method,
+    Metric,
     Results,
     Task,
     combine,
@@ -77,20 +77,20 @@ def results(embeddings):
 def test_every_figure_is_that_of_its_function_on_the_right_unit(embeddings, results):
     tracks, tracklets = embeddings.select("track"), embeddings.select("tracklet")
     found = retrieval(tracks.vectors, tracks.polyp)
-    value = {name: figure.value for name, figure in results.tasks["retrieval"].figures.items()}
+    value = {name: figure.value for name, figure in results.tasks["retrieval"].metrics.items()}
     assert value == pytest.approx({"map": found.map, "hr1": found.hr1, "hr5": found.hr5})
     judged = reid(tracks.vectors, tracks.polyp)
-    assert results.tasks["reid"].figures["auroc"].value == pytest.approx(judged.auroc)
-    assert results.tasks["reid"].figures["aupr"].value == pytest.approx(judged.aupr)
+    assert results.tasks["reid"].metrics["auroc"].value == pytest.approx(judged.auroc)
+    assert results.tasks["reid"].metrics["aupr"].value == pytest.approx(judged.aupr)
     read = probe(
         tracklets.vectors, tracklets.size_mm > 5, tracklets.polyp, dataset=tracklets.dataset, lr=1e-4, repeats=2
     )
-    assert results.tasks["size"].figures["f1"].value == pytest.approx(read.f1)
+    assert results.tasks["size"].metrics["f1"].value == pytest.approx(read.f1)
     counted = count(tracks.vectors, tracks.video, tracks.polyp, method="affinity")
-    assert results.tasks["counting.affinity"].figures["fragmentation"].value == pytest.approx(counted.fragmentation)
-    spread = results.tasks["counting.affinity"].figures["fragmentation_sd"].value
+    assert results.tasks["counting.affinity"].metrics["fragmentation"].value == pytest.approx(counted.fragmentation)
+    spread = results.tasks["counting.affinity"].metrics["fragmentation_sd"].value
     assert spread == pytest.approx(counted.fragmentations.std())
-    assert results.tasks["counting.affinity"].figures["false_positive_rate"].value == pytest.approx(
+    assert results.tasks["counting.affinity"].metrics["false_positive_rate"].value == pytest.approx(
         counted.false_positive_rate
     )
 
@@ -98,7 +98,7 @@ def test_every_figure_is_that_of_its_function_on_the_right_unit(embeddings, resu
 def test_variants_restrict_the_gallery(embeddings, results):
     tracks = embeddings.select("track")
     within = retrieval(tracks.vectors, tracks.polyp, scope="within", video=tracks.video)
-    assert results.tasks["retrieval.within"].figures["map"].value == pytest.approx(within.map)
+    assert results.tasks["retrieval.within"].metrics["map"].value == pytest.approx(within.map)
     apart = retrieval(
         tracks.vectors,
         tracks.polyp,
@@ -107,14 +107,14 @@ def test_variants_restrict_the_gallery(embeddings, results):
         end=tracks.last / 25,
         apart=10.0,
     )
-    assert results.tasks["retrieval.apart"].figures["map"].value == pytest.approx(apart.map)
+    assert results.tasks["retrieval.apart"].metrics["map"].value == pytest.approx(apart.map)
     assert results.tasks["retrieval.apart"].counts["queries"] == apart.queries
     assert results.tasks["retrieval.across"].reason == "no polyp is seen in two procedures"
 
 
 def test_intervals_contain_their_values_and_every_figure_has_its_draws(results):
     for name, task in results.tasks.items():
-        for figure, told in task.figures.items():
+        for figure, told in task.metrics.items():
             assert told.low <= told.value + 1e-9, (name, figure)
             assert results.draws(name, figure).shape == (50,)
             if figure not in ("f1", "f1_plain", "fragmentation_sd"):  # not means: a draw is biased
@@ -141,15 +141,15 @@ def test_results_go_through_the_disk_unchanged(results, tmp_path):
         np.testing.assert_array_equal(values, loaded.arrays[name])
     content = json.loads((tmp_path / "R" / "results.json").read_text())
     assert content["format"] == "polyptrace-results"
-    assert content["tasks"]["retrieval"]["figures"]["map"]["n"] == content["tasks"]["retrieval"]["counts"]["queries"]
+    assert content["tasks"]["retrieval"]["metrics"]["map"]["n"] == content["tasks"]["retrieval"]["counts"]["queries"]
 
 
 def test_an_undefined_figure_is_null_in_json_and_nan_again_when_loaded(results, tmp_path):
     task = results.tasks["reid"]
-    undefined = replace(task, figures={"auroc": replace(task.figures["auroc"], low=float("nan"))})
+    undefined = replace(task, metrics={"auroc": replace(task.metrics["auroc"], low=float("nan"))})
     replace(results, tasks={"reid": undefined}).save(tmp_path / "R")
-    assert json.loads((tmp_path / "R" / "results.json").read_text())["tasks"]["reid"]["figures"]["auroc"]["low"] is None
-    assert np.isnan(Results.load(tmp_path / "R").tasks["reid"].figures["auroc"].low)
+    assert json.loads((tmp_path / "R" / "results.json").read_text())["tasks"]["reid"]["metrics"]["auroc"]["low"] is None
+    assert np.isnan(Results.load(tmp_path / "R").tasks["reid"].metrics["auroc"].low)
 
 
 def test_what_is_no_results_folder_is_told(tmp_path, results):
@@ -192,7 +192,7 @@ def test_without_labels_each_task_says_what_it_needs_and_counting_counts():
     counted = results.tasks["counting.threshold"]
     assert counted.status == "done"
     assert "the default, 0.5" in counted.reason
-    assert list(counted.figures) == ["clusters"]
+    assert list(counted.metrics) == ["clusters"]
 
 
 def test_a_task_without_its_columns_is_skipped_with_a_reason():
@@ -213,7 +213,7 @@ def test_data_that_leave_nothing_to_judge_are_skipped_with_a_reason():
     assert results.tasks["reid"].reason == "there is no pair of tracklets of different polyps"
     assert results.tasks["retrieval.between"].reason == "needs two procedures"
     assert "one" in results.tasks["size"].reason
-    assert np.isnan(results.tasks["retrieval"].figures["map"].low)  # one polyp: no interval
+    assert np.isnan(results.tasks["retrieval"].metrics["map"].low)  # one polyp: no interval
     alone = one.rows(np.flatnonzero(one.unit == "track")[:1])
     results = run(alone)
     assert "no query" in results.tasks["retrieval"].reason
@@ -250,8 +250,8 @@ def test_the_bootstrap_can_draw_videos(embeddings, results):
     by_video = run(embeddings, "retrieval", "reid", settings=replace(QUICK, cluster="video"))
     assert by_video.tasks["retrieval"].drawn == 8
     assert results.tasks["retrieval"].drawn == results.tasks["retrieval"].counts["polyps"]
-    assert by_video.tasks["reid"].figures["auroc"].value == results.tasks["reid"].figures["auroc"].value
-    assert by_video.tasks["reid"].figures["auroc"].low != results.tasks["reid"].figures["auroc"].low
+    assert by_video.tasks["reid"].metrics["auroc"].value == results.tasks["reid"].metrics["auroc"].value
+    assert by_video.tasks["reid"].metrics["auroc"].low != results.tasks["reid"].metrics["auroc"].low
 
 
 def test_the_paper_s_protocols_can_be_had_alone(embeddings):
@@ -268,7 +268,7 @@ def test_better_vectors_are_better_on_the_same_draws(results):
     worse = run(procedures(noise=2.5, seed=3), "retrieval", "reid", name="Worse")
     found = compare(results, worse, "retrieval", "map")
     assert found.difference == pytest.approx(
-        results.tasks["retrieval"].figures["map"].value - worse.tasks["retrieval"].figures["map"].value
+        results.tasks["retrieval"].metrics["map"].value - worse.tasks["retrieval"].metrics["map"].value
     )
     assert found.low > 0
     assert found.p < 0.001
@@ -303,12 +303,12 @@ def test_the_order_of_the_rows_does_not_change_the_draws(embeddings, results):
 def test_training_seeds_become_one_row_with_a_wider_interval():
     seeds = [run(procedures(seed=s, noise=noise), "retrieval") for s, noise in enumerate((0.8, 1.2, 1.6))]
     joined = combine(seeds)
-    values = [row.tasks["retrieval"].figures["map"].value for row in seeds]
-    told = joined.tasks["retrieval"].figures["map"]
+    values = [row.tasks["retrieval"].metrics["map"].value for row in seeds]
+    told = joined.tasks["retrieval"].metrics["map"]
     assert told.value == pytest.approx(np.mean(values))
     assert joined.method.seeds == 3
     np.testing.assert_allclose(joined.arrays["retrieval/seeds/map"], values)
-    widths = [f.high - f.low for f in (row.tasks["retrieval"].figures["map"] for row in seeds)]
+    widths = [f.high - f.low for f in (row.tasks["retrieval"].metrics["map"] for row in seeds)]
     assert told.high - told.low > max(widths)
 
 
@@ -320,7 +320,7 @@ def test_as_many_seeds_as_videos_are_not_drawn_alike(number):
 
     def seed(own: float) -> Results:  # effects of seed and video add up, and would cancel if both were drawn alike
         draws = own + counts @ effect[::-1] / 3
-        task = Task("track", "tracks", figures={"map": Figure(own + 0.1, 0, 1, 9, "queries")}, drawn=3, draws_key="a")
+        task = Task("track", "tracks", metrics={"map": Metric(own + 0.1, 0, 1, 9, "queries")}, drawn=3, draws_key="a")
         return Results(Method("Ours"), {"retrieval": task}, {"retrieval/draws/map": draws}, settings)
 
     joined = combine([seed(own) for own in effect])

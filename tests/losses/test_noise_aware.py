@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyptrace.losses import noise_aware, noise_aware_frames
+from polyptrace.losses import condition_satisfied, gradient_share, noise_aware, noise_aware_frames
 
 TEMPERATURE = 0.07
 
@@ -26,32 +26,31 @@ def slow_frames(
     bags: Tensor,
     temperature: float,
     mask: Tensor,
-    anchor_frames: Tensor,
-    bag_frames: Tensor,
+    anchor_mask: Tensor,
     ignore: Tensor,
 ) -> float:
-    """The design's formula, one exponential after the other."""
+    """The frame-level formula as a slow loop."""
     m, frames, _ = anchors.shape
     k, u = bags.shape[1:3]
     terms = []
     for i in range(m):
-        members = [(a, b) for a in range(k) for b in range(u) if mask[i, a] and bag_frames[i, a, b]]
+        members = [(a, b) for a in range(k) for b in range(u) if mask[i, a, b]]
         negative = sum(
             e(bags[i, a, b], anchors[j, v], temperature)
             for a, b in members
             for j in range(m)
             for v in range(frames)
-            if j != i and anchor_frames[j, v] and not ignore[i, a, j]
+            if j != i and anchor_mask[j, v] and not ignore[i, a, j]
         )
         for t in range(frames):
-            if members and anchor_frames[i, t]:
+            if members and anchor_mask[i, t]:
                 positive = sum(e(bags[i, a, b], anchors[i, t], temperature) for a, b in members)
                 terms.append(-math.log(positive / (positive + negative)))
     return sum(terms) / max(len(terms), 1)
 
 
 def slow(anchors: Tensor, bags: Tensor, temperature: float, mask: Tensor, ignore: Tensor) -> float:
-    """Equation 1 over the mean of the anchors."""
+    """Equation 1 as a slow loop, averaged over anchors."""
     m, k = mask.shape
     terms = []
     for i in range(m):
@@ -102,21 +101,12 @@ def test_its_frame_form_is_the_formula_of_the_design(
     m: int, k: int, frames: int, kept: float, ignored: float, seed: int
 ) -> None:
     random = torch.Generator().manual_seed(seed)
-    mask = torch.rand(m, k, generator=random) < kept
-    anchor_frames = torch.rand(m, frames, generator=random) < kept
-    bag_frames = torch.rand(m, k, frames, generator=random) < kept
+    mask = torch.rand(m, k, frames, generator=random) < kept
+    anchor_mask = torch.rand(m, frames, generator=random) < kept
     ignore = torch.rand(m, k, m, generator=random) < ignored
     anchors, bags = made(m, frames, 4, seed=seed), made(m, k, frames, 4, seed=seed + 1)
-    got = noise_aware_frames(
-        anchors,
-        bags,
-        TEMPERATURE,
-        mask,
-        anchor_frames=anchor_frames,
-        bag_frames=bag_frames,
-        ignore=ignore,
-    )
-    want = slow_frames(anchors, bags, TEMPERATURE, mask, anchor_frames, bag_frames, ignore)
+    got = noise_aware_frames(anchors, bags, TEMPERATURE, mask, anchor_mask=anchor_mask, ignore=ignore)
+    want = slow_frames(anchors, bags, TEMPERATURE, mask, anchor_mask, ignore)
     assert float(got) == pytest.approx(want, rel=1e-10, abs=1e-12)
 
 
@@ -150,7 +140,7 @@ def test_the_gradient_of_its_frame_form_is_right() -> None:
     real = torch.tensor([[True, True, False], [True, False, False]])
 
     def loss(y: Tensor, z: Tensor) -> Tensor:
-        return noise_aware_frames(y, z, 0.3, anchor_frames=real, bag_frames=real[:, None, :].expand(2, 2, 3))
+        return noise_aware_frames(y, z, 0.3, real[:, None, :].expand(2, 2, 3), anchor_mask=real)
 
     assert torch.autograd.gradcheck(loss, (anchors, bags))
 
@@ -212,13 +202,12 @@ def test_what_stands_in_masked_places_has_no_influence_even_nan() -> None:
     assert (gradients[1][1][~mask] == 0).all()
 
 
-def test_an_empty_bag_does_not_count_but_its_anchor_stays_a_negative() -> None:
+def test_an_empty_bag_does_not_count_but_its_anchor_is_a_negative() -> None:
     anchors, bags = made(3, 4), made(3, 2, 4, seed=1)
     mask = torch.tensor([[True, True], [True, True], [False, False]])
     with_third = noise_aware(anchors, bags, TEMPERATURE, mask)
-    each = [noise_aware(anchors, bags, TEMPERATURE, mask, rows=slice(i, i + 1)) for i in range(3)]
-    assert each[2].item() == 0
-    assert with_third.item() == pytest.approx(each[0].item() + each[1].item())
+    nothing = torch.zeros(3, 2, 3, dtype=torch.bool)
+    assert with_third.item() == pytest.approx(slow(anchors, bags, TEMPERATURE, mask, nothing))
     assert with_third.item() > noise_aware(anchors[:2], bags[:2], TEMPERATURE).item()
 
 
@@ -276,18 +265,68 @@ def test_autocast_changes_nothing(dtype: torch.dtype) -> None:
     assert torch.equal(under, noise_aware(anchors, bags, TEMPERATURE))
 
 
-@pytest.mark.parametrize("processes", [2, 3])
-def test_the_parts_of_many_processes_add_up_to_the_whole_in_value_and_gradient(processes: int) -> None:
-    anchors, bags = made(6, 3, 5).requires_grad_(), made(6, 2, 3, 5, seed=1).requires_grad_()
-    mask = torch.rand(6, 2, generator=torch.Generator().manual_seed(3)) < 0.6
-    whole = noise_aware_frames(anchors, bags, TEMPERATURE, mask)
-    each = 6 // processes
-    parts = [
-        noise_aware_frames(anchors, bags, TEMPERATURE, mask, rows=slice(r * each, (r + 1) * each))
-        for r in range(processes)
-    ]
-    assert sum(parts).item() == pytest.approx(whole.item(), abs=1e-12)
-    for got, want in zip(
-        torch.autograd.grad(sum(parts), (anchors, bags)), torch.autograd.grad(whole, (anchors, bags)), strict=True
-    ):
-        torch.testing.assert_close(got, want, atol=1e-12, rtol=0)
+def test_the_share_is_that_of_the_losses_gradient() -> None:
+    """Equation 1 as a function of its similarities s[i, k, j], differentiated by torch."""
+    anchors, bags = made(4, 6), made(4, 3, 6, seed=1)
+    mask = torch.tensor([[1, 1, 1], [1, 0, 1], [0, 1, 0], [1, 1, 1]], dtype=torch.bool)
+    s = torch.nn.functional.cosine_similarity(bags[:, :, None], anchors, dim=-1).div(0.07).requires_grad_()
+    loss = torch.zeros((), dtype=torch.float64)
+    for i in range(4):
+        exponentials = s[i][mask[i]].exp()  # (members, anchors)
+        loss = loss - (exponentials[:, i].sum() / exponentials.sum()).log()
+    loss.backward()
+    pull = -torch.stack([s.grad[i, :, i] for i in range(4)])
+    want = pull / pull.sum(1, keepdim=True)
+    torch.testing.assert_close(gradient_share(anchors, bags, 0.07, mask), want, atol=1e-9, rtol=0)
+
+
+def test_a_member_unlike_its_anchor_gets_almost_nothing() -> None:
+    anchors = torch.tensor([[1.0, 0.0]])
+    bags = torch.tensor([[[1.0, 0.1], [0.0, 1.0], [-1.0, 0.0]]])
+    share = gradient_share(anchors, bags)
+    assert share[0, 0] > 0.999
+    assert share.sum().item() == pytest.approx(1)
+
+
+def test_the_shares_of_an_empty_bag_are_zero() -> None:
+    mask = torch.tensor([[True, True], [False, False]])
+    share = gradient_share(made(2, 4), made(2, 2, 4, seed=1), mask=mask)
+    assert share.sum(1).tolist() == pytest.approx([1.0, 0.0])
+
+
+def slow_condition(anchors: Tensor, bags: Tensor, mask: Tensor) -> float:
+    holds = []
+    for i in range(len(anchors)):
+        members = bags[i][mask[i]]
+        if len(members):
+            cosines = torch.nn.functional.cosine_similarity(members[:, None], anchors, dim=-1)  # (members, anchors)
+            others = [cosines[:, j].max() for j in range(len(anchors)) if j != i]
+            holds.append(all(cosines[:, i].max() > other for other in others))
+    return sum(holds) / len(holds)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_condition_is_the_papers(seed: int) -> None:
+    anchors = made(5, 3, seed=seed)
+    bags = anchors[:, None] + made(5, 3, 3, seed=seed + 100)
+    mask = torch.rand(5, 3, generator=torch.Generator().manual_seed(seed)) < 0.7
+    assert condition_satisfied(anchors, bags, mask).item() == pytest.approx(slow_condition(anchors, bags, mask))
+
+
+def test_the_condition_fails_when_a_member_is_as_close_to_another_anchor() -> None:
+    anchors = torch.eye(2)
+    bags = torch.stack([anchors, anchors.flip(0)], dim=1)  # each bag holds both anchors
+    assert condition_satisfied(anchors, bags).item() == 0
+    assert condition_satisfied(anchors, bags[:, :1]).item() == 1
+
+
+def test_a_repeated_tracklet_does_not_break_the_condition_when_it_is_ignored() -> None:
+    anchors = torch.eye(2)
+    bags = torch.stack([anchors, anchors.flip(0)], dim=1)
+    ignore = torch.zeros(2, 2, 2, dtype=torch.bool)
+    ignore[0, 1, 1] = ignore[1, 1, 0] = True
+    assert condition_satisfied(anchors, bags, ignore=ignore).item() == 1
+
+
+def test_one_bag_alone_satisfies_the_condition() -> None:
+    assert condition_satisfied(made(1, 3), made(1, 2, 3, seed=1)).item() == 1

@@ -10,7 +10,7 @@ import pytest
 from polyptrace.config import Config, Evaluate, as_toml
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate import Figure, Method, Results, Task, evaluate
+from polyptrace.evaluate import Method, Metric, Results, Task, evaluate
 from polyptrace.report import Choices, write_report
 
 NASTY = "_<script>alert(1)</script> & 100 % of $x_1$ {a} | **b** \\ `c` ~ ^ #"
@@ -122,7 +122,7 @@ def make_row() -> Callable[..., Results]:
             "track",
             "tracks",
             datasets=("test",),
-            figures={figure: Figure(value, value - 2 * spread, value + 2 * spread, 50, "queries")},
+            metrics={figure: Metric(value, value - 2 * spread, value + 2 * spread, 50, "queries")},
             counts={"tracklets": 50, "videos": 5, "polyps": 20},
             drawn=20,
             draws_key=key,

@@ -44,7 +44,7 @@ def test_a_block_is_adjusted_alone_and_the_note_says_so(make_row: Callable[..., 
     level = dict(table.groups)["Level of the loss"]  # of two rows: a single comparison
     p = compare(rows[3], rows[0], "retrieval", "map").p
     assert level[0].cells[-1].remark == f"against the best: p = {p:.3g}, Holm-adjusted"
-    assert "Holm-adjusted over the block" in table.notes[0]
+    assert "Holm-adjusted over a column of the block" in table.notes[0]
 
 
 def test_settings_come_from_the_run_that_the_vectors_name(make_row: Callable[..., Results], tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ def test_seeds_of_a_method_become_one_row_and_groups_are_in_order(results: list[
     loaded = load_rows(results)
     assert [row.method.group for row in loaded] == ["Baseline", "Fully supervised", "Self-supervised"]
     assert loaded[-1].method.seeds == 2
-    apart = [row.tasks["retrieval"].figures["map"].value for row in rows[:2]]
-    assert loaded[-1].tasks["retrieval"].figures["map"].value == pytest.approx(sum(apart) / 2)
+    apart = [row.tasks["retrieval"].metrics["map"].value for row in rows[:2]]
+    assert loaded[-1].tasks["retrieval"].metrics["map"].value == pytest.approx(sum(apart) / 2)
 
 
 def test_no_results_is_an_error_that_says_what_to_give() -> None:

@@ -4,15 +4,15 @@ import numpy as np
 
 from polyptrace.cli.ablate import in_order
 from polyptrace.config import Config
-from polyptrace.evaluate import Figure, Method, Results, Task
+from polyptrace.evaluate import Method, Metric, Results, Task
 from polyptrace.report import MAIN, Line, markdown, sweep_table
 
 
 def line(name: str, value: float, key: str, seeds: int = 1) -> Line:
     """A variant whose mAP hardly differs from draw to draw."""
-    figure = Figure(value, value, value, 10, "queries")
+    figure = Metric(value, value, value, 10, "queries")
     counts = {"tracklets": 10, "polyps": 40, "videos": 30}
-    task = Task("track", "tracks", datasets=(key,), figures={"map": figure}, counts=counts, draws_key=key, drawn=40)
+    task = Task("track", "tracks", datasets=(key,), metrics={"map": figure}, counts=counts, draws_key=key, drawn=40)
     draws = np.random.default_rng(len(name)).normal(value, 0.01, 200)
     results = Results(Method(name, seeds=seeds), {"retrieval": task}, {"retrieval/draws/map": draws})
     return Line(name if seeds == 1 else f"{name} ({seeds} seeds)", results, Config())

@@ -35,8 +35,8 @@ def test_machines_read_every_row_and_who_is_best(report: Path, rows: list[Result
     content = json.loads((report / "results.json").read_text(encoding="utf-8"))
     assert [row["method"]["name"] for row in content["rows"]][1:] == ["TA", "Ours"]
     assert content["shown"] == "Ours"
-    ta = content["rows"][1]["tasks"]["retrieval"]["figures"]["map"]["value"]
-    assert ta == rows[2].tasks["retrieval"].figures["map"].value
+    ta = content["rows"][1]["tasks"]["retrieval"]["metrics"]["map"]["value"]
+    assert ta == rows[2].tasks["retrieval"].metrics["map"].value
     by_figure = {(c["task"], c["figure"]): c for c in content["comparisons"]}
     assert "Ours" in by_figure["retrieval", "map"]["best"]
     assert "TA" not in by_figure["size", "f1"]["p_adjusted"]  # it saw the test data of size

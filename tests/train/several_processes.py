@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 from lightning.fabric import Fabric
-from torch import Tensor, distributed
+from torch import Tensor
 
 from polyptrace.config import Config, Encoder, Loss, Supervision, Views
 from polyptrace.data import Dataset
@@ -52,8 +52,6 @@ def results(fabric: Fabric, dataset: Dataset) -> dict[str, dict[str, Tensor]]:
         loaded = feed.load(method.plan(data, config).epoch(0, 2).batch(0))
         loss, _ = step_loss(learner, loaded, method, config)
         fabric.backward(loss * fabric.world_size)
-        if fabric.world_size > 1:
-            distributed.all_reduce(loss)
         gradients = {key: value.grad for key, value in encoder.named_parameters() if value.grad is not None}
         found[name] = {"loss": loss.detach(), **gradients}
     return found

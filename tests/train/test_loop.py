@@ -152,10 +152,10 @@ def test_a_loss_that_is_not_finite_stops_with_step_tracklets_and_the_last_good_c
 ) -> None:
     calls = 0
 
-    def poisoned(z: Tensor, targets: Targets, part: slice, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
+    def poisoned(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
         nonlocal calls
         calls += 1
-        loss, figures = ours_module.loss(z, targets, part, config)
+        loss, figures = ours_module.loss(z, targets, config)
         return loss * (float("nan") if calls == 6 else 1.0), figures
 
     monkeypatch.setitem(METHODS, "ours", replace(METHODS["ours"], loss=poisoned))

@@ -1,6 +1,6 @@
 """The command line: one command per stage, each in the file of its name.
 
-Only the module of the command that is called is imported, so that `polyptrace --help` does not wait for torch.
+Only the module of the called command is imported, so that `polyptrace --help` does not load torch.
 """
 
 import errno
@@ -12,49 +12,48 @@ from collections.abc import Sequence
 from typing import Annotated, NoReturn, TextIO
 
 import typer
-from rich.markup import escape
 
 import polyptrace
-from polyptrace.core.console import console
+from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
 
-# Threads that wait for each other spin for a moment only, then sleep (read when torch is loaded). On a machine that
-# others use too, spinning takes cores from those who are waited for: two threads were seen to train ten times slower.
+# Idle OpenMP threads sleep soon instead of spinning (read when torch is loaded). On a shared machine, spinning takes
+# cores from the threads that are waited for: training with two threads was measured ten times slower.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 COMMANDS = {
-    "synth": "Generate procedures: pictures, boxes and labels, rendered from nothing.",
-    "prepare": "Turn pictures and boxes, in any published format, into a dataset folder.",
-    "check": "Look a dataset folder over: what is in it, and what is wrong with it.",
-    "train": "Train a tracklet encoder on a dataset, without labels.",
-    "embed": "Turn a dataset into vectors with a frozen encoder.",
-    "find": "Find where a lesion comes back: the tracks most like one track.",
-    "evaluate": "Measure vectors: retrieval, re-identification, size, histology, counting.",
+    "synth": "Generate synthetic procedures with images, boxes and labels.",
+    "prepare": "Convert images and boxes of any supported format into a dataset folder.",
+    "check": "Summarise a dataset folder and report problems.",
+    "train": "Train a tracklet encoder on a dataset.",
+    "embed": "Compute the vectors of a dataset with a frozen encoder.",
+    "find": "Find the tracks that are most similar to one track.",
+    "evaluate": "Evaluate vectors: retrieval, re-identification, size, histology, counting.",
     "compare": "Train, embed and evaluate every row of a table, and write the table.",
     "ablate": "Train, embed and evaluate variants of our method, and write their tables.",
-    "report": "Tables, figures and one HTML page from results.",
+    "report": "Write tables, figures and one HTML page from results.",
     "figures": "Draw the paper's figures for your own data.",
-    "encoders": "List the encoders, with parameters, cost, licence and weights.",
-    "settings": "List every setting, its default and what it means.",
+    "encoders": "List the encoders with parameters, cost, licence and weights.",
+    "settings": "List every setting with its values, its default and its meaning.",
 }
-#: commands that keep what was done when they are stopped
-GOES_ON = ("prepare", "train", "compare", "ablate")
-#: what a disk may refuse, and what to do about it
-DISK = {
-    errno.ENOSPC: "the disk is full: make room and start the same command again, it goes on",
-    errno.EDQUOT: "your quota is used up: make room and start the same command again, it goes on",
-    errno.EFBIG: "the file grew too large for this disk or limit: write to another one",
-    errno.EROFS: "this disk is read-only: write to another one",
-    errno.EACCES: "you may not do that there: check the folder's permissions, or choose another one",
-    errno.EPERM: "you may not do that there: check the folder's permissions, or choose another one",
-    errno.ENOTDIR: "a file stands where a folder is wanted: choose another one",
+#: Commands that resume when they are run again.
+RESUMABLE = ("prepare", "train", "compare", "ablate")
+#: What to do about an error of the file system.
+DISK_ADVICE = {
+    errno.ENOSPC: "the disk is full: free some space and run the same command again; it resumes",
+    errno.EDQUOT: "the quota is used up: free some space and run the same command again; it resumes",
+    errno.EFBIG: "the file is too large for this file system or limit: write to another one",
+    errno.EROFS: "the file system is read-only: write to another one",
+    errno.EACCES: "permission denied: check the folder's permissions, or use another folder",
+    errno.EPERM: "permission denied: check the folder's permissions, or use another folder",
+    errno.ENOTDIR: "a file exists where a folder is needed: use another path",
 }
 INTERRUPTED = 130  # exit code after Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line; what a user can put right ends in one line and exit code 2."""
+    """Runs the command line. Errors that the user can fix are printed as one line, with exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
     warnings.showwarning = _show_warning
     called = next((word for word in arguments if word in COMMANDS), None)
@@ -62,34 +61,39 @@ def main(arguments: Sequence[str] | None = None) -> None:
         build(called)(list(arguments))
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            _say_stopped(called)
+            _print_interrupted(called)
         raise
-    except KeyboardInterrupt:  # while the command is still being loaded
-        _say_stopped(called)
+    except KeyboardInterrupt:  # while the command is being loaded
+        _print_interrupted(called)
         raise SystemExit(INTERRUPTED) from None
     except UserError as error:
         _fail(str(error))
-    except OSError as error:
-        if error.errno not in DISK:
+    except UnicodeEncodeError as error:
+        if not any("\ud800" <= character <= "\udfff" for character in error.object):
             raise
-        _fail(f"{error.filename or 'writing'}: {error.strerror} -> {DISK[error.errno]}")
+        _fail(f"{error.object}: this name is not valid UTF-8 -> rename the file or folder")
+    except OSError as error:
+        if error.errno not in DISK_ADVICE:
+            raise
+        _fail(f"{error.filename or 'writing'}: {error.strerror} -> {DISK_ADVICE[error.errno]}")
 
 
-def _say_stopped(called: str | None) -> None:
-    end = ", and it goes on" if called in GOES_ON else "; nothing was written by halves"
-    console.print(f"stopped -> start the same command again{end}", soft_wrap=True)
+def _print_interrupted(called: str | None) -> None:
+    end = "it resumes" if called in RESUMABLE else "no partial output was left"
+    console.print(f"interrupted -> run the same command again; {end}", soft_wrap=True)
 
 
 def _fail(message: str) -> NoReturn:
-    console.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    console.print("error:", style="bold red", end=" ")
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
     raise SystemExit(2) from None
 
 
 def build(called: str | None) -> typer.Typer:
-    """The application, with the module of the `called` command loaded and only names for the others."""
+    """The application, with the module of the `called` command loaded and only the names of the others."""
     app = typer.Typer(
         name="polyptrace",
-        help="Recognise a polyp when it comes back: learn from colonoscopy procedures alone, embed, find, count.",
+        help="Polyp re-identification learned from unlabelled colonoscopy procedures.",
         epilog="synth -> prepare -> train -> embed -> evaluate -> report: each reads a folder and writes a folder.",
         no_args_is_help=True,
         rich_markup_mode="rich",
@@ -121,14 +125,15 @@ def _show_warning(
     file: TextIO | None = None,  # noqa: ARG001
     line: str | None = None,  # noqa: ARG001
 ) -> None:
-    """What our readers warn of, as a line; what libraries tell programmers is none of a user's business."""
+    """Prints our own warnings as one line. Other libraries' warnings are for developers and are not shown."""
     if issubclass(category, UserWarning):
-        console.print(f"[bold yellow]warning:[/] {escape(str(message))}", soft_wrap=True)
+        console.print("warning:", style="bold yellow", end=" ")
+        console.print(str(message), markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"polyptrace {polyptrace.__version__}")
+        echo(f"polyptrace {polyptrace.__version__}")
         raise typer.Exit
 
 
@@ -137,8 +142,8 @@ def _root(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """What stands before a command."""
+    """Options before the command."""
 
 
 def _not_loaded() -> None:
-    raise AssertionError("a command that is called is loaded first")
+    raise AssertionError("the called command is always loaded")

@@ -24,8 +24,8 @@ from polyptrace.evaluate import (
     RESULTS_FILE,
     TASKS,
     TRACK_LIST,
-    Figure,
     Method,
+    Metric,
     Results,
     combine,
     evaluate,
@@ -150,9 +150,9 @@ def print_results(results: Results) -> None:
     for column in ("value", "95 % interval", "n"):
         table.add_column(column, no_wrap=True, justify="right")
     for name, task in results.tasks.items():
-        for place, (figure, told) in enumerate(task.figures.items()):
+        for place, (figure, told) in enumerate(task.metrics.items()):
             table.add_row(name if place == 0 else "", figure, *_shown(figure, told))
-        if task.figures:
+        if task.metrics:
             table.add_section()
     screen = Console(width=max(90, Console().width))
     if table.row_count:
@@ -183,7 +183,7 @@ def _print_polyps(results: Results, screen: Console) -> None:
         screen.print(f"... and {counted(len(procedures) - MOST_PROCEDURES, 'more procedure')}, in {TRACK_LIST}")
 
 
-def _shown(name: str, told: Figure) -> tuple[str, str, str]:
+def _shown(name: str, told: Metric) -> tuple[str, str, str]:
     """Value, interval and number; fractions in percent."""
     scale = 1 if name in PLAIN else 100
     value, low, high = (f"{scale * number:.2f}" for number in (told.value, told.low, told.high))

@@ -13,10 +13,10 @@ from rich.table import Table
 
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, provenance
+from polyptrace.core.files import atomic_folder, provenance, write_csv
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate.track_list import seconds, write_csv
+from polyptrace.evaluate.track_list import seconds
 from polyptrace.find import Among, Found, found_page, kind_of, moments, most_like, track_at, whole_tracks
 from polyptrace.report import Pictures
 

@@ -1,4 +1,4 @@
-"""`polyptrace settings`, and how every command reads its settings.
+"""`polyptrace settings`, and how every command parses its settings.
 
 polyptrace settings tracks crops
 """
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from polyptrace.config import Config, describe, override, read_config
+from polyptrace.config import Config, describe, override, parse_options, read_config
+from polyptrace.core.console import echo, output
 from polyptrace.core.errors import UserError
 
 ConfigFile = Annotated[
@@ -23,31 +23,42 @@ ConfigFile = Annotated[
 def resolve(
     ctx: typer.Context, config_file: Path | None, sections: Sequence[str], base: Config | None = None
 ) -> Config:
-    """Defaults (or `base`), then the TOML file, then `--section.key value` from the command line."""
-    options = [option for parameter in ctx.command.params for option in parameter.opts]
-    for argument in ctx.args:
-        name = argument.partition("=")[0]
-        if name.startswith("--") and "." not in name:  # no setting: an option of this command was meant
-            near = difflib.get_close_matches(name, options, 1, 0.5)
-            settings = [row[0] for row in describe(sections) if row[0].rpartition(".")[2] == name.removeprefix("--")]
-            meant = settings or near or ["one that --help or 'polyptrace settings' lists"]
-            raise UserError(f"{name}: no such option -> did you mean {' or '.join(meant)}?")
+    """`base` (the defaults if None), updated from the TOML file and then from `--section.key value` arguments."""
+    check_options(ctx, sections)
     return override(read_config(config_file, base), ctx.args, sections)
 
 
-def command(
-    sections: Annotated[list[str] | None, typer.Argument(help="Sections to list; all if none is given.")] = None,
-) -> None:
-    """List every setting, its default and what it means.
+def check_options(ctx: typer.Context, sections: Sequence[str]) -> None:
+    """Raises an error for an unknown option or setting among the arguments that the command did not parse."""
+    options = [option for parameter in ctx.command.params for option in parameter.opts]
+    for argument in ctx.args:
+        name = argument.partition("=")[0].replace("_", "-")
+        if name.startswith("--") and "." not in name:  # not a setting, so a misspelt option of this command
+            settings = [row[0] for row in describe(sections) if row[0].rpartition(".")[2] == name.removeprefix("--")]
+            near = difflib.get_close_matches(name, options, 1, 0.5)
+            meant = settings or near or ["an option that --help or 'polyptrace settings' lists"]
+            raise UserError(f"{name}: no such option -> did you mean {' or '.join(meant)}?")
+    parse_options(ctx.args, sections)
 
-    Each can stand in a TOML file (--config FILE: \\[section], key = value) or on the command line of the commands that
-    use its section (--section.key value). The command line wins.
+
+def command(
+    sections: Annotated[list[str] | None, typer.Argument(help="Sections to list; all by default.")] = None,
+) -> None:
+    """List every setting with its values, its default and its meaning.
+
+    A setting can be given in a TOML file (--config FILE: \\[section], key = value) or on the command line of the
+    commands that use its section (--section.key value). The command line takes precedence.
     """
     rows = describe(sections)
     if not rows:
         names = dict.fromkeys(row[0].removeprefix("--").partition(".")[0] for row in describe())
-        raise UserError(f"no section is called {', '.join(sections or [])} -> any of {', '.join(names)}")
-    table = Table("setting", "values", "default", "meaning", box=None, header_style="bold")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+        raise UserError(f"no section {', '.join(sections or [])} -> one of {', '.join(names)}")
+    if output.is_terminal and output.width >= max(len(row[0]) for row in rows) + 60:
+        table = Table("setting", "values", "default", "meaning", box=None, header_style="bold")
+        table.columns[0].no_wrap = True
+        for row in rows:
+            table.add_row(*row)
+        output.print(table)
+        return
+    for name, values, default, meaning in rows:
+        echo(f"{name}  {values}, default {default or 'empty'}: {meaning}")

@@ -90,4 +90,4 @@ def _map(trial: Trial) -> float:
     if task is None or task.status != "done":
         reason = task.reason if task is not None else "it was not evaluated"
         raise UserError(f"{trial.key}: no retrieval mAP to choose by ({reason}) -> search on data with polyp labels")
-    return task.figures["map"].value
+    return task.metrics["map"].value

@@ -1,13 +1,17 @@
-"""One tree of frozen settings: TOML in, `--section.key value` on top, unknown keys refused."""
+"""One tree of frozen settings: defaults, then a TOML file, then `--section.key value`; unknown keys are errors."""
 
 from polyptrace.config.reading import (
+    Settings,
     as_dict,
+    as_options,
     as_toml,
     describe,
     difference,
     from_dict,
     override,
+    parse_options,
     read_config,
+    read_toml,
 )
 from polyptrace.config.tree import (
     Config,
@@ -31,15 +35,19 @@ __all__ = [
     "Evaluate",
     "Loss",
     "Optimiser",
+    "Settings",
     "Supervision",
     "Tracks",
     "Train",
     "Views",
     "as_dict",
+    "as_options",
     "as_toml",
     "describe",
     "difference",
     "from_dict",
     "override",
+    "parse_options",
     "read_config",
+    "read_toml",
 ]

@@ -1,7 +1,10 @@
-"""Reads, checks, overrides and writes the config tree.
+"""Reads, checks, overrides and writes the settings tree.
 
 config = read_config(Path("polyptrace.toml"))
 config = override(config, ["--optimiser.lr", "1e-4", "--train.epochs=3"])
+
+On the command line a setting is written with hyphens (`--tracks.max-gap`); underscores are accepted as well. In TOML
+and JSON, keys have the names of the Python fields (`max_gap`).
 """
 
 import inspect
@@ -15,31 +18,38 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from polyptrace.config.tree import Config
 from polyptrace.core.errors import UserError
 from polyptrace.core.reuse import differences
 
+#: Some settings by section and key, with typed values: `{"optimiser": {"lr": 1e-4}}`.
+Settings: TypeAlias = Mapping[str, Mapping[str, Any]]
+
 
 def read_config(path: Path | None, base: Config | None = None) -> Config:
-    """`base` (the defaults, if none), with what a TOML file says on top."""
+    """`base` (the defaults if None), updated from a TOML file."""
+    return from_dict(read_toml(path), base, where=str(path))
+
+
+def read_toml(path: Path | None) -> dict[str, Any]:
+    """The content of a TOML file, unchecked; empty without a file."""
     if path is None:
-        return base or Config()
+        return {}
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file -> check --config") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not valid TOML ({error}) -> mend that line") from None
-    return from_dict(content, base, where=str(path))
+        raise UserError(f"{path}: not valid TOML ({error}) -> correct that line") from None
 
 
 def from_dict(content: Mapping[str, Any], base: Config | None = None, where: str = "config") -> Config:
-    """`base` (the defaults, if none) with the sections and keys of a nested mapping on top."""
+    """`base` (the defaults if None), updated from a nested mapping of sections and keys; `where` is named in errors."""
     config = base or Config()
     for section, values in content.items():
-        _known(section, [f.name for f in fields(Config)], where, "section")
+        _check_known(section, [f.name for f in fields(Config)], where, "section")
         if not isinstance(values, Mapping):
             raise UserError(f"{where}: [{section}] is a section -> write its keys below it")
         for key, value in values.items():
@@ -48,28 +58,52 @@ def from_dict(content: Mapping[str, Any], base: Config | None = None, where: str
 
 
 def override(config: Config, arguments: Sequence[str], sections: Sequence[str] | None = None) -> Config:
-    """`config` with `--section.key value` (or `--section.key=value`) arguments on top."""
-    known = [f"{s}.{k.name}" for s, k in _keys(sections)]
+    """`config`, updated from command line arguments `--section.key value` or `--section.key=value`."""
+    return from_dict(parse_options(arguments, sections), config, "command line")
+
+
+def parse_options(arguments: Sequence[str], sections: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Command line arguments as a nested mapping of typed values; only the given sections are accepted.
+
+    >>> parse_options(["--optimiser.weight-decay", "0.1", "--train.epochs=3"])
+    {'optimiser': {'weight_decay': 0.1}, 'train': {'epochs': 3}}
+    """
+    known = {_option(s, k.name): (s, k.name) for s, k in _keys(sections)}
+    settings: dict[str, dict[str, Any]] = {}
     remaining = iter(arguments)
     for argument in remaining:
-        name, equals, text = argument.removeprefix("--").partition("=")
-        if not argument.startswith("--"):
-            raise UserError(f"{argument}: not expected here -> settings are written --section.key value")
-        if name not in known and name in (f"{s}.{k.name}" for s, k in _keys(None)):
-            raise UserError(f"--{name}: is a setting of another command -> this one has {', '.join(sections or ())}")
-        _known(name, known, "command line", "setting")
+        name, equals, text = argument.partition("=")
+        name = name.replace("_", "-")
+        if not name.startswith("--"):
+            raise UserError(f"{argument}: unexpected argument -> settings are written --section.key value")
+        if name not in known and name in (_option(s, k.name) for s, k in _keys(None)):
+            raise UserError(
+                f"{name}: is a setting of another command -> this one has the sections {', '.join(sections or ())}"
+            )
+        _check_known(name, list(known), "command line", "setting")
         if not equals:
             try:
                 text = next(remaining)
             except StopIteration:
-                raise UserError(f"--{name}: has no value -> write --{name} VALUE") from None
-        section, key = name.split(".")
-        config = _with(config, section, key, _parsed(text, _type(section, key)), f"--{name}")
-    return config
+                raise UserError(f"{name}: has no value -> write {name} VALUE") from None
+        section, key = known[name]
+        kind = _type(section, key)
+        settings.setdefault(section, {})[key] = _checked(_parsed(text, kind), kind, name)
+    return settings
+
+
+def as_options(config: Config, base: Config, sections: Sequence[str] | None = None) -> list[str]:
+    """The command line arguments that change `base` into `config`."""
+    words: list[str] = []
+    for section, key in _keys(sections):
+        value = getattr(getattr(config, section), key.name)
+        if value != getattr(getattr(base, section), key.name):
+            words += [_option(section, key.name), _as_text(value)]
+    return words
 
 
 def as_dict(config: Config, sections: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-    """The tree (or some of its sections) as plain nested dictionaries, ready for JSON."""
+    """The tree, or some of its sections, as nested dictionaries that can be written as JSON."""
     tree: dict[str, dict[str, Any]] = {}
     for section, key in _keys(sections):
         value = getattr(getattr(config, section), key.name)
@@ -78,7 +112,7 @@ def as_dict(config: Config, sections: Sequence[str] | None = None) -> dict[str, 
 
 
 def as_toml(config: Config, sections: Sequence[str] | None = None) -> str:
-    """The tree (or some of its sections) as TOML that `read_config` reads back to the same tree."""
+    """The tree, or some of its sections, as TOML, from which `read_config` restores the same tree."""
     lines: list[str] = []
     for section, values in as_dict(config, sections).items():
         lines += [f"[{section}]"]
@@ -93,14 +127,16 @@ def difference(old: Config, new: Config, sections: Sequence[str] | None = None) 
 
 
 def describe(sections: Sequence[str] | None = None) -> list[tuple[str, str, str, str]]:
-    """(name, type, default, help) of every setting in the sections, for `--help`."""
-    rows = []
-    for section, key in _keys(sections):
-        default = key.default
-        shown = ",".join(default) if isinstance(default, tuple) else str(default)
-        help_texts = _comments(section)
-        rows.append((f"--{section}.{key.name}", _type_name(_type(section, key.name)), shown, help_texts[key.name]))
-    return rows
+    """(option, type, default, help text) of every setting in the sections."""
+    return [
+        (
+            _option(section, key.name),
+            _type_name(_type(section, key.name)),
+            _as_text(key.default),
+            _help_texts(section)[key.name],
+        )
+        for section, key in _keys(sections)
+    ]
 
 
 def _keys(sections: Sequence[str] | None) -> Iterator[tuple[str, Field[Any]]]:
@@ -110,17 +146,21 @@ def _keys(sections: Sequence[str] | None) -> Iterator[tuple[str, Field[Any]]]:
                 yield section.name, key
 
 
+def _option(section: str, key: str) -> str:
+    return f"--{section}.{key}".replace("_", "-")
+
+
 def _with(config: Config, section: str, key: str, value: object, where: str) -> Config:
     values = getattr(config, section)
-    _known(key, [f.name for f in fields(values)], where.rpartition(":")[0] or where, f"key of [{section}]")
+    _check_known(key, [f.name for f in fields(values)], where.rpartition(":")[0] or where, f"key of [{section}]")
     checked = _checked(value, _type(section, key), where)
     return replace(config, **{section: replace(values, **{key: checked})})
 
 
-def _known(name: str, known: Sequence[str], where: str, what: str) -> None:
+def _check_known(name: str, known: Sequence[str], where: str, what: str) -> None:
     if name not in known:
         near = get_close_matches(name, known, 1, 0.0)
-        raise UserError(f"{where}: no {what} is called {name!r} -> did you mean {near[0]!r}?")
+        raise UserError(f"{where}: there is no {what} {name!r} -> did you mean {near[0]!r}?")
 
 
 @cache
@@ -131,7 +171,7 @@ def _type(section: str, key: str) -> Any:
 
 
 def _checked(value: object, kind: Any, where: str) -> object:
-    """`value` as `kind`, or an error that says what would be right."""
+    """`value` converted to `kind`, or an error that names the accepted values."""
     if get_origin(kind) in (Union, UnionType):
         if value is None:
             return None
@@ -147,11 +187,11 @@ def _checked(value: object, kind: Any, where: str) -> object:
             return float(value)
     elif isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
-    raise UserError(f"{where}: {value!r} does not fit -> give {_type_name(kind)}")
+    raise UserError(f"{where}: {value!r} is not valid -> give {_type_name(kind)}")
 
 
 def _parsed(text: str, kind: Any) -> object:
-    """A command-line word as the value that TOML would have given."""
+    """A command line argument as the value that TOML would give."""
     if get_origin(kind) in (Union, UnionType):
         return None if text == "none" else _parsed(text, next(k for k in get_args(kind) if k is not NoneType))
     if get_origin(kind) is tuple:
@@ -166,14 +206,27 @@ def _parsed(text: str, kind: Any) -> object:
     return text
 
 
+def _as_text(value: object) -> str:
+    """A value as it is written on the command line; the inverse of `_parsed`."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return ",".join(map(str, value))
+        case _:
+            return str(value)
+
+
 def _type_name(kind: Any) -> str:
     if get_origin(kind) in (Union, UnionType):
         return " or ".join(_type_name(k) for k in get_args(kind))
     if get_origin(kind) is Literal:
         return "|".join(str(choice) for choice in get_args(kind))
     if get_origin(kind) is tuple:
-        return "comma-separated words"
-    names = {int: "a whole number", float: "a number", str: "a text", bool: "true|false", NoneType: "none"}
+        return "comma-separated names"
+    names = {int: "integer", float: "number", str: "text", bool: "true|false", NoneType: "none"}
     return names[kind]
 
 
@@ -181,7 +234,7 @@ def _toml(value: object) -> str:
     match value:
         case bool():
             return str(value).lower()
-        case str():  # JSON's escapes are TOML's, except that TOML refuses DEL as well
+        case str():  # JSON and TOML have the same escapes, except that TOML also forbids DEL
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case list():
             return "[" + ", ".join(_toml(v) for v in value) + "]"
@@ -190,10 +243,10 @@ def _toml(value: object) -> str:
 
 
 @cache
-def _comments(section: str) -> dict[str, str]:
+def _help_texts(section: str) -> dict[str, str]:
     """The `#:` comment of each field of a section."""
     section_type = type(getattr(Config(), section))
-    found = dict.fromkeys((f.name for f in fields(section_type)), "")
+    texts = dict.fromkeys((f.name for f in fields(section_type)), "")
     for name, text in re.findall(r"^    (\w+):[^#\n]*#: (.*)$", inspect.getsource(section_type), re.MULTILINE):
-        found[name] = text
-    return found
+        texts[name] = text
+    return texts

@@ -1,6 +1,12 @@
-"""What is shown on the terminal: progress bars, and counts in words."""
+"""Terminal output: messages, progress, and counts with their nouns.
 
-from collections.abc import Iterator
+Names of videos and files are data: `console`, `output` and `echo` replace control characters in them, so that no name
+can change the terminal's title, colours or cursor.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console, Group
@@ -15,13 +21,45 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.text import Text
 
-console = Console(stderr=True)
+FIRST_LINE, LINE_EVERY = 5.0, 30.0  # seconds between progress lines without a terminal
+
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""`text` with control characters, bidirectional overrides and undecodable bytes written as escapes.
+
+    >>> printable("\x1b]0;title\x07video\n")
+    '\\x1b]0;title\\x07video\n'
+    """
+    return _UNPRINTABLE.sub(lambda match: ascii(match.group())[1:-1], text)
+
+
+class SafeConsole(Console):
+    """A console that prints the text of its renderables with `printable`, in its own styles."""
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        return super()._render_buffer(
+            segment if segment.control else Segment(printable(segment.text), segment.style) for segment in buffer
+        )
+
+
+#: Standard error: messages, warnings and progress.
+console = SafeConsole(stderr=True)
+#: Standard output: what a command answers.
+output = SafeConsole()
+
+
+def echo(text: str) -> None:
+    """Prints a plain line on standard output."""
+    output.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:
-    """A number with its noun; `plural` where it is not the singular with an s.
+    """A number with its noun; `plural` if it is not the singular with an s.
 
     >>> counted(1, "polyp"), counted(1200, "polyp"), counted(2, "query", "queries")
     ('1 polyp', '1,200 polyps', '2 queries')
@@ -33,32 +71,58 @@ class RateColumn(ProgressColumn):
     """Items per second, in the unit of the task."""
 
     def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        digits = 0 if speed and speed >= 100 else 1
-        return Text(f"{speed:,.{digits}f} {task.fields['unit']}/s" if speed else "", style="cyan")
+        return Text(_rate(task.finished_speed or task.speed, task.fields["unit"]), style="cyan")
 
 
 class Bar:
-    """One progress bar: `advance(n)` moves it, `say("loss 1.23")` sets the line below it."""
+    """One progress bar: `advance(n)` moves it, `say("loss 1.23")` sets the note below it.
+
+    Without a terminal it prints a line with the time left, at first after a few seconds and then every 30 seconds.
+    """
 
     def __init__(self, bars: Progress, description: str, total: int | None, unit: str) -> None:
         self._bars = bars
         self._task = bars.add_task(description, total=total, unit=unit)
+        self._started = time.monotonic()
+        self._next_line = self._started + FIRST_LINE
+        self._skipped = 0
         self.note = Text(style="dim")
 
+    def skip(self, amount: int) -> None:
+        """Counts items that an earlier run has completed; they do not enter the rate."""
+        self._skipped += amount
+        self._bars.update(self._task, completed=self._skipped)
+
     def advance(self, amount: int = 1) -> None:
+        """Counts completed items."""
         self._bars.advance(self._task, amount)
+        now = time.monotonic()
+        if now >= self._next_line and not console.is_terminal:
+            self._next_line = now + LINE_EVERY
+            _print_line(self.line())
 
     def say(self, note: str) -> None:
-        """Replaces the line below the bar."""
+        """Replaces the note below the bar."""
         self.note.plain = note
+
+    def line(self, finished: bool = False) -> str:
+        """The state as text: items, rate, time left (or taken), note."""
+        task, seconds = self._bars.tasks[0], max(time.monotonic() - self._started, 1e-9)
+        unit, rate = task.fields["unit"], (task.completed - self._skipped) / seconds
+        total = f" of {int(task.total):,}" if task.total else ""
+        parts = [f"{task.description}: {int(task.completed):,}{total} {unit}", _rate(rate, unit)]
+        if finished:
+            parts.append(f"done in {_duration(seconds)}")
+        elif task.total and rate:
+            parts.append(f"{_duration((task.total - task.completed) / rate)} left")
+        return ", ".join(part for part in (*parts, self.note.plain) if part)
 
 
 @contextmanager
 def progress(description: str, total: int | None, unit: str = "items") -> Iterator[Bar]:
-    """A progress bar on standard error; if that is not a terminal, it is printed once at the end."""
+    """A progress bar on standard error, or lines of text if that is not a terminal."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
         RateColumn(),
@@ -67,7 +131,23 @@ def progress(description: str, total: int | None, unit: str = "items") -> Iterat
     )
     bars = Progress(*columns, console=console, expand=True)
     bar = Bar(bars, description, total, unit)
-    with Live(Group(bars, bar.note), console=console, refresh_per_second=4):
+    if console.is_terminal:
+        with Live(Group(bars, bar.note), console=console, refresh_per_second=4):
+            yield bar
+    else:
         yield bar
-    if bar.note.plain and not console.is_terminal:
-        console.print()  # without a terminal, the note does not end with a newline
+        _print_line(bar.line(finished=True))
+
+
+def _print_line(text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _rate(speed: float | None, unit: str) -> str:
+    return f"{speed:,.{0 if speed >= 100 else 1}f} {unit}/s" if speed else ""
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

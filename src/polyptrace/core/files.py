@@ -1,5 +1,6 @@
-"""Atomic files and folders (a temporary name, then a rename), JSON, hashes and provenance."""
+"""Atomic files and folders (a temporary name, then a rename), JSON, CSV, hashes and provenance."""
 
+import csv
 import hashlib
 import json
 import os
@@ -7,7 +8,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -81,6 +82,23 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path}: no such file -> check the path") from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON ({error}) -> the file may be truncated; write it again") from None
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Writes rows as CSV. Text that a spreadsheet would run as a formula gets a leading apostrophe."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([_safe_cell(str(cell)) for cell in row] for row in rows)
+
+
+def _safe_cell(text: str) -> str:
+    """The text, or `'text` if it begins like a formula and is not a number."""
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def file_hash(path: Path) -> str:

@@ -5,6 +5,7 @@ from polyptrace.data.boxes import Boxes
 from polyptrace.data.checks import Finding, check_boxes
 from polyptrace.data.crops import crop_regions, cut_crop
 from polyptrace.data.dataset import Dataset, LabelFree
+from polyptrace.data.identity import codes, join_keys, polyp_keys, video_keys
 from polyptrace.data.prepare import check_request, prepare
 from polyptrace.data.sources import (
     SOURCES,
@@ -38,10 +39,13 @@ __all__ = [
     "box_iou",
     "check_boxes",
     "check_request",
+    "codes",
     "crop_regions",
     "cut_crop",
     "cut_tracklets",
+    "join_keys",
     "link_tracks",
+    "polyp_keys",
     "prepare",
     "read_coco",
     "read_cocovid",
@@ -56,4 +60,5 @@ __all__ = [
     "read_voc",
     "read_yolo",
     "split_by",
+    "video_keys",
 ]

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
+from polyptrace.data.identity import video_codes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +37,7 @@ UNKNOWN: dict[str, Any] = {
     "histology": "",
     "score": np.nan,
     "fps": np.nan,
+    "generated": False,
     "source": "",
     "line": 0,
 }
@@ -45,6 +46,7 @@ NO_FRAME = int(np.iinfo(np.int64).min)
 LABELS = ("polyp", "size_mm", "histology")
 _STRINGS = ("dataset", "video", "file", "track", "polyp", "histology", "source")
 _INTS = ("frame_index", "pts", "image_width", "image_height", "line")
+_KINDS = {"generated": np.bool_}
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Boxes:
     histology: Strings
     score: Floats
     fps: Floats
+    generated: NDArray[np.bool_]  # rendered by `polyptrace synth`, not recorded
     source: Strings  # annotation file the row was read from
     line: Ints  # its line, or its annotation's number, there
 
@@ -101,20 +104,16 @@ class Boxes:
         """The rows by dataset, video, frame and box: an order that labels and input order cannot change."""
         return self.take(self.order())
 
-    def procedure(self) -> Ints:
-        """Number of each row's (dataset, video), by name."""
-        return codes(self.dataset) * (len(self) + 1) + codes(self.video)
-
-    def order(self, procedure: Ints | None = None) -> Ints:
-        """Row numbers by dataset, video, frame and box; `procedure` where it is known already."""
-        procedure = self.procedure() if procedure is None else procedure
-        order = stable_order(self.frame_index, procedure)
-        same = np.zeros(len(self) + 1, bool)  # whether a place holds the same procedure and frame as the one before
-        same[1:-1] = (np.diff(procedure[order]) == 0) & (np.diff(self.frame_index[order]) == 0)
+    def order(self) -> Ints:
+        """Row numbers by dataset, video, frame and box."""
+        video = video_codes(self)
+        order = stable_order(self.frame_index, video)
+        same = np.zeros(len(self) + 1, bool)  # same video and frame as the row before
+        same[1:-1] = (np.diff(video[order]) == 0) & (np.diff(self.frame_index[order]) == 0)
         shared = np.flatnonzero(same[:-1] | same[1:])
         rows = order[shared]  # only boxes that share their frame need to be compared
         x, y, w, h = self.xywh[rows].T
-        order[shared] = rows[np.lexsort((h, w, y, x, self.frame_index[rows], procedure[rows]))]
+        order[shared] = rows[np.lexsort((h, w, y, x, self.frame_index[rows], video[rows]))]
         return order
 
     def where(self, row: int) -> str:
@@ -166,21 +165,6 @@ def stable_order(last: Ints, *before: Ints) -> Ints:
     return np.arange(len(last)) if later.all() else np.lexsort((last, *before)).astype(np.int64)
 
 
-def codes(names: Strings) -> Ints:
-    """For each string its place among the sorted distinct ones: integers that do not depend on the rows' order."""
-    if not len(names):
-        return np.empty(0, np.int64)
-    address = np.frombuffer(names.tobytes(), np.intp)
-    differs = address[1:] != address[:-1]  # names repeat row after row, often as one and the same object
-    differs = np.not_equal(names[1:], names[:-1], out=differs.copy(), where=differs)
-    start = np.concatenate([[0], np.flatnonzero(differs) + 1])
-    encoded = pa.array(names[start], pa.string()).dictionary_encode()
-    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    return np.repeat(places[encoded.indices.to_numpy()], np.diff(start, append=len(names)))
-
-
 def frame_numbers(values: Floats) -> Ints:
     """Frame indices, NO_FRAME where a number is not whole."""
     whole = (values == np.floor(values)) & (np.abs(values) < 2**53)
@@ -190,7 +174,7 @@ def frame_numbers(values: Floats) -> Ints:
 def _column(name: str, value: Any, length: int) -> NDArray[Any]:
     if name in _STRINGS and isinstance(value, str):
         return np.array([value], object).repeat(length)  # one object for all rows
-    kind: Any = object if name in _STRINGS else np.int64 if name in _INTS else np.float64
+    kind: Any = object if name in _STRINGS else np.int64 if name in _INTS else _KINDS.get(name, np.float64)
     if name == "frame_index" and np.asarray(value).dtype.kind == "f":
         value = frame_numbers(np.asarray(value))
     array = np.asarray(value, kind)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyptrace.core.files import atomic_file
-from polyptrace.data.boxes import NO_FRAME, Boxes, codes
+from polyptrace.data.boxes import NO_FRAME, Boxes
+from polyptrace.data.identity import codes, video_codes
 
 #: share of boxes past the edge that no careful annotator or detector reaches
 MANY = 0.1
@@ -92,7 +93,7 @@ def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, NDArray[np.bool_], str]]:
 
 def _repeated(boxes: Boxes, identity: NDArray[np.object_], usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Usable rows whose (video, frame, identity) stood in an earlier one; rows without an identity are never meant."""
-    keys = np.stack([codes(boxes.dataset), codes(boxes.video), boxes.frame_index, codes(identity)], 1)
+    keys = np.stack([video_codes(boxes), boxes.frame_index, codes(identity)], 1)
     order = np.lexsort(keys.T)
     order = order[usable[order]]
     same = np.zeros(len(boxes), bool)

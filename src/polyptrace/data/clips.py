@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
+from polyptrace.data.identity import video_codes
 from polyptrace.data.pictures import is_video
 from polyptrace.data.splits import split_by
 
@@ -41,7 +42,7 @@ def take_videos(
     elif share is not None:
         if not 0 < share < 1:
             raise UserError(f"--share {share}: not a share -> give a number between 0 and 1")
-        chosen = ~split_by(boxes.procedure(), test_share=1 - share, seed=seed)
+        chosen = ~split_by(video_codes(boxes), test_share=1 - share, seed=seed)
     else:
         chosen = np.ones(len(boxes), bool)
     taken = boxes.take(~chosen if rest else chosen)
@@ -64,7 +65,7 @@ def join_clips(boxes: Boxes, clips_per_procedure: int, seed: int = 0, gap: int =
             f"{boxes.file[movies[0]]}: a frame of a video file is found by its number, which joining changes"
             " -> unpack the clips into folders of pictures first"
         )
-    clips, clip = np.unique(boxes.procedure(), return_inverse=True)
+    clips, clip = np.unique(video_codes(boxes), return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(clips))
     first, last = np.full(len(clips), np.iinfo(np.int64).max), np.full(len(clips), -1)
     there = boxes.frame_index >= 0  # the others stay as they are, for a check to find

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.data.tracklets import LabelFreeTracklets, Tracklets
 
 
@@ -33,9 +34,8 @@ def paper_counts(name: str) -> PaperCounts | None:
 
 def count_tracklets(tracklets: LabelFreeTracklets) -> dict[str, int]:
     """Videos, tracks, tracklets and used frames: all that can be counted without labels."""
-    videos = set(zip(tracklets.dataset, tracklets.video, strict=True))
     return {
-        "videos": len(videos),
+        "videos": len(set(video_keys(tracklets))),
         "tracks": int((tracklets.unit == "track").sum()),
         "tracklets": int((tracklets.unit == "tracklet").sum()),
         "crops": len(np.unique(tracklets.flat)),
@@ -45,7 +45,7 @@ def count_tracklets(tracklets: LabelFreeTracklets) -> dict[str, int]:
 def count_labels(tracklets: Tracklets) -> dict[str, Any]:
     """Polyps, and how many of them have a size and a histology."""
     known = tracklets.polyp != ""
-    names = list(zip(tracklets.dataset[known], tracklets.video[known], tracklets.polyp[known], strict=True))
+    names = polyp_keys(tracklets)[known].tolist()
     sized = np.isfinite(tracklets.size_mm[known])
     typed = tracklets.histology[known] != ""
     return {

@@ -32,7 +32,7 @@ from polyptrace.data.store import BadPicture, fill_store
 from polyptrace.data.tracklets import Tracklets, cut_tracklets
 from polyptrace.data.tracks import link_tracks
 
-#: datasets whose frames are sampled: neighbours in the table lie some time apart, and have settings of their own
+#: Datasets whose frames are sampled from a video: their `sampled_*` settings may differ from those of other datasets.
 SAMPLED = ("polypsset", "artificial polypsset")
 
 
@@ -82,7 +82,6 @@ def prepare(
     if out.exists():
         refuse_other_boxes(out, boxes)
         return Dataset.open(out)
-    _warn_of_sampled(boxes, tracks)
     doubt = suspicion(boxes)
     if doubt:
         warnings.warn(doubt, stacklevel=2)
@@ -132,21 +131,22 @@ def check_request(out: Path, asked: Asked) -> None:
     for name, lowest in least.items():
         section, _, key = name.partition(".")
         value = getattr(sections[section], key)
-        if value < lowest:
+        if value is not None and value < lowest:
             raise UserError(f"--{name} {value}: is too small -> {lowest} or more")
     for name, share in (("iou", tracks.iou), ("sampled_iou", tracks.sampled_iou)):
-        if not 0 <= share <= 1:
+        if share is not None and not 0 <= share <= 1:
             raise UserError(f"--tracks.{name} {share}: is no overlap -> between 0 and 1")
     if not crops.scale > 0:
         raise UserError(f"--crops.scale {crops.scale}: is too small -> the paper's is 5")
 
 
 def link_all(boxes: Boxes, settings: Tracks) -> Ints:
-    """Track of each box; where frames are sampled, boxes have an overlap of their own to reach."""
+    """Track of each box; `sampled_iou` replaces `iou` where frames are sampled."""
     sampled = _is_sampled(boxes)
+    sampled_iou = settings.iou if settings.sampled_iou is None else settings.sampled_iou
     track = np.empty(len(boxes), np.int64)
     first = 0
-    for rows, iou in ((~sampled, settings.iou), (sampled, settings.sampled_iou)):
+    for rows, iou in ((~sampled, settings.iou), (sampled, sampled_iou)):
         if rows.any():
             track[rows] = first + link_tracks(boxes.take(rows), settings.link, iou, settings.max_gap)
             first = int(track[rows].max()) + 1
@@ -173,22 +173,16 @@ def _link(boxes: Boxes, findings: list[Finding], settings: Tracks) -> _Linked:
     return _Linked(good, table, track, used, tracklets)
 
 
-def _warn_of_sampled(boxes: Boxes, settings: Tracks) -> None:
-    if _is_sampled(boxes).any():
-        warnings.warn(
-            f"{SAMPLED[0]}: its frames are sampled; sampled_iou {settings.sampled_iou}, sampled_min_track "
-            f"{settings.sampled_min_track} and sampled_stride {settings.sampled_stride} of --tracks hold there",
-            stacklevel=3,
-        )
-
-
 def _is_sampled(boxes: Boxes) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = np.logical_or.reduce([boxes.dataset == name for name in SAMPLED])
     return found
 
 
-def _in_frames(boxes: Boxes, frames: int, seconds: float | None, sampled: NDArray[np.bool_], of_sampled: int) -> Ints:
+def _in_frames(
+    boxes: Boxes, frames: int, seconds: float | None, sampled: NDArray[np.bool_], sampled_frames: int | None
+) -> Ints:
     """A setting in frames, for each box: as given, or from seconds at its video's own frame rate."""
+    of_sampled = frames if sampled_frames is None else sampled_frames
     if seconds is None:
         return np.where(sampled, of_sampled, frames)
     unknown = np.flatnonzero(~(boxes.fps > 0) & ~sampled)

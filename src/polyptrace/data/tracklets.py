@@ -11,7 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyptrace.data.boxes import Boxes, Floats, Ints, Strings, codes
+from polyptrace.data.boxes import Boxes, Floats, Ints, Strings
+from polyptrace.data.identity import video_codes
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,7 @@ def cut_tracklets(
         inside = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         start, count = np.repeat(start, pieces) + inside * length, np.full(pieces.sum(), length)
     first = kept[start]
-    keys = (track[first], boxes.frame_index[first], codes(boxes.video[first]), codes(boxes.dataset[first]))
-    by_time = np.lexsort(keys)
+    by_time = np.lexsort((track[first], boxes.frame_index[first], video_codes(boxes.take(first))))
     start, count = start[by_time], count[by_time]
     offset = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
     flat = kept[np.repeat(start - offset[:-1], count) + np.arange(offset[-1])].astype(np.int64)

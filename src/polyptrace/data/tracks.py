@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.boxes import Boxes, Floats, Ints, codes, stable_order
+from polyptrace.data.boxes import Boxes, Floats, Ints, stable_order
+from polyptrace.data.identity import codes, video_codes
 
 Within = Literal["polyp", "track", "video"]
 
@@ -24,13 +25,13 @@ def link_tracks(boxes: Boxes, within: Within = "polyp", iou: float = 0.1, max_ga
     """
     if not len(boxes):
         return np.empty(0, np.int64)
-    procedure = boxes.procedure()
-    group = procedure if within == "video" else procedure * (len(boxes) + 1) + _identities(boxes, within)
-    if max_gap == 0 and _one_a_frame(procedure, boxes.frame_index):
+    video = video_codes(boxes)
+    group = video if within == "video" else video * (len(boxes) + 1) + _identities(boxes, within)
+    if max_gap == 0 and _one_a_frame(video, boxes.frame_index):
         linked = (group[1:] == group[:-1]) & (np.diff(boxes.frame_index) == 1)
         linked &= box_iou(boxes.xywh[:-1], boxes.xywh[1:]) >= iou
         return np.cumsum(np.append(False, ~linked))
-    order = boxes.order(procedure)
+    order = boxes.order()
     by_group = stable_order(group[order])  # places in `order`, by group, frame and box
     rows = order[by_group]
     previous = _previous(_keys(group[rows], boxes.frame_index[rows], max_gap), boxes.xywh[rows], iou, max_gap)
@@ -65,9 +66,9 @@ def _identities(boxes: Boxes, within: Within) -> Ints:
     return identities
 
 
-def _one_a_frame(procedure: Ints, frame: Ints) -> bool:
+def _one_a_frame(video: Ints, frame: Ints) -> bool:
     """Whether the rows are in order and no two share a frame: a box can then only follow the one before it."""
-    step = np.diff(procedure)
+    step = np.diff(video)
     return bool(((step > 0) | ((step == 0) & (frame[1:] > frame[:-1]))).all())
 
 

@@ -7,7 +7,7 @@ from polyptrace.evaluate.counting import Counting, count
 from polyptrace.evaluate.histology import adenoma, larger
 from polyptrace.evaluate.probe import Probe, probe
 from polyptrace.evaluate.reid import ReID, reid, reid_draws
-from polyptrace.evaluate.results import GROUPS, LABEL_USE, RESULTS_FILE, TRACK_LIST, Figure, Method, Results, Task
+from polyptrace.evaluate.results import GROUPS, LABEL_USE, RESULTS_FILE, TRACK_LIST, Method, Metric, Results, Task
 from polyptrace.evaluate.retrieval import Retrieval, retrieval
 from polyptrace.evaluate.running import TASKS, evaluate, method_of
 from polyptrace.evaluate.significance import (
@@ -28,8 +28,8 @@ __all__ = [
     "TASKS",
     "TRACK_LIST",
     "Counting",
-    "Figure",
     "Method",
+    "Metric",
     "Paired",
     "Probe",
     "ReID",

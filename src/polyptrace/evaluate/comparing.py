@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate.results import Figure, Results, Task
+from polyptrace.evaluate.results import Metric, Results, Task
 from polyptrace.evaluate.significance import Paired, interval, nested_draws, paired
 from polyptrace.evaluate.subject import Arrays
 
@@ -17,14 +17,14 @@ def compare(one: Results, other: Results, task: str, figure: str) -> Paired:
     for results in (one, other):
         if task not in results.tasks or results.tasks[task].status != "done":
             raise UserError(f"{names}: not done for {results.method.name!r} -> evaluate it")
-        if figure not in results.tasks[task].figures:
-            raise UserError(f"{names}: no figure {figure!r} -> {', '.join(results.tasks[task].figures)}")
+        if figure not in results.tasks[task].metrics:
+            raise UserError(f"{names}: no figure {figure!r} -> {', '.join(results.tasks[task].metrics)}")
     a, b = one.tasks[task], other.tasks[task]
     if a.draws_key != b.draws_key:
         raise UserError(
             f"{names}: not the same tracklets, cluster, seed or number of draws -> evaluate both alike to compare them"
         )
-    value, other_value = a.figures[figure].value, b.figures[figure].value
+    value, other_value = a.metrics[figure].value, b.metrics[figure].value
     return paired(value, other_value, one.draws(task, figure), other.draws(task, figure), a.drawn)
 
 
@@ -49,13 +49,13 @@ def combine(rows: Sequence[Results]) -> Results:
         # as many seeds as clusters are not drawn by the same number: they would be taken together, draw by draw
         seed = first.settings.get("evaluate", {}).get("seed", 0) + 1 if task.drawn == len(rows) else 0
         figures = {}
-        for figure, told in task.figures.items():
+        for figure, told in task.metrics.items():
             draws = nested_draws([row.draws(name, figure) for row in rows], seed)
             arrays[f"{name}/draws/{figure}"] = draws
-            arrays[f"{name}/seeds/{figure}"] = np.array([other.figures[figure].value for other in known])
+            arrays[f"{name}/seeds/{figure}"] = np.array([other.metrics[figure].value for other in known])
             low, high = interval(draws, task.drawn)
-            figures[figure] = Figure(float(arrays[f"{name}/seeds/{figure}"].mean()), low, high, told.n, told.of)
-        tasks[name] = replace(task, figures=figures, protocol=task.protocol | {"training_seeds": len(rows)})
+            figures[figure] = Metric(float(arrays[f"{name}/seeds/{figure}"].mean()), low, high, told.n, told.of)
+        tasks[name] = replace(task, metrics=figures, protocol=task.protocol | {"training_seeds": len(rows)})
     return replace(
         first,
         method=replace(first.method, seeds=sum(row.method.seeds for row in rows)),

@@ -40,7 +40,7 @@ def _counting(subject: Subject, method: Clustering) -> Outcome:
         subject.table,
         reason="" if labelled else f"no labels, so {_standing(method, given)}, and only clusters are counted",
         datasets=subject.datasets,
-        figures={
+        metrics={
             key: figure(once[key][0], draws[key], clusters.number, labelled or len(found.clusters), "videos")
             for key in draws
         },

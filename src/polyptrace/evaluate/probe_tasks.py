@@ -68,7 +68,7 @@ def _probe(subject: Subject, name: str, label: NDArray[np.int64], group: NDArray
         subject.unit,
         subject.table,
         datasets=subject.datasets,
-        figures={
+        metrics={
             key: figure(found.each(key).mean(), draws[key], tested_clusters, tested, "tracklets") for key in FIGURES
         },
         counts=subject.counts() | _labelled(subject, found),

@@ -60,7 +60,7 @@ def _retrieval(subject: Subject, clusters: Clusters, name: str, scope: Scope, ap
         subject.unit,
         subject.table,
         datasets=subject.datasets,
-        figures={
+        metrics={
             key: figure(each.mean(), draws[key], clusters.number, found.queries, "queries")
             for key, each in values.items()
         },
@@ -104,7 +104,7 @@ def reid_tasks(subject: Subject) -> dict[str, Outcome]:
         subject.unit,
         subject.table,
         datasets=subject.datasets,
-        figures={
+        metrics={
             "auroc": figure(found.auroc, drawn[0], clusters.number, pairs, "pairs"),
             "aupr": figure(found.aupr, drawn[1], clusters.number, pairs, "pairs"),
         },

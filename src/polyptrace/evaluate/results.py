@@ -2,7 +2,7 @@
 
 `results.json` is for machines:
 
-    format "polyptrace-results", version 1
+    format "polyptrace-results", version 2
     method      name, group (one of `GROUPS`), labels (one of `LABEL_USE`), encoder (what made the vectors), params
                 (whole number or null), flops ({convention: number} or null), trained_on_test (tasks whose test data its
                 pretraining saw), seeds (training seeds behind the row)
@@ -10,7 +10,7 @@
     embeddings  for each input: path, sha256, tasks, info (its embeddings.json)
     provenance  versions, platform, command
     tasks       {task: status ("done" or "skipped"), reason (why, in a sentence), unit ("track" or "tracklet"), table
-                (prefix of its ids in arrays.npz), datasets, figures {name: {value, low, high, n, of}} with 95 %
+                (prefix of its ids in arrays.npz), datasets, metrics {name: {value, low, high, n, of}} with 95 %
                 intervals, null where undefined, counts {name: whole number}, protocol {what was done}, drawn
                 (polyps or videos that a draw takes), draws_key}
 
@@ -43,8 +43,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, read_json, write_json
-from polyptrace.evaluate.track_list import track_list, write_csv
+from polyptrace.core.files import atomic_folder, read_json, write_csv, write_json
+from polyptrace.evaluate.track_list import track_list
 
 GROUPS = ("General Purpose FM", "Endoscopy FM", "Fully supervised", "Self-supervised", "Baseline")
 #: the file by which a results folder is known
@@ -55,7 +55,7 @@ LABEL_USE = ("label-free", "label-free given tracks", "labels")
 
 
 @dataclass(frozen=True)
-class Figure:
+class Metric:
     """A value with its 95 % interval; n of what (queries, pairs, tracklets, videos) it is over."""
 
     value: float
@@ -74,7 +74,7 @@ class Task:
     status: str = "done"
     reason: str = ""
     datasets: tuple[str, ...] = ()
-    figures: dict[str, Figure] = field(default_factory=dict)
+    metrics: dict[str, Metric] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     protocol: dict[str, Any] = field(default_factory=dict)
     drawn: int = 0
@@ -122,7 +122,7 @@ class Results:
         """Writes results.json, arrays.npz and, where polyps were counted, tracks.csv; whole or not at all."""
         content = {
             "format": "polyptrace-results",
-            "version": 1,
+            "version": 2,
             "method": asdict(self.method),
             "settings": self.settings,
             "embeddings": self.embeddings,
@@ -152,8 +152,8 @@ class Results:
         content = read_json(folder / RESULTS_FILE)
         if not isinstance(content, dict) or content.get("format") != "polyptrace-results":
             raise UserError(f"{folder}: not a results folder -> give one made by 'polyptrace evaluate'")
-        if content.get("version") != 1:
-            raise UserError(f"{folder}: results of version {content.get('version')} -> this polyptrace reads version 1")
+        if content.get("version") != 2:
+            raise UserError(f"{folder}: results of version {content.get('version')} -> this polyptrace reads version 2")
         try:
             with np.load(folder / "arrays.npz", allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
@@ -172,10 +172,10 @@ class Results:
 
 def _task(content: Mapping[str, Any]) -> Task:
     figures = {}
-    for name, figure in content["figures"].items():
+    for name, figure in content["metrics"].items():
         value, low, high = (math.nan if figure[key] is None else figure[key] for key in ("value", "low", "high"))
-        figures[name] = Figure(value, low, high, figure["n"], figure["of"])
-    return Task(**{**content, "figures": figures, "datasets": tuple(content["datasets"])})
+        figures[name] = Metric(value, low, high, figure["n"], figure["of"])
+    return Task(**{**content, "metrics": figures, "datasets": tuple(content["datasets"])})
 
 
 def _without_nan(content: Any) -> Any:

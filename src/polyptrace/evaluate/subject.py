@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from polyptrace.config import Evaluate
+from polyptrace.data import polyp_keys, video_keys
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate.results import Figure, Task
+from polyptrace.evaluate.results import Metric, Task
 from polyptrace.evaluate.significance import draw_counts, interval
 from polyptrace.evaluate.similarity import label_codes
 
@@ -52,12 +53,12 @@ class Subject:
     @cached_property
     def polyp(self) -> NDArray[np.str_]:
         """dataset/polyp of each row, "" where the polyp is unknown."""
-        return _joined(self.embeddings.dataset, self.embeddings.polyp)
+        return polyp_keys(self.embeddings).astype(str)
 
     @cached_property
     def video(self) -> NDArray[np.str_]:
         """dataset/video of each row, "" where the video is unknown."""
-        return _joined(self.embeddings.dataset, self.embeddings.video)
+        return video_keys(self.embeddings).astype(str)
 
     @cached_property
     def datasets(self) -> tuple[str, ...]:
@@ -94,12 +95,7 @@ class Subject:
         }
 
 
-def figure(value: float, draws: NDArray[np.float64], clusters: int, n: int, of: str) -> Figure:
+def figure(value: float, draws: NDArray[np.float64], clusters: int, n: int, of: str) -> Metric:
     """A value with the interval of its draws of so many clusters."""
     low, high = interval(draws, clusters)
-    return Figure(float(value), low, high, int(n), of)
-
-
-def _joined(dataset: NDArray[Any], name: NDArray[Any]) -> NDArray[np.str_]:
-    pairs = zip(dataset.tolist(), name.tolist(), strict=True)
-    return np.array([f"{d}/{n}" if n else "" for d, n in pairs], dtype=str)
+    return Metric(float(value), low, high, int(n), of)

@@ -7,9 +7,7 @@ A number below a way of counting is a polyp of that video: two tracks of a video
 same one. Numbers start at 1 in each video, in the order in which polyps were first seen.
 """
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -39,12 +37,6 @@ def track_list(arrays: Mapping[str, NDArray[Any]]) -> list[list[str]]:
 def seconds(frame: int, fps: float) -> str:
     """When a frame is seen, "" where that is not known."""
     return f"{frame / fps:.2f}" if fps > 0 and frame >= 0 else ""
-
-
-def write_csv(path: Path, lines: Iterable[Sequence[str]]) -> None:
-    """Lines as they are, for spreadsheets and pandas."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows(lines)
 
 
 def _by_first_sight(

@@ -3,6 +3,7 @@
 from html import escape
 
 from polyptrace.core.console import counted
+from polyptrace.data import polyp_keys
 from polyptrace.embed import Embeddings
 from polyptrace.find.tracks import Found
 from polyptrace.report.clock import Clock
@@ -41,10 +42,10 @@ def found_page(tracks: Embeddings, found: Found, pictures: Pictures, footer: str
 
 def kind_of(tracks: Embeddings, query: int, row: int) -> str:
     """right or wrong where both polyps are known, else found."""
-    names = [(str(tracks.dataset[each]), str(tracks.polyp[each])) for each in (query, row)]
-    if not all(polyp for _, polyp in names):
+    polyp = polyp_keys(tracks)
+    if "" in (polyp[query], polyp[row]):
         return "found"
-    return "right" if names[0] == names[1] else "wrong"
+    return "right" if polyp[query] == polyp[row] else "wrong"
 
 
 def _strip(tracks: Embeddings, row: int, pictures: Pictures, kind: str, sign: str) -> str:

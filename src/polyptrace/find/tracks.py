@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
+from polyptrace.data import video_keys
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate.similarity import unit_vectors
 
@@ -74,7 +75,8 @@ def most_like(tracks: Embeddings, query: int, among: Among = "own", top: int = 1
     """The tracks most like a query, without those that show frames of the same time."""
     unit, _ = unit_vectors(tracks.vectors)
     cosine = (unit @ unit[query]).double().numpy()
-    own = (tracks.video == tracks.video[query]) & (tracks.dataset == tracks.dataset[query])
+    video = video_keys(tracks)
+    own = video == video[query]
     at_once = own & (tracks.position <= tracks.last[query]) & (tracks.last >= tracks.position[query])
     at_once &= tracks.position >= 0  # -1: not known
     at_once[query] = False

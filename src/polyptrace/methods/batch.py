@@ -11,7 +11,7 @@ from torch import Tensor
 from polyptrace.config import Config, from_dict
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.data import Dataset, LabelFree
+from polyptrace.data import Dataset, LabelFree, codes, polyp_keys
 from polyptrace.encoders import OwnEncoder
 
 Ints = NDArray[np.int64]
@@ -74,8 +74,8 @@ class Plan:
     labels: str = "none"  # what training saw of them: none, or what for
 
 
-#: (z (B, T, P), targets, the rows that this process answers for, settings) -> (its share of the loss, figures)
-LossFunction = Callable[[Tensor, Targets, slice, Config], tuple[Tensor, dict[str, Tensor]]]
+#: (z (B, T, P) of the whole batch, targets, settings) -> (loss, figures for the log)
+LossFunction = Callable[[Tensor, Targets, Config], tuple[Tensor, dict[str, Tensor]]]
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,6 @@ def padded(rows: Sequence[Ints], length: int | None = None) -> Ints:
     return table
 
 
-def video_names(data: Data, chosen: Ints) -> NDArray[Any]:
-    """The video of each chosen tracklet, under a name that no other dataset's video has."""
-    names: NDArray[Any] = data.tracklets.dataset[chosen] + "/" + data.tracklets.video[chosen]
-    return names
-
-
 def polyp_codes(data: Data, chosen: Ints) -> Ints:
     """The polyp of each chosen tracklet as a number 0, 1, …; refuses data without labels."""
     if not isinstance(data, Dataset):
@@ -129,9 +123,7 @@ def polyp_codes(data: Data, chosen: Ints) -> Ints:
             f"{data.path}: {len(unknown):,} of {len(chosen):,} tracklets have no polyp label, which this method needs"
             " -> train one without labels (ours, mve; sfe and tpc with --views.source label-free)"
         )
-    names = video_names(data, chosen) + "/" + polyp
-    _, code = np.unique(names.astype(str), return_inverse=True)
-    return code.astype(np.int64)
+    return codes(polyp_keys(data.tracklets)[chosen])
 
 
 def labels_seen(data: Data, used: str) -> str:

@@ -7,21 +7,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyptrace.config import Config
+from polyptrace.config import Config, Loss
 from polyptrace.core.console import counted
-from polyptrace.data import LabelFree
+from polyptrace.data import LabelFree, video_keys
 from polyptrace.encoders import OwnEncoder, TrackletEncoder
 from polyptrace.losses import (
     condition_satisfied,
+    frame_vectors,
     multi_positive,
     noise_aware,
     noise_aware_frames,
     noise_aware_symmetric,
-    noise_aware_symmetric_frames,
     repeated_members,
     repeated_tracklets,
 )
-from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, Targets, labels_seen, padded, video_names
+from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, Targets, labels_seen, padded
 from polyptrace.supervision import anchor_count, epoch_batches, fitted_temperature, steps_before, temperature_at
 
 
@@ -35,7 +35,7 @@ def plan(data: Data, config: Config) -> Plan:
     tracklets = data.tracklets
     chosen = data.select("tracklet")
     rows = padded([tracklets.rows[i] for i in chosen])
-    video, position = video_names(data, chosen), tracklets.position[chosen]
+    video, position = video_keys(tracklets)[chosen], tracklets.position[chosen]
     settings = config.supervision
 
     highest = fitted_temperature(
@@ -77,8 +77,8 @@ def remarks(data: LabelFree, config: Config) -> list[str]:
     """What the log says about the data: tracklets, videos, small videos and what happens to them."""
     settings = config.supervision
     chosen = data.select("tracklet")
-    video, count = np.unique(video_names(data, chosen), return_counts=True)
-    anchors = anchor_count(video_names(data, chosen), settings.bag_size, settings.small_videos)
+    video, count = np.unique(video_keys(data.tracklets)[chosen], return_counts=True)
+    anchors = anchor_count(video_keys(data.tracklets)[chosen], settings.bag_size, settings.small_videos)
     small = int((count <= settings.bag_size).sum())
     lines = [f"data: {counted(len(chosen), 'tracklet')} of {counted(len(video), 'video')}, {anchors:,} of them anchors"]
     if small:
@@ -98,74 +98,42 @@ def _one_procedure(composition: str) -> list[str]:
     ]
 
 
-def loss(z: Tensor, targets: Targets, part: slice, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
-    """Both levels of the loss over projected tokens z (B, T, P), and the share of anchors that meet the condition."""
-    size = 1 + config.supervision.bag_size
-    rows = slice(part.start // size, part.stop // size)  # bags that this process answers for
-    z = z.unflatten(0, (-1, size))  # (M, 1 + K, T, P)
-    tracklet = targets.tracklet.reshape(-1, size)
-    real = tracklet[:, 1:] >= 0  # (M, K)
-    ignore = repeated_members(tracklet[:, 0], tracklet[:, 1:])
-    anchors, bags = z[:, 0, 0], z[:, 1:, 0]
-    with torch.no_grad():
-        satisfied = condition_satisfied(anchors, bags, real, ignore=ignore, rows=rows)
+def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
+    """Both levels of the loss over projected tokens z (B, T, P), and how many anchors meet the condition."""
+    z_bags = z.unflatten(0, (-1, 1 + config.supervision.bag_size))  # (M, 1 + K, T, P)
+    tracklet = targets.tracklet.reshape(z_bags.shape[:2])
+    mask = tracklet[:, 1:] >= 0  # (M, K)
+    ignore = repeated_members(tracklet[:, 0], tracklet[:, 1:])  # (M, K, M)
+    condition = condition_satisfied(z_bags[:, 0, 0], z_bags[:, 1:, 0], mask, ignore=ignore)
     if config.loss.form == "paper" and config.loss.name == "noise-aware":
-        of_tracklets, of_frames = _paper_form(z, targets, real, ignore, rows, config)
+        temperature, frames = config.loss.temperature, targets.real.unflatten(0, z_bags.shape[:2])  # (M, 1 + K, L)
+        of_tracklets = noise_aware(z_bags[:, 0, 0], z_bags[:, 1:, 0], temperature, mask, ignore=ignore)
+        of_frames = noise_aware_frames(
+            z_bags[:, 0, 1:],
+            z_bags[:, 1:, 1:],
+            temperature,
+            frames[:, 1:],
+            anchor_mask=frames[:, 0],
+            ignore=ignore,
+        )
     else:
-        of_tracklets, of_frames = _symmetric_form(z.flatten(0, 1), targets, part, config)
+        of_tracklets, of_frames = _symmetric_form(z, targets, config.loss)
     total = config.loss.tracklet_weight * of_tracklets + config.loss.frame_weight * of_frames
     return total, {
         "loss_tracklet": of_tracklets.detach(),
         "loss_frame": of_frames.detach(),
-        "condition": satisfied,
+        "condition": condition,
     }
 
 
-def _paper_form(
-    z: Tensor, targets: Targets, real: Tensor, ignore: Tensor, rows: slice, config: Config
-) -> tuple[Tensor, Tensor]:
-    """Equation 1 over tracklets and over frames."""
-    frames = targets.real.unflatten(0, z.shape[:2])  # (M, 1 + K, L)
-    sharp = config.loss.temperature
-    of_tracklets = noise_aware(z[:, 0, 0], z[:, 1:, 0], sharp, real, ignore=ignore, rows=rows)
-    of_frames = noise_aware_frames(
-        z[:, 0, 1:],
-        z[:, 1:, 1:],
-        sharp,
-        real,
-        anchor_frames=frames[:, 0],
-        bag_frames=frames[:, 1:],
-        ignore=ignore,
-        rows=rows,
-    )
-    return of_tracklets, of_frames
-
-
-def _symmetric_form(z: Tensor, targets: Targets, part: slice, config: Config) -> tuple[Tensor, Tensor]:
-    """Every member an anchor in turn, over tracklets and over frames; noise-aware, or with every member a positive."""
-    real = targets.tracklet >= 0
-    same = repeated_tracklets(targets.tracklet)
-    sharp, length = config.loss.temperature, z.shape[1] - 1
-    if config.loss.name == "noise-aware":
-        of_tracklets = noise_aware_symmetric(z[:, 0], targets.group, sharp, same, mask=real, rows=part)
-        of_frames = noise_aware_symmetric_frames(
-            z[:, 1:],
-            targets.group,
-            sharp,
-            same,
-            frames=targets.real,
-            within_tracklet=config.loss.within_tracklet,
-            rows=part,
-        )
-        return of_tracklets, of_frames
-    of_tracklets = multi_positive(z[:, 0], targets.group, sharp, ignore=same, mask=real, rows=part)
-    of_frames = multi_positive(
-        z[:, 1:].flatten(0, 1),
-        targets.group.repeat_interleave(length),
-        sharp,
-        ignore=same.repeat_interleave(length, 0).repeat_interleave(length, 1),
-        mask=targets.real.flatten(),
-        rows=slice(part.start * length, part.stop * length),
+def _symmetric_form(z: Tensor, targets: Targets, settings: Loss) -> tuple[Tensor, Tensor]:
+    """The losses over tracklets and over frames in which every member of a bag is an anchor."""
+    function = noise_aware_symmetric if settings.name == "noise-aware" else multi_positive
+    ignore = repeated_tracklets(targets.tracklet)  # (B, B)
+    of_tracklets = function(z[:, 0], targets.group, settings.temperature, ignore=ignore, mask=targets.tracklet >= 0)
+    frames = frame_vectors(z[:, 1:], targets.group, ignore, settings.within_tracklet)
+    of_frames = function(
+        frames.z, frames.group, settings.temperature, ignore=frames.ignore, mask=targets.real.flatten()
     )
     return of_tracklets, of_frames
 

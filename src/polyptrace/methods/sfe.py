@@ -11,6 +11,7 @@ import numpy as np
 
 from polyptrace.config import Config
 from polyptrace.core.errors import UserError
+from polyptrace.data import codes, video_keys
 from polyptrace.encoders import FrameEncoder, OwnEncoder
 from polyptrace.methods.batch import (
     Batch,
@@ -71,7 +72,8 @@ def runs_of(data: Data, config: Config) -> Runs:
         raise UserError(f"views.deviation: {config.views.deviation} frames -> give more than 0")
     tracks = tracks_of(data)
     run = polyp_codes(data, tracks.index) if config.views.source == "polyp" else np.arange(len(tracks))
-    order = np.lexsort((data.tracklets.position[tracks.index], run))
+    video = codes(video_keys(data.tracklets)[tracks.index])
+    order = np.lexsort((data.tracklets.position[tracks.index], video, run))
     count = tracks.count[order]
     run_of_frame = np.repeat(run[order], count)
     begin = np.flatnonzero(np.diff(run_of_frame, prepend=-1))

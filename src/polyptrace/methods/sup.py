@@ -13,6 +13,7 @@ from torch import Tensor
 from polyptrace.config import Config
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
+from polyptrace.data import codes, video_keys
 from polyptrace.losses import multi_positive
 from polyptrace.methods import ours
 from polyptrace.methods.batch import (
@@ -88,7 +89,9 @@ def deal_polyps(polyp: Ints, polyps: int, each: int, random: np.random.Generator
 
 
 def time_in_polyp(data: Data, chosen: Ints, polyp: Ints) -> Floats:
-    """Where each tracklet begins between its polyp's first frame (0) and last (1)."""
+    """Where each tracklet begins between its polyp's first frame (0) and last (1) in its video."""
+    pairs = np.stack([polyp, codes(video_keys(data.tracklets)[chosen])], 1)
+    polyp = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
     position, last = data.tracklets.position[chosen], data.tracklets.last[chosen]
     first, end = np.full(polyp.max() + 1, np.inf), np.full(polyp.max() + 1, -np.inf)
     np.minimum.at(first, polyp, position)
@@ -97,9 +100,9 @@ def time_in_polyp(data: Data, chosen: Ints, polyp: Ints) -> Floats:
     return time
 
 
-def loss(z: Tensor, targets: Targets, part: slice, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
+def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
     """Softmax over all others against a target that is uniform over those of the same polyp."""
-    return multi_positive(z[:, 0], targets.group, config.loss.temperature, rows=part), {}
+    return multi_positive(z[:, 0], targets.group, config.loss.temperature), {}
 
 
 METHOD = Method(

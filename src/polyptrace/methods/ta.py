@@ -12,10 +12,10 @@ from polyptrace.methods import ours, sup
 from polyptrace.methods.batch import Method, Targets
 
 
-def loss(z: Tensor, targets: Targets, part: slice, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
+def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
     """Softmax over all others against a target over those of the same polyp that prefers the near ones."""
     sharp, decay = config.loss.temperature, config.views.decay
-    return temporally_aware(z[:, 0], targets.group, targets.position, sharp, decay, rows=part), {}
+    return temporally_aware(z[:, 0], targets.group, targets.position, sharp, decay), {}
 
 
 METHOD = Method(

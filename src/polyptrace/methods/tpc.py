@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from polyptrace.config import Config, Views
+from polyptrace.data import video_keys
 from polyptrace.methods import ours
 from polyptrace.methods.batch import (
     Batch,
@@ -22,7 +23,6 @@ from polyptrace.methods.batch import (
     labels_seen,
     padded,
     polyp_codes,
-    video_names,
 )
 from polyptrace.methods.views import (
     Tracks,
@@ -82,7 +82,7 @@ def share_of_same_track(epoch: int, settings: Views) -> float:
 def nearest_in_video(data: Data, tracks: Tracks) -> Partner:
     """The track of the same video that begins nearest in time."""
     position = data.tracklets.position[tracks.index]
-    nearest: Ints = nearest_bags(video_names(data, tracks.index), position, 1)[:, 0].numpy()
+    nearest: Ints = nearest_bags(video_keys(data.tracklets)[tracks.index], position, 1)[:, 0].numpy()
     return lambda track, _: int(nearest[track])
 
 

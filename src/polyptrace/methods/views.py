@@ -92,7 +92,6 @@ def pair_batch(rows: Ints, owners: Ints) -> Batch:
     )
 
 
-def pair_loss(z: Tensor, _: Targets, part: slice, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
+def pair_loss(z: Tensor, _: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
     """NT-Xent of the first token of each view: z (2 pairs, T, P), the views of a pair side by side."""
-    rows = slice(part.start // 2, part.stop // 2)
-    return nt_xent(z[0::2, 0], z[1::2, 0], config.loss.temperature, rows=rows), {}
+    return nt_xent(z[0::2, 0], z[1::2, 0], config.loss.temperature), {}

@@ -89,7 +89,7 @@ def block_table(name: str, title: str, blocks: Mapping[str, Sequence[Line]], mea
             cells = [figure_cell(line.results, place, m, s) for m, s in zip(measures, standing, strict=True)]
             shown.append(Row(line.name, (*marks, *cells)))
         groups.append((block, tuple(shown)))
-        notes += ranking_notes([cell.note for row in shown for cell in row.cells], standing, "the block")
+        notes += ranking_notes([cell.note for row in shown for cell in row.cells], standing, "a column of the block")
     everything = [line.results for lines in blocks.values() for line in lines]
     return Table(
         name,

@@ -17,7 +17,10 @@ def difference_table(rows: Sequence[Results], measures: Sequence[Measure], shown
     }
     if not pairs:
         return None
-    adjusted = dict(zip(pairs, holm([pair.p for pair in pairs.values()]), strict=True))
+    adjusted: dict[tuple[int, Measure], float] = {}
+    for m in measures:
+        column = [key for key in pairs if key[1] == m]
+        adjusted |= zip(column, holm([pairs[key].p for key in column]), strict=True)
     others = [n for n in range(len(rows)) if any((n, m) in pairs for m in measures)]
     groups = []
     for group in ORDER:
@@ -38,7 +41,7 @@ def difference_table(rows: Sequence[Results], measures: Sequence[Measure], shown
         tuple(Column(m.over, m.name) for m in measures),
         tuple(groups),
         (
-            f"Above 0: {name} is higher. Bold: p ≤ {LEVEL}, Holm-adjusted over this table. With each: the 95 %"
+            f"Above 0: {name} is higher. Bold: p ≤ {LEVEL}, Holm-adjusted within each column. With each: the 95 %"
             " interval of the difference, both methods on the same draws.",
         ),
     )

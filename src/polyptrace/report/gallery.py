@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from polyptrace.core.console import counted
+from polyptrace.data import join_keys
 from polyptrace.evaluate import Results
 from polyptrace.report.clock import Clock
 from polyptrace.report.film import Key, Pictures, Pixels, data_uri
@@ -66,7 +67,8 @@ def pick_queries(row: Results, pictures: Pictures, count: int = 6) -> list[int]:
 def look_up(row: Results, places: Sequence[int]) -> list[Query]:
     """What a row found for some of its queries."""
     table = row.tasks["retrieval"].table
-    polyp, dataset = row.arrays[f"{table}/polyp"], row.arrays[f"{table}/dataset"]
+    polyp = row.arrays[f"{table}/polyp"]
+    keys = join_keys(row.arrays[f"{table}/dataset"], polyp)
     queries = []
     for place in places:
         query = int(row.arrays["retrieval/query"][place])
@@ -75,7 +77,7 @@ def look_up(row: Results, places: Sequence[int]) -> list[Query]:
             row.arrays["retrieval/top"][place], row.arrays["retrieval/top_score"][place], strict=True
         ):
             if track >= 0:
-                right = bool(polyp[track] == polyp[query] and dataset[track] == dataset[query])
+                right = bool(keys[track] == keys[query])
                 found.append(
                     Found(
                         track_key(row, table, int(track)),

@@ -16,6 +16,7 @@ from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
 from polyptrace.core.console import counted
+from polyptrace.data import join_keys
 from polyptrace.evaluate import Results
 from polyptrace.report.style import LESIONS, LINE, PAPER, SHAPES, SOFT, Drawing, finished, panel, shortened, styled
 
@@ -85,8 +86,7 @@ def mapped_tracks(row: Results) -> Mapped:
     some = np.sort(np.random.default_rng(0).permutation(len(vectors))[:MOST])
 
     def named(column: str) -> NDArray[np.str_]:
-        names = zip(dataset, row.arrays[f"{table}/{column}"][index], strict=True)
-        return np.array([f"{d}/{name}" if name else "" for d, name in names], dtype=str)[some]
+        return join_keys(dataset, row.arrays[f"{table}/{column}"][index]).astype(str)[some]
 
     return Mapped(vectors[some], named("polyp"), named("video"))
 

@@ -1,4 +1,4 @@
-"""Which figures of a table are best: paired tests on the same draws, Holm's adjustment over the whole table.
+"""Which figures of a table are best: paired tests on the same draws, Holm's adjustment within each column.
 
 In each column the best method is the one with the best figure among those that compete. Each other competitor is
 compared with it, draw by draw; where the adjusted p is above 0.05 it shares the first place. The second best is the
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from polyptrace.evaluate import Figure, Results, compare, holm
+from polyptrace.evaluate import Metric, Results, compare, holm
 
 LEVEL = 0.05
 
@@ -93,12 +93,12 @@ class Standing:
         return "best" if row in self.best else "second" if row == self.second else ""
 
 
-def figure_of(row: Results, measure: Measure) -> Figure | None:
+def figure_of(row: Results, measure: Measure) -> Metric | None:
     """The figure of a row, if its task was done and it is defined."""
     task = row.tasks.get(measure.task)
     if task is None or task.status != "done":
         return None
-    figure = task.figures.get(measure.figure)
+    figure = task.metrics.get(measure.figure)
     return None if figure is None or math.isnan(figure.value) else figure
 
 
@@ -108,15 +108,8 @@ def measured(rows: Sequence[Results], measures: Sequence[Measure]) -> list[Measu
 
 
 def standings(rows: Sequence[Results], measures: Sequence[Measure]) -> list[Standing]:
-    """How the rows stand in each column of one table; Holm's adjustment is over all its comparisons."""
-    fields = [_field(rows, measure) for measure in measures]
-    pairs = [(place, row) for place, f in enumerate(fields) for row in f.others]
-    raw = [
-        compare(rows[fields[place].leader], rows[row], measures[place].task, measures[place].figure).p
-        for place, row in pairs
-    ]
-    adjusted = dict(zip(pairs, holm(raw), strict=True)) if raw else {}
-    return [_standing(place, f, adjusted) for place, f in enumerate(fields)]
+    """How the rows stand in each column of one table; Holm's adjustment is over the comparisons of a column."""
+    return [_standing(rows, measure, _field(rows, measure)) for measure in measures]
 
 
 @dataclass(frozen=True)
@@ -149,10 +142,12 @@ def _order(row: Results, measure: Measure) -> float:
     return -figure.value if measure.higher else figure.value
 
 
-def _standing(place: int, field: _Field, adjusted: dict[tuple[int, int], float]) -> Standing:
+def _standing(rows: Sequence[Results], measure: Measure, field: _Field) -> Standing:
     if field.leader < 0:
         return Standing(saw_test=field.saw_test, other_test=field.other_test)
-    p = {row: adjusted[place, row] for row in field.others}
+    leader = rows[field.leader]
+    raw = [compare(leader, rows[row], measure.task, measure.figure).p for row in field.others]
+    p = dict(zip(field.others, holm(raw), strict=True))
     best = {field.leader} | {row for row in field.others if p[row] > LEVEL}
     rest = [row for row in field.others if row not in best]  # in order of their figures
     return Standing(frozenset(best), rest[0] if rest else None, p, field.saw_test, field.other_test)

@@ -215,7 +215,7 @@ def _quoted_groups(
     return [(group, tuple(lines)) for group, lines in groups.items()]
 
 
-def ranking_notes(signs: Sequence[str], standings: Sequence[Standing], family: str = "the table") -> list[str]:
+def ranking_notes(signs: Sequence[str], standings: Sequence[Standing], family: str = "the column") -> list[str]:
     """What bold, underline and the signs of a table mean, as far as it has them; `family`: what is adjusted at once."""
     notes = []
     if any(len(s.p) for s in standings):

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
-from polyptrace.data import Dataset
+from polyptrace.data import Dataset, polyp_keys, video_keys
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import Preprocess, prepare_crops
 from polyptrace.report.purity import Ints, Tracklets
@@ -21,9 +20,7 @@ def training_tracklets(dataset: Dataset) -> tuple[Tracklets, Ints]:
             f"{dataset.path}: holds no tracklets of fixed length -> prepare it with a lower tracks.min_track"
         )
     table = dataset.tracklets
-    source, polyp = table.dataset[chosen], table.polyp[chosen]
-    named = np.array([f"{s}/{p}" if p else "" for s, p in zip(source, polyp, strict=True)], object)
-    return Tracklets(source + "/" + table.video[chosen], table.position[chosen], named), chosen
+    return Tracklets(video_keys(table)[chosen], table.position[chosen], polyp_keys(table)[chosen]), chosen
 
 
 def with_embeddings(tracklets: Tracklets, dataset: Dataset, chosen: Ints, embeddings: Embeddings) -> Tracklets:

@@ -1,7 +1,8 @@
-"""Gathers what processes computed, with gradients: every process sees all vectors of the batch.
+"""Gathers the vectors of all processes with gradients, so that every process computes the loss of the whole batch.
 
-Each process then computes the part of the loss that its own anchors have; the parts add up to the loss of one process
-with the whole batch. Backward, the gradient of a vector is the sum of what all processes want of it.
+Each process then has the gradient of the loss with respect to all vectors and keeps the part of its own. The gradient
+of a weight is the sum of what the processes obtain from their parts. Where gradients are averaged over processes,
+multiply the loss by their number.
 """
 
 from typing import Any
@@ -20,14 +21,12 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        gradient = gradient.contiguous()
-        distributed.all_reduce(gradient)
         begin = distributed.get_rank() * ctx.length
         return gradient[begin : begin + ctx.length]
 
 
 def gather(part: Tensor) -> Tensor:
-    """The parts (B / processes, …) of all processes in their order: (B, …); alone, the part itself."""
+    """The parts (B / processes, …) of all processes in order of rank: (B, …); with one process, the part itself."""
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
         return part
     whole: Tensor = _Gather.apply(part)

@@ -111,7 +111,7 @@ def run_steps(job: Job, done: Progress) -> Progress:
                 torch.backends.cudnn.benchmark = loaded.place is None  # a search pays for shapes that stay the same
 
                 loss, figures = step_loss(job.learner, loaded, job.method, config)
-                job.fabric.backward(loss * processes)  # gradients are averaged over processes
+                job.fabric.backward(loss * processes)  # processes average gradients; see `gather`
                 optimiser.step()
                 optimiser.zero_grad()
 
@@ -129,9 +129,9 @@ def run_steps(job: Job, done: Progress) -> Progress:
 
 
 def step_loss(learner: nn.Module, loaded: Loaded, method: Method, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
-    """This process's share of the loss of a batch, and of its figures: those of all processes add up to the whole."""
+    """The loss of the whole batch and its figures, the same in every process."""
     z = learner(loaded.crops, loaded.shape, loaded.place, loaded.mask)  # (B / processes, T, P)
-    return method.loss(gather(z), loaded.targets, loaded.part, config)
+    return method.loss(gather(z), loaded.targets, config)
 
 
 def _encoder(method: Method, config: Config, size: int, checkpoint: Path | None, init_from: str | None) -> OwnEncoder:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from polyptrace.config import Config, as_dict
 from polyptrace.core.console import progress
@@ -57,7 +57,7 @@ class Reporter:
                 Metrics(self._out, self._config.train.loggers, self._begun.step, settings)
             )
             self._bar = self._stack.enter_context(progress("training", self._steps * self._tracklets, "tracklets"))
-            self._bar.advance(self._begun.step * self._tracklets)
+            self._bar.skip(self._begun.step * self._tracklets)
         return self
 
     def __exit__(
@@ -66,10 +66,8 @@ class Reporter:
         self._stack.__exit__(kind, error, trace)
 
     def step(self, done: Progress, batch: Batch, figures: Mapping[str, Tensor], known: Mapping[str, float]) -> None:
-        """Takes the figures of the step just started, each process's share of them; reports the step before."""
+        """Takes the figures of the step just started; reports the step before."""
         values = torch.stack([figure.detach().to(torch.float32) for figure in figures.values()])
-        if self._fabric.world_size > 1:
-            distributed.all_reduce(values)
         ready = None
         if values.device.type == "cuda":
             values = values.to("cpu", non_blocking=True)  # pinned

@@ -157,6 +157,21 @@ def test_results_of_a_detector_take_the_place_of_annotations(tmp_path: Path, wor
         read_coco(tmp_path / "results.json")
 
 
+@pytest.mark.parametrize(
+    ("info", "generated"),
+    [
+        ({"generated": True}, True),
+        ({"generated": False}, False),
+        ({}, False),
+        ({"generated": "yes"}, False),
+        ([], False),
+    ],
+)
+def test_info_says_whether_a_file_is_generated(tmp_path: Path, world, info: object, generated: bool) -> None:
+    found = read_coco(write_coco(tmp_path, content_of(world) | {"info": info}))
+    assert found.generated.tolist() == [generated] * len(world)
+
+
 def broken(content: dict, change) -> dict:
     change(content)
     return content

@@ -111,7 +111,8 @@ def _read_file(path: Path, root: Path, results: Path | None, histology: Mapping[
     prefix = picture_prefix(images, root)
     pictures = [_picture(image, f"{path}: images[{k}]", prefix) for k, image in enumerate(images)]
     mixed = _mixed_folders(images) if not all(picture["video"] for picture in pictures) else set()
-    rate = content.get("info", {}).get("fps") if isinstance(content.get("info"), dict) else None
+    info = content["info"] if isinstance(content.get("info"), dict) else {}
+    rate = info.get("fps")
     rows = [
         _row(annotations[k], images[place[k]], pictures[place[k]], f"{source}: annotations[{k}]", histology, mixed)
         for k in order
@@ -121,7 +122,7 @@ def _read_file(path: Path, root: Path, results: Path | None, histology: Mapping[
     columns.pop("derived", None)
     columns["fps"] = [_rate(images[place[k]].get("fps", rate), f"{path}: images[{place[k]}]") for k in order]
     empty: Record = {"video": [], "frame_index": [], "xywh": []}
-    return Boxes.of(**{**empty, **columns}, source=source.name, line=order)
+    return Boxes.of(**{**empty, **columns}, generated=info.get("generated") is True, source=source.name, line=order)
 
 
 def _image_of_results(results: list[Record], by_id: Mapping[Any, int], images: list[Record], path: Path) -> list[int]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.boxes import Boxes, codes
+from polyptrace.data.boxes import Boxes
+from polyptrace.data.identity import codes
 
 #: every histology of the paper's datasets: 1 adenoma, 0 not, -1 left out
 HISTOLOGY = {

@@ -1,0 +1,65 @@
+"""Identity: which rows show the same video, and which show the same polyp.
+
+Within a dataset, video names and polyp ids are unique. A video is therefore (dataset, video) and a polyp is
+(dataset, polyp): a polyp seen in two procedures is one polyp. Readers of formats whose ids restart in each video
+qualify them by the video's name.
+
+A key is one string per row, for comparing and grouping; tables and pages show the columns themselves.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+
+class _HasVideos(Protocol):
+    @property
+    def dataset(self) -> NDArray[Any]: ...
+    @property
+    def video(self) -> NDArray[Any]: ...
+
+
+class _HasPolyps(Protocol):
+    @property
+    def dataset(self) -> NDArray[Any]: ...
+    @property
+    def polyp(self) -> NDArray[Any]: ...
+
+
+def video_keys(table: _HasVideos) -> NDArray[np.object_]:
+    """Video of each row, unique across datasets; "" where the video is unknown."""
+    return join_keys(table.dataset, table.video)
+
+
+def polyp_keys(table: _HasPolyps) -> NDArray[np.object_]:
+    """Polyp of each row, unique across datasets; "" where the polyp is unknown."""
+    return join_keys(table.dataset, table.polyp)
+
+
+def join_keys(dataset: NDArray[Any], name: NDArray[Any]) -> NDArray[np.object_]:
+    """Keys `dataset/name` of two columns; "" where the name is. A "/" in a dataset's name is escaped."""
+    keys: dict[tuple[str, str], str] = {}
+    for pair in zip(dataset.tolist(), name.tolist(), strict=True):
+        if pair not in keys:
+            keys[pair] = f"{pair[0].replace('%', '%25').replace('/', '%2F')}/{pair[1]}" if pair[1] else ""
+    column = np.empty(len(dataset), object)
+    column[:] = [keys[pair] for pair in zip(dataset.tolist(), name.tolist(), strict=True)]
+    return column
+
+
+def codes(keys: NDArray[Any]) -> NDArray[np.int64]:
+    """Integer of each string: its index among the sorted distinct strings, independent of the order of rows."""
+    encoded = pa.array(keys, pa.string()).dictionary_encode()
+    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    index = np.empty(len(order), np.int64)
+    index[order] = np.arange(len(order))
+    code: NDArray[np.int64] = index[encoded.indices.to_numpy()]
+    return code
+
+
+def video_codes(table: _HasVideos) -> NDArray[np.int64]:
+    """Integer of each row's video; sorts by dataset, then by video name."""
+    return codes(table.dataset) * (len(table.video) + 1) + codes(table.video)
