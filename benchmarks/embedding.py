@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from polyptrace.embed.reading import read_ahead
 
 from benchmarks.result import Cells, Result, Row, number
 from polyptrace.config import Embed
@@ -30,7 +31,6 @@ from polyptrace.data import Dataset, Tracklets
 from polyptrace.data.dataset import FORMAT, save_tracklets
 from polyptrace.embed import Embedder, Embeddings, embed
 from polyptrace.embed.embedding import UNITS, as_table, tracklets_of
-from polyptrace.embed.reading import read_ahead
 from polyptrace.encoders import TrackletEncoder, prepare_crops
 
 #: Frames whose random pixels are drawn; the store repeats them.

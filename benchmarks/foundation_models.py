@@ -22,11 +22,8 @@ from polyptrace.core.files import provenance, write_json
 from polyptrace.encoders import prepare_crops
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder, load_foundation, used_cost
 from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.dinov2 import Dinov2
-from polyptrace.encoders.foundation.dinov3 import Dinov3
-from polyptrace.encoders.foundation.endofm import Endofm
-from polyptrace.encoders.foundation.endovit import Endovit
-from polyptrace.encoders.foundation.surgenet import Surgenet
+from polyptrace.encoders.foundation.dino import Dinov2, Dinov3
+from polyptrace.encoders.foundation.endoscopy import Endofm, Endovit, Surgenet
 from polyptrace.encoders.foundation.vjepa2 import Vjepa2
 
 #: Frames in a tracklet for models of single frames.

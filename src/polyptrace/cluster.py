@@ -37,7 +37,7 @@ PARTS = "round-parts"
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """Ray, connected to the cluster at `address`: `auto` (the one of this machine), `HOST:PORT`, or `local` (a new one).
+    """Ray, connected to the cluster at `address`: `auto` (that of this machine), `HOST:PORT`, or `local` (a new one).
 
     A `UserError` of a worker is raised here as well.
     """
@@ -82,9 +82,9 @@ def fill_store_on(
 ) -> list[BadPicture]:
     """`fill_store` on a cluster: writes the crop of every box to `path`; returns the rows that could not be cut.
 
-    Each procedure is cut by one worker with `workers` threads (default 1) into its own file, because shared file systems
-    do not support several writers. The files are joined at the end; until then the disk holds the crops twice. A run that
-    was killed resumes with the files that exist.
+    Each procedure is cut by one worker with `workers` threads (default 1) into its own file, because shared file
+    systems do not support several writers. The files are joined at the end; until then the disk holds the crops twice.
+    A run that was killed resumes with the files that exist.
     """
     parts = path.with_name(PARTS)
     parts.mkdir(exist_ok=True)
@@ -124,8 +124,8 @@ def embed_on(
 ) -> Embeddings:
     """`embed` on a cluster: the vectors of all tracklets of the units, in the dataset's order.
 
-    Each worker has one GPU if the cluster has GPUs, else as many cores as torch uses threads here. Blocks and batches are
-    those of one machine, so vectors are identical to the bit on machines of the same kind.
+    Each worker has one GPU if the cluster has GPUs, else as many cores as torch uses threads here. Blocks and batches
+    are those of one machine, so vectors are identical to the bit on machines of the same kind.
     """
     settings = settings or Embed()
     input_size(dataset.crops.shape[1], preprocess_of(encoder), enlarge=settings.enlarge)
@@ -210,7 +210,7 @@ def _part(folder: Path, number: int) -> Path:
 def _cut(
     path: Path, boxes: Boxes, root: Path, scale: float, size: int, decoding: str, threads: int
 ) -> tuple[list[BadPicture], str, int]:
-    """The task of one worker: the store of one procedure; returns failed rows, the machine and the number of pictures."""
+    """The task of one worker: fills the store of one procedure; returns failed rows, machine, number of pictures."""
     import ray
 
     pictures = 0

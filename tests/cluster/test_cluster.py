@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from polyptrace.cli import main
-from polyptrace.cluster import connected, embed_on, fill_store_on
-from polyptrace.cluster.preparing import by_procedure
+from polyptrace.cluster import by_procedure, connected, embed_on, fill_store_on
 from polyptrace.config import Crops, Embed
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset, prepare, read_coco

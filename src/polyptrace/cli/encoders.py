@@ -45,7 +45,7 @@ class Row:
 
 
 def command(
-    names: Annotated[list[str] | None, typer.Argument(help="Foundation models to list; default: all, and ours.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Foundation models; default: all, and ours.")] = None,
     folder: Annotated[
         Path | None, typer.Option("--folder", help="Also look for published weights files in this folder.")
     ] = None,

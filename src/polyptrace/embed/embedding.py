@@ -2,9 +2,9 @@
 
     embeddings = embed(load_encoder("runs/ours"), Dataset.open("data/test"))
 
-If an encoder works frame by frame, a frame that a tracklet and its track share goes through the backbone once: first the
-features of all frames of a block, then the vectors of its tracklets. Other encoders take whole tracklets, in batches of
-similar length. Nothing waits for the GPU: batches are read ahead, and vectors are fetched one block later.
+If an encoder works frame by frame, a frame that a tracklet and its track share goes through the backbone once: first
+the features of all frames of a block, then the vectors of its tracklets. Other encoders take whole tracklets, in
+batches of similar length. Nothing waits for the GPU: batches are read ahead, and vectors are fetched one block later.
 """
 
 from collections import deque
@@ -213,7 +213,9 @@ def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:
     """The tracklets of the units; an error if there are none."""
     chosen = np.flatnonzero(np.isin(dataset.tracklets.unit, list(units)))
     if not len(chosen):
-        raise UserError(f"{dataset.path}: has no {' or '.join(units)} -> prepare it again, with a lower tracks.min_track")
+        raise UserError(
+            f"{dataset.path}: has no {' or '.join(units)} -> prepare it again, with a lower tracks.min_track"
+        )
     return chosen
 
 

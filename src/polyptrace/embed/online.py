@@ -4,9 +4,9 @@
     track = online.track()
     vector = track.add(crop)  # (S, S, 3) uint8 -> (D,), the vector of all frames of the track so far
 
-All shapes are fixed, so that on a GPU an added frame is two replays of captured CUDA graphs. Frames are encoded 8 or 1 at
-a time; features are padded to a power of two and masked. Per frame, the host copies the crop into pinned memory, queues
-everything else at once, and waits once.
+All shapes are fixed, so that on a GPU an added frame is two replays of captured CUDA graphs. Frames are encoded 8 or 1
+at a time; features are padded to a power of two and masked. Per frame, the host copies the crop into pinned memory,
+queues everything else at once, and waits once.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,8 +45,8 @@ class OnlineEncoder:
     def __init__(self, encoder: nn.Module, settings: Embed | None = None, crop_size: int = 0) -> None:
         if not isinstance(encoder, FrameByFrame):
             raise UserError(
-                f"{encoder.name}: takes clips, not single frames -> embed the whole track with `embed`, or use an encoder"
-                " that works frame by frame"
+                f"{encoder.name}: takes clips, not single frames -> embed the whole track with `embed`, or use an"
+                " encoder that works frame by frame"
             )
         settings = settings or Embed()
         self.device, _ = choose_device(settings.device, "--embed.device")

@@ -117,7 +117,8 @@ def _preprocess(name: str, choice: str) -> Preprocess:
     size = 224 if pretrained is None else int(pretrained.input_size[-1])
     if choice == "imagenet" or pretrained is None:
         return Preprocess(size, IMAGENET_MEAN, IMAGENET_STD, flexible)
-    return Preprocess(size, tuple(pretrained.mean), tuple(pretrained.std), flexible)
+    mean, std = ((float(r), float(g), float(b)) for r, g, b in (pretrained.mean, pretrained.std))
+    return Preprocess(size, mean, std, flexible)
 
 
 def _from_hub(name: str, options: Mapping[str, Any], option: str) -> nn.Module:

@@ -61,8 +61,8 @@ def load_encoder(
     """The encoder of a run, an encoder folder, the authors' checkpoint, a known name, or a hub id.
 
     Known names are `colour-grid`, `frozen:BACKBONE` (any timm model) and the foundation models, which
-    `polyptrace encoders` lists. `weights` and `preprocess` are for the last two, `pooling` for foundation models. Without
-    `weights`, a frozen backbone gets ImageNet weights and a foundation model those in the hub's local cache.
+    `polyptrace encoders` lists. `weights` and `preprocess` are for the last two, `pooling` for foundation models.
+    Without `weights`, a frozen backbone gets ImageNet weights and a foundation model those in the hub's local cache.
     """
     name, path = str(path_or_name), Path(path_or_name)
     if name == ColourGrid.name:
@@ -185,8 +185,8 @@ tags: [colonoscopy, polyp, re-identification, contrastive-learning]
 ---
 # {encoder.name}: vectors of polyp tracklets
 
-- Input: tracklets, each with any number of square RGB crops of a polyp. uint8 crops of {size} x {size} pixels or more are
-  resized and normalised (mean {mean}, std {std}); floats must be prepared already.
+- Input: tracklets, each with any number of square RGB crops of a polyp. uint8 crops of at least {size} x {size} pixels
+  are resized and normalised (mean {mean}, std {std}); floats must be prepared already.
 - Output: one vector of {encoder.width} numbers per tracklet, to be compared by cosine similarity.
 - Backbone {encoder.settings["backbone"]}, {millions:.1f} M parameters with the projector.
 - Training: {trained}

@@ -4,9 +4,9 @@
         encoder, frames = TrackletEncoder("resnet50"), torch.empty(1, 8, 3, 224, 224)
     counted = cost(encoder, lambda: encoder(frames))
 
-The paper's column counts multiply-accumulates of convolutions and linear layers, plus 4 operations per output element of
-torch's own normalisation layers. Matrix products inside attention and layers that are not called as modules are left out.
-True FLOPs count every matrix product, including attention, and a multiply-accumulate as 2.
+The paper's column counts multiply-accumulates of convolutions and linear layers, plus 4 operations per output element
+of torch's own normalisation layers. Matrix products inside attention and layers that are not called as modules are left
+out. True FLOPs count every matrix product, including attention, and a multiply-accumulate as 2.
 """
 
 import math
@@ -76,7 +76,7 @@ def encoder_cost(encoder: nn.Module) -> Cost | None:
         case FoundationEncoder():
             return foundation_cost(encoder.name, encoder.preprocess.size)
         case TrackletEncoder() | FrameEncoder():
-            return _own_cost(type(encoder), tuple(encoder.settings.items()))
+            return _own_cost(isinstance(encoder, FrameEncoder), tuple(encoder.settings.items()))
         case FrozenBackbone():
             with torch.device("meta"):
                 empty = FrozenBackbone(**{**encoder.settings, "weights": "none"})
@@ -106,10 +106,10 @@ def published_cost(name: str, size: int = COST_SIZE, length: int = COST_LENGTH) 
 
 
 @cache
-def _own_cost(kind: type[TrackletEncoder | FrameEncoder], settings: tuple[tuple[str, Any], ...]) -> Cost:
+def _own_cost(of_frames: bool, settings: tuple[tuple[str, Any], ...]) -> Cost:
     """The cost of one of our encoders, without the projector, which is used in training only."""
     with torch.device("meta"):
-        encoder = kind(**dict(settings)).eval()
+        encoder = (FrameEncoder if of_frames else TrackletEncoder)(**dict(settings)).eval()
         frames = torch.empty(1, COST_LENGTH, 3, encoder.preprocess.size, encoder.preprocess.size)
     counted = cost(encoder, lambda: encoder(frames))
     unused = sum(p.numel() for p in encoder.projector.parameters()) if isinstance(encoder, TrackletEncoder) else 0

@@ -113,10 +113,10 @@ def _read_file(path: Path) -> Mapping[str, Any]:
             raise UserError(f"{path}: not a complete safetensors file ({error}) -> download it again") from None
     allowed: list[Any] = [argparse.Namespace, *((_Inert, name) for name in _NUMPY_NAMES)]
     try:
-        with torch.serialization.safe_globals(allowed):
-            content = torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(allowed), path.open("rb") as file:  # a path's suffix would be trusted
+            content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged pickle can raise anything; torch's own text advises to run pickled code
-        pickled = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", str(error))
+        pickled = re.search(r"GLOBAL (\S+)", str(error))
         if pickled:
             raise UserError(
                 f"{path}: contains the pickled object {pickled[1]}, which is not loaded because it could run code"

@@ -1,8 +1,8 @@
 """DINOv2 and DINOv3, built by transformers.
 
-Weights files come in several layouts: the hub's (names of transformers 5.17 or 5.22), Meta's own, and timm's mirror. They
-differ in names and in which weights are stacked (query, key and value; gate and up projection of the giant's SwiGLU).
-timm's mirror of DINOv3 omits the query and value biases, which are all zero.
+Weights files come in several layouts: the hub's (names of transformers 5.17 or 5.22), Meta's own, and timm's mirror.
+They differ in names and in which weights are stacked (query, key and value; gate and up projection of the giant's
+SwiGLU). timm's mirror of DINOv3 omits the query and value biases, which are all zero.
 """
 
 from collections.abc import Callable

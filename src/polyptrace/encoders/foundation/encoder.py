@@ -1,12 +1,12 @@
 """Frozen foundation models as tracklet encoders: any number of frames in, one vector per tracklet out.
 
-A pooling is written `TOKENS` or `TOKENS/FRAMES`. TOKENS is `cls`, `mean` (all tokens), `patch-mean` (without cls token and
-registers), or several of them joined by `+`, which are concatenated. FRAMES is `mean` (default) or `max`, over frames or
-clips.
+A pooling is written `TOKENS` or `TOKENS/FRAMES`. TOKENS is `cls`, `mean` (all tokens), `patch-mean` (without cls token
+and registers), or several of them joined by `+`, which are concatenated. FRAMES is `mean` (default) or `max`, over
+frames or clips.
 
-A video model takes clips of a fixed length. A tracklet that is no longer than a clip is one, shorter, clip. A longer one
-gives the smallest number of full clips that cover it, spread evenly from its first frame to its last. Neighbouring clips
-overlap if the length is not a multiple of the clip's, so that every frame is used and no clip is cut short.
+A video model takes clips of a fixed length. A tracklet that is no longer than a clip is one, shorter, clip. A longer
+one gives the smallest number of full clips that cover it, spread evenly from its first frame to its last. Neighbouring
+clips overlap if the length is not a multiple of the clip's, so that every frame is used and no clip is cut short.
 """
 
 from collections.abc import Iterator

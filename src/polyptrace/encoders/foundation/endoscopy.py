@@ -198,8 +198,8 @@ SURGENET_CLASSES = 1
 class Surgenet:
     """SurgeNet, built by timm as a CAFormer-S18 with ReLU in place of StarReLU: one vector per frame.
 
-    Two stages of separable convolutions, two of attention. Files are flat, in the names of the MetaFormer authors, with a
-    classifier that is not used. Linear layers of the first two stages are 1 x 1 convolutions in timm.
+    Two stages of separable convolutions, two of attention. Files are flat, in the names of the MetaFormer authors, with
+    a classifier that is not used. Linear layers of the first two stages are 1 x 1 convolutions in timm.
     """
 
     widths: tuple[int, int, int, int] = (64, 128, 320, 512)

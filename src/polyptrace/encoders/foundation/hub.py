@@ -66,7 +66,7 @@ def download(name: str, model: FoundationModel, repository: str, files: tuple[st
             ) from None
         except (LocalEntryNotFoundError, OfflineModeIsEnabled):
             raise UserError(
-                f"{repository}: {file} is not in the local cache and the hub cannot be reached -> connect to the network, {manually}"
+                f"{repository}: {file} is not in the local cache and the hub cannot be reached -> go online, {manually}"
             ) from None
         except RepositoryNotFoundError:
             raise UserError(
@@ -77,9 +77,11 @@ def download(name: str, model: FoundationModel, repository: str, files: tuple[st
             continue
         except (HfHubHTTPError, HFValidationError, OSError) as error:
             reason = str(error).partition("\n")[0]
-            raise UserError(f"{repository}: {file} could not be downloaded ({reason}) -> try again, {manually}") from None
+            raise UserError(
+                f"{repository}: {file} could not be downloaded ({reason}) -> try again, {manually}"
+            ) from None
     raise UserError(
-        f"{repository}: has none of {', '.join(files)} -> give the file name, --weights hub:{repository}/FILE, {manually}"
+        f"{repository}: has none of {', '.join(files)} -> give the file, --weights hub:{repository}/FILE, {manually}"
     )
 
 
