@@ -4,6 +4,8 @@ Without names: the list of benchmarks. Each prints its figures beside the plain 
 the limit, in the same run, and writes them with the machine, the versions and the command as JSON: NAME.json, or
 NAME-gpu.json where there is a GPU. --write puts the tables of all JSON files into docs/performance.md, between the
 lines `<!-- NAME -->` and `<!-- end -->`, and all rows that have a target into `targets`; the prose around them stays.
+
+`python -m benchmarks regime --help` calibrates the generated procedures.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import importlib
 import os
 import platform
 import re
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +55,10 @@ BENCHMARKS = {
 
 def main(words: list[str] | None = None) -> None:
     """Lists, measures, writes."""
+    words = sys.argv[1:] if words is None else words
+    if words[:1] == ["regime"]:  # a calibration with options of its own, not a measurement of speed
+        importlib.import_module("benchmarks.regime").main(words[1:])
+        return
     options = parse(words)
     names = [name for name in BENCHMARKS if options.all or name in options.names]
     if not names and not options.write:

@@ -31,12 +31,12 @@ from torchvision.transforms.v2.functional import resize
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import best_of
 from polyptrace.config import Crops, Tracks
-from polyptrace.core.codec import Need, decode_jpegs, encode_jpeg
+from polyptrace.core.codec import decode_jpegs, encode_jpeg
 from polyptrace.data import Boxes, Dataset, crop_regions, prepare
-from polyptrace.data.batches import cut_crops, fetch
-from polyptrace.data.crops import shrink_for
-from polyptrace.data.pictures import decode
-from polyptrace.data.store import PICTURES_PER_BATCH, fill_store
+from polyptrace.data.crops import fill_store
+from polyptrace.data.crops.nvjpeg import PICTURES_PER_BATCH, cut_crops, to_host
+from polyptrace.data.crops.pictures import decode_picture
+from polyptrace.data.crops.regions import shrink_factor
 
 WIDTH, HEIGHT, SIZE = 1350, 1080, 232
 PLAIN = "plain PIL, one process"
@@ -88,7 +88,7 @@ def exact(root: Path, boxes: Boxes) -> NDArray[np.float32]:
     regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height)
     crops = np.empty((len(boxes), SIZE, SIZE, 3), np.float32)
     for row, (x, y, w, h) in enumerate(regions.tolist()):
-        picture = decode((root / boxes.file[row]).read_bytes())[:, y : y + h, x : x + w].float()
+        picture = decode_picture((root / boxes.file[row]).read_bytes())[:, y : y + h, x : x + w].float()
         crops[row] = resize(picture, [SIZE, SIZE], antialias=True).permute(1, 2, 0).numpy()
     return crops
 
@@ -158,11 +158,10 @@ def on_cpu(root: Path, boxes: Boxes, truth: NDArray[np.float32], rounds: int) ->
 
 
 def decode_only(root: Path, boxes: Boxes, scaled: bool) -> None:
-    """Our decoder at the scale and down to the row that the regions allow, and nothing cut."""
+    """Our decoder at the scale that the regions allow; nothing is cut."""
     regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height)
     for file, region in zip(boxes.file, regions, strict=True):
-        shrink = shrink_for(region[None], SIZE) if scaled else 1
-        decode((root / file).read_bytes(), Need(shrink) if shrink > 1 else Need(rows=int(region[1] + region[3])))
+        decode_picture((root / file).read_bytes(), shrink_factor(region[None], SIZE) if scaled else 1)
 
 
 def on_gpu(root: Path, boxes: Boxes, rate: float, truth: NDArray[np.float32], details: list[tuple[str, ...]]) -> Row:
@@ -227,7 +226,7 @@ def steps(root: Path, boxes: Boxes, device: torch.device) -> dict[str, float]:
             took("decoding")
             crops = [some for _, some in cut_crops(pictures, np.arange(len(rows)), regions[rows], SIZE)]
             took("cutting")
-            fetched = [fetch(some) for some in crops]
+            fetched = [to_host(some) for some in crops]
             took("copying")
             for some in fetched:
                 file.write(some.numpy().data)

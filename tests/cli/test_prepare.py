@@ -162,7 +162,7 @@ def test_a_disk_that_refuses_is_one_line(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, "no")
 
-    monkeypatch.setattr("polyptrace.data.rounds.CropRounds.cut", refuse)
+    monkeypatch.setattr("polyptrace.data.crops.PartialStore.cut", refuse)
     assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 2
     assert words in said()
 
@@ -173,7 +173,7 @@ def test_ctrl_c_says_that_the_command_goes_on(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("polyptrace.data.rounds.CropRounds.cut", interrupt)
+    monkeypatch.setattr("polyptrace.data.crops.PartialStore.cut", interrupt)
     assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 130
     assert "interrupted -> run the same command again; it resumes" in said()
 

@@ -14,7 +14,7 @@ from polyptrace.cluster import by_procedure, connected, embed_on, fill_store_on
 from polyptrace.config import Crops, Embed
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset, prepare, read_coco
-from polyptrace.data.store import fill_store
+from polyptrace.data.crops import fill_store
 from polyptrace.embed import Embeddings, embed
 from polyptrace.encoders import TrackletEncoder, save_encoder
 
@@ -75,7 +75,8 @@ def test_a_dataset_prepared_on_two_nodes_has_the_same_bytes(
 
 def test_bad_pictures_are_found_where_they_are(address: str, tiny: Path, alone: Dataset, tmp_path: Path) -> None:
     boxes = read_coco(tiny).in_order()
-    boxes.file[alone.box_of_crop()[[3, -2]]] = "nowhere.jpg"
+    last = alone.tracklets.flat[alone.tracklets.offset[1:] - 1][alone.select("track")]  # no track is cut in two
+    boxes.file[alone.box_of_crop()[last[[0, -1]]]] = "nowhere.jpg"
     for name, fill in (("alone", fill_store), ("cluster", partial(fill_store_on, address))):
         prepare(boxes, tiny, tmp_path / name, crops=Crops(size=32), skip_bad=True, fill=fill)
     for name in (*FILES, "rejected.csv"):

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from polyptrace.core import codec
-from polyptrace.core.codec import Need, decode, decode_jpegs, encode_jpeg
+from polyptrace.core.codec import decode, decode_jpegs, encode_jpeg
 
 needs_simplejpeg = pytest.mark.skipif(codec._simplejpeg is None, reason="needs simplejpeg")
 
@@ -88,15 +86,15 @@ def test_every_kind_of_jpeg_has_the_same_pixels_without_simplejpeg(
 @pytest.mark.parametrize("end", [2, 3, 4, 21, 100, 160])
 def test_a_jpeg_that_ends_in_its_header_is_an_error(end: int) -> None:
     with pytest.raises((RuntimeError, ValueError)):
-        decode(jpeg("RGB")[:end], Need(rows=9))
+        decode(jpeg("RGB")[:end])
 
 
 def test_pictures_that_others_have_to_turn_or_convert_are_left_to_them() -> None:
-    assert codec._plain_header(jpeg("RGB"))
-    assert codec._plain_header(jpeg("L"))
-    assert not codec._plain_header(jpeg("RGB", exif=rotated()))
-    assert not codec._plain_header(jpeg("CMYK"))
-    assert not codec._plain_header(b"\x89PNG")
+    assert codec.plain_size(jpeg("RGB")) == (57, 41)
+    assert codec.plain_size(jpeg("L")) == (57, 41)
+    assert not codec.plain_size(jpeg("RGB", exif=rotated()))
+    assert not codec.plain_size(jpeg("CMYK"))
+    assert not codec.plain_size(b"\x89PNG")
     assert decode(jpeg("RGB", exif=rotated())).shape == (3, 57, 41)
 
 
@@ -108,28 +106,6 @@ def noisy_jpeg(seed: int, height: int, width: int, **settings: Any) -> bytes:
 
 
 @needs_simplejpeg
-@given(
-    seed=st.integers(0, 99),
-    height=st.integers(1, 99),
-    width=st.integers(1, 70),
-    sampling=st.sampled_from(["4:4:4", "4:2:2", "4:2:0"]),
-    interval=st.sampled_from([0, 3]),
-    shrink=st.sampled_from([1, 2, 4, 8]),
-    rows=st.integers(1, 120),
-)
-def test_rows_down_to_some_row_are_those_of_the_whole_picture_and_the_rest_is_right_or_black(
-    seed: int, height: int, width: int, sampling: str, interval: int, shrink: int, rows: int
-) -> None:
-    content = noisy_jpeg(seed, height, width, subsampling=sampling, restart_marker_blocks=interval)
-    whole, some = decode(content, Need(shrink)), decode(content, Need(shrink, rows))
-    assert some.shape == whole.shape == (3, -(-height // shrink), -(-width // shrink))
-    needed = -(-rows // shrink)
-    assert torch.equal(some[:, :needed], whole[:, :needed])
-    same = (some == whole).all(0).all(1)
-    assert (same | (some == 0).all(0).all(1))[rows // shrink + 2 * codec.ROWS_BELOW :].all()
-
-
-@needs_simplejpeg
 @pytest.mark.parametrize("shrink", [2, 4, 8])
 @pytest.mark.parametrize("settings", [{}, {"subsampling": "4:4:4"}, {"progressive": True}])
 def test_a_smaller_picture_has_the_pixels_that_pil_drafts(shrink: int, settings: dict[str, Any]) -> None:
@@ -137,20 +113,7 @@ def test_a_smaller_picture_has_the_pixels_that_pil_drafts(shrink: int, settings:
     with Image.open(io.BytesIO(content)) as image:
         image.draft("RGB", (image.width // shrink, image.height // shrink))
         drafted = torch.from_numpy(np.array(image)).permute(2, 0, 1)
-    assert torch.equal(decode(content, Need(shrink)), drafted)
-
-
-@needs_simplejpeg
-def test_rows_that_are_not_needed_are_not_decoded() -> None:
-    content = noisy_jpeg(2, 96, 64)
-    assert not decode(content, Need(rows=20))[:, 20 + codec.ROWS_BELOW :].any()
-    assert decode(content)[:, 20 + codec.ROWS_BELOW :].any()
-
-
-@pytest.mark.parametrize("settings", [{"progressive": True}, {"exif": rotated()}])
-def test_a_picture_that_cannot_end_earlier_is_decoded_whole(settings: dict[str, Any]) -> None:
-    content = noisy_jpeg(3, 96, 64, **settings)
-    assert torch.equal(decode(content, Need(rows=10)), decode(content))
+    assert torch.equal(decode(content, shrink), drafted)
 
 
 def test_a_header_that_lies_is_an_error_or_a_picture() -> None:
@@ -162,4 +125,4 @@ def test_a_header_that_lies_is_an_error_or_a_picture() -> None:
             broken[place] = value
             if place not in (size, size + 2) or value < 2:  # else it would be 65,280 pixels wide or high
                 with suppress(RuntimeError, ValueError):
-                    assert decode(broken, Need(rows=9)).shape[0] == 3
+                    assert decode(broken).shape[0] == 3

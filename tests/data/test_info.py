@@ -8,8 +8,8 @@ import pytest
 from polyptrace.config import Crops
 from polyptrace.core.codec import JPEG_DECODER, PNG_DECODER
 from polyptrace.data import Boxes, prepare
+from polyptrace.data.crops import BadPicture, fill_store
 from polyptrace.data.info import decoders
-from polyptrace.data.store import BadPicture, fill_store
 
 
 @pytest.mark.parametrize(

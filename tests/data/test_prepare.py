@@ -19,8 +19,10 @@ import torch
 from polyptrace.config import Crops, Tracks
 from polyptrace.core.codec import decode
 from polyptrace.core.errors import UserError
-from polyptrace.data import Boxes, Dataset, LabelFree, crop_regions, cut_crop, prepare, rounds, store
+from polyptrace.data import Boxes, Dataset, LabelFree, crop_regions, cut_crop, prepare
 from polyptrace.data.boxes import NO_FRAME
+from polyptrace.data.crops import BadPicture, PartialStore
+from polyptrace.data.crops.store import GATHERED
 
 Source = Callable[..., tuple[Boxes, Path]]
 SMALL = Crops(size=32)
@@ -228,8 +230,8 @@ def test_a_bad_picture_costs_only_the_crops_of_its_own_track_again(
     break_missing(root / "v1_0008.jpg")
     break_missing(root / "v1_0021.jpg")  # not wanted before the first is left out
     asked = []
-    original = rounds._fill
-    monkeypatch.setattr(rounds, "_fill", lambda *a: asked.append(len(a[1])) or original(*a))
+    original = PartialStore._fill_round
+    monkeypatch.setattr(PartialStore, "_fill_round", lambda *a: asked.append(len(a[2])) or original(*a))
     found = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
     assert found.info["counts"]["rejected"] == 2
     assert asked[0] == 72
@@ -249,7 +251,7 @@ def test_a_run_killed_after_a_bad_picture_goes_on_in_its_round(
     boxes, root = make_source()
     break_missing(root / "v1_0008.jpg")
     with monkeypatch.context() as patched:
-        patched.setattr(rounds.CropRounds, "finish", raise_interrupt)
+        patched.setattr(PartialStore, "finish", raise_interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
     kept = (tmp_path / "d.partial/round-1/crops.log").read_text()
@@ -270,7 +272,7 @@ def test_what_names_the_plan_of_a_store_is_not_written_again(make_source: Source
     assert written[0] == written[1]
 
 
-def full_disk(*_: object, **__: object) -> list[store.BadPicture]:
+def full_disk(*_: object, **__: object) -> list[BadPicture]:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -281,10 +283,10 @@ def test_nothing_of_a_killed_run_is_left_when_its_bad_picture_was_restored(
     picture = (root / "v1_0008.jpg").read_bytes()
     break_missing(root / "v1_0008.jpg")
     with monkeypatch.context() as patched:
-        patched.setattr(rounds.CropRounds, "finish", raise_interrupt)
+        patched.setattr(PartialStore, "finish", raise_interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
-    (tmp_path / "d.partial" / rounds.GATHERED).write_bytes(b"half of it")
+    (tmp_path / "d.partial" / GATHERED).write_bytes(b"half of it")
     (root / "v1_0008.jpg").write_bytes(picture)
     prepare(boxes, root, tmp_path / "d", crops=SMALL)
     prepare(boxes, root, tmp_path / "whole", crops=SMALL)
@@ -355,9 +357,10 @@ def test_a_file_name_that_leaves_its_folder_is_refused(make_source: Source, tmp_
 SCRIPT = """
 import sys
 from pathlib import Path
-from polyptrace.core.codec import decode
 from polyptrace.config import Crops
 from polyptrace.data import Boxes, prepare
+from polyptrace.data.crops import store
+store.SECONDS_BETWEEN_SYNCS = 0
 prepare(Boxes.load(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]), crops=Crops(size=32, workers=1))
 """
 

@@ -3,9 +3,13 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from polyptrace.core.errors import UserError
-from polyptrace.supervision import Epoch, anchor_count, epoch_batches, ranks_of, steps_before
+from polyptrace.core.randomness import torch_generator
+from polyptrace.supervision import BagBatches, anchor_count, epoch_batches, ranks_of, steps_before
+from polyptrace.supervision.batches import Extents, overlapping, separate_overlaps, sharing_video, spread_videos
 
 COMPOSITIONS = ["any", "no-overlap", "one-per-video"]
 
@@ -23,7 +27,7 @@ def made(sizes: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 TABLE = made([40, 31, 25, 17, 50, 33, 21, 12])  # 229 tracklets
 
 
-def epoch_of(table: tuple[np.ndarray, np.ndarray], epoch: int, **settings) -> Epoch:
+def epoch_of(table: tuple[np.ndarray, np.ndarray], epoch: int, **settings) -> BagBatches:
     video, position = table
     return epoch_batches(
         video, position, **{"seed": 0, "epoch": epoch, "temperature": 3.0, "bags_per_batch": 6, **settings}
@@ -95,24 +99,8 @@ def test_the_same_seed_and_epoch_give_the_same_batches_and_others_do_not(composi
         assert len({tuple(a.flatten().tolist()) for a in first}) == len(numbers)
 
 
-@pytest.mark.parametrize("composition", COMPOSITIONS)
-@pytest.mark.parametrize("world_size", [2, 3, 6])
-def test_processes_get_whole_bags_that_make_up_the_batches_of_one(composition: str, world_size: int) -> None:
-    whole = epoch_of(TABLE, 2, composition=composition)
-    parts = [epoch_of(TABLE, 2, composition=composition, rank=r, world_size=world_size) for r in range(world_size)]
-    assert torch.equal(torch.cat([part.anchors for part in parts], dim=1), whole.anchors)
-    assert torch.equal(torch.cat([part.bags for part in parts], dim=1), whole.bags)
-
-
-def test_bags_that_the_processes_do_not_divide_are_refused_with_the_sizes_that_work() -> None:
-    with pytest.raises(UserError, match="10 or 15 bags, or 1, 2, 3, 4, 6, 12 processes"):
-        epoch_of(TABLE, 0, bags_per_batch=12, world_size=5)
-    with pytest.raises(UserError, match="take 8 bags, or 1, 2, 3, 6 processes"):
-        epoch_of(TABLE, 0, bags_per_batch=6, world_size=8)
-
-
-def collisions(batches: Epoch, table: tuple[np.ndarray, np.ndarray], by_video: bool) -> int:
-    """Bags that share their video, or time in it, with an earlier one of their batch, the slow way."""
+def collisions(batches: BagBatches, table: tuple[np.ndarray, np.ndarray], by_video: bool) -> int:
+    """Bags that share their video, or time in it, with an earlier one of their batch, as a slow loop."""
     video, position = table
     found = 0
     for anchors, bags in zip(batches.anchors.tolist(), batches.bags.tolist(), strict=True):
@@ -150,15 +138,13 @@ def test_one_per_video_holds_where_the_videos_allow_it() -> None:
     assert batches.collisions == collisions(batches, TABLE, by_video=True) == 0
 
 
-def test_small_videos_are_kept_with_what_there_is_or_left_out_and_counted() -> None:
+def test_small_videos_have_smaller_bags_or_are_left_out() -> None:
     table = made([20, 3, 1, 5, 1])
     size = {v: (table[0] == v).sum() for v in np.unique(table[0])}
     kept = [epoch_of(table, e) for e in range(6)]
     left_out = [epoch_of(table, e, small_videos="leave-out") for e in range(6)]
     sizes = [{size[table[0][i]] for e in epochs for i in e.anchors.flatten()} for epochs in (kept, left_out)]
     assert sizes == [{20, 5, 3}, {20, 5}]
-    assert (kept[0].small_videos, kept[0].left_out) == (3, 2)
-    assert (left_out[0].small_videos, left_out[0].left_out) == (3, 5)
     padded = [bag for e in kept for bag in e.bags.flatten(0, 1) if (bag < 0).any()]
     assert padded
     assert all((bag[:2] >= 0).all() and (bag[2:] == -1).all() for bag in padded)
@@ -190,3 +176,87 @@ def test_the_temperature_can_be_each_tracklets_own() -> None:
     ranks = ranks_of(*TABLE, batches.anchors.flatten(), batches.bags.flatten(0, 1))
     cold = TABLE[0][batches.anchors.flatten().numpy()] == "video 0"
     assert ranks[cold].mean() < 3 < ranks[~cold].mean()
+
+
+def clash(extents: Extents, a: int, b: int) -> bool:
+    same = extents.video[a] == extents.video[b]
+    return bool(same and extents.first[a] <= extents.last[b] and extents.first[b] <= extents.last[a])
+
+
+def slow_overlapping(batches: np.ndarray, extents: Extents) -> int:
+    """Bags that overlap with an earlier one of their batch, as a slow loop."""
+    return sum(any(clash(extents, a, b) for b in batch[:i]) for batch in batches for i, a in enumerate(batch))
+
+
+def made_extents(bags: int, videos: int, length: int, reach: int, seed: int = 0) -> Extents:
+    """Bags in videos of the given length that reach so far on either side of their anchors."""
+    random = np.random.default_rng(seed)
+    anchor = random.integers(0, length, bags)
+    spread = random.integers(0, reach + 1, (2, bags))
+    return Extents(random.integers(0, videos, bags), anchor - spread[0], anchor + spread[1])
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=8),
+    bags_per_batch=st.integers(1, 6),
+    seed=st.integers(0, 99),
+)
+def test_spreading_lets_as_few_bags_of_a_video_meet_as_possible(
+    sizes: list[int], bags_per_batch: int, seed: int
+) -> None:
+    video = np.repeat(np.arange(len(sizes)), sizes)
+    video = np.random.default_rng(seed).permutation(video)[: len(video) // bags_per_batch * bags_per_batch]
+    if len(video) == 0:
+        return
+    steps = len(video) // bags_per_batch
+    batches = spread_videos(video, steps, torch_generator(seed))
+    assert sorted(batches.ravel()) == list(range(len(video)))
+    assert batches.shape == (steps, bags_per_batch)
+    met = sum(bags_per_batch - len(set(video[batch])) for batch in batches)
+    unavoidable = sum(max(0, int(n) - steps) for n in np.bincount(video))
+    assert met == unavoidable == sharing_video(batches, video)
+
+
+def test_spreading_lets_videos_meet_many_others() -> None:
+    """40 videos of 30 bags, 6 to a batch: each of a video's 30 batches has 5 others, drawn afresh."""
+    video = np.repeat(np.arange(40), 30)
+    batches = spread_videos(video, 200, torch_generator(0))
+    met = [len(set(video[batches[(video[batches] == v).any(1)]].ravel())) - 1 for v in range(40)]
+    assert min(met) > 30
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    steps=st.integers(1, 12),
+    bags_per_batch=st.integers(1, 6),
+    videos=st.integers(1, 8),
+    reach=st.integers(0, 40),
+    seed=st.integers(0, 99),
+)
+def test_separation_exchanges_bags_and_never_adds_overlaps(
+    steps: int, bags_per_batch: int, videos: int, reach: int, seed: int
+) -> None:
+    extents = made_extents(steps * bags_per_batch, videos, 100, reach, seed)
+    before = np.arange(steps * bags_per_batch).reshape(steps, bags_per_batch)
+    after = separate_overlaps(before, extents, torch_generator(seed))
+    assert sorted(after.ravel()) == list(range(steps * bags_per_batch))
+    pairs = [sum(clash(extents, a, b) for batch in x for a in batch for b in batch if a < b) for x in (before, after)]
+    assert pairs[1] <= pairs[0]
+    assert overlapping(after, extents) == slow_overlapping(after, extents)
+
+
+def test_separation_ends_without_overlaps_where_there_is_room() -> None:
+    """As many videos as in the paper, bags that cover a fifth of theirs: most batches have an overlap at first."""
+    extents = made_extents(2400, 27, 200, 40)
+    before = np.arange(2400).reshape(200, 12)
+    assert slow_overlapping(before, extents) > 150
+    after = separate_overlaps(before, extents, torch_generator(0))
+    assert slow_overlapping(after, extents) == 0
+    assert (np.sort(extents.video[after], axis=1)[:, 1:] == np.sort(extents.video[after], axis=1)[:, :-1]).any()
+
+
+def test_separation_gives_up_where_there_is_no_room() -> None:
+    everywhere = Extents(np.zeros(60, dtype=int), np.zeros(60, dtype=int), np.full(60, 100))
+    batches = separate_overlaps(np.arange(60).reshape(10, 6), everywhere, torch_generator(0))
+    assert overlapping(batches, everywhere) == 50

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from polyptrace.supervision import progress, temperature, temperature_at
+from polyptrace.supervision import epoch_progress, temperature, temperature_at
 
 
 def test_the_temperature_rises_from_low_to_high_by_half_a_cosine() -> None:
@@ -28,17 +28,17 @@ def test_progress_outside_zero_and_one_is_refused(c: float) -> None:
 
 
 def test_progress_reaches_one_in_the_paper_and_not_in_the_release() -> None:
-    assert [progress(e, 5) for e in range(5)] == [0, 0.25, 0.5, 0.75, 1]
-    assert [progress(e, 5, "release") for e in range(5)] == [0, 0.2, 0.4, 0.6, 0.8]
+    assert [epoch_progress(e, 5) for e in range(5)] == [0, 0.25, 0.5, 0.75, 1]
+    assert [epoch_progress(e, 5, "release") for e in range(5)] == [0, 0.2, 0.4, 0.6, 0.8]
 
 
 def test_a_single_epoch_is_a_beginning() -> None:
-    assert progress(0, 1) == progress(0, 1, "release") == 0
+    assert epoch_progress(0, 1) == epoch_progress(0, 1, "release") == 0
 
 
 def test_an_epoch_that_is_not_one_of_them_is_refused() -> None:
     with pytest.raises(ValueError, match="epoch 5"):
-        progress(5, 5)
+        epoch_progress(5, 5)
 
 
 def test_a_fixed_temperature_is_the_high_one_in_every_epoch() -> None:

@@ -12,7 +12,7 @@ tracklets = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6).map(lambda n
 
 
 def others_in_order(table: list[tuple[int, int]], anchor: int) -> list[int]:
-    """The other tracklets of the anchor's video by (distance, index), the slow way."""
+    """The other tracklets of the anchor's video by (distance, index), as a slow loop."""
     video, position = table[anchor]
     others = [j for j, (v, _) in enumerate(table) if v == video and j != anchor]
     return sorted(others, key=lambda j: (abs(table[j][1] - position), j))
@@ -37,7 +37,7 @@ def test_a_tie_holds_all_tracklets_at_the_distance_of_a_rank_and_no_other(table:
         others = others_in_order(table, anchor)
         for rank, other in enumerate(others, start=1):
             distance = abs(position[other] - position[anchor])
-            tie = tie_at(line, line.place[[anchor]], np.array([rank]))
+            tie = tie_at(line, line.slot[[anchor]], np.array([rank]))
             places = [*range(tie.before_begin[0], tie.before_end[0]), *range(tie.after_begin[0], tie.after_end[0])]
             want = {j for j in others if abs(position[j] - position[anchor]) == distance}
             assert len(places) == len(want)

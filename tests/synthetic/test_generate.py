@@ -11,8 +11,8 @@ from PIL import Image
 
 from polyptrace.config import Crops, Tracks
 from polyptrace.core.errors import UserError
-from polyptrace.data import Boxes, cut_tracklets, link_tracks, prepare, read_coco
-from polyptrace.synthetic import PRESETS, Preset, generate, with_difficulty
+from polyptrace.data import cut_tracklets, link_tracks, prepare, read_coco
+from polyptrace.synthetic import PRESETS, Preset, find_preset, generate, with_difficulty
 from polyptrace.synthetic import generate as generate_function
 
 LEAST = replace(
@@ -129,7 +129,7 @@ def test_a_folder_made_with_the_same_settings_is_left_alone_and_any_other_is_ref
 
 
 def test_a_run_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: Boxes) -> dict[str, object]:
+    def fail(*_: object) -> dict[str, object]:
         raise OSError("disk full")
 
     monkeypatch.setattr(sys.modules[generate_function.__module__], "coco", fail)
@@ -141,7 +141,7 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 def test_contact_sheets_show_every_polyp_of_every_procedure(tmp_path: Path) -> None:
     generate(tmp_path / "out", LEAST, 0, workers=1, contact_sheets=True)
     sheets = sorted((tmp_path / "out/sheets").glob("*.png"))
-    assert [sheet.stem for sheet in sheets] == ["synth-001", "synth-002"]
+    assert [sheet.stem for sheet in sheets] == ["synth-0-001", "synth-0-002"]
     with Image.open(sheets[0]) as sheet:
         assert sheet.size == (8 * LEAST.width, LEAST.height + 16)
         colours = np.asarray(sheet).reshape(-1, 3)
@@ -157,6 +157,33 @@ def test_a_difficulty_outside_0_to_1_is_an_error_that_names_it(name: str, value:
 def test_an_unknown_preset_is_an_error_that_lists_the_known(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="tiny, small, full"):
         generate(tmp_path / "out", "huge")
+
+
+@pytest.mark.parametrize(("name", "value"), [("view_memory", -1.0), ("polyps_per_site", 0.5), ("tracklets", 0.0)])
+def test_a_number_outside_its_range_is_an_error_that_names_it(name: str, value: float) -> None:
+    with pytest.raises(UserError, match=name.replace("_", "-")):
+        with_difficulty(PRESETS["tiny"], **{name: value})
+
+
+def test_each_seed_is_a_dataset_with_its_own_names(tmp_path: Path) -> None:
+    tables = []
+    for seed in (3, 4):
+        generate(tmp_path / str(seed), LEAST, seed, workers=1)
+        tables.append(read_coco(tmp_path / str(seed), split="test"))
+    assert [set(boxes.dataset) for boxes in tables] == [{"synthetic-3"}, {"synthetic-4"}]
+    assert [set(boxes.video) for boxes in tables] == [{"synth-3-002"}, {"synth-4-002"}]
+    assert not set(tables[0].polyp) & set(tables[1].polyp)
+
+
+def test_the_coco_file_says_that_it_was_generated(tiny: Path) -> None:
+    info = json.loads((tiny / "annotations/instances_train.json").read_text())["info"]
+    assert info == {"generated": True, "preset": "tiny", "regime": "real-colon", "seed": 0}
+
+
+def test_the_hard_regime_has_fewer_tracklets_and_a_new_view_for_every_track() -> None:
+    hard, default = find_preset("full", "hard"), find_preset("full")
+    assert hard.tracklets < default.tracklets
+    assert hard.difficulty.view_memory == 0 < default.difficulty.view_memory
 
 
 def test_full_has_the_papers_counts() -> None:

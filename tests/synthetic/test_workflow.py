@@ -6,7 +6,7 @@ import pytest
 
 from polyptrace.data import Boxes, cut_tracklets
 from polyptrace.synthetic import Preset
-from polyptrace.synthetic.workflow import Look, plan_looks, tracklets_in
+from polyptrace.synthetic.workflow import Look, plan_looks, renewal_after, tracklets_in
 
 
 def plan(preset: Preset, sites: list[list[int]], seed: int = 0, **difficulty: float) -> list[Look]:
@@ -47,6 +47,32 @@ def test_interleaving_turns_the_camera_from_polyp_to_polyp(preset: Preset) -> No
     assert np.mean(restless) > 6
 
 
+def test_the_view_changes_more_the_longer_the_gap(preset: Preset) -> None:
+    looks = plan(replace(preset, tracklets=60), [[0]], view_memory=150.0)
+    for before, look in pairwise(looks):
+        gap = look.start - before.start - before.frames
+        assert look.renewal == look.view_renewal == pytest.approx(1 - np.exp(-gap / 150))
+    assert renewal_after(3, 150.0) < 0.03
+    assert renewal_after(600, 150.0) > 0.95
+
+
+def test_a_view_depends_on_when_its_polyp_was_last_seen(preset: Preset) -> None:
+    looks = plan(preset, [[0, 1]], interleave=1.0, resight=0.0)
+    turned = [b for a, b in pairwise(looks) if a.polyp != b.polyp and b.start - a.start - a.frames < 20][2:]
+    assert turned
+    assert all(look.view_renewal > look.renewal for look in turned)
+
+
+def test_every_view_is_new_without_a_memory(preset: Preset) -> None:
+    assert {look.renewal for look in plan(preset, [[0], [1]], view_memory=0.0)} == {1.0}
+
+
+def test_narrow_band_imaging_is_a_switch_during_inspection(preset: Preset) -> None:
+    always = plan(replace(preset, tracklets=60), [[0]], narrow_band=1.0)
+    assert all(look.narrow_band == (look.phase == "inspect") for look in always)
+    assert not any(look.narrow_band for look in plan(replace(preset, tracklets=60), [[0]], narrow_band=0.0))
+
+
 def test_some_polyps_are_seen_again_after_all_the_others(preset: Preset) -> None:
     never = plan(preset, [[0], [1]], resight=0.0)
     always = plan(preset, [[0], [1]], resight=1.0)
@@ -57,7 +83,7 @@ def test_some_polyps_are_seen_again_after_all_the_others(preset: Preset) -> None
 
 def test_a_polyp_is_found_before_it_is_removed(preset: Preset) -> None:
     longer = replace(preset, tracklets=40)
-    looks = [look for seed in range(5) for look in plan(longer, [[0]], seed, resight=0.0)]
+    looks = [look for seed in range(20) for look in plan(longer, [[0]], seed, resight=0.0)]
     place = {"survey": [], "remove": []}
     for seed in range(5):
         mine = plan(longer, [[0]], seed, resight=0.0)

@@ -17,8 +17,8 @@ from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
 from polyptrace.data import SOURCES, Asked, Boxes, check_request, prepare
 from polyptrace.data.clips import join_clips, take_videos
+from polyptrace.data.crops import fill_store
 from polyptrace.data.sources import picture_root, read_source
-from polyptrace.data.store import fill_store
 
 SECTIONS = ("tracks", "crops")
 SOME = "Options of some sources"

@@ -11,19 +11,36 @@ from polyptrace.core.console import console
 def command(
     out: Annotated[Path, typer.Argument(help="Folder to write.")],
     preset: Annotated[Literal["tiny", "small", "full"], typer.Option(help="Scale.")] = "small",
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same bytes.")] = 0,
-    view_change: Annotated[
-        float | None, typer.Option(min=0, max=1, help="How much views of one polyp differ between tracks.")
+    regime: Annotated[
+        Literal["real-colon", "hard"], typer.Option(help="Follow REAL-Colon, or draw a new view for every track.")
+    ] = "real-colon",
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same bytes; it is part of all names.")] = 0,
+    tracklets: Annotated[float | None, typer.Option(min=1, help="Mean number of tracklets per polyp.")] = None,
+    polyps_per_site: Annotated[
+        float | None, typer.Option(min=1, max=4, help="Mean number of polyps per site of the colon.")
     ] = None,
-    alike: Annotated[float | None, typer.Option(min=0, max=1, help="How alike the polyps are.")] = None,
+    view_change: Annotated[
+        float | None, typer.Option(min=0, max=1, help="How much viewpoint, light and blur of one polyp vary.")
+    ] = None,
+    view_memory: Annotated[
+        float | None,
+        typer.Option(min=0, help="Frames after which most of the view has changed; 0: every track is a new view."),
+    ] = None,
+    colour_drift: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of the colour variation within a procedure.")
+    ] = None,
+    narrow_band: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Probability of narrow-band imaging during an inspection.")
+    ] = None,
+    alike: Annotated[float | None, typer.Option(min=0, max=1, help="How similar the polyps are.")] = None,
     interleave: Annotated[
-        float | None, typer.Option(min=0, max=1, help="How often the camera turns to another polyp.")
+        float | None, typer.Option(min=0, max=1, help="Probability of turning to another polyp of the same site.")
     ] = None,
     resight: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of polyps that are seen again much later.")
     ] = None,
     box_jitter: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Deviation of the boxes' edges, as a share of the box.")
+        float | None, typer.Option(min=0, max=1, help="Standard deviation of the box edges, relative to the box.")
     ] = None,
     box_dropout: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of boxes that the detector misses.")
@@ -48,7 +65,8 @@ def command(
     procedures apart. If OUT was made with the same settings before, nothing is rendered again.
 
     [bold]tiny[/] takes seconds (tests), [bold]small[/] about a minute on two cores (the demo), [bold]full[/] has the
-    paper's 27 + 19 procedures with 85 + 47 polyps (about a minute on a GPU). Shares that are left out are the preset's.
+    paper's 27 + 19 procedures with 85 + 47 polyps (some minutes on a GPU). Options that are not given have the values
+    of the preset and the regime. Each seed is a dataset of its own, synthetic-SEED, with videos synth-SEED-001 ...
 
     Examples:
 
@@ -58,13 +76,20 @@ def command(
 
       polyptrace synth generated --stats --real clips
 
-      polyptrace synth hard --view-change 1 --alike 0.6 --interleave 0.6 --box-dropout 0.05
+      polyptrace synth hard --regime hard --alike 0.6 --box-dropout 0.05
+
+      polyptrace synth shared --polyps-per-site 2 --interleave 0.6
     """
     from polyptrace.synthetic import find_preset, generate, with_difficulty  # here: help does not wait for torch
 
     chosen = with_difficulty(
-        find_preset(preset),
+        find_preset(preset, regime),
+        tracklets=tracklets,
+        polyps_per_site=polyps_per_site,
         view_change=view_change,
+        view_memory=view_memory,
+        colour_drift=colour_drift,
+        narrow_band=narrow_band,
         alike=alike,
         interleave=interleave,
         resight=resight,

@@ -8,10 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from polyptrace.data import Boxes, cut_tracklets, link_tracks, read_coco
-from polyptrace.supervision import sample_bags, temperature
+from polyptrace.supervision import bag_purity, sample_bags, temperature
 from polyptrace.synthetic import (
     HEIGHT,
-    bag_purity,
     box_figures,
     colour_grid_map,
     compare,
@@ -31,9 +30,11 @@ def print_figures(out: Path) -> None:
     for progress in (0.0, 0.5, 1.0):
         generator = torch.Generator().manual_seed(0)
         bags = sample_bags(tracklets.video, tracklets.position, 4, temperature(progress), generator)
-        members, whole = bag_purity(bags, tracklets.polyp)
+        purity = bag_purity(bags.numpy(), tracklets.polyp)
+        members = 1 - purity.wrong.sum() / purity.members.sum()
         table.add_row(
-            f"bag purity at c = {progress:g}", f"{100 * members:.0f} % of members, {100 * whole:.0f} % of bags"
+            f"bag purity at c = {progress:g}",
+            f"{100 * members:.0f} % of members, {100 * purity.pure.mean():.0f} % of bags",
         )
     table.add_row("colour-grid mAP, test split", f"{100 * colour_grid_map(test, out):.1f}")
     Console().print(table)

@@ -1,19 +1,15 @@
-"""JPEG and PNG, in and out: JPEGs come in through simplejpeg, the rest goes through torchcodec, else torchvision.
+"""JPEG and PNG, decoded and encoded.
 
-All of them hold libjpeg-turbo and give the same pixels; simplejpeg takes a twentieth less time for a crop. It gets
-plain JPEGs only: the others know how to turn a picture as its Exif says, and what Adobe's colours are. What it refuses
-they take, or say what is wrong. torchvision has deprecated its own since 0.29; older installations have nothing else.
-
-Of a plain JPEG only the rows that are needed are decoded. It is read from the top, and its height is a number in its
-header: with a smaller one there, decoding ends earlier, and the rows above are the same.
+simplejpeg decodes plain JPEGs (grey or YCbCr, without Exif or Adobe markers), the fastest way and optionally at a half,
+a quarter or an eighth of the size. torchcodec decodes everything else, including Exif rotation and Adobe colours;
+torchvision replaces it where torchcodec is not installed. All of them use libjpeg-turbo and return the same pixels.
 """
 
 import importlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,45 +26,30 @@ try:
 except (ImportError, OSError):
     _simplejpeg = None
 
-#: What decodes, for provenance.
+#: The decoders in use, for provenance.
 JPEG_DECODER = f"libjpeg-turbo ({_LIBRARY if _simplejpeg is None else 'simplejpeg'})"
 PNG_DECODER = f"libpng ({_LIBRARY})"
 
-JPEG = b"\xff\xd8\xff"  # how one begins
-#: Markers of a JPEG's header: pixels begin; Exif or the like; Adobe's; three kinds of frame, the last in many scans.
-PIXELS, EXIF, ADOBE, BASELINE, EXTENDED, PROGRESSIVE = 0xDA, 0xE1, 0xEE, 0xC0, 0xC1, 0xC2
-ROWS_BELOW = 8  # the colours of the last row are mixed with those of the next, which may be four rows high
+JPEG_START = b"\xff\xd8\xff"
+#: Segment markers of a JPEG: start of scan, Exif, Adobe, and the baseline, extended and progressive frame headers.
+SCAN, EXIF, ADOBE, FRAMES = 0xDA, 0xE1, 0xEE, (0xC0, 0xC1, 0xC2)
 
 
-class Need(NamedTuple):
-    """What is needed of a picture. With less than all of it, a plain JPEG is decoded faster; others are as they are."""
+def decode(content: bytes | bytearray, shrink: int = 1) -> Tensor:
+    """A JPEG or PNG as uint8 RGB (3, H, W); a damaged one raises RuntimeError or ValueError.
 
-    shrink: int = 1  #: it may be smaller: by 2, 4 or 8
-    rows: int = 0  #: so many from the top, those below may be black; 0: all
-
-
-ALL = Need()
-
-
-class _Header(NamedTuple):
-    """What the header of a plain JPEG says, and where its height is written."""
-
-    width: int
-    height: int
-    height_at: int
-    from_the_top: bool  # one scan holds all colours of a row before the next row begins
-
-
-def decode(content: bytes | bytearray, need: Need = ALL) -> Tensor:
-    """A JPEG or PNG as uint8 RGB (3, H, W); a RuntimeError or ValueError says what is wrong with it."""
-    if _simplejpeg is not None and (header := _plain_header(content)):
-        with suppress(ValueError):
-            return _decode_plain(content, header, need)
+    With `shrink` 2, 4 or 8 a plain JPEG (see `plain_size`) is decoded that many times smaller; sides are rounded up.
+    """
+    if size := plain_size(content):
+        with suppress(ValueError):  # torchcodec decodes it, or reports what is wrong
+            width, height = (-(-side // shrink) for side in size)
+            pixels = _simplejpeg.decode_jpeg(content, "RGB", min_height=height, min_width=width)
+            return torch.from_numpy(pixels).permute(2, 0, 1)
     picture: Tensor
-    data = _as_tensor(content)  # of bytes torchcodec would make it with warnings off, which threads must not do
+    data = _as_tensor(content)  # torchcodec would convert bytes with warnings disabled, which is not thread-safe
     if _decoders is None:
         picture = _io.decode_image(data, mode=_io.ImageReadMode.RGB)
-    elif content[:3] == JPEG:
+    elif content[:3] == JPEG_START:
         picture = _decoders.decode_jpeg(data, mode="RGB")
     else:
         picture = _decoders.decode_image(data, mode="RGB")
@@ -76,13 +57,17 @@ def decode(content: bytes | bytearray, need: Need = ALL) -> Tensor:
 
 
 def plain_size(content: bytes | bytearray) -> tuple[int, int] | None:
-    """Width and height that the header of a JPEG says which can be decoded smaller; None of all other pictures."""
-    header = _plain_header(content) if _simplejpeg is not None else None
-    return (header.width, header.height) if header else None
+    """Width and height of a plain JPEG, which can be decoded smaller; None for every other picture."""
+    segments = _segments(content) if _simplejpeg is not None else {}
+    frame = next((segments[marker] for marker in FRAMES if marker in segments), 0)
+    components = content[frame + 9 : frame + 10]
+    if SCAN not in segments or EXIF in segments or ADOBE in segments or not frame or components not in (b"\1", b"\3"):
+        return None
+    return int.from_bytes(content[frame + 7 : frame + 9], "big"), int.from_bytes(content[frame + 5 : frame + 7], "big")
 
 
 def decode_jpegs(contents: Sequence[bytes | bytearray], device: torch.device) -> list[Tensor]:
-    """Several JPEGs as uint8 RGB (3, H, W) on a GPU, by nvJPEG."""
+    """Several JPEGs as uint8 RGB (3, H, W) on a GPU, decoded by nvJPEG."""
     pictures: list[Tensor]
     tensors = [_as_tensor(content) for content in contents]
     if _decoders is not None:
@@ -102,51 +87,18 @@ def encode_jpeg(picture: Tensor, quality: int = 90) -> bytes:
     return content
 
 
-def _decode_plain(content: bytes | bytearray, header: _Header, need: Need) -> Tensor:
-    end = need.rows + ROWS_BELOW * need.shrink
-    if need.rows and end < header.height and header.from_the_top:
-        content = bytearray(content)
-        content[header.height_at : header.height_at + 2] = end.to_bytes(2, "big")
-    else:
-        end = header.height
-    height, width, rows = (-(-side // need.shrink) for side in (header.height, header.width, end))
-    pixels = np.empty((height, width, 3), np.uint8)
-    pixels[rows:] = 0
-    _simplejpeg.decode_jpeg(
-        content,
-        "RGB",
-        min_height=rows,
-        min_width=width,
-        buffer=pixels[:rows],
-        strict=end == header.height,  # or it complains about the codes that are left
-    )
-    return torch.from_numpy(pixels).permute(2, 0, 1)
-
-
-def _plain_header(content: bytes | bytearray) -> _Header | None:
-    """The header of a JPEG that is grey or in colours as usual, and has neither Exif nor Adobe's marker."""
-    places = _segments(content)
-    frame = next((places[kind] for kind in (BASELINE, EXTENDED, PROGRESSIVE) if kind in places), 0)
-    colours = content[frame + 9 : frame + 10]
-    if PIXELS not in places or EXIF in places or ADOBE in places or not frame or colours not in (b"\1", b"\3"):
-        return None
-    height, width = (int.from_bytes(content[at : at + 2], "big") for at in (frame + 5, frame + 7))
-    of_scan = content[places[PIXELS] + 4 : places[PIXELS] + 5]
-    return _Header(width, height, frame + 5, PROGRESSIVE not in places and of_scan == colours)
-
-
 def _segments(content: bytes | bytearray) -> dict[int, int]:
-    """Where the parts of a JPEG's header begin, by their markers, down to where the pixels begin."""
-    places: dict[int, int] = {}
-    place = 2 if content[:3] == JPEG else len(content)
-    while place + 4 <= len(content) and content[place] == 0xFF and PIXELS not in places:
-        places[content[place + 1]] = place
-        place += 2 + int.from_bytes(content[place + 2 : place + 4], "big")
-    return places
+    """Offset of each segment of a JPEG's header by its marker, up to the start of scan."""
+    offsets: dict[int, int] = {}
+    offset = 2 if content[:3] == JPEG_START else len(content)
+    while offset + 4 <= len(content) and content[offset] == 0xFF and SCAN not in offsets:
+        offsets[content[offset + 1]] = offset
+        offset += 2 + int.from_bytes(content[offset + 2 : offset + 4], "big")
+    return offsets
 
 
 def _as_tensor(content: bytes | bytearray) -> Tensor:
-    """The bytes as a tensor, of a bytearray over the same memory: torch takes no memory that cannot be written to."""
+    """The bytes as a tensor; a bytearray is not copied. torch requires writable memory."""
     if not content:
         return torch.empty(0, dtype=torch.uint8)
     return torch.frombuffer(content if isinstance(content, bytearray) else bytearray(content), dtype=torch.uint8)

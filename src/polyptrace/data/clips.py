@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
+from polyptrace.data.crops import is_video
 from polyptrace.data.identity import video_codes
-from polyptrace.data.pictures import is_video
 from polyptrace.data.splits import split_by
 
 #: Frames without a box between two clips: ten seconds at 25 frames a second.

@@ -8,8 +8,8 @@ from polyptrace.core.codec import JPEG_DECODER, PNG_DECODER
 from polyptrace.core.files import file_hash, provenance
 from polyptrace.data.asked import SOURCE, Asked
 from polyptrace.data.counts import count_labels, count_tracklets
+from polyptrace.data.crops import container, is_video
 from polyptrace.data.dataset import FORMAT
-from polyptrace.data.pictures import container, is_video
 from polyptrace.data.tracklets import Tracklets
 
 #: What decodes JPEGs on a GPU, and videos.

@@ -24,11 +24,9 @@ from polyptrace.core.files import write_json
 from polyptrace.data.asked import Asked, boxes_hash, refuse_other_boxes, refuse_other_settings
 from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.checks import Finding, check_boxes, summary, suspicion, write_rejected
+from polyptrace.data.crops import VIDEO_ENDS, BadPicture, Fill, PartialStore, fill_store, is_video
 from polyptrace.data.dataset import Dataset, save_tracklets
 from polyptrace.data.info import dataset_info
-from polyptrace.data.pictures import VIDEO_ENDS, is_video
-from polyptrace.data.rounds import CropRounds, Fill
-from polyptrace.data.store import BadPicture, fill_store
 from polyptrace.data.tracklets import Tracklets, cut_tracklets
 from polyptrace.data.tracks import link_tracks
 
@@ -88,10 +86,10 @@ def prepare(
     findings = [f for f in check_boxes(boxes) if f.fatal]
     _refuse(findings, skip_bad)
     partial = out.with_name(out.name + ".partial")
-    rounds = CropRounds(partial, boxes, root, crops, fill)
+    store = PartialStore(partial, boxes, root, crops, fill)
     while True:
         linked = _link(boxes, findings, tracks)
-        new = _of_pictures(boxes, linked.good, rounds.cut(linked.cropped))
+        new = _of_pictures(boxes, linked.good, store.cut(linked.cropped))
         _refuse([finding for finding in new if finding.fatal], skip_bad)
         if not new:
             break
@@ -104,7 +102,7 @@ def prepare(
     files = linked.boxes.file[linked.used]
     info = dataset_info(partial, files, linked.tracklets, asked, counts, boxes_hash(boxes))
     write_json(partial / "dataset.json", info)
-    rounds.finish(linked.cropped)
+    store.finish(linked.cropped)
     partial.rename(out)
     return Dataset.open(out)
 

@@ -24,7 +24,7 @@ from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance
 from polyptrace.data import Dataset, LabelFree
-from polyptrace.data.loader import CropLoader, to_device
+from polyptrace.data.crops import CropLoader, to_device
 from polyptrace.embed.plan import Block, Ints, Plan, batches_by_length, make_plan, padded_rows
 from polyptrace.embed.table import COLUMNS, Embeddings
 from polyptrace.encoders import CropPreparation, Preprocess, fingerprint, input_size, weights_hash

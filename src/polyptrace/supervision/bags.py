@@ -1,11 +1,12 @@
-"""Bags: K tracklets that time says probably show the anchor's polyp.
+"""Bags: the K tracklets that, by time, probably show the anchor's polyp.
 
-Ranks are drawn without replacement from P(r) ∝ exp(-r/τ), r = 1..C. Gumbel top-K would need C numbers for each
-anchor; the exponential does not. After some draws the ranks that are left form gaps between those drawn, and a gap of n
-ranks after rank a has the mass e^{-a/τ} (1 - e^{-n/τ}), up to a common factor: so draw a gap by its mass, then a rank
-inside it by inverting the truncated geometric distribution. That is O(K²) an anchor whatever C and τ, in float64 and
-log space, and exact up to the 2^-53 steps of the uniform numbers: each draw is within C·2^-51 of its distribution in
-total variation, below 1e-9 in any video of up to a million tracklets. τ = inf is uniform.
+Ranks are drawn without replacement from P(r) ∝ exp(-r/τ), r = 1..C. Gumbel top-K would need C random numbers for each
+anchor; the exponential distribution does not. The ranks that are left after some draws form gaps between the drawn
+ones, and a gap of n ranks after rank a has the mass e^{-a/τ} (1 - e^{-n/τ}), up to a common factor. So a gap is drawn
+by its mass, then a rank inside it by inverting the truncated geometric distribution. This takes O(K²) per anchor for
+any C and τ. It is computed in float64 and log space and is exact up to the 2^-53 resolution of the uniform numbers:
+each draw is within C·2^-51 of its distribution in total variation, below 1e-9 for a video of a million tracklets.
+τ = inf is uniform.
 """
 
 import math
@@ -17,10 +18,10 @@ from torch import Tensor
 from polyptrace.core.errors import UserError
 from polyptrace.supervision.ranks import Column, Floats, Integers, Timeline, neighbours, tie_at, timeline
 
-#: Anchors worked at a time: large enough for numpy, small enough for the cache.
+#: Anchors per vectorised operation: large enough for numpy, small enough for the cache.
 CHUNK = 16_384
 
-NOWHERE = np.iinfo(np.int64).max
+NOT_TAKEN = np.iinfo(np.int64).max
 
 
 def sample_bags(
@@ -30,24 +31,24 @@ def sample_bags(
     temperature: float | Column,
     generator: torch.Generator,
 ) -> Tensor:
-    """A bag for each tracklet: (N, K) indices of other tracklets of its video, in the order drawn; -1 where no more.
+    """A bag for each tracklet: (N, K) indices of other tracklets of its video, in the order drawn.
 
-    video (N,): numbers or names; position (N,): first frames; rows in any order. temperature: one for all or (N,).
-    Tracklets at the same distance from the anchor share their ranks in random order.
+    -1 where the video has no more tracklets. video (N,): numbers or names. position (N,): first frames. Rows may be in
+    any order. temperature: one number or (N,). Tracklets at the same distance from the anchor share their ranks in
+    random order.
     """
     line = timeline(video, position)
-    everyone = np.arange(len(line.index))
-    return torch.from_numpy(draw_bags(line, everyone, bag_size, temperature, generator))
+    return torch.from_numpy(draw_bags(line, np.arange(len(line.index)), bag_size, temperature, generator))
 
 
 def nearest_bags(video: Column, position: Column, bag_size: int) -> Tensor:
-    """The bag (N, K) of the nearest tracklets in time, nearest first, ties by index; -1 where the video has no more."""
+    """The bag (N, K) of the nearest tracklets in time, nearest first, ties by index; -1 past the end of the video."""
     line = timeline(video, position)
     return torch.from_numpy(neighbours(line, np.arange(len(line.index)), bag_size))
 
 
 def uniform_bags(video: Column, position: Column, bag_size: int, generator: torch.Generator) -> Tensor:
-    """A bag (N, K) of any tracklets of the video, each as likely as the other; -1 where the video has no more."""
+    """A bag (N, K) drawn uniformly from the other tracklets of the video; -1 where it has no more."""
     return sample_bags(video, position, bag_size, math.inf, generator)
 
 
@@ -58,18 +59,18 @@ def draw_bags(
     temperature: float | Column,
     generator: torch.Generator,
 ) -> Integers:
-    """A bag (A, K) for each of the anchors (A,), which may repeat; temperature: one for all or (N,), by index."""
+    """A bag (A, K) for each anchor (A,), which may repeat; temperature: one number or (N,), by index."""
     rate = _rate(temperature, len(line.index))
     others = line.others
     bags = np.empty((len(anchors), bag_size), dtype=np.int64)
-    in_time = np.argsort(line.place[anchors], kind="stable")  # neighbours in time are neighbours in memory
+    by_time = np.argsort(line.slot[anchors], kind="stable")  # neighbours in time are neighbours in memory
     for start in range(0, len(anchors), CHUNK):
-        rows = in_time[start : start + CHUNK]
-        some = anchors[rows]
-        u = torch.rand((3, bag_size, len(some)), generator=generator, dtype=torch.float64, device=generator.device)
+        rows = by_time[start : start + CHUNK]
+        chunk = anchors[rows]
+        u = torch.rand((3, bag_size, len(chunk)), generator=generator, dtype=torch.float64, device=generator.device)
         gap, inside, tie = u.cpu().numpy()
-        ranks = draw_ranks(others[some], rate[some], gap, inside)
-        bags[rows] = _at_ranks(line, line.place[some], ranks, tie).T
+        ranks = draw_ranks(others[chunk], rate[chunk], gap, inside)
+        bags[rows] = _at_ranks(line, line.slot[chunk], ranks, tie).T
     return bags
 
 
@@ -79,43 +80,44 @@ def draw_ranks(others: Integers, rate: Floats, gap: Floats, inside: Floats) -> I
     gap, inside (K, A): uniform numbers in [0, 1) that choose a gap between the ranks drawn so far, and the rank in it.
     """
     ranks = np.zeros(gap.shape, dtype=np.int64)
-    begin = np.zeros((1, len(others)), dtype=np.int64)  # of each gap: the rank drawn before it, in order
-    for k, (choose, where) in enumerate(zip(gap, inside, strict=True)):
+    begin = np.zeros((1, len(others)), dtype=np.int64)  # of each gap: the drawn rank before it, ascending
+    for k, (gap_choice, rank_choice) in enumerate(zip(gap, inside, strict=True)):
         end = np.concatenate([begin[1:], others[None] + 1])
         length = np.maximum(end - begin - 1, 0)  # (k + 1, A) ranks left in each gap
         with np.errstate(divide="ignore"):
             log_mass = np.log(-np.expm1(-length * rate)) - begin * rate
         mass = np.exp(log_mass - np.where(others > k, log_mass.max(0), 0.0)).cumsum(0)
-        target = np.minimum(choose * mass[-1], np.nextafter(mass[-1], 0.0))
+        target = np.minimum(gap_choice * mass[-1], np.nextafter(mass[-1], 0.0))
         chosen = np.minimum((mass <= target).sum(0), k)[None]
         n = np.take_along_axis(length, chosen, 0)[0]
-        step = np.ceil(-np.log1p(where * np.expm1(-n * rate)) / rate)
+        step = np.ceil(-np.log1p(rank_choice * np.expm1(-n * rate)) / rate)
         rank = np.take_along_axis(begin, chosen, 0)[0] + np.clip(step.astype(np.int64), 1, n)
         ranks[k] = np.where(others > k, rank, 0)
         begin = np.sort(np.concatenate([begin, ranks[k : k + 1]]), axis=0)
     return ranks
 
 
-def _at_ranks(line: Timeline, here: Integers, ranks: Integers, uniform: Floats) -> Integers:
-    """The tracklets (K, A) at the ranks (K, A) of the places (A,): those of one tie in random order; -1 at rank 0."""
-    tie = tie_at(line, np.broadcast_to(here, ranks.shape), ranks)
+def _at_ranks(line: Timeline, slot: Integers, ranks: Integers, uniform: Floats) -> Integers:
+    """The tracklets (K, A) at the ranks (K, A) from the slots (A,), those of one tie in random order; -1 at rank 0."""
+    tie = tie_at(line, np.broadcast_to(slot, ranks.shape), ranks)
     before = tie.before_end - tie.before_begin
     size = before + tie.after_end - tie.after_begin
-    place = np.empty_like(ranks)
-    slots = np.full_like(ranks, NOWHERE)  # which of the tie's tracklets was taken
+    drawn_slot = np.empty_like(ranks)
+    choice = np.full_like(ranks, NOT_TAKEN)  # number of the drawn tracklet within its tie
     for k in range(len(ranks)):
-        taken = np.sort(np.where(tie.distance[:k] == tie.distance[k], slots[:k], NOWHERE), axis=0)
-        slot = (uniform[k] * (size[k] - (taken < NOWHERE).sum(0))).astype(np.int64)
+        taken = np.sort(np.where(tie.distance[:k] == tie.distance[k], choice[:k], NOT_TAKEN), axis=0)
+        number = (uniform[k] * (size[k] - (taken < NOT_TAKEN).sum(0))).astype(np.int64)
         for other in taken:
-            slot += slot >= other
-        slots[k] = slot
-        place[k] = np.where(slot < before[k], tie.before_begin[k] + slot, tie.after_begin[k] + slot - before[k])
-    drawn = ranks > 0
-    return np.where(drawn, line.index[np.where(drawn, place, 0)], -1)
+            number += number >= other
+        choice[k] = number
+        after = tie.after_begin[k] + number - before[k]
+        drawn_slot[k] = np.where(number < before[k], tie.before_begin[k] + number, after)
+    valid = ranks > 0
+    return np.where(valid, line.index[np.where(valid, drawn_slot, 0)], -1)
 
 
 def _rate(temperature: float | Column, tracklets: int) -> Floats:
-    """1/τ (N,); at τ = inf so small a number that the formulas give the uniform limit."""
+    """1/τ (N,); for τ = inf a number so small that the formulas give the uniform limit."""
     tau = np.asarray(torch.as_tensor(temperature, dtype=torch.float64).cpu().numpy())
     if tau.ndim > 0 and tau.shape != (tracklets,):
         raise ValueError(f"temperature has shape {tau.shape}, it must be one number or ({tracklets},)")

@@ -1,55 +1,51 @@
-"""An epoch's batches as a pure function of (seed, epoch, rank, world size).
+"""The batches of an epoch, and which bags meet in a batch, as a pure function of (seed, epoch).
 
-Every tracklet is an anchor once an epoch. The epochs' shuffled anchors follow each other like one endless list that is
-cut into batches: those that do not fill the last batch of an epoch open the next one. Which they are depends on the
-previous epoch's order alone, so any epoch can be had without running the others.
+Every tracklet is an anchor once per epoch. The shuffled anchors of all epochs form one endless list that is cut into
+batches: those that do not fill the last batch of an epoch open the next one. They depend on the order of the previous
+epoch only, so any epoch can be drawn without the others.
+
+Two bags of one video that overlap in time probably show the same polyp, and in one batch each would be a negative of
+the other. The composition `no-overlap` keeps such bags apart, `one-per-video` any two bags of one video. Both rearrange
+the same bags, so every tracklet stays an anchor once per epoch. Bags that cannot be kept apart (a video with more bags
+than there are batches) are counted: `one-per-video` has the minimum possible, `no-overlap` what a local search reaches.
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_generator
 from polyptrace.supervision.bags import draw_bags
-from polyptrace.supervision.composition import (
-    Extents,
-    deal_one_per_video,
-    overlapping,
-    part_overlaps,
-    sharing_video,
-)
 from polyptrace.supervision.ranks import Column, Integers, Timeline, neighbours, timeline, video_codes
 
 Sampling = Literal["exponential", "nearest", "uniform"]
 Composition = Literal["any", "no-overlap", "one-per-video"]
 SmallVideos = Literal["keep", "leave-out"]
 
-#: What a generator of an epoch is for.
+#: The streams of random numbers of an epoch.
 ORDER, BAGS, ARRANGEMENT = range(3)
+
+#: The search for `no-overlap` ends when this many rounds remove less than one per cent of the remaining overlaps.
+PATIENCE = 30
+
+#: Batches per vectorised operation of that search.
+CHUNK = 8_192
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """The batches of an epoch, S steps of M bags, as indices of tracklets."""
+class BagBatches:
+    """The batches of an epoch: S steps of M bags, as indices of tracklets."""
 
     anchors: Tensor  # (S, M)
-    bags: Tensor  # (S, M, K), -1 where a small video has no more
-    collisions: int  # bags that the composition should have kept from an earlier one of their batch, and could not
-    small_videos: int  # videos with fewer than K + 1 tracklets
-    left_out: int  # tracklets that are never anchors: alone in their video, or in a small one that is left out
-
-    def share(self, rank: int, world_size: int) -> "Epoch":
-        """The part of process `rank`: the same steps, with M / world_size neighbouring bags of each."""
-        bags = self.anchors.shape[1]
-        check_world(bags, world_size)
-        mine = slice(rank * bags // world_size, (rank + 1) * bags // world_size)
-        return replace(self, anchors=self.anchors[:, mine], bags=self.bags[:, mine])
+    bags: Tensor  # (S, M, K), -1 where a small video has no more tracklets
+    collisions: int  # bags that the composition forbids beside an earlier bag of their batch
 
 
 def epoch_batches(
@@ -64,81 +60,58 @@ def epoch_batches(
     sampling: Sampling = "exponential",
     composition: Composition = "any",
     small_videos: SmallVideos = "keep",
-    rank: int = 0,
-    world_size: int = 1,
-) -> Epoch:
-    """The batches of one epoch for process `rank` of `world_size`; the arguments are those of the settings.
-
-    video, position (N,) and temperature: as in `sample_bags`.
-    """
-    check_world(bags_per_batch, world_size)
-    if bag_size < 1:
-        raise UserError(f"supervision.bag_size: {bag_size} -> give 1 or more")
+) -> BagBatches:
+    """The batches of one epoch. The arguments are settings; video, position (N,), temperature: as in `sample_bags`."""
     line = timeline(video, position)
     candidates = _candidates(line, bag_size, small_videos)
-    anchors, carried = _pool(candidates, bags_per_batch, seed, epoch)
+    check_batch(len(candidates), bag_size, bags_per_batch)
+    anchors, carried = _order_anchors(candidates, bags_per_batch, seed, epoch)
     bags = _bags(line, anchors, bag_size, sampling, temperature, torch_generator(seed, epoch, BAGS))
     batches = np.arange(len(anchors)).reshape(-1, bags_per_batch)
     collisions = 0
     if composition != "any":
-        extents = _extents(line, anchors, bags)
-        batches, collisions = _arrange(
-            batches, extents, composition, carried, torch_generator(seed, epoch, ARRANGEMENT)
-        )
-    whole = Epoch(
-        anchors=torch.from_numpy(anchors[batches]),
-        bags=torch.from_numpy(bags[batches]),
-        collisions=collisions,
-        small_videos=_small_videos(line, bag_size),
-        left_out=len(line.index) - len(candidates),
-    )
-    return whole.share(rank, world_size)
+        generator = torch_generator(seed, epoch, ARRANGEMENT)
+        batches, collisions = _arrange(batches, _extents(line, anchors, bags), composition, carried, generator)
+    return BagBatches(torch.from_numpy(anchors[batches]), torch.from_numpy(bags[batches]), collisions)
 
 
 def anchor_count(video: Column, bag_size: int = 4, small_videos: SmallVideos = "keep") -> int:
-    """The number of tracklets that are anchors once an epoch."""
+    """The number of tracklets that are anchors once per epoch."""
     code = video_codes(video)
     return len(_candidates(timeline(code, np.zeros_like(code)), bag_size, small_videos))
 
 
-def steps_before(epoch: int, anchors: int, bags_per_batch: int = 12) -> int:
-    """The number of steps in the epochs 0..epoch-1: the first step of `epoch`, or all steps of so many epochs."""
-    return epoch * anchors // bags_per_batch
-
-
-def check_world(bags_per_batch: int, world_size: int) -> None:
-    """Bags are dealt out whole: refuses a number of bags that the processes do not divide."""
+def check_batch(anchors: int, bag_size: int, bags_per_batch: int) -> None:
+    """Raises an error if a batch cannot be filled from this number of anchors."""
+    if bag_size < 1:
+        raise UserError(f"supervision.bag_size: {bag_size} -> give 1 or more")
     if bags_per_batch < 1:
         raise UserError(f"supervision.bags_per_batch: {bags_per_batch} -> give 1 or more")
-    if bags_per_batch % world_size:
-        less = bags_per_batch // world_size * world_size
-        sizes = [less, less + world_size] if less else [world_size]
-        divisors = [str(n) for n in range(1, bags_per_batch) if bags_per_batch % n == 0]
-        works = ", ".join([*divisors, counted(bags_per_batch, "process", "processes")])
+    if anchors < bags_per_batch:
         raise UserError(
-            f"supervision.bags_per_batch: {counted(bags_per_batch, 'bag')} cannot be dealt to {world_size} processes"
-            f" -> take {' or '.join(map(str, sizes))} bags, or {works}"
+            f"supervision.bags_per_batch: {counted(anchors, 'tracklet')} can be anchors, but a batch has"
+            f" {bags_per_batch} bags -> use at most {counted(anchors, 'bag')}, or more data"
         )
+
+
+def steps_before(epoch: int, anchors: int, bags_per_batch: int = 12) -> int:
+    """The number of steps in epochs 0..epoch-1, which is also the number of the first step of `epoch`."""
+    return epoch * anchors // bags_per_batch
 
 
 def _candidates(line: Timeline, bag_size: int, small_videos: SmallVideos) -> Integers:
     """The tracklets that are anchors, in order of index."""
-    least = 1 if small_videos == "keep" else bag_size
-    return np.flatnonzero(line.others >= least)
+    fewest = 1 if small_videos == "keep" else bag_size
+    return np.flatnonzero(line.others >= fewest)
 
 
-def _pool(candidates: Integers, bags_per_batch: int, seed: int, epoch: int) -> tuple[Integers, int]:
-    """The anchors of an epoch in order, a multiple of the batch in number, and how many came over from the last one."""
+def _order_anchors(candidates: Integers, bags_per_batch: int, seed: int, epoch: int) -> tuple[Integers, int]:
+    """The anchors of an epoch in order, a multiple of the batch, and how many were carried over from the last epoch."""
     count = len(candidates)
-    if count < bags_per_batch:
-        raise UserError(
-            f"supervision.bags_per_batch: {counted(count, 'tracklet')} can be anchors, a batch has {bags_per_batch}"
-            f" bags -> take at most {counted(count, 'bag')}, or more data"
-        )
     carried, left = epoch * count % bags_per_batch, (epoch + 1) * count % bags_per_batch
-    old = _order(candidates, seed, epoch - 1)[count - carried :] if carried else candidates[:0]
-    new = _order(candidates, seed, epoch)[: count - left]
-    # An anchor that came over and is drawn again at once changes places with one of the next batches.
+    old = _shuffled(candidates, seed, epoch - 1)[count - carried :] if carried else candidates[:0]
+    new = _shuffled(candidates, seed, epoch)[: count - left]
+    # A carried anchor that is drawn again in the first batch is exchanged with one of a later batch.
     again, room = np.isin(new, old), bags_per_batch - carried
     early = np.flatnonzero(again[:room])
     later = room + np.flatnonzero(~again[room:])[: len(early)]
@@ -146,10 +119,8 @@ def _pool(candidates: Integers, bags_per_batch: int, seed: int, epoch: int) -> t
     return np.concatenate([old, new]), carried
 
 
-def _order(candidates: Integers, seed: int, epoch: int) -> Integers:
-    """The shuffled anchors of an epoch."""
-    order: Integers = torch.randperm(len(candidates), generator=torch_generator(seed, epoch, ORDER)).numpy()
-    return candidates[order]
+def _shuffled(candidates: Integers, seed: int, epoch: int) -> Integers:
+    return candidates[_permutation(len(candidates), torch_generator(seed, epoch, ORDER))]
 
 
 def _bags(
@@ -170,30 +141,127 @@ def _bags(
             return neighbours(line, anchors, bag_size)
 
 
+class Extents(NamedTuple):
+    """The interval of time that each of A bags covers, anchor included: from its first tracklet to its last."""
+
+    video: Integers
+    first: NDArray[Any]  # position
+    last: NDArray[Any]  # position
+
+
 def _extents(line: Timeline, anchors: Integers, bags: Integers) -> Extents:
-    """The stretch of time that each anchor (A,) covers with its bag (A, K)."""
-    here = line.place[anchors]
-    first = last = line.position[here]
+    slot = line.slot[anchors]
+    first = last = line.position[slot]
     for member in bags.T:
-        when = np.where(member < 0, first, line.position[line.place[member]])
-        first, last = np.minimum(first, when), np.maximum(last, when)
-    return Extents(line.video_begin[here], first, last)
+        time = np.where(member < 0, first, line.position[line.slot[member]])
+        first, last = np.minimum(first, time), np.maximum(last, time)
+    return Extents(line.video_begin[slot], first, last)
 
 
 def _arrange(
     batches: Integers, extents: Extents, composition: Composition, carried: int, generator: torch.Generator
 ) -> tuple[Integers, int]:
-    """The bags in batches (S, M) as the composition asks, those of the carried anchors first, and the collisions."""
+    """The bags in batches (S, M) by the composition, batches with carried anchors first; the number of collisions."""
     if composition == "one-per-video":
-        batches = deal_one_per_video(extents.video, len(batches), generator)
+        batches = spread_videos(extents.video, len(batches), generator)
         collisions = sharing_video(batches, extents.video)
     else:
-        batches = part_overlaps(batches, extents, generator)
+        batches = separate_overlaps(batches, extents, generator)
         collisions = overlapping(batches, extents)
-    opens = (batches < carried).any(1)
-    return np.concatenate([batches[opens], batches[~opens]]), collisions
+    first = (batches < carried).any(1)
+    return np.concatenate([batches[first], batches[~first]]), collisions
 
 
-def _small_videos(line: Timeline, bag_size: int) -> int:
-    first = np.unique(line.video_begin)
-    return int((line.video_end[first] - first <= bag_size).sum())
+def spread_videos(video: Integers, batches: int, generator: torch.Generator) -> Integers:
+    """Bags of the given videos (A,) in S batches (S, A/S), with the fewest possible bags of one video in a batch.
+
+    Sorted by video, the bags fill S columns row by row, so the bags of a video are in different columns unless it has
+    more than S. The columns of each row are shuffled; a video that continues in the next row first takes the columns
+    where it is not yet.
+    """
+    shuffled = _permutation(len(video), generator)
+    video_order = _permutation(int(video.max()) + 1, generator)[video]
+    order = shuffled[np.argsort(video_order[shuffled], kind="stable")]
+    rows = order.reshape(-1, batches)  # (M, S)
+    spread = np.empty_like(rows)
+    taken = np.zeros(batches, dtype=bool)  # columns that hold the last video of the row above
+    for m, row in enumerate(rows):
+        columns = _permutation(batches, generator)
+        if m > 0 and video[row[0]] == video[rows[m - 1, -1]]:
+            head = int(np.count_nonzero(video[row] == video[row[0]]))
+            columns = columns[np.argsort(taken[columns], kind="stable")]
+            columns[head:] = columns[head:][_permutation(batches - head, generator)]
+        spread[m, columns] = row
+        taken = np.zeros(batches, dtype=bool)
+        taken[columns[video[row] == video[row[-1]]]] = True
+    return np.ascontiguousarray(spread.T)
+
+
+def separate_overlaps(batches: Integers, extents: Extents, generator: torch.Generator) -> Integers:
+    """The batches (S, M), with bags exchanged until no two overlap within a batch, or no exchange helps.
+
+    In each round the batches form random pairs, and each pair makes the exchange of two bags that leaves the fewest
+    overlaps. Exchanges that do not change the number are made as well: they move a bag on to where it may fit.
+    """
+    batches = batches.copy()
+    overlaps = _overlaps_within(batches, extents)  # (S,)
+    best, rounds = overlaps.sum(), 0
+    while overlaps.any() and rounds < PATIENCE:
+        pairs = _permutation(len(batches), generator)[: len(batches) // 2 * 2].reshape(-1, 2)
+        pairs = pairs[overlaps[pairs].any(1)]
+        for chunk in np.array_split(pairs, -(-len(pairs) // CHUNK)) if len(pairs) else []:
+            _exchange(batches, chunk, extents, generator)
+            overlaps[chunk] = _overlaps_within(batches[chunk.ravel()], extents).reshape(chunk.shape)
+        rounds += 1
+        if overlaps.sum() < 0.99 * best:
+            best, rounds = overlaps.sum(), 0
+    return batches
+
+
+def overlapping(batches: Integers, extents: Extents) -> int:
+    """The number of bags that overlap in time with an earlier bag of their batch."""
+    chunks = np.array_split(batches, -(-len(batches) // CHUNK))
+    return sum(int(np.tril(_overlaps(extents, chunk, chunk), -1).any(2).sum()) for chunk in chunks)
+
+
+def sharing_video(batches: Integers, video: Integers) -> int:
+    """The number of bags that share their video with an earlier bag of their batch."""
+    return int((np.diff(np.sort(video[batches], axis=1), axis=1) == 0).sum())
+
+
+def _exchange(batches: Integers, pairs: Integers, extents: Extents, generator: torch.Generator) -> None:
+    """Makes the best exchange in each of R pairs (R, 2) of batches, unless it increases the overlaps."""
+    a, b = batches[pairs[:, 0]], batches[pairs[:, 1]]  # (R, M) each
+    between = _overlaps(extents, a, b).astype(np.int16)  # (R, M, M)
+    in_a, in_b = _inner_overlaps(extents, a).sum(2), _inner_overlaps(extents, b).sum(2)  # (R, M)
+    after = between.sum(2)[:, :, None] + between.sum(1)[:, None, :] - 2 * between
+    change = after - in_a[:, :, None] - in_b[:, None, :]  # (R, M, M) overlaps after the exchange, minus those before
+    tie_break = torch.rand(change.shape, generator=generator).numpy()
+    choice = (change + tie_break).reshape(len(pairs), -1).argmin(1)
+    i, j = np.divmod(choice, b.shape[1])
+    r = np.flatnonzero(change[np.arange(len(pairs)), i, j] <= 0)
+    batches[pairs[r, 0], i[r]], batches[pairs[r, 1], j[r]] = b[r, j[r]], a[r, i[r]]
+
+
+def _overlaps_within(batches: Integers, extents: Extents) -> Integers:
+    """The number of pairs of bags that overlap in each batch: (S,)."""
+    chunks = np.array_split(batches, -(-len(batches) // CHUNK))
+    return np.concatenate([_inner_overlaps(extents, chunk).sum((1, 2)) // 2 for chunk in chunks])
+
+
+def _inner_overlaps(extents: Extents, batch: Integers) -> NDArray[np.bool_]:
+    """Which bags of a batch (S, M) overlap with which others of it: (S, M, M), False on the diagonal."""
+    return _overlaps(extents, batch, batch) & ~np.eye(batch.shape[1], dtype=bool)
+
+
+def _overlaps(extents: Extents, a: Integers, b: Integers) -> NDArray[np.bool_]:
+    """Which of the bags a (S, P) and b (S, Q) overlap in time in the same video: (S, P, Q)."""
+    video, first, last = extents
+    a, b = a[:, :, None], b[:, None, :]
+    overlap: NDArray[np.bool_] = (video[a] == video[b]) & (first[a] <= last[b]) & (first[b] <= last[a])
+    return overlap
+
+
+def _permutation(count: int, generator: torch.Generator) -> Integers:
+    permutation: Integers = torch.randperm(count, generator=generator).numpy()
+    return permutation

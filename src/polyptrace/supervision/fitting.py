@@ -1,18 +1,18 @@
-"""A highest temperature that fits the data, without labels.
+"""A maximum temperature that fits the data, estimated without labels.
 
-The paper's τ_max = 12 goes with REAL-Colon: about 60 tracklets a polyp and 190 a video, of which 12 is a share of 0.2
-and of 0.06. On shorter recordings the same 12 reaches far past the polyp. Two ways to scale it with the data:
+The paper's τ_max = 12 suits REAL-Colon, with about 60 tracklets per polyp and 190 per video: a share of 0.2 and of
+0.06. On shorter recordings the same 12 reaches far past the polyp. There are two ways to scale it with the data:
 
-share  τ_max of a tracklet is a share (0.06) of the number of tracklets in its video: right where videos hold about as
-       many polyps as the paper's.
-gaps   τ_max of a tracklet is a share (0.2) of the number of tracklets in its burst. Between two polyps the camera
-       travels and sees none, so a video is bursts of tracklets with long breaks between them. Breaks are the times from
-       tracklet to tracklet that are longer than the median one (that inside a track). Their logarithms, over all
-       videos, are split into short and long where the variance between the two classes is greatest (Otsu's threshold).
-       Where the long are not clearly longer, four times in geometric mean, every video is one burst.
+share  τ_max of a tracklet is a share (0.06) of the number of tracklets in its video. This is right if videos have about
+       as many polyps as the paper's.
+gaps   τ_max of a tracklet is a share (0.2) of the number of tracklets in its burst. Between two polyps the camera moves
+       on and sees none, so a video consists of bursts of tracklets with long breaks between them. Breaks are the times
+       between consecutive tracklets that exceed the median (the one within a track). Over all videos, their logarithms
+       are split into short and long by Otsu's threshold, which maximises the variance between the two classes. If the
+       long breaks are less than four times the short ones, in geometric mean, every video is one burst.
 
-A burst is not a polyp: two polyps close in time make one, and a polyp seen twice makes two. The second error is
-harmless (bags stay closer than they need to), the first is what the noise-aware loss is for.
+A burst is not a polyp. Two polyps close in time form one burst, and a polyp seen twice forms two. The second error is
+harmless (bags are closer than they need to be); the first is what the noise-aware loss is made for.
 """
 
 from typing import Literal
@@ -23,10 +23,10 @@ from torch import Tensor
 
 from polyptrace.supervision.ranks import Column, Floats, Integers, timeline
 
-#: How much longer than short breaks the long ones must be, in geometric mean, to count as a class of their own.
-CLEARLY = 4.0
+#: The least ratio of long to short breaks, in geometric mean, for the two to be separate classes.
+MIN_RATIO = 4.0
 
-#: τ_max as a share of the tracklets of a polyp: the paper's 12 of about 60.
+#: τ_max as a share of the tracklets of a polyp: 12 of about 60 in the paper.
 BURST_SHARE = 0.2
 
 
@@ -38,9 +38,9 @@ def fitted_temperature(
     share: float = 0.06,
     low: float = 0.3,
 ) -> float | Tensor:
-    """τ_max: `high` for all (none), or for each tracklet (N,) as its video (share) or its burst (gaps) asks.
+    """τ_max: `high` for all (none), or for each tracklet (N,) from its video (share) or its burst (gaps).
 
-    Never below `low`. `share` is that of the video's tracklets; that of a burst's is fixed by the paper's numbers.
+    Never below `low`. `share` is the share of the video's tracklets; that of a burst is BURST_SHARE.
     """
     match fit:
         case "none":
@@ -53,20 +53,20 @@ def fitted_temperature(
 
 
 def bursts(video: Column, position: Column) -> Integers:
-    """The burst of each tracklet, numbered from 0 in order of video and time: (N,)."""
+    """The burst of each tracklet (N,), numbered from 0 by video and time."""
     line = timeline(video, position)
     starts = line.video_begin == np.arange(len(line.index))
     gaps = np.diff(line.position, prepend=line.position[:1]).astype(np.float64)
-    inside = gaps[~starts]
-    if len(inside):
-        starts |= gaps > _longest_inside(inside)
-    return (np.cumsum(starts) - 1)[line.place]
+    within_videos = gaps[~starts]
+    if len(within_videos):
+        starts |= gaps > _burst_gap(within_videos)
+    return (np.cumsum(starts) - 1)[line.slot]
 
 
-def _longest_inside(gaps: Floats) -> float:
-    """The time between two tracklets above which they are of two bursts; inf if no gaps stand out."""
+def _burst_gap(gaps: Floats) -> float:
+    """The longest time between two tracklets of one burst; inf if the gaps do not form two classes."""
     breaks = np.sort(np.log(gaps[gaps > np.median(gaps)]))
-    count = np.arange(1, len(breaks))  # of short breaks, for each way to split
+    count = np.arange(1, len(breaks))  # number of short breaks, for each split
     distinct = np.diff(breaks) > 0
     if not distinct.any():
         return float("inf")
@@ -74,7 +74,7 @@ def _longest_inside(gaps: Floats) -> float:
     short, long = total[:-1] / count, (total[-1] - total[:-1]) / (len(breaks) - count)
     between = count * (len(breaks) - count) * (long - short) ** 2
     best = int(np.where(distinct, between, -1.0).argmax())
-    if long[best] - short[best] < np.log(CLEARLY):
+    if long[best] - short[best] < np.log(MIN_RATIO):
         return float("inf")
     return float(np.exp(breaks[best : best + 2].mean()))
 

@@ -1,11 +1,12 @@
-"""Temporal ranks: for each tracklet the others of its video, in order of the distance between their positions.
+"""Temporal ranks: the other tracklets of a video, ordered by the distance of their positions from an anchor.
 
-No N x N matrix: the tracklets lie once in order of (video, position), and the r nearest to a place are always some just
-before it and the rest just after. How many before is a binary search, so any rank of any tracklet costs O(log r).
+There is no N x N matrix. The tracklets are sorted once by (video, position), and the r nearest ones are always a number
+of slots just before the anchor and the rest just after it. That number is found by binary search, so any rank of any
+tracklet costs O(log r).
 
-Ties are the rule, not the exception: inside a track the neighbours start exactly as many frames before as after. All
-tracklets at one distance from an anchor are at most two runs of neighbouring places, those that start d before it and
-those that start d after it, so a tie is known by the ends of its two runs.
+Ties are frequent: within a track, the neighbours start equally many frames before and after. All tracklets at one
+distance d from an anchor form at most two runs of neighbouring slots, those that start d before it and those that start
+d after it, so a tie is described by the ends of its two runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,24 +25,24 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Timeline:
-    """N tracklets in order of (video, position, index). An index is the caller's, a place is one in this order."""
+    """N tracklets sorted by (video, position, index). An index is the caller's; a slot is a place in this order."""
 
-    index: Integers  # of the tracklet at each place
-    place: Integers  # of the tracklet with each index
-    position: NDArray[Any]  # at each place
-    video_begin: Integers  # first place of the video, at each place
-    video_end: Integers  # one past its last
-    run_begin: Integers  # first place of the same video and position, at each place
-    run_end: Integers  # one past its last
+    index: Integers  # of the tracklet in each slot
+    slot: Integers  # of the tracklet with each index
+    position: NDArray[Any]  # in each slot
+    video_begin: Integers  # first slot of the video, for each slot
+    video_end: Integers  # one past its last slot
+    run_begin: Integers  # first slot with the same video and position, for each slot
+    run_end: Integers  # one past its last slot
 
     @property
     def others(self) -> Integers:
-        """The number C of other tracklets in its video, of the tracklet with each index: (N,)."""
-        return (self.video_end - self.video_begin - 1)[self.place]
+        """The number C of other tracklets in the video of the tracklet with each index: (N,)."""
+        return (self.video_end - self.video_begin - 1)[self.slot]
 
 
 class Tie(NamedTuple):
-    """The tracklets at one distance from an anchor: the places of two runs, one of which may be empty."""
+    """The tracklets at one distance from an anchor: two runs of slots, one of which may be empty."""
 
     distance: NDArray[Any]
     before_begin: Integers
@@ -51,80 +52,80 @@ class Tie(NamedTuple):
 
 
 def timeline(video: Column, position: Column) -> Timeline:
-    """The tracklets of videos (N,), numbers or names, at positions (N,), in order."""
-    code, when = video_codes(video), _array(position)
-    if code.shape != when.shape or when.ndim != 1:
-        raise ValueError(f"video {code.shape} and position {when.shape} must be two columns of one length")
-    when = when.astype(np.float64 if when.dtype.kind == "f" else np.int64)
-    index = np.lexsort((when, code))  # stable: ties by index
-    code, when = code[index], when[index]
+    """The sorted tracklets of videos (N,), numbers or names, at positions (N,)."""
+    code, time = video_codes(video), _array(position)
+    if code.shape != time.shape or time.ndim != 1:
+        raise ValueError(f"video {code.shape} and position {time.shape} must be two columns of one length")
+    time = time.astype(np.float64 if time.dtype.kind == "f" else np.int64)
+    index = np.lexsort((time, code))  # stable: ties by index
+    code, time = code[index], time[index]
     new_video = np.diff(code, prepend=-1) != 0
     new_run = new_video.copy()
-    new_run[1:] |= when[1:] != when[:-1]
-    place = np.empty_like(index)
-    place[index] = np.arange(len(index))
-    return Timeline(index, place, when, *_stretches(new_video), *_stretches(new_run))
+    new_run[1:] |= time[1:] != time[:-1]
+    slot = np.empty_like(index)
+    slot[index] = np.arange(len(index))
+    return Timeline(index, slot, time, *_runs(new_video), *_runs(new_run))
 
 
 def neighbours(line: Timeline, anchors: Integers, count: int) -> Integers:
-    """The tracklets (A, count) of ranks 1..count of each anchor (A,), ties by index; -1 where the video has no more."""
-    here = line.place[anchors]
-    begin, end, now = line.video_begin[here], line.video_end[here], line.position[here]
-    before = np.where(line.run_begin[here] < here, line.run_begin[here], _run_before(line, here))
-    after = here + 1
-    found = np.full((len(anchors), count), -1, dtype=np.int64)
+    """The tracklets (A, count) of ranks 1..count of each anchor (A,), ties by index; -1 past the end of the video."""
+    slot = line.slot[anchors]
+    begin, end, now = line.video_begin[slot], line.video_end[slot], line.position[slot]
+    before = np.where(line.run_begin[slot] < slot, line.run_begin[slot], _previous_run(line, slot))
+    after = slot + 1
+    nearest = np.full((len(anchors), count), -1, dtype=np.int64)
     for k in range(count):
         has_before, has_after = before >= begin, after < end
         b, a = np.maximum(before, 0), np.minimum(after, len(line.index) - 1)
         since, until = now - line.position[b], line.position[a] - now
         nearer = (since < until) | ((since == until) & (line.index[b] < line.index[a]))
-        go_before = has_before & (nearer | ~has_after)
-        go_after = has_after & ~go_before
-        found[go_before, k] = line.index[b[go_before]]
-        found[go_after, k] = line.index[a[go_after]]
-        more_in_run = b + 1 < np.minimum(line.run_end[b], here)
-        before = np.where(go_before, np.where(more_in_run, b + 1, _run_before(line, b)), before)
-        after += go_after
-    return found
+        take_before = has_before & (nearer | ~has_after)
+        take_after = has_after & ~take_before
+        nearest[take_before, k] = line.index[b[take_before]]
+        nearest[take_after, k] = line.index[a[take_after]]
+        more_in_run = b + 1 < np.minimum(line.run_end[b], slot)
+        before = np.where(take_before, np.where(more_in_run, b + 1, _previous_run(line, b)), before)
+        after += take_after
+    return nearest
 
 
-def tie_at(line: Timeline, here: Integers, rank: Integers) -> Tie:
-    """The tie that holds the given rank (1..C) of the tracklet at each place: all that could have this rank."""
-    when, now = line.position, line.position[here]
-    least = np.maximum(0, rank - (line.video_end[here] - 1 - here))
-    most = np.minimum(rank, here - line.video_begin[here])
-    # How many of the `rank` nearest lie before, when those go first in a tie.
-    low = _first(least, most, lambda n: now - when[here - n - 1] > when[here + rank - n] - now)
-    before, after = here - low, here + rank - low
-    since, until = now - when[before], when[after] - now
+def tie_at(line: Timeline, slot: Integers, rank: Integers) -> Tie:
+    """The tie that contains the given rank (1..C) of the tracklet in each slot: all tracklets that could have it."""
+    time, now = line.position, line.position[slot]
+    fewest = np.maximum(0, rank - (line.video_end[slot] - 1 - slot))
+    most = np.minimum(rank, slot - line.video_begin[slot])
+    # The number of the `rank` nearest that lie before, if those before go first in a tie.
+    low = _first(fewest, most, lambda n: now - time[slot - n - 1] > time[slot + rank - n] - now)
+    before, after = slot - low, slot + rank - low
+    since, until = now - time[before], time[after] - now
     distance = np.maximum(since, until)
-    # The last of the `rank` may be one before; then those after, in the same tie, begin at the next place.
-    after = np.where((until < distance) & (after + 1 < line.video_end[here]), after + 1, after)
-    in_tie_before, in_tie_after = since == distance, when[after] - now == distance
+    # If the last of the `rank` lies before, those after it in the same tie begin in the next slot.
+    after = np.where((until < distance) & (after + 1 < line.video_end[slot]), after + 1, after)
+    in_tie_before, in_tie_after = since == distance, time[after] - now == distance
     return Tie(
         distance,
-        before_begin=np.where(in_tie_before, line.run_begin[before], here),
-        before_end=np.where(in_tie_before, np.minimum(line.run_end[before], here), here),
-        after_begin=np.where(in_tie_after, np.maximum(line.run_begin[after], here + 1), here),
-        after_end=np.where(in_tie_after, line.run_end[after], here),
+        before_begin=np.where(in_tie_before, line.run_begin[before], slot),
+        before_end=np.where(in_tie_before, np.minimum(line.run_end[before], slot), slot),
+        after_begin=np.where(in_tie_after, np.maximum(line.run_begin[after], slot + 1), slot),
+        after_end=np.where(in_tie_after, line.run_end[after], slot),
     )
 
 
 def ranks_of(video: Column, position: Column, anchors: Column, bags: Column) -> Floats:
-    """The temporal rank (A, K) of the members of bags (A, K) of anchors (A,); NaN where a bag has no more.
+    """The temporal ranks (A, K) of the members of bags (A, K) of anchors (A,); NaN where the bag has -1.
 
     Members at the same distance from the anchor share the mean of their ranks: 1.5 for the two neighbours in a track.
     """
     line, members = timeline(video, position), _array(bags)
-    here = np.broadcast_to(line.place[_array(anchors)][:, None], members.shape)
-    distance = np.abs(line.position[line.place[members]] - line.position[here])
-    nearer = _closer(line, here, lambda d: d < distance)
-    not_farther = _closer(line, here, lambda d: d <= distance)
-    return np.where(members < 0, np.nan, (nearer + 1 + not_farther) / 2)
+    slot = np.broadcast_to(line.slot[_array(anchors)][:, None], members.shape)
+    distance = np.abs(line.position[line.slot[members]] - line.position[slot])
+    nearer = _count(line, slot, lambda d: d < distance)
+    as_near = _count(line, slot, lambda d: d <= distance)
+    return np.where(members < 0, np.nan, (nearer + 1 + as_near) / 2)
 
 
 def video_codes(video: Column) -> Integers:
-    """Videos as whole numbers from 0, in order of first appearance: (N,)."""
+    """Videos as integers from 0, in order of first appearance: (N,)."""
     names = _array(video).tolist()
     code = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return np.fromiter((code[name] for name in names), dtype=np.int64, count=len(names))
@@ -134,31 +135,31 @@ def _array(column: Column) -> NDArray[Any]:
     return column.detach().cpu().numpy() if isinstance(column, torch.Tensor) else np.asarray(column)
 
 
-def _closer(line: Timeline, here: Integers, close: Callable[[NDArray[Any]], NDArray[np.bool_]]) -> Integers:
-    """How many other tracklets of the video are `close`, told by their distance, to the tracklet at each place."""
-    when, now, last = line.position, line.position[here], len(line.position) - 1
-    begin = _first(line.video_begin[here], here, lambda place: close(now - when[place]))
-    end = _first(here + 1, line.video_end[here], lambda place: ~close(when[np.minimum(place, last)] - now))
+def _count(line: Timeline, slot: Integers, near: Callable[[NDArray[Any]], NDArray[np.bool_]]) -> Integers:
+    """The number of other tracklets of the video whose distance from the tracklet in each slot is `near`."""
+    time, now, last = line.position, line.position[slot], len(line.position) - 1
+    begin = _first(line.video_begin[slot], slot, lambda other: near(now - time[other]))
+    end = _first(slot + 1, line.video_end[slot], lambda other: ~near(time[np.minimum(other, last)] - now))
     return end - begin - 1
 
 
 def _first(low: Integers, high: Integers, holds: Callable[[Integers], NDArray[np.bool_]]) -> Integers:
-    """The first number from low to high - 1 at which `holds`, which does not stop once it did; high if at none."""
+    """The first number in low..high-1 for which a monotone condition holds, by binary search; high if there is none."""
     while (searching := low < high).any():
-        middle = (low + high) // 2  # where the search has ended, `high`
-        found = holds(middle) | ~searching
-        low, high = np.where(found, low, middle + 1), np.where(found, middle, high)
+        middle = (low + high) // 2  # equal to `high` where the search has ended
+        lower = holds(middle) | ~searching
+        low, high = np.where(lower, low, middle + 1), np.where(lower, middle, high)
     return low
 
 
-def _stretches(new: NDArray[np.bool_]) -> tuple[Integers, Integers]:
-    """Where the stretch of each place begins and ends, `new` marking the first place of each."""
+def _runs(new: NDArray[np.bool_]) -> tuple[Integers, Integers]:
+    """The begin and the end of the run that contains each slot; `new` marks the first slot of each run."""
     first = np.flatnonzero(new)
     length = np.diff(first, append=len(new))
     return np.repeat(first, length), np.repeat(first + length, length)
 
 
-def _run_before(line: Timeline, place: Integers) -> Integers:
-    """The first place of the run before that of each place, or the place before the video when there is none."""
-    last = line.run_begin[place] - 1
-    return np.where(last < line.video_begin[place], last, line.run_begin[last])
+def _previous_run(line: Timeline, slot: Integers) -> Integers:
+    """The first slot of the run before that of each slot, or the slot before the video if there is none."""
+    last = line.run_begin[slot] - 1
+    return np.where(last < line.video_begin[slot], last, line.run_begin[last])

@@ -2,9 +2,9 @@
 
 from polyptrace.synthetic.generate import draw_procedures, generate
 from polyptrace.synthetic.pictures import HEIGHT, compare, find_recordings, measure_recording
-from polyptrace.synthetic.presets import PRESETS, Difficulty, Preset, find_preset, with_difficulty
+from polyptrace.synthetic.presets import PRESETS, Difficulty, Preset, Regime, find_preset, with_difficulty
 from polyptrace.synthetic.procedure import Procedure, draw_procedure
-from polyptrace.synthetic.statistics import bag_purity, box_figures, colour_grid_map
+from polyptrace.synthetic.statistics import box_figures, colour_grid_map
 
 __all__ = [
     "HEIGHT",
@@ -12,7 +12,7 @@ __all__ = [
     "Difficulty",
     "Preset",
     "Procedure",
-    "bag_purity",
+    "Regime",
     "box_figures",
     "colour_grid_map",
     "compare",

@@ -1,28 +1,41 @@
-"""How light, lens and dirt differ from look to look, and drift within one."""
+"""Light, lens, colour and residue of every frame: what belongs to the procedure, to a look, and to a frame."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import ndtr
 from torch import Tensor
 
 from polyptrace.synthetic.noise import Rng
+from polyptrace.synthetic.presets import Difficulty
 from polyptrace.synthetic.shading import Conditions
 from polyptrace.synthetic.workflow import Look
 
 Array = NDArray[np.float64]
+COLOURS = 7  # numbers that belong to the procedure
+VIEWS = 13  # numbers that belong to a look
 
 
 def draw_conditions(
-    rng: Rng, looks: list[Look], owner: NDArray[np.int64], target: Array, width: int, change: float
+    rng: Rng, looks: list[Look], owner: NDArray[np.int64], target: Array, width: int, difficulty: Difficulty
 ) -> Conditions:
-    """Conditions of every frame (F, ...); `owner` (F,) is the look of each, `change` in [0, 1] their spread.
+    """Conditions of every frame (F, ...); `owner` (F,) is the look of each frame.
 
-    `target` (F, 4) are the corners of the box around what each look is about (NaN: out of view), for instruments.
+    Light, focus, water and residue change with the renewal between looks. White balance, processor colours, gloss and
+    sensor noise belong to the procedure and drift a little. `target` (F, 4) are the box corners of the polyp that each
+    look shows (NaN: out of view); instruments point at it.
     """
     down = rng.uniform(0, 2 * np.pi)
-    gloss = 1.25 * np.exp(rng.normal(0, 0.3))
     warmth = rng.normal(0, 0.05)
-    rows = [_draw_look(rng, look, change, gloss, warmth) for look in looks]
+    drift_share = difficulty.colour_drift
+    of_procedure = rng.normal(size=COLOURS)
+    of_look = _chain(rng, looks, COLOURS)
+    colours = np.sqrt(1.0 - drift_share**2) * of_procedure + drift_share * of_look
+    views = _chain(rng, looks, VIEWS)
+    rows = [
+        _look_conditions(look, difficulty.view_change, warmth, colour, view)
+        for look, colour, view in zip(looks, colours, views, strict=True)
+    ]
     table = {name: np.array([row[name] for row in rows])[owner] for name in rows[0]}
     frames = len(owner)
     drift = _drift(rng, frames)
@@ -52,29 +65,38 @@ def draw_conditions(
     )
 
 
-def _draw_look(rng: Rng, look: Look, change: float, gloss: float, warmth: float) -> dict[str, float]:
-    """One look's numbers; what is being done to the polyp decides about water, bubbles and instruments."""
-    normal = rng.normal(0, 1, 12)
+def _chain(rng: Rng, looks: list[Look], size: int) -> Array:
+    """Standard normal numbers (looks, size), each row as different from the last one as the look's renewal says."""
+    rows = rng.normal(size=(len(looks), size))
+    for number in range(1, len(looks)):
+        renewal = looks[number].renewal
+        rows[number] = np.sqrt(1.0 - renewal**2) * rows[number - 1] + renewal * rows[number]
+    return rows
+
+
+def _look_conditions(look: Look, change: float, warmth: float, colour: Array, view: Array) -> dict[str, float]:
+    """One look's conditions from standard normal numbers (COLOURS,) and (VIEWS,), and from its phase."""
     washing, removing = look.phase == "wash", look.phase == "remove"
+    bubbles, bubble_amount, pool, pool_amount, instrument, loop = ndtr(view[7:])
     return {
-        "exposure": 0.4 * change * normal[0],
-        "red": float(np.exp(0.06 * change * normal[1] + warmth)),
-        "blue": float(np.exp(0.10 * change * float(np.clip(normal[2], -1.6, 1.6)) - 1.5 * warmth)),
-        "saturation": float(np.clip(1.16 + 0.11 * change * normal[3], 0.9, 1.4)),
-        "haze": max(0.0, 0.03 * change * normal[4]) + (0.03 if washing else 0.0),
-        "defocus": 0.0010 * float(np.exp(0.7 * change * normal[5])),
-        "motion": 0.0012 * float(np.exp(0.8 * change * normal[6])),
-        "fringe": 0.0018 * float(np.exp(0.8 * change * normal[7])),
-        "gloss": gloss * float(np.exp(0.4 * change * normal[8])) * (1.5 if washing else 1.0),
-        "roughness": 0.19 * float(np.exp(0.4 * normal[9])),
-        "vessel": float(np.clip(1.0 + 0.25 * change * normal[10], 0.25, 1.2)),
-        "debris": float(rng.normal(-0.2, 0.6)) - (0.5 if washing or removing else 0.0),
-        "bubbles": float(rng.uniform(0.2, 0.8)) if rng.random() < (0.6 if washing else 0.06) else 0.0,
-        "pool": float(rng.uniform(2, 9)) if rng.random() < (0.5 if washing else 0.2) else -8.0,
-        "instrument": float(rng.integers(1, 3)) if removing else 0.0,
-        "loop": float(rng.uniform(0.55, 0.75)),
-        "narrow_band": float(look.phase == "inspect" and rng.random() < 0.12 * change),
-        "noise": 0.012 * float(np.exp(0.4 * normal[11])),
+        "red": float(np.exp(0.045 * colour[0] + warmth)),
+        "blue": float(np.exp(0.075 * float(np.clip(colour[1], -1.6, 1.6)) - 1.5 * warmth)),
+        "saturation": float(np.clip(1.16 + 0.08 * colour[2], 0.9, 1.4)),
+        "vessel": float(np.clip(1.0 + 0.18 * colour[3], 0.25, 1.2)),
+        "noise": 0.012 * float(np.exp(0.4 * colour[4])),
+        "exposure": 0.4 * change * view[0],
+        "haze": max(0.0, 0.03 * change * view[1]) + (0.03 if washing else 0.0),
+        "defocus": 0.0010 * float(np.exp(0.7 * change * view[2])),
+        "motion": 0.0012 * float(np.exp(0.8 * change * view[3])),
+        "fringe": 0.0018 * float(np.exp(0.8 * change * view[4])),
+        "gloss": 1.25 * float(np.exp(0.3 * colour[5] + 0.4 * change * view[5])) * (1.5 if washing else 1.0),
+        "roughness": 0.19 * float(np.exp(0.4 * colour[6])),
+        "debris": -0.2 + 0.6 * view[6] - (0.5 if washing or removing else 0.0),
+        "bubbles": 0.2 + 0.6 * bubble_amount if bubbles < (0.6 if washing else 0.06) else 0.0,
+        "pool": 2.0 + 7.0 * pool_amount if pool < (0.5 if washing else 0.2) else -8.0,
+        "instrument": float(1 + (instrument > 0.5)) if removing else 0.0,
+        "loop": 0.55 + 0.2 * loop,
+        "narrow_band": float(look.narrow_band),
     }
 
 

@@ -13,6 +13,7 @@ from polyptrace.core.console import progress
 from polyptrace.core.device import one_thread, usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, read_json, write_json
+from polyptrace.core.randomness import numpy_generator
 from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data import Boxes
 from polyptrace.synthetic.presets import Preset, find_preset
@@ -62,9 +63,10 @@ def generate(
         with progress("rendering", sum(len(each) for each in rows), "frames") as bar:
             jobs = zip(procedures, rows, strict=True)
             write_pictures(jobs, folder / "images", where, _workers(workers), bar.advance)
+        info = {"generated": True, "preset": chosen.name, "regime": chosen.regime, "seed": seed}
         for split in ("train", "test"):
             part = [boxes for each, boxes in zip(procedures, tables, strict=True) if each.split == split]
-            write_json(folder / "annotations" / f"instances_{split}.json", coco(Boxes.concatenate(part)))
+            write_json(folder / "annotations" / f"instances_{split}.json", coco(Boxes.concatenate(part), info))
         if contact_sheets:
             for procedure, boxes in zip(procedures, tables, strict=True):
                 write_sheet(procedure, boxes, folder, folder / "sheets" / f"{procedure.video}.png")
@@ -117,7 +119,7 @@ def _workers(wanted: int) -> int:
 
 def _share(polyps: int, videos: int, seed: int, stream: int) -> list[int]:
     """How many of the polyps each video has: at least three where that is possible, more in some than in others."""
-    rng = np.random.default_rng([seed, 1_000_000 + stream])
+    rng = numpy_generator(seed, 1_000_000, stream)
     fewest = min(3, polyps // videos)
     weight = rng.dirichlet(np.full(videos, 2.0))
     extra = rng.multinomial(polyps - fewest * videos, weight)

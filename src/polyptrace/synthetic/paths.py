@@ -16,13 +16,15 @@ from polyptrace.synthetic.lumen import Lumen
 from polyptrace.synthetic.noise import Rng
 from polyptrace.synthetic.polyps import Polyp
 from polyptrace.synthetic.presets import Preset
-from polyptrace.synthetic.sight import seen
+from polyptrace.synthetic.sight import polyp_boxes, seen
 from polyptrace.synthetic.tracing import Views, seat
 from polyptrace.synthetic.workflow import Look
 
 Array = NDArray[np.float64]
 KEY_FRAMES = 40  # between two keys of a path
 CANDIDATES = 10
+STAY = 0.8  # share of a key's distance from the look's viewpoint that the next key keeps
+SMALLEST_RENEWAL = 0.1  # below it the lumen keeps its shape
 
 
 @dataclass(frozen=True)
@@ -34,30 +36,63 @@ class Paths:
     views: Views
 
 
-def draw_states(rng: Rng, looks: list[Look], change: float) -> tuple[Tensor, Tensor]:
-    """Inflation and fold gain (S,) of the colon during each look: it has time to change before a fresh one."""
-    inflation = 1.0 + 0.07 * change * np.clip(rng.normal(size=len(looks)), -2, 2)
-    fold_gain = np.clip(1.0 + 0.25 * change * rng.normal(size=len(looks)), 0.4, 1.4)
+@dataclass(frozen=True)
+class States:
+    """The shapes of the lumen during a procedure, and the one that each look sees."""
+
+    inflation: Tensor  # (S,)
+    fold_gain: Tensor  # (S,)
+    of_look: NDArray[np.int64]
+
+
+def draw_states(rng: Rng, looks: list[Look], change: float) -> States:
+    """Inflation and folds change with the renewal between looks; a small change keeps the shape."""
+    latent, rows, of_look, pending = rng.normal(size=2), [], [], 0.0
     for number, look in enumerate(looks):
-        if not look.fresh:
-            inflation[number], fold_gain[number] = inflation[number - 1], fold_gain[number - 1]
-    return torch.from_numpy(inflation.astype(np.float32)), torch.from_numpy(fold_gain.astype(np.float32))
+        pending = 1.0 - (1.0 - pending) * (1.0 - look.renewal)
+        if number == 0 or pending > SMALLEST_RENEWAL:
+            latent = np.sqrt(1.0 - pending**2) * latent + pending * rng.normal(size=2)
+            rows.append(latent)
+            pending = 0.0
+        of_look.append(len(rows) - 1)
+    table = np.stack(rows)
+    inflation = 1.0 + 0.07 * change * np.clip(table[:, 0], -2, 2)
+    fold_gain = np.clip(1.0 + 0.25 * change * table[:, 1], 0.4, 1.4)
+    return States(
+        torch.from_numpy(inflation.astype(np.float32)),
+        torch.from_numpy(fold_gain.astype(np.float32)),
+        np.array(of_look, dtype=np.int64),
+    )
 
 
-def draw_paths(rng: Rng, lumen: Lumen, polyps: list[Polyp], camera: Camera, looks: list[Look], preset: Preset) -> Paths:
-    """Paths for all looks of a procedure, each in its own state of the lumen."""
-    change = preset.difficulty.view_change
+def draw_paths(
+    rng: Rng,
+    lumen: Lumen,
+    polyps: list[Polyp],
+    sites: list[list[int]],
+    camera: Camera,
+    looks: list[Look],
+    states: States,
+    preset: Preset,
+) -> Paths:
+    """Paths for all looks of a procedure, each in its state of the lumen."""
     keys: list[Array] = []
+    last: dict[int, tuple[Array, Array]] = {}  # latent view and last key of each polyp
+    beside = {polyp: [other for other in site if other != polyp] for site in sites for polyp in site}
     for number, look in enumerate(looks):
-        before = None if look.fresh else keys[-1][-1]
         polyp = polyps[look.polyp]
-        drawn = np.stack([_draw_keys(rng, polyp, look, change, preset.leaving, before) for _ in range(CANDIDATES)])
-        keys.append(_choose(lumen, polyp, camera, drawn, number))
+        drawn = [_draw_keys(rng, polyp, look, preset, last.get(look.polyp), index) for index in range(CANDIDATES)]
+        others = [polyps[each] for each in beside[look.polyp]] if preset.separate else []
+        candidates = np.stack([each for _, each in drawn])
+        best = _choose(lumen, polyp, others, camera, candidates, int(states.of_look[number]))
+        latent, key = drawn[best]
+        keys.append(key)
+        last[look.polyp] = latent, key[-1]
     poses = np.concatenate([_interpolate(rng, key, look.frames) for key, look in zip(keys, looks, strict=True)])
     owner = np.repeat(np.arange(len(looks)), [look.frames for look in looks])
     position = torch.zeros(len(poses), 3)
     rotation = torch.zeros(len(poses), 3, 3)
-    state = torch.from_numpy(owner.astype(np.float32))[:, None]
+    state = torch.from_numpy(states.of_look[owner].astype(np.float32))[:, None]
     target = np.array([look.polyp for look in looks])[owner]
     for index, polyp in enumerate(polyps):
         at = torch.from_numpy(np.flatnonzero(target == index))
@@ -84,34 +119,45 @@ def place(lumen: Lumen, polyp: Polyp, camera: Camera, pose: Tensor, state: Tenso
     return Views(position, aim(position, middle, u, v, pose[:, 6], camera), state)
 
 
-def _draw_keys(rng: Rng, polyp: Polyp, look: Look, change: float, leaving: float, before: Array | None) -> Array:
-    """Keys (K, 7) of one candidate path; it starts where the last look ended when there is a `before`."""
+def _draw_keys(
+    rng: Rng, polyp: Polyp, look: Look, preset: Preset, before: tuple[Array, Array] | None, candidate: int
+) -> tuple[Array, Array]:
+    """The latent view (6,) and the keys (K, 7) of one candidate path.
+
+    A view is `look.view_renewal` new and otherwise that of the polyp's last look, `before`. Later candidates change
+    more, in case the polyp is hidden from where the camera was.
+    """
+    change = preset.difficulty.view_change
+    renewal = max(look.view_renewal, 0.6 if candidate >= CANDIDATES // 2 else 0.0) if before else 1.0
+    fresh = rng.normal(size=6)
+    latent = fresh if before is None else np.sqrt(1.0 - renewal**2) * before[0] + renewal * fresh
+    home = _pose(latent, polyp, look, change)
+    first = home if before is None else home + (1.0 - renewal) * (before[1] - home) + _step(rng) * min(0.6, 2 * renewal)
     count = 2 + look.frames // KEY_FRAMES
-    first = _draw_pose(rng, polyp, look, change) if before is None else before + _step(rng) * 0.6
     keys = [first]
     for _ in range(count - 1):
-        keys.append(keys[-1] + _step(rng))
+        keys.append(home + STAY * (keys[-1] - home) + _step(rng))
         reach = np.hypot(keys[-1][4], keys[-1][5])
-        keys[-1][4:6] *= min(1.0, 0.36 / max(reach, 1e-6))
+        keys[-1][4:6] *= min(1.0, 0.42 / max(reach, 1e-6))
         keys[-1][0] = np.clip(keys[-1][0], np.log(4.5), np.log(70.0))
-    if count > 2 and rng.random() < leaving:
+    if count > 2 and rng.random() < preset.leaving:
         keys[0][4:6] = _outside(rng)
-    if count > 2 and rng.random() < leaving:
+    if count > 2 and rng.random() < preset.leaving:
         keys[-1][4:6] = _outside(rng)
-    return np.stack(keys)
+    return latent, np.stack(keys)
 
 
-def _draw_pose(rng: Rng, polyp: Polyp, look: Look, change: float) -> Array:
-    """A viewpoint as it fits what is being done: from afar along the lumen, or close."""
-    closeness = {"survey": 0.14, "approach": 0.22, "inspect": 0.33, "wash": 0.24, "remove": 0.26}[look.phase]
-    share = closeness * np.exp(rng.normal(0, 0.2 + 0.35 * change))  # of the picture's width that the polyp spans
+def _pose(latent: Array, polyp: Polyp, look: Look, change: float) -> Array:
+    """The pose (7,) of a latent view (6,), closer or farther depending on the phase."""
+    closeness = {"survey": 0.19, "approach": 0.28, "inspect": 0.42, "wash": 0.31, "remove": 0.33}[look.phase]
+    share = closeness * np.exp((0.2 + 0.35 * change) * latent[0])  # of the picture's width that the polyp spans
     spread = 0.25 + 0.75 * change
-    tilt = float(np.clip(rng.normal(0.75, 0.45 * spread), 0.0, 1.35))
-    side = rng.normal(0, 1.1 * spread)
+    tilt = float(np.clip(0.75 + 0.45 * spread * latent[1], 0.0, 1.35))
+    side = 1.1 * spread * latent[2]
     distance = np.clip(0.45 * polyp.size_mm**0.85 * 1.35 / share, 4.5, 70.0)
     direction = [np.sin(tilt) * np.cos(side), np.sin(tilt) * np.sin(side), np.cos(tilt)]
-    spot = rng.normal(0, 0.04 + 0.12 * change, 2)
-    return np.array([np.log(distance), *direction, *spot, rng.normal(0, 1.6 * change)])
+    spot = (0.10 + 0.12 * change) * latent[3:5]
+    return np.array([np.log(distance), *direction, *spot, 1.6 * change * latent[5]])
 
 
 def _step(rng: Rng) -> Array:
@@ -124,15 +170,20 @@ def _outside(rng: Rng) -> Array:
     return np.array([0.56 * np.cos(angle), 0.5 * np.sin(angle)])
 
 
-def _choose(lumen: Lumen, polyp: Polyp, camera: Camera, drawn: Array, state: int) -> Array:
-    """The first of the candidates (C, K, 7) on which the polyp is well seen from every key, or the best."""
-    flat = torch.from_numpy(drawn.reshape(-1, 7).astype(np.float32))
+def _choose(lumen: Lumen, polyp: Polyp, others: list[Polyp], camera: Camera, candidates: Array, state: int) -> int:
+    """Index of the first of the candidates (C, K, 7) whose keys all show the polyp well and none of `others`.
+
+    If there is none, the best one.
+    """
+    flat = torch.from_numpy(candidates.reshape(-1, 7).astype(np.float32))
     views = place(lumen, polyp, camera, flat, torch.full((len(flat), 1), float(state)))
-    share = seen(lumen, polyp, views, points=24).to(torch.float32).mean(dim=1).reshape(drawn.shape[:2])
-    worst = share.amin(dim=1)
+    share = seen(lumen, polyp, views, points=24).to(torch.float32).mean(dim=1)
+    for other in others:
+        visible = ~np.isnan(polyp_boxes(lumen, other, views, camera, points=24)[:, 0])
+        share = torch.where(torch.from_numpy(visible), share - 0.5, share)
+    worst = share.reshape(candidates.shape[:2]).amin(dim=1)
     good = torch.nonzero(worst > 0.6)[:, 0]
-    chosen: Array = drawn[int(good[0]) if len(good) else int(worst.argmax())]
-    return chosen
+    return int(good[0]) if len(good) else int(worst.argmax())
 
 
 def _interpolate(rng: Rng, keys: Array, frames: int) -> Array:

@@ -1,19 +1,30 @@
-"""How much is generated, and how hard it is: a few documented numbers."""
+"""Scale and difficulty of generated procedures.
+
+A preset sets the number of procedures and polyps and the picture size; a regime sets how one polyp's tracks differ.
+`real-colon` follows REAL-Colon. `hard` draws a new view, light and colour for every track and often shows two polyps.
+"""
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from polyptrace.core.errors import UserError
+
+Regime = Literal["real-colon", "hard"]
 
 
 @dataclass(frozen=True)
 class Difficulty:
-    """What makes it hard to see that two tracks show the same polyp. Every number is in [0, 1]."""
+    """What makes it hard to recognise that two tracks show the same polyp; shares in [0, 1] unless noted."""
 
-    view_change: float = 0.7  #: how much viewpoint, scale, light, colour and blur differ between tracks of one polyp
-    alike: float = 0.1  #: how alike the polyps are; 1: all have the same traits, only their patterns differ
-    interleave: float = 0.2  #: how often the camera turns to another polyp before the next track
+    view_change: float = 0.5  #: how much viewpoint, distance, light, blur and inflation vary
+    view_memory: float = 150.0  #: frames; a gap of this length changes 63 % of the view; 0: every track is a new view
+    colour_drift: float = 0.1  #: share of the colour variation that occurs within a procedure
+    narrow_band: float = 0.05  #: probability that an inspection switches to narrow-band imaging
+    alike: float = 0.1  #: how similar the polyps are; 1: the same traits, only patterns and locations differ
+    polyps_per_site: float = 1.1  #: mean, at least 1; polyps of one site can be seen in turn
+    interleave: float = 0.2  #: probability of turning to another polyp of the site before the next track
     resight: float = 0.3  #: share of polyps that are seen again much later
-    box_jitter: float = 0.02  #: deviation of the boxes' edges, as a share of the box
+    box_jitter: float = 0.02  #: standard deviation of the box edges, relative to the box
     box_dropout: float = 0.0  #: share of boxes that the detector misses
 
 
@@ -28,38 +39,68 @@ class Preset:
     test_polyps: int
     width: int  # of a picture, pixels
     height: int
-    texel_mm: float  # detail of the mucosa
-    tracklets: int  # wanted per polyp, about
-    fewest_tracklets: int  # at least this many per polyp
-    spread: float  # how unequal polyps are in how long they are seen (deviation of the logarithm)
-    track_frames: tuple[float, float]  # median, deviation of the logarithm
+    texel_mm: float  # resolution of the mucosa maps
+    tracklets: float  # mean per polyp
+    fewest_tracklets: int  # minimum per polyp
+    spread: float  # standard deviation of the logarithm of the tracklets per polyp
+    track_frames: tuple[float, float]  # median, standard deviation of the logarithm
     longest_track: int
     leaving: float = 0.5  # share of longer looks that begin, and that end, with the polyp outside the picture
-    whole_tracklets: bool = False  # looks as long as their tracklets: no frame is rendered in vain
+    whole_tracklets: bool = False  # looks are multiples of a tracklet, so that every rendered frame is used
+    regime: Regime = "real-colon"
+    separate: bool = True  # the camera frames one polyp at a time
     difficulty: Difficulty = field(default_factory=Difficulty)
 
 
+HARD = Difficulty(view_change=0.7, view_memory=0.0, colour_drift=1.0, narrow_band=0.08, polyps_per_site=1.5)
+
 PRESETS = {
     "tiny": Preset("tiny", 2, 1, 6, 3, 112, 96, 0.5, 6, 6, 0.0, (56, 0.4), 96, 0.15, True),
-    # Many polyps, each seen for a short time and in easier views: what little training can learn from.
-    "small": Preset(
-        "small", 12, 5, 44, 18, 224, 192, 0.25, 5, 3, 0.35, (48, 0.7), 200, difficulty=Difficulty(view_change=0.5)
-    ),
-    "full": Preset("full", 27, 19, 85, 47, 384, 336, 0.1875, 18, 6, 0.6, (55, 1.1), 450),
+    "small": Preset("small", 10, 5, 28, 14, 224, 192, 0.25, 10, 5, 0.35, (48, 0.9), 240),
+    "full": Preset("full", 27, 19, 85, 47, 384, 336, 0.1875, 52, 6, 0.7, (45, 1.3), 500),
+}
+_HARD_TRACKS = {  # tracklets, minimum, spread, track_frames, longest track of the hard regime
+    "small": (5, 3, 0.35, (48, 0.7), 200),
+    "full": (18, 6, 0.6, (55, 1.1), 450),
 }
 
 
-def find_preset(name: str) -> Preset:
-    """The preset of that name."""
+def find_preset(name: str, regime: Regime = "real-colon") -> Preset:
+    """The preset of that name, in the given regime."""
     if name not in PRESETS:
         raise UserError(f"preset '{name}': no such preset -> choose one of {', '.join(PRESETS)}")
-    return PRESETS[name]
+    preset = PRESETS[name]
+    if regime == "real-colon":
+        return preset
+    if name in _HARD_TRACKS:
+        tracklets, fewest, spread, frames, longest = _HARD_TRACKS[name]
+        preset = replace(
+            preset,
+            tracklets=tracklets,
+            fewest_tracklets=fewest,
+            spread=spread,
+            track_frames=frames,
+            longest_track=longest,
+        )
+    return replace(preset, regime="hard", separate=False, difficulty=HARD)
 
 
-def with_difficulty(preset: Preset, **changes: float | None) -> Preset:
-    """The preset with some of its difficulty numbers changed; None leaves one as it is."""
-    wanted = {name: value for name, value in changes.items() if value is not None}
-    for name, value in wanted.items():
-        if not 0.0 <= value <= 1.0:
-            raise UserError(f"{name.replace('_', '-')} {value}: not in [0, 1] -> give a share")
-    return replace(preset, difficulty=replace(preset.difficulty, **wanted))
+def with_difficulty(preset: Preset, *, tracklets: float | None = None, **changes: float | None) -> Preset:
+    """The preset with another number of tracklets per polyp or other difficulty settings; None keeps a value."""
+    chosen = {name: value for name, value in changes.items() if value is not None}
+    for name, value in chosen.items():
+        option = name.replace("_", "-")
+        if name == "view_memory":
+            if value < 0:
+                raise UserError(f"{option} {value}: negative -> give a number of frames, or 0")
+        elif name == "polyps_per_site":
+            if value < 1:
+                raise UserError(f"{option} {value}: below 1 -> give a mean of at least 1")
+        elif not 0.0 <= value <= 1.0:
+            raise UserError(f"{option} {value}: not in [0, 1] -> give a share")
+    if tracklets is not None:
+        if tracklets <= 0:
+            raise UserError(f"tracklets {tracklets}: not positive -> give a mean number per polyp")
+        fewest = min(preset.fewest_tracklets, max(1, int(tracklets)))
+        preset = replace(preset, tracklets=tracklets, fewest_tracklets=fewest)
+    return replace(preset, difficulty=replace(preset.difficulty, **chosen))

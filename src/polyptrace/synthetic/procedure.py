@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from polyptrace.core.randomness import numpy_generator
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.synthetic.camera import pick_camera
 from polyptrace.synthetic.colon import Colon, grow_colon
@@ -21,11 +22,14 @@ from polyptrace.synthetic.shading import Conditions
 from polyptrace.synthetic.sight import disturb, polyp_boxes
 from polyptrace.synthetic.workflow import FPS, Look, plan_looks
 
+MOST_PER_SITE = 4
+
 
 @dataclass(frozen=True)
 class Procedure:
     """All there is to know about a procedure before a picture of it is rendered."""
 
+    dataset: str
     video: str
     split: str
     fps: float
@@ -38,27 +42,28 @@ class Procedure:
 
 
 def draw_procedure(seed: int, number: int, split: str, polyps: int, preset: Preset) -> Procedure:
-    """Procedure `number` of a seed, the same whatever else is generated."""
-    rng = np.random.default_rng([seed, number])
-    video = f"synth-{number:03d}"
+    """Procedure `number` of a seed; it does not depend on the other procedures."""
+    rng = numpy_generator(seed, number)
+    video = f"synth-{seed}-{number:03d}"
     colon = grow_colon(rng, preset.texel_mm)
     camera = pick_camera(rng, preset.width, preset.height)
     lesions, sites = _draw_polyps(rng, colon, video, polyps, preset, seed, number)
     hard = preset.difficulty
     for extra in (1, 3, 6, 10):
         looks = plan_looks(rng, preset, sites, extra)
-        lumen = inflate(colon.shape, colon.slope, *draw_states(rng, looks, hard.view_change))
-        paths = draw_paths(rng, lumen, lesions, camera, looks, preset)
+        states = draw_states(rng, looks, hard.view_change)
+        lumen = inflate(colon.shape, colon.slope, states.inflation, states.fold_gain)
+        paths = draw_paths(rng, lumen, lesions, sites, camera, looks, states, preset)
         clear = np.stack([polyp_boxes(lumen, each, paths.views, camera) for each in lesions], axis=1)
         if _fewest_tracklets(paths.frame_index, clear) >= preset.fewest_tracklets:
             break
     target = clear[np.arange(len(clear)), np.array([each.polyp for each in looks])[paths.look]]
-    conditions = draw_conditions(rng, looks, paths.look, target, preset.width, hard.view_change)
+    conditions = draw_conditions(rng, looks, paths.look, target, preset.width, hard)
     given = [disturb(rng, each, camera, hard.box_jitter, hard.box_dropout) for each in clear.swapaxes(0, 1)]
     boxes = np.stack(given, axis=1)
     scene = Scene(colon, lumen, tuple(lesions), camera, grain_tile(rng, camera, torch.device("cpu")))
     fps = float(rng.choice(FPS))
-    return Procedure(video, split, fps, scene, looks, paths, conditions, boxes, clear)
+    return Procedure(f"synthetic-{seed}", video, split, fps, scene, looks, paths, conditions, boxes, clear)
 
 
 def _fewest_tracklets(frame_index: NDArray[np.int64], corners: NDArray[np.float64]) -> int:
@@ -77,21 +82,24 @@ def _draw_polyps(
     """The polyps of a procedure and the sites they sit at, in the order of withdrawal."""
     sites: list[list[int]] = []
     left = list(range(count))
-    more = 0.15 + preset.difficulty.interleave  # chance of one more polyp at a site
     while left:
-        together = 1 + int(rng.random() < more) + int(rng.random() < 0.4 * more)
+        together = min(1 + int(rng.poisson(preset.difficulty.polyps_per_site - 1.0)), MOST_PER_SITE)
         sites.append([left.pop(0) for _ in range(min(together, len(left)))])
     polyps: list[Polyp] = []
     resting = inflate(colon.shape, colon.slope, torch.ones(1), torch.ones(1))
     for order, site in enumerate(sites):
-        middle = LENGTH_MM * (1.0 - (order + rng.uniform(0.3, 0.6)) / len(sites))
+        # The maps of the wall repeat after LENGTH_MM. Sites lie in different periods, so that no site is in view from
+        # another, at different depths of the period, so that their walls differ.
+        middle = LENGTH_MM * (len(sites) - order - (order + rng.uniform(0.3, 0.6)) / len(sites))
         for place, index in enumerate(site):
             histology = _histology(rng, number, index)
             size = _size_mm(rng, histology, number, index)
-            typical = np.random.default_rng([seed, number, 7])
+            typical = numpy_generator(seed, number, 7)
             polyp = draw_polyp(rng, f"{video}_{index + 1}", size, histology, preset.difficulty.alike, typical)
-            near = polyps[site[place - 1]] if place and rng.random() < 0.4 else None
-            depth = middle + (rng.uniform(25, 45) * (1, -1, 2)[place - 1] if place and near is None else 0.0)
+            beside = place and not preset.separate and rng.random() < 0.4
+            near = polyps[site[place - 1]] if beside else None
+            apart = (50, 65) if preset.separate else (25, 45)  # mm; beyond sight, or in view of each other
+            depth = middle + (rng.uniform(*apart) * (0, 1, -1, 2)[place] if near is None else 0.0)
             polyps.append(_settle(rng, resting, polyp, depth, near))
     return polyps, sites
 

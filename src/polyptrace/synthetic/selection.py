@@ -6,8 +6,6 @@ from numpy.typing import NDArray
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.synthetic.procedure import Procedure
 
-DATASET = "synthetic"
-
 
 def frame_name(video: str, frame_index: int) -> str:
     """File name of a frame."""
@@ -21,7 +19,7 @@ def box_table(procedure: Procedure) -> Boxes:
     frame_index = procedure.paths.frame_index[row]
     lesions = procedure.scene.polyps
     return Boxes.of(
-        dataset=DATASET,
+        dataset=procedure.dataset,
         video=procedure.video,
         frame_index=frame_index,
         file=[f"images/{frame_name(procedure.video, int(each))}" for each in frame_index],

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from polyptrace.core.codec import decode
 from polyptrace.data import Boxes, Tracklets, box_iou, crop_regions, cut_crop, cut_tracklets, link_tracks
@@ -59,14 +58,6 @@ def box_figures(boxes: Boxes) -> list[Figure]:
         "frames with two polyps": f"{100 * _shared_frames(boxes):.1f} %",
     }
     return [Figure(name, ours, REAL_COLON.get(name, "")) for name, ours in rows.items()]
-
-
-def bag_purity(bags: Tensor, polyp: NDArray[np.object_]) -> tuple[float, float]:
-    """Of bags (N, K) of tracklets with these polyps: the shares of members and of whole bags of the anchor's polyp."""
-    drawn = bags.numpy()
-    there = drawn >= 0
-    same = (polyp[np.maximum(drawn, 0)] == polyp[:, None]) & there
-    return float(same.sum() / max(there.sum(), 1)), float((same | ~there).all(axis=1).mean())
 
 
 def colour_grid_map(boxes: Boxes, root: Path) -> float:

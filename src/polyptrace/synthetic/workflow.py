@@ -1,7 +1,8 @@
-"""The course of a procedure in time: when the camera looks at which polyp, and for how long.
+"""The schedule of a procedure: when the camera looks at which polyp, for how long, and how much the view changes.
 
-Withdrawal goes from site to site. At each site its polyps are found, lost and found again; the camera turns from one
-to another; a polyp is washed, approached, removed. Some are seen once more, much later.
+Withdrawal proceeds from site to site. At each site the camera finds a polyp, loses it and finds it again; the polyp is
+approached, inspected, washed and removed. Some polyps are seen again much later. The longer the gap between two looks,
+the more the view changes: renewal = 1 - exp(-gap / view_memory), so that a gap of three frames changes almost nothing.
 """
 
 from dataclasses import dataclass
@@ -14,76 +15,98 @@ from polyptrace.synthetic.presets import Preset
 
 Phase = Literal["survey", "approach", "inspect", "wash", "remove"]
 FPS = (25.0, 29.97, 30.0)
+GAP_FRAMES = (7.0, 1.4)  # between two looks at a site: median, standard deviation of the logarithm
+LONGEST_GAP = 600
+NEW_PHASE = 0.15  # probability of a new phase after a short gap
 
 
 @dataclass(frozen=True)
 class Look:
-    """A stretch of frames in which the camera looks at one polyp: a track, unless the polyp slips out of view."""
+    """A run of frames in which the camera looks at one polyp: one track, unless the polyp slips out of view."""
 
     start: int  # frame index
     frames: int
     polyp: int
     phase: Phase
-    fresh: bool  # a new viewpoint, rather than where the last look ended
+    renewal: float  # change of the conditions since the previous look, in [0, 1]
+    view_renewal: float  # change of the viewpoint since the previous look at this polyp, in [0, 1]
+    narrow_band: bool = False
 
 
 def tracklets_in(frames: int, stride: int = 4, length: int = 8, shortest: int = 30) -> int:
-    """Whole tracklets that a track of so many frames gives."""
+    """Number of complete tracklets in a track of `frames` frames."""
     return 0 if frames < shortest else -(-frames // stride) // length
 
 
-def plan_looks(rng: Rng, preset: Preset, sites: list[list[int]], extra: int = 0) -> list[Look]:
-    """The looks of one procedure in time order; `sites` holds the polyps of each site in the order of withdrawal.
+def renewal_after(gap: int, memory: float) -> float:
+    """Share of a view that is new after a gap, in [0, 1]."""
+    return 1.0 if memory <= 0 else float(1.0 - np.exp(-gap / memory))
 
-    `extra` tracklets are planned for each polyp beyond those wanted, since some looks lose the polyp.
+
+def plan_looks(rng: Rng, preset: Preset, sites: list[list[int]], extra: int = 0) -> list[Look]:
+    """The looks of one procedure in time order; `sites` holds the polyps of each site in order of withdrawal.
+
+    `extra` tracklets per polyp are added, because some looks lose the polyp.
     """
     looks: list[Look] = []
     now = int(rng.integers(1500, 9000))
     again: list[int] = []
     for polyps in sites:
-        now = _visit(rng, preset, looks, now, {each: _wanted(rng, preset) + extra for each in polyps})
+        now = _visit(rng, preset, looks, now, {each: _draw_count(rng, preset) + extra for each in polyps})
         again += [each for each in polyps if rng.random() < preset.difficulty.resight]
         now += int(rng.lognormal(np.log(1500), 0.7))
     for polyp in again:
-        wanted = max(1, round(0.2 * _wanted(rng, preset)))
-        now = _visit(rng, preset, looks, now + int(rng.integers(600, 4000)), {polyp: wanted}, late=True)
+        count = max(1, round(0.2 * _draw_count(rng, preset)))
+        now = _visit(rng, preset, looks, now + int(rng.integers(600, 4000)), {polyp: count}, late=True)
     return looks
 
 
-def _wanted(rng: Rng, preset: Preset) -> int:
-    """Tracklets wanted of one polyp."""
+def _draw_count(rng: Rng, preset: Preset) -> int:
+    """Number of tracklets of one polyp."""
     drawn = preset.tracklets * np.exp(rng.normal(-0.5 * preset.spread**2, preset.spread))
     return max(preset.fewest_tracklets, round(float(drawn)))
 
 
-def _visit(rng: Rng, preset: Preset, looks: list[Look], now: int, wanted: dict[int, int], late: bool = False) -> int:
-    """Adds the looks of one visit to a site until every polyp has what is wanted; gives the frame after the last."""
-    left = dict(wanted)
+def _visit(rng: Rng, preset: Preset, looks: list[Look], now: int, counts: dict[int, int], late: bool = False) -> int:
+    """Append the looks of one visit to a site until every polyp has its tracklets; return the next free frame."""
+    hard = preset.difficulty
+    left = dict(counts)
+    last = {look.polyp: look for look in looks}
     current = int(rng.choice(list(left)))
     while any(count > 0 for count in left.values()):
         others = [each for each, count in left.items() if count > 0 and each != current]
-        turned = bool(others) and (left[current] <= 0 or rng.random() < preset.difficulty.interleave)
-        if turned:
+        if others and (left[current] <= 0 or rng.random() < hard.interleave):
             current = int(rng.choice(others))
-        frames = _frames(rng, preset)
-        share = 1.0 - left[current] / wanted[current]
-        same = bool(looks) and looks[-1].polyp == current and not turned
-        gap = 1 + int(rng.lognormal(np.log(10), 1.4))
-        fresh = not same or gap > 25 or rng.random() < preset.difficulty.view_change
-        looks.append(Look(now, frames, current, "survey" if late else _phase(rng, share), fresh))
+        frames = _draw_frames(rng, preset)
+        renewal = renewal_after(now - _end(looks[-1]), hard.view_memory) if looks else 1.0
+        previous = last.get(current)
+        view_renewal = renewal_after(now - _end(previous), hard.view_memory) if previous else 1.0
+        if previous is None or rng.random() < max(NEW_PHASE, view_renewal):
+            phase = "survey" if late else _draw_phase(rng, 1.0 - left[current] / counts[current])
+            narrow_band = phase == "inspect" and rng.random() < hard.narrow_band
+        else:
+            phase, narrow_band = previous.phase, previous.narrow_band
+        look = Look(now, frames, current, phase, renewal, view_renewal, narrow_band)
+        looks.append(look)
+        last[current] = look
         left[current] -= tracklets_in(frames)
-        now += frames + min(gap, 600)
+        median, deviation = GAP_FRAMES
+        now += frames + min(1 + int(rng.lognormal(np.log(median), deviation)), LONGEST_GAP)
     return now
 
 
-def _frames(rng: Rng, preset: Preset) -> int:
+def _end(look: Look) -> int:
+    return look.start + look.frames
+
+
+def _draw_frames(rng: Rng, preset: Preset) -> int:
     median, deviation = preset.track_frames
     frames = int(np.clip(round(float(rng.lognormal(np.log(median), deviation))), 2, preset.longest_track))
     return 32 * max(1, round(frames / 32)) if preset.whole_tracklets else frames
 
 
-def _phase(rng: Rng, share: float) -> Phase:
-    """What is being done to a polyp once `share` of its tracklets are there."""
+def _draw_phase(rng: Rng, share: float) -> Phase:
+    """The phase of a look after `share` of the polyp's tracklets."""
     draw = rng.random()
     if share < 0.15:
         return "survey" if draw < 0.7 else "approach"

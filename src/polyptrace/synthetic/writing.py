@@ -22,7 +22,7 @@ BATCH_PIXELS_GPU = 16_000_000
 RENDERERS_GPU = 3
 
 
-def coco(boxes: Boxes) -> dict[str, Any]:
+def coco(boxes: Boxes, info: dict[str, Any] | None = None) -> dict[str, Any]:
     """The COCO file of a box table: an image for every frame with a box; boxes with polyp, size and histology."""
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -56,7 +56,12 @@ def coco(boxes: Boxes) -> dict[str, Any]:
                 "histology": boxes.histology[row],
             }
         )
-    return {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "polyp"}]}
+    return {
+        "info": info or {},
+        "images": images,
+        "annotations": annotations,
+        "categories": [{"id": 1, "name": "polyp"}],
+    }
 
 
 def rendered_rows(

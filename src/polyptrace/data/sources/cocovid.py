@@ -13,6 +13,7 @@ import numpy as np
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json
 from polyptrace.data.boxes import Boxes
+from polyptrace.data.crops import video_info
 from polyptrace.data.sources.coco import annotation_files, picture_prefix
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
 from polyptrace.data.sources.names import inside, picture_root, relative, video_file, video_folders
@@ -27,7 +28,6 @@ from polyptrace.data.sources.records import (
     text,
     whole,
 )
-from polyptrace.data.videos import video_info
 
 
 def read_cocovid(

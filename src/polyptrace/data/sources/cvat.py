@@ -16,6 +16,7 @@ import numpy as np
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
+from polyptrace.data.crops import video_info
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
 from polyptrace.data.sources.names import (
     VIDEOS,
@@ -30,7 +31,6 @@ from polyptrace.data.sources.records import Record, integer
 from polyptrace.data.sources.safe_xml import elements
 from polyptrace.data.sources.small_files import names_in
 from polyptrace.data.sources.text import number, read_bytes
-from polyptrace.data.videos import video_info
 
 _STEP = re.compile(r"step\s*=\s*(\d{1,6})", re.ASCII)
 _CORNERS = ("xtl", "ytl", "xbr", "ybr")

@@ -14,6 +14,7 @@ import numpy as np
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import NO_FRAME, Boxes, Ints, Strings, frame_numbers
+from polyptrace.data.crops import video_info
 from polyptrace.data.sources.names import (
     PICTURES,
     VIDEOS,
@@ -26,7 +27,6 @@ from polyptrace.data.sources.names import (
     video_file,
 )
 from polyptrace.data.sources.text import number_rows, read_text, whole_numbers
-from polyptrace.data.videos import video_info
 
 _COLUMNS = ("frame", "id", "left", "top", "w", "h", "conf")
 _NEEDED = 6

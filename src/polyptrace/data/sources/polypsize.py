@@ -14,6 +14,7 @@ import numpy as np
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, Strings
+from polyptrace.data.crops import video_info
 from polyptrace.data.sources.coco import read_coco
 from polyptrace.data.sources.labels import histology_name, size_mm
 from polyptrace.data.sources.names import (
@@ -29,7 +30,6 @@ from polyptrace.data.sources.small_files import names_in
 from polyptrace.data.sources.text import read_table
 from polyptrace.data.sources.voc import read_voc
 from polyptrace.data.sources.yolo import read_yolo
-from polyptrace.data.videos import video_info
 
 _VIDEO = re.compile(r"video[ _-]?0*(\d{1,4})", re.ASCII | re.IGNORECASE)
 _NAMES = {  # our word, and the names under which the table may have it

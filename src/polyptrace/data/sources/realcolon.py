@@ -14,8 +14,8 @@ import numpy as np
 
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.data.archives import first_file
 from polyptrace.data.boxes import Boxes
+from polyptrace.data.crops import first_file
 from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
 from polyptrace.data.sources.realcolon_files import FrameBox, read_frames
 from polyptrace.data.sources.small_files import names_in

@@ -17,7 +17,7 @@ from polyptrace.core.console import Bar, progress
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
-from polyptrace.data.archives import files
+from polyptrace.data.crops import read_all
 from polyptrace.data.sources.names import inside
 from polyptrace.data.sources.small_files import names_in, read_small_files
 from polyptrace.data.sources.voc import nothing_in, parse_voc
@@ -116,7 +116,7 @@ def _finished(task: _Task, future: Future[list[FrameBox]] | None, bar: Bar) -> t
 
 
 def _read(task: _Task) -> list[FrameBox]:
-    contents = read_small_files(task.place, task.names) if task.place.is_dir() else files(task.place, ".xml")
+    contents = read_small_files(task.place, task.names) if task.place.is_dir() else read_all(task.place, ".xml")
     rows: list[FrameBox] = []
     folder = f"{task.place}/"
     for name, content in contents:

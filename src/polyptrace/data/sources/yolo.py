@@ -16,6 +16,7 @@ from PIL import Image
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, Floats, Ints
+from polyptrace.data.crops import video_info
 from polyptrace.data.sources.names import (
     PICTURES,
     folders_below,
@@ -30,7 +31,6 @@ from polyptrace.data.sources.names import (
 )
 from polyptrace.data.sources.small_files import names_in, read_small_files
 from polyptrace.data.sources.text import decode, number_rows
-from polyptrace.data.videos import video_info
 
 _COLUMNS = ("class", "cx", "cy", "w", "h", "sixth", "seventh")
 _NOT_FRAMES = ("classes.txt", "readme.txt", "train.txt", "val.txt", "test.txt", "obj.names", "labels.txt")

@@ -9,7 +9,7 @@ CHUNK = 128
 
 
 def resize_frames(frames: Tensor, size: int) -> Tensor:
-    """Float frames (n, 3, H, W) as squares (n, 3, size, size); returned as they are if they have that size."""
+    """Frames (n, 3, H, W) as squares (n, 3, size, size), in their own type; not copied if they have that size."""
     if frames.shape[-2:] == (size, size):
         return frames
     return functional.interpolate(frames, size=(size, size), mode="bilinear", antialias=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.data import loader
-from polyptrace.data.loader import GPU_SHARE, CropLoader, fits, read_ahead, to_device
+from polyptrace.data.crops import loader
+from polyptrace.data.crops.loader import GPU_SHARE, CropLoader, fits, read_ahead, to_device
 
 CPU = torch.device("cpu")
 

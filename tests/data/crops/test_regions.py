@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from polyptrace.data import crop_regions, cut_crop
-from polyptrace.data.crops import as_shrunk, shrink_for
+from polyptrace.data.crops.regions import scale_regions, shrink_factor
 
 
 def region(box: tuple[float, ...], scale: float = 5.0, size: tuple[int, int] = (320, 256)) -> list[int]:
@@ -64,9 +64,9 @@ def test_a_crop_is_the_float_path_rounded_whatever_its_shape(width: int, region:
 
 @pytest.mark.parametrize(("side", "factor"), [(100, 1), (232, 1), (464, 2), (927, 2), (928, 4), (4000, 8)])
 def test_a_picture_shrinks_only_while_every_crop_keeps_its_pixels(side: int, factor: int) -> None:
-    assert shrink_for(np.array([[0, 0, side, 4000]]), 232) == factor
+    assert shrink_factor(np.array([[0, 0, side, 4000]]), 232) == factor
 
 
 def test_regions_of_a_smaller_picture_cover_the_same_place() -> None:
-    shrunk = as_shrunk(np.array([[90, 62, 150, 120]]), (1350, 1080), (675, 270))
+    shrunk = scale_regions(np.array([[90, 62, 150, 120]]), (1350, 1080), (675, 270))
     np.testing.assert_allclose(shrunk, [[45, 15.5, 75, 30]])

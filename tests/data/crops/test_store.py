@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.data import crop_file
-from polyptrace.data.crop_file import CropFile, JobLog, finished_jobs, make_room
+from polyptrace.data.crops import store as store_module
+from polyptrace.data.crops.store import CropFile, JobLog, create_store, finished_jobs
 
 
 def test_crops_are_put_in_their_rows_those_that_follow_each_other_at_once(tmp_path: Path) -> None:
     path = tmp_path / "crops.npy"
-    begin = make_room(path, tmp_path / "crops.log", (5, 2, 2, 3))
+    begin = create_store(path, tmp_path / "crops.log", (5, 2, 2, 3))
     crops = torch.arange(36, dtype=torch.uint8).view(3, 2, 2, 3)
     with path.open("r+b", buffering=0) as file:
-        CropFile(file.fileno(), begin, 2).write_several(np.array([0, 3, 4]), crops)
+        CropFile(file.fileno(), begin, 2).write_rows(np.array([0, 3, 4]), crops)
     found = np.load(path)
     np.testing.assert_array_equal(found[[0, 3, 4]], crops.numpy())
     assert not found[[1, 2]].any()
@@ -26,7 +26,7 @@ def test_a_job_is_named_once_the_disk_has_its_crops(tmp_path: Path, monkeypatch:
     log, store = tmp_path / "crops.log", tmp_path / "crops.npy"
     named_before: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda _: named_before.append(log.read_text("utf-8")))
-    monkeypatch.setattr(crop_file, "SECONDS_TO_LOSE", -1.0)
+    monkeypatch.setattr(store_module, "SECONDS_BETWEEN_SYNCS", -1.0)
     with store.open("wb") as file, JobLog.open(log, file.fileno(), 8) as finished:
         finished.add(3)
         finished.add(1)

@@ -14,11 +14,11 @@ from torch.nn import functional
 
 from polyptrace.core import codec
 from polyptrace.core.codec import encode_jpeg
-from polyptrace.data import Boxes, batches, cut_crop, store
-from polyptrace.data.batches import cut_crops, fetch, triangles
+from polyptrace.data import Boxes, cut_crop
 from polyptrace.data.boxes import Ints
-from polyptrace.data.pictures import Wanted, read_pictures
-from polyptrace.data.store import fill_store
+from polyptrace.data.crops import fill_store, nvjpeg
+from polyptrace.data.crops.nvjpeg import cut_crops, read_pictures, to_host, triangle_weights
+from polyptrace.data.crops.pictures import PictureRequest
 
 Source = Callable[..., tuple[Boxes, Path]]
 SIZE = 24
@@ -40,7 +40,7 @@ def noise(height: int, width: int, seed: int) -> Tensor:
 def all_crops(pictures: list[Tensor], of: Ints, regions: Ints, dtype: torch.dtype) -> Tensor:
     crops = torch.zeros(len(regions), SIZE, SIZE, 3, dtype=torch.uint8)
     for places, some in cut_crops(pictures, of, regions, SIZE, dtype):
-        crops[torch.from_numpy(places)] = fetch(some)
+        crops[torch.from_numpy(places)] = to_host(some)
     return crops
 
 
@@ -74,7 +74,7 @@ def test_white_stays_white_in_half_precision() -> None:
 def test_a_small_budget_of_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     pictures, regions, of = [noise(50, 61, 0)], np.array(REGIONS), np.zeros(len(REGIONS), int)
     whole = all_crops(pictures, of, regions, torch.float32)
-    monkeypatch.setattr(batches, "BYTES_AT_ONCE", 2 * 3 * 50 * 61 * 4)
+    monkeypatch.setattr(nvjpeg, "BYTES_AT_ONCE", 2 * 3 * 50 * 61 * 4)
     parts = [len(places) for places, _ in cut_crops(pictures, of, regions, SIZE)]
     assert parts == [2, 2, 2, 1]
     assert torch.equal(all_crops(pictures, of, regions, torch.float32), whole)
@@ -85,7 +85,7 @@ def test_a_small_budget_of_memory_changes_nothing(monkeypatch: pytest.MonkeyPatc
 def test_weights_sum_to_one_and_stay_inside_their_region(length: int, begin: int, extent: int, size: int) -> None:
     begin = min(begin, length - 1)
     extent = min(extent, length - begin)
-    weights = triangles(torch.tensor([float(begin)]), torch.tensor([float(extent)]), length, size)[0]
+    weights = triangle_weights(torch.tensor([float(begin)]), torch.tensor([float(extent)]), length, size)[0]
     torch.testing.assert_close(weights.sum(1), torch.ones(size))
     assert not weights[:, :begin].any()
     assert not weights[:, begin + extent :].any()
@@ -103,7 +103,7 @@ def test_after_a_broken_jpeg_the_gpu_is_waited_for(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(codec, "decode_jpegs", decode_jpegs)
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
-    ((_, picture),) = read_pictures(tmp_path, [Wanted("a.jpg", 0)], torch.device("cuda", 1))
+    ((_, picture),) = read_pictures(tmp_path, [PictureRequest("a.jpg", 0)], torch.device("cuda", 1))
     assert isinstance(picture, Tensor)  # decoded alone
     assert picture.shape == (3, 16, 24)
     assert waited == [torch.device("cuda", 1)]  # or nvJPEG could write into what is copied there next
@@ -121,7 +121,7 @@ def test_a_store_filled_in_batches_holds_the_same_crops_and_names_the_same_bad_p
     with Image.open(root / "v0_0010.jpg") as picture:
         picture.save(root / "v0_0010.jpg", "PNG")  # what nvJPEG does not take is decoded alone
     plain = fill_store(tmp_path / "a.npy", boxes, root, size=SIZE)
-    monkeypatch.setattr(store, "_gpu", lambda: torch.device("cpu"))  # what a GPU does, where there is none
+    monkeypatch.setattr(nvjpeg, "find_gpu", lambda: torch.device("cpu"))  # what a GPU does, where there is none
     told: list[int] = []
     together = fill_store(tmp_path / "b.npy", boxes, root, size=SIZE, decoding="nvjpeg", workers=2, advance=told.append)
     assert together == plain

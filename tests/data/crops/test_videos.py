@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.videos import frames, video_info
+from polyptrace.data.crops import read_frames, video_info
 
 av = pytest.importorskip("av")
 
@@ -60,7 +60,7 @@ def rotate(path: Path, matrix: tuple[int, ...]) -> Path:
 def test_the_frame_that_comes_is_the_frame_that_was_asked_for(tmp_path: Path, ending: str) -> None:
     video = write_video(tmp_path / f"procedure{ending}", 80)
     wanted = [70, 0, 33, 33, 34, 79]
-    found = {index: number_in(picture) for index, picture in frames(video, wanted)}
+    found = {index: number_in(picture) for index, picture in read_frames(video, wanted)}
     assert found == {index: index for index in wanted}
 
 
@@ -69,13 +69,15 @@ def test_b_frames_come_in_the_order_of_presentation(tmp_path: Path) -> None:
     with av.open(str(video)) as container:
         kinds = {int(frame.pict_type) for frame in container.decode(video=0)}
     assert 3 in kinds  # AV_PICTURE_TYPE_B
-    assert [(index, number_in(picture)) for index, picture in frames(video, range(60))] == [(i, i) for i in range(60)]
+    assert [(index, number_in(picture)) for index, picture in read_frames(video, range(60))] == [
+        (i, i) for i in range(60)
+    ]
 
 
 def test_a_variable_frame_rate_does_not_move_frame_numbers(tmp_path: Path) -> None:
     steps = np.random.default_rng(0).integers(5, 200, 50).tolist()
     video = write_video(tmp_path / "vfr.mkv", 50, options={"bf": "2"}, step_ms=steps)
-    assert [(index, number_in(picture)) for index, picture in frames(video, [3, 17, 49])] == [
+    assert [(index, number_in(picture)) for index, picture in read_frames(video, [3, 17, 49])] == [
         (3, 3),
         (17, 17),
         (49, 49),
@@ -95,8 +97,8 @@ def test_a_rotated_video_comes_as_players_show_it(
 ) -> None:
     upright = write_video(tmp_path / "upright.mp4", 3)
     turned = rotate(write_video(tmp_path / "turned.mp4", 3), matrix)
-    expected = torch.rot90(dict(frames(upright, [2]))[2], -clockwise_quarters, (1, 2))
-    found = dict(frames(turned, [2]))[2]
+    expected = torch.rot90(dict(read_frames(upright, [2]))[2], -clockwise_quarters, (1, 2))
+    found = dict(read_frames(turned, [2]))[2]
     assert torch.equal(found, expected)
     assert (video_info(turned).height, video_info(turned).width) == tuple(expected.shape[1:])
 
@@ -106,8 +108,10 @@ def test_a_stream_that_ends_early_gives_everything_before_and_a_warning(tmp_path
     content = video.read_bytes()
     short = tmp_path / "short.mp4"
     short.write_bytes(content[: len(content) * 2 // 3])
-    with pytest.warns(UserWarning, match=r"short\.mp4: the stream ends early .* of 120 wanted frames, from frame \d+"):
-        found = [(index, number_in(picture)) for index, picture in frames(short, range(120))]
+    with pytest.warns(
+        UserWarning, match=r"short\.mp4: the stream ends early .* of 120 requested frames are missing, from frame \d+"
+    ):
+        found = [(index, number_in(picture)) for index, picture in read_frames(short, range(120))]
     assert 30 < len(found) < 120
     assert found == [(i, i) for i in range(len(found))]
 
@@ -116,7 +120,7 @@ def test_a_video_that_has_the_wanted_frames_gives_no_warning(tmp_path: Path) -> 
     video = write_video(tmp_path / "whole.mp4", 12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(list(frames(video, range(12)))) == 12
+        assert len(list(read_frames(video, range(12)))) == 12
 
 
 def test_pictures_are_rgb_bytes_close_to_what_was_written(tmp_path: Path) -> None:
@@ -128,7 +132,7 @@ def test_pictures_are_rgb_bytes_close_to_what_was_written(tmp_path: Path) -> Non
         pixels[:] = (200, 60, 20)
         container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
         container.mux(stream.encode())
-    picture = dict(frames(path, [0]))[0]
+    picture = dict(read_frames(path, [0]))[0]
     assert picture.dtype == torch.uint8
     assert picture.shape == (3, 16, 32)
     assert (picture.float().mean((1, 2)) - torch.tensor([200.0, 60.0, 20.0])).abs().max() < 6
@@ -144,9 +148,9 @@ def test_a_file_that_is_no_video_is_a_clear_error(tmp_path: Path, content: bytes
     path = tmp_path / "broken.mp4"
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"broken\.mp4: cannot be opened as a video"):
-        list(frames(path, [0]))
+        list(read_frames(path, [0]))
 
 
 def test_a_missing_video_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
-        list(frames(tmp_path / "none.mp4", [0]))
+        list(read_frames(tmp_path / "none.mp4", [0]))

@@ -13,8 +13,9 @@ from PIL import Image
 
 from polyptrace.core import codec
 from polyptrace.core.errors import UserError
-from polyptrace.data import Boxes, store
-from polyptrace.data.store import PICTURES_PER_JOB, fill_store
+from polyptrace.data import Boxes
+from polyptrace.data.crops import fill_store
+from polyptrace.data.crops.cutting import PICTURES_PER_JOB
 
 Source = Callable[..., tuple[Boxes, Path]]
 
@@ -123,7 +124,7 @@ def test_an_nvjpeg_that_does_not_work_is_told_before_anything_is_cut(
     boxes, root = make_source()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(store, "decode_jpegs", decode_jpegs)
+    monkeypatch.setattr(codec, "decode_jpegs", decode_jpegs)
     with pytest.raises(UserError, match=r"\(cuda:0: not compiled with nvJPEG support\) -> use full or scaled"):
         fill_store(tmp_path / "a.npy", boxes, root, size=16, decoding="nvjpeg")
     assert not (tmp_path / "a.npy").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.archives import files, first_file, pictures
+from polyptrace.data.crops import first_file, read_all, read_members
 
 
 def write_archive(path: Path, entries: list[tuple[tarfile.TarInfo, bytes]]) -> Path:
@@ -39,7 +39,7 @@ def archive(tmp_path: Path) -> Path:
 
 def test_wanted_members_come_with_their_bytes_in_the_order_of_the_archive(archive: Path) -> None:
     wanted = [f"001-001_frames/001-001_{i}.jpg" for i in (20, 3, 11)]
-    assert list(pictures(archive, wanted)) == [
+    assert list(read_members(archive, wanted)) == [
         (f"001-001_frames/001-001_{i}.jpg", bytes([i]) * (i + 1)) for i in (3, 11, 20)
     ]
 
@@ -53,25 +53,25 @@ def test_a_pass_can_be_stopped_on_its_way_to_what_is_wanted(archive: Path) -> No
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(pictures(archive, ["001-001_frames/001-001_20.jpg"], go_on))
+        list(read_members(archive, ["001-001_frames/001-001_20.jpg"], go_on))
 
 
 def test_members_that_are_not_there_do_not_come(archive: Path) -> None:
-    assert list(pictures(archive, ["001-001_frames/001-001_99.jpg"])) == []
+    assert list(read_members(archive, ["001-001_frames/001-001_99.jpg"])) == []
 
 
 def test_the_pass_ends_with_the_last_wanted_member(tmp_path: Path) -> None:
     noise = [regular(f"{i}.jpg", random.Random(i).randbytes(600_000)) for i in range(6)]
     path = write_archive(tmp_path / "large.tar.gz", noise)
     path.write_bytes(path.read_bytes()[:-30])  # damage after what is wanted
-    assert list(pictures(path, ["1.jpg"])) == [("1.jpg", noise[1][1])]
+    assert list(read_members(path, ["1.jpg"])) == [("1.jpg", noise[1][1])]
     with pytest.raises(UserError, match="download it again"):
-        list(pictures(path, ["1.jpg", "5.jpg"]))
+        list(read_members(path, ["1.jpg", "5.jpg"]))
 
 
 def test_files_of_one_ending_and_the_first_file(archive: Path) -> None:
-    assert [name for name, _ in files(archive, ".jpg")] == [f"001-001_frames/001-001_{i}.jpg" for i in range(30)]
-    assert list(files(archive, ".xml")) == []
+    assert [name for name, _ in read_all(archive, ".jpg")] == [f"001-001_frames/001-001_{i}.jpg" for i in range(30)]
+    assert list(read_all(archive, ".xml")) == []
     assert first_file(archive) == "001-001_frames/001-001_0.jpg"
 
 
@@ -93,14 +93,14 @@ def test_links_devices_and_names_that_leave_the_archive_are_refused(
 ) -> None:
     path = write_archive(tmp_path / "bad.tar.gz", [entry, regular("a/1.jpg", b"1")])
     with pytest.raises(UserError, match=rf"bad\.tar\.gz: member .* {message}"):
-        list(pictures(path, ["a/1.jpg"]))
+        list(read_members(path, ["a/1.jpg"]))
 
 
 @pytest.mark.parametrize("kept", [0, 10, 200, -4])
 def test_an_archive_that_ends_early_is_a_clear_error(archive: Path, kept: int) -> None:
     archive.write_bytes(archive.read_bytes()[:kept])
     with pytest.raises(UserError, match=r"damaged or not a tar archive|ends inside member"):
-        list(files(archive, ".jpg"))
+        list(read_all(archive, ".jpg"))
 
 
 def test_a_plain_tar_cut_between_two_members_is_noticed(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_plain_tar_cut_between_two_members_is_noticed(tmp_path: Path) -> None:
             archive.addfile(*(regular(name, b"x" * 512)[0], io.BytesIO(b"x" * 512)))
     path.write_bytes(path.read_bytes()[:1024])
     with pytest.raises(UserError, match="ends early"):
-        list(files(path, ".jpg"))
+        list(read_all(path, ".jpg"))
 
 
 def test_a_member_too_large_for_a_picture_is_refused_before_it_is_read(tmp_path: Path) -> None:
@@ -119,4 +119,4 @@ def test_a_member_too_large_for_a_picture_is_refused_before_it_is_read(tmp_path:
     path = tmp_path / "bomb.tar"
     path.write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + b"\0" * 1024)
     with pytest.raises(UserError, match="too large"):
-        list(pictures(path, ["bomb.jpg"]))
+        list(read_members(path, ["bomb.jpg"]))

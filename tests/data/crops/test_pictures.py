@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from polyptrace.data.pictures import PictureError, decode
+from polyptrace.data.crops.pictures import PictureError, decode_picture
 
 
 def jpeg(*, thumbnail: bool = False) -> bytes:
@@ -22,7 +22,7 @@ def jpeg(*, thumbnail: bool = False) -> bytes:
 @pytest.mark.parametrize("thumbnail", [False, True])
 @pytest.mark.parametrize("after", [b"", bytes(5000), b"what a device writes after its picture " * 9])
 def test_a_whole_jpeg_is_decoded_whatever_stands_after_it(thumbnail: bool, after: bytes) -> None:
-    assert torch.equal(decode(jpeg(thumbnail=thumbnail) + after), decode(jpeg()))
+    assert torch.equal(decode_picture(jpeg(thumbnail=thumbnail) + after), decode_picture(jpeg()))
 
 
 @pytest.mark.parametrize("thumbnail", [False, True])
@@ -30,4 +30,4 @@ def test_a_whole_jpeg_is_decoded_whatever_stands_after_it(thumbnail: bool, after
 @pytest.mark.parametrize("after", [b"", bytes(5000), b"what a device writes after its picture " * 9])
 def test_a_jpeg_that_ends_early_is_truncated_whatever_stands_after_it(thumbnail: bool, lost: int, after: bytes) -> None:
     with pytest.raises(PictureError, match="picture is truncated"):
-        decode(jpeg(thumbnail=thumbnail)[:-lost] + after)
+        decode_picture(jpeg(thumbnail=thumbnail)[:-lost] + after)

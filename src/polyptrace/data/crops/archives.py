@@ -1,7 +1,7 @@
 """Files out of tar archives as downloaded, in one pass and without unpacking them.
 
-Nothing is ever written to disk, so an archive cannot place a file anywhere; links, devices and names that leave the
-archive are refused all the same, since no published dataset has them.
+Nothing is extracted to disk, so an archive cannot write anywhere. Links, devices and names that point outside the
+archive are refused nevertheless: no published dataset contains them.
 """
 
 import gzip
@@ -15,49 +15,50 @@ from typing import IO, Any
 from polyptrace.core.errors import UserError
 
 ENDINGS = (".tar.gz", ".tgz", ".tar")
-LARGEST = 256 * 2**20  # bytes of one member: more is no picture and no annotation
+LARGEST = 256 * 2**20  # bytes of one member; no picture or annotation file is larger
 _BUFFER = 2**20
 
 
-def pictures(
-    path: Path, members: Collection[str], go_on: Callable[[], None] = lambda: None
+def read_members(
+    path: Path, members: Collection[str], check_cancelled: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[str, bytes]]:
-    """Yields (member, its bytes) for the wanted members, in the archive's order; members it lacks do not come.
+    """Yields (member, content) of the requested members in the archive's order; missing members are not yielded.
 
-    The pass ends with the last wanted member. `go_on` is called at every member, wanted or not: what it raises stops.
+    Reading stops after the last requested member. `check_cancelled` is called at every member, requested or not; an
+    exception that it raises stops reading.
     """
-    wanted = set(members)
-    for name, content in _files(path, wanted.__contains__) if wanted else ():
-        go_on()
+    remaining = set(members)
+    for name, content in _files(path, remaining.__contains__) if remaining else ():
+        check_cancelled()
         if content is not None:
             yield name, content
-            wanted.remove(name)
-        if not wanted:
+            remaining.remove(name)
+        if not remaining:
             return
 
 
-def files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
-    """Yields (member, its bytes) for every file with this ending, in the archive's order."""
+def read_all(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
+    """Yields (member, content) of every file with this ending, in the archive's order."""
     for name, content in _files(path, lambda name: name.lower().endswith(ending)):
         if content is not None:
             yield name, content
 
 
 def first_file(path: Path) -> str:
-    """The name of an archive's first file, to see in which folder its files are; "" if there is none."""
+    """Name of an archive's first file, which shows the folder of its files; "" if it has none."""
     return next((name for name, _ in _files(path, lambda _: False)), "")
 
 
-def _files(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | None]]:
-    """Names of all files, with the bytes of the wanted ones; what is neither file nor folder is refused."""
+def _files(path: Path, requested: Callable[[str], bool]) -> Iterator[tuple[str, bytes | None]]:
+    """Names of all files, with the content of the requested ones; only regular files and folders are accepted."""
     try:
         with _stream(path) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER) as archive:
-            remembered: Any = archive
+            entries: Any = archive
             for entry in archive:
-                name = _plain(entry, path)
+                name = _checked_name(entry, path)
                 if entry.isreg():
-                    yield name, _content(archive, entry, path) if wanted(name) else None
-                remembered.members.clear()  # or the pass would hold every entry in memory
+                    yield name, _content(archive, entry, path) if requested(name) else None
+                entries.members.clear()  # tarfile would keep every entry in memory
             if stream.tell() < archive.offset + tarfile.BLOCKSIZE:
                 raise tarfile.ReadError("it ends early")
     except FileNotFoundError:
@@ -68,18 +69,18 @@ def _files(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, byt
 
 @contextmanager
 def _stream(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    """The archive's bytes; unlike tarfile's own stream, gzip notices when a file ends early."""
+    """The archive's bytes, decompressed; unlike tarfile's own stream, gzip detects a truncated file."""
     with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
+        compressed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
-        if not packed:
+        if not compressed:
             yield file
             return
-        with gzip.GzipFile(fileobj=file) as unpacked:
-            yield unpacked
+        with gzip.GzipFile(fileobj=file) as decompressed:
+            yield decompressed
 
 
-def _plain(entry: tarfile.TarInfo, path: Path) -> str:
+def _checked_name(entry: tarfile.TarInfo, path: Path) -> str:
     if not (entry.isreg() or entry.isdir()):
         kind = "a link" if entry.issym() or entry.islnk() else "a device"
         raise UserError(f"{path}: member {entry.name!r} is {kind}, not a file -> refused; download the archive again")

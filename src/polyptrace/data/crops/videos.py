@@ -1,7 +1,7 @@
-"""Pictures out of video files (MP4, MOV, MKV, AVI), frame by frame, through PyAV (extra `video`).
+"""Frames out of video files (MP4, MOV, MKV, AVI), decoded with PyAV (extra `video`).
 
-A frame's number is its place in the order of presentation, counted by decoding, so that B-frames, a variable frame rate
-and containers without a table of frames all give exactly the frame that was annotated.
+Frames are numbered in presentation order by decoding. B-frames, a variable frame rate and containers without an index
+therefore all give exactly the frame that was annotated.
 """
 
 import warnings
@@ -15,58 +15,58 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyptrace.core.errors import UserError
+from polyptrace.core.errors import PolyptraceWarning, UserError
 
 
 @dataclass(frozen=True)
 class VideoInfo:
-    """What a video file says of itself; width and height are those of the pictures as shown, after rotation."""
+    """Size in pixels as displayed, after rotation, and mean frame rate (NaN if unknown) of a video file."""
 
     width: int
     height: int
-    fps: float  # mean rate; NaN if the file does not say
+    fps: float
 
 
-def frames(
-    path: Path, frame_indices: Iterable[int], go_on: Callable[[], None] = lambda: None
+def read_frames(
+    path: Path, frame_indices: Iterable[int], check_cancelled: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[int, Tensor]]:
-    """Yields (frame index, uint8 (3, H, W) RGB picture as shown) for the wanted frames, in ascending order.
+    """Yields (frame index, uint8 RGB (3, H, W) as displayed) of the requested frames, in ascending order.
 
-    One picture is held at a time. Where the stream ends early or is damaged, what comes before is yielded, and a
-    warning says which frames are not there. `go_on` is called at every frame, wanted or not: what it raises stops.
+    If the stream ends early or is damaged, the frames before that point are yielded, and a warning names the missing
+    ones. `check_cancelled` is called at every frame, requested or not; an exception that it raises stops decoding.
     """
-    wanted = sorted({int(index) for index in frame_indices})
-    if wanted and wanted[0] < 0:
-        raise ValueError(f"frame indices count from 0: {wanted[0]}")
-    if not wanted:
+    requested = sorted({int(index) for index in frame_indices})
+    if requested and requested[0] < 0:
+        raise ValueError(f"frame indices count from 0: {requested[0]}")
+    if not requested:
         return
-    place = 0
+    count = 0
     with _open(path) as container:
         for index, frame in enumerate(_decoded(container)):
-            go_on()
-            if index == wanted[place]:
+            check_cancelled()
+            if index == requested[count]:
                 yield index, _picture(frame)
-                place += 1
-                if place == len(wanted):
+                count += 1
+                if count == len(requested):
                     return
-    missing = len(wanted) - place
     warnings.warn(
-        f"{path}: the stream ends early or is damaged: {missing:,} of {len(wanted):,} wanted frames, from frame "
-        f"{wanted[place]} on, are not in it; everything before is kept -> copy or export the video "
-        "again, or were the boxes made on another one?",
+        f"{path}: the stream ends early or is damaged: {len(requested) - count:,} of {len(requested):,} requested "
+        f"frames are missing, from frame {requested[count]} on; everything before is kept -> copy or export the video "
+        "again, or check that the boxes belong to this video",
+        PolyptraceWarning,
         stacklevel=2,
     )
 
 
 def video_info(path: Path) -> VideoInfo:
-    """Size as shown and frame rate of a video file."""
+    """Size as displayed and frame rate of a video file."""
     with _open(path) as container:
         frame = next(_decoded(container), None)
         if frame is None:
             raise UserError(f"{path}: no frame can be decoded -> copy or export the video again")
         rate = container.streams.video[0].average_rate
-        turned = _quarter_turns(frame) % 2 == 1
-        width, height = (frame.height, frame.width) if turned else (frame.width, frame.height)
+        rotated = _quarter_turns(frame) % 2 == 1
+        width, height = (frame.height, frame.width) if rotated else (frame.width, frame.height)
         return VideoInfo(width, height, float(rate) if rate else float("nan"))
 
 
@@ -83,8 +83,8 @@ def _open(path: Path) -> Iterator[Any]:
     except (av.error.FFmpegError, OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"{path}: cannot be opened as a video ({reason}) -> was it copied to the end? An MP4 without its last part "
-            "has lost its index"
+            f"{path}: cannot be opened as a video ({reason}) -> check that it was copied completely; an MP4 whose end "
+            "is missing has lost its index"
         ) from None
     with container:
         if not container.streams.video:
@@ -93,7 +93,7 @@ def _open(path: Path) -> Iterator[Any]:
 
 
 def _decoded(container: Any) -> Iterator[Any]:
-    """Decoded frames in the order of presentation, up to the first damage; what the decoder still holds comes too."""
+    """Decoded frames in presentation order up to the first damage, including those still buffered in the decoder."""
     from av.error import FFmpegError
 
     stream = container.streams.video[0]
@@ -109,11 +109,11 @@ def _decoded(container: Any) -> Iterator[Any]:
 
 
 def _quarter_turns(frame: Any) -> int:
-    """Counter-clockwise quarter turns that the file asks for when it is shown."""
+    """Counter-clockwise quarter turns that the file specifies for display."""
     return int(round(float(frame.rotation) / 90) % 4)
 
 
 def _picture(frame: Any) -> Tensor:
     pixels = frame.to_ndarray(format="rgb24")  # (H, W, 3)
-    shown = np.ascontiguousarray(np.rot90(pixels, _quarter_turns(frame)))
-    return torch.from_numpy(shown).permute(2, 0, 1)  # (3, H, W)
+    displayed = np.ascontiguousarray(np.rot90(pixels, _quarter_turns(frame)))
+    return torch.from_numpy(displayed).permute(2, 0, 1)  # (3, H, W)

@@ -1,0 +1,203 @@
+"""The crop store: one uint8 array (n, S, S, 3) in a file, and what makes an interrupted run resumable.
+
+A log beside the file lists the jobs whose crops are on disk, so that a run that was killed, or a machine that lost
+power, repeats only the others.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from time import monotonic
+from typing import Self, TextIO
+
+import numpy as np
+from torch import Tensor
+
+from polyptrace.config import Crops
+from polyptrace.core.console import progress
+from polyptrace.data.boxes import Boxes, Ints
+
+SECONDS_BETWEEN_SYNCS = 2.0  # the most work that a killed run loses
+GATHERED = "gathered.npy"
+CROPS_PER_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class BadPicture:
+    """A row of the box table whose crop could not be cut, and why."""
+
+    row: int
+    reason: str
+
+
+#: Writes a crop store: `fill_store`, or a function with the same parameters.
+Fill = Callable[..., list[BadPicture]]
+
+
+@dataclass(frozen=True)
+class CropFile:
+    """The open file of a store. It is not written through a memory map, which would crash on a full disk."""
+
+    descriptor: int
+    header: int  # bytes before the first crop
+    size: int
+
+    def write(self, row: int, crops: Tensor) -> None:
+        """Writes crops (..., size, size, 3) from a row on."""
+        content = memoryview(crops.contiguous().numpy().data).cast("B")
+        offset = self.header + row * 3 * self.size**2
+        while content:
+            written = os.pwrite(self.descriptor, content, offset)
+            content, offset = content[written:], offset + written
+
+    def write_rows(self, rows: Ints, crops: Tensor) -> None:
+        """Writes crops (n, size, size, 3) to their rows; consecutive rows are written at once."""
+        cuts = (np.flatnonzero(np.diff(rows) != 1) + 1).tolist()
+        for begin, end in pairwise([0, *cuts, len(rows)]):
+            self.write(int(rows[begin]), crops[begin:end])
+
+
+@dataclass
+class JobLog:
+    """The log of finished jobs. A job is logged after an fsync, so that a power cut cannot leave black crops."""
+
+    file: TextIO
+    store: int  # file descriptor
+    pictures_per_job: int
+    last_sync: float = 0.0
+    finished: list[int] = field(default_factory=list)
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, store: int, pictures_per_job: int) -> Iterator[Self]:
+        """The log of a store; jobs not yet logged are logged at the end, even after an exception."""
+        with path.open("a", encoding="utf-8") as file:
+            log = cls(file, store, pictures_per_job, monotonic())
+            try:
+                yield log
+            finally:
+                log.sync()
+
+    def add(self, job: int) -> None:
+        """Adds a job whose crops have been written."""
+        self.finished.append(job)
+        if monotonic() - self.last_sync > SECONDS_BETWEEN_SYNCS:
+            self.sync()
+
+    def sync(self) -> None:
+        """Flushes the crops to disk, then logs their jobs."""
+        os.fsync(self.store)
+        self.file.writelines(f"{job} of {self.pictures_per_job}\n" for job in self.finished)
+        self.file.flush()
+        self.finished, self.last_sync = [], monotonic()
+
+
+def create_store(path: Path, log: Path, shape: tuple[int, ...]) -> int:
+    """Creates a store of this shape unless an interrupted run left one; returns the size of its header in bytes."""
+    if not (path.exists() and log.exists()):  # the log is created after the store: without it the store is incomplete
+        log.unlink(missing_ok=True)
+        np.lib.format.open_memmap(path, "w+", np.uint8, shape).flush()
+    header: int = np.lib.format.open_memmap(path, "r").offset
+    return header
+
+
+def finished_jobs(log: Path, pictures_per_job: int) -> set[int]:
+    """The jobs that an earlier run finished, of those with the same number of pictures per job.
+
+    An incomplete last line is removed; the next entry would otherwise continue it.
+    """
+    lines = log.read_text(encoding="utf-8").splitlines(keepends=True) if log.exists() else []
+    if lines and not lines[-1].endswith("\n"):
+        log.write_text("".join(lines[:-1]), encoding="utf-8")
+        lines.pop()
+    return {int(line.split()[0]) for line in lines if line.split()[1:] == ["of", str(pictures_per_job)]}
+
+
+class PartialStore:
+    """The crop store of an unfinished dataset folder, cut in one or more rounds.
+
+    The first round cuts the crops of all tracklets. If pictures are bad and their boxes are excluded, the tracks
+    change and may need other crops: the next round cuts only those. Every round can be resumed.
+    """
+
+    def __init__(self, folder: Path, boxes: Boxes, root: Path, crops: Crops, fill: Fill) -> None:
+        self._folder, self._boxes, self._root, self._crops, self._fill = folder, boxes, root, crops, fill
+        self._rounds: list[Ints] = []  # box rows cut in each round
+
+    def cut(self, rows: Ints) -> list[BadPicture]:
+        """Cuts the crops of those box rows that no round has cut yet; returns the rows with bad pictures."""
+        new = np.setdiff1d(rows, np.concatenate([np.empty(0, np.int64), *self._rounds]))
+        if not len(new):
+            return []
+        bad = self._fill_round(self._round_folder(len(self._rounds)), self._boxes.take(new))
+        self._rounds.append(new)
+        return [BadPicture(int(new[one.row]), one.reason) for one in bad]
+
+    def finish(self, rows: Ints) -> None:
+        """Leaves `crops.npy` with the crops of these box rows, in this order, and removes all temporary files."""
+        complete = len(self._rounds) == 1 and len(self._rounds[0]) == len(rows)
+        gathered = None if complete else self._gather(rows)
+        (self._folder / "plan").unlink()  # from now on a new run must not resume this store
+        if gathered:
+            gathered.replace(self._folder / "crops.npy")
+        (self._folder / "crops.log").unlink()
+        (self._folder / GATHERED).unlink(missing_ok=True)  # left by a killed run that had more rounds
+        for folder in self._folder.glob("round-*"):
+            shutil.rmtree(folder)
+
+    def _round_folder(self, number: int) -> Path:
+        return self._folder / f"round-{number}" if number else self._folder
+
+    def _fill_round(self, folder: Path, boxes: Boxes) -> list[BadPicture]:
+        """Fills the store in a folder, resuming an earlier run with the same fingerprint."""
+        fingerprint = _fingerprint(boxes, self._root, self._crops)
+        plan = folder / "plan"
+        if folder.exists() and (not plan.exists() or plan.read_text(encoding="utf-8") != fingerprint):
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not plan.exists():  # written once: rewriting it on a full disk would truncate it and lose the crops
+            plan.write_text(fingerprint, encoding="utf-8")
+        pictures = len(set(zip(boxes.file, boxes.frame_index.tolist(), strict=True)))
+        with progress("cutting crops", pictures, "pictures") as bar:
+            return self._fill(
+                folder / "crops.npy",
+                boxes,
+                self._root,
+                scale=self._crops.scale,
+                size=self._crops.size,
+                decoding=self._crops.decoding,
+                workers=self._crops.workers,
+                advance=bar.advance,
+            )
+
+    def _gather(self, rows: Ints) -> Path:
+        """Writes the crops of these box rows from all rounds into one file."""
+        path = self._folder / GATHERED
+        stores = [np.load(self._round_folder(number) / "crops.npy", "r") for number in range(len(self._rounds))]
+        shape = (len(rows), *stores[0].shape[1:])
+        with path.open("wb") as file:  # not a memory map, which would crash on a full disk
+            np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+            for first in range(0, len(rows), CROPS_PER_BLOCK):
+                chunk = rows[first : first + CROPS_PER_BLOCK]
+                block = np.empty((len(chunk), *shape[1:]), np.uint8)
+                for cut, store in zip(self._rounds, stores, strict=True):
+                    inside = np.isin(chunk, cut)
+                    block[inside] = store[np.searchsorted(cut, chunk[inside])]
+                file.write(block.tobytes())
+        return path
+
+
+def _fingerprint(boxes: Boxes, root: Path, crops: Crops) -> str:
+    """Identifies the content of a store; the number of workers does not change it."""
+    digest = hashlib.sha256()
+    for column in (boxes.xywh, boxes.frame_index, boxes.image_width, boxes.image_height):
+        digest.update(np.ascontiguousarray(column).tobytes())
+    settings = {key: value for key, value in asdict(crops).items() if key != "workers"}
+    digest.update(json.dumps([str(root.resolve()), settings, boxes.file.tolist()]).encode())
+    return digest.hexdigest()
