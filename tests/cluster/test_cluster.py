@@ -121,7 +121,7 @@ def test_what_cannot_be_done_is_said_before_workers_start(
     larger = TrackletEncoder("test_resnet", width=16, heads=2, feed_forward=16, layers=1, size=48)
     with pytest.raises(UserError, match="stored at 32 pixels"):
         embed_on(address, larger, alone)
-    with pytest.raises(UserError, match="no GPU in the cluster"):
+    with pytest.raises(UserError, match="the cluster has no GPU"):
         fill_store_on(address, tmp_path / "crops.npy", read_coco(tiny), tiny, decoding="nvjpeg")
 
 

@@ -1,21 +1,17 @@
 """`polyptrace embed ENCODER --data DATASET --out EMBEDDINGS`."""
 
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from torch import nn
 
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import embed_on
 from polyptrace.compare import frozen_row
 from polyptrace.core.console import counted
-from polyptrace.core.files import refuse_existing
-from polyptrace.data import Dataset
-from polyptrace.embed import VECTORS_FILE, embed
-from polyptrace.encoders import FROZEN, ColourGrid, load_encoder
-from polyptrace.encoders.cost import encoder_cost
+from polyptrace.embed import embed, embed_files
+from polyptrace.encoders import FROZEN, ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 
 SECTIONS = ("embed",)
@@ -51,16 +47,10 @@ def command(
       polyptrace embed frozen:resnet50 --weights resnet50.safetensors --data data/test --out vectors/resnet50
     """
     settings = resolve(ctx, config, SECTIONS).embed
-    refuse_existing(out, overwrite, VECTORS_FILE)
-    model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
-    dataset = Dataset.open(data)
-    if cluster:
-        embeddings = embed_on(cluster, model, dataset, settings=settings)
-    else:
-        embeddings = embed(model, dataset, settings=settings)
-    method = _row(encoder) | _cost(model)
-    info = {**embeddings.info, "from": encoder, "weights": weights, "method": method}
-    replace(embeddings, info=info).save(out, overwrite=overwrite)
+    compute = partial(embed_on, cluster) if cluster else embed
+    embeddings = embed_files(
+        encoder, data, out, weights, settings, row=_row(encoder), overwrite=overwrite, compute=compute
+    )
     count, width = embeddings.vectors.shape
     typer.echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
 
@@ -72,14 +62,3 @@ def _row(encoder: str) -> dict[str, Any]:
         return {}
     row = frozen_row(encoder)
     return {"name": row.title, "group": row.group} | ({"labels": row.labels} if row.labels else {})
-
-
-def _cost(model: nn.Module) -> dict[str, Any]:
-    """Parameters and operations of the encoder, under the names that results use."""
-    spent = encoder_cost(model)
-    if spent is None:
-        return {}
-    return {
-        "params": spent.params,
-        "flops": {"paper_macs": float(spent.paper_macs), "flops": float(spent.flops)},
-    }

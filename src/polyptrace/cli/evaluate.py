@@ -13,23 +13,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from polyptrace.cli.settings import ConfigFile
-from polyptrace.config import Config, as_dict, override, read_config
+from polyptrace.config import Config, override, read_config
 from polyptrace.core.console import console, counted
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import file_hash, read_json, refuse_existing
-from polyptrace.embed import Embeddings, concatenate
+from polyptrace.core.files import refuse_existing
 from polyptrace.evaluate import (
     GROUPS,
     LABEL_USE,
     RESULTS_FILE,
     TASKS,
     TRACK_LIST,
-    Method,
     Metric,
     Results,
     combine,
-    evaluate,
-    method_of,
+    evaluate_files,
 )
 
 SECTIONS = ("evaluate",)
@@ -227,30 +224,13 @@ def _evaluate(
     lacking = [task for task in tasks if task not in chosen]
     if lacking and not paths:
         raise UserError(f"{', '.join(lacking)}: no embeddings -> give --embeddings PATH")
-    tables: dict[tuple[Path, ...], Embeddings] = {}
-    by_task: dict[str, Embeddings] = {}
-    for task in tasks:
-        key = tuple(chosen.get(task, paths))
-        if key not in tables:
-            tables[key] = concatenate([Embeddings.load(path) for path in key], where=f"embeddings of {task}")
-        by_task[task] = tables[key]
-    first = by_task[tasks[0]]
     with console.status("evaluating") as status:
-        results = evaluate(
-            by_task,
-            tasks,
+        return evaluate_files(
+            {task: chosen.get(task, paths) for task in tasks},
             settings.evaluate,
-            method=_method(first, (paths or chosen[tasks[0]])[0]),
-            histology=_mapping(histology),
+            _mapping(histology),
             say=lambda task: status.update(f"evaluating {task}"),
         )
-    return replace(results, settings=as_dict(settings, SECTIONS), embeddings=_sources(tables))
-
-
-def _method(embeddings: Embeddings, path: Path) -> Method:
-    """What the embeddings say about themselves; a nameless file gives its own name."""
-    method = method_of(embeddings)
-    return method if method.name != "unnamed" else replace(method, name=path.stem)
 
 
 def _mapping(texts: list[str]) -> dict[str, int]:
@@ -262,14 +242,3 @@ def _mapping(texts: list[str]) -> dict[str, int]:
             raise UserError(f"--histology {text}: not NAME=LABEL -> the label is 1, 0 or -1")
         mapping[name] = labels[label]
     return mapping
-
-
-def _sources(tables: dict[tuple[Path, ...], Embeddings]) -> list[dict[str, object]]:
-    """Path and hash of each input, and what it says about itself."""
-    sources = []
-    for path in dict.fromkeys(path for paths in tables for path in paths):
-        file = path / "embeddings.parquet" if path.is_dir() else path
-        about = path / "embeddings.json"
-        info = read_json(about) if about.exists() else {}
-        sources.append({"path": str(path), "sha256": file_hash(file), "info": info})
-    return sources

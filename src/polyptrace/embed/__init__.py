@@ -1,7 +1,16 @@
 """From a frozen encoder and a dataset to vectors."""
 
-from polyptrace.embed.embedding import Embedder, embed
+from polyptrace.embed.embedding import Embedder, embed, embed_files
 from polyptrace.embed.online import OnlineEncoder, OnlineTrack
 from polyptrace.embed.table import VECTORS_FILE, Embeddings, concatenate
 
-__all__ = ["VECTORS_FILE", "Embedder", "Embeddings", "OnlineEncoder", "OnlineTrack", "concatenate", "embed"]
+__all__ = [
+    "VECTORS_FILE",
+    "Embedder",
+    "Embeddings",
+    "OnlineEncoder",
+    "OnlineTrack",
+    "concatenate",
+    "embed",
+    "embed_files",
+]

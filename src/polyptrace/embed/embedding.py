@@ -8,10 +8,12 @@ batches of similar length. Nothing waits for the GPU: batches are read ahead, an
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -22,12 +24,13 @@ from polyptrace.config import Embed
 from polyptrace.core.console import progress
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import provenance
+from polyptrace.core.files import provenance, refuse_existing
 from polyptrace.data import Dataset, LabelFree
 from polyptrace.data.crops import CropLoader, to_device
 from polyptrace.embed.plan import Block, Ints, Plan, batches_by_length, make_plan, padded_rows
-from polyptrace.embed.table import COLUMNS, Embeddings
-from polyptrace.encoders import CropPreparation, Preprocess, fingerprint, input_size, weights_hash
+from polyptrace.embed.table import COLUMNS, VECTORS_FILE, Embeddings
+from polyptrace.encoders import CropPreparation, Preprocess, fingerprint, input_size, load_encoder, weights_hash
+from polyptrace.encoders.cost import encoder_cost
 from polyptrace.encoders.foundation import FoundationEncoder
 
 UNITS = ("tracklet", "track")
@@ -207,6 +210,35 @@ def embed(
     with progress(f"embedding on {embedder.device.type}, {embedder.precision}", count, "frames") as bar:
         order, vectors = embedder.vectors(dataset, plan, advance=bar.advance)
     return as_table(dataset, units, order, vectors, embedder.encoder, embedder.precision, embedder.weights_hash)
+
+
+def embed_files(
+    encoder: str,
+    data: Path,
+    out: Path,
+    weights: str | None = None,
+    settings: Embed | None = None,
+    *,
+    row: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    compute: Callable[..., Embeddings] = embed,
+) -> Embeddings:
+    """Embeds a dataset folder with the encoder of a name or folder, and saves the vectors; returns them.
+
+    `row` describes the encoder in a table (name, group, labels). `compute` replaces `embed`, for example by a cluster.
+    """
+    settings = settings or Embed()
+    refuse_existing(out, overwrite, VECTORS_FILE)
+    model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
+    embeddings = compute(model, Dataset.open(data), settings=settings)
+    method = dict(row or {})
+    if (cost := encoder_cost(model)) is not None:
+        operations = {"paper_macs": float(cost.paper_macs), "flops": float(cost.flops)}
+        method |= {"params": cost.params, "flops": operations}
+    info = {**embeddings.info, "from": encoder, "weights": weights, "method": method}
+    embeddings = replace(embeddings, info=info)
+    embeddings.save(out, overwrite=overwrite)
+    return embeddings
 
 
 def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:

@@ -4,6 +4,7 @@ from polyptrace.evaluate.clustering import DEFAULT as DEFAULT_SETTING
 from polyptrace.evaluate.clustering import cluster
 from polyptrace.evaluate.comparing import combine, compare
 from polyptrace.evaluate.counting import Counting, count
+from polyptrace.evaluate.files import evaluate_files
 from polyptrace.evaluate.histology import adenoma, larger
 from polyptrace.evaluate.probe import Probe, probe
 from polyptrace.evaluate.reid import ReID, reid, reid_draws
@@ -43,6 +44,7 @@ __all__ = [
     "count",
     "draw_counts",
     "evaluate",
+    "evaluate_files",
     "holm",
     "interval",
     "larger",
