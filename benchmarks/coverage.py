@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.result import Result
 from polyptrace.evaluate import draw_counts, interval, mean_draws, reid, reid_draws, retrieval
-from polyptrace.evaluate.pairs import areas
+from polyptrace.evaluate.reid import areas
 
 DRAWS = 400
 

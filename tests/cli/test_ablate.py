@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from polyptrace.cli import main
+from polyptrace.cli.ablate import in_order
 from polyptrace.config import read_config
 
 SMALL = """
@@ -80,3 +81,7 @@ def test_a_sweep_compares_the_losses_on_each_pair_of_datasets(folder: Path) -> N
     rows = [line for line in table.splitlines() if line.startswith(("| Multi", "| Symm", "| Ours"))]
     assert [line.count("[") for line in rows] == [1, 1, 1]  # each a figure with its interval
     assert call(*common(folder), "--sweep", "0.5=here") == 2
+
+
+def test_points_that_are_numbers_come_by_size() -> None:
+    assert sorted(["0.75", "often", "0", "10", "0.25"], key=in_order) == ["0", "0.25", "0.75", "10", "often"]

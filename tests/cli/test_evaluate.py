@@ -1,6 +1,7 @@
 """`polyptrace evaluate` as a user calls it."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def call(*words):
 def test_foreign_vectors_are_measured_and_the_table_is_printed(theirs, tmp_path, capsys):
     code = call(
         *("retrieval", "reid", "--embeddings", theirs, "--out", tmp_path / "R", "--evaluate.bootstrap", "40"),
-        *("--name", "Theirs", "--group", "Endoscopy FM", "--trained-on-test", "size", "--evaluate.cluster=video"),
+        *("--name", "Theirs", "--group", "Endoscopy FM", "--trained-on-test", "size", "--evaluate.cluster=polyp"),
     )
     assert code == 0
     content = json.loads((tmp_path / "R" / "results.json").read_text())
@@ -41,8 +42,8 @@ def test_foreign_vectors_are_measured_and_the_table_is_printed(theirs, tmp_path,
     assert content["method"]["group"] == "Endoscopy FM"
     assert content["method"]["trained_on_test"] == ["size"]
     assert content["settings"]["evaluate"]["bootstrap"] == 40
-    assert content["settings"]["evaluate"]["cluster"] == "video"
-    assert content["tasks"]["retrieval"]["drawn"] == 4
+    assert content["settings"]["evaluate"]["cluster"] == "polyp"
+    assert content["tasks"]["retrieval"]["drawn"] == 12
     assert len(content["embeddings"][0]["sha256"]) == 64
     assert "size" not in content["tasks"]
     shown = capsys.readouterr().out
@@ -69,19 +70,20 @@ def test_seeds_are_combined(theirs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["paris"], "task 'paris'"),
         (["retrieval"], "no embeddings"),
         (["retrieval", "--embeddings", "nowhere"], "no such file"),
         (["size", "--embeddings-for", "size"], "not TASK=PATH"),
         (["retrieval", "--evaluate.bootstrp", "9", "--embeddings", "x"], "did you mean '--evaluate.bootstrap'"),
-        (["histology", "--histology", "villous=2"], "no embeddings"),
+        (["histology", "--histology", "villous=2"], "not NAME=LABEL"),
+        (["size", "--train-for", "sizes=x"], "task 'sizes'"),
     ],
 )
-def test_mistakes_end_in_one_line_and_exit_code_two(words, told, tmp_path, capsys):
+def test_mistakes_end_in_one_line_and_exit_code_two(words, message, tmp_path, capsys):
     assert call(*words, "--out", tmp_path / "R") == 2
-    assert told in capsys.readouterr().err.replace("\n", " ")
+    assert message in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "R").exists()
 
 
@@ -95,3 +97,22 @@ def test_the_help_names_every_column_that_foreign_vectors_may_have(capsys):
     shown = capsys.readouterr().out
     for column in ("vectors", "vector", "polyp", "video", "size_mm", "histology", "position", "last", "fps", "unit"):
         assert column in shown
+
+
+def test_a_published_split_is_given_as_two_inputs(theirs, tmp_path):
+    with np.load(theirs) as archive:
+        columns = dict(archive) | {"track": np.arange(60), "histology": np.where(archive["polyp"] % 2, "AD", "HP")}
+    for name, rows in (("train", columns["polyp"] < 8), ("test", columns["polyp"] >= 8)):
+        np.savez(tmp_path / f"{name}.npz", **{key: values[rows] for key, values in columns.items()})
+    words = ("histology", "--embeddings", tmp_path / "test.npz", "--train-for", f"histology={tmp_path / 'train.npz'}")
+    assert call(*words, "--evaluate.repeats", "2", "--out", tmp_path / "R") == 0
+    content = json.loads((tmp_path / "R" / "results.json").read_text())
+    assert content["tasks"]["histology"]["protocol"]["split"] == "given"
+    assert content["tasks"]["histology"]["metrics"]["accuracy"]["n"] == 20
+    assert [Path(source["path"]).name for source in content["embeddings"]] == ["test.npz", "train.npz"]
+
+
+def test_two_inputs_that_share_a_video_are_an_error(theirs, tmp_path, capsys):
+    words = ("retrieval", "--embeddings", theirs, "--embeddings", theirs)
+    assert call(*words, "--out", tmp_path / "R") == 2
+    assert "both contain '0' of dataset ''" in capsys.readouterr().err.replace("\n", " ")

@@ -1,6 +1,7 @@
 """`polyptrace find` as it is typed."""
 
 import csv
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from polyptrace.cli import main
+from polyptrace.core.files import read_json, write_json
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings, embed
 from polyptrace.encoders import load_encoder
@@ -41,7 +43,7 @@ def test_a_polyp_of_one_colour_is_found_again_with_a_page_to_look_at(
     assert float(rows[0]["start_s"]) == int(rows[0]["first_frame"]) / 25
     page = (out / "found.html").read_text(encoding="utf-8")
     assert page.count("<img ") == len(rows)
-    assert page.count('class="strip right"') == 4
+    assert page.count('class="strip same"') == 4
     said = capsys.readouterr().out
     assert said.count("✓") == 4
     assert "found.html" in said
@@ -49,9 +51,34 @@ def test_a_polyp_of_one_colour_is_found_again_with_a_page_to_look_at(
 
 def test_a_moment_is_enough_and_what_it_meant_is_said(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(vectors, "--video", "v0", "--at", "0:04", "--among", "all", "--top", 3) == 0
-    assert "like track 1 of v0" in " ".join(capsys.readouterr().out.split())
-    assert call(vectors, "--video", "v0", "--at", "59:59", "--top", 1) == 0
-    assert "no track there; the nearest is track 6" in capsys.readouterr().out
+    assert "similar to track 1 of v0" in " ".join(capsys.readouterr().out.split())
+    assert call(vectors, "--video", "v0", "--at", "0:40", "--top", 1) == 0
+    assert "no track at this time; using the nearest, track 6" in capsys.readouterr().out
+
+
+def test_a_time_long_after_the_last_track_is_an_error(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(vectors, "--video", "v0", "--at", "59:00") == 2
+    assert "is after its last track, which ends at 0:" in capsys.readouterr().err
+
+
+def test_few_tracks_are_counted_and_not_given_in_per_cent(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(vectors, "--video", "v1", "--track", 1) == 0
+    printed = capsys.readouterr().out
+    assert "15 of 15" in printed
+    assert "%" not in printed
+
+
+def test_a_dataset_that_was_not_embedded_is_refused(
+    vectors: Path, make_dataset: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make_dataset(tmp_path / "other", [[2, 2]])
+    write_json(other / "dataset.json", {**read_json(other / "dataset.json"), "hashes": {"tracklets.parquet": "other"}})
+    replace(Embeddings.load(vectors), info={"dataset": {"hashes": {"tracklets.parquet": "mine"}}}).save(
+        tmp_path / "mine"
+    )
+    arguments = ("--video", "v1", "--track", 1, "--out", tmp_path / "found")
+    assert call(tmp_path / "mine", *arguments, "--data", other) == 2
+    assert "were not computed from this dataset" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,11 @@ def trials(make_dataset: Callable[..., Path], tmp_path: Path) -> list[Trial]:
 def measure(trial: Trial, value: float) -> None:
     """Writes results with that mAP."""
     figure = Metric(value, value, value, 4, "queries")
-    Results(Method("x"), {"retrieval": Task("track", "tracks", metrics={"map": figure})}, {"a": np.zeros(1)}).save(
-        trial.results
-    )
+    Results(
+        Method("x"),
+        {"retrieval": Task("track", "tracks", metrics={"map": figure})},
+        {"retrieval/draws/map": np.zeros(9)},
+    ).save(trial.results)
 
 
 def test_only_what_is_trained_is_searched_and_each_with_every_rate(trials: list[Trial]) -> None:

@@ -1,13 +1,16 @@
 """Clusterings and the figures of counting against definitions written out pair by pair."""
 
+import warnings
 from itertools import combinations
 
 import numpy as np
 import pytest
+from sklearn.cluster import AffinityPropagation
+from sklearn.metrics import adjusted_rand_score
 
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import DEFAULT_SETTING, cluster, count
-from polyptrace.evaluate.clustering import SETTINGS, similarities
+from polyptrace.evaluate.counting import SETTINGS, affinity_propagation, similarities
 
 
 def procedures(videos=5, seed=0, noise=0.6):
@@ -179,7 +182,46 @@ def test_mistakes_are_told():
         count(np.eye(2), ["v", "v"], method="kmeans")
     with pytest.raises(UserError, match="row 1 has no video"):
         count(np.eye(2), ["v", ""])
-    with pytest.raises(UserError, match="row 2 holds NaN"):
+    with pytest.raises(UserError, match="row 2 contains NaN"):
         count(np.array([[1.0], [1.0], [np.nan]]), ["v", "w", "w"])
     with pytest.raises(UserError, match="first and last frame"):
         count(np.eye(2), ["v", "v"], method="temporal")
+
+
+def exemplar_clusters(similarity, preference):
+    """scikit-learn's labels for a matrix without ties."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        labels = AffinityPropagation(
+            affinity="precomputed",
+            damping=0.9,
+            max_iter=500,
+            convergence_iter=50,
+            preference=preference,
+            random_state=0,
+        )
+        labels = labels.fit(similarity).labels_
+    return np.arange(len(labels)) if (labels < 0).all() else labels
+
+
+@pytest.mark.parametrize("tracks", [2, 3, 5, 12, 30])
+def test_affinity_propagation_gives_scikit_learns_clusters_where_there_are_no_ties(tracks):
+    for seed in range(3):
+        rng = np.random.default_rng([seed, tracks])
+        vectors = rng.standard_normal((4, 16))[rng.integers(0, 4, tracks)] + 0.5 * rng.standard_normal((tracks, 16))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        similarity = vectors @ vectors.T + 1e-3 * rng.standard_normal((tracks, tracks))
+        for preference in np.linspace(-5, 5, 11):
+            labels = affinity_propagation(similarity, preference)
+            assert adjusted_rand_score(labels, exemplar_clusters(similarity, preference)) == 1.0
+
+
+def test_equal_similarities_are_one_cluster_unless_the_preference_is_higher():
+    equal = np.full((3, 3), 0.4)
+    assert affinity_propagation(equal, 0.4).tolist() == [0, 0, 0]
+    assert affinity_propagation(equal, 0.5).tolist() == [0, 1, 2]
+
+
+def test_affinity_propagation_settles_on_two_symmetric_pairs():
+    similarity = np.array([[1, 0.9, 0, 0], [0.9, 1, 0, 0], [0, 0, 1, 0.9], [0, 0, 0.9, 1]])
+    assert affinity_propagation(similarity, 0.5).tolist() == [0, 0, 1, 1]

@@ -1,5 +1,6 @@
-"""The probe against torch's own layers, optimiser and schedule, and its figures against scikit-learn."""
+"""The probe against a loop written out, its metrics against scikit-learn, and its classes."""
 
+import math
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -9,8 +10,8 @@ from sklearn.metrics import accuracy_score, f1_score
 from torch import nn
 
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate import draw_counts, probe
-from polyptrace.evaluate.probe_training import ProbeStack, draw_batches, one_cycle
+from polyptrace.evaluate import adenoma, draw_counts, larger, probe
+from polyptrace.evaluate.probe import train_probe
 
 
 def case(polyps=40, seed=0, signal=0.6, width=12):
@@ -23,68 +24,72 @@ def case(polyps=40, seed=0, signal=0.6, width=12):
     return vectors.astype(np.float32), label, polyp
 
 
-def test_the_schedule_is_torchs_one_cycle():
-    for total in (20, 73):
-        optimiser = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=1.0)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=3e-4, total_steps=total, pct_start=0.1)
-        for step in range(total):
-            rate, momentum = one_cycle(step, np.array([total, 10 * total]), 3e-4)
-            assert rate[0] == pytest.approx(optimiser.param_groups[0]["lr"], rel=1e-9)
-            assert momentum[0] == pytest.approx(optimiser.param_groups[0]["betas"][0], rel=1e-9)
-            optimiser.step()
-            if step < total - 1:
-                schedule.step()
-        assert one_cycle(total, np.array([total]), 3e-4)[0] == 0.0
+def one_cycle(step, total, lr):
+    """(learning rate, first beta) at a step: cosine up for 10 % of the steps, then cosine down."""
+    top = 0.1 * total - 1
+
+    def cosine(start, end, share):
+        return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
+
+    if step <= top:
+        return cosine(lr / 25, lr, step / top), cosine(0.95, 0.85, step / top)
+    share = (step - top) / (total - 1 - top)
+    return cosine(lr, lr / 25 / 1e4, share), cosine(0.85, 0.95, share)
 
 
-def test_probes_side_by_side_end_where_probes_trained_alone_with_torch_end():
-    values, target = torch.randn(90, 6), torch.randint(0, 2, (90,))
-    parts = [np.arange(50), np.arange(20, 90)]
-    batches = draw_batches(parts, epochs=4, batch=16, seed=0)
-    stack = ProbeStack(6, 8, 0.0, 2, 0, torch.device("cpu"))
-    alone = []
-    for number in range(2):
-        network = nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 2))
-        with torch.no_grad():
-            for theirs, ours in zip(network.parameters(), stack.parameters, strict=True):
-                theirs.copy_(ours[number].T if theirs.ndim == 2 else ours[number, 0])
-        alone.append(network)
-    stack.fit(values, target, batches, lr=1e-2)
-    for number, network in enumerate(alone):
-        total = int(batches.steps[number])
-        optimiser = torch.optim.AdamW(network.parameters(), lr=1.0, weight_decay=0.0)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=1e-2, total_steps=total, pct_start=0.1)
-        for step in range(total):
-            rows = batches.rows[step, number][batches.real[step, number]]
+def test_training_is_adamw_without_decay_on_shuffled_batches_with_one_cycle():
+    torch.manual_seed(0)
+    values, target, rows = torch.randn(90, 6), torch.randint(0, 2, (90,)), torch.arange(20, 90)
+    options = {"lr": 1e-2, "epochs": 6, "batch": 16, "hidden": 8, "dropout": 0.0}
+    trained = train_probe(values, target, rows, **options, seed=7)
+    torch.manual_seed(7)
+    network = nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 2))
+    optimiser = torch.optim.Adam(network.parameters(), lr=1.0)
+    total = 6 * 5
+    for epoch in range(6):
+        order = rows[torch.randperm(70)]
+        for number in range(5):
+            lr, beta = one_cycle(5 * epoch + number, total, 1e-2)
+            optimiser.param_groups[0].update(lr=lr, betas=(beta, 0.999))
+            part = order[16 * number : 16 * number + 16]
             optimiser.zero_grad()
-            nn.functional.cross_entropy(network(values[rows]), target[rows]).backward()
+            nn.functional.cross_entropy(network(values[part]), target[part]).backward()
             optimiser.step()
-            if step < total - 1:
-                schedule.step()
-        expected = network(values).softmax(1)[:, 1]
-        torch.testing.assert_close(stack.probability(values)[number], expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(trained(values), network(values), atol=1e-5, rtol=1e-4)
 
 
-def test_every_epoch_shows_each_training_row_once():
-    parts = [np.arange(10, 47), np.arange(100)]
-    batches = draw_batches(parts, epochs=3, batch=16, seed=0)
-    for number, part in enumerate(parts):
-        steps = -(-len(part) // 16)
-        assert batches.steps[number] == 3 * steps
-        for epoch in range(3):
-            span = slice(epoch * steps, (epoch + 1) * steps)
-            seen = batches.rows[span, number][batches.real[span, number]]
-            assert sorted(seen.tolist()) == part.tolist()
+@pytest.mark.parametrize("rows", [1, 64, 160, 320])  # 320 rows and 2 epochs: ten steps, which torch's schedule refuses
+def test_any_number_of_steps_can_be_trained(rows):
+    values = torch.randn(rows, 4)
+    options = {"lr": 1e-3, "epochs": 2, "batch": 64, "hidden": 4, "dropout": 0.1, "seed": 0}
+    network = train_probe(values, torch.zeros(rows, dtype=torch.int64), torch.arange(rows), **options)
+    assert torch.isfinite(network(values)).all()
 
 
-def test_dropout_makes_training_random_and_leaves_testing_alone():
-    stack = ProbeStack(6, 64, 0.5, 1, 0, torch.device("cpu"))
-    values = torch.randn(1, 9, 6)
-    assert not torch.equal(stack.logits(values, train=True), stack.logits(values, train=True))
-    assert torch.equal(stack.logits(values, train=False), stack.logits(values, train=False))
+def test_dropout_acts_in_training_only_and_the_global_generator_is_left_alone():
+    vectors, label, polyp = case()
+    before = torch.get_rng_state()
+    with_dropout, without = (probe(vectors, label, polyp, repeats=1, epochs=2, dropout=d) for d in (0.5, 0.0))
+    assert not np.array_equal(with_dropout.probability, without.probability, equal_nan=True)
+    assert torch.equal(torch.get_rng_state(), before)
+    values, target = torch.randn(40, 4), torch.randint(0, 2, (40,))
+    options = {"lr": 1e-3, "epochs": 1, "batch": 8, "hidden": 64, "dropout": 0.5, "seed": 0}
+    network = train_probe(values, target, torch.arange(40), **options)
+    assert torch.equal(network(values), network(values))
 
 
-def test_figures_are_scikit_learns_with_one_over_the_tracklets_of_a_polyp_as_weight():
+def test_a_given_split_is_the_same_in_every_repeat():
+    vectors, label, polyp = case()
+    test = polyp % 2 == 0
+    result = probe(vectors, label, polyp, test=test, repeats=3, epochs=1)
+    for probability in result.probability:
+        np.testing.assert_array_equal(~np.isnan(probability), test)
+    assert not np.array_equal(result.probability[0], result.probability[1], equal_nan=True)
+    with pytest.raises(UserError, match="given split lacks a class"):
+        probe(vectors, label, polyp, test=label == 1)
+
+
+def test_metrics_are_scikit_learns_with_one_over_the_tracklets_of_a_polyp_as_weight():
     vectors, label, polyp = case()
     found = probe(vectors, label, polyp, repeats=3, epochs=5, lr=1e-2)
     for repeat, probability in enumerate(found.probability):
@@ -182,7 +187,7 @@ def test_a_draw_weighs_the_tested_polyps_and_draws_repeats_outside():
     assert ((drawn >= low - 1e-12) & (drawn <= high + 1e-12)).all()
 
 
-def test_too_few_polyps_of_a_class_are_told():
+def test_too_few_polyps_of_a_class_are_an_error():
     vectors, _, polyp = case()
     with pytest.raises(UserError, match="1 group of class 1"):
         probe(vectors, (polyp == 7).astype(int), polyp)
@@ -193,3 +198,53 @@ def test_a_vector_with_nan_is_named():
     vectors[4, 2] = np.nan
     with pytest.raises(UserError, match="row 4 "):
         probe(vectors, label, polyp)
+
+
+#: The table of the public datasets.
+TABLE = {
+    1: [
+        "Low-grade adenoma",
+        "High-grade adenoma",
+        "AD",
+        "Tubular Adenoma",
+        "Tubular Adenoma With High-Grade Dysplasia (HGD)",
+        "Tubulovillous Adenoma",
+        "adenomatous",
+    ],
+    0: [
+        "Traditional serrated adenoma",
+        "Sessile serrated lesion",
+        "Hyperplastic polyp",
+        "SSL",
+        "TSA",
+        "HP",
+        "Sessile Serrated Lesion (SSL)",
+        "Hyperplastic Polyp",
+        "Inflammatory Polyp",
+        "hyperplastic",
+    ],
+    -1: ["Invasive cancer (T1b)", "NO POLYP", "OTHER", "Pathology Not Available", ""],
+}
+
+
+def test_every_name_of_the_four_datasets_has_its_class():
+    for label, names in TABLE.items():
+        assert adenoma(names).tolist() == [label] * len(names)
+
+
+def test_case_and_spaces_do_not_matter():
+    assert adenoma([" tubular  ADENOMA", "hp "]).tolist() == [1, 0]
+
+
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones_and_how_to_map_it():
+    with pytest.raises(UserError, match=r"'villous'.*Low-grade adenoma.*--histology NAME=1"):
+        adenoma(["AD", "villous"])
+
+
+def test_more_names_can_be_mapped():
+    assert adenoma(["AD", "Villous", "cancer"], {"villous": 1, "Cancer": -1}).tolist() == [1, 1, -1]
+
+
+def test_above_five_millimetres_is_one():
+    sizes = np.array([2.0, 5.0, 5.01, 11.74, np.nan])
+    assert larger(sizes).tolist() == [0, 0, 1, 1, -1]

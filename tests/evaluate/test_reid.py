@@ -64,7 +64,7 @@ def test_blocks_of_any_height_give_the_same(monkeypatch):
     def low_blocks(rows, _columns, _device):
         return ((a, min(a + 5, rows)) for a in range(0, rows, 5))
 
-    monkeypatch.setattr("polyptrace.evaluate.pairs.row_blocks", low_blocks)
+    monkeypatch.setitem(reid.__globals__, "row_blocks", low_blocks)
     for exact in (4096, 0):
         monkeypatch.setattr(similarity, "EXACT", exact)
         parts = reid(vectors, polyp)

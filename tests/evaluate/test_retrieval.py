@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score
 from torchmetrics.retrieval import RetrievalHitRate, RetrievalMAP
 
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate import gallery, retrieval, similarity
+from polyptrace.evaluate import retrieval, similarity
 from polyptrace.evaluate import retrieval as search
 
 
@@ -234,7 +234,7 @@ def test_mistakes_are_told():
     with pytest.raises(UserError, match="start and end"):
         search(np.eye(2), [0, 0], apart=1.0, video=[0, 0])
     with pytest.raises(UserError, match="seconds"):
-        gallery.in_seconds([0.0, np.nan], 2)
+        search(np.eye(2), [0, 0], apart=1.0, video=[0, 0], start=[0.0, np.nan], end=[1.0, 1.0])
 
 
 def test_the_public_name_is_the_function():

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from polyptrace.config import Config, Evaluate, as_toml
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate import Method, Metric, Results, Task, evaluate
-from polyptrace.report import Choices, write_report
+from polyptrace.figures import run_figures
+from polyptrace.report import ReportOptions, load_run, write_report
 
 NASTY = "_<script>alert(1)</script> & 100 % of $x_1$ {a} | **b** \\ `c` ~ ^ #"
 
@@ -79,7 +81,9 @@ def run(coloured: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def report(results: list[Path], coloured: Dataset, run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole report folder of these results, with pictures, a run, and the paper's own figures."""
     out = tmp_path_factory.mktemp("report") / "report"
-    write_report(results, out, Choices(data=(coloured.path,), runs=(run,), paper=True))
+    figures = tuple(run_figures([load_run(run)], [coloured]))
+    options = ReportOptions(data=(coloured.path,), runs=(run,), paper=True, training_figures=figures)
+    write_report(results, out, options)
     return out
 
 
@@ -97,7 +101,8 @@ def unlabelled(coloured: Dataset, tmp_path_factory: pytest.TempPathFactory) -> P
     )
     tasks = ("retrieval", "reid", "counting")
     folder = tmp_path_factory.mktemp("unlabelled") / "results"
-    evaluate(dict.fromkeys(tasks, embeddings), tasks, method=Method("Mine")).save(folder)
+    found = evaluate(dict.fromkeys(tasks, embeddings), tasks, method=Method("Mine"))
+    replace(found, embeddings=[{"info": {"generated": True}}]).save(folder)
     return folder
 
 

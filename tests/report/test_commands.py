@@ -51,7 +51,7 @@ def test_figures_bag_shows_the_anchor_that_was_asked_for(coloured: Dataset, tmp_
     [
         (("--video", "v9"), "one of v0, v1, v2"),
         (("--frame", "5"), "--video"),
-        (("--supervision.tau_maximum", "5"), "tau_max"),
+        (("--supervision.tau_maximum", "5"), "tau-max"),
     ],
 )
 def test_what_can_be_mistyped_is_one_line_that_helps(

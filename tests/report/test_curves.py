@@ -1,13 +1,13 @@
 """ROC, precision and recall, similarities."""
 
+from polyptrace.drawing import LineStyle
 from polyptrace.evaluate import Results
 from polyptrace.report.curves import base_rate, precision_recall, roc, similarities
-from polyptrace.report.style import Pen
 
 
 def test_each_method_stands_in_the_legend_with_its_interval_best_first(rows: list[Results]) -> None:
     weak, ours = rows[-1], rows[0]
-    for drawing, figure in ((roc([weak, ours], [Pen("red"), Pen("blue")]), "auroc"),):
+    for drawing, figure in ((roc([weak, ours], [LineStyle("red"), LineStyle("blue")]), "auroc"),):
         told = ours.tasks["reid"].metrics[figure]
         assert f"Ours  {100 * told.value:.1f}  [{100 * told.low:.1f}–{100 * told.high:.1f}]" in drawing.svg
         assert drawing.svg.index("Ours  ") < drawing.svg.index("&lt;script&gt;")
@@ -17,10 +17,10 @@ def test_precision_of_chance_is_the_share_of_same_pairs(rows: list[Results]) -> 
     counts = rows[0].tasks["reid"].counts
     expected = counts["same_pairs"] / (counts["same_pairs"] + counts["different_pairs"])
     assert abs(base_rate(rows[0]) - expected) < 1e-12
-    assert "Ours" in precision_recall([rows[0]], [Pen("blue")]).words
+    assert "Ours" in precision_recall([rows[0]], [LineStyle("blue")]).description
 
 
 def test_similarities_are_drawn_for_any_method(rows: list[Results]) -> None:
     drawing = similarities(rows[-1], 7)
     assert drawing.name == "similarities_7"
-    assert "AUROC" in drawing.words
+    assert "AUROC" in drawing.description

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyptrace.evaluate import Results
-from polyptrace.report.markup import escape_latex, escape_markdown, html, latex, markdown
-from polyptrace.report.standing import MAIN, standings
+from polyptrace.report.markup import escape_latex, escape_markdown, latex, markdown
+from polyptrace.report.page import render_table
+from polyptrace.report.ranking import MAIN
 from polyptrace.report.tables import Cell, Column, Row, Table, method_table
 
 Make = Callable[..., Results]
@@ -18,7 +19,7 @@ Make = Callable[..., Results]
 def small(name: str = "a", mark: str = "best") -> Table:
     cells = (Cell("26.4"), Cell("63.13", "58.2–68.9", mark, "*", "p = 0.01"))
     columns = (Column("", "Params", "M"), Column("Retrieval", "mAP", "↑"))
-    return Table("t", "Title & more", "Caption_1", columns, (("Group", (Row(name, cells, shown=True),)),), ("Note %",))
+    return Table("t", "Title & more", "Caption_1", columns, (("Group", (Row(name, cells, focus=True),)),), ("Note %",))
 
 
 class Text(HTMLParser):
@@ -44,23 +45,24 @@ class Text(HTMLParser):
 
 
 def test_all_three_say_the_same_numbers(rows: list[Results]) -> None:
-    table = method_table("t", "T", rows, list(MAIN), standings(rows, MAIN))
-    figures = [c.text for _, lines in table.groups for row in lines for c in row.cells if re.match(r"^\d", c.text)]
-    assert len(figures) > 20
-    for content in (markdown(table), latex(table), html(table)):
+    table = method_table("t", "T", rows, list(MAIN))
+    pages = table.with_costs_last()
+    for content, shown in ((markdown(table), table), (latex(table), table), (render_table(table), pages)):
+        values = [c.text for _, lines in shown.groups for row in lines for c in row.cells if re.match(r"^\d", c.text)]
+        assert len(values) > 20
         position = 0
-        for figure in figures:
-            position = content.index(figure, position)
+        for value in values:
+            position = content.index(value, position)
 
 
 def test_best_is_bold_and_second_is_underlined_in_each() -> None:
     best, second = small(mark="best"), small(mark="second")
     assert "**63.13**" in markdown(best)
     assert r"\textbf{63.13}" in latex(best)
-    assert "<b>63.13</b>" in html(best)
+    assert "<b>63.13</b>" in render_table(best)
     assert "<u>63.13</u>" in markdown(second)
     assert r"\underline{63.13}" in latex(second)
-    assert "<u>63.13</u>" in html(second)
+    assert "<u>63.13</u>" in render_table(second)
 
 
 def test_each_line_of_the_latex_has_as_many_cells_as_the_table_has_columns() -> None:
@@ -103,13 +105,13 @@ def test_no_text_ends_a_cell_of_markdown(text: str) -> None:
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1, max_size=30))
 def test_html_shows_any_name_and_takes_none_for_a_tag(name: str) -> None:
-    plain, named = Text(html(small("a"))), Text(html(small(name)))
+    plain, named = Text(render_table(small("a"))), Text(render_table(small(name)))
     assert named.tags == plain.tags
     assert name in "".join(named.text)
 
 
 def test_html_is_well_formed_and_names_rows_and_columns() -> None:
-    content = html(small())
+    content = render_table(small())
     assert not Text(content).open
     for scope in ("col", "colgroup", "row", "rowgroup"):
         assert f'scope="{scope}"' in content

@@ -1,20 +1,34 @@
 """The table object: order, cells, notes, captions."""
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from polyptrace.evaluate import Results
-from polyptrace.report.paper import PAPER
-from polyptrace.report.standing import MAIN, Measure, standings
-from polyptrace.report.tables import describe_counts, generated, method_table, number, span
+from polyptrace.config import Config
+from polyptrace.evaluate import Method, Metric, Results, Task
+from polyptrace.report.markup import markdown
+from polyptrace.report.ranking import MAIN, Measure
+from polyptrace.report.tables import (
+    AblationRow,
+    Table,
+    describe_counts,
+    difference_table,
+    interval_text,
+    method_table,
+    sweep_table,
+    value_text,
+)
 
 Make = Callable[..., Results]
 MAP = MAIN[0]
 
 
-def table_of(rows: list[Results], **options: object) -> object:
-    return method_table("t", "T", rows, [MAP], standings(rows, [MAP]), **options)
+def table_of(rows: list[Results], **options: object) -> Table:
+    return method_table("t", "T", rows, [MAP], **options)
 
 
 def test_groups_come_in_the_papers_order_with_baselines_before_them(make_row: Make) -> None:
@@ -50,18 +64,28 @@ def test_both_counts_of_operations_are_named_and_explained(rows: list[Results]) 
     assert [column.name for column in table.columns[:4]] == ["Labels", "Params", "MACs", "FLOPs"]
     ours = next(row for _, lines in table.groups for row in lines if row.name == "Ours")
     assert [cell.text for cell in ours.cells[:4]] == ["none", "26.4", "33.1", "65.4"]
-    assert sum(note.startswith(("MACs:", "FLOPs:")) for note in table.notes) == 2
+    assert sum(note.startswith(("MACs,", "FLOPs,")) for note in table.notes) == 2
 
 
 def test_the_caption_counts_what_was_tested(make_row: Make) -> None:
     assert table_of([make_row("a", 0.5)]).caption == "Retrieval: 50 tracks of 20 polyps in 5 procedures (test)."
 
 
-def test_generated_procedures_are_called_that() -> None:
+def test_generated_procedures_are_called_that(make_row: Make) -> None:
     counts = {"tracklets": 5, "polyps": 2, "videos": 1}
-    assert "1 generated procedure (" in describe_counts(counts, "track", ["synthetic"])
-    assert "generated" not in describe_counts(counts, "track", ["REAL-Colon"])
-    assert generated(["REAL-Colon", "synthetic", "Generated-2"]) == ["synthetic", "Generated-2"]
+    assert "1 generated procedure (" in describe_counts(counts, "track", ["test"], generated=True)
+    named_alike = make_row("a", 0.5)
+    marked = replace(named_alike, embeddings=[{"info": {"generated": True}}])
+    assert "5 procedures" in table_of([named_alike]).caption
+    assert "5 generated procedures" in table_of([marked]).caption
+
+
+def test_the_costs_come_last_on_a_page_so_that_a_phone_shows_the_results_first(rows: list[Results]) -> None:
+    table = table_of(rows)
+    reordered = table.with_costs_last()
+    assert [column.name for column in reordered.columns] == ["mAP", "Labels", "Params", "MACs", "FLOPs"]
+    for (_, before), (_, after) in zip(table.groups, reordered.groups, strict=True):
+        assert [row.cells for row in after] == [(*row.cells[4:], *row.cells[:4]) for row in before]
 
 
 @pytest.mark.parametrize(
@@ -69,22 +93,98 @@ def test_generated_procedures_are_called_that() -> None:
     [(True, 0.5, 0.6, "50.0–60.0"), (True, -0.02, 0.6, "−2.0 to 60.0"), (False, 1.0, 1.5, "1.00–1.50")],
 )
 def test_intervals_are_printed_without_doubt_about_signs(percent: bool, low: float, high: float, printed: str) -> None:
-    assert span(Measure("t", "f", "", "", percent=percent), low, high) == printed
+    assert interval_text(Measure("t", "f", "", "", percent=percent), low, high) == printed
 
 
 def test_an_undefined_interval_is_not_printed() -> None:
-    assert span(MAP, float("nan"), 0.5) == ""
+    assert interval_text(MAP, float("nan"), 0.5) == ""
 
 
 def test_a_minus_is_a_minus() -> None:
-    assert number(MAP, -0.0512) == "−5.12"
+    assert value_text(MAP, -0.0512) == "−5.12"
 
 
 def test_the_papers_rows_are_quoted_apart_and_never_ranked(make_row: Make) -> None:
     rows = [make_row("a", 0.5), make_row("b", 0.1)]
-    table = table_of(rows, quoted=PAPER)
+    table = table_of(rows, paper=True)
     group, lines = table.groups[-1]
     assert "paper" in group
     assert all(row.quoted for row in lines)
     assert not any(cell.mark or cell.interval for row in lines for cell in row.cells)
     assert [cell.mark for row in table.groups[0][1] for cell in row.cells[-1:]] == ["best", "second"]
+
+
+def test_a_difference_is_the_shown_method_minus_the_other(make_row: Make) -> None:
+    rows = [make_row("a", 0.50, seed=1), make_row("b", 0.90, seed=2), make_row("c", 0.95, seed=3)]
+    table = difference_table(rows, MAIN[:1], focus=1)
+    assert table is not None
+    cells = {row.name: row.cells[0] for _, lines in table.groups for row in lines}
+    assert {name: cell.text for name, cell in cells.items()} == {"a": "+40.00", "c": "−5.00"}
+    assert "b minus each other" in table.title
+
+
+def test_its_interval_is_of_the_draws_difference_not_of_two_intervals(make_row: Make) -> None:
+    shared = make_row("a", 0.5, spread=0.1, seed=1)
+    shifted = make_row("b", 0.6, spread=0.1, seed=1)  # the same draws, 0.1 higher each time
+    noise = np.random.default_rng(5).normal(scale=0.001, size=200)
+    shifted.arrays["retrieval/draws/map"] = shared.arrays["retrieval/draws/map"] + 0.1 + noise
+    table = difference_table([shared, shifted], MAIN[:1], focus=1)
+    assert table is not None
+    cell = table.groups[0][1][0].cells[0]
+    low, high = (float(end) for end in cell.interval.split("–"))
+    assert (low, high) == (pytest.approx(10, abs=0.5), pytest.approx(10, abs=0.5))
+    assert cell.mark == "best"  # significant, though each figure alone varies by 20 points
+
+
+def test_methods_on_other_tracklets_are_not_compared(make_row: Make) -> None:
+    assert difference_table([make_row("a", 0.5), make_row("b", 0.6, key="other")], MAIN[:1], focus=0) is None
+
+
+def line(name: str, value: float, key: str, seeds: int = 1) -> AblationRow:
+    """A variant whose mAP hardly differs from draw to draw."""
+    figure = Metric(value, value, value, 10, "queries")
+    counts = {"tracklets": 10, "polyps": 40, "videos": 30}
+    task = Task("track", "tracks", datasets=(key,), metrics={"map": figure}, counts=counts, draws_key=key, drawn=40)
+    draws = np.random.default_rng(len(name)).normal(value, 0.01, 200)
+    results = Results(Method(name, seeds=seeds), {"retrieval": task}, {"retrieval/draws/map": draws})
+    return AblationRow(name if seeds == 1 else f"{name} ({seeds} seeds)", results, Config())
+
+
+def test_each_dataset_has_its_own_best_and_what_is_not_measured_has_no_figure() -> None:
+    points = {
+        "0": [line("naive one", 0.9, "a"), line("aware", 0.8, "a")],
+        "0.5": [line("naive one", 0.3, "b"), line("aware", 0.6, "b")],
+        "1": [line("aware", 0.4, "c")],
+    }
+    table = sweep_table("sweep", "Sweep", points, MAIN[0])
+    cells = {row.name: [(cell.text, cell.mark) for cell in row.cells] for row in table.groups[0][1]}
+    assert cells["naive one"] == [("90.00", "best"), ("30.00", "second"), ("–", "")]
+    assert cells["aware"] == [("80.00", "second"), ("60.00", "best"), ("40.00", "")]
+    assert "Holm-adjusted within the column" in table.notes[0]
+    assert "0.5: 10 tracks of 40 polyps in 30 procedures (b)." in markdown(table)
+
+
+def test_a_variant_has_one_row_however_many_seeds_each_point_has() -> None:
+    points = {"0": [line("aware", 0.9, "a")], "0.5": [line("aware", 0.6, "b", seeds=3)]}
+    table = sweep_table("sweep", "Sweep", points, MAIN[0])
+    assert [row.name for row in table.groups[0][1]] == ["aware"]
+    assert "0: 10 tracks of 40 polyps in 30 procedures (a). 0.5:" in markdown(table)
+    assert "procedures (b), 3 training seeds." in markdown(table)
+
+
+def test_every_quoted_number_is_the_papers(shared: Path, make_row: Make) -> None:
+    text = (shared / "paper.tex").read_text(encoding="utf-8")
+    body = text[text.index(r"\multirow{3}{*}{Method}") : text.index(r"\label{tab:sota}")]
+    printed = {}
+    for line in body.split(r"\\"):
+        name, *cells = line.split("&")
+        numbers = re.findall(r"\d+\.?\d*", " ".join(cells))
+        name = re.sub(r"\\(textbf|rowcolor|hline|textit)|~\\cite\{[^}]*\}|orange!20|[{}]", "", name).strip()
+        if len(numbers) == 9:
+            printed[name.split()[-1]] = [float(n) for n in numbers]
+    table = method_table("t", "T", [make_row("a", 0.5)], MAIN, paper=True)
+    quoted = table.groups[-1][1]
+    assert len(printed) == len(quoted) == 18
+    for row in quoted:
+        assert [float(cell.text) for cell in row.cells[1:]] == printed[row.name], row.name
+        assert [cell.note for cell in row.cells] == ["*" if row.name == "EndoFM" and n == 8 else "" for n in range(10)]

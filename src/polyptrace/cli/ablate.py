@@ -56,16 +56,15 @@ from polyptrace.core.files import atomic_folder
 from polyptrace.evaluate import Results, combine
 from polyptrace.report import (
     MAIN,
-    Line,
+    AblationRow,
     Measure,
     Table,
     block_table,
     difference_table,
-    html,
-    latex,
     markdown,
     measured,
     sweep_table,
+    write_table,
 )
 
 __all__ = ["SECTIONS", "command"]
@@ -191,7 +190,7 @@ def write_tables(out: Path, blocks: Sequence[Block]) -> bool:
     return True
 
 
-def of_ours(of_blocks: Mapping[str, Sequence[Line]], columns: Sequence[Measure]) -> Table | None:
+def of_ours(of_blocks: Mapping[str, Sequence[AblationRow]], columns: Sequence[Measure]) -> Table | None:
     """Ours minus each variant, on the same bootstrap draws; None without ours."""
     results = list({line.results.method.name: line.results for lines in of_blocks.values() for line in lines}.values())
     names = [each.method.name for each in results]
@@ -206,7 +205,7 @@ def in_order(name: str) -> tuple[float, str]:
         return math.inf, name
 
 
-def lines_of(rows: Sequence[tuple[str, Path]]) -> list[Line]:
+def lines_of(rows: Sequence[tuple[str, Path]]) -> list[AblationRow]:
     """A line for each (title, folder) that has results: its training seeds combined, and its settings."""
     lines = []
     for title, folder in rows:
@@ -216,11 +215,5 @@ def lines_of(rows: Sequence[tuple[str, Path]]) -> list[Line]:
         if results and settings:
             whole = results[0] if len(results) == 1 else combine(results)
             seeds = f" ({len(results)} seeds)" if len(results) > 1 else ""
-            lines.append(Line(title + seeds, whole, read_config(settings[0])))
+            lines.append(AblationRow(title + seeds, whole, read_config(settings[0])))
     return lines
-
-
-def write_table(folder: Path, table: Table) -> None:
-    """One table as Markdown, LaTeX and HTML."""
-    for ending, form in (("md", markdown), ("tex", latex), ("html", html)):
-        (folder / f"{table.name}.{ending}").write_text(form(table), encoding="utf-8")

@@ -54,7 +54,7 @@ from polyptrace.compare import (
 )
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
-from polyptrace.report import Choices, write_report
+from polyptrace.report import ReportOptions, write_report
 
 __all__ = ["SECTIONS", "command"]
 
@@ -226,7 +226,7 @@ def write_table(out: Path) -> bool:
     )
     if not folders:
         return False
-    page = write_report(folders, out / "report", Choices(show=_title_of_ours(folders)), overwrite=True)
+    page = write_report(folders, out / "report", ReportOptions(focus=_title_of_ours(folders)), overwrite=True)
     echo((page.parent / "table1.md").read_text(encoding="utf-8"))
     echo(f"table: {page.parent / 'table1.md'}, .tex, .html; page: {page}")
     return True

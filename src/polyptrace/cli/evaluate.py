@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from polyptrace.cli.settings import ConfigFile
 from polyptrace.config import Config, override, read_config
-from polyptrace.core.console import console, counted
+from polyptrace.core.console import SafeConsole, console, counted, echo, output
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
 from polyptrace.evaluate import (
@@ -30,39 +30,51 @@ from polyptrace.evaluate import (
 )
 
 SECTIONS = ("evaluate",)
-MOST_PROCEDURES = 40  # shown on the screen
-#: What figures are of, where it is one.
-ONE = {"queries": "query", "pairs": "pair", "tracklets": "tracklet", "videos": "video"}
-#: Figures that are not fractions: shown as they are, not in percent.
-PLAIN = ("fragmentation", "fragmentation_sd", "count_error", "count_bias", "clusters")
+MOST_PROCEDURES = 40  # shown on the terminal
+#: Singular of what a metric is computed over.
+SINGULAR = {"queries": "query", "pairs": "pair", "tracklets": "tracklet", "videos": "video"}
+#: Metrics that are not fractions, so they are not shown in percent.
+NOT_FRACTIONS = ("fragmentation", "fragmentation_sd", "count_error", "count_bias", "clusters")
 
 
 def command(
-    tasks: Annotated[list[str] | None, typer.Argument(help=f"Any of {', '.join(TASKS)}; all if none is given.")] = None,
+    tasks: Annotated[list[str] | None, typer.Argument(help=f"Any of {', '.join(TASKS)}; default: all.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Results folder to write.")] = Path("results"),
     embeddings: Annotated[
         list[Path] | None,
         typer.Option(
             "--embeddings",
-            help="Folder of 'polyptrace embed', or a .npz or .parquet made elsewhere; "
-            "given again, datasets are put together.",
+            help="Folder of 'polyptrace embed', or a .npz or .parquet file. Repeat it to evaluate datasets together.",
         ),
     ] = None,
     embeddings_for: Annotated[
         list[str] | None,
-        typer.Option("--embeddings-for", metavar="TASK=PATH", help="Embeddings of one task instead; may be repeated."),
+        typer.Option("--embeddings-for", metavar="TASK=PATH", help="Embeddings of one task only; may be repeated."),
+    ] = None,
+    train_for: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--train-for",
+            metavar="TASK=PATH",
+            help="Training part of a published split, for size or histology; the other embeddings of the task are"
+            " the test part. May be repeated.",
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the row in the table.")] = None,
-    group: Annotated[str | None, typer.Option("--group", help=f"Its group: {', '.join(GROUPS)}.")] = None,
-    labels: Annotated[str | None, typer.Option("--labels", help=f"What training used: {', '.join(LABEL_USE)}.")] = None,
+    group: Annotated[str | None, typer.Option("--group", help=f"Group of the row: {', '.join(GROUPS)}.")] = None,
+    labels: Annotated[
+        str | None, typer.Option("--labels", help=f"Labels used in training: {', '.join(LABEL_USE)}.")
+    ] = None,
     trained_on_test: Annotated[
         list[str] | None,
-        typer.Option("--trained-on-test", metavar="TASK", help="Task whose test data its pretraining saw."),
+        typer.Option("--trained-on-test", metavar="TASK", help="Task whose test data the pretraining saw."),
     ] = None,
     histology: Annotated[
         list[str] | None,
         typer.Option(
-            "--histology", metavar="NAME=LABEL", help="Histology beyond the known ones: 1 adenoma, 0 not, -1 left out."
+            "--histology",
+            metavar="NAME=LABEL",
+            help="Class of an unknown histology: 1 adenoma, 0 not, -1 left out.",
         ),
     ] = None,
     seeds: Annotated[
@@ -70,38 +82,39 @@ def command(
         typer.Option(
             "--combine",
             metavar="RESULTS",
-            help="Instead of evaluating: results of one method, one per training seed, as one row.",
+            help="Combine results of one method, one folder per training seed, into one row instead of evaluating.",
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
     config: ConfigFile = None,
 ) -> None:
-    """Measure vectors: retrieval, re-identification, size, histology, counting.
+    """Evaluate vectors: retrieval, re-identification, size, histology, counting.
 
-    Retrieval, ReID and counting take whole tracks, size and histology
-    tracklets. A task whose labels are missing is skipped and says why. Every
-    figure has a 95 % interval from a bootstrap over polyps (over videos with
-    [bold]--evaluate.cluster video[/]). [bold]polyptrace settings evaluate[/] lists all settings.
+    Retrieval, ReID and counting use whole tracks, size and histology use
+    tracklets. A task without its labels is skipped, with the reason. Every
+    metric has a 95 % confidence interval from a bootstrap over procedures
+    ([bold]--evaluate.cluster polyp[/]: over polyps). [bold]polyptrace settings evaluate[/] lists
+    all settings.
 
-    [bold]Vectors made elsewhere[/] come as an .npz with an array [bold]vectors[/] (N, D), or
-    as a .parquet with a column [bold]vector[/] (list of floats), and a value per
-    vector of what the tasks need ("" or NaN: unknown):
+    [bold]Vectors of other programs[/] are read from an .npz with an array [bold]vectors[/]
+    (N, D), or from a .parquet with a column [bold]vector[/] (list of floats). The tasks
+    need these columns, with one value per vector ("" or NaN: unknown):
 
-      [bold]polyp[/]      id, unique in its dataset  all; counting can do without
+      [bold]polyp[/]      id, unique in its dataset  all; optional for counting
 
-      [bold]video[/]      id of the procedure        counting, splits by video
+      [bold]video[/]      id of the procedure        counting, bootstrap
 
       [bold]size_mm[/]    diameter                   size
 
       [bold]histology[/]  AD, HP, adenomatous, ...   histology
 
-      [bold]position[/], [bold]last[/], [bold]fps[/]  frames, frames/s  close and far in time
+      [bold]position[/], [bold]last[/], [bold]fps[/]  frames, frames/s  distance in time
 
-      [bold]dataset[/]    name                       several datasets together
+      [bold]dataset[/]    name                       several datasets
 
-      [bold]unit[/]       tracklet or track          without it: each row is both
+      [bold]unit[/]       tracklet or track          default: both
 
-      [bold]track[/]      whole number               names a row
+      [bold]track[/]      integer                    identifies a row
 
     Examples:
 
@@ -113,6 +126,9 @@ def command(
       polyptrace evaluate --embeddings rc19 --embeddings-for size=rc19 \\
         --embeddings-for size=sun --out results/ours
 
+      polyptrace evaluate size --train-for size=rsp-train \\
+        --embeddings rsp-val --out results/ours
+
       polyptrace evaluate --combine results/ours-0 --combine results/ours-1 \\
         --out results/ours
     """
@@ -122,36 +138,39 @@ def command(
         results = combine([Results.load(folder) for folder in seeds])
     else:
         settings = override(read_config(config), arguments, SECTIONS)
-        results = _evaluate(wanted or list(TASKS), embeddings or [], embeddings_for or [], histology or [], settings)
-    told = results.method
+        inputs = _Inputs(
+            embeddings or [], _by_task("--embeddings-for", embeddings_for), _by_task("--train-for", train_for)
+        )
+        results = _evaluate(wanted or list(TASKS), inputs, _mapping(histology or []), settings)
+    method = results.method
     method = replace(
-        told,
-        name=name or told.name,
-        group=group or told.group,
-        labels=labels or told.labels,
-        trained_on_test=tuple(_known(task) for task in trained_on_test or told.trained_on_test),
+        method,
+        name=name or method.name,
+        group=group or method.group,
+        labels=labels or method.labels,
+        trained_on_test=tuple(_known(task) for task in trained_on_test or method.trained_on_test),
     )
     results = replace(results, method=method)
     results.save(out, overwrite=overwrite)
     print_results(results)
     if (out / TRACK_LIST).is_file():
-        typer.echo(f"which tracks were taken for the same polyp: {out / TRACK_LIST}")
-    typer.echo(f"results: {out}")
+        echo(f"tracks that are counted as the same polyp: {out / TRACK_LIST}")
+    echo(f"results: {out}")
 
 
 def print_results(results: Results) -> None:
-    """A table of what was measured, then what was not and why."""
+    """Prints a table of the metrics, then the reasons of skipped tasks and remarks."""
     table = Table(title=results.method.name, header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    for column in ("task", "figure"):
+    for column in ("task", "metric"):
         table.add_column(column, no_wrap=True)
     for column in ("value", "95 % interval", "n"):
         table.add_column(column, no_wrap=True, justify="right")
     for name, task in results.tasks.items():
-        for place, (figure, told) in enumerate(task.metrics.items()):
-            table.add_row(name if place == 0 else "", figure, *_shown(figure, told))
+        for index, (key, metric) in enumerate(task.metrics.items()):
+            table.add_row(name if index == 0 else "", key, *_cells(key, metric))
         if task.metrics:
             table.add_section()
-    screen = Console(width=max(90, Console().width))
+    screen = SafeConsole(width=max(90, output.width))
     if table.row_count:
         screen.print(table)
     for name, task in results.tasks.items():
@@ -162,37 +181,39 @@ def print_results(results: Results) -> None:
 
 
 def _print_polyps(results: Results, screen: Console) -> None:
-    """Polyps found in each procedure, by each way of counting, and how many there are where that is known."""
-    ways = [name for name in results.tasks if f"{name}/clusters" in results.arrays]
-    if not ways:
+    """Prints the number of polyps of each procedure by each clustering, and the true number if it is known."""
+    tasks = [name for name in results.tasks if f"{name}/clusters" in results.arrays]
+    if not tasks:
         return
-    procedures, true = results.arrays[f"{ways[0]}/procedure"], results.arrays[f"{ways[0]}/polyps"]
+    procedures, true = results.arrays[f"{tasks[0]}/procedure"], results.arrays[f"{tasks[0]}/polyps"]
     labelled = bool((true >= 0).any())
-    table = Table("polyps found", *(way.removeprefix("counting.") for way in ways), box=None, header_style="bold")
+    table = Table(
+        "polyps per video", *(task.removeprefix("counting.") for task in tasks), box=None, header_style="bold"
+    )
     if labelled:
-        table.add_column("there are")
-    for place, procedure in enumerate(procedures[:MOST_PROCEDURES].tolist()):
-        found = [str(results.arrays[f"{way}/clusters"][place]) for way in ways]
-        known = [str(true[place]) if true[place] >= 0 else "?"] if labelled else []
-        table.add_row(escape(str(procedure).lstrip("/")), *found, *known)
+        table.add_column("true")
+    for index, procedure in enumerate(procedures[:MOST_PROCEDURES].tolist()):
+        clusters = [str(results.arrays[f"{task}/clusters"][index]) for task in tasks]
+        known = [str(true[index]) if true[index] >= 0 else "?"] if labelled else []
+        table.add_row(escape(str(procedure).lstrip("/")), *clusters, *known)
     screen.print(table)
     if len(procedures) > MOST_PROCEDURES:
         screen.print(f"... and {counted(len(procedures) - MOST_PROCEDURES, 'more procedure')}, in {TRACK_LIST}")
 
 
-def _shown(name: str, told: Metric) -> tuple[str, str, str]:
-    """Value, interval and number; fractions in percent."""
-    scale = 1 if name in PLAIN else 100
-    value, low, high = (f"{scale * number:.2f}" for number in (told.value, told.low, told.high))
+def _cells(name: str, metric: Metric) -> tuple[str, str, str]:
+    """Value, interval and n as text; fractions in percent."""
+    scale = 1 if name in NOT_FRACTIONS else 100
+    value, low, high = (f"{scale * number:.2f}" for number in (metric.value, metric.low, metric.high))
     return (
         value,
-        "-" if math.isnan(told.low) else f"{low} to {high}",
-        counted(told.n, ONE.get(told.of, told.of), told.of),
+        "-" if math.isnan(metric.low) else f"{low} to {high}",
+        counted(metric.n, SINGULAR.get(metric.of, metric.of), metric.of),
     )
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Tasks, and the `--section.key value` arguments that stand among them."""
+    """The tasks, and the `--section.key value` arguments among them."""
     tasks, arguments = [], []
     remaining = iter(words)
     for word in remaining:
@@ -207,29 +228,45 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _known(task: str) -> str:
     if task not in TASKS:
-        raise UserError(f"task {task!r}: no such task -> one of {', '.join(TASKS)}")
+        raise UserError(f"task {task!r}: no such task -> use {', '.join(TASKS)}")
     return task
 
 
-def _evaluate(
-    tasks: list[str], paths: list[Path], paths_for: list[str], histology: list[str], settings: Config
-) -> Results:
-    """Reads what each task needs, and evaluates it."""
-    chosen: dict[str, list[Path]] = {}
-    for text in paths_for:
-        task, equals, path = text.partition("=")
-        if not equals or not path:
-            raise UserError(f"--embeddings-for {text}: not TASK=PATH -> write for example size=vectors/sun")
-        chosen.setdefault(_known(task), []).append(Path(path))
-    lacking = [task for task in tasks if task not in chosen]
-    if lacking and not paths:
+@dataclass(frozen=True)
+class _Inputs:
+    """The paths of `--embeddings`, and those of one task: `--embeddings-for` and `--train-for`."""
+
+    paths: list[Path]
+    paths_of: dict[str, list[Path]]
+    train_of: dict[str, list[Path]]
+
+    def of(self, task: str) -> list[Path]:
+        return self.paths_of.get(task, self.paths)
+
+
+def _by_task(option: str, texts: list[str] | None) -> dict[str, list[Path]]:
+    """The paths of an option `TASK=PATH` by task."""
+    paths: dict[str, list[Path]] = {}
+    for text in texts or []:
+        task, _, path = text.partition("=")
+        if not path:
+            raise UserError(f"{option} {text}: not TASK=PATH -> write for example size=vectors/sun")
+        paths.setdefault(_known(task), []).append(Path(path))
+    return paths
+
+
+def _evaluate(tasks: list[str], inputs: _Inputs, histology: dict[str, int], settings: Config) -> Results:
+    """Reads the embeddings of each task and evaluates them."""
+    lacking = [task for task in tasks if not inputs.of(task)]
+    if lacking:
         raise UserError(f"{', '.join(lacking)}: no embeddings -> give --embeddings PATH")
     with console.status("evaluating") as status:
         return evaluate_files(
-            {task: chosen.get(task, paths) for task in tasks},
+            {task: inputs.of(task) for task in tasks},
             settings.evaluate,
-            _mapping(histology),
-            say=lambda task: status.update(f"evaluating {task}"),
+            histology,
+            inputs.train_of,
+            on_task=lambda task: status.update(f"evaluating {task}"),
         )
 
 

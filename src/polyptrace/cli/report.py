@@ -5,39 +5,49 @@ from typing import Annotated
 
 import typer
 
-from polyptrace.core.console import console
-from polyptrace.report import Choices, write_report
+from polyptrace.config import Evaluate
+from polyptrace.core.console import console, echo
+from polyptrace.core.files import refuse_existing
+from polyptrace.data import Dataset
+from polyptrace.embed import concatenate, embed
+from polyptrace.encoders import load_encoder
+from polyptrace.evaluate import Method, Results, evaluate
+from polyptrace.figures import check_runs, run_figures
+from polyptrace.report import COLOUR_GRID, PAGE_FILE, ReportOptions, check_dataset, load_run, write_report
 
 
 def command(
-    results: Annotated[list[Path], typer.Argument(help="Folders that 'polyptrace evaluate' wrote, one per row.")],
+    results: Annotated[list[Path], typer.Argument(help="Folders written by 'polyptrace evaluate', one per row.")],
     out: Annotated[Path, typer.Option("--out", help="Report folder to write.")],
     data: Annotated[
         list[Path] | None,
-        typer.Option("--data", help="Dataset folder, for film strips and stills; may be repeated."),
+        typer.Option("--data", help="Dataset folder, for film strips and images. Can be repeated."),
     ] = None,
     run: Annotated[
         list[Path] | None,
-        typer.Option("--run", help="Training run, for loss curves and the paper's Figures 1 and 2; may be repeated."),
+        typer.Option("--run", help="Training run, for its curves and the paper's Figures 1 and 2. Can be repeated."),
     ] = None,
     ablation: Annotated[
         list[Path] | None,
-        typer.Option("--ablation", help="Results of a run that left a part out: a row of Table 2; may be repeated."),
+        typer.Option("--ablation", help="Results that become a row of Table 2. Can be repeated."),
     ] = None,
     show: Annotated[
-        str | None, typer.Option("--show", help="Method that the page is about; the last self-supervised by default.")
+        str | None,
+        typer.Option("--show", help="Method that the page is about; by default the last self-supervised one."),
     ] = None,
     paper: Annotated[
-        bool, typer.Option("--paper", help="Quote the paper's own figures below ours in Table 1, as the paper's.")
+        bool, typer.Option("--paper", help="Quote the paper's Table 1 below our rows, marked as the paper's.")
     ] = False,
     title: Annotated[str | None, typer.Option("--title", help="Title of the page.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
 ) -> None:
-    """Tables, figures and one HTML page from results.
+    """Write tables, figures and an HTML page from results.
 
-    Writes report.html (everything in one file, nothing from the network), the tables as Markdown, LaTeX and HTML, the
-    figures as SVG and PNG, and results.json for machines. Results of one method from several training seeds become one
-    row. Bold is the best, shared where a paired test sees no difference (Holm-adjusted p > 0.05).
+    Writes report.html (one self-contained file), the tables as Markdown, LaTeX and HTML, the figures as SVG and PNG,
+    and results.json with all values. Results of one method from several training seeds become one row. Bold marks the
+    best method and all that a paired test cannot distinguish from it (Holm-adjusted p > 0.05).
+
+    For results without labels, the colour-grid baseline is added if the dataset is given with --data.
 
     Examples:
 
@@ -47,15 +57,45 @@ def command(
 
       polyptrace report results/ours --ablation results/ours --ablation results/nearest --run runs/nearest --out report
     """
+    refuse_existing(out, overwrite, PAGE_FILE)
+    rows = [Results.load(folder) for folder in [*results, *(ablation or [])]]
+    runs = [load_run(folder) for folder in run or ()]
+    datasets = [Dataset.open(path) for path in data or ()]
+    for dataset in datasets:
+        check_dataset(dataset, rows, runs)
+    check_runs(runs, rows)
     with console.status("drawing") as status:
-        choices = Choices(
-            tuple(data or ()),
-            tuple(run or ()),
-            tuple(ablation or ()),
-            show,
-            paper,
-            title,
-            lambda part: status.update(f"drawing: {part}"),
+        options = ReportOptions(
+            data=tuple(data or ()),
+            runs=tuple(run or ()),
+            ablations=tuple(ablation or ()),
+            focus=show,
+            paper=paper,
+            title=title,
+            baselines=tuple(colour_grid(rows, datasets)),
+            training_figures=tuple(run_figures(runs, datasets)),
+            on_progress=lambda section: status.update(f"drawing: {section}"),
         )
-        page = write_report(results, out, choices, overwrite=overwrite)
-    typer.echo(f"report: {page}")
+        page = write_report(results, out, options, overwrite=overwrite)
+    echo(f"report: {page}")
+
+
+def colour_grid(rows: list[Results], datasets: list[Dataset]) -> list[Results]:
+    """The colour grid, counted on the same tracks, if the rows have no labels and it is not among them."""
+    counted = [row for row in rows if any(name.startswith("counting.") for name in row.tasks)]
+    labelled = any(task.counts.get("labelled_videos", 0) for row in rows for task in row.tasks.values())
+    if labelled or not counted or any(row.method.encoder == COLOUR_GRID for row in rows):
+        return []
+    tested = [dataset for dataset in datasets if _is_tested(dataset, counted[0])]
+    if not tested:
+        return []
+    encoder = load_encoder(COLOUR_GRID)
+    vectors = concatenate([embed(encoder, dataset, ("track",)) for dataset in tested])
+    settings = Evaluate(**counted[0].settings.get("evaluate", {}))
+    method = Method("Colour grid", "Baseline", encoder=COLOUR_GRID)
+    return [evaluate({"counting": vectors}, ("counting",), settings, method=method)]
+
+
+def _is_tested(dataset: Dataset, row: Results) -> bool:
+    tracks = set(zip(row.arrays["tracks/dataset"].tolist(), row.arrays["tracks/video"].tolist(), strict=True))
+    return bool(tracks & set(zip(dataset.tracklets.dataset, dataset.tracklets.video, strict=True)))

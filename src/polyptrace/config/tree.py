@@ -145,7 +145,7 @@ class Evaluate:
     """Metrics, confidence intervals and tests."""
 
     bootstrap: int = 1000  #: bootstrap samples per confidence interval
-    cluster: Literal["polyp", "video"] = "polyp"  #: unit that the bootstrap resamples
+    cluster: Literal["video", "polyp"] = "video"  #: unit that the bootstrap resamples; polyps of a video are correlated
     convention: Literal["standard", "release"] = "standard"  #: release: ignore positives with a score <= 0
     exclude_seconds: float = 10.0  #: exclude neighbours closer than this from the hard retrieval variant
     variants: bool = True  #: also evaluate other galleries for retrieval, and probes split by video

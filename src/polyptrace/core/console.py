@@ -67,6 +67,17 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
+def proportion(count: int, total: int) -> str:
+    """A share of a total: a count if the total is small or the share is none or all, otherwise per cent.
+
+    >>> proportion(19, 19), proportion(3, 7), proportion(990, 1000), proportion(1000, 1000)
+    ('19 of 19', '3 of 7', '99.0 %', '1,000 of 1,000')
+    """
+    if total < 200 or count in (0, total):
+        return f"{count:,} of {total:,}"
+    return f"{100 * count / total:.1f} %"
+
+
 class RateColumn(ProgressColumn):
     """Items per second, in the unit of the task."""
 

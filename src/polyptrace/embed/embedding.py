@@ -279,7 +279,7 @@ def as_table(
         "model_hash": model_hash,
         "fingerprint": fingerprint(encoder, model_hash),
         "precision": precision,
-        "generated": bool(dataset.info.get("generated", False)),
+        "generated": dataset.generated,
         "dataset": {"path": str(dataset.path), **{k: dataset.info.get(k, {}) for k in ("source", "hashes")}},
         "units": list(units),
         "made_by": provenance(),

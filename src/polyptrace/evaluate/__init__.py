@@ -1,17 +1,7 @@
-"""From vectors to figures: retrieval, re-identification, size, histology, counting, with intervals and tests."""
+"""Metrics of vectors: retrieval, re-identification, size, histology and counting, with intervals and tests."""
 
-from polyptrace.evaluate.clustering import DEFAULT as DEFAULT_SETTING
-from polyptrace.evaluate.clustering import cluster
-from polyptrace.evaluate.comparing import combine, compare
-from polyptrace.evaluate.counting import Counting, count
-from polyptrace.evaluate.files import evaluate_files
-from polyptrace.evaluate.histology import adenoma, larger
-from polyptrace.evaluate.probe import Probe, probe
-from polyptrace.evaluate.reid import ReID, reid, reid_draws
-from polyptrace.evaluate.results import GROUPS, LABEL_USE, RESULTS_FILE, TRACK_LIST, Method, Metric, Results, Task
-from polyptrace.evaluate.retrieval import Retrieval, retrieval
-from polyptrace.evaluate.running import TASKS, evaluate, method_of
-from polyptrace.evaluate.significance import (
+from polyptrace.evaluate.bootstrap import (
+    Estimate,
     Paired,
     draw_counts,
     holm,
@@ -20,6 +10,27 @@ from polyptrace.evaluate.significance import (
     nested_draws,
     paired,
 )
+from polyptrace.evaluate.comparison import combine, compare
+from polyptrace.evaluate.counting import DEFAULT_SETTING, Counting, cluster, count
+from polyptrace.evaluate.files import evaluate_files
+from polyptrace.evaluate.inputs import join_inputs
+from polyptrace.evaluate.probe import Probe, adenoma, larger, probe
+from polyptrace.evaluate.reid import ReID, reid
+from polyptrace.evaluate.reid_bootstrap import reid_draws
+from polyptrace.evaluate.results import (
+    GROUPS,
+    LABEL_USE,
+    RESULTS_FILE,
+    TRACK_LIST,
+    Method,
+    Metric,
+    Results,
+    Task,
+    method_of,
+)
+from polyptrace.evaluate.retrieval import Retrieval, retrieval
+from polyptrace.evaluate.similarity import unit_vectors
+from polyptrace.evaluate.tasks import TASKS, evaluate
 
 __all__ = [
     "DEFAULT_SETTING",
@@ -29,6 +40,7 @@ __all__ = [
     "TASKS",
     "TRACK_LIST",
     "Counting",
+    "Estimate",
     "Method",
     "Metric",
     "Paired",
@@ -47,6 +59,7 @@ __all__ = [
     "evaluate_files",
     "holm",
     "interval",
+    "join_inputs",
     "larger",
     "mean_draws",
     "method_of",
@@ -56,4 +69,5 @@ __all__ = [
     "reid",
     "reid_draws",
     "retrieval",
+    "unit_vectors",
 ]

@@ -1,33 +1,59 @@
-"""Counting: cluster the tracks of each procedure; clusters against polyps (the authors' earlier papers).
+"""Counting: cluster the tracks of each procedure and compare clusters with polyps (the authors' earlier papers).
+
+Three clusterings of the vectors of a procedure, none of which needs labels:
+
+- threshold: tracks with a cosine of at least the setting are linked; clusters are the connected components.
+- affinity: affinity propagation (scikit-learn, damping 0.9) on the cosines; the setting is the preference.
+- temporal: affinity propagation with preference 0 on α minmax(cosine) + (1 - α) minmax(exp(-λ D)); the setting is α,
+  λ is 1, and D is the gap in frames between two tracks over the length of the video, 0 where they overlap.
+
+Minmax scales a matrix, diagonal included, to [0, 1]; a constant matrix becomes all 1. If affinity propagation finds no
+exemplars, each track is its own cluster.
 
     fragmentation = clusters / polyps of a video (1 is ideal), mean and standard deviation over videos
-    false positive rate = FP / (FP + TN) over pairs of tracks within a video: FP pairs of two polyps in one cluster
+    false positive rate = FP / (FP + TN) over pairs of tracks within a video; FP: two polyps in one cluster
 
-The setting is tuned to a false positive rate of 5 %: the one whose rate, over the pairs of all tuning videos with two
-polyps or more, is closest; among equals the one with the fewest clusters. Each video is clustered with the setting
-tuned on the others. Where no other video has two polyps (or nothing is labelled) the stated default stands.
+The setting is tuned to a false positive rate of 5 %: the setting whose rate, over the pairs of all tuning videos with
+two polyps or more, is closest; ties are broken by the fewest clusters. Each video uses the setting tuned on the other
+videos. If no other video has two polyps, or nothing is labelled, the default is used.
 """
 
+import warnings
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
+from sklearn.cluster import AffinityPropagation
+from sklearn.exceptions import ConvergenceWarning
 
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate.clustering import DEFAULT, SETTINGS, Clustering, check_method, cluster_matrices, similarities
+from polyptrace.core.randomness import numpy_generator
 from polyptrace.evaluate.similarity import Labels, Vectors, label_codes, unit_vectors
 
+Clustering = Literal["threshold", "affinity", "temporal"]
+#: The settings that tuning chooses from, and the one that is used without tuning.
+SETTINGS: dict[Clustering, NDArray[np.float64]] = {
+    "threshold": np.linspace(0.0, 1.0, 101),
+    "affinity": np.linspace(-5.0, 5.0, 21),
+    "temporal": np.linspace(0.3, 0.7, 41),
+}
+DEFAULT_SETTING: dict[Clustering, float] = {"threshold": 0.5, "affinity": 0.0, "temporal": 0.5}
 TARGET = 0.05
+DECAY = 1.0
+#: Noise on similarities. scikit-learn adds 1e-16, too little to separate a symmetric pair of tracks.
+JITTER = 1e-6
 
 
 @dataclass(frozen=True)
 class Counting:
-    """Clusters of every track, and for each video its setting, clusters, polyps (-1: no labels) and pairs."""
+    """Cluster of every track; for each video its setting, clusters, polyps (-1: no labels) and pairs."""
 
     cluster: NDArray[np.int64]  # (N,), numbered within the video
     video: NDArray[np.int64]  # (N,) codes, in sorted order of the names
     setting: NDArray[np.float64]  # (V,)
-    tuned: NDArray[np.bool_]  # (V,): False where the default stood
+    tuned: NDArray[np.bool_]  # (V,): False where the setting was given or the default
     clusters: NDArray[np.int64]  # (V,)
     polyps: NDArray[np.int64]  # (V,)
     pairs: NDArray[np.int64]  # (V, 4): FP, TN, TP, FN
@@ -49,13 +75,13 @@ class Counting:
 
     @property
     def false_positive_rate(self) -> float:
-        """Share of two-polyp pairs that share a cluster, in videos with two polyps or more."""
+        """Share of two-polyp pairs in one cluster, in videos with two polyps or more."""
         several = self.pairs[self.polyps > 1].sum(axis=0)
         return _share(several[0], several[0] + several[1])
 
     @property
     def recall(self) -> float:
-        """Share of same-polyp pairs that share a cluster."""
+        """Share of same-polyp pairs in one cluster."""
         total = self.pairs.sum(axis=0)
         return _share(total[2], total[2] + total[3])
 
@@ -76,60 +102,127 @@ def count(
     setting: float | None = None,
     target: float = TARGET,
 ) -> Counting:
-    """Counts polyps in each procedure from whole tracks (N, D); leave-one-video-out tuning where labels allow it.
+    """Counts the polyps of each procedure from whole tracks (N, D); the setting is tuned leaving one video out.
 
-    A fixed `setting` is used as it is. Tracks without polyp are clustered, but do not enter pairs; a video in
-    which any track lacks its polyp does not enter fragmentation.
+    A given `setting` is not tuned. Tracks without a polyp are clustered, but are in no pair; a video with such a track
+    does not enter fragmentation.
     """
-    check_method(method)
-    rows = unit_vectors(vectors)[0].numpy()
-    videos = label_codes(video, len(rows), "video")
+    _check_method(method)
+    unit = unit_vectors(vectors)[0].numpy()
+    videos = label_codes(video, len(unit), "video")
     if (videos < 0).any():
-        raise UserError(f"counting: row {int(np.argmin(videos))} has no video -> name the procedure of each track")
-    polyps = np.full(len(rows), -1) if polyp is None else label_codes(polyp, len(rows))
+        raise UserError(f"counting: row {int(np.argmin(videos))} has no video -> give the procedure of each track")
+    polyps = np.full(len(unit), -1) if polyp is None else label_codes(polyp, len(unit))
     members = [np.flatnonzero(videos == code) for code in range(videos.max() + 1)]
     candidates = SETTINGS[method] if setting is None and (polyps >= 0).any() else np.empty(0)
-    fixed = DEFAULT[method] if setting is None else setting
-    tried = np.append(candidates, fixed)
-    starts, ends = (np.zeros(0) if frame is None else np.asarray(frame) for frame in (first, last))
+    settings = np.append(candidates, DEFAULT_SETTING[method] if setting is None else setting)
     labels = []  # of each video: (settings, tracks)
-    for own in members:
-        times = (starts[own], ends[own]) if len(starts) and len(ends) else (None, None)
-        matrices = similarities(rows[own], method, *times)
-        labels.append(cluster_matrices(matrices, method, tried))
-    return _chosen(members, labels, polyps, tried, target)
+    for rows in members:
+        times = (None, None) if first is None or last is None else (np.asarray(first)[rows], np.asarray(last)[rows])
+        labels.append(_cluster_settings(similarities(unit[rows], method, *times), method, settings))
+    return _chosen(members, labels, polyps, settings, target)
+
+
+def cluster(
+    vectors: Vectors,
+    method: Clustering = "threshold",
+    setting: float | None = None,
+    *,
+    first: ArrayLike | None = None,
+    last: ArrayLike | None = None,
+    length: int | None = None,
+) -> NDArray[np.int64]:
+    """Clusters (n,) of the tracks of one procedure, numbered 0, 1, ... by first appearance.
+
+    `temporal` needs the `first` and `last` frame of each track; the `length` of the video in frames defaults to the
+    last frame of a track. Without a `setting` the default is used.
+    """
+    _check_method(method)
+    matrices = similarities(vectors, method, first, last, length)
+    settings = np.array([DEFAULT_SETTING[method] if setting is None else setting])
+    return np.asarray(_cluster_settings(matrices, method, settings)[0])
+
+
+def similarities(
+    vectors: Vectors,
+    method: Clustering,
+    first: ArrayLike | None = None,
+    last: ArrayLike | None = None,
+    length: int | None = None,
+) -> tuple[NDArray[np.float64], ...]:
+    """The matrices (n, n) of a clustering: cosines; for `temporal` scaled cosines and scaled closeness in time."""
+    unit = unit_vectors(vectors)[0].double().numpy()
+    cosine = np.round(np.clip(unit @ unit.T, -1.0, 1.0), 12)
+    if method != "temporal":
+        return (cosine,)
+    if first is None or last is None:
+        raise UserError("counting: temporal clustering: no frames -> give the first and last frame of each track")
+    start, end = np.asarray(first, dtype=np.float64), np.asarray(last, dtype=np.float64)
+    gap = np.maximum(0.0, np.maximum(start - end[:, None], start[:, None] - end))
+    frames = max(end.max() + 1 if length is None else length, 1)
+    return _minmax(cosine), _minmax(np.exp(-DECAY * gap / frames))
+
+
+def affinity_propagation(similarity: NDArray[np.float64], preference: float) -> NDArray[np.int64]:
+    """Clusters (n,) of a similarity matrix (n, n); each track its own cluster if there are no exemplars."""
+    tracks = len(similarity)
+    others = similarity[~np.eye(tracks, dtype=bool)]
+    if tracks > 1 and np.ptp(others) > 0:
+        similarity = similarity + JITTER * numpy_generator(0).standard_normal(similarity.shape)
+    model = AffinityPropagation(
+        affinity="precomputed", damping=0.9, max_iter=500, convergence_iter=50, preference=preference, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", message="All samples have mutually equal similarities")
+        labels = model.fit(similarity).labels_
+    return np.arange(tracks) if (labels < 0).any() else labels.astype(np.int64)
+
+
+def _cluster_settings(
+    matrices: tuple[NDArray[np.float64], ...], method: Clustering, settings: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Clusters (S, n) for S settings from the result of `similarities`, numbered by first appearance."""
+    match method:
+        case "threshold":
+            labels = [connected_components(matrices[0] >= s, directed=False)[1] for s in settings]
+        case "affinity":
+            labels = [affinity_propagation(matrices[0], s) for s in settings]
+        case "temporal":
+            labels = [affinity_propagation(s * matrices[0] + (1 - s) * matrices[1], 0.0) for s in settings]
+    return np.stack([_by_appearance(each) for each in labels])
 
 
 def _chosen(
     members: list[NDArray[np.int64]],
     labels: list[NDArray[np.int64]],
     polyps: NDArray[np.int64],
-    tried: NDArray[np.float64],
+    settings: NDArray[np.float64],
     target: float,
 ) -> Counting:
-    """Each video with the setting that the others choose; the last of `tried` is the fixed one."""
-    number = np.array([_number(polyps[own]) for own in members])
-    pairs = np.stack([_pairs(own_labels, polyps[own]) for own, own_labels in zip(members, labels, strict=True)])
-    found = np.stack([own_labels.max(axis=1) + 1 for own_labels in labels])  # (V, settings)
-    pick = np.full(len(members), len(tried) - 1)
+    """Each video with the setting tuned on the others; the last setting is the fixed one."""
+    number = np.array([_number_of_polyps(polyps[rows]) for rows in members])
+    pairs = np.stack([_pairs(each, polyps[rows]) for rows, each in zip(members, labels, strict=True)])
+    clusters = np.stack([each.max(axis=1) + 1 for each in labels])  # (V, settings)
+    pick = np.full(len(members), len(settings) - 1)
     tuned = np.zeros(len(members), dtype=bool)
     several = number > 1
     for left_out in range(len(members)):
         others = several & (np.arange(len(members)) != left_out)
-        if len(tried) > 1 and others.any():
-            pick[left_out] = _tune(pairs[others, :-1].sum(axis=0), found[others, :-1].sum(axis=0), target)
+        if len(settings) > 1 and others.any():
+            pick[left_out] = _tune(pairs[others, :-1].sum(axis=0), clusters[others, :-1].sum(axis=0), target)
             tuned[left_out] = True
     every = np.arange(len(members))
     cluster = np.empty(len(polyps), dtype=np.int64)
     video = np.empty(len(polyps), dtype=np.int64)
-    for code, own in enumerate(members):
-        cluster[own] = labels[code][pick[code]]
-        video[own] = code
-    return Counting(cluster, video, tried[pick], tuned, found[every, pick], number, pairs[every, pick])
+    for code, rows in enumerate(members):
+        cluster[rows] = labels[code][pick[code]]
+        video[rows] = code
+    return Counting(cluster, video, settings[pick], tuned, clusters[every, pick], number, pairs[every, pick])
 
 
 def _tune(pairs: NDArray[np.int64], clusters: NDArray[np.int64], target: float) -> int:
-    """The setting whose false positive rate is closest to the target; fewest clusters among equals."""
+    """The setting whose false positive rate is closest to the target; the fewest clusters among ties."""
     rate = pairs[:, 0] / (pairs[:, 0] + pairs[:, 1])
     return int(np.lexsort((clusters, np.round(np.abs(rate - target), 12)))[0])
 
@@ -138,23 +231,40 @@ def _pairs(labels: NDArray[np.int64], polyp: NDArray[np.int64]) -> NDArray[np.in
     """FP, TN, TP, FN (settings, 4) over pairs of tracks whose polyps are known."""
     known = np.flatnonzero(polyp >= 0)
     codes = np.unique(polyp[known], return_inverse=True)[1].reshape(-1)
-    same, every = _in_pairs(np.bincount(codes)), _in_pairs(np.array([len(known)]))
+    same, every = _pairs_within(np.bincount(codes)), _pairs_within(np.array([len(known)]))
     counts = np.empty((len(labels), 4), dtype=np.int64)
-    for number, own in enumerate(labels[:, known]):
-        together = _in_pairs(np.bincount(own))
-        both = _in_pairs(np.bincount(own * len(known) + codes))
+    for number, clusters in enumerate(labels[:, known]):
+        together = _pairs_within(np.bincount(clusters))
+        both = _pairs_within(np.bincount(clusters * len(known) + codes))
         counts[number] = together - both, every - same - together + both, both, same - both
     return counts
 
 
-def _in_pairs(members: NDArray[np.int64]) -> int:
-    """Unordered pairs inside groups of so many members."""
-    return int((members * (members - 1) // 2).sum())
+def _pairs_within(sizes: NDArray[np.int64]) -> int:
+    """Unordered pairs inside groups of these sizes."""
+    return int((sizes * (sizes - 1) // 2).sum())
 
 
-def _number(polyp: NDArray[np.int64]) -> int:
+def _number_of_polyps(polyp: NDArray[np.int64]) -> int:
     return -1 if (polyp < 0).any() else len(np.unique(polyp))
 
 
 def _share(part: int, whole: int) -> float:
     return float(part / whole) if whole else float("nan")
+
+
+def _minmax(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    low, high = matrix.min(), matrix.max()
+    return np.ones_like(matrix) if high == low else (matrix - low) / (high - low)
+
+
+def _by_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    _, first_seen, index = np.unique(labels, return_index=True, return_inverse=True)
+    number = np.empty(len(first_seen), dtype=np.int64)
+    number[np.argsort(first_seen)] = np.arange(len(first_seen))
+    return number[index.reshape(-1)]
+
+
+def _check_method(method: str) -> None:
+    if method not in SETTINGS:
+        raise UserError(f"counting: clustering {method!r} is unknown -> use {', '.join(SETTINGS)}")

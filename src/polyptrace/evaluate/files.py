@@ -6,27 +6,42 @@ from pathlib import Path
 
 from polyptrace.config import Config, Evaluate, as_dict
 from polyptrace.core.files import file_hash, read_json
-from polyptrace.embed import Embeddings, concatenate
-from polyptrace.evaluate.results import Method, Results
-from polyptrace.evaluate.running import evaluate, method_of
+from polyptrace.embed import Embeddings
+from polyptrace.evaluate.inputs import join_inputs
+from polyptrace.evaluate.results import Method, Results, method_of
+from polyptrace.evaluate.tasks import evaluate
 
 
 def evaluate_files(
     paths: Mapping[str, Sequence[Path]],
     settings: Evaluate,
     histology: dict[str, int] | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    train: Mapping[str, Sequence[Path]] | None = None,
+    on_task: Callable[[str], None] = lambda _: None,
 ) -> Results:
-    """The results of each task on the embeddings at its paths, with the settings and the hashes of the files."""
+    """The results of each task on the embeddings at its paths, with the settings and the hashes of the files.
+
+    `train` has the embeddings of the training part of a task, if it is given separately.
+    """
     tables: dict[tuple[Path, ...], Embeddings] = {}
-    for task, some in paths.items():
-        key = tuple(some)
+
+    def table(files: Sequence[Path], where: str) -> Embeddings:
+        key = tuple(files)
         if key not in tables:
-            tables[key] = concatenate([Embeddings.load(path) for path in key], where=f"embeddings of {task}")
-    by_task = {task: tables[tuple(some)] for task, some in paths.items()}
-    first = next(iter(tables))
+            tables[key] = join_inputs([(str(path), Embeddings.load(path)) for path in files], where)
+        return tables[key]
+
+    by_task = {task: table(files, f"embeddings of {task}") for task, files in paths.items()}
+    train_by_task = {task: table(files, f"training part of {task}") for task, files in (train or {}).items()}
+    first = next(iter(paths))
     results = evaluate(
-        by_task, list(paths), settings, method=_method(tables[first], first[0]), histology=histology, say=say
+        by_task,
+        list(paths),
+        settings,
+        method=_method(by_task[first], paths[first][0]),
+        histology=histology,
+        train=train_by_task,
+        on_task=on_task,
     )
     recorded = as_dict(Config(evaluate=settings), ("evaluate",))
     return replace(results, settings=recorded, embeddings=_sources(tables))

@@ -1,35 +1,41 @@
-"""Probes: how much of a polyp's size or histology a small network can read off frozen vectors (Section 3).
+"""Probes: how well a small network predicts a polyp's size or histology from frozen vectors (Section 3).
 
-The probe is LayerNorm, 256 hidden units, GELU, dropout 0.1 and two outputs; 20 epochs of AdamW without weight decay,
-batches of 64, one cycle of learning rate and momentum with 10 % warm-up (as torch's `OneCycleLR`), the last epoch's
-weights. 70 % of the polyps train it and 30 % test it, stratified by label and dataset, in several repeats with other
-splits, first weights and batches. All repeats are trained at once as one stack of parameters.
+The probe is LayerNorm, Linear(256), GELU, dropout 0.1 and Linear(2). It trains for 20 epochs with AdamW without weight
+decay, batches of 64 and torch's `OneCycleLR` with 10 % warm-up; the weights of the last epoch are used. 70 % of the
+polyps train it and 30 % test it, stratified by label and dataset. Each repeat has another split, initialisation and
+order of batches. A published split can be given instead; the repeats then share it.
 
-Macro F1 weighs a tracklet by 1 / (tracklets of its polyp in the test part), so that each polyp counts once; accuracy
-counts tracklets. A class that is neither there nor predicted has F1 0. Tracklets without label or polyp are left out.
+Macro F1 weights a tracklet by 1 / (tracklets of its polyp in the test part), so each polyp counts once; accuracy
+counts tracklets. A class that neither occurs nor is predicted has F1 0. Tracklets without a label or a polyp are left
+out. Size is 1 above 5.0 mm; histology is 1 for adenomas, by the names that the public datasets use.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
 
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
+from polyptrace.core.randomness import torch_seed
 from polyptrace.data import split_by
-from polyptrace.evaluate.probe_training import ProbeStack, draw_batches
-from polyptrace.evaluate.significance import nested_draws
+from polyptrace.data.sources import HISTOLOGY
+from polyptrace.evaluate.bootstrap import nested_draws
 from polyptrace.evaluate.similarity import Labels, Vectors, label_codes
 
 TEST_SHARE = 0.3
-#: f1: identity-weighted macro F1 (the paper's, for size); accuracy: per tracklet (the paper's, for histology).
-FIGURES = ("f1", "accuracy", "f1_plain", "accuracy_weighted")
+WARM_UP = 0.1
+DIMINUTIVE_MM = 5.0
+#: f1: macro F1 with equal weight per polyp (the paper's metric of size); accuracy: per tracklet (of histology).
+METRICS = ("f1", "accuracy", "f1_plain", "accuracy_weighted")
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Probability of class 1 (S repeats, N tracklets), NaN where a tracklet trained or was left out."""
+    """Probability of class 1 (S repeats, N tracklets); NaN where a tracklet was used for training or left out."""
 
     label: NDArray[np.int64]  # (N,), -1: left out
     polyp: NDArray[np.int64]  # (N,)
@@ -37,29 +43,29 @@ class Probe:
 
     @property
     def f1(self) -> float:
-        """Macro F1 in which each polyp counts once, mean over repeats."""
+        """Macro F1 with equal weight per polyp, mean over repeats."""
         return float(self.each("f1").mean())
 
     @property
     def accuracy(self) -> float:
-        """Share of tracklets that are right, mean over repeats."""
+        """Share of correct tracklets, mean over repeats."""
         return float(self.each("accuracy").mean())
 
-    def each(self, figure: str) -> NDArray[np.float64]:
-        """A figure of `FIGURES` in each repeat (S,)."""
-        return _score(figure, self._confusion(figure, np.zeros(len(self.label), dtype=np.int64), 1)[:, 0])
+    def each(self, metric: str) -> NDArray[np.float64]:
+        """A metric of `METRICS` in each repeat (S,)."""
+        return _score(metric, self._confusion(metric, np.zeros(len(self.label), dtype=np.int64), 1)[:, 0])
 
     def draws(
-        self, figure: str, cluster: NDArray[np.int64], counts: NDArray[np.int64], seed: int
+        self, metric: str, cluster: NDArray[np.int64], counts: NDArray[np.int64], seed: int
     ) -> NDArray[np.float64]:
-        """The figure on each bootstrap draw (R,): clusters (N,) weighed by counts (R, C), repeats drawn outside."""
-        confusion = self._confusion(figure, cluster, counts.shape[1])  # (S, C, 2, 2)
+        """The metric on each bootstrap draw (R,): clusters (N,) weighted by counts (R, C), repeats resampled."""
+        confusion = self._confusion(metric, cluster, counts.shape[1])  # (S, C, 2, 2)
         drawn = np.einsum("rc,scij->srij", counts.astype(np.float64), confusion)
-        return nested_draws(_score(figure, drawn), seed)
+        return nested_draws(_score(metric, drawn), seed)
 
-    def _confusion(self, figure: str, cluster: NDArray[np.int64], clusters: int) -> NDArray[np.float64]:
+    def _confusion(self, metric: str, cluster: NDArray[np.int64], clusters: int) -> NDArray[np.float64]:
         """Weight of [truth, prediction] in each repeat and cluster (S, C, 2, 2)."""
-        by_polyp = figure in ("f1", "accuracy_weighted")
+        by_polyp = metric in ("f1", "accuracy_weighted")
         confusion = np.zeros((len(self.probability), clusters, 2, 2))
         for repeat, probability in enumerate(self.probability):
             tested = np.flatnonzero(~np.isnan(probability))
@@ -77,6 +83,7 @@ def probe(
     *,
     by: Labels | None = None,
     dataset: Labels | None = None,
+    test: ArrayLike | None = None,
     lr: float = 1e-4,
     repeats: int = 5,
     seed: int = 0,
@@ -88,50 +95,134 @@ def probe(
 ) -> Probe:
     """Trains and tests probes on (N, D) vectors with labels 1, 0 or -1 (left out).
 
-    `by` names the groups that the split keeps together (polyps if not given; give videos to split by video).
+    `by` gives the groups that the split keeps together (default: polyps; give videos to split by video). `test` is a
+    mask (N,) of the tracklets that test, for a published split; all others train, and `by` has no effect.
     """
     values = torch.as_tensor(vectors).detach().to(device=device, dtype=torch.float32)
     count = len(values)
     if not bool(torch.isfinite(values).all()):
-        raise UserError(f"vectors: row {int(torch.nonzero(~torch.isfinite(values).all(1))[0])} holds NaN or infinity")
+        row = int(torch.nonzero(~torch.isfinite(values).all(1))[0])
+        raise UserError(f"vectors: row {row} contains NaN or infinity -> embed it again")
     polyps = label_codes(polyp, count)
     groups = polyps if by is None else label_codes(by, count, "by")
     datasets = np.zeros(count, dtype=np.int64) if dataset is None else label_codes(dataset, count, "dataset")
     labels = np.where((polyps >= 0) & (groups >= 0), np.asarray(label, dtype=np.int64), -1)
     kept = np.flatnonzero(labels >= 0)
-    tested = np.zeros((repeats, count), dtype=bool)
+    target = torch.as_tensor(np.maximum(labels, 0), device=values.device)
+    probability = np.full((repeats, count), np.nan, dtype=np.float32)
     for repeat in range(repeats):
-        tested[repeat, kept] = _test_part(groups[kept], labels[kept], datasets[kept], seed + repeat)
-    training = [kept[~tested[repeat, kept]] for repeat in range(repeats)]
-    stack = ProbeStack(values.shape[1], hidden, dropout, repeats, seed, values.device)
-    target = torch.as_tensor(np.maximum(labels, 0), device=device)
-    stack.fit(values, target, draw_batches(training, epochs, batch, seed), lr)
-    probability = stack.probability(values).cpu().numpy()
-    return Probe(labels, polyps, np.where(tested, probability, np.nan).astype(np.float32))
+        if test is None:
+            tested = _test_part(groups[kept], labels[kept], datasets[kept], seed + repeat)
+        else:
+            tested = _given_part(np.asarray(test, dtype=bool)[kept], labels[kept])
+        network = train_probe(
+            values,
+            target,
+            torch.as_tensor(kept[~tested], device=values.device),
+            lr=lr,
+            epochs=epochs,
+            batch=batch,
+            hidden=hidden,
+            dropout=dropout,
+            seed=torch_seed(seed, repeat),
+        )
+        with torch.inference_mode():
+            logits = network(values[torch.as_tensor(kept[tested], device=values.device)])
+        probability[repeat, kept[tested]] = logits.softmax(1)[:, 1].cpu().numpy()
+    return Probe(labels, polyps, probability)
+
+
+def train_probe(
+    values: Tensor,
+    target: Tensor,
+    rows: Tensor,
+    *,
+    lr: float,
+    epochs: int,
+    batch: int,
+    hidden: int,
+    dropout: float,
+    seed: int,
+) -> nn.Module:
+    """A probe in evaluation mode, trained on some rows of values (N, D) and classes (N,)."""
+    width, steps = values.shape[1], epochs * -(-len(rows) // batch)
+    with torch.random.fork_rng([values.device] if values.is_cuda else []):
+        torch.manual_seed(seed)
+        network = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, 2)
+        ).to(values.device)
+        optimiser = torch.optim.AdamW(network.parameters(), lr=lr, weight_decay=0.0, fused=True)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimiser,
+            max_lr=lr,
+            total_steps=max(steps, 11),  # torch divides by zero if the warm-up is exactly one step
+            pct_start=WARM_UP,
+        )
+        for _ in range(epochs):
+            order = torch.randperm(len(rows)).to(rows.device)
+            for part in rows[order].split(batch):
+                optimiser.zero_grad()
+                nn.functional.cross_entropy(network(values[part]), target[part]).backward()
+                optimiser.step()
+                schedule.step()
+    return network.eval()
+
+
+def adenoma(histology: ArrayLike, more: Mapping[str, int] | None = None) -> NDArray[np.int64]:
+    """1 adenoma, 0 not, -1 left out or unknown (""), for the names of the known datasets and of `more`."""
+    table = {_normalised(name): label for name, label in {**HISTOLOGY, **(more or {})}.items()} | {"": -1}
+    names, index = np.unique(np.asarray(histology, dtype=str), return_inverse=True)
+    unknown = [name for name in names.tolist() if _normalised(name) not in table]
+    if unknown:
+        raise UserError(
+            f"histology: unknown name {', '.join(map(repr, unknown))} -> known names are {', '.join(HISTOLOGY)};"
+            " map others with --histology NAME=1 (adenoma), 0 (not) or -1 (left out)"
+        )
+    return np.array([table[_normalised(name)] for name in names.tolist()], dtype=np.int64)[index.reshape(-1)]
+
+
+def larger(size_mm: ArrayLike) -> NDArray[np.int64]:
+    """1 above 5.0 mm, 0 up to it, -1 where the size is unknown (NaN)."""
+    size = np.asarray(size_mm, dtype=np.float64)
+    return np.where(np.isnan(size), -1, (size > DIMINUTIVE_MM).astype(np.int64))
+
+
+def _normalised(name: str) -> str:
+    return " ".join(name.casefold().split())
 
 
 def _test_part(
     group: NDArray[np.int64], label: NDArray[np.int64], dataset: NDArray[np.int64], seed: int
 ) -> NDArray[np.bool_]:
-    """30 % of the groups, both classes on both sides; strata of label alone where datasets are too small."""
+    """Mask of 30 % of the groups, with both classes on both sides; stratified by label only if datasets are small."""
     for strata in ((label, dataset), (label,)):
         test = split_by(group, test_share=TEST_SHARE, strata=strata, seed=seed)
-        if all(set(label[part].tolist()) == {0, 1} for part in (test, ~test)):
+        if _both_classes(test, label):
             return test
-    found = [len(np.unique(group[label == c])) for c in (0, 1)]
+    groups = [len(np.unique(group[label == c])) for c in (0, 1)]
     raise UserError(
-        f"probe: {counted(found[1], 'group')} of class 1 and {found[0]} of class 0 are too few to train on and to"
-        " test on -> at least 4 of each"
+        f"probe: {counted(groups[1], 'group')} of class 1 and {groups[0]} of class 0 are too few to train and test"
+        " -> at least 4 of each"
     )
 
 
-def _score(figure: str, confusion: NDArray[np.float64]) -> NDArray[np.float64]:
+def _given_part(test: NDArray[np.bool_], label: NDArray[np.int64]) -> NDArray[np.bool_]:
+    if not _both_classes(test, label):
+        raise UserError("probe: the given split lacks a class in its training or test part -> check both inputs")
+    return test
+
+
+def _both_classes(test: NDArray[np.bool_], label: NDArray[np.int64]) -> bool:
+    return all(set(label[part].tolist()) == {0, 1} for part in (test, ~test))
+
+
+def _score(metric: str, confusion: NDArray[np.float64]) -> NDArray[np.float64]:
     """Macro F1 or accuracy of confusions (..., truth, prediction); NaN where they are empty."""
     right = np.diagonal(confusion, axis1=-2, axis2=-1)  # (..., 2)
     total = confusion.sum(axis=(-1, -2))
     either = confusion.sum(axis=-1) + confusion.sum(axis=-2)  # truth + prediction of each class
     with np.errstate(invalid="ignore"):
-        if figure.startswith("accuracy"):
+        if metric.startswith("accuracy"):
             return np.asarray(right.sum(axis=-1) / total)
         f1 = np.where(either > 0, 2 * right / either, 0.0).mean(axis=-1)
     return np.where(total > 0, f1, np.nan)

@@ -1,29 +1,54 @@
 """Re-identification: do two tracklets show the same polyp? AUROC and AUPR over every unordered pair (Section 3).
 
-AUROC counts a tie as half. AUPR is the average precision Σ_k (R_k - R_{k-1}) P_k over the thresholds, where pairs of
-equal score are accepted together, since that is what a threshold does (scikit-learn defines both in the same way).
+AUROC counts a tie as half. AUPR is the average precision Σ_k (R_k - R_{k-1}) P_k over the thresholds; pairs of equal
+score are accepted together, as a threshold does. scikit-learn defines both in the same way.
 
-Outcomes that need a decision: tracklets without a polyp are left out and counted; a zero vector has cosine 0 with
-all; without a same-polyp pair both are NaN; without a different-polyp pair AUROC is NaN and AUPR 1.
+Up to `similarity.EXACT` vectors each pair's score is kept and sorted. Beyond that, pairs are counted in the cells of
+the coarse grid (2^-22 in cosine), so memory does not depend on the number of pairs.
+
+Edge cases: tracklets without a polyp are left out and counted; a zero vector has cosine 0 with every vector; without a
+same-polyp pair both metrics are NaN; without a different-polyp pair AUROC is NaN and AUPR is 1.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from polyptrace.evaluate.pair_draws import pair_draws
-from polyptrace.evaluate.pairs import PairCounts, areas, count_pairs
-from polyptrace.evaluate.similarity import Labels, Vectors, label_codes, unit_vectors
+from polyptrace.evaluate.similarity import (
+    COARSE,
+    COARSE_CELLS,
+    FINE,
+    Labels,
+    Vectors,
+    coarse_cells,
+    full_precision,
+    label_codes,
+    on_grid,
+    row_blocks,
+    unit_vectors,
+)
 
 #: Bins of the similarity histograms, from -1 to 1.
 EDGES = np.linspace(-1.0, 1.0, 101)
 
 
 @dataclass(frozen=True)
+class PairCounts:
+    """Number of same-polyp and different-polyp pairs at each score (U,), highest score first."""
+
+    score: NDArray[np.float64]
+    same: NDArray[np.int64]
+    different: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class ReID:
-    """The two areas, and the counts by score from which curves and histograms come."""
+    """AUROC, AUPR, and the counts by score from which curves and histograms are computed."""
 
     auroc: float
     aupr: float
@@ -33,78 +58,158 @@ class ReID:
 
     @property
     def same_pairs(self) -> int:
-        """Pairs that show the same polyp."""
+        """Number of pairs that show the same polyp."""
         return int(self.counts.same.sum())
 
     @property
     def different_pairs(self) -> int:
-        """Pairs that show two polyps."""
+        """Number of pairs that show two polyps."""
         return int(self.counts.different.sum())
 
     def roc(self, points: int = 1000) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(false positive rate, true positive rate) from (0, 0) to (1, 1), at most so many points."""
-        false, true = self._shares()
+        """(false positive rate, true positive rate) from (0, 0) to (1, 1), with at most `points` points."""
+        false, true = self._rates()
         kept = _thinned(false, true, points)
         return np.concatenate([[0.0], false[kept]]), np.concatenate([[0.0], true[kept]])
 
     def precision_recall(self, points: int = 1000) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(recall, precision) with rising recall, at most so many points."""
+        """(recall, precision) with increasing recall, with at most `points` points."""
         true, false = self.counts.same.cumsum(), self.counts.different.cumsum()
-        kept = _thinned(*self._shares(), points)
+        kept = _thinned(*self._rates(), points)
         return true[kept] / max(true[-1], 1), true[kept] / (true[kept] + false[kept])
 
     def histograms(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(same, different): pairs in each bin of `EDGES`."""
+        """(same, different): number of pairs in each bin of `EDGES`."""
         same = np.histogram(self.counts.score, EDGES, weights=self.counts.same)[0]
         different = np.histogram(self.counts.score, EDGES, weights=self.counts.different)[0]
         return same.astype(np.int64), different.astype(np.int64)
 
-    def _shares(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         true, false = self.counts.same.cumsum(), self.counts.different.cumsum()
         return false / max(self.different_pairs, 1), true / max(self.same_pairs, 1)
 
 
 def reid(vectors: Vectors, polyp: Labels, *, device: str | torch.device = "cpu") -> ReID:
     """AUROC and AUPR, fractions in [0, 1], of (N, D) vectors and their polyps (N,)."""
+    unit, codes, _, zero_vectors = sorted_by_polyp(vectors, polyp, device)
+    counts = count_pairs(unit, codes)
+    auroc, aupr = areas(counts.same, counts.different)
+    return ReID(float(auroc), float(aupr), counts, len(vectors) - len(codes), zero_vectors)
+
+
+def sorted_by_polyp(
+    vectors: Vectors, polyp: Labels, device: str | torch.device
+) -> tuple[Tensor, NDArray[np.int64], NDArray[np.int64], int]:
+    """Unit vectors of the labelled rows in the order of their polyps, polyp codes, rows, and zero vectors in all."""
     unit, zero_vectors = unit_vectors(vectors, device)
     codes = label_codes(polyp, len(unit))
-    known = _by_polyp(codes)
-    counts = count_pairs(unit[torch.as_tensor(known, device=unit.device)], codes[known])
-    auroc, aupr = areas(counts.same, counts.different)
-    return ReID(
-        auroc=float(auroc),
-        aupr=float(aupr),
-        counts=counts,
-        unlabelled=len(codes) - len(known),
-        zero_vectors=zero_vectors,
+    known = np.flatnonzero(codes >= 0)
+    rows = known[np.argsort(codes[known], kind="stable")]
+    return unit[torch.as_tensor(rows, device=unit.device)], codes[rows], rows, zero_vectors
+
+
+def areas(same: NDArray[Any], different: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(AUROC, average precision) of (weighted) counts (..., U) by score, highest first.
+
+    AUROC is NaN if either kind of pair is missing, average precision if there is no same-polyp pair.
+    """
+    same, different = same.astype(np.float64), different.astype(np.float64)
+    true, false = same.cumsum(axis=-1), different.cumsum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        negatives = false[..., -1:] if same.shape[-1] else np.zeros((*same.shape[:-1], 1))
+        beaten = (same * (negatives - false + different / 2)).sum(axis=-1)
+        auroc = beaten / (same.sum(axis=-1) * different.sum(axis=-1))
+        precision = np.where(same > 0, true / (true + false), 0.0)
+        aupr = (same * precision).sum(axis=-1) / same.sum(axis=-1)
+    return auroc, aupr
+
+
+def count_pairs(unit: Tensor, polyp: NDArray[np.int64]) -> PairCounts:
+    """Counts over unit vectors (N, D) that are sorted by polyp code (N,)."""
+    assert (np.diff(polyp) >= 0).all()
+    if unit.dtype == torch.float64:
+        return _exact_counts(unit, polyp)
+    same = torch.zeros(COARSE_CELLS, dtype=torch.int64, device=unit.device)
+    different = torch.zeros(COARSE_CELLS + 1, dtype=torch.int64, device=unit.device)  # the last cell is ignored
+    for block in pair_blocks(unit, polyp):
+        cells = coarse_cells(block.cosine)
+        near = cells[:, : block.near]
+        _add_counts(same, near[block.same])
+        near.masked_fill_(~block.different, COARSE_CELLS)
+        _add_counts(different, cells)
+    different = different[:-1]
+    filled = torch.nonzero(same + different).flatten().flip(0)
+    return PairCounts(
+        score=(filled.cpu().numpy() - 2**22) / COARSE,
+        same=same[filled].cpu().numpy(),
+        different=different[filled].cpu().numpy(),
     )
 
 
-def reid_draws(
-    vectors: Vectors,
-    polyp: Labels,
-    cluster: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    result: ReID,
-    *,
-    device: str | torch.device = "cpu",
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(AUROC, AUPR) on each bootstrap draw (R,): clusters 0..C-1 (N,), how often each was taken (R, C)."""
-    unit, _ = unit_vectors(vectors, device)
-    codes = label_codes(polyp, len(unit))
-    known = _by_polyp(codes)
-    chosen = unit[torch.as_tensor(known, device=unit.device)]
-    return pair_draws(chosen, codes[known], cluster[known], counts, result.counts)
+@dataclass(frozen=True)
+class PairBlock:
+    """Rows first..last against columns first..N. Each pair of the dataset is in exactly one block.
+
+    Columns from `near` on belong to other polyps and pair with every row. Before `near`, the masks mark the pairs of
+    the same polyp and of different polyps; pairs that are counted elsewhere are in neither mask.
+    """
+
+    first: int
+    last: int
+    cosine: Tensor  # (Q, N - first)
+    near: int
+    same: Tensor  # (Q, near)
+    different: Tensor  # (Q, near)
 
 
-def _by_polyp(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows that have a polyp, a polyp's rows next to each other."""
-    known = np.flatnonzero(codes >= 0)
-    return known[np.argsort(codes[known], kind="stable")]
+def pair_blocks(unit: Tensor, polyp: NDArray[np.int64]) -> Iterator[PairBlock]:
+    """The upper triangle of the similarity matrix in blocks of bounded size."""
+    code = torch.as_tensor(polyp, device=unit.device)
+    with full_precision():
+        for a, b in row_blocks(len(unit), len(unit), unit.device):
+            near = int(np.searchsorted(polyp, polyp[b - 1], side="right")) - a
+            column = torch.arange(near, device=unit.device)
+            later = column > column[: b - a, None]
+            alike = code[a:b, None] == code[a : a + near]
+            yield PairBlock(a, b, unit[a:b] @ unit[a:].T, near, later & alike, later & ~alike)
+
+
+def count_cells(cells: Tensor, size: int) -> Tensor:
+    """How often each of 0..size-1 occurs."""
+    if cells.device.type == "cpu":  # NumPy counts int32 without a conversion to int64
+        return torch.from_numpy(np.bincount(cells.reshape(-1).numpy(), minlength=size))
+    return torch.bincount(cells.reshape(-1), minlength=size)
+
+
+def _add_counts(counts: Tensor, cells: Tensor) -> None:
+    """Adds the cells to the counts in place. A few cells are added without a pass over all counts."""
+    if cells.numel() < len(counts) // 16:
+        cell, number = torch.unique(cells, return_counts=True)
+        counts[cell.long()] += number
+    else:
+        counts += count_cells(cells, len(counts))
+
+
+def _exact_counts(unit: Tensor, polyp: NDArray[np.int64]) -> PairCounts:
+    """Counts at each distinct score of the fine grid."""
+    same, different = [np.empty(0)], [np.empty(0)]
+    for block in pair_blocks(unit, polyp):
+        steps = on_grid(block.cosine)
+        near = steps[:, : block.near]
+        same.append(near[block.same].cpu().numpy())
+        different += [near[block.different].cpu().numpy(), steps[:, block.near :].reshape(-1).cpu().numpy()]
+    positive, positive_count = np.unique(np.concatenate(same), return_counts=True)
+    negative, negative_count = np.unique(np.concatenate(different), return_counts=True)
+    score = np.union1d(positive, negative)[::-1]
+    ascending = score[::-1]
+    counts = np.zeros((2, len(score)), dtype=np.int64)
+    counts[0, np.searchsorted(ascending, positive)] = positive_count
+    counts[1, np.searchsorted(ascending, negative)] = negative_count
+    return PairCounts(score=score / FINE, same=counts[0, ::-1].copy(), different=counts[1, ::-1].copy())
 
 
 def _thinned(false: NDArray[np.float64], true: NDArray[np.float64], points: int) -> NDArray[np.int64]:
-    """Thresholds spread evenly along both axes, the first and last among them."""
+    """Thresholds spread evenly along both axes of a curve, including the first and the last."""
     if len(false) < points:
         return np.arange(len(false))
     steps = np.linspace(0.0, 1.0, points // 2)

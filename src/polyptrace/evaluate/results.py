@@ -1,62 +1,70 @@
-"""RESULTS, the folder that `evaluate` writes and `report` reads: one row of the table, on its datasets.
+"""RESULTS, the folder that `evaluate` writes and `report` reads: one row of the table.
 
-`results.json` is for machines:
+`results.json`:
 
     format "polyptrace-results", version 2
-    method      name, group (one of `GROUPS`), labels (one of `LABEL_USE`), encoder (what made the vectors), params
-                (whole number or null), flops ({convention: number} or null), trained_on_test (tasks whose test data its
-                pretraining saw), seeds (training seeds behind the row)
+    method      name, group (one of `GROUPS`), labels (one of `LABEL_USE`), encoder, params (integer or null), flops
+                ({convention: number} or null), trained_on_test (tasks whose test data its pretraining saw), seeds
+                (number of training seeds)
+    generated   whether the data were rendered by `polyptrace synth`
     settings    the section `evaluate` of the settings
-    embeddings  for each input: path, sha256, tasks, info (its embeddings.json)
+    embeddings  for each input: path, sha256, info (its embeddings.json)
     provenance  versions, platform, command
-    tasks       {task: status ("done" or "skipped"), reason (why, in a sentence), unit ("track" or "tracklet"), table
-                (prefix of its ids in arrays.npz), datasets, metrics {name: {value, low, high, n, of}} with 95 %
-                intervals, null where undefined, counts {name: whole number}, protocol {what was done}, drawn
-                (polyps or videos that a draw takes), draws_key}
+    tasks       {task: status ("done" or "skipped"), reason (why it was skipped, or a remark), unit ("track" or
+                "tracklet"), table (prefix of its ids in arrays.npz), datasets, metrics {name: {value, low, high, n,
+                of}} with 95 % intervals, null where undefined, counts {name: integer}, protocol {setting: value},
+                drawn (number of clusters that the bootstrap draws), draws_key}
 
 Tasks: retrieval (map, hr1, hr5), reid (auroc, aupr), size and histology (f1, accuracy, f1_plain, accuracy_weighted),
 counting.threshold, .affinity and .temporal (fragmentation, fragmentation_sd, false_positive_rate, recall, count_error,
-count_bias, clusters); beside the paper's protocols retrieval.within, .across, .between, .apart, size.video and
-histology.video. Values are fractions, except fragmentation and the counts.
+count_bias, clusters); in addition to the paper's protocols retrieval.within, .across, .between, .apart, size.video and
+histology.video. Values are fractions, except for fragmentation and counts.
 
-`arrays.npz` holds what figures and paired tests need (no pickles; strings as unicode):
+`arrays.npz` holds what plots and paired tests need (no pickles; text as unicode):
 
     {table}/{dataset, video, track, position, last, fps, polyp, size_mm, histology}   ids of a task's tracklets
     tracks/plane_vectors (n, D) float16, tracks/plane_index (n,)       vectors of up to 5,000 tracks, for a map
-    {task}/draws/{figure} (R,)       the figure on each bootstrap draw; equal draws_key: drawn on the same clusters
-    retrieval*/query, ap, hit1, hit5 (Q,); retrieval/top, top_score (Q, 5), rows of the nearest, -1: none
+    {task}/draws/{metric} (R,)       the metric on each bootstrap draw; equal draws_key means the same draws
+    {task}/draws/{metric} (S, R), {task}/seeds/{metric} (S,)           for S combined training seeds
+    retrieval*/query, ap, hit1, hit5 (Q,); retrieval/top, top_score (Q, 5), nearest rows, -1 where there are fewer
     reid/roc_fpr, roc_tpr, pr_recall, pr_precision; reid/edges, same, different (pairs by cosine)
     size*, histology*: index, label (n,), probability (repeats, n) of class 1, NaN where it trained; f1s, accuracies
     counting.*: index, cluster (n,); procedure, clusters, polyps (-1: unlabelled), setting (V,)
 
-`tracks.csv` (`track_list.py`) says in words of its own which tracks were taken for the same polyp.
+`tracks.csv` lists which tracks are counted as the same polyp; see `track_list`.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
-from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
+from typing import Any, Literal, Self
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_csv, write_json
-from polyptrace.evaluate.track_list import track_list
+from polyptrace.core.schema import from_json
+from polyptrace.core.timecode import seconds_text
+from polyptrace.embed import Embeddings
+from polyptrace.evaluate.bootstrap import Estimate
 
+FORMAT, VERSION = "polyptrace-results", 2
 GROUPS = ("General Purpose FM", "Endoscopy FM", "Fully supervised", "Self-supervised", "Baseline")
-#: the file by which a results folder is known
-RESULTS_FILE = "results.json"
-#: which tracks were taken for the same polyp
-TRACK_LIST = "tracks.csv"
 LABEL_USE = ("label-free", "label-free given tracks", "labels")
+#: The file that identifies a results folder.
+RESULTS_FILE = "results.json"
+TRACK_LIST = "tracks.csv"
+AGAIN = "evaluate again"
+
+Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A value with its 95 % interval; n of what (queries, pairs, tracklets, videos) it is over."""
+    """A value with its 95 % interval; n is the number of what it is computed over (queries, pairs, ...)."""
 
     value: float
     low: float
@@ -67,11 +75,11 @@ class Metric:
 
 @dataclass(frozen=True)
 class Task:
-    """One task's outcome, or why there is none."""
+    """The metrics of a task, or the reason why there are none."""
 
     unit: str
     table: str
-    status: str = "done"
+    status: Literal["done", "skipped"] = "done"
     reason: str = ""
     datasets: tuple[str, ...] = ()
     metrics: dict[str, Metric] = field(default_factory=dict)
@@ -83,7 +91,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Method:
-    """The row's name and place in the table."""
+    """Name and description of a row of the table."""
 
     name: str
     group: str = "Self-supervised"
@@ -96,34 +104,50 @@ class Method:
 
     def __post_init__(self) -> None:
         if self.group not in GROUPS:
-            raise UserError(f"method {self.name!r}: group {self.group!r} is not known -> one of {', '.join(GROUPS)}")
+            raise UserError(f"method {self.name!r}: group {self.group!r} is unknown -> use {', '.join(GROUPS)}")
         if self.labels not in LABEL_USE:
-            raise UserError(
-                f"method {self.name!r}: label use {self.labels!r} is not known -> one of {', '.join(LABEL_USE)}"
-            )
+            raise UserError(f"method {self.name!r}: label use {self.labels!r} is unknown -> use {', '.join(LABEL_USE)}")
+
+
+def method_of(embeddings: Embeddings) -> Method:
+    """The description of the row that the embeddings contain."""
+    info = dict(embeddings.info.get("method") or {})
+    return Method(
+        name=str(info.get("name") or embeddings.info.get("encoder") or "unnamed"),
+        group=str(info.get("group") or "Baseline"),
+        labels=str(info.get("labels") or "label-free"),
+        encoder=str(embeddings.info.get("encoder") or ""),
+        params=info.get("params"),
+        flops=info.get("flops"),
+        trained_on_test=tuple(info.get("trained_on_test") or ()),
+    )
 
 
 @dataclass(frozen=True)
 class Results:
-    """One row: its tasks, and the arrays behind them."""
+    """One row of the table: its tasks and their arrays."""
 
     method: Method
     tasks: dict[str, Task]
-    arrays: dict[str, NDArray[Any]]
+    arrays: Arrays
     settings: dict[str, Any] = field(default_factory=dict)
     embeddings: list[dict[str, Any]] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
+    generated: bool = False
 
-    def draws(self, task: str, figure: str) -> NDArray[np.float64]:
-        """A figure on each bootstrap draw (R,)."""
-        return self.arrays[f"{task}/draws/{figure}"]
+    def estimate(self, task: str, metric: str) -> Estimate:
+        """A metric's values and bootstrap draws, for each training seed."""
+        draws = np.atleast_2d(self.arrays[f"{task}/draws/{metric}"])
+        alone = np.array([self.tasks[task].metrics[metric].value])
+        return Estimate(self.arrays.get(f"{task}/seeds/{metric}", alone), draws, self.tasks[task].drawn)
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Writes results.json, arrays.npz and, where polyps were counted, tracks.csv; whole or not at all."""
+        """Writes results.json, arrays.npz and, if polyps were counted, tracks.csv, atomically."""
         content = {
-            "format": "polyptrace-results",
-            "version": 2,
+            "format": FORMAT,
+            "version": VERSION,
             "method": asdict(self.method),
+            "generated": self.generated,
             "settings": self.settings,
             "embeddings": self.embeddings,
             "provenance": self.provenance,
@@ -141,45 +165,94 @@ class Results:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """What `save` wrote, or an error that says what is wrong with it."""
+        """The results that `save` wrote, checked; an error names the file and the field."""
         folder = Path(folder)
         if not folder.exists():
             raise UserError(f"{folder}: no such folder -> check the path")
         if not (folder / RESULTS_FILE).is_file():
-            raise UserError(
-                f"{folder}: no results in it ({RESULTS_FILE}) -> give a folder that 'polyptrace evaluate' wrote"
-            )
+            raise UserError(f"{folder}: contains no {RESULTS_FILE} -> give a folder that 'polyptrace evaluate' wrote")
         content = read_json(folder / RESULTS_FILE)
-        if not isinstance(content, dict) or content.get("format") != "polyptrace-results":
-            raise UserError(f"{folder}: not a results folder -> give one made by 'polyptrace evaluate'")
-        if content.get("version") != 2:
-            raise UserError(f"{folder}: results of version {content.get('version')} -> this polyptrace reads version 2")
-        try:
-            with np.load(folder / "arrays.npz", allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-        except (OSError, ValueError, BadZipFile) as error:
-            raise UserError(f"{folder / 'arrays.npz'}: cannot be read ({error}) -> evaluate again") from None
-        method = content["method"]
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise UserError(f"{folder}: not a results folder -> give one that 'polyptrace evaluate' wrote")
+        if content.get("version") != VERSION:
+            raise UserError(
+                f"{folder}: results of version {content.get('version')}, but this polyptrace reads version {VERSION}"
+                f" -> {AGAIN}"
+            )
+        checked = from_json(_Content, content, str(folder / RESULTS_FILE), AGAIN)
+        arrays = _read_arrays(folder / "arrays.npz")
+        _check_arrays(checked.tasks, arrays, folder / "arrays.npz")
         return cls(
-            method=Method(**{**method, "trained_on_test": tuple(method["trained_on_test"])}),
-            tasks={name: _task(task) for name, task in content["tasks"].items()},
-            arrays=arrays,
-            settings=content["settings"],
-            embeddings=content["embeddings"],
-            provenance=content["provenance"],
+            checked.method,
+            checked.tasks,
+            arrays,
+            checked.settings,
+            checked.embeddings,
+            checked.provenance,
+            checked.generated,
         )
 
 
-def _task(content: Mapping[str, Any]) -> Task:
-    figures = {}
-    for name, figure in content["metrics"].items():
-        value, low, high = (math.nan if figure[key] is None else figure[key] for key in ("value", "low", "high"))
-        figures[name] = Metric(value, low, high, figure["n"], figure["of"])
-    return Task(**{**content, "metrics": figures, "datasets": tuple(content["datasets"])})
+@dataclass(frozen=True)
+class _Content:
+    """`results.json`."""
+
+    format: str
+    version: int
+    method: Method
+    settings: dict[str, Any]
+    embeddings: list[dict[str, Any]]
+    provenance: dict[str, Any]
+    tasks: dict[str, Task]
+    generated: bool = False
+
+
+def _read_arrays(path: Path) -> Arrays:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except Exception as error:  # a damaged archive can raise almost anything
+        raise UserError(f"{path}: cannot be read ({error}) -> {AGAIN}") from None
+
+
+#: Arrays of row numbers, and arrays with one entry per row number.
+INDEX = {"query": ("ap", "hit1", "hit5", "top", "top_score"), "index": ("cluster", "label")}
+
+
+def _check_arrays(tasks: Mapping[str, Task], arrays: Arrays, path: Path) -> None:
+    """Raises an error that names the array if draws are missing or row numbers do not fit the table of their task."""
+
+    def check(name: str, valid: bool, problem: str) -> None:
+        if not valid:
+            raise UserError(f"{path}: {name}: {problem} -> {AGAIN}")
+
+    for name, task in tasks.items():
+        for metric in task.metrics:
+            draws = arrays.get(f"{name}/draws/{metric}")
+            check(f"{name}/draws/{metric}", draws is not None, "is missing")
+            assert draws is not None
+            check(
+                f"{name}/draws/{metric}", draws.dtype.kind == "f" and draws.ndim in (1, 2), "is not an array of draws"
+            )
+        rows = arrays.get(f"{task.table}/video")
+        for key, columns in INDEX.items():
+            index = arrays.get(f"{name}/{key}")
+            if index is None or rows is None:
+                continue
+            check(f"{name}/{key}", _in_range(index, len(rows), 0), f"refers to rows outside {task.table}")
+            for column in columns:
+                values = arrays.get(f"{name}/{column}", index)
+                check(f"{name}/{column}", values.shape[:1] == index.shape, f"does not have the length of {name}/{key}")
+            nearest = arrays.get(f"{name}/top", index)
+            check(f"{name}/top", _in_range(nearest, len(rows), -1), f"refers to rows outside {task.table}")
+
+
+def _in_range(index: NDArray[Any], count: int, least: int) -> bool:
+    return index.dtype.kind == "i" and (not index.size or bool(least <= index.min() and index.max() < count))
 
 
 def _without_nan(content: Any) -> Any:
-    """NaN and infinity as null, since JSON has neither."""
+    """NaN and infinity as null, because JSON has neither."""
     if isinstance(content, float) and not math.isfinite(content):
         return None
     if isinstance(content, dict):
@@ -187,3 +260,43 @@ def _without_nan(content: Any) -> Any:
     if isinstance(content, list | tuple):
         return [_without_nan(value) for value in content]
     return content
+
+
+COLUMNS = ("dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "polyp")
+PREFIX, SUFFIX = "counting.", "/cluster"
+
+
+def track_list(arrays: Mapping[str, NDArray[Any]]) -> list[list[str]]:
+    """The header and the lines of `tracks.csv`, one line per track; empty if polyps were not counted.
+
+        dataset,video,track,first_frame,last_frame,start_s,end_s,polyp,threshold,affinity,temporal
+        procedures,2024-03-11,4,600,649,24.00,25.96,,1,2,1
+
+    The column of a clustering numbers the polyps of a video by first appearance, starting at 1: tracks of a video with
+    the same number are counted as the same polyp.
+    """
+    tasks = [name.removesuffix(SUFFIX) for name in arrays if name.startswith(PREFIX) and name.endswith(SUFFIX)]
+    if not tasks:
+        return []
+    names = ("dataset", "video", "track", "position", "last", "fps", "polyp")
+    dataset, video, track, first, last, fps, polyp = (arrays[f"tracks/{name}"] for name in names)
+    order = np.lexsort((track, first, video, dataset))
+    numbers = [_by_appearance(dataset, video, arrays[f"{task}{SUFFIX}"], order) for task in tasks]
+    lines = [[*COLUMNS, *(task.removeprefix(PREFIX) for task in tasks)]]
+    for row in order.tolist():
+        times = [seconds_text(int(each[row]), float(fps[row])) for each in (first, last)]
+        ids = [dataset[row], video[row], track[row], first[row], last[row], *times, polyp[row]]
+        lines.append([str(each) for each in (*ids, *(number[row] for number in numbers))])
+    return lines
+
+
+def _by_appearance(
+    dataset: NDArray[Any], video: NDArray[Any], cluster: NDArray[np.int64], order: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Clusters numbered from 1 in each video, in the order of appearance."""
+    number = np.zeros(len(cluster), dtype=np.int64)
+    seen: dict[tuple[str, str], dict[int, int]] = {}
+    for row in order.tolist():
+        numbers = seen.setdefault((str(dataset[row]), str(video[row])), {})
+        number[row] = numbers.setdefault(int(cluster[row]), len(numbers) + 1)
+    return number

@@ -1,23 +1,23 @@
-"""Retrieval: each tracklet asks for the others of its polyp (Section 3 of the paper); mAP, HR@1 and HR@5.
+"""Retrieval: each tracklet is a query for the other tracklets of its polyp (Section 3); mAP, HR@1 and HR@5.
 
-A query's gallery is every other labelled tracklet, ranked by cosine. With positives at ranks r_1 < ... < r_m,
+The gallery of a query is every other labelled tracklet, ranked by cosine. With positives at ranks r_1 < ... < r_m,
 
     AP = 1/m Σ_i i / r_i        HR@k = 1 if r_1 <= k, else 0        mAP, HR: means over queries.
 
-Ties: AP and hits are the mean over all orders of tied scores. A tie of n scores, p of them positive, below G
-scores, g of them positive, adds  p/n Σ_{j=1..n} (g + 1 + (j - 1)(p - 1)/(n - 1)) / (G + j)  to Σ i / r_i.
+Ties: AP and hits are means over all orders of tied scores. A tie of n scores, p of them positive, below G scores, g
+of them positive, contributes  p/n Σ_{j=1..n} (g + 1 + (j - 1)(p - 1)/(n - 1)) / (G + j)  to Σ i / r_i.
 
-Only the ranks of the positives matter: a block of queries is sorted once and the positives' scores are searched in
-it, so N queries take O(N² (D + log N)) time and O(block x N) memory.
+Only the ranks of the positives matter. A block of queries is sorted once and the scores of the positives are searched
+in it, so N queries take O(N² (D + log N)) time and O(block x N) memory.
 
-Outcomes that need a decision: a query without a positive is left out and counted; a tracklet without a polyp is
-neither query nor gallery; a zero vector has cosine 0 with all; with no query at all the figures are NaN; with a
-single polyp every AP is 1.
+Edge cases: a query without a positive is left out and counted; a tracklet without a polyp is neither query nor
+gallery; a zero vector has cosine 0 with every vector; without any query the metrics are NaN; with a single polyp every
+AP is 1.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate.gallery import Limits, Scope, in_seconds
 from polyptrace.evaluate.similarity import (
     Labels,
     Vectors,
@@ -37,9 +36,9 @@ from polyptrace.evaluate.similarity import (
     steps_per_unit,
     unit_vectors,
 )
-from polyptrace.evaluate.tied_ranks import Ranked, expected_precision, hit, rank
 
 Convention = Literal["standard", "release"]
+Scope = Literal["all", "within", "across", "between"]
 HITS = (1, 5)
 
 
@@ -59,17 +58,17 @@ class Retrieval:
 
     @property
     def queries(self) -> int:
-        """Queries that have a positive: what the means are over."""
+        """Number of queries that have a positive."""
         return len(self.query)
 
     @property
     def map(self) -> float:
-        """Mean average precision, NaN without a query."""
+        """Mean average precision; NaN without a query."""
         return _mean(self.ap)
 
     @property
     def hr1(self) -> float:
-        """Share of queries whose nearest tracklet is of their polyp."""
+        """Share of queries whose nearest tracklet shows their polyp."""
         return _mean(self.hit1)
 
     @property
@@ -91,28 +90,28 @@ def retrieval(
     top: int = 0,
     device: str | torch.device = "cpu",
 ) -> Retrieval:
-    """Ranks (N, D) vectors by cosine for each of them as query; fractions in [0, 1].
+    """Ranks (N, D) vectors by cosine, with each of them as the query; metrics are fractions in [0, 1].
 
-    `convention="release"` drops positives whose cosine is <= 0 from the average precision (a query that loses all of
-    them has AP 0), as torchmetrics >= 1.8 does. `scope` limits the gallery: "within" the query's own video, "across"
-    (other videos only), "between" (its own polyp, and other polyps of other videos). With `apart` > 0 tracklets of the
-    query's video that are closer than so many seconds (gap between `start` and `end`, 0 if they overlap) are left out.
+    `convention="release"` drops positives with a cosine <= 0 from the average precision (a query that loses all of
+    them has AP 0), as torchmetrics >= 1.8 does. `scope` restricts the gallery: "within" is the video of the query,
+    "across" the other videos, "between" its own polyp and the polyps of other videos. `apart` > 0 removes tracklets
+    of the query's video that are less than this many seconds away (the gap from `start` to `end`; 0 if they overlap).
     """
     unit, zero_vectors = unit_vectors(vectors, device)
     count = len(unit)
     polyps = label_codes(polyp, count)
     videos = None if video is None else label_codes(video, count, "video")
-    limits = Limits(scope, videos, in_seconds(start, count), in_seconds(end, count), apart)
-    limits.check()
-    if convention not in ("standard", "release"):
-        raise UserError(f"retrieval: convention {convention!r} -> standard or release")
+    gallery = Gallery(scope, videos, _seconds(start, count), _seconds(end, count), apart)
+    gallery.check()
+    if convention not in get_args(Convention):
+        raise UserError(f"retrieval: convention {convention!r} is unknown -> use {' or '.join(get_args(Convention))}")
     known = np.flatnonzero(polyps >= 0)
     with full_precision():
-        parts = [_among(unit, polyps, rows, limits, convention, top) for rows in _groups(known, limits)]
-    whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _PER_QUERY}
-    order = np.argsort(whole["query"])
+        parts = [_among(unit, polyps, rows, gallery, convention, top) for rows in _groups(known, gallery)]
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _PER_QUERY}
+    order = np.argsort(joined["query"])
     return Retrieval(
-        **{name: values[order] for name, values in whole.items()},
+        **{name: values[order] for name, values in joined.items()},
         without_positive=sum(part.without_positive for part in parts),
         unlabelled=count - len(known),
         zero_vectors=zero_vectors,
@@ -122,35 +121,95 @@ def retrieval(
 _PER_QUERY = ("query", "ap", "hit1", "hit5", "top", "top_score")
 
 
-def _groups(known: NDArray[np.int64], limits: Limits) -> list[NDArray[np.int64]]:
-    """The rows that are ranked among each other: all, or those of each video."""
-    if limits.scope != "within":
+@dataclass(frozen=True)
+class Gallery:
+    """Which tracklets are in the gallery of a query."""
+
+    scope: Scope
+    video: NDArray[np.int64] | None
+    start: NDArray[np.float64] | None
+    end: NDArray[np.float64] | None
+    apart: float
+
+    def check(self) -> None:
+        """Raises an error if the scope is unknown or a column is missing."""
+        if self.scope not in get_args(Scope):
+            raise UserError(f"retrieval: scope {self.scope!r} is unknown -> use {', '.join(get_args(Scope))}")
+        if (self.scope != "all" or self.apart > 0) and self.video is None:
+            raise UserError(
+                f"retrieval: scope {self.scope!r}, apart {self.apart:g} s: no video -> give the video of each tracklet"
+            )
+        if self.apart > 0 and (self.start is None or self.end is None):
+            raise UserError(f"retrieval: apart {self.apart:g} s: no times -> give start and end of each tracklet")
+
+    def rows(self, index: NDArray[np.int64]) -> Self:
+        """The gallery among a subset of the tracklets."""
+        return replace(
+            self,
+            video=None if self.video is None else self.video[index],
+            start=None if self.start is None else self.start[index],
+            end=None if self.end is None else self.end[index],
+        )
+
+    def excluded(self, polyps: Tensor, first: int, last: int) -> Tensor | None:
+        """True (Q, N) where a tracklet is not in the gallery of queries first..last; None if all are."""
+        if self.video is None or (self.scope in ("all", "within") and not self.apart > 0):
+            return None
+        device = polyps.device
+        video = torch.as_tensor(self.video, device=device)
+        same = video[first:last, None] == video  # (Q, N)
+        excluded = torch.zeros_like(same)
+        if self.scope == "across":
+            excluded |= same
+        if self.scope == "between":
+            excluded |= same & (polyps[first:last, None] != polyps)
+        if self.apart > 0:
+            assert self.start is not None
+            assert self.end is not None
+            start, end = torch.as_tensor(self.start, device=device), torch.as_tensor(self.end, device=device)
+            gap = torch.maximum(start - end[first:last, None], start[first:last, None] - end)
+            excluded |= same & (gap.clamp_(min=0) < self.apart)
+        return excluded
+
+
+def _seconds(values: ArrayLike | None, count: int) -> NDArray[np.float64] | None:
+    if values is None:
+        return None
+    seconds = np.asarray(values, dtype=np.float64)
+    if seconds.shape != (count,) or np.isnan(seconds).any():
+        raise UserError("retrieval: start and end are incomplete -> give a time in seconds for each tracklet")
+    return seconds
+
+
+def _groups(known: NDArray[np.int64], gallery: Gallery) -> list[NDArray[np.int64]]:
+    """The rows that are ranked among each other: all of them, or those of each video."""
+    if gallery.scope != "within":
         return [known]
-    assert limits.video is not None
-    by_video = known[np.argsort(limits.video[known], kind="stable")]
-    return np.split(by_video, np.flatnonzero(np.diff(limits.video[by_video])) + 1)
+    assert gallery.video is not None
+    by_video = known[np.argsort(gallery.video[known], kind="stable")]
+    return np.split(by_video, np.flatnonzero(np.diff(gallery.video[by_video])) + 1)
 
 
 def _among(
     unit: Tensor,
     polyps: NDArray[np.int64],
     rows: NDArray[np.int64],
-    limits: Limits,
+    gallery: Gallery,
     convention: Convention,
     top: int,
 ) -> Retrieval:
-    """Retrieval among some rows, each a query once and in every other's gallery."""
-    rows = rows[np.argsort(polyps[rows], kind="stable")]  # a polyp's tracklets are neighbours
+    """Retrieval among a subset of the rows."""
+    rows = rows[np.argsort(polyps[rows], kind="stable")]  # the tracklets of a polyp become neighbours
     vectors = unit[torch.as_tensor(rows, device=unit.device)]
-    found = [torch.zeros(0)] * 4 + [torch.zeros(0, top, dtype=torch.int64), torch.zeros(0, top)]
-    for a, b, figures in _blocks(vectors, polyps[rows], limits.rows(rows), convention, top):
-        if a == 0:  # made once: small pieces kept between large ones would hold on to the large ones' memory
-            found = [torch.empty((len(rows), *figure.shape[1:]), dtype=figure.dtype) for figure in figures]
-        for whole, figure in zip(found, figures, strict=True):
-            whole[a:b] = figure
-    valid, ap, hit1, hit5, place, score = (whole.numpy() for whole in found)
-    kept = valid.astype(bool)
-    nearest_rows = np.where(place >= 0, rows[np.maximum(place, 0)] if len(rows) else place, -1)
+    outputs = [torch.zeros(0)] * 4 + [torch.zeros(0, top, dtype=torch.int64), torch.zeros(0, top)]
+    for a, b, block in _blocks(vectors, polyps[rows], gallery.rows(rows), convention, top):
+        if a == 0:  # allocated once: small results between large blocks would fragment the memory
+            outputs = [torch.empty((len(rows), *each.shape[1:]), dtype=each.dtype) for each in block]
+        for output, each in zip(outputs, block, strict=True):
+            output[a:b] = each
+    has_positive, ap, hit1, hit5, nearest, score = (output.numpy() for output in outputs)
+    kept = has_positive.astype(bool)
+    nearest_rows = np.where(nearest >= 0, rows[np.maximum(nearest, 0)] if len(rows) else nearest, -1)
     return Retrieval(
         query=rows[kept],
         ap=ap[kept].astype(np.float64),
@@ -165,9 +224,12 @@ def _among(
 
 
 def _blocks(
-    vectors: Tensor, polyps: NDArray[np.int64], limits: Limits, convention: Convention, top: int
+    vectors: Tensor, polyps: NDArray[np.int64], gallery: Gallery, convention: Convention, top: int
 ) -> Iterator[tuple[int, int, tuple[Tensor, ...]]]:
-    """Queries a to b of vectors (N, D) in the order of their polyps: valid, AP, hits at 1 and 5, nearest, scores."""
+    """Per block of queries a..b: has a positive, AP, hits at 1 and 5, nearest columns and scores.
+
+    The vectors (N, D) are sorted by polyp.
+    """
     device = vectors.device
     code = torch.as_tensor(polyps, device=device)
     _, first, size = np.unique(polyps, return_index=True, return_counts=True)
@@ -175,31 +237,31 @@ def _blocks(
     run_size = torch.as_tensor(np.repeat(size, size), device=device)
     for a, b in row_blocks(len(vectors), len(vectors), device):
         scores = on_grid(vectors[a:b] @ vectors.T)  # (Q, N)
-        here = torch.arange(b - a, device=device)
-        scores[here, here + a] = -torch.inf
-        out = limits.excluded(code, a, b)
-        if out is not None:
-            scores.masked_fill_(out, -torch.inf)
+        query = torch.arange(b - a, device=device)
+        scores[query, query + a] = -torch.inf
+        excluded = gallery.excluded(code, a, b)
+        if excluded is not None:
+            scores.masked_fill_(excluded, -torch.inf)
         nearest = _nearest(scores, top)
         positive = _positive_scores(scores, run_start[a:b], run_size[a:b])  # (Q, m), ascending, then +inf
-        ranked = rank(sort_rows(scores), positive)
-        yield a, b, (*_figures(ranked, positive, convention), *nearest)
+        ranks = TiedRanks.of(sort_rows(scores), positive)
+        yield a, b, (*_metrics(ranks, positive, convention), *nearest)
 
 
 def _nearest(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
-    """Columns and scores (Q, top) of the best; column -1 where the gallery has fewer."""
-    found = scores.topk(min(top, scores.shape[1]), dim=1)
-    place = torch.where(torch.isinf(found.values), -1, found.indices)
-    value = found.values.masked_fill(torch.isinf(found.values), 0.0)
-    missing = top - place.shape[1]
+    """Columns and scores (Q, top) of the nearest; column -1 where the gallery has fewer."""
+    best = scores.topk(min(top, scores.shape[1]), dim=1)
+    column = torch.where(torch.isinf(best.values), -1, best.indices)
+    value = best.values.masked_fill(torch.isinf(best.values), 0.0)
+    missing = top - column.shape[1]
     return (
-        torch.nn.functional.pad(place, (0, missing), value=-1),
+        torch.nn.functional.pad(column, (0, missing), value=-1),
         torch.nn.functional.pad(value, (0, missing), value=0.0),
     )
 
 
 def _positive_scores(scores: Tensor, run_start: Tensor, run_size: Tensor) -> Tensor:
-    """Scores (Q, m) of each query's positives in its gallery, ascending, the rest filled with +inf."""
+    """Scores (Q, m) of each query's positives in its gallery, ascending, padded with +inf."""
     offset = torch.arange(int(run_size.max()), device=scores.device)
     column = (run_start[:, None] + offset).clamp_(max=scores.shape[1] - 1)
     positive = scores.gather(1, column)
@@ -207,16 +269,63 @@ def _positive_scores(scores: Tensor, run_start: Tensor, run_size: Tensor) -> Ten
     return positive.sort(dim=1).values
 
 
-def _figures(ranked: Ranked, positive: Tensor, convention: Convention) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+@dataclass(frozen=True)
+class TiedRanks:
+    """For each positive (Q, m): how many scores are above it and equal to it, of all and of positives."""
+
+    above: Tensor
+    equal: Tensor
+    positive_above: Tensor
+    positive_equal: Tensor
+    valid: Tensor
+
+    @classmethod
+    def of(cls, ordered: Tensor, positive: Tensor) -> Self:
+        """Ranks of positives (Q, m; ascending, padded with +inf) among all scores (Q, N; ascending)."""
+        valid = ~torch.isinf(positive)
+        positives = valid.sum(dim=1, keepdim=True)  # (Q, 1)
+        upper = torch.searchsorted(ordered, positive, right=True)
+        lower = torch.searchsorted(ordered, positive)
+        positive_upper = torch.searchsorted(positive, positive, right=True)
+        positive_lower = torch.searchsorted(positive, positive)
+        return cls(
+            above=ordered.shape[1] - upper,
+            equal=upper - lower,
+            positive_above=positives - positive_upper,
+            positive_equal=positive_upper - positive_lower,
+            valid=valid,
+        )
+
+    def expected_precision(self) -> Tensor:
+        """Precision at a positive's rank, averaged over tie orders; the same for all positives of a tie.
+
+        With b = (p - 1)/(n - 1):  1/n Σ_j (g + 1 + (j - 1) b)/(G + j) = b + (g + 1 - b - b G)(H(G + n) - H(G))/n.
+        """
+        above, equal = self.above.double(), self.equal.clamp(min=1).double()
+        share = (self.positive_equal - 1).double() / (equal - 1).clamp(min=1)
+        harmonic = torch.special.digamma(above + equal + 1) - torch.special.digamma(above + 1)
+        tied = share + (self.positive_above + 1 - share - share * above) * harmonic / equal
+        return torch.where(equal > 1, tied, (self.positive_above + 1) / (above + 1))
+
+    def hit(self, k: int) -> Tensor:
+        """Probability over tie orders (Q,) that the best positive has a rank <= k."""
+        best = (self.valid.sum(dim=1, keepdim=True) - 1).clamp(min=0)  # column of the best positive
+        above, equal, positives = (t.gather(1, best)[:, 0] for t in (self.above, self.equal, self.positive_equal))
+        remaining = (k - above).clamp(min=0)
+        miss = torch.ones_like(above, dtype=torch.float64)
+        for taken in range(k):
+            others = (equal - positives - taken).clamp(min=0).double() / (equal - taken).clamp(min=1)
+            miss = torch.where(taken < remaining, miss * others, miss)
+        return 1.0 - miss
+
+
+def _metrics(ranks: TiedRanks, positive: Tensor, convention: Convention) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(has a positive, AP, hit at 1, hit at 5), each (Q,)."""
-    has = ranked.valid.any(dim=1)
-    counted = ranked.valid & (positive > 0) if convention == "release" else ranked.valid
-    term = torch.where(counted, expected_precision(ranked), 0.0)
-    ap = term.sum(dim=1) / counted.sum(dim=1).clamp(min=1)
-    best = (ranked.valid.sum(dim=1, keepdim=True) - 1).clamp(min=0)  # column of the best positive
-    above, equal, positives = (t.gather(1, best)[:, 0] for t in (ranked.above, ranked.equal, ranked.positive_equal))
-    hit1, hit5 = (hit(above, equal, positives, k) for k in HITS)
-    return has, ap, hit1, hit5
+    counted = ranks.valid & (positive > 0) if convention == "release" else ranks.valid
+    precision = torch.where(counted, ranks.expected_precision(), 0.0)
+    ap = precision.sum(dim=1) / counted.sum(dim=1).clamp(min=1)
+    hit1, hit5 = (ranks.hit(k) for k in HITS)
+    return ranks.valid.any(dim=1), ap, hit1, hit5
 
 
 def _mean(values: NDArray[np.float64]) -> float:

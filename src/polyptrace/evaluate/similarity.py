@@ -1,8 +1,8 @@
-"""Unit vectors, labels as numbers, and cosine scores block by block, so that no N x N array is ever needed.
+"""Unit vectors, label codes, and cosine scores in blocks, so that no N x N array is needed.
 
-Scores are compared on a grid: two that differ by less than the arithmetic's own error are equal, whichever block
-they were computed in, so that copies of a vector tie exactly. Up to `EXACT` vectors the arithmetic is float64 and
-the grid 2^-40; beyond, float32 and about 2^-22 (2.4e-7).
+Scores are rounded to a grid, so that two scores that differ by less than the rounding error of the arithmetic are
+equal: copies of a vector tie exactly, in every block. Up to `EXACT` vectors the arithmetic is float64 and the grid
+2^-40; beyond that, float32 and about 2^-22 (2.4e-7).
 
 A zero vector has cosine 0 with every vector. A vector with NaN or infinity is an error that names its row.
 """
@@ -18,15 +18,15 @@ from torch import Tensor
 
 from polyptrace.core.errors import UserError
 
-#: Up to this many vectors scores are float64.
+#: Scores are float64 up to this many vectors.
 EXACT = 4096
 #: Grid steps per unit of cosine. A little below 2^22, so that a cosine of 1 + 1e-6 stays inside.
 FINE = float(2**40)
 COARSE = float(2**22 - 8)
-#: Adding this to a float32 below 2^22 rounds it and leaves the whole number in the low bits.
+#: Adding this to a float32 below 2^22 rounds it and leaves the integer in the low bits.
 _SHIFT = 1.5 * 2**23
 _SHIFT_BITS = 0x4B400000
-#: Cells of the coarse grid: whole numbers from -2^22 to 2^22.
+#: Cells of the coarse grid: integers from -2^22 to 2^22.
 COARSE_CELLS = 2**23 + 1
 
 Vectors = Tensor | NDArray[np.floating]
@@ -34,10 +34,10 @@ Labels = ArrayLike | Sequence[object]
 
 
 def unit_vectors(vectors: Vectors, device: str | torch.device = "cpu") -> tuple[Tensor, int]:
-    """The vectors at length 1 (N, D), float64 up to `EXACT` rows and float32 beyond; and how many are zero."""
+    """Vectors of length 1 (N, D), float64 up to `EXACT` rows and float32 beyond, and the number of zero vectors."""
     given = torch.as_tensor(vectors).detach()
     if given.ndim != 2:
-        raise UserError(f"vectors: shape {tuple(given.shape)} -> give (N, D)")
+        raise UserError(f"vectors: shape {tuple(given.shape)} is not (N, D) -> give one vector per row")
     exact = len(given) <= EXACT
     unit = torch.empty(given.shape, dtype=torch.float64 if exact else torch.float32, device=device)
     zeros = 0
@@ -45,7 +45,7 @@ def unit_vectors(vectors: Vectors, device: str | torch.device = "cpu") -> tuple[
         rows = given[start : start + 16384].to(device=device, dtype=torch.float64)
         broken = torch.nonzero(~torch.isfinite(rows).all(dim=1))
         if len(broken):
-            raise UserError(f"vectors: row {start + int(broken[0])} holds NaN or infinity -> embed it again")
+            raise UserError(f"vectors: row {start + int(broken[0])} contains NaN or infinity -> embed it again")
         largest = rows.abs().amax(dim=1, keepdim=True) if rows.shape[1] else rows.new_zeros(len(rows), 1)
         zeros += int((largest == 0).sum())
         rows = rows / torch.where(largest == 0, 1.0, largest)
@@ -55,7 +55,7 @@ def unit_vectors(vectors: Vectors, device: str | torch.device = "cpu") -> tuple[
 
 
 def label_codes(labels: Labels, count: int, name: str = "polyp") -> NDArray[np.int64]:
-    """Labels as 0, 1, ... in sorted order, -1 where a label is unknown ("", None or NaN)."""
+    """Labels as 0, 1, ... in sorted order; -1 where a label is unknown ("", None or NaN)."""
     values = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if values.shape != (count,):
         raise UserError(f"{name}: shape {values.shape} -> give one label for each of the {count} vectors")
@@ -69,14 +69,14 @@ def label_codes(labels: Labels, count: int, name: str = "polyp") -> NDArray[np.i
 
 
 def on_grid(cosines: Tensor) -> Tensor:
-    """Cosines as whole numbers of grid steps, in place; the same float type."""
+    """Cosines as integer numbers of grid steps, in place and in the same float type."""
     if cosines.dtype == torch.float64:
         return cosines.mul_(FINE).round_()
     return cosines.mul_(COARSE).add_(_SHIFT).sub_(_SHIFT)
 
 
 def coarse_cells(cosines: Tensor) -> Tensor:
-    """Float32 cosines as int32 cells of the coarse grid, 0 for -1 and 2^23 for 1, in place."""
+    """Float32 cosines as int32 cells of the coarse grid, about 0 for -1 and 2^23 for 1, in place."""
     assert cosines.dtype == torch.float32
     return cosines.mul_(COARSE).add_(_SHIFT).view(torch.int32).sub_(_SHIFT_BITS - 2**22)
 
@@ -87,7 +87,7 @@ def steps_per_unit(dtype: torch.dtype) -> float:
 
 
 def row_blocks(rows: int, columns: int, device: torch.device) -> Iterator[tuple[int, int]]:
-    """(first, after last) of blocks of rows that hold a bounded number of scores."""
+    """(start, stop) of blocks of rows with a bounded number of scores."""
     budget = 2**23 if device.type == "cpu" else 2**26
     height = max(1, budget // max(columns, 1))
     for start in range(0, rows, height):
@@ -95,7 +95,7 @@ def row_blocks(rows: int, columns: int, device: torch.device) -> Iterator[tuple[
 
 
 def sort_rows(scores: Tensor) -> Tensor:
-    """Each row in ascending order. On the CPU in place with numpy, whose vectorised sort is ten times torch's."""
+    """Each row in ascending order. On the CPU in place with NumPy, whose vectorised sort is ten times faster."""
     if scores.device.type != "cpu":
         return torch.sort(scores, dim=1).values
     workers = min(torch.get_num_threads(), len(scores))
@@ -110,7 +110,7 @@ def sort_rows(scores: Tensor) -> Tensor:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Float32 products in float32, whatever training has set (TF32 has 10 bits)."""
+    """Computes float32 products in float32, even if training has enabled TF32."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

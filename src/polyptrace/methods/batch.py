@@ -1,6 +1,6 @@
 """What a step encodes, whatever the method: rows of the crop store in groups, the same for every process."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -102,14 +102,6 @@ class Method:
 def generator(seed: int, epoch: int, *stream: int) -> np.random.Generator:
     """Random numbers that depend on nothing but the seed, the epoch and which stream of them it is."""
     return np.random.default_rng((seed, epoch, *stream))
-
-
-def padded(rows: Sequence[Ints], length: int | None = None) -> Ints:
-    """Rows of several tracklets as one array (B, L), -1 after the end of the shorter ones."""
-    table = np.full((len(rows), length or max(map(len, rows), default=0)), -1, dtype=np.int64)
-    for line, some in zip(table, rows, strict=True):
-        line[: len(some)] = some
-    return table
 
 
 def polyp_codes(data: Data, chosen: Ints) -> Ints:

@@ -9,8 +9,9 @@ widths are `--encoder.width 128 --encoder.feed_forward 2048`. The published batc
 import numpy as np
 
 from polyptrace.config import Config
+from polyptrace.data import pad_rows
 from polyptrace.methods import ours
-from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, generator, labels_seen, padded
+from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, generator, labels_seen
 from polyptrace.methods.views import draw_tracks, pair_batch, pair_loss, pairs_per_batch, steps_of, tracks_of, two_views
 
 
@@ -26,7 +27,7 @@ def plan(data: Data, config: Config) -> Plan:
             drawn = draw_tracks(tracks.count, pairs, random)
             views = [view for i in drawn for view in two_views(tracks.rows[i], tracks.length, random)]
             owners = np.repeat(tracks.index[drawn], 2).reshape(-1, 2)
-            return pair_batch(padded(views, tracks.length).reshape(pairs, 2, -1), owners)
+            return pair_batch(pad_rows(views, tracks.length).reshape(pairs, 2, -1), owners)
 
         return Epoch(steps, batch)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyptrace.config import Config, Loss
 from polyptrace.core.console import counted
-from polyptrace.data import LabelFree, video_keys
+from polyptrace.data import LabelFree, pad_rows, video_keys
 from polyptrace.encoders import OwnEncoder, TrackletEncoder
 from polyptrace.losses import (
     condition_satisfied,
@@ -21,7 +21,7 @@ from polyptrace.losses import (
     repeated_members,
     repeated_tracklets,
 )
-from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, Targets, labels_seen, padded
+from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, Targets, labels_seen
 from polyptrace.supervision import anchor_count, epoch_batches, fitted_temperature, steps_before, temperature_at
 
 
@@ -34,7 +34,7 @@ def plan(data: Data, config: Config) -> Plan:
     """Every tracklet an anchor once an epoch, with a bag drawn at the epoch's temperature."""
     tracklets = data.tracklets
     chosen = data.select("tracklet")
-    rows = padded([tracklets.rows[i] for i in chosen])
+    rows = pad_rows([tracklets.rows[i] for i in chosen])
     video, position = video_keys(tracklets)[chosen], tracklets.position[chosen]
     settings = config.supervision
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from polyptrace.config import Config
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.data import codes, video_keys
+from polyptrace.data import codes, pad_rows, video_keys
 from polyptrace.losses import multi_positive
 from polyptrace.methods import ours
 from polyptrace.methods.batch import (
@@ -27,7 +27,6 @@ from polyptrace.methods.batch import (
     Targets,
     generator,
     labels_seen,
-    padded,
     polyp_codes,
 )
 
@@ -36,7 +35,7 @@ def plan(data: Data, config: Config) -> Plan:
     """Batches of some tracklets of some polyps; labels are needed, and used."""
     chosen = data.select("tracklet")
     polyp = polyp_codes(data, chosen)
-    rows = padded([data.tracklets.rows[i] for i in chosen])
+    rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     position = time_in_polyp(data, chosen, polyp)
     polyps, each = batch_shape(np.bincount(polyp), config.views.polyps_per_batch, config.views.tracklets_per_polyp)
     remarks = []

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from polyptrace.config import Config, Views
-from polyptrace.data import video_keys
+from polyptrace.data import pad_rows, video_keys
 from polyptrace.methods import ours
 from polyptrace.methods.batch import (
     Batch,
@@ -21,7 +21,6 @@ from polyptrace.methods.batch import (
     Plan,
     generator,
     labels_seen,
-    padded,
     polyp_codes,
 )
 from polyptrace.methods.views import (
@@ -64,7 +63,7 @@ def plan(data: Data, config: Config) -> Plan:
                 else:
                     views += [one_view(tracks.rows[j], tracks.length, random) for j in (i, other)]
                 owners.append((i, other))
-            rows = padded(views, tracks.length).reshape(pairs, 2, -1)
+            rows = pad_rows(views, tracks.length).reshape(pairs, 2, -1)
             return pair_batch(rows, tracks.index[np.array(owners)])
 
         return Epoch(steps, batch, {"same_track": same_track})

@@ -1,45 +1,59 @@
-"""Tables, figures and one self-contained page from results."""
+"""Tables, figures and one self-contained HTML page from results folders."""
 
-from polyptrace.report.ablation import Line, block_table
-from polyptrace.report.bag import bag_caption, bag_figure, bag_of, telling_anchor
-from polyptrace.report.curriculum import curriculum_caption, curriculum_figures
-from polyptrace.report.differences import difference_table
-from polyptrace.report.film import Pictures
-from polyptrace.report.markup import html, latex, markdown
-from polyptrace.report.purity import Tracklets, through_curriculum
-from polyptrace.report.standing import MAIN, Measure, measured
-from polyptrace.report.style import Drawing
-from polyptrace.report.sweep import sweep_table
-from polyptrace.report.tables import Table, method_table
-from polyptrace.report.tracklet_vectors import projected, training_tracklets, with_embeddings
-from polyptrace.report.writing import Choices, write_report
+from polyptrace.report.film_strips import CropImages, TrackImages, film_strip
+from polyptrace.report.gallery import strip
+from polyptrace.report.markup import latex, markdown, write_table
+from polyptrace.report.page import (
+    Block,
+    Page,
+    Paragraph,
+    Plots,
+    Section,
+    Strip,
+    StripRow,
+    Strips,
+    render_page,
+    render_table,
+)
+from polyptrace.report.ranking import MAIN, Measure, measured
+from polyptrace.report.runs import Run, load_run
+from polyptrace.report.sections import COLOUR_GRID
+from polyptrace.report.tables import AblationRow, Table, block_table, difference_table, method_table, sweep_table
+from polyptrace.report.write import GENERATED_NOTICE, PAGE_FILE, ReportOptions, check_dataset, write_report
 
 __all__ = [
+    "COLOUR_GRID",
+    "GENERATED_NOTICE",
     "MAIN",
-    "Choices",
-    "Drawing",
-    "Line",
+    "PAGE_FILE",
+    "AblationRow",
+    "Block",
+    "CropImages",
     "Measure",
-    "Pictures",
+    "Page",
+    "Paragraph",
+    "Plots",
+    "ReportOptions",
+    "Run",
+    "Section",
+    "Strip",
+    "StripRow",
+    "Strips",
     "Table",
-    "Tracklets",
-    "bag_caption",
-    "bag_figure",
-    "bag_of",
+    "TrackImages",
     "block_table",
-    "curriculum_caption",
-    "curriculum_figures",
+    "check_dataset",
     "difference_table",
-    "html",
+    "film_strip",
     "latex",
+    "load_run",
     "markdown",
     "measured",
     "method_table",
-    "projected",
+    "render_page",
+    "render_table",
+    "strip",
     "sweep_table",
-    "telling_anchor",
-    "through_curriculum",
-    "training_tracklets",
-    "with_embeddings",
     "write_report",
+    "write_table",
 ]

@@ -1,18 +1,20 @@
-"""Re-identification in pictures: ROC, precision and recall, and the similarities of same and different polyps."""
+"""Plots of results: ROC and precision-recall curves, similarity histograms, and Table 1 as points with intervals."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
-from polyptrace.evaluate import Results
-from polyptrace.report.standing import MAIN, Measure, figure_of
-from polyptrace.report.style import (
+from polyptrace.drawing import (
+    INK,
     LINE,
+    PAPER,
     RIGHT,
     SOFT,
     WRONG,
     Drawing,
-    Pen,
+    LineStyle,
     canvas,
     finished,
     legend,
@@ -20,53 +22,62 @@ from polyptrace.report.style import (
     shortened,
     styled,
 )
-from polyptrace.report.tables import number, span
+from polyptrace.evaluate import Results
+from polyptrace.report.ranking import MAIN, Measure, Ranking, metric_of, rank
+from polyptrace.report.tables import interval_text, value_text
 
 _AUROC, _AUPR = (measure for measure in MAIN if measure.task == "reid")
 
-#: The rate of false matches at which counting is tuned.
+#: The false-positive rate at which counting is tuned.
 LOW_RATE = 0.05
 
+_DOTTED: dict[str, Any] = {"color": SOFT, "linewidth": 0.7, "linestyle": (0, (2, 2))}
+
+
+def roc(rows: Sequence[Results], styles: Sequence[LineStyle]) -> Drawing:
+    """ROC curves; the legend has the AUROC with its interval."""
+    return _curves(rows, styles, _AUROC, ("reid/roc_fpr", "reid/roc_tpr"), "roc", "ROC")
+
+
+def precision_recall(rows: Sequence[Results], styles: Sequence[LineStyle]) -> Drawing:
+    """Precision-recall curves; the legend has the AUPR with its interval."""
+    keys = ("reid/pr_recall", "reid/pr_precision")
+    return _curves(rows, styles, _AUPR, keys, "precision_recall", "Precision and recall")
+
 
 @styled
-def roc(rows: Sequence[Results], pens: Sequence[Pen]) -> Drawing:
-    """True against false matches, one line per method; the legend has AUROC and its interval."""
+def _curves(
+    rows: Sequence[Results],
+    styles: Sequence[LineStyle],
+    measure: Measure,
+    keys: tuple[str, str],
+    name: str,
+    title: str,
+) -> Drawing:
     figure = canvas(4.85, 4.3 + 0.17 * len(rows))
     axes = figure.add_subplot()
-    axes.plot([0, 1], [0, 1], color=LINE, linewidth=1)
-    axes.axvline(LOW_RATE, color=SOFT, linewidth=0.7, linestyle=(0, (2, 2)))
-    for row, pen in zip(rows, pens, strict=True):
-        x, y = row.arrays["reid/roc_fpr"], row.arrays["reid/roc_tpr"]
-        axes.plot(x, y, color=pen.colour, linestyle=pen.dash, linewidth=pen.width)
-    axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel="pairs of different polyps taken for the same")
-    axes.set_ylabel("pairs of the same polyp found")
-    axes.set_title("ROC")
+    if measure is _AUROC:
+        axes.plot([0, 1], [0, 1], color=LINE, linewidth=1)
+        axes.axvline(LOW_RATE, **_DOTTED)
+        labels = ("false-positive rate: different polyps matched", "true-positive rate: same polyp matched")
+    else:
+        axes.axhline(base_rate(rows[0]), **_DOTTED)
+        labels = ("recall: pairs of the same polyp found", "precision: found pairs that are correct")
+    for row, style in zip(rows, styles, strict=True):
+        x, y = (row.arrays[key] for key in keys)
+        axes.plot(x, y, color=style.colour, linestyle=style.dash, linewidth=style.width)
+    axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel=labels[0], ylabel=labels[1])
+    axes.set_title(title)
     axes.set_aspect("equal")
-    legend(figure, _entries(rows, pens, _AUROC), "AUROC, 95 % interval")
-    return finished(figure, "roc", f"ROC curves. {_words(rows, _AUROC)}")
+    legend(figure, _legend_entries(rows, styles, measure), f"{measure.name}, 95 % interval")
+    values = ((row.method.name, metric_of(row, measure)) for row in rows)
+    text = ", ".join(f"{method} {value_text(measure, metric.value)}" for method, metric in values if metric is not None)
+    return finished(figure, name, f"{title} curves. {measure.name}: {text}.")
 
 
 @styled
-def precision_recall(rows: Sequence[Results], pens: Sequence[Pen]) -> Drawing:
-    """Precision against recall, one line per method; the legend has AUPR and its interval."""
-    figure = canvas(4.85, 4.3 + 0.17 * len(rows))
-    axes = figure.add_subplot()
-    rate = base_rate(rows[0])
-    axes.axhline(rate, color=SOFT, linewidth=0.7, linestyle=(0, (2, 2)))
-    for row, pen in zip(rows, pens, strict=True):
-        x, y = row.arrays["reid/pr_recall"], row.arrays["reid/pr_precision"]
-        axes.plot(x, y, color=pen.colour, linestyle=pen.dash, linewidth=pen.width)
-    axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel="recall: pairs of the same polyp found")
-    axes.set_ylabel("precision: found pairs that are right")
-    axes.set_title("Precision and recall")
-    axes.set_aspect("equal")
-    legend(figure, _entries(rows, pens, _AUPR), "AUPR, 95 % interval")
-    return finished(figure, "precision_recall", f"Precision and recall curves. {_words(rows, _AUPR)}")
-
-
-@styled
-def similarities(row: Results, number_of_row: int) -> Drawing:
-    """How similar the pairs of one method are: same polyp and different polyps, each with an area of one."""
+def similarities(row: Results, number: int) -> Drawing:
+    """Histograms of the similarities of one method: pairs of the same polyp and of different polyps."""
     figure = panel(3.2, 2.1, left=0.12, bottom=0.42)
     axes = figure.axes[0]
     edges = row.arrays["reid/edges"]
@@ -74,36 +85,75 @@ def similarities(row: Results, number_of_row: int) -> Drawing:
         counts = row.arrays[f"reid/{key}"].astype(np.float64)
         axes.stairs(counts / max(counts.sum(), 1), edges, fill=True, color=colour, alpha=0.28)
         axes.stairs(counts / max(counts.sum(), 1), edges, color=colour, linewidth=1.2)
-    seen = np.flatnonzero(row.arrays["reid/same"] + row.arrays["reid/different"])
-    low, high = edges[seen[0]], edges[seen[-1] + 1]
-    axes.set(xlim=(low - 0.02, min(high + 0.02, 1.0)), ylim=(0, None), xlabel="cosine of a pair", yticks=[])
+    occupied = np.flatnonzero(row.arrays["reid/same"] + row.arrays["reid/different"])
+    low, high = edges[occupied[0]], edges[occupied[-1] + 1]
+    axes.set(xlim=(low - 0.02, min(high + 0.02, 1.0)), ylim=(0, None), xlabel="cosine similarity", yticks=[])
     axes.set_title(shortened(row.method.name))
     axes.locator_params(axis="x", nbins=5)
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False, axis="y")
-    auroc = figure_of(row, _AUROC)
-    said = "" if auroc is None else f" AUROC {number(_AUROC, auroc.value)}."
-    words = f"Similarities of same and different polyps, {row.method.name}.{said}"
-    return finished(figure, f"similarities_{number_of_row}", words)
+    auroc = metric_of(row, _AUROC)
+    value = "" if auroc is None else f" AUROC {value_text(_AUROC, auroc.value)}."
+    description = f"Similarities of pairs of the same and of different polyps, {row.method.name}.{value}"
+    return finished(figure, f"similarities_{number}", description)
 
 
 def base_rate(row: Results) -> float:
-    """The share of pairs that show the same polyp: the precision of chance."""
+    """The fraction of pairs that show the same polyp, which is the precision of random matching."""
     same, different = (float(row.arrays[f"reid/{key}"].sum()) for key in ("same", "different"))
     return same / max(same + different, 1.0)
 
 
-def _entries(rows: Sequence[Results], pens: Sequence[Pen], measure: Measure) -> list[tuple[Pen, str]]:
+@styled
+def interval_plot(rows: Sequence[Results], measures: Sequence[Measure], styles: Sequence[LineStyle]) -> Drawing:
+    """A panel for each measure with points and intervals. Filled points: best or not distinguishable from the best."""
+    names = [shortened(row.method.name, 24) for row in rows]
+    left = 0.25 + 0.075 * max(map(len, names))
+    figure = canvas(left + 1.15 * len(measures), 0.75 + 0.27 * len(rows))
+    panels = np.atleast_1d(figure.subplots(1, len(measures), sharey=True))
+    for axes, measure in zip(panels, measures, strict=True):
+        _draw_intervals(axes, rows, measure, rank(rows, measure), styles)
+    panels[0].set_yticks(range(len(rows)), names, color=INK)
+    panels[0].set_ylim(len(rows) - 0.4, -0.6)
+    return finished(figure, "intervals", "Points with 95 % intervals for every method and measure of Table 1.")
+
+
+def _draw_intervals(
+    axes: Axes, rows: Sequence[Results], measure: Measure, ranking: Ranking, styles: Sequence[LineStyle]
+) -> None:
+    scale = 100 if measure.percent else 1
+    bounds = []
+    for y, (row, style) in enumerate(zip(rows, styles, strict=True)):
+        metric = metric_of(row, measure)
+        if metric is None:
+            continue
+        low, value, high = (scale * bound for bound in (metric.low, metric.value, metric.high))
+        axes.plot([low, high], [y, y], color=style.colour, linewidth=style.width)
+        fill = style.colour if y in ranking.best else PAPER
+        axes.plot(value, y, "o", color=style.colour, markerfacecolor=fill, markersize=5.5, zorder=3)
+        bounds += [bound for bound in (low, value, high) if np.isfinite(bound)]
+    axes.set_title(f"{measure.over}\n{measure.name}", fontsize=8.5, linespacing=1.35)
+    span = max(max(bounds) - min(bounds), 0.01 * scale)  # equal values still need a range
+    axes.set_xlim(min(bounds) - 0.08 * span, max(bounds) + 0.08 * span)
+    axes.locator_params(axis="x", nbins=3)
+    axes.ticklabel_format(axis="x", useOffset=False)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(visible=True, axis="x", color=LINE)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="x", colors=SOFT)
+
+
+def _legend_entries(
+    rows: Sequence[Results], styles: Sequence[LineStyle], measure: Measure
+) -> list[tuple[LineStyle, str]]:
     """Legend entries, best first."""
     entries = []
-    for row, pen in zip(rows, pens, strict=True):
-        found = figure_of(row, measure)
-        value = -1.0 if found is None else found.value
-        said = "" if found is None else f"{number(measure, value, 1)}  [{span(measure, found.low, found.high)}]"
-        entries.append((value, pen, f"{shortened(row.method.name)}  {said}"))
-    return [(pen, text) for _, pen, text in sorted(entries, key=lambda entry: -entry[0])]
-
-
-def _words(rows: Sequence[Results], measure: Measure) -> str:
-    found = ((row.method.name, figure_of(row, measure)) for row in rows)
-    return ", ".join(f"{name} {number(measure, f.value)}" for name, f in found if f is not None) + "."
+    for row, style in zip(rows, styles, strict=True):
+        metric = metric_of(row, measure)
+        value, text = -1.0, ""
+        if metric is not None:
+            value = metric.value
+            text = f"{value_text(measure, value, 1)}  [{interval_text(measure, metric.low, metric.high)}]"
+        entries.append((value, style, f"{shortened(row.method.name)}  {text}"))
+    return [(style, text) for _, style, text in sorted(entries, key=lambda entry: -entry[0])]

@@ -1,193 +1,158 @@
-"""Retrieval to look at: queries and their five nearest tracks, as film strips in green and red frames."""
+"""The retrieval gallery: queries and their five nearest tracks as film strips."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from polyptrace.core.console import counted
+from polyptrace.core.timecode import timecode
 from polyptrace.data import join_keys
+from polyptrace.drawing import ACCENT, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
-from polyptrace.report.clock import Clock
-from polyptrace.report.film import Key, Pictures, Pixels, data_uri
-from polyptrace.report.style import ACCENT, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
+from polyptrace.report.film_strips import Pixels, TrackImages, TrackKey
+from polyptrace.report.page import Strip, StripRow
 
-#: Frames on a strip.
+#: Frames of a strip.
 FRAMES = 3
+
+#: What a strip's frame means: "match" where polyps are unknown.
+ROLES = {"query": "query", "same": "same polyp", "other": "other polyp", "match": "match"}
+COLOURS = {"query": ACCENT, "same": RIGHT, "other": WRONG, "match": SOFT}
 
 
 @dataclass(frozen=True)
-class Found:
-    """One track of a gallery."""
+class Match:
+    """A track of a gallery: the query itself, or one of its nearest tracks."""
 
-    key: Key
+    key: TrackKey
     polyp: str
-    moment: str
-    score: float
-    right: bool
+    time: str
+    label: str
+    role: str
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query, what was found for it, and how well."""
+    """A query with its average precision and its nearest tracks."""
 
-    key: Key
-    polyp: str
-    moment: str
-    precision: float  # its average precision
-    found: tuple[Found, ...]
+    track: Match
+    average_precision: float
+    nearest: tuple[Match, ...]
 
 
-def pick_queries(row: Results, pictures: Pictures, count: int = 6) -> list[int]:
-    """Places of queries among a row's, at even steps from the best to the worst, of different polyps if possible.
+def pick_queries(row: Results, images: TrackImages, count: int = 6) -> list[int]:
+    """Queries at even steps from the highest to the lowest average precision, of different polyps if possible.
 
-    Only queries whose pictures are there; the choice looks at average precision alone.
+    Returns indices into the row's queries. Only queries whose images are available are chosen.
     """
     table, queries = row.tasks["retrieval"].table, row.arrays["retrieval/query"]
-    there = np.array([track_key(row, table, int(track)) in pictures.place for track in queries], bool)
-    order = np.flatnonzero(there)[np.argsort(-row.arrays["retrieval/ap"][there], kind="stable")]
-    count = min(count, len(order))
+    available = np.array([track_key(row, table, int(track)) in images.location for track in queries], bool)
+    order = np.flatnonzero(available)[np.argsort(-row.arrays["retrieval/ap"][available], kind="stable")]
     polyp = row.arrays[f"{table}/polyp"]
     chosen: list[int] = []
     seen: set[str] = set()
-    for share in np.linspace(0, 1, count):
-        wanted = share * (len(order) - 1)
-        near = sorted(range(len(order)), key=lambda place: abs(place - wanted))
-        free = [place for place in near if int(order[place]) not in chosen]
-        fresh = [p for p in free[: max(1, len(order) // 4)] if str(polyp[queries[order[p]]]) not in seen]
-        best = int(order[(fresh or free)[0]])
+    for fraction in np.linspace(0, 1, min(count, len(order))):
+        target = fraction * (len(order) - 1)
+        nearby = sorted(range(len(order)), key=lambda position: abs(position - target))
+        free = [position for position in nearby if int(order[position]) not in chosen]
+        new = [p for p in free[: max(1, len(order) // 4)] if str(polyp[queries[order[p]]]) not in seen]
+        best = int(order[(new or free)[0]])
         chosen.append(best)
         seen.add(str(polyp[queries[best]]))
     return chosen
 
 
-def look_up(row: Results, places: Sequence[int]) -> list[Query]:
-    """What a row found for some of its queries."""
+def look_up(row: Results, indices: Sequence[int]) -> list[Query]:
+    """The nearest tracks of some of a row's queries."""
     table = row.tasks["retrieval"].table
     polyp = row.arrays[f"{table}/polyp"]
-    keys = join_keys(row.arrays[f"{table}/dataset"], polyp)
+    identity = join_keys(row.arrays[f"{table}/dataset"], polyp)
+
+    def match(track: int, label: str, role: str) -> Match:
+        time = timecode(float(row.arrays[f"{table}/position"][track]), float(row.arrays[f"{table}/fps"][track]))
+        return Match(track_key(row, table, track), str(polyp[track]), time, label, role)
+
     queries = []
-    for place in places:
-        query = int(row.arrays["retrieval/query"][place])
-        found = []
-        for track, score in zip(
-            row.arrays["retrieval/top"][place], row.arrays["retrieval/top_score"][place], strict=True
-        ):
+    for index in indices:
+        query = int(row.arrays["retrieval/query"][index])
+        nearest = []
+        scores = row.arrays["retrieval/top_score"][index]
+        for track, score in zip(row.arrays["retrieval/top"][index].tolist(), scores, strict=True):
             if track >= 0:
-                right = bool(keys[track] == keys[query])
-                found.append(
-                    Found(
-                        track_key(row, table, int(track)),
-                        str(polyp[track]),
-                        _moment(row, table, int(track)),
-                        float(score),
-                        right,
-                    )
-                )
-        precision = float(row.arrays["retrieval/ap"][place])
-        queries.append(
-            Query(track_key(row, table, query), str(polyp[query]), _moment(row, table, query), precision, tuple(found))
-        )
+                same = identity[track] == identity[query]
+                nearest.append(match(track, f"{'✓' if same else '✗'} {score:.2f}", "same" if same else "other"))
+        precision = float(row.arrays["retrieval/ap"][index])
+        queries.append(Query(match(query, "query", "query"), precision, tuple(nearest)))
     return queries
 
 
-def same_queries(row: Results, keys: Sequence[Key]) -> list[int]:
-    """Places of the queries with these keys among a row's, of those that it has."""
+def same_queries(row: Results, keys: Sequence[TrackKey]) -> list[int]:
+    """The indices of queries with these keys, as far as the row has them."""
     table = row.tasks["retrieval"].table
-    place = {track_key(row, table, int(track)): n for n, track in enumerate(row.arrays["retrieval/query"])}
-    return [place[key] for key in keys if key in place]
+    index_of = {track_key(row, table, int(track)): n for n, track in enumerate(row.arrays["retrieval/query"])}
+    return [index_of[key] for key in keys if key in index_of]
 
 
-def gallery_html(queries: Sequence[Query], pictures: Pictures) -> str:
-    """The gallery as a part of a page: a line of six strips for each query."""
-    return "".join(_query_html(query, pictures) for query in queries)
+def gallery_rows(queries: Sequence[Query], images: TrackImages) -> tuple[StripRow, ...]:
+    """The gallery for a page: for each query a row of strips."""
+    rows = []
+    for query in queries:
+        correct = sum(match.role == "same" for match in query.nearest)
+        heading = (
+            f"Polyp {query.track.polyp}: {correct} of the nearest {len(query.nearest)} are correct; average precision"
+            f" {100 * query.average_precision:.0f} %"
+        )
+        matches = (query.track, *query.nearest)
+        strips = (strip(m.key, images, m.role, m.label, m.polyp, m.time) for m in matches)
+        rows.append(StripRow(heading, tuple(strips)))
+    return tuple(rows)
+
+
+def strip(key: TrackKey, images: TrackImages, role: str, label: str, name: str, time: str) -> Strip:
+    """The film strip of a track with its labels; `role` is a key of `ROLES`."""
+    description = f"{ROLES[role]}: {name}, procedure {key[1]}, {time}"
+    return Strip(role, images.strip(key, FRAMES), label, name, time, description)
 
 
 @styled
-def gallery_figure(queries: Sequence[Query], pictures: Pictures, name: str, method: str) -> Drawing:
-    """The same gallery as one picture, for a paper or a talk."""
-    columns = 1 + max(len(query.found) for query in queries)
-    pitch, line = 1.12, 3.5  # inches from strip to strip, from query to query
-    width, height = pitch * columns + 0.1, line * len(queries)
-    figure = canvas(width, height)
+def gallery_figure(queries: Sequence[Query], images: TrackImages, name: str, method: str) -> Drawing:
+    """The gallery as one image, for a paper or a talk."""
+    columns = 1 + max(len(query.nearest) for query in queries)
+    pitch, height = 1.12, 3.5  # inches between strips, between queries
+    size = (pitch * columns + 0.1, height * len(queries))
+    figure = canvas(*size)
     figure.set_layout_engine("none")
-    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+    axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     for number, query in enumerate(queries):
-        strips = [(query.key, ACCENT, "query", query.moment)]
-        for found in query.found:
-            sign = f"{'✓' if found.right else '✗'} {found.score:.2f}"
-            strips.append((found.key, RIGHT if found.right else WRONG, sign, found.moment))
-        for place, (key, colour, head, moment) in enumerate(strips):
-            strip = pictures.strip(key, FRAMES)
-            if strip is not None:
-                _place_strip(axes, strip, (0.1 + pitch * place, line * number + 0.3), colour, head, moment)
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    hits = sum(bool(query.found) and query.found[0].right for query in queries)
-    asked = counted(len(queries), "query", "queries")
-    words = f"Retrieval by {method}: {asked} with the nearest tracks; right at the first place: {hits}."
-    return finished(figure, name, words)
+        for column, match in enumerate((query.track, *query.nearest)):
+            image = images.strip(match.key, FRAMES)
+            if image is not None:
+                _draw_strip(axes, image, (0.1 + pitch * column, height * number + 0.3), match)
+    axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
+    hits = sum(bool(query.nearest) and query.nearest[0].role == "same" for query in queries)
+    total = counted(len(queries), "query", "queries")
+    description = f"Retrieval by {method}: {total} with their nearest tracks; the nearest is correct for {hits}."
+    return finished(figure, name, description)
 
 
-def _place_strip(axes: Axes, strip: Pixels, corner: tuple[float, float], colour: str, head: str, moment: str) -> None:
+def _draw_strip(axes: Axes, image: Pixels, corner: tuple[float, float], match: Match) -> None:
     left, top = corner
-    right, bottom = left + 1.0, top + strip.shape[0] / strip.shape[1]
-    axes.imshow(strip, extent=(left, right, bottom, top), interpolation="none", aspect="auto")
-    dashed = head.startswith("✗")
-    axes.add_patch(
-        Rectangle(
-            (left, top),
-            right - left,
-            bottom - top,
-            fill=False,
-            edgecolor=colour,
-            linewidth=2,
-            linestyle=(0, (3, 1.5)) if dashed else "-",
-        )
-    )
-    axes.text((left + right) / 2, top - 0.06, head, ha="center", va="bottom", color=colour, fontweight="bold")
-    axes.text((left + right) / 2, bottom + 0.05, moment, ha="center", va="top", color=SOFT, fontsize=7)
+    right, bottom = left + 1.0, top + image.shape[0] / image.shape[1]
+    axes.imshow(image, extent=(left, right, bottom, top), interpolation="none", aspect="auto")
+    colour = COLOURS[match.role]
+    style = (0, (3, 1.5)) if match.role == "other" else "-"
+    frame = Rectangle((left, top), 1.0, bottom - top, fill=False, edgecolor=colour, linewidth=2, linestyle=style)
+    axes.add_patch(frame)
+    middle = (left + right) / 2
+    axes.text(middle, top - 0.06, match.label, ha="center", va="bottom", color=colour, fontweight="bold")
+    axes.text(middle, bottom + 0.05, match.time, ha="center", va="top", color=SOFT, fontsize=7)
 
 
-def _query_html(query: Query, pictures: Pictures) -> str:
-    strips = [strip_html(query.key, pictures, "asked", "query", query.polyp, query.moment)]
-    for found in query.found:
-        sign = f"{'✓' if found.right else '✗'} {found.score:.2f}"
-        kind = "right" if found.right else "wrong"
-        strips.append(strip_html(found.key, pictures, kind, sign, found.polyp, found.moment))
-    right = sum(found.right for found in query.found)
-    return (
-        f'<div class="query"><p>Polyp <b>{escape(query.polyp)}</b>: {right} of the nearest {len(query.found)} are'
-        f" right; average precision {100 * query.precision:.0f} %</p>"
-        f'<div class="strips">{"".join(strips)}</div></div>'
-    )
-
-
-def strip_html(key: Key, pictures: Pictures, kind: str, sign: str, what: str, moment: str) -> str:
-    """One strip with what stands below it; `kind`: asked, right, wrong, or found where no label says."""
-    picture = pictures.strip(key, FRAMES)
-    role = {"asked": "query", "right": "same polyp", "wrong": "other polyp", "found": "found"}[kind]
-    words = f"{role}: {what}, procedure {key[1]}, {moment}"
-    if picture is None:
-        shown = '<div class="lost">no picture</div>'
-    else:
-        height, width = picture.shape[:2]
-        shown = f'<img src="{data_uri(picture)}" width="{width}" height="{height}" alt="{escape(words)}">'
-    return (
-        f'<div class="strip {kind}" title="{escape(words)}">{shown}<b>{sign}</b>'
-        f"<span>{escape(what)}</span><span>{escape(moment)}</span></div>"
-    )
-
-
-def track_key(row: Results, table: str, track: int) -> Key:
-    """What names a track of a results' table, in datasets and in other results."""
+def track_key(row: Results, table: str, track: int) -> TrackKey:
+    """The key of a track in a table of the results."""
     dataset, video = (str(row.arrays[f"{table}/{column}"][track]) for column in ("dataset", "video"))
     return dataset, video, int(row.arrays[f"{table}/track"][track]), int(row.arrays[f"{table}/position"][track])
-
-
-def _moment(row: Results, table: str, track: int) -> str:
-    clock = Clock(float(row.arrays[f"{table}/fps"][track]))
-    return clock.at(float(row.arrays[f"{table}/position"][track]))

@@ -1,80 +1,175 @@
-"""One HTML page with everything in it: no network, no script, light and dark, screen and paper."""
+"""The content of an HTML page as data, and its rendering with the templates.
 
-from collections.abc import Sequence
+Everything a user can name (methods, videos, datasets) is escaped by the templates.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from html import escape
-from importlib.resources import files
+from functools import cache
+from typing import ClassVar, TypeAlias
 
-from polyptrace.report.style import Drawing, inline
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from polyptrace.drawing import Drawing, inline
+from polyptrace.report.film_strips import Pixels, data_uri
 from polyptrace.report.tables import Table
 
-#: The browser itself refuses whatever is not in the page.
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+#: Tables with more rows may be split between printed pages.
+LONG_TABLE = 14
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    kind: ClassVar[str] = "paragraph"
+    text: str
+
+
+@dataclass(frozen=True)
+class Heading:
+    kind: ClassVar[str] = "heading"
+    text: str
+
+
+@dataclass(frozen=True)
+class Legend:
+    """Coloured squares with their meaning: (CSS class, text)."""
+
+    kind: ClassVar[str] = "legend"
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Plots:
+    """Drawings side by side, or one wide drawing that scrolls, with a caption."""
+
+    kind: ClassVar[str] = "plots"
+    drawings: tuple[Drawing, ...]
+    caption: str
+    wide: bool = False
+    legend: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A list of names and descriptions."""
+
+    kind: ClassVar[str] = "facts"
+    pairs: tuple[tuple[str, str], ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A film strip (None: the dataset was not given) with a label, a name and a time below it.
+
+    `role` is "query", "same", "other" or "match" (where polyps are unknown).
+    """
+
+    role: str
+    image: Pixels | None
+    label: str
+    name: str
+    time: str
+    description: str
+
+
+@dataclass(frozen=True)
+class StripRow:
+    heading: str
+    strips: tuple[Strip, ...]
+
+
+@dataclass(frozen=True)
+class Strips:
+    """Rows of film strips; `drawing` shows the same strips in one image file."""
+
+    kind: ClassVar[str] = "strips"
+    rows: tuple[StripRow, ...]
+    drawing: Drawing | None = None
+
+
+@dataclass(frozen=True)
+class Details:
+    """Blocks that the reader can unfold; they are not printed."""
+
+    kind: ClassVar[str] = "details"
+    summary: str
+    blocks: tuple["Block", ...]
+
+
+Block: TypeAlias = Paragraph | Heading | Legend | Plots | Facts | Strips | Table | Details
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, with the tables and drawings that are also written as files."""
+    """A section of the page. Its tables and drawings are also written as files."""
 
-    name: str  # its place in the page's address
+    name: str  # anchor
     title: str
-    html: str
-    tables: tuple[Table, ...] = ()
-    drawings: tuple[Drawing, ...] = ()
+    blocks: tuple[Block, ...]
+
+    @property
+    def tables(self) -> list[Table]:
+        return [block for block in _flat(self.blocks) if isinstance(block, Table)]
+
+    @property
+    def drawings(self) -> list[Drawing]:
+        drawings: list[Drawing] = []
+        for block in _flat(self.blocks):
+            if isinstance(block, Plots):
+                drawings += block.drawings
+            elif isinstance(block, Strips) and block.drawing is not None:
+                drawings.append(block.drawing)
+        return drawings
 
 
-def page(title: str, lead: str, opening: str, sections: Sequence[Section], footer: str) -> str:
-    """The whole page. `opening` and the sections are HTML, the rest is text."""
-    style = files("polyptrace.report").joinpath("page.css").read_text(encoding="utf-8")
-    links = "".join(f'<li><a href="#{s.name}">{escape(s.title)}</a></li>' for s in sections)
-    body = "".join(f'<section id="{s.name}"><h2>{escape(s.title)}</h2>{s.html}</section>' for s in sections)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        f'<div class="sheet">\n<nav aria-label="Contents"><ol>{links}</ol></nav>\n'
-        f'<header><p class="brand">polyptrace report</p><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>'
-        f"{opening}</header>\n<main>\n{body}\n<footer>{escape(footer)}</footer>\n</main>\n</div>\n</body>\n</html>\n"
+@dataclass(frozen=True)
+class Tile:
+    """A main result at the top of the page; `range` is (low, value, high) in per cent."""
+
+    name: str
+    text: str
+    interval: str
+    range: tuple[float, float, float] | None
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole page. `notice` is a warning at the top: (heading, text)."""
+
+    title: str
+    lead: str
+    sections: tuple[Section, ...]
+    footer: str
+    notice: tuple[str, str] | None = None
+    tiles: tuple[Tile, ...] = ()
+
+
+def render_page(page: Page) -> str:
+    """The page as one self-contained HTML file."""
+    return _environment().get_template("page.html.j2").render(page=page).lstrip()
+
+
+def render_table(table: Table) -> str:
+    """One table as an HTML <figure>."""
+    template = _environment().get_template("table.html.j2")
+    return f"{template.module.render_table(table.with_costs_last())}\n"  # type: ignore[attr-defined]
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("polyptrace.report"), autoescape=True, undefined=StrictUndefined, auto_reload=False
     )
+    environment.globals["long_table"] = LONG_TABLE
+    environment.filters["inline_svg"] = lambda drawing: Markup(inline(drawing))  # noqa: S704 - escaped by matplotlib
+    environment.filters["data_uri"] = data_uri
+    return environment
 
 
-def paragraph(text: str) -> str:
-    """A paragraph of plain text."""
-    return f"<p>{escape(text)}</p>"
-
-
-def plots(drawings: Sequence[Drawing], caption: str, *, wide: bool = False, key: str = "") -> str:
-    """Drawings side by side, as many as fit, or a wide one that scrolls by itself; the caption below."""
-    kind = "wide" if wide else "plots three" if len(drawings) > 2 else "plots"
-    shown = "".join(inline(drawing) for drawing in drawings)
-    box = f'<div class="{kind}"{" tabindex=0" if wide else ""}>{shown}</div>'
-    return f"<figure>{key}{box}<figcaption>{escape(caption)}</figcaption></figure>"
-
-
-def tiles(figures: Sequence[tuple[str, float, float, float]]) -> str:
-    """The figures that a page opens with, (what, value, low, high) in per cent, each over its interval."""
-    cells = "".join(
-        f'<div class="tile"><dt>{escape(what)}</dt><dd><span class="value">{value:.1f}</span>'
-        f'<span class="interval">{low:.1f}–{high:.1f}</span>'
-        f'<span class="range"><i style="left:{low:.1f}%;width:{max(high - low, 0):.1f}%"></i>'
-        f'<em style="left:{value:.1f}%"></em></span></dd></div>'
-        for what, value, low, high in figures
-    )
-    return f'<dl class="tiles">{cells}</dl>'
-
-
-def notice(strong: str, text: str) -> str:
-    """A remark that nobody should miss."""
-    return f'<div class="notice" role="note"><p><b>{escape(strong)}</b> {escape(text)}</p></div>'
-
-
-def facts(pairs: Sequence[tuple[str, str]]) -> str:
-    """Names and what they are, as a list of two columns; code where it is one."""
-    return f'<dl class="facts">{"".join(f"<dt>{escape(a)}</dt><dd>{escape(b)}</dd>" for a, b in pairs)}</dl>'
-
-
-def folded(summary: str, html: str) -> str:
-    """Something to open; it is not printed."""
-    return f"<details><summary>{escape(summary)}</summary>{html}</details>"
+def _flat(blocks: Iterable[Block]) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        if isinstance(block, Details):
+            yield from _flat(block.blocks)

@@ -1,200 +1,283 @@
-"""What a report page says, part by part; each part is left out, or says why it is empty, where its data are missing."""
+"""The sections of a report page. A section without data is left out, or says what is missing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from pathlib import Path
 
 from polyptrace.core.console import counted
+from polyptrace.drawing import LineStyle
 from polyptrace.evaluate import Results
-from polyptrace.report.counting_table import counting_table, is_judged
-from polyptrace.report.curves import base_rate, precision_recall, roc, similarities
-from polyptrace.report.differences import difference_table
-from polyptrace.report.film import Pictures
-from polyptrace.report.gallery import gallery_figure, gallery_html, look_up, pick_queries, same_queries
-from polyptrace.report.intervals import forest
-from polyptrace.report.markup import html
-from polyptrace.report.page import Section, folded, paragraph, plots
-from polyptrace.report.plane import has_map, mapped_tracks, track_map
-from polyptrace.report.standing import BESIDE, CLUSTERINGS, MAIN, Measure, Standing, measured, standings
-from polyptrace.report.style import Pen
-from polyptrace.report.tables import Quoted, Table, method_table
-from polyptrace.report.timeline import procedures, shown_way, timeline
+from polyptrace.report.curves import base_rate, interval_plot, precision_recall, roc, similarities
+from polyptrace.report.film_strips import TrackImages
+from polyptrace.report.gallery import gallery_figure, gallery_rows, look_up, pick_queries, same_queries
+from polyptrace.report.page import Block, Details, Facts, Heading, Legend, Paragraph, Plots, Section, Strips
+from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, is_done, measured
+from polyptrace.report.runs import Run, ablation_table, training_curves, training_settings
+from polyptrace.report.tables import counting_table, difference_table, has_labels, method_table
+from polyptrace.report.timeline import procedures, shown_clustering, timeline
+from polyptrace.report.track_map import has_map, mapped_tracks, track_map
 
-#: Methods whose maps and galleries are drawn beside the shown one, procedures on timelines, queries in a gallery.
-MAPS, GALLERIES, TIMELINES, QUERIES = 6, 3, 6, 6
+#: Limits: methods with a map or a gallery, procedures with a timeline, queries in a gallery.
+MAX_MAPS, MAX_GALLERIES, MAX_TIMELINES, MAX_QUERIES = 6, 4, 6, 6
+
+SAME_OR_DIFFERENT = (("right", "same polyp"), ("wrong", "different polyps"))
+COLOUR_GRID = "colour-grid"
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a page is about: its rows, the shown one, how each is drawn, and pictures if there are any."""
+class Content:
+    """What a page is made from: its rows, the one in focus, their line styles, and images if given."""
 
     rows: list[Results]
-    shown: int
-    pens: list[Pen]
-    pictures: Pictures | None
+    focus: int
+    styles: list[LineStyle]
+    images: TrackImages | None
 
     @property
     def row(self) -> Results:
-        return self.rows[self.shown]
+        return self.rows[self.focus]
 
-    def done(self, task: str) -> list[int]:
-        """The rows in which a task was done."""
-        return [n for n, row in enumerate(self.rows) if task in row.tasks and row.tasks[task].status == "done"]
+    def with_task(self, task: str) -> list[int]:
+        """The rows that have results of a task."""
+        return [n for n, row in enumerate(self.rows) if is_done(row, task)]
 
-    def around(self, numbers: Sequence[int], most: int) -> list[int]:
-        """At most so many of the rows, the shown one among them if it is one, in their order."""
-        first = [n for n in numbers if n == self.shown] + [n for n in reversed(numbers) if n != self.shown]
-        return sorted(first[:most])
+    def selected(self, numbers: Sequence[int], count: int) -> list[int]:
+        """At most `count` of the rows in their order, with the one in focus if it is among them."""
+        first = [n for n in numbers if n == self.focus] + [n for n in reversed(numbers) if n != self.focus]
+        return sorted(first[:count])
+
+    @property
+    def baseline(self) -> Results | None:
+        """The colour grid, which needs no training; None if it is missing or in focus itself."""
+        others = (row for n, row in enumerate(self.rows) if n != self.focus)
+        return next((row for row in others if row.method.encoder == COLOUR_GRID), None)
 
 
-def main_results(subject: Subject, quoted: Sequence[Quoted]) -> Section:
-    """Table 1, the same as dots with intervals, and differences to the shown method."""
-    rows, shown = subject.rows, subject.shown
+def main_results(content: Content, *, paper: bool) -> Section:
+    """Table 1, the same values as points with intervals, and paired differences to the method in focus."""
+    rows, focus = content.rows, content.focus
     columns = measured(rows, MAIN)
     if not columns:
-        text = "None of the paper's tasks was measured. They need labels: without any, polyps can be counted, below."
-        return Section("table1", "Results", paragraph(text))
-    standing = standings(rows, columns)
-    tables = [
-        method_table("table1", "Table 1. Comparison of methods", rows, columns, standing, shown=shown, quoted=quoted)
-    ]
-    drawing = forest(rows, columns, standing, subject.pens)
+        text = "The paper's tasks need polyp labels, and there are none. Polyps can still be counted, see below."
+        return Section("results", "Results", (Paragraph(text),))
     caption = (
-        "Table 1 to look at: figures in per cent with 95 % intervals, each panel on its own scale. Full dots: best, or"
-        " not told apart from it."
+        "The values of Table 1 in per cent with 95 % intervals. Each panel has its own scale. Filled points: best, or"
+        " not distinguishable from the best."
     )
-    body = html(tables[0]) + plots([drawing], caption, wide=True)
-    differences = difference_table(rows, columns, shown)
+    blocks: list[Block] = [
+        method_table("table1", "Table 1. Comparison of methods", rows, columns, focus=focus, paper=paper),
+        Plots((interval_plot(rows, columns, content.styles),), caption, wide=True),
+    ]
+    differences = difference_table(rows, columns, focus)
     if differences is not None:
-        tables.append(differences)
-        body += html(differences)
-    return Section("results", "Results", body, tuple(tables), (drawing,))
+        blocks.append(differences)
+    return Section("results", "Results", tuple(blocks))
 
 
-def other_protocols(subject: Subject) -> Section | None:
-    """Retrieval and probes beside the paper's protocol."""
-    columns = measured(subject.rows, BESIDE)
-    if not columns:
+def retrieval_gallery(content: Content) -> Section | None:
+    """Queries and their nearest tracks as film strips."""
+    numbers = content.with_task("retrieval")
+    if content.focus not in numbers:
         return None
-    table = _plain_table(subject, "table_beside", "Beside the paper's protocol", columns)
+    title = "Retrieval gallery"
+    if content.images is None:
+        text = "Film strips need the dataset. Give it with --data."
+        return Section("gallery", title, (Paragraph(text),))
+    indices = pick_queries(content.row, content.images, MAX_QUERIES)
+    if not indices:
+        text = "The datasets given with --data contain none of the queries."
+        return Section("gallery", title, (Paragraph(text),))
+    total, name = len(content.row.arrays["retrieval/query"]), content.row.method.name
+    queries = look_up(content.row, indices)
     text = (
-        "The same vectors under harder or narrower questions. Own procedure: the gallery is the query's own procedure."
-        " Other procedures: the gallery is all the others. Against other procedures: the query's polyp against the"
-        " polyps of other procedures. Neighbours left out: tracks of the same procedure close in time to the query do"
-        " not count. Split by video: no procedure stands on both sides of a probe's split."
+        f"Each line shows a query and the five nearest tracks according to {name}. The {len(indices)} of"
+        f" {counted(total, 'query', 'queries')} were chosen at even steps of average precision, from the highest to"
+        " the lowest. Each crop shows its detection box."
     )
-    return Section("beside", "Beside the paper's protocol", paragraph(text) + html(table), (table,))
+    legend = Legend((("right", "✓ same polyp"), ("wrong", "✗ other polyp (dashed)"), ("plain", "number: cosine")))
+    drawing = gallery_figure(queries, content.images, "gallery", name)
+    blocks: list[Block] = [Paragraph(text), legend, Strips(gallery_rows(queries, content.images), drawing)]
+    keys = [query.track.key for query in queries]
+    for number in content.selected(numbers, MAX_GALLERIES):
+        row = content.rows[number]
+        others = look_up(row, same_queries(row, keys)) if number != content.focus else []
+        if others:
+            strips = Strips(gallery_rows(others, content.images))
+            blocks.append(Details(f"The same queries with {row.method.name}", (strips,)))
+    return Section("gallery", title, tuple(blocks))
 
 
-def reidentification(subject: Subject) -> Section | None:
-    """ROC, precision and recall, and similarities."""
-    numbers = subject.done("reid")
+def reidentification(content: Content) -> Section | None:
+    """ROC and precision-recall curves, and histograms of similarities."""
+    numbers = content.with_task("reid")
     if not numbers:
         return None
-    rows, pens = [subject.rows[n] for n in numbers], [subject.pens[n] for n in numbers]
-    curves = [roc(rows, pens), precision_recall(rows, pens)]
+    rows, styles = [content.rows[n] for n in numbers], [content.styles[n] for n in numbers]
     counts = rows[0].tasks["reid"].counts
     caption = (
-        f"Every pair of {counted(counts['tracklets'], 'track')}: the same polyp in"
-        f" {counted(counts['same_pairs'], 'pair')}, different ones in {counts['different_pairs']:,}. Dotted: 5 % false"
-        f" matches, and the precision of chance, {100 * base_rate(rows[0]):.1f} %."
+        f"All pairs of {counted(counts['tracklets'], 'track')}: {counted(counts['same_pairs'], 'pair')} of the same"
+        f" polyp, {counts['different_pairs']:,} of different polyps. Dotted lines: 5 % false positives, and the"
+        f" precision of random matching ({100 * base_rate(rows[0]):.1f} %)."
     )
-    body = plots(curves, caption)
-    key = '<p><span class="key right">same polyp</span><span class="key wrong">different polyps</span></p>'
-    histograms = [similarities(subject.rows[n], n) for n in subject.around(numbers, MAPS)]
-    caption = (
-        "Similarities of pairs, same and different polyps, each with an area of one. The less they overlap, the better."
-    )
-    body += plots(histograms, caption, key=key)
-    return Section("reid", "Re-identification", body, drawings=(*curves, *histograms))
+    curves = Plots((roc(rows, styles), precision_recall(rows, styles)), caption)
+    histograms = tuple(similarities(content.rows[n], n) for n in content.selected(numbers, MAX_MAPS))
+    caption = "Similarities of pairs, each histogram with an area of one. Less overlap is better."
+    blocks = (curves, Plots(histograms, caption, legend=SAME_OR_DIFFERENT))
+    return Section("reid", "Re-identification", blocks)
 
 
-def maps(subject: Subject) -> Section | None:
+def maps(content: Content) -> Section | None:
     """Maps of tracks."""
-    numbers = [n for n, row in enumerate(subject.rows) if has_map(row)]
+    numbers = [n for n, row in enumerate(content.rows) if has_map(row)]
     if not numbers:
         return None
-    drawn = [track_map(subject.rows[n], n) for n in subject.around(numbers, MAPS)]
-    mapped = mapped_tracks(subject.rows[numbers[0]])
-    caption = f"{mapped.counted}. Each mark is a track"
+    drawings = tuple(track_map(content.rows[n], n) for n in content.selected(numbers, MAX_MAPS))
+    mapped = mapped_tracks(content.rows[numbers[0]])
+    caption = f"{mapped.summary}. Each marker is a track."
     if mapped.by_polyp:
-        caption += ", each polyp has a colour and a shape, and threads run from its middle to its tracks"
-        caption += "; grey: the polyp is not known" if (mapped.polyp == "").any() else ""
+        caption += " Each polyp has a colour and a marker, with lines from its median to its tracks."
+        caption += " Grey: unknown polyp." if (mapped.polyp == "").any() else ""
     elif mapped.groups:
-        caption += "; no polyp is known, so that each procedure has a colour and a shape"
+        caption += " Each procedure has a colour and a marker, because no polyp is labelled."
     caption += (
-        ". PCA and t-SNE, seeded: neighbours are meant to stay neighbours; distances between groups, and their sizes,"
-        " mean little."
+        " PCA and t-SNE with a fixed seed. Neighbourhoods are meaningful; distances between groups and the sizes of"
+        " groups are not."
     )
-    if len(numbers) > len(drawn):
-        caption += f" {len(drawn)} of {len(numbers)} methods."
-    return Section("map", "Map of tracks", plots(drawn, caption), drawings=tuple(drawn))
+    if len(numbers) > len(drawings):
+        caption += f" {len(drawings)} of {len(numbers)} methods are shown."
+    return Section("map", "Map of tracks", (Plots(drawings, caption),))
 
 
-def retrieval_gallery(subject: Subject) -> Section | None:
-    """Queries and what was found, as film strips."""
-    numbers = subject.done("retrieval")
-    if subject.shown not in numbers:
-        return None
-    if subject.pictures is None:
-        text = "Left out: film strips need the dataset. Give it with --data."
-        return Section("gallery", "Retrieval gallery", paragraph(text))
-    places = pick_queries(subject.row, subject.pictures, QUERIES)
-    if not places:
-        text = "Left out: none of the queries is in the datasets that were given with --data."
-        return Section("gallery", "Retrieval gallery", paragraph(text))
-    total, name = len(subject.row.arrays["retrieval/query"]), subject.row.method.name
-    asked = [query.key for query in look_up(subject.row, places)]
-    text = (
-        f"Each line is a query and the five tracks that {name} finds nearest. {len(places)} of"
-        f" {counted(total, 'query', 'queries')}, chosen at even steps of average precision, from the best to the"
-        " worst: not a selection of successes."
-    )
-    key = '<p><span class="key right">✓ same polyp</span><span class="key wrong">✗ other polyp, dashed</span>'
-    body = paragraph(text) + key + '<span class="remark">beside the sign: the cosine</span></p>'
-    drawings = []
-    for n in [subject.shown, *(n for n in subject.around(numbers, GALLERIES + 1) if n != subject.shown)]:
-        row = subject.rows[n]
-        queries = look_up(row, same_queries(row, asked))
-        if not queries:
-            continue
-        part = gallery_html(queries, subject.pictures)
-        body += part if n == subject.shown else folded(f"The same queries with {row.method.name}", part)
-        if n == subject.shown:
-            drawings.append(gallery_figure(queries, subject.pictures, "gallery", row.method.name))
-    return Section("gallery", "Retrieval gallery", body, drawings=tuple(drawings))
-
-
-def counting(subject: Subject) -> Section | None:
-    """How many polyps were found, and where in the procedures."""
-    table = counting_table(subject.rows, subject.shown)
+def counting(content: Content) -> Section | None:
+    """The number of polyps found, and timelines of procedures."""
+    table = counting_table(content.rows, content.focus)
     if table is None:
         return None
-    text = "The tracks of a procedure are clustered, and each cluster is a polyp that was found."
-    if is_judged(subject.rows):
-        text += " The setting of each procedure was tuned on the others, to 5 % false positives, where labels allow it."
+    text = "The tracks of a procedure are clustered; each cluster counts as one polyp."
+    if has_labels(content.rows):
+        text += " The setting for each procedure is tuned on the other procedures to 5 % false positives."
     else:
         text += (
-            " No polyp has a label: the settings are defaults, and nothing here says whether the count is right."
-            " tracks.csv in the results folder lists the polyp of each track."
+            " No polyp is labelled: the settings are defaults, and nothing here shows whether the count is right. The"
+            " file tracks.csv in the results folder lists the cluster of each track."
         )
-    body = paragraph(text) + html(table)
-    way, drawings = shown_way(subject.row), []
-    if way is not None:
-        shown, total = procedures(subject.row, way, TIMELINES)
-        drawings = [timeline(procedure, subject.pictures, number) for number, procedure in enumerate(shown)]
-        truth = any(procedure.labelled for procedure in shown)
-        which = "" if len(shown) == total else f" {len(shown)} of {total} procedures, those with the most polyps."
-        body += f"<h3>Timelines: {escape(subject.row.method.name)}, {CLUSTERINGS[way].lower()}</h3>" + paragraph(
-            "Each bar is a track. Its colour and number are those of the cluster it was put in"
-            + (", above and below: a true polyp in one colour was counted once." if truth else ".")
-            + which
-        )
-        for procedure, drawing in zip(shown, drawings, strict=True):
-            body += plots([drawing], f"Procedure {procedure.video} ({procedure.dataset})", wide=True)
-    return Section("counting", "Counting", body, (table,), tuple(drawings))
+        if content.baseline is not None:
+            text += (
+                " The colour grid, which only compares average colours, is shown for comparison: where both agree, the"
+                " trained encoder adds nothing that colours do not show."
+            )
+        elif content.row.method.encoder != COLOUR_GRID:
+            text += (
+                " For comparison, add the colour-grid baseline: give the dataset with --data, or evaluate the vectors"
+                " of 'polyptrace embed colour-grid' and add the results."
+            )
+    return Section("counting", "Counting", (Paragraph(text), table, *_timelines(content)))
 
 
-def _plain_table(subject: Subject, name: str, title: str, columns: Sequence[Measure]) -> Table:
-    standing: list[Standing] = standings(subject.rows, columns)
-    return method_table(name, title, subject.rows, columns, standing, shown=subject.shown, costs=False)
+def _timelines(content: Content) -> list[Block]:
+    task = shown_clustering(content.row)
+    if task is None:
+        return []
+    shown, total = procedures(content.row, task, MAX_TIMELINES, content.baseline)
+    text = "Each bar is a track. Colour and number give its cluster"
+    if any(procedure.labelled for procedure in shown):
+        text += " in both panels, so a true polyp in one colour was counted once."
+    elif any(procedure.baseline is not None for procedure in shown):
+        text += " in both panels, so a polyp of the colour grid in one colour is the same in both."
+    else:
+        text += "."
+    if len(shown) < total:
+        text += f" {len(shown)} of {total} procedures are shown, those with the most polyps."
+    name = content.row.method.name
+    blocks: list[Block] = [Heading(f"Timelines: {name}, {CLUSTERINGS[task].lower()}"), Paragraph(text)]
+    baseline = "" if content.baseline is None else content.baseline.method.name
+    for number, procedure in enumerate(shown):
+        drawing = timeline(procedure, content.images, number, name, baseline)
+        where = f" ({procedure.dataset})" if procedure.dataset else ""
+        blocks.append(Plots((drawing,), f"Procedure {procedure.video}{where}", wide=True))
+    return blocks
+
+
+def additional_protocols(content: Content) -> Section | None:
+    """Retrieval and probes under protocols that the paper does not have."""
+    columns = measured(content.rows, ADDITIONAL)
+    if not columns:
+        return None
+    title = "Additional protocols"
+    table = method_table("table_additional", title, content.rows, columns, focus=content.focus, costs=False)
+    text = (
+        "The same vectors under harder or narrower protocols. Same procedure: the gallery is the query's own procedure."
+        " Other procedures: the gallery is all other procedures. Against other procedures: the tracks of the query's"
+        " polyp against the polyps of other procedures. Without neighbours: tracks of the same procedure close in time"
+        " to the query are ignored. Split by video: no procedure is in both parts of a probe's split."
+    )
+    return Section("additional", title, (Paragraph(text), table))
+
+
+def ablations(rows: Sequence[Results], runs: Sequence[Path]) -> Section | None:
+    """Table 2."""
+    columns = measured(rows, MAIN)
+    if not columns:
+        return None
+    table = ablation_table(rows, [training_settings(row, runs) for row in rows], columns)
+    return Section("ablations", "Ablations", (table,))
+
+
+def training(runs: Sequence[Run], figures: Sequence[Block]) -> Section | None:
+    """Training curves, and figures of the supervision if given."""
+    if not runs:
+        return None
+    caption = (
+        f"{', '.join(run.name for run in runs)}: every step (faint) and a running mean. The task becomes harder as τ"
+        " grows, so the loss need not fall. Condition (from the paper): at least one member of the bag is nearer to"
+        " its anchor than any member is to another anchor."
+    )
+    return Section("training", "Training", (Plots(tuple(training_curves(runs)), caption), *figures))
+
+
+def protocol(rows: Sequence[Results]) -> Section:
+    """How the results were measured, what is missing and why, and the origin of each row."""
+    done = [task for row in rows for task in row.tasks.values() if task.status == "done"]
+    clusters = dict.fromkeys(f"{task.protocol['cluster']}s" for task in done if "cluster" in task.protocol)
+    draws = dict.fromkeys(f"{task.protocol['draws']:,}" for task in done if "draws" in task.protocol)
+    text = (
+        "Vectors are compared by cosine similarity. Retrieval: each track is a query for the other tracks of its polyp."
+        " Re-identification: all pairs of tracks. Size and histology: a small probe on frozen vectors, with the polyps"
+        " split into training and test sets."
+    )
+    if clusters:
+        text += (
+            f" Confidence intervals (95 %) and tests: bootstrap over {' or '.join(clusters)} with {' or '.join(draws)}"
+            " draws; methods are compared on the same draws."
+        )
+    settings = [
+        (name, "; ".join(f"{key.replace('_', ' ')}: {_setting(value)}" for key, value in task.protocol.items()))
+        for name, task in rows[0].tasks.items()
+        if task.status == "done"
+    ]
+    blocks: list[Block] = [Paragraph(text), Facts(tuple(settings))]
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for name, task in row.tasks.items():
+            if task.reason:
+                reasons.setdefault((name, task.reason), []).append(row.method.name)
+    if reasons:
+        missing = tuple(
+            (name, reason + ("" if len(names) == len(rows) else f" ({', '.join(names)})"))
+            for (name, reason), names in reasons.items()
+        )
+        blocks.append(Facts(missing, "Not measured, or only in part"))
+    origins = Facts(tuple((row.method.name, _origin(row)) for row in rows))
+    blocks.append(Details("Origin of each row", (origins,)))
+    return Section("protocol", "Evaluation protocol", tuple(blocks))
+
+
+def _setting(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _origin(row: Results) -> str:
+    sources = [f"{one.get('path', '')} (sha256 {str(one.get('sha256', ''))[:12]})" for one in row.embeddings]
+    command = " ".join(map(str, row.provenance.get("command", [])))
+    parts = [row.method.encoder and f"encoder {row.method.encoder}", *sources, command and f"command: {command}"]
+    return "; ".join(part for part in parts if part) or "not recorded"

@@ -1,88 +1,122 @@
-"""A table before it is Markdown, LaTeX or HTML: columns, row groups, and cells that know how they stand."""
+"""Results tables, independent of their format: columns, row groups, values with intervals, ranking and footnotes.
 
+The paper's Table 1 (`method_table`) and Table 2 (`block_table`), paired differences, counting, and sweeps over
+datasets.
+"""
+
+import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from importlib.resources import files
+from itertools import groupby
+from typing import ClassVar, Literal
 
+from polyptrace.config import Config
 from polyptrace.core.console import counted
-from polyptrace.evaluate import GROUPS, Results
-from polyptrace.report.standing import Measure, Standing, figure_of
-
-#: The paper's row groups in its order; baselines, of which the paper has none, before them.
-ORDER = ("Baseline", *(group for group in GROUPS if group != "Baseline"))
+from polyptrace.evaluate import Paired, Results, compare, holm
+from polyptrace.report.ranking import (
+    CLUSTERINGS,
+    COUNTING,
+    GROUP_ORDER,
+    LEVEL,
+    Measure,
+    Ranking,
+    measured,
+    metric_of,
+    rank,
+)
 
 LABELS = {"label-free": "none", "label-free given tracks": "tracks", "labels": "polyps"}
 
-#: What the counts of operations are called, with what they count.
+#: How operations are counted: column heading and explanation.
 OPERATIONS = {
     "paper_macs": (
         "MACs",
-        "multiply-accumulates of convolutions and linear layers plus 4 operations per normalised element, without"
-        " attention's own products, as the paper's FLOPs column counts",
+        "multiply-accumulates of convolutions and linear layers plus 4 operations per normalised element, without the"
+        " products inside attention, as in the paper's FLOPs column",
     ),
-    "flops": ("FLOPs", "every matrix product, attention included, a multiply-accumulate as 2"),
+    "flops": ("FLOPs", "all matrix products including attention, with 2 operations per multiply-accumulate"),
 }
 
 SAW_TEST = "*"
 OTHER_TEST = "†"
 MISSING = "–"
 
-Mark = Literal["", "best", "second"]
+#: The four parts of the method that the paper's Table 2 switches on and off.
+SWITCHES = ("Exp. sampling", "Curriculum", "Frame", "Tracklet")
+
+PAPER_GROUP = "As printed in the paper, on its four public datasets; not measured here"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number as it stands on the page, with its interval and how it compares."""
+    """A value as text, with its interval, its rank, a footnote sign and a tooltip."""
 
     text: str = MISSING
     interval: str = ""
-    mark: Mark = ""
-    note: str = ""  # the sign of a footnote
-    remark: str = ""  # for who points at it
+    mark: Literal["", "best", "second"] = ""
+    note: str = ""
+    remark: str = ""
 
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column: what it belongs to, its own name, and its unit or direction."""
+    """A column heading: the heading above it, its name, its unit or direction. Costs come last on a web page."""
 
     over: str
     name: str
     unit: str = ""
+    cost: bool = False
 
 
 @dataclass(frozen=True)
 class Row:
-    """A method and its cells; the shown one is what the page is about, a quoted one was not measured here."""
+    """A method and its cells."""
 
     name: str
     cells: tuple[Cell, ...]
-    shown: bool = False
-    quoted: bool = False
+    focus: bool = False  # the method that the report is about
+    quoted: bool = False  # printed elsewhere, not measured here
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in groups, with a caption and the footnotes that its cells refer to."""
+    """Rows in groups, with a caption and footnotes."""
 
-    name: str  # of its files
+    kind: ClassVar[str] = "table"
+
+    name: str  # file name without suffix
     title: str
     caption: str
     columns: tuple[Column, ...]
     groups: tuple[tuple[str, tuple[Row, ...]], ...]
     notes: tuple[str, ...] = ()
 
+    @property
+    def headings(self) -> list[tuple[str, int]]:
+        """The headings above the columns, with the number of columns that each spans."""
+        return [(over, len(list(run))) for over, run in groupby(self.columns, key=lambda column: column.over)]
+
+    def with_costs_last(self) -> "Table":
+        """The same table with the cost columns after the results."""
+        order = sorted(range(len(self.columns)), key=lambda number: self.columns[number].cost)
+
+        def reordered(row: Row) -> Row:
+            return Row(row.name, tuple(row.cells[number] for number in order), row.focus, row.quoted)
+
+        groups = tuple((group, tuple(reordered(row) for row in rows)) for group, rows in self.groups)
+        columns = tuple(self.columns[number] for number in order)
+        return Table(self.name, self.title, self.caption, columns, groups, self.notes)
+
 
 @dataclass(frozen=True)
-class Quoted:
-    """A row of somebody else's table: its numbers as printed."""
+class AblationRow:
+    """A row of Table 2: its name, its results, and the settings it was trained with."""
 
-    group: str
     name: str
-    params_millions: float
-    macs_billions: float
-    figures: dict[tuple[str, str], float]
-    saw_test: tuple[str, ...] = ()
+    results: Results
+    config: Config
 
 
 def method_table(
@@ -90,78 +124,193 @@ def method_table(
     title: str,
     rows: Sequence[Results],
     measures: Sequence[Measure],
-    standings: Sequence[Standing],
     *,
-    shown: int = -1,
+    focus: int = -1,
     costs: bool = True,
-    quoted: Sequence[Quoted] = (),
+    paper: bool = False,
 ) -> Table:
-    """Methods by measures: the paper's Table 1, and any other with the same rows."""
-    counted = [convention for row in rows for convention in (row.method.flops or {})]
-    conventions = list(dict.fromkeys([*(["paper_macs"] if quoted else []), *counted])) if costs else []
-    columns = [Column("", "Labels")] if costs else []
-    columns += [Column("", "Params", "M")] if costs else []
-    columns += [Column("", OPERATIONS[c][0] if c in OPERATIONS else c, "G") for c in conventions]
+    """Methods by measures, as in the paper's Table 1; with `paper`, the paper's own rows are quoted below."""
+    rankings = [rank(rows, measure) for measure in measures]
+    conventions: list[str] = []
+    if costs:
+        counted_by = [convention for row in rows for convention in (row.method.flops or {})]
+        conventions = list(dict.fromkeys([*(["paper_macs"] if paper else []), *counted_by]))
+    columns = [Column("", "Labels", cost=True), Column("", "Params", "M", cost=True)] if costs else []
+    columns += [Column("", OPERATIONS[c][0] if c in OPERATIONS else c, "G", cost=True) for c in conventions]
     columns += [Column(m.over, m.name, m.direction) for m in measures]
+    groups = _grouped(
+        rows,
+        lambda n: [
+            *(_cost_cells(rows[n], conventions) if costs else []),
+            *(value_cell(rows[n], n, m, r) for m, r in zip(measures, rankings, strict=True)),
+        ],
+        focus,
+    )
+    if paper:
+        groups.append((PAPER_GROUP, tuple(_paper_rows(conventions, measures))))
+    notes = [*_ranking_notes(groups, rankings), *_cost_notes(conventions)]
+    return Table(name, title, table_caption(rows, measures), tuple(columns), tuple(groups), tuple(notes))
+
+
+def difference_table(rows: Sequence[Results], measures: Sequence[Measure], focus: int) -> Table | None:
+    """The method in focus minus each other method, paired on the same draws; None if nothing can be compared."""
+    pairs = {
+        (n, m): compare(rows[focus], rows[n], m.task, m.metric)
+        for m in measures
+        for n in range(len(rows))
+        if n != focus and _comparable(rows[focus], rows[n], m)
+    }
+    if not pairs:
+        return None
+    adjusted: dict[tuple[int, Measure], float] = {}
+    for measure in measures:
+        column = [key for key in pairs if key[1] == measure]
+        adjusted |= zip(column, holm([pairs[key].p for key in column]), strict=True)
+    compared = sorted({n for n, _ in pairs})
+    groups = _grouped(
+        rows, lambda n: [_difference_cell(m, pairs.get((n, m)), adjusted.get((n, m))) for m in measures], only=compared
+    )
+    name = rows[focus].method.name
+    note = (
+        f"Positive values: {name} is higher. Bold: p ≤ {LEVEL}, Holm-adjusted within the column. Intervals: 95 %"
+        " confidence interval of the difference, with both methods on the same bootstrap draws."
+    )
+    columns = tuple(Column(m.over, m.name) for m in measures)
+    title = f"{name} minus each other method, in points"
+    return Table("differences", title, "", columns, tuple(groups), (note,))
+
+
+def counting_table(rows: Sequence[Results], focus: int) -> Table | None:
+    """Methods in blocks by clustering algorithm; None if nothing was counted."""
+    measures = measured(rows, COUNTING)
+    if not measures:
+        return None
+    names = {measure.name for measure in measures}
+    columns = [m for m in COUNTING if m.task == COUNTING[0].task and m.name in names]
+    rankings = {measure: rank(rows, measure) for measure in measures}
     groups = []
-    for group in ORDER:
-        members = [number for number, row in enumerate(rows) if row.method.group == group]
-        cells = [
-            (_cost_cells(rows[n], conventions) if costs else [])
-            + [figure_cell(rows[n], n, m, s) for m, s in zip(measures, standings, strict=True)]
-            for n in members
-        ]
-        if members:
-            lines = tuple(Row(row_name(rows[n]), tuple(c), n == shown) for n, c in zip(members, cells, strict=True))
-            groups.append((group, lines))
-    groups += _quoted_groups(quoted, conventions, measures) if costs else []
-    texts = [c.note for _, lines in groups for line in lines for c in line.cells]
-    notes = (*ranking_notes(texts, standings), *_cost_notes(conventions))
-    caption = table_caption(rows, measures)
-    return Table(name, title, caption, tuple(columns), tuple(groups), notes)
+    for task, title in CLUSTERINGS.items():
+        block = [m for m in COUNTING if m.task == task and m.name in names]
+        lines = tuple(
+            Row(row_name(row), tuple(value_cell(row, n, m, rankings.get(m, Ranking())) for m in block), n == focus)
+            for n, row in enumerate(rows)
+            if any(metric_of(row, m) is not None for m in block)
+        )
+        groups += [(title, lines)] if lines else []
+    notes = _ranking_notes(groups, rankings.values())
+    if has_labels(rows):
+        notes.append(
+            "Count error: absolute difference between found and true polyps, mean over procedures. Fragments per"
+            " polyp: clusters divided by true polyps (ideal: 1), comparable only at equal false positives. False"
+            " positives: per cent of pairs of different polyps in one cluster. Pairs found: per cent of pairs of the"
+            " same polyp in one cluster."
+        )
+    caption = table_caption(rows, measures[:1]).partition(": ")[2]
+    heads = tuple(Column("", m.name, m.direction) for m in columns)
+    return Table("table_counting", "Counting polyps", caption, heads, tuple(groups), tuple(notes))
 
 
-def number(measure: Measure, value: float, digits: int = 2) -> str:
-    """A figure as it is printed: fractions in per cent, all with two decimals."""
+def has_labels(rows: Sequence[Results]) -> bool:
+    """Whether polyps are labelled in some procedure, so that a count can be checked."""
+    return any(task.counts.get("labelled_videos", 0) > 0 for row in rows for task in row.tasks.values())
+
+
+def block_table(
+    name: str, title: str, blocks: Mapping[str, Sequence[AblationRow]], measures: Sequence[Measure]
+) -> Table:
+    """The paper's Table 2: rows in blocks that are ranked separately, with the switches of the method."""
+    groups: list[tuple[str, tuple[Row, ...]]] = []
+    notes: list[str] = []
+    for block, members in blocks.items():
+        results = [member.results for member in members]
+        rankings = [rank(results, measure) for measure in measures]
+        lines = []
+        for number, member in enumerate(members):
+            marks = [Cell("✓" if switch else "✗") for switch in switches(member.config)]
+            values = [value_cell(member.results, number, m, r) for m, r in zip(measures, rankings, strict=True)]
+            lines.append(Row(member.name, (*marks, *values)))
+        groups.append((block, tuple(lines)))
+        notes += _ranking_notes(groups[-1:], rankings, "within the column of a block")
+    columns = [Column("", switch) for switch in SWITCHES]
+    columns += [Column(m.over, m.name, m.direction) for m in measures]
+    caption = table_caption([member.results for members in blocks.values() for member in members], measures)
+    notes = [*dict.fromkeys(notes), "Best and second best are marked in each block."]
+    return Table(name, title, caption, tuple(columns), tuple(groups), tuple(notes))
+
+
+def switches(config: Config) -> tuple[bool, bool, bool, bool]:
+    """Whether exponential sampling, the curriculum, the frame loss and the tracklet loss are on."""
+    sampled = config.supervision.sampling == "exponential"
+    curriculum = sampled and config.supervision.curriculum == "cosine"
+    return sampled, curriculum, config.loss.frame_weight > 0, config.loss.tracklet_weight > 0
+
+
+def sweep_table(name: str, title: str, points: Mapping[str, Sequence[AblationRow]], measure: Measure) -> Table:
+    """Variants by datasets, for one measure. Each dataset is ranked separately."""
+    variants = list(dict.fromkeys(row.results.method.name for rows in points.values() for row in rows))
+    cells: dict[str, list[Cell]] = {variant: [] for variant in variants}
+    notes: list[str] = []
+    captions = []
+    for point, members in points.items():
+        results = {member.results.method.name: member.results for member in members}
+        ranking = rank(list(results.values()), measure)
+        values = {name: value_cell(row, n, measure, ranking) for n, (name, row) in enumerate(results.items())}
+        for variant in variants:
+            cells[variant].append(values.get(variant, Cell(remark="not measured")))
+        notes += _ranking_notes([("", (Row("", tuple(values.values())),))], [ranking])
+        task = next(iter(results.values())).tasks.get(measure.task) if results else None
+        if task is not None and task.status == "done":
+            seeds = " to ".join(map(str, sorted({row.method.seeds for row in results.values()})))
+            of_seeds = "" if seeds == "1" else f", {seeds} training seeds"
+            text = describe_counts(task.counts, task.unit, task.datasets, generated=is_generated(results.values()))
+            captions.append(f"{point}: {text}{of_seeds}.")
+    columns = tuple(Column(f"{measure.over} {measure.name} {measure.direction}", point) for point in points)
+    rows = tuple(Row(variant, tuple(cells[variant])) for variant in variants)
+    notes = [*dict.fromkeys(notes), "Best and second best are marked in each column."]
+    return Table(name, title, " ".join(captions), columns, (("", rows),), tuple(notes))
+
+
+def value_text(measure: Measure, value: float, digits: int = 2) -> str:
+    """A value as printed: fractions in per cent."""
     return f"{value * (100 if measure.percent else 1):.{digits}f}".replace("-", "−")
 
 
-def span(measure: Measure, low: float, high: float) -> str:
-    """An interval as it is printed, 58.2–68.9; empty where it is not defined."""
+def interval_text(measure: Measure, low: float, high: float) -> str:
+    """An interval as printed, 58.2–68.9; "" if it is undefined."""
     if math.isnan(low) or math.isnan(high):
         return ""
     digits = 1 if measure.percent else 2
     dash = "–" if min(low, high) >= 0 else " to "
-    return f"{number(measure, low, digits)}{dash}{number(measure, high, digits)}"
+    return f"{value_text(measure, low, digits)}{dash}{value_text(measure, high, digits)}"
 
 
 def table_caption(rows: Sequence[Results], measures: Sequence[Measure]) -> str:
-    """What was measured on how many, task by task."""
-    said: dict[str, list[str]] = {}
+    """The number of tracklets, polyps and procedures behind each task."""
+    tasks_of: dict[str, list[str]] = {}
     for measure in measures:
         for row in rows:
             task = row.tasks.get(measure.task)
             if task is not None and task.status == "done":
-                said.setdefault(describe_counts(task.counts, task.unit, task.datasets), []).append(measure.over)
+                text = describe_counts(task.counts, task.unit, task.datasets, generated=is_generated([row]))
+                tasks_of.setdefault(text, []).append(measure.over)
                 break
-    return " ".join(f"{', '.join(dict.fromkeys(tasks))}: {counts}." for counts, tasks in said.items())
+    return " ".join(f"{', '.join(dict.fromkeys(tasks))}: {counts}." for counts, tasks in tasks_of.items())
 
 
-def describe_counts(counts: dict[str, int], unit: str, datasets: Sequence[str]) -> str:
+def describe_counts(counts: dict[str, int], unit: str, datasets: Sequence[str], *, generated: bool) -> str:
     """736 tracks of 47 polyps in 19 generated procedures (synthetic)."""
     text = counted(counts.get("tracklets", 0), unit)
     if counts.get("polyps"):
         text += f" of {counted(counts['polyps'], 'polyp')}"
     if "videos" in counts:
-        made_up = "generated " if datasets and len(generated(datasets)) == len(datasets) else ""
-        text += f" in {counted(counts['videos'], f'{made_up}procedure')}"
+        text += f" in {counted(counts['videos'], 'generated procedure' if generated else 'procedure')}"
     named = [name for name in datasets if name]
     return f"{text} ({', '.join(named)})" if named else text
 
 
-def generated(datasets: Sequence[str]) -> list[str]:
-    """The datasets whose procedures were rendered by `polyptrace synth`, by their names."""
-    return [name for name in datasets if name.lower().startswith(("synth", "generated"))]
+def is_generated(rows: Iterable[Results]) -> bool:
+    """Whether some rows were evaluated on generated procedures, as recorded with their embeddings."""
+    return any(one.get("info", {}).get("generated", False) for row in rows for one in row.embeddings)
 
 
 def row_name(row: Results) -> str:
@@ -170,68 +319,103 @@ def row_name(row: Results) -> str:
     return row.method.name if seeds == 1 else f"{row.method.name} ({seeds} seeds)"
 
 
-def _cost_cells(row: Results, conventions: Sequence[str]) -> list[Cell]:
-    method = row.method
-    cells = [Cell(LABELS.get(method.labels, method.labels))]
-    cells.append(Cell() if method.params is None else Cell(_short(method.params / 1e6)))
-    counted = method.flops or {}
-    return cells + [Cell(_short(counted[c] / 1e9)) if c in counted else Cell() for c in conventions]
-
-
-def _short(value: float) -> str:
-    """One decimal, none from 1,000 on, as in the paper."""
-    return f"{value:.1f}" if value < 1000 else f"{value:.0f}"
-
-
-def figure_cell(row: Results, number_of_row: int, measure: Measure, standing: Standing) -> Cell:
-    """A figure with its interval, its mark and its footnote."""
-    figure = figure_of(row, measure)
-    if figure is None:
+def value_cell(row: Results, number: int, measure: Measure, ranking: Ranking) -> Cell:
+    """The value of row `number` with its interval, rank and footnote."""
+    metric = metric_of(row, measure)
+    if metric is None:
         task = row.tasks.get(measure.task)
         return Cell(remark=task.reason if task is not None and task.reason else "not measured")
-    saw, other = number_of_row in standing.saw_test, number_of_row in standing.other_test
-    p = standing.p.get(number_of_row)
+    p = ranking.p.get(number)
     return Cell(
-        number(measure, figure.value),
-        span(measure, figure.low, figure.high),
-        standing.mark(number_of_row),
-        SAW_TEST if saw else OTHER_TEST if other else "",
+        value_text(measure, metric.value),
+        interval_text(measure, metric.low, metric.high),
+        ranking.mark(number),
+        SAW_TEST if number in ranking.saw_test else OTHER_TEST if number in ranking.other_test else "",
         "" if p is None else f"against the best: p = {p:.3g}, Holm-adjusted",
     )
 
 
-def _quoted_groups(
-    quoted: Sequence[Quoted], conventions: Sequence[str], measures: Sequence[Measure]
+def _grouped(
+    rows: Sequence[Results],
+    cells: Callable[[int], Sequence[Cell]],
+    focus: int = -1,
+    only: Sequence[int] | None = None,
 ) -> list[tuple[str, tuple[Row, ...]]]:
-    groups: dict[str, list[Row]] = {}
-    for row in quoted:
-        cells = [Cell(), Cell(_short(row.params_millions))]
-        cells += [Cell(_short(row.macs_billions)) if c == "paper_macs" else Cell() for c in conventions]
-        for measure in measures:
-            value = row.figures.get((measure.task, measure.figure))
-            note = SAW_TEST if measure.task in row.saw_test else ""
-            cells.append(Cell() if value is None else Cell(f"{value:.2f}", note=note))
-        groups.setdefault(row.group, []).append(Row(row.name, tuple(cells), quoted=True))
-    return [(group, tuple(lines)) for group, lines in groups.items()]
+    """The rows, or `only` some of them, in the table's order of groups; `cells` gives the cells of each."""
+    groups = []
+    for group in GROUP_ORDER:
+        members = [n for n in (range(len(rows)) if only is None else only) if rows[n].method.group == group]
+        if members:
+            groups.append((group, tuple(Row(row_name(rows[n]), tuple(cells(n)), n == focus) for n in members)))
+    return groups
 
 
-def ranking_notes(signs: Sequence[str], standings: Sequence[Standing], family: str = "the column") -> list[str]:
-    """What bold, underline and the signs of a table mean, as far as it has them; `family`: what is adjusted at once."""
-    notes = []
-    if any(len(s.p) for s in standings):
-        notes.append(
-            "Bold: best, shared where a paired bootstrap test sees no difference (p > 0.05, Holm-adjusted over"
-            f" {family}). Underlined: second best. With each figure: its 95 % interval."
-        )
+def _cost_cells(row: Results, conventions: Sequence[str]) -> list[Cell]:
+    method = row.method
+    cells = [Cell(LABELS.get(method.labels, method.labels))]
+    cells.append(Cell() if method.params is None else Cell(_cost_text(method.params / 1e6)))
+    flops = method.flops or {}
+    return cells + [Cell(_cost_text(flops[c] / 1e9)) if c in flops else Cell() for c in conventions]
+
+
+def _cost_text(value: float) -> str:
+    """One decimal, none from 1,000 on, as in the paper."""
+    return f"{value:.1f}" if value < 1000 else f"{value:.0f}"
+
+
+def _comparable(one: Results, other: Results, measure: Measure) -> bool:
+    if metric_of(one, measure) is None or metric_of(other, measure) is None:
+        return False
+    return one.tasks[measure.task].draws_key == other.tasks[measure.task].draws_key
+
+
+def _difference_cell(measure: Measure, pair: Paired | None, p: float | None) -> Cell:
+    if pair is None or p is None:
+        return Cell()
+    sign = "+" if pair.difference > 0 else ""
+    return Cell(
+        sign + value_text(measure, pair.difference),
+        interval_text(measure, pair.low, pair.high),
+        "best" if p <= LEVEL else "",
+        remark=f"p = {p:.3g}, Holm-adjusted",
+    )
+
+
+def _paper_rows(conventions: Sequence[str], measures: Sequence[Measure]) -> list[Row]:
+    """The paper's own Table 1, on REAL-Colon, SUN, PolypSize and PolypsSet."""
+    rows = []
+    with files("polyptrace.report").joinpath("paper_table1.csv").open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            cells = [Cell(), Cell(_cost_text(float(line["params_millions"])))]
+            macs = Cell(_cost_text(float(line["macs_billions"])))
+            cells += [macs if convention == "paper_macs" else Cell() for convention in conventions]
+            for measure in measures:
+                value = line.get(f"{measure.task}/{measure.metric}")
+                note = SAW_TEST if measure.task == line["saw_test"] else ""
+                cells.append(Cell(value, note=note) if value else Cell())
+            rows.append(Row(line["method"], tuple(cells), quoted=True))
+    return rows
+
+
+def _ranking_notes(
+    groups: Sequence[tuple[str, Sequence[Row]]], rankings: Iterable[Ranking], family: str = "within the column"
+) -> list[str]:
+    """What bold, underline and the footnote signs of a table mean, as far as they occur."""
+    signs = {cell.note for _, rows in groups for row in rows for cell in row.cells}
+    if any(ranking.p for ranking in rankings):
+        notes = [
+            "Bold: best, and all methods that a paired bootstrap test cannot distinguish from it (p > 0.05,"
+            f" Holm-adjusted {family}). Underlined: second best. Intervals: 95 % confidence."
+        ]
     else:
-        notes.append("With each figure: its 95 % interval.")
+        notes = ["Intervals: 95 % confidence."]
     if SAW_TEST in signs:
-        notes.append(f"{SAW_TEST} Pretraining saw test data of this task: left out of best and second best.")
+        notes.append(f"{SAW_TEST} Pretrained on test data of this task; not ranked.")
     if OTHER_TEST in signs:
-        notes.append(f"{OTHER_TEST} Measured on other tracklets or other draws: left out of best and second best.")
+        notes.append(f"{OTHER_TEST} Evaluated on other tracklets or other bootstrap draws; not ranked.")
     return notes
 
 
 def _cost_notes(conventions: Sequence[str]) -> list[str]:
     known = [OPERATIONS[c] for c in conventions if c in OPERATIONS]
-    return [f"{name}: {meaning}; of one 8-frame tracklet." for name, meaning in known]
+    return [f"{name}, for one 8-frame tracklet: {explanation}." for name, explanation in known]

@@ -1,7 +1,8 @@
-"""A procedure on a line of time: its tracks in the clusters that counting found, and beside them the truth.
+"""A procedure on a time axis: its tracks in the clusters that counting found, beside the true polyps.
 
-Above, a lane for each cluster; below, where polyps are known, a lane for each polyp. The colour is the cluster's in
-both, so a lane of the truth in one colour was counted once, and a lane in two was counted twice.
+The upper panel has a lane for each cluster. The lower one has a lane for each true polyp or, without labels, for each
+cluster of a baseline. Colour and number are those of the cluster in both panels, so a lane in one colour was counted
+as one polyp.
 """
 
 from dataclasses import dataclass
@@ -12,153 +13,171 @@ from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from numpy.typing import NDArray
 
 from polyptrace.core.console import counted
+from polyptrace.core.timecode import has_rate, time_ticks
+from polyptrace.drawing import INK, LINE, POLYPS, SOFT, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
-from polyptrace.report.clock import Clock
-from polyptrace.report.film import Pictures
-from polyptrace.report.style import INK, LESIONS, LINE, SOFT, Drawing, canvas, finished, styled
+from polyptrace.report.film_strips import TrackImages
+from polyptrace.report.ranking import is_done
 
-#: Clusterings in the order in which one is chosen to be shown.
-WAYS = ("counting.temporal", "counting.affinity", "counting.threshold")
+Ints = NDArray[np.int64]
 
-#: A track is drawn at least this wide, as a share of the axis.
-LEAST = 0.004
+#: Clusterings in order of preference.
+PREFERRED = ("counting.temporal", "counting.affinity", "counting.threshold")
+
+#: Shortest drawn track and shortest track with a number, as fractions of the axis.
+MIN_WIDTH, NUMBERED_WIDTH = 0.004, 0.014
+
+#: With more lanes than this, no images are shown.
+MAX_IMAGES = 40
 
 
 @dataclass(frozen=True)
 class Procedure:
-    """The tracks of one procedure, in order of time."""
+    """The tracks of one procedure in temporal order."""
 
     dataset: str
     video: str
-    rows: NDArray[np.int64]  # of the tracks' table
-    track: NDArray[np.int64]
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
+    track: Ints
+    first: Ints
+    last: Ints
     fps: float
-    cluster: NDArray[np.int64]  # numbered from 0 in order of appearance
+    cluster: Ints  # numbered from 0 in order of appearance
     polyp: NDArray[np.str_]  # "" unknown
+    baseline: Ints | None = None  # clusters of a baseline
 
     @property
     def labelled(self) -> bool:
         return bool((self.polyp != "").all())
 
 
-def shown_way(row: Results) -> str | None:
-    """The clustering to show, or None if counting was not done."""
-    return next((way for way in WAYS if way in row.tasks and row.tasks[way].status == "done"), None)
+def shown_clustering(row: Results) -> str | None:
+    """The clustering to show, or None if nothing was counted."""
+    return next((task for task in PREFERRED if is_done(row, task)), None)
 
 
-def procedures(row: Results, way: str, most: int = 6) -> tuple[list[Procedure], int]:
-    """Procedures to show, those with the most polyps (or clusters) first, and how many there are."""
-    table = row.tasks[way].table
-    index, cluster = row.arrays[f"{way}/index"], row.arrays[f"{way}/cluster"]
-    dataset, video = (row.arrays[f"{table}/{column}"][index] for column in ("dataset", "video"))
-    names = list(dict.fromkeys(zip(dataset.tolist(), video.tolist(), strict=True)))
-    found = [_procedure(row, table, index, cluster, (dataset == d) & (video == v), d, v) for d, v in names]
+def procedures(row: Results, task: str, count: int = 6, baseline: Results | None = None) -> tuple[list[Procedure], int]:
+    """Up to `count` procedures, those with the most polyps (or clusters) first; and the total number."""
+    table = row.tasks[task].table
+    index, cluster = row.arrays[f"{task}/index"], row.arrays[f"{task}/cluster"]
+    columns = {
+        name: row.arrays[f"{table}/{name}"][index]
+        for name in ("dataset", "video", "track", "position", "last", "fps", "polyp")
+    }
+    other = None if baseline is None else _clusters_of(baseline, task, columns)
+    pairs = list(zip(columns["dataset"].tolist(), columns["video"].tolist(), strict=True))
+    found = []
+    for dataset, video in dict.fromkeys(pairs):
+        rows = np.flatnonzero([pair == (dataset, video) for pair in pairs])
+        rows = rows[np.argsort(columns["position"][rows], kind="stable")]
+        found.append(
+            Procedure(
+                dataset,
+                video,
+                columns["track"][rows].astype(np.int64),
+                columns["position"][rows].astype(np.int64),
+                columns["last"][rows].astype(np.int64),
+                float(columns["fps"][rows[0]]),
+                _numbered(cluster[rows]),
+                columns["polyp"][rows].astype(str),
+                None if other is None or (other[rows] < 0).any() else _numbered(other[rows]),
+            )
+        )
     found.sort(key=lambda p: (-len(set(p.polyp.tolist())), -len(set(p.cluster.tolist())), p.dataset, p.video))
-    return found[:most], len(found)
+    return found[:count], len(found)
 
 
-def _procedure(
-    row: Results,
-    table: str,
-    index: NDArray[np.int64],
-    cluster: NDArray[np.int64],
-    mask: NDArray[np.bool_],
-    dataset: str,
-    video: str,
-) -> Procedure:
-    def column(name: str) -> NDArray[np.generic]:
-        return np.asarray(row.arrays[f"{table}/{name}"][index[chosen]])
+def _clusters_of(row: Results, task: str, columns: dict[str, NDArray[np.generic]]) -> Ints | None:
+    """The clusters of another row for the same tracks; -1 for tracks that it does not have."""
+    if not is_done(row, task):
+        return None
+    names = ("dataset", "video", "track", "position")
+    table, index = row.tasks[task].table, row.arrays[f"{task}/index"]
+    keys = zip(*(row.arrays[f"{table}/{name}"][index].tolist() for name in names), strict=True)
+    cluster_of = dict(zip(keys, row.arrays[f"{task}/cluster"].tolist(), strict=True))
+    wanted = zip(*(columns[name].tolist() for name in names), strict=True)
+    return np.array([cluster_of.get(key, -1) for key in wanted], np.int64)
 
-    chosen = np.flatnonzero(mask)
-    chosen = chosen[np.argsort(row.arrays[f"{table}/position"][index[chosen]], kind="stable")]
-    number = {name: place for place, name in enumerate(dict.fromkeys(cluster[chosen].tolist()))}
-    return Procedure(
-        dataset,
-        video,
-        index[chosen],
-        column("track").astype(np.int64),
-        column("position").astype(np.int64),
-        column("last").astype(np.int64),
-        float(column("fps").astype(np.float64)[0]),
-        np.array([number[name] for name in cluster[chosen].tolist()]),
-        column("polyp").astype(str),
-    )
+
+def _numbered(cluster: Ints) -> Ints:
+    """Clusters numbered from 0 in order of appearance."""
+    number = {name: position for position, name in enumerate(dict.fromkeys(cluster.tolist()))}
+    return np.array([number[name] for name in cluster.tolist()], np.int64)
 
 
 @styled
-def timeline(procedure: Procedure, pictures: Pictures | None, number: int) -> Drawing:
-    """The procedure's tracks by cluster and, where known, by polyp; with pictures, a still of each lane."""
+def timeline(procedure: Procedure, images: TrackImages | None, number: int, method: str, baseline: str = "") -> Drawing:
+    """The tracks by cluster and below by polyp, or by cluster of the baseline; with an image of each lane if given."""
     clusters = int(procedure.cluster.max()) + 1
-    polyps = list(dict.fromkeys(procedure.polyp.tolist())) if procedure.labelled else []
-    lane = 0.34 if pictures is not None and clusters + len(polyps) <= 40 else 0.22
-    stills = pictures if lane > 0.3 else None
-    figure = canvas(10.2, 0.85 + lane * (clusters + len(polyps)) + (0.3 if polyps else 0))
-    ratios = [clusters, len(polyps)] if polyps else [clusters]
-    panels = np.atleast_1d(figure.subplots(len(ratios), 1, sharex=True, gridspec_kw={"height_ratios": ratios}))
-    clock = Clock(procedure.fps)
-    _lanes(panels[0], procedure, procedure.cluster, [str(n + 1) for n in range(clusters)], stills)
-    panels[0].set_title(f"Found: {counted(clusters, 'polyp')}", fontsize=9)
-    if polyps:
-        _lanes(panels[1], procedure, np.array([polyps.index(p) for p in procedure.polyp]), polyps, stills)
-        panels[1].set_title(f"Truth: {counted(len(polyps), 'polyp')}", fontsize=9)
+    panels = [(f"{method}: {counted(clusters, 'polyp')} found", procedure.cluster, _numbers(clusters))]
+    if procedure.labelled:
+        polyps = list(dict.fromkeys(procedure.polyp.tolist()))
+        lanes = np.array([polyps.index(polyp) for polyp in procedure.polyp])
+        panels.append((f"Truth: {counted(len(polyps), 'polyp')}", lanes, polyps))
+    elif procedure.baseline is not None:
+        count = int(procedure.baseline.max()) + 1
+        panels.append((f"{baseline}: {counted(count, 'polyp')} found", procedure.baseline, _numbers(count)))
+    total = sum(len(names) for _, _, names in panels)
+    with_images = images is not None and total <= MAX_IMAGES
+    figure = canvas(10.2, 0.85 + (0.34 if with_images else 0.22) * total + 0.3 * (len(panels) - 1))
+    ratios = [len(names) for _, _, names in panels]
+    axes = np.atleast_1d(figure.subplots(len(panels), 1, sharex=True, gridspec_kw={"height_ratios": ratios}))
+    for one, (title, lanes, names) in zip(axes, panels, strict=True):
+        _draw_lanes(one, procedure, lanes, names, images if with_images else None)
+        one.set_title(title, fontsize=9)
     first, last = float(procedure.first.min()), float(procedure.last.max())
-    pad = 0.01 * max(last - first, 1.0)
-    panels[-1].set_xlim(first - pad, last + pad)
-    panels[-1].set_xticks(*clock.ticks(first, last, 12))
-    panels[-1].set_xlabel("time in the procedure" if clock.known else "frame of the procedure")
-    tracks = counted(len(procedure.rows), "track")
-    words = f"Procedure {procedure.video}: {tracks}, {counted(clusters, 'cluster')} found"
-    words += f", {counted(len(polyps), 'polyp')} in truth." if polyps else ", truth not known."
-    return finished(figure, f"timeline_{number}", words)
+    padding = 0.01 * max(last - first, 1.0)
+    axes[-1].set_xlim(first - padding, last + padding)
+    axes[-1].set_xticks(*time_ticks(first, last, procedure.fps, 12))
+    axes[-1].set_xlabel("time in the procedure" if has_rate(procedure.fps) else "frame")
+    titles = "; ".join(title for title, _, _ in panels)
+    description = f"Procedure {procedure.video}: {counted(len(procedure.track), 'track')}. {titles}."
+    return finished(figure, f"timeline_{number}", description)
 
 
-def _lanes(
-    axes: Axes, procedure: Procedure, lane: NDArray[np.int64], names: list[str], pictures: Pictures | None
-) -> None:
-    """Draws each track in its lane, in the colour of its cluster, with the cluster's number where there is room."""
+def _numbers(count: int) -> list[str]:
+    return [str(number + 1) for number in range(count)]
+
+
+def _draw_lanes(axes: Axes, procedure: Procedure, lane: Ints, names: list[str], images: TrackImages | None) -> None:
+    """Draws each track in its lane, in the colour of its cluster and with its number where there is room."""
     span = max(int(procedure.last.max() - procedure.first.min()), 1)
-    width = np.maximum(procedure.last - procedure.first, LEAST * span)
-    for place in range(len(lane)):
-        cluster = procedure.cluster[place]
-        colour = LESIONS[cluster % len(LESIONS)]
-        axes.barh(lane[place], width[place], left=procedure.first[place], height=0.62, color=colour, linewidth=0)
-        if width[place] > 0.014 * span:
-            middle = procedure.first[place] + width[place] / 2
-            axes.text(middle, lane[place], str(cluster + 1), color="#fffffe", fontsize=6.5, ha="center", va="center")
+    width = np.maximum(procedure.last - procedure.first, MIN_WIDTH * span)
+    for y, left, length, cluster in zip(lane, procedure.first, width, procedure.cluster, strict=True):
+        colour = POLYPS[cluster % len(POLYPS)]
+        axes.barh(y, length, left=left, height=0.62, color=colour, linewidth=0)
+        if length > NUMBERED_WIDTH * span:
+            middle = left + length / 2
+            axes.text(middle, y, str(cluster + 1), color="#fffffe", fontsize=6.5, ha="center", va="center")
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), names, color=INK, fontsize=7.5)
-    axes.tick_params(axis="y", length=0, pad=4 if pictures is None else 30)
+    axes.tick_params(axis="y", length=0, pad=4 if images is None else 30)
     axes.spines["left"].set_visible(False)
     axes.spines["bottom"].set_color(LINE)
     axes.tick_params(axis="x", color=SOFT)
     axes.hlines(range(len(names)), 0, 1, transform=axes.get_yaxis_transform(), color=LINE, linewidth=0.6, zorder=0)
     axes.grid(visible=False, axis="y")
-    if pictures is not None:
-        _stills(axes, procedure, lane, len(names), pictures)
+    if images is not None:
+        _draw_images(axes, procedure, lane, len(names), images)
 
 
-def _stills(axes: Axes, procedure: Procedure, lane: NDArray[np.int64], lanes: int, pictures: Pictures) -> None:
-    """A still of the longest track of each lane, left of it."""
-    for place in range(lanes):
-        inside = np.flatnonzero(lane == place)
+def _draw_images(axes: Axes, procedure: Procedure, lane: Ints, lanes: int, images: TrackImages) -> None:
+    """An image of the longest track of each lane, to its left."""
+    for y in range(lanes):
+        inside = np.flatnonzero(lane == y)
         longest = inside[np.argmax((procedure.last - procedure.first)[inside])]
         key = (procedure.dataset, procedure.video, int(procedure.track[longest]), int(procedure.first[longest]))
-        still = pictures.still(key, 48)
+        still = images.still(key, 48)
         if still is None:
             continue
-        image = OffsetImage(still, zoom=0.44, interpolation="none")
-        axes.add_artist(
-            AnnotationBbox(
-                image,
-                (0, place),
-                xycoords=axes.get_yaxis_transform(),
-                xybox=(-17, 0),
-                boxcoords="offset points",
-                frameon=False,
-                pad=0,
-                box_alignment=(0.5, 0.5),
-                annotation_clip=False,
-            )
+        box = AnnotationBbox(
+            OffsetImage(still, zoom=0.44, interpolation="none"),
+            (0, y),
+            xycoords=axes.get_yaxis_transform(),
+            xybox=(-17, 0),
+            boxcoords="offset points",
+            frameon=False,
+            pad=0,
+            box_alignment=(0.5, 0.5),
+            annotation_clip=False,
         )
+        axes.add_artist(box)

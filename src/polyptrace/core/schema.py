@@ -1,0 +1,105 @@
+"""Checks JSON content against a dataclass, so that a damaged file gives one error that names the file and the field."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from polyptrace.core.errors import UserError
+
+T = TypeVar("T")
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+class _MismatchError(Exception):
+    """A value that does not have the type of its field."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field or 'content'}: {problem}")
+
+
+def from_json(kind: type[T], content: Any, where: str, advice: str) -> T:
+    """`content` as an instance of the dataclass `kind`; otherwise an error `where: field: problem -> advice`.
+
+    Fields may be bool, int, float, str, None, Any, Literal, list[X], tuple[X, ...], dict[str, X], dataclasses and
+    unions of these. A missing field takes its default; an unknown one is an error. `null` in a float field is NaN,
+    because JSON has no NaN. A `ValueError` or `UserError` of `__post_init__` is reported with the field.
+    """
+    try:
+        value: T = _value(kind, content, "")
+    except _MismatchError as error:
+        raise UserError(f"{where}: {error} -> {advice}") from None
+    return value
+
+
+def _value(kind: Any, content: Any, field: str) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return content
+    if is_dataclass(kind):
+        return _dataclass(kind, content, field)
+    if origin in (Union, UnionType):
+        return _union(arguments, content, field)
+    if origin is Literal:
+        if content not in arguments:
+            raise _MismatchError(field, f"{_short(content)} is not one of {', '.join(map(repr, arguments))}")
+        return content
+    if origin in (list, tuple):
+        if not isinstance(content, list):
+            raise _MismatchError(field, f"{_short(content)} is not a list")
+        return origin(_value(arguments[0], each, f"{field}[{index}]") for index, each in enumerate(content))
+    if origin is dict:
+        if not isinstance(content, Mapping):
+            raise _MismatchError(field, f"{_short(content)} is not an object")
+        return {key: _value(arguments[1], each, f"{field}.{key}".lstrip(".")) for key, each in content.items()}
+    return _scalar(kind, content, field)
+
+
+def _dataclass(kind: Any, content: Any, field: str) -> Any:
+    if not isinstance(content, Mapping):
+        raise _MismatchError(field, f"{_short(content)} is not an object")
+    hints = get_type_hints(kind)
+    known = {each.name: each for each in fields(kind)}
+    values = {}
+    for name, each in known.items():
+        path = f"{field}.{name}".lstrip(".")
+        if name in content:
+            values[name] = _value(hints[name], content[name], path)
+        elif each.default is MISSING and each.default_factory is MISSING:
+            raise _MismatchError(path, "is missing")
+    unknown = sorted(set(content) - set(known))
+    if unknown:
+        raise _MismatchError(f"{field}.{unknown[0]}".lstrip("."), "is not a known field")
+    try:
+        return kind(**values)
+    except (ValueError, UserError) as error:
+        raise _MismatchError(field, str(error)) from None
+
+
+def _union(kinds: tuple[Any, ...], content: Any, field: str) -> Any:
+    if content is None and type(None) in kinds:
+        return None
+    problems = []
+    for kind in kinds:
+        if kind is not type(None):
+            try:
+                return _value(kind, content, field)
+            except _MismatchError as error:
+                problems.append(error)
+    raise problems[0]
+
+
+def _scalar(kind: Any, content: Any, field: str) -> Any:
+    if kind is float and content is None:
+        return math.nan
+    number = isinstance(content, int | float) and not isinstance(content, bool)
+    fits = {bool: isinstance(content, bool), int: number and isinstance(content, int), float: number}
+    if not fits.get(kind, isinstance(content, kind)):
+        raise _MismatchError(field, f"{_short(content)} is not {_NAMES.get(kind, kind)}")
+    return float(content) if kind is float else content
+
+
+def _short(content: Any) -> str:
+    text = repr(content)
+    return text if len(text) <= 60 else f"{text[:57]}..."

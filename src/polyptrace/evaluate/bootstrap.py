@@ -1,0 +1,187 @@
+"""Confidence intervals and tests: a cluster bootstrap by weights, and the variance between training seeds.
+
+A draw takes C of the C clusters (procedures or polyps) with replacement and weights everything that belongs to a
+cluster by the number of times it was taken, c_u. Copies would be wrong: a copied tracklet would be its own nearest
+neighbour.
+
+- A mean over queries, or over the tracklets that test a probe, weights each by its cluster's count. The gallery of a
+  query stays complete.
+- A pair of tracklets from two clusters has weight c_u c_v. A pair inside one cluster has weight c_u: each time the
+  cluster is taken it brings its own pairs, and pairs between its copies are not made.
+- The repeats of a probe are resampled outside the clusters (`nested_draws`).
+
+Variance of a metric that is averaged over S training seeds, all tested on the same C clusters:
+
+    V = V_clusters + V_seeds                                V_seeds = max(between - interaction, 0)
+    between     = (variance of the S values) / S            interaction = (variance of a seed's deviation from the
+                                                                           mean, over draws, mean over seeds) / S
+
+The interaction of seeds and clusters is part of both V_clusters and `between`, so it is subtracted once. V has
+Welch-Satterthwaite degrees of freedom,
+
+    df = V² / (V_clusters² / (C - 1) + V_seeds² / (S - 1)),
+
+because three seeds determine a variance much less well than twenty procedures do. A row with one training seed has
+V_seeds = 0: its interval and tests are about that trained model, not about the training procedure.
+
+The confidence interval is between two percentiles of the draws, which are moved outwards for few clusters
+("expanded percentile interval", Hesterberg, The American Statistician 2015). V_seeds widens both sides by the method
+of variance estimates recovery (Zou and Donner, Statistics in Medicine 2008). Two rows are compared on the same draws:
+the difference over √V, with the seed variances of both rows, against a t distribution with df degrees of freedom.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from polyptrace.core.randomness import numpy_generator
+
+LEVEL = 0.95
+#: Streams of random numbers, so that clusters and repeats are drawn independently.
+CLUSTERS, REPEATS = 0, 1
+
+#: A variance and its degrees of freedom.
+Part = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A metric of S training seeds: its values (S,), and its values on each of R bootstrap draws (S, R)."""
+
+    values: NDArray[np.float64]
+    draws: NDArray[np.float64]
+    clusters: int
+
+    @property
+    def value(self) -> float:
+        """Mean over training seeds."""
+        return float(self.values.mean())
+
+    @property
+    def mean_draws(self) -> NDArray[np.float64]:
+        """The mean over training seeds on each draw (R,)."""
+        return np.asarray(self.draws.mean(axis=0))
+
+    @property
+    def seed_part(self) -> Part:
+        """The variance of the mean that is due to the training seeds, and its degrees of freedom."""
+        seeds = len(self.values)
+        if seeds < 2:
+            return 0.0, 1
+        between = float(self.values.var(ddof=1)) / seeds
+        deviation = self.draws - self.mean_draws
+        interaction = float(np.nanvar(deviation, axis=1).sum()) / (seeds - 1) / seeds * _small_sample(self.clusters)
+        return max(between - interaction, 0.0), seeds - 1
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """(low, high); NaN with fewer than two clusters or defined draws."""
+        ends = interval(self.mean_draws, self.clusters, level)
+        return _widened(self.value, ends, self.clusters, [self.seed_part], level)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The difference of two rows, its confidence interval and its two-sided p."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+
+
+def draw_counts(clusters: int, draws: int, seed: int) -> NDArray[np.int64]:
+    """How often each cluster is taken in each draw (R, C); rows sum to C."""
+    generator = numpy_generator(seed, CLUSTERS, clusters)
+    counts: NDArray[np.int64] = generator.multinomial(clusters, np.full(clusters, 1.0 / clusters), size=draws)
+    return counts
+
+
+def mean_draws(
+    values: NDArray[np.float64], cluster: NDArray[np.int64], counts: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Weighted means (R,) of values (Q,) that belong to clusters (Q,); NaN where a draw contains none of them."""
+    clusters = counts.shape[1]
+    total = counts @ np.bincount(cluster, weights=values, minlength=clusters)
+    number = counts @ np.bincount(cluster, minlength=clusters)
+    means = np.full(len(counts), np.nan)
+    np.divide(total, number, out=means, where=number > 0)
+    return means
+
+
+def nested_draws(draws: ArrayLike, seed: int) -> NDArray[np.float64]:
+    """Draws (R,) of a mean over S probe repeats, from the draws of each repeat (S, R) on the same clusters.
+
+    Each draw takes S - 1 of the repeats with replacement. The mean of S - 1 draws from S values varies as the mean of
+    S values does; with S draws it would vary less.
+    """
+    each = np.asarray(draws, dtype=np.float64)
+    repeats, number = each.shape
+    size = max(repeats - 1, 1)
+    generator = numpy_generator(seed, REPEATS, repeats)
+    taken = generator.multinomial(size, np.full(repeats, 1 / repeats), size=number) / size  # (R, S)
+    return np.asarray((taken.T * each).sum(axis=0))
+
+
+def interval(draws: NDArray[np.float64], clusters: int, level: float = LEVEL) -> tuple[float, float]:
+    """(low, high) of the draws (R,) that are not NaN; NaN with fewer than two draws or clusters."""
+    defined = draws[~np.isnan(draws)]
+    if len(defined) < 2 or clusters < 2:
+        return float("nan"), float("nan")
+    reach = np.sqrt(_small_sample(clusters)) * stats.t.ppf((1 + level) / 2, clusters - 1)
+    low, high = np.quantile(defined, [stats.norm.cdf(-reach), stats.norm.cdf(reach)])
+    return float(low), float(high)
+
+
+def paired(one: Estimate, other: Estimate) -> Paired:
+    """The difference `one` - `other` of two estimates on the same draws."""
+    assert one.draws.shape[1] == other.draws.shape[1]
+    assert one.clusters == other.clusters
+    clusters, difference = one.clusters, one.value - other.value
+    drawn = one.mean_draws - other.mean_draws
+    seed_parts = [one.seed_part, other.seed_part]
+    low, high = _widened(difference, interval(drawn, clusters), clusters, seed_parts)
+    if clusters < 2:
+        return Paired(difference, low, high, 1.0)
+    variance, degrees = _total([(float(np.nanvar(drawn)) * _small_sample(clusters), clusters - 1), *seed_parts])
+    p = 2 * stats.t.sf(abs(difference) / np.sqrt(variance), degrees) if variance > 0 else 1.0
+    return Paired(difference, low, high, float(p))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's step-down adjustment of a family of tests; in our tables a family is a column."""
+    order = np.argsort(p, kind="stable")
+    factors = np.arange(len(order), 0, -1)
+    stepped = np.minimum(1.0, np.maximum.accumulate(np.asarray(p, dtype=np.float64)[order] * factors))
+    adjusted = np.empty(len(order))
+    adjusted[order] = stepped
+    return [float(value) for value in adjusted]
+
+
+def _small_sample(clusters: int) -> float:
+    """C / (C - 1): the variance of bootstrap draws is too small by this factor."""
+    return clusters / max(clusters - 1, 1)
+
+
+def _total(parts: Sequence[Part]) -> Part:
+    """Sum of the variances, and its degrees of freedom by Welch and Satterthwaite."""
+    total = sum(variance for variance, _ in parts)
+    squares = sum(variance**2 / degrees for variance, degrees in parts)
+    return total, total**2 / squares if squares > 0 else 1.0
+
+
+def _widened(
+    value: float, ends: tuple[float, float], clusters: int, seed_parts: Sequence[Part], level: float = LEVEL
+) -> tuple[float, float]:
+    """The interval of the cluster bootstrap, widened by the variance of the training seeds."""
+    if np.isnan(ends[0]) or not any(variance for variance, _ in seed_parts):
+        return ends
+    centre = float(np.clip(value, *ends))  # a biased metric can lie outside its percentiles
+    reach = stats.t.ppf((1 + level) / 2, clusters - 1)
+    widened = []
+    for end, sign in zip(ends, (-1, 1), strict=True):
+        variance, degrees = _total([(((end - centre) / reach) ** 2, clusters - 1), *seed_parts])
+        widened.append(centre + sign * float(stats.t.ppf((1 + level) / 2, degrees) * np.sqrt(variance)))
+    return widened[0], widened[1]

@@ -1,0 +1,443 @@
+"""The evaluation tasks: retrieval, ReID, size, histology and counting, each with confidence intervals.
+
+Retrieval, ReID and counting take whole tracks, size and histology tracklets. A task that cannot be done (no labels, one
+class, ...) is part of the results as skipped, with the reason.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyptrace.config import Evaluate
+from polyptrace.core.console import counted
+from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.files import provenance
+from polyptrace.embed import Embeddings
+from polyptrace.evaluate.bootstrap import interval, mean_draws
+from polyptrace.evaluate.counting import DEFAULT_SETTING, SETTINGS, TARGET, Clustering, Counting, count
+from polyptrace.evaluate.inputs import Clusters, TaskInput, task_input
+from polyptrace.evaluate.probe import METRICS, Probe, adenoma, larger, probe
+from polyptrace.evaluate.reid import EDGES, ReID, reid
+from polyptrace.evaluate.reid_bootstrap import reid_draws
+from polyptrace.evaluate.results import Arrays, Method, Metric, Results, Task, method_of
+from polyptrace.evaluate.retrieval import Scope, retrieval
+
+#: Task -> its unit.
+TASKS = {"retrieval": "track", "reid": "track", "size": "tracklet", "histology": "tracklet", "counting": "track"}
+#: Galleries in addition to the paper's protocol.
+VARIANTS: dict[str, Scope] = {"within": "within", "across": "across", "between": "between", "apart": "all"}
+#: Nearest neighbours that are stored per query.
+TOP = 5
+#: Learning rates of the paper, and the classes.
+RATES = {"size": 1e-4, "histology": 1e-5}
+CLASSES = {"size": "1 above 5.0 mm, 0 up to it", "histology": "1 adenoma, 0 not"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A task and its arrays."""
+
+    task: Task
+    arrays: Arrays = field(default_factory=dict)
+
+
+def evaluate(
+    embeddings: Mapping[str, Embeddings],
+    tasks: Sequence[str] = tuple(TASKS),
+    settings: Evaluate | None = None,
+    *,
+    method: Method | None = None,
+    histology: Mapping[str, int] | None = None,
+    train: Mapping[str, Embeddings] | None = None,
+    on_task: Callable[[str], None] = lambda _: None,
+) -> Results:
+    """The results of one method, from the embeddings of each task.
+
+    `histology` maps names beyond the known ones to 1, 0 or -1. `train` gives the training part of a published split
+    for size or histology; the embeddings of the task are then the test part. `on_task` is called with the name of each
+    task before it starts.
+    """
+    settings, train = settings or Evaluate(), train or {}
+    unknown = [name for name in (*tasks, *train) if name not in TASKS]
+    if unknown:
+        raise UserError(f"task {unknown[0]!r}: no such task -> use {', '.join(TASKS)}")
+    without_split = [name for name in train if name not in RATES]
+    if without_split:
+        raise UserError(f"train: {without_split[0]} trains nothing -> give a training part for {' or '.join(RATES)}")
+    arrays: Arrays = {}
+    outcomes: dict[str, Outcome] = {}
+    inputs: dict[tuple[int, int, str], TaskInput] = {}
+    for name in tasks:
+        on_task(name)
+        unit = TASKS[name]
+        key = (id(embeddings[name]), id(train.get(name)), unit)
+        if key not in inputs:
+            earlier = sum(data.unit == unit for data in inputs.values())
+            table = f"{unit}s" + (f"-{earlier + 1}" if earlier else "")
+            inputs[key] = task_input(embeddings[name], train.get(name), unit, table, settings)
+            arrays |= inputs[key].ids()
+        outcomes |= _run(name, inputs[key], histology)
+    for outcome in outcomes.values():
+        arrays |= outcome.arrays
+    used = [embeddings[name] for name in tasks]
+    return Results(
+        method or method_of(next(iter(embeddings.values()))),
+        {name: outcome.task for name, outcome in outcomes.items()},
+        arrays,
+        provenance=provenance(),
+        generated=any(bool(each.info.get("generated", False)) for each in used),
+    )
+
+
+def _run(name: str, data: TaskInput, histology: Mapping[str, int] | None) -> dict[str, Outcome]:
+    match name:
+        case "retrieval":
+            return _retrieval_tasks(data)
+        case "reid":
+            return {"reid": _reid_task(data)}
+        case "counting":
+            return {f"counting.{method}": _counting_task(data, method) for method in SETTINGS}
+        case _:
+            return _probe_tasks(data, name, histology)
+
+
+def _skipped(data: TaskInput, reason: str) -> Outcome:
+    return Outcome(Task(data.unit, data.table, status="skipped", reason=reason, datasets=data.datasets))
+
+
+def _done(
+    data: TaskInput,
+    name: str,
+    clusters: Clusters,
+    metrics: Mapping[str, tuple[float, NDArray[np.float64]]],
+    *,
+    n: int,
+    of: str,
+    counts: Mapping[str, int],
+    protocol: Mapping[str, Any],
+    arrays: Arrays,
+    drawn: int | None = None,
+    reason: str = "",
+) -> Outcome:
+    """The outcome of a task from the value and the draws of each metric, over `n` of what `of` names."""
+    drawn = clusters.number if drawn is None else drawn
+    task = Task(
+        data.unit,
+        data.table,
+        reason="; ".join(filter(None, [reason, data.cluster_remark(clusters)])),
+        datasets=data.datasets,
+        metrics={key: Metric(float(v), *interval(draws, drawn), int(n), of) for key, (v, draws) in metrics.items()},
+        counts={**data.counts(), **counts},
+        protocol={**protocol, "cluster": clusters.kind, "draws": data.settings.bootstrap},
+        drawn=drawn,
+        draws_key=clusters.key,
+    )
+    return Outcome(task, arrays | {f"{name}/draws/{key}": draws for key, (_, draws) in metrics.items()})
+
+
+def _without_labels(data: TaskInput) -> str:
+    """Why retrieval and ReID cannot be done, "" if they can."""
+    if not len(data):
+        return f"the embeddings have no {data.unit}s"
+    if not data.labelled.any():
+        return "needs polyp labels, but no row has one"
+    return ""
+
+
+def _retrieval_tasks(data: TaskInput) -> dict[str, Outcome]:
+    """The paper's retrieval and, with `variants`, the other galleries."""
+    variants = VARIANTS if data.settings.variants else {}
+    missing = _without_labels(data)
+    if missing:
+        return {name: _skipped(data, missing) for name in ("retrieval", *(f"retrieval.{each}" for each in variants))}
+    outcomes = {"retrieval": _retrieval_task(data, "retrieval", "all", 0.0)}
+    for variant, scope in variants.items():
+        name, apart = f"retrieval.{variant}", data.settings.exclude_seconds if variant == "apart" else 0.0
+        reason = _without_variant(data, variant)
+        outcomes[name] = _skipped(data, reason) if reason else _retrieval_task(data, name, scope, apart)
+    return outcomes
+
+
+def _without_variant(data: TaskInput, variant: str) -> str:
+    """Why a gallery cannot be used, "" if it can."""
+    e = data.embeddings
+    video, polyp = data.video[data.labelled], data.polyp[data.labelled]
+    if (video == "").any():
+        return "needs the video of each row"
+    if variant in ("across", "between") and len(set(video.tolist())) < 2:
+        return "needs two procedures"
+    if variant == "across" and len(set(zip(polyp, video, strict=True))) == len(set(polyp.tolist())):
+        return "no polyp is seen in two procedures"
+    if variant == "apart" and (np.isnan(e.fps).any() or (e.position < 0).any()):
+        return "needs the frame rate and the first and last frame of each row"
+    return ""
+
+
+def _retrieval_task(data: TaskInput, name: str, scope: Scope, apart: float) -> Outcome:
+    e, clusters = data.embeddings, data.default_clusters
+    result = retrieval(
+        e.vectors,
+        data.polyp,
+        data.settings.convention,
+        scope=scope,
+        video=data.video,
+        start=e.position / e.fps if apart else None,
+        end=e.last / e.fps if apart else None,
+        apart=apart,
+        top=TOP if name == "retrieval" else 0,
+        device=data.device,
+    )
+    if not result.queries:
+        return _skipped(data, "no query has another tracklet of its polyp in its gallery")
+    values = {"map": result.ap, "hr1": result.hit1, "hr5": result.hit5}
+    cluster = clusters.code[result.query]
+    arrays: Arrays = {f"{name}/query": result.query}
+    arrays |= {f"{name}/{key}": getattr(result, key).astype(np.float32) for key in ("ap", "hit1", "hit5")}
+    if name == "retrieval":
+        arrays |= {f"{name}/top": result.top, f"{name}/top_score": result.top_score}
+    return _done(
+        data,
+        name,
+        clusters,
+        {key: (each.mean(), mean_draws(each, cluster, clusters.counts)) for key, each in values.items()},
+        n=result.queries,
+        of="queries",
+        counts={
+            "queries": result.queries,
+            "without_positive": result.without_positive,
+            "zero_vectors": result.zero_vectors,
+        },
+        protocol={
+            "convention": data.settings.convention,
+            "gallery": scope,
+            "apart_seconds": apart,
+            "ties": "mean over orders",
+        },
+        arrays=arrays,
+    )
+
+
+def _reid_task(data: TaskInput) -> Outcome:
+    """AUROC and AUPR over all pairs, with curves and histograms."""
+    missing = _without_labels(data)
+    if missing:
+        return _skipped(data, missing)
+    e, clusters = data.embeddings, data.default_clusters
+    result = reid(e.vectors, data.polyp, device=data.device)
+    if not result.same_pairs or not result.different_pairs:
+        kind = "the same polyp" if not result.same_pairs else "different polyps"
+        return _skipped(data, f"there is no pair of tracklets of {kind}")
+    auroc, aupr = reid_draws(e.vectors, data.polyp, clusters.code, clusters.counts, result, device=data.device)
+    return _done(
+        data,
+        "reid",
+        clusters,
+        {"auroc": (result.auroc, auroc), "aupr": (result.aupr, aupr)},
+        n=result.same_pairs + result.different_pairs,
+        of="pairs",
+        counts={
+            "same_pairs": result.same_pairs,
+            "different_pairs": result.different_pairs,
+            "zero_vectors": result.zero_vectors,
+        },
+        protocol={"pairs": "every unordered pair"},
+        arrays=_pair_arrays(result),
+    )
+
+
+def _pair_arrays(result: ReID) -> Arrays:
+    false, true = result.roc()
+    recall, precision = result.precision_recall()
+    same, different = result.histograms()
+    curves = {"roc_fpr": false, "roc_tpr": true, "pr_recall": recall, "pr_precision": precision}
+    histograms: Arrays = {"reid/edges": EDGES, "reid/same": same, "reid/different": different}
+    return histograms | {f"reid/{key}": values.astype(np.float32) for key, values in curves.items()}
+
+
+def _probe_tasks(data: TaskInput, name: str, histology: Mapping[str, int] | None) -> dict[str, Outcome]:
+    """`size` or `histology`, split by polyp and, with `variants`, by video; a given split is used as it is."""
+    if not len(data):
+        return {name: _skipped(data, f"the embeddings have no {data.unit}s")}
+    e = data.embeddings
+    label = larger(e.size_mm) if name == "size" else adenoma(e.histology, histology)
+    column = "size_mm" if name == "size" else "histology"
+    groups = {name: data.polyp}
+    if data.settings.variants and data.test is None:
+        groups[f"{name}.video"] = data.video
+    outcomes = {}
+    for task, group in groups.items():
+        reason = _without_classes(data, label, group, column)
+        outcomes[task] = _skipped(data, reason) if reason else _probe_task(data, task, label, group)
+    return outcomes
+
+
+def _without_classes(data: TaskInput, label: NDArray[np.int64], group: NDArray[Any], column: str) -> str:
+    """Why a probe cannot be trained, "" if it can."""
+    if not (label >= 0).any():
+        return f"needs labels in column {column}, but no row has one"
+    usable = (label >= 0) & data.labelled & (group != "")
+    if not usable.any():
+        return "needs the polyp and video of each labelled row"
+    if len(set(label[usable].tolist())) < 2:
+        return "needs both classes, but all labelled rows are of one"
+    return ""
+
+
+def _probe_task(data: TaskInput, name: str, label: NDArray[np.int64], group: NDArray[Any]) -> Outcome:
+    e, settings, base = data.embeddings, data.settings, name.partition(".")[0]
+    try:
+        result = probe(
+            e.vectors,
+            label,
+            data.polyp,
+            by=group,
+            dataset=e.dataset,
+            test=data.test,
+            lr=RATES[base],
+            repeats=settings.repeats,
+            seed=settings.seed,
+            device=data.device,
+        )
+    except UserError as error:  # too few polyps to split is a reason to skip, not a failure
+        return _skipped(data, str(error))
+    clusters = data.default_clusters
+    if name.endswith(".video"):
+        clusters = data.clusters("video", data.labelled)
+    elif data.test is not None:
+        clusters = data.clusters(clusters.kind, data.labelled & data.test)
+    tested = ~np.isnan(result.probability)  # (S, N)
+    split = "70/30 by video" if name.endswith(".video") else "70/30 by polyp"
+    draws = {key: result.draws(key, clusters.code, clusters.counts, settings.seed) for key in METRICS}
+    return _done(
+        data,
+        name,
+        clusters,
+        {key: (result.each(key).mean(), draws[key]) for key in METRICS},
+        n=round(float(tested.sum(axis=1).mean())),
+        of="tracklets",
+        counts=_probe_counts(data, result),
+        protocol={
+            "label": CLASSES[base],
+            "split": split if data.test is None else "given",
+            "stratified": "label and dataset" if data.test is None else "",
+            "lr": RATES[base],
+            "repeats": settings.repeats,
+        },
+        arrays=_probe_arrays(name, result),
+        drawn=len(np.unique(clusters.code[tested.any(axis=0)])),
+    )
+
+
+def _probe_counts(data: TaskInput, result: Probe) -> dict[str, int]:
+    """Numbers of tracklets and polyps with the label and without; of a given split also the polyps in both parts."""
+    used = result.label >= 0
+    polyps = set(data.polyp[used].tolist())
+    counts = {
+        "labelled": int(used.sum()),
+        "left_out": int((~used).sum()),
+        "labelled_polyps": len(polyps),
+        "polyps_of_class_1": len(set(data.polyp[result.label == 1].tolist())),
+        "polyps_left_out": len(set(data.polyp.tolist()) - polyps - {""}),
+    }
+    if data.test is None:
+        return counts
+    shared = set(data.polyp[used & data.test].tolist()) & set(data.polyp[used & ~data.test].tolist())
+    if shared:
+        warnings.warn(
+            f"the given split has {counted(len(shared), 'polyp')} in both parts, for example {min(shared)!r}",
+            PolyptraceWarning,
+            stacklevel=2,
+        )
+    return counts | {"polyps_in_both_parts": len(shared)}
+
+
+def _probe_arrays(name: str, result: Probe) -> Arrays:
+    index = np.flatnonzero(result.label >= 0)
+    return {
+        f"{name}/index": index,
+        f"{name}/label": result.label[index].astype(np.int8),
+        f"{name}/probability": result.probability[:, index],
+        f"{name}/f1s": result.each("f1"),
+        f"{name}/accuracies": result.each("accuracy"),
+    }
+
+
+def _counting_task(data: TaskInput, method: Clustering) -> Outcome:
+    """`counting.threshold`, `counting.affinity` or `counting.temporal`; without labels only the number of clusters."""
+    missing = _without_videos(data, method)
+    if missing:
+        return _skipped(data, missing)
+    e, settings, name = data.embeddings, data.settings, f"counting.{method}"
+    given = {
+        "threshold": settings.count_threshold,
+        "affinity": settings.count_preference,
+        "temporal": settings.count_alpha,
+    }[method]
+    result = count(e.vectors, data.video, data.polyp, method=method, first=e.position, last=e.last, setting=given)
+    clusters = data.clusters("video", np.ones(len(data), dtype=bool))
+    values = _counting_draws(result, np.ones((1, clusters.number), dtype=np.int64))
+    draws = _counting_draws(result, clusters.counts)
+    labelled, tuned = int(result.labelled.sum()), int(result.tuned.sum())
+    used = f"the default, {DEFAULT_SETTING[method]:g}" if given is None else f"yours, {given:g}"
+    return _done(
+        data,
+        name,
+        clusters,
+        {key: (values[key][0], draws[key]) for key in draws},
+        n=labelled or len(result.clusters),
+        of="videos",
+        counts={"labelled_videos": labelled, "tuned_videos": tuned},
+        protocol={
+            "clustering": method,
+            "tuning": f"leave one video out, false positive rate {TARGET}" if tuned else "none",
+            "default": DEFAULT_SETTING[method],
+            "given": given,
+        },
+        arrays={
+            f"{name}/index": np.arange(len(e)),
+            f"{name}/cluster": result.cluster,
+            f"{name}/procedure": np.unique(data.video.astype(str)),
+            f"{name}/clusters": result.clusters,
+            f"{name}/polyps": result.polyps,
+            f"{name}/setting": result.setting,
+        },
+        reason="" if labelled else f"no labels, so the setting is {used}, and only clusters are counted",
+    )
+
+
+def _without_videos(data: TaskInput, method: Clustering) -> str:
+    """Why polyps cannot be counted, "" if they can."""
+    if not len(data):
+        return f"the embeddings have no {data.unit}s"
+    if (data.video == "").any():
+        return "needs the video of each row"
+    if method == "temporal" and (data.embeddings.position < 0).any():
+        return "needs the first and last frame of each row"
+    return ""
+
+
+def _counting_draws(result: Counting, counts: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+    """Each metric on draws (R, V) of videos; without labels only the number of clusters."""
+    weights = counts.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        metrics = {"clusters": weights @ result.clusters / weights.sum(axis=1)}
+        if not result.labelled.any():
+            return metrics
+        known = weights[:, result.labelled]
+        videos = known.sum(axis=1)
+        fragmentation = known @ result.fragmentations / videos
+        square = known @ result.fragmentations**2 / videos
+        several = weights[:, result.polyps > 1] @ result.pairs[result.polyps > 1]
+        total = weights @ result.pairs
+        return metrics | {
+            "fragmentation": fragmentation,
+            "fragmentation_sd": np.sqrt(np.maximum(square - fragmentation**2, 0.0)),
+            "false_positive_rate": several[:, 0] / (several[:, 0] + several[:, 1]),
+            "recall": total[:, 2] / (total[:, 2] + total[:, 3]),
+            "count_error": known @ np.abs(result.errors) / videos,
+            "count_bias": known @ result.errors / videos,
+        }

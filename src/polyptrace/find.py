@@ -1,0 +1,195 @@
+"""Finds where a lesion appears again: the tracks most similar to a query track.
+
+No labels are needed. Tracks of other procedures show lesions of other patients, so they tell what chance gives: if 99 %
+of them are less similar to the query than a track of the query's own procedure, chance alone produces such a
+similarity once in a hundred tracks.
+"""
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyptrace.core.console import counted, proportion
+from polyptrace.core.errors import UserError
+from polyptrace.core.timecode import has_rate, seconds_text, time_range, timecode
+from polyptrace.data import Dataset, polyp_keys, video_keys
+from polyptrace.embed import Embeddings
+from polyptrace.evaluate import unit_vectors
+from polyptrace.report import GENERATED_NOTICE, Page, Paragraph, Section, Strip, StripRow, Strips, TrackImages, strip
+
+Ints = NDArray[np.int64]
+
+#: Where to search: in the query's own procedure, in other procedures, or in all.
+Among = Literal["own", "others", "all"]
+
+#: Columns of found.csv.
+COLUMNS = ("cosine", "beyond", "dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "polyp")
+
+#: A time that is this long after the last track is taken for a mistake.
+MAX_SECONDS_AFTER = 60
+
+SIGNS = {"same": "✓", "other": "✗", "match": ""}
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The tracks most similar to a query, best first, as rows of a table of tracks."""
+
+    query: int
+    rows: Ints
+    cosine: NDArray[np.float64]
+    beyond: Ints  # tracks of other procedures that are less similar; -1 if undefined
+    others: int  # tracks of other procedures
+    simultaneous: int  # tracks left out because they are visible at the same time
+
+    def beyond_text(self, position: int) -> str:
+        """How many tracks of other procedures are less similar than a match; "" if undefined."""
+        return "" if self.beyond[position] < 0 else proportion(int(self.beyond[position]), self.others)
+
+
+def whole_tracks(embeddings: Embeddings, source: str) -> Embeddings:
+    """The vectors of whole tracks."""
+    tracks = embeddings.select("track")
+    if not len(tracks):
+        raise UserError(f"{source}: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
+    if (tracks.video == "").any():
+        raise UserError(f"{source}: some rows have no video -> add the column 'video'")
+    return tracks
+
+
+def tracks_at(tracks: Embeddings, video: str, *, track: int | None = None, frame: int | None = None) -> Ints:
+    """Rows of a procedure: the track with a number, or those visible at a frame, or the nearest to it."""
+    inside = _procedure(tracks, video)
+    if track is not None:
+        chosen: Ints = inside[tracks.track[inside] == track]
+        if not len(chosen):
+            numbers = ", ".join(map(str, sorted(tracks.track[inside].tolist())[:30]))
+            raise UserError(f"--track {track}: not in procedure {video} -> one of {numbers}")
+        return chosen
+    if (tracks.position[inside] < 0).any():
+        raise UserError(f"--video {video}: the frames of its tracks are unknown -> select a track with --track")
+    wanted = 0 if frame is None else frame
+    last, fps = int(tracks.last[inside].max()), float(tracks.fps[inside[0]])
+    if has_rate(fps) and wanted > last + MAX_SECONDS_AFTER * fps:
+        raise UserError(
+            f"--video {video}: {timecode(wanted, fps)} is after its last track, which ends at {timecode(last, fps)}"
+            " -> give an earlier time"
+        )
+    distance = np.maximum(tracks.position[inside] - wanted, wanted - tracks.last[inside]).clip(0)
+    nearest: Ints = inside[distance == distance.min()]
+    return nearest
+
+
+def frame_at(tracks: Embeddings, video: str, seconds: int) -> int:
+    """The frame at a time of a procedure."""
+    fps = float(tracks.fps[_procedure(tracks, video)[0]])
+    if not has_rate(fps):
+        raise UserError(f"--at: the frame rate of {video} is unknown -> give --frame or --track")
+    return round(seconds * fps)
+
+
+def most_similar(tracks: Embeddings, query: int, among: Among = "own", top: int = 10) -> Matches:
+    """The tracks most similar to a query, without those that are visible at the same time."""
+    unit, _ = unit_vectors(tracks.vectors)
+    cosine = (unit @ unit[query]).double().numpy()
+    video = video_keys(tracks)
+    own = video == video[query]
+    simultaneous = own & (tracks.position <= tracks.last[query]) & (tracks.last >= tracks.position[query])
+    simultaneous &= tracks.position >= 0  # -1: unknown
+    simultaneous[query] = False
+    wanted = {"all": np.ones(len(tracks), bool), "own": own, "others": ~own}[among] & ~simultaneous
+    wanted[query] = False
+    rows = np.flatnonzero(wanted)
+    rows = rows[np.argsort(-cosine[rows], kind="stable")][:top]
+    others = np.sort(cosine[~own])
+    beyond = np.where(own[rows] & (len(others) > 0), np.searchsorted(others, cosine[rows]), -1)
+    return Matches(query, rows, cosine[rows], beyond, len(others), int(simultaneous.sum()))
+
+
+def roles(tracks: Embeddings, matches: Matches) -> list[str]:
+    """For each match "same" or "other" polyp as the query, or "match" if this is unknown."""
+    polyp = polyp_keys(tracks)
+    query = polyp[matches.query]
+    return [
+        "match" if not query or not other else "same" if query == other else "other" for other in polyp[matches.rows]
+    ]
+
+
+def visible(tracks: Embeddings, row: int) -> str:
+    """The time range in which a track is visible."""
+    return time_range(float(tracks.position[row]), float(tracks.last[row]), float(tracks.fps[row]))
+
+
+def match_table(tracks: Embeddings, matches: Matches) -> list[list[str]]:
+    """The lines of found.csv: a header, the query, and the matches. Unknown cells are empty."""
+    lines = [list(COLUMNS)]
+    rows = [(matches.query, 1.0, -1), *zip(matches.rows.tolist(), matches.cosine, matches.beyond, strict=True)]
+    for row, cosine, beyond in rows:
+        first, last, fps = int(tracks.position[row]), int(tracks.last[row]), float(tracks.fps[row])
+        share = "" if beyond < 0 else f"{beyond / matches.others:.4f}"
+        names = (tracks.dataset[row], tracks.video[row], tracks.track[row], first, last)
+        times = (seconds_text(first, fps), seconds_text(last, fps))
+        lines.append([f"{cosine:.6f}", share, *map(str, names), *times, str(tracks.polyp[row])])
+    return lines
+
+
+def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer: str) -> Page:
+    """The matches as film strips."""
+
+    def film(row: int, role: str, label: str) -> Strip:
+        key = (str(tracks.dataset[row]), str(tracks.video[row]), int(tracks.track[row]), int(tracks.position[row]))
+        name = f"{tracks.video[row]} · track {tracks.track[row]}"
+        return strip(key, images, role, label, name, visible(tracks, row))
+
+    query = matches.query
+    strips = [film(query, "query", "query")]
+    for position, (row, role) in enumerate(zip(matches.rows.tolist(), roles(tracks, matches), strict=True)):
+        parts = (SIGNS[role], f"{matches.cosine[position]:.2f}")
+        label = " ".join(part for part in parts if part)
+        beyond = matches.beyond_text(position)
+        strips.append(film(row, role, f"{label} · {beyond}" if beyond else label))
+    text = (
+        "The first number is the cosine similarity to the query. The second one, for tracks of the same procedure, says"
+        f" how many of the {counted(matches.others, 'track')} of other procedures are less similar to the query. They"
+        " show lesions of other patients. Each crop shows its detection box."
+    )
+    blocks = (Strips((StripRow("", tuple(strips)),)), Paragraph(text))
+    return Page(
+        title=f"Tracks similar to track {tracks.track[query]} of procedure {tracks.video[query]}",
+        lead=(
+            f"Visible {visible(tracks, query)}. The {counted(len(matches.rows), 'most similar track')} of"
+            f" {len(tracks):,}."
+        ),
+        sections=(Section("matches", "Matches", blocks),),
+        footer=footer,
+        notice=GENERATED_NOTICE if tracks.info.get("generated", False) else None,
+    )
+
+
+def check_same_dataset(dataset: Dataset, tracks: Embeddings) -> None:
+    """Raises an error if the vectors were not computed from this dataset, by its hash or by the names of procedures."""
+    own, recorded = (
+        info.get("hashes", {}).get("tracklets.parquet") for info in (dataset.info, tracks.info.get("dataset", {}))
+    )
+    same = own == recorded if own and recorded else bool(set(video_keys(dataset.tracklets)) & set(video_keys(tracks)))
+    if not same:
+        raise UserError(
+            f"--data {dataset.path}: the vectors were not computed from this dataset"
+            " -> give the dataset that was embedded"
+        )
+
+
+def _procedure(tracks: Embeddings, video: str) -> Ints:
+    inside: Ints = np.flatnonzero(tracks.video == video)
+    if not len(inside):
+        known = list(dict.fromkeys(tracks.video.tolist()))
+        near = ", ".join(get_close_matches(video, known, 3, 0.0))
+        raise UserError(
+            f"--video {video}: not among the {counted(len(known), 'procedure')} of these vectors -> {near}, ..."
+        )
+    if len(set(tracks.dataset[inside].tolist())) > 1:
+        raise UserError(f"--video {video}: in several datasets -> give the vectors of one dataset")
+    return inside

@@ -1,0 +1,170 @@
+"""Which methods are best in each column of a table, by paired bootstrap tests with Holm's adjustment per column.
+
+The leader of a column is the method with the best value. Every other method is compared with it on the same bootstrap
+draws. Methods whose adjusted p is above 0.05 share the first place; the best of the rest is second. A method whose
+pretraining saw the test data, or that was evaluated on other tracklets, is not ranked.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from polyptrace.core.errors import UserError
+from polyptrace.evaluate import GROUPS, Metric, Results, combine, compare, holm
+
+#: Significance level.
+LEVEL = 0.05
+
+#: The row groups in the paper's order, with baselines first.
+GROUP_ORDER = ("Baseline", *(group for group in GROUPS if group != "Baseline"))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of a results table: task and metric, with their names as printed."""
+
+    task: str
+    metric: str
+    over: str  # heading that spans the columns of a task
+    name: str
+    higher: bool = True  # whether higher is better
+    percent: bool = True
+    ranked: bool = True
+
+    @property
+    def direction(self) -> str:
+        return "" if not self.ranked else "↑" if self.higher else "↓"
+
+
+#: The paper's Table 1.
+MAIN = (
+    Measure("retrieval", "map", "Retrieval", "mAP"),
+    Measure("retrieval", "hr1", "Retrieval", "HR@1"),
+    Measure("retrieval", "hr5", "Retrieval", "HR@5"),
+    Measure("reid", "auroc", "ReID", "AUROC"),
+    Measure("reid", "aupr", "ReID", "AUPR"),
+    Measure("size", "f1", "Size", "F1-Score"),
+    Measure("histology", "accuracy", "Histology", "Acc"),
+)
+
+#: Protocols that the paper does not have.
+ADDITIONAL = (
+    Measure("retrieval.within", "map", "Same procedure", "mAP"),
+    Measure("retrieval.within", "hr1", "Same procedure", "HR@1"),
+    Measure("retrieval.across", "map", "Other procedures", "mAP"),
+    Measure("retrieval.across", "hr1", "Other procedures", "HR@1"),
+    Measure("retrieval.between", "map", "Against other procedures", "mAP"),
+    Measure("retrieval.between", "hr1", "Against other procedures", "HR@1"),
+    Measure("retrieval.apart", "map", "Without neighbours", "mAP"),
+    Measure("retrieval.apart", "hr1", "Without neighbours", "HR@1"),
+    Measure("size.video", "f1", "Size, split by video", "F1-Score"),
+    Measure("histology.video", "accuracy", "Histology, split by video", "Acc"),
+)
+
+CLUSTERINGS = {
+    "counting.threshold": "Cosine threshold",
+    "counting.affinity": "Affinity propagation",
+    "counting.temporal": "Temporal affinity propagation",
+}
+
+#: Fragmentation is comparable only at equal false-positive rates, so it is not ranked.
+COUNTING = tuple(
+    measure
+    for task, name in CLUSTERINGS.items()
+    for measure in (
+        Measure(task, "count_error", name, "Count error", higher=False, percent=False),
+        Measure(task, "fragmentation", name, "Fragments per polyp", percent=False, ranked=False),
+        Measure(task, "false_positive_rate", name, "False positives", ranked=False),
+        Measure(task, "recall", name, "Pairs found", ranked=False),
+        Measure(task, "clusters", name, "Found per procedure", percent=False, ranked=False),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The ranking of one column; rows are given by their index."""
+
+    best: frozenset[int] = frozenset()
+    second: int | None = None
+    p: dict[int, float] = field(default_factory=dict)  # of the other rows against the leader, adjusted
+    saw_test: frozenset[int] = frozenset()
+    other_test: frozenset[int] = frozenset()
+
+    def mark(self, row: int) -> Literal["", "best", "second"]:
+        return "best" if row in self.best else "second" if row == self.second else ""
+
+
+def load_rows(folders: Sequence[Path]) -> list[Results]:
+    """One row per method, in the order of groups. Results with the same name and group are seeds of one method."""
+    if not folders:
+        raise UserError("report: no results -> give folders written by 'polyptrace evaluate'")
+    seeds_of: dict[tuple[str, str], list[Results]] = {}
+    for folder in folders:
+        results = Results.load(folder)
+        seeds_of.setdefault((results.method.group, results.method.name), []).append(results)
+    rows = [seeds[0] if len(seeds) == 1 else combine(seeds) for seeds in seeds_of.values()]
+    return in_group_order(rows)
+
+
+def in_group_order(rows: Sequence[Results]) -> list[Results]:
+    """The rows in the order of a table."""
+    return sorted(rows, key=lambda row: GROUP_ORDER.index(row.method.group))
+
+
+def focus_row(rows: Sequence[Results], name: str | None = None) -> int:
+    """The row in focus: the named one; else the last self-supervised one; else the one with the highest mAP."""
+    names = [row.method.name for row in rows]
+    if name is not None:
+        if name not in names:
+            raise UserError(f"--show {name}: no such method -> one of {', '.join(names)}")
+        return names.index(name)
+    self_supervised = [number for number, row in enumerate(rows) if row.method.group == "Self-supervised"]
+    if self_supervised:
+        return self_supervised[-1]
+    values = {n: metric.value for n, row in enumerate(rows) if (metric := metric_of(row, MAIN[0])) is not None}
+    return max(values, key=values.__getitem__) if values else 0
+
+
+def is_done(row: Results, task: str) -> bool:
+    """Whether a row has results of a task."""
+    return task in row.tasks and row.tasks[task].status == "done"
+
+
+def metric_of(row: Results, measure: Measure) -> Metric | None:
+    """The value of a row with its interval; None if it was not measured or is undefined."""
+    metric = row.tasks[measure.task].metrics.get(measure.metric) if is_done(row, measure.task) else None
+    return None if metric is None or math.isnan(metric.value) else metric
+
+
+def measured(rows: Sequence[Results], measures: Sequence[Measure]) -> list[Measure]:
+    """The measures that at least one row has."""
+    return [m for m in measures if any(metric_of(row, m) is not None for row in rows)]
+
+
+def rank(rows: Sequence[Results], measure: Measure) -> Ranking:
+    """Ranks the rows in one column."""
+    present = [n for n, row in enumerate(rows) if metric_of(row, measure) is not None]
+    base_task = measure.task.partition(".")[0]
+    saw_test = frozenset(n for n in present if {base_task, measure.task} & set(rows[n].method.trained_on_test))
+    keys = {n: rows[n].tasks[measure.task].draws_key for n in present}
+    usual = Counter(keys[n] for n in present if n not in saw_test).most_common(1)
+    other_test = frozenset(n for n in present if usual and keys[n] != usual[0][0]) - saw_test
+    competing = [n for n in present if n not in saw_test and n not in other_test]
+    if not measure.ranked or len(competing) < 2:
+        return Ranking(saw_test=saw_test, other_test=other_test)
+    leader, *others = sorted(competing, key=lambda n: _sort_key(rows[n], measure))
+    raw = [compare(rows[leader], rows[n], measure.task, measure.metric).p for n in others]
+    p = dict(zip(others, holm(raw), strict=True))
+    best = {leader} | {n for n in others if p[n] > LEVEL}
+    second = next((n for n in others if n not in best), None)
+    return Ranking(frozenset(best), second, p, saw_test, other_test)
+
+
+def _sort_key(row: Results, measure: Measure) -> float:
+    metric = metric_of(row, measure)
+    assert metric is not None, "only rows that have the metric compete"
+    return -metric.value if measure.higher else metric.value

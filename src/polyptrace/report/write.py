@@ -1,0 +1,252 @@
+"""Writes a report folder:
+
+report.html                   the page, in one self-contained file
+table1.md, .tex, .html, ...   each table in three formats
+figures/*.svg, *.png          each figure in two formats
+results.json                  all values and comparisons
+"""
+
+import json
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import polyptrace
+from polyptrace.core.console import counted, proportion
+from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.files import atomic_folder, provenance, write_json
+from polyptrace.data import Dataset
+from polyptrace.drawing import line_styles
+from polyptrace.evaluate import Metric, Results
+from polyptrace.report.film_strips import TrackImages
+from polyptrace.report.markup import write_table
+from polyptrace.report.page import Block, Page, Section, Tile, render_page
+from polyptrace.report.ranking import (
+    ADDITIONAL,
+    COUNTING,
+    MAIN,
+    Measure,
+    focus_row,
+    in_group_order,
+    load_rows,
+    measured,
+    metric_of,
+    rank,
+)
+from polyptrace.report.runs import Run, load_run
+from polyptrace.report.sections import (
+    Content,
+    ablations,
+    additional_protocols,
+    counting,
+    main_results,
+    maps,
+    protocol,
+    reidentification,
+    retrieval_gallery,
+    training,
+)
+from polyptrace.report.tables import OTHER_TEST, interval_text, is_generated, value_text
+
+#: The file that marks a folder as a report.
+PAGE_FILE = "report.html"
+
+GENERATED_NOTICE = (
+    "Generated procedures.",
+    "The images were rendered by polyptrace and do not show patients. The results show that the code works and how"
+    " methods differ on such data. They say nothing about clinical use.",
+)
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What a report shows beside the results."""
+
+    data: tuple[Path, ...] = ()  # datasets, for images
+    runs: tuple[Path, ...] = ()  # training runs, for curves
+    ablations: tuple[Path, ...] = ()  # results that are rows of Table 2
+    focus: str | None = None  # name of the method that the page is about
+    paper: bool = False  # whether to quote the paper's Table 1
+    title: str | None = None
+    baselines: tuple[Results, ...] = ()  # rows that are not in a folder
+    training_figures: tuple[Block, ...] = ()  # of the supervision of a run
+    on_progress: Callable[[str], None] = field(default=lambda _: None)
+
+
+def write_report(
+    results: Sequence[Path], out: Path, options: ReportOptions | None = None, *, overwrite: bool = False
+) -> Path:
+    """Writes the report folder atomically; returns the path of the page."""
+    options = options or ReportOptions()
+    rows = in_group_order([*load_rows(results), *options.baselines])
+    focus = focus_row(rows, options.focus)
+    runs = [load_run(folder) for folder in options.runs]
+    datasets = [Dataset.open(path) for path in options.data]
+    for dataset in datasets:
+        check_dataset(dataset, rows, runs)
+    content = Content(
+        rows,
+        focus,
+        line_styles([row.method.group for row in rows], focus),
+        TrackImages.of(datasets) if datasets else None,
+    )
+    with atomic_folder(out, overwrite=overwrite, mark=PAGE_FILE) as folder:
+        _warn_about_other_tests(rows)
+        sections = _sections(content, options, runs)
+        (folder / PAGE_FILE).write_text(render_page(_page(content, sections, options.title)), encoding="utf-8")
+        (folder / "figures").mkdir()
+        for section in sections:
+            for table in section.tables:
+                write_table(folder, table)
+            for drawing in section.drawings:
+                drawing.save(folder / "figures")
+        write_json(folder / "results.json", machine_readable(rows, focus))
+    return out / PAGE_FILE
+
+
+def check_dataset(dataset: Dataset, rows: Sequence[Results], runs: Sequence[Run] = ()) -> None:
+    """Raises an error if the rows were not evaluated, and no run was trained, on this dataset.
+
+    Datasets are compared by the hash of their tracklets or, where none is recorded, by the names of their procedures.
+    """
+    recorded = [run.data_hash for run in runs]
+    for row in rows:
+        recorded += [_tracklets_hash(one.get("info", {}).get("dataset", {})) for one in row.embeddings] or [""]
+    own = _tracklets_hash(dataset.info)
+    if own and own in recorded:
+        return
+    if not own or not all(recorded):
+        tables = {(n, task.table) for n, row in enumerate(rows) for task in row.tasks.values()}
+        names = [[rows[n].arrays.get(f"{table}/{key}", ()) for key in ("dataset", "video")] for n, table in tables]
+        videos = {video for columns in names for video in zip(*columns, strict=True)}
+        if videos & set(zip(dataset.tracklets.dataset, dataset.tracklets.video, strict=True)):
+            return
+        if any(run.data is not None and run.data.name == dataset.path.name for run in runs):
+            return
+    raise UserError(
+        f"--data {dataset.path}: neither these results nor a given run were made with this dataset"
+        " -> give the dataset that was embedded"
+    )
+
+
+def _tracklets_hash(info: Mapping[str, Any]) -> str:
+    return str(info.get("hashes", {}).get("tracklets.parquet", ""))
+
+
+def _warn_about_other_tests(rows: Sequence[Results]) -> None:
+    """Warns about rows that cannot be compared with the others; the table marks them as well."""
+    other = sorted({number for measure in measured(rows, MAIN) for number in rank(rows, measure).other_test})
+    if other:
+        names = ", ".join(rows[number].method.name for number in other)
+        warnings.warn(
+            f"{names}: evaluated on other tracklets or bootstrap draws than the other rows, so marked {OTHER_TEST} and"
+            " not ranked -> evaluate all rows on the same dataset with the same settings",
+            PolyptraceWarning,
+            stacklevel=3,
+        )
+
+
+def _sections(content: Content, options: ReportOptions, runs: Sequence[Run]) -> list[Section]:
+    """The sections that have content, in their order."""
+    ablated = load_rows(options.ablations) if options.ablations else []
+    makers: dict[str, Callable[[], Section | None]] = {
+        "Table 1": lambda: main_results(content, paper=options.paper),
+        "gallery": lambda: retrieval_gallery(content),
+        "re-identification": lambda: reidentification(content),
+        "maps": lambda: maps(content),
+        "counting": lambda: counting(content),
+        "additional protocols": lambda: additional_protocols(content),
+        "ablations": lambda: ablations(ablated, options.runs),
+        "training": lambda: training(runs, options.training_figures),
+        "protocol": lambda: protocol(content.rows),
+    }
+    sections = []
+    for name, make in makers.items():
+        options.on_progress(name)
+        section = make()
+        if section is not None:
+            sections.append(section)
+    return sections
+
+
+def _page(content: Content, sections: Sequence[Section], title: str | None) -> Page:
+    names = dict.fromkeys(
+        name or "unnamed data" for row in content.rows for task in row.tasks.values() for name in task.datasets
+    )
+    generated = is_generated(content.rows)
+    others = len(content.rows) - 1
+    beside = f", compared with {counted(others, 'other method')}" if others else ""
+    return Page(
+        title=title or f"{content.row.method.name} on {', '.join(names)}",
+        lead=f"How well it recognises a polyp that appears again{beside}. Intervals: 95 % confidence.",
+        sections=tuple(sections),
+        footer=(
+            f"Made by polyptrace {polyptrace.__version__} on {date.today():%d %B %Y}. For research use; not a medical"
+            " device."
+        ),
+        notice=GENERATED_NOTICE if generated else None,
+        tiles=tuple(_tiles(content.row)),
+    )
+
+
+def _tiles(row: Results) -> list[Tile]:
+    """The main results of the method in focus."""
+    tiles = []
+    for measure in MAIN:
+        metric = metric_of(row, measure)
+        if metric is not None:
+            interval = interval_text(measure, metric.low, metric.high)
+            bounds = (100 * metric.low, 100 * metric.value, 100 * metric.high)
+            tiles.append(
+                Tile(
+                    f"{measure.over} {measure.name}",
+                    _tile_text(measure, metric, row.method.seeds),
+                    interval or "no interval",
+                    bounds if math.isfinite(sum(bounds)) else None,
+                )
+            )
+    return tiles
+
+
+def _tile_text(measure: Measure, metric: Metric, seeds: int) -> str:
+    """The value with one decimal; a hit rate over few queries as a count, because it has no such precision."""
+    hits = round(metric.value * metric.n)
+    if measure.metric in ("hr1", "hr5") and seeds == 1 and abs(hits - metric.value * metric.n) < 1e-6:
+        return proportion(hits, metric.n).removesuffix(" %")
+    return value_text(measure, metric.value, 1)
+
+
+def machine_readable(rows: Sequence[Results], focus: int) -> dict[str, Any]:
+    """All metrics of all rows and, for each column of the tables, the best rows and the adjusted p values."""
+    comparisons = []
+    for table, measures in (("table1", MAIN), ("table_additional", ADDITIONAL), ("table_counting", COUNTING)):
+        for measure in measured(rows, measures):
+            ranking = rank(rows, measure)
+            comparisons.append(
+                {
+                    "table": table,
+                    "task": measure.task,
+                    "metric": measure.metric,
+                    "best": [rows[n].method.name for n in sorted(ranking.best)],
+                    "second": None if ranking.second is None else rows[ranking.second].method.name,
+                    "p_adjusted": {rows[n].method.name: p for n, p in ranking.p.items()},
+                }
+            )
+    content = {
+        "format": "polyptrace-report",
+        "version": 2,
+        "focus": rows[focus].method.name,
+        "rows": [
+            {"method": asdict(row.method), "tasks": {name: asdict(task) for name, task in row.tasks.items()}}
+            for row in rows
+        ],
+        "comparisons": comparisons,
+        "provenance": provenance(),
+    }
+    finite = json.loads(json.dumps(content), parse_constant=lambda _: None)  # JSON has neither NaN nor infinity
+    assert isinstance(finite, dict)
+    return finite

@@ -1,0 +1,46 @@
+"""The paper's Figure 2, and what goes with it."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from polyptrace.config import Supervision
+from polyptrace.data import Dataset
+from polyptrace.figures import (
+    TrainingTracklets,
+    curriculum_caption,
+    curriculum_figures,
+    curriculum_statistics,
+    training_tracklets,
+)
+
+
+def test_labels_give_both_sides_of_figure_2_and_vectors_a_third(coloured: Dataset) -> None:
+    tracklets = training_tracklets(coloured)
+    vectors = torch.randn(48, 4, generator=torch.Generator().manual_seed(0))
+    known = replace(tracklets, vectors=vectors)
+    unknown = replace(tracklets, polyp=np.full(48, "", object))
+    names = {
+        what: [d.name for d in curriculum_figures(curriculum_statistics(data, Supervision(), points=3))]
+        for what, data in (("vectors", known), ("labels", tracklets), ("nothing", unknown))
+    }
+    assert names["nothing"] == ["curriculum_rank"]
+    assert names["labels"] == ["curriculum_rank", "curriculum_pure"]
+    assert names["vectors"] == ["curriculum_rank", "curriculum_pure", "curriculum_gradient"]
+
+
+def test_the_caption_counts_anchors_bags_and_polyps(coloured: Dataset) -> None:
+    tracklets = training_tracklets(coloured)
+    text = curriculum_caption(curriculum_statistics(tracklets, Supervision(), points=3), "some data")
+    assert "some data: 20 bags of 4 for each of 48 anchors at 3 points" in text
+    assert "960 bags of 6 polyps" in text
+
+
+def test_a_video_with_too_few_tracklets_draws_what_it_can() -> None:
+    video, polyp = np.array(["v", "v", "w"], object), np.array(["a", "a", "b"], object)
+    tracklets = TrainingTracklets(video, np.array([0, 32, 0]), polyp, np.arange(3))
+    kept = curriculum_statistics(tracklets, Supervision(), points=2)
+    left_out = curriculum_statistics(tracklets, Supervision(small_videos="leave-out"), points=2)
+    assert (kept.anchors, left_out.anchors) == (2, 0)
+    assert left_out.pure is None

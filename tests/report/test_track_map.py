@@ -1,0 +1,64 @@
+"""Maps of tracks."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from polyptrace.drawing import POLYPS, SOFT
+from polyptrace.evaluate import Results
+from polyptrace.report.track_map import has_map, mapped_tracks, project_2d, track_map
+
+
+def test_the_same_vectors_give_the_same_map_and_groups_stay_together() -> None:
+    random = np.random.default_rng(0)
+    group = np.repeat(np.arange(3), 12)
+    vectors = 5 * np.eye(8)[group] + random.normal(scale=0.1, size=(36, 8))
+    places = project_2d(vectors)
+    np.testing.assert_array_equal(places, project_2d(vectors))
+    distance = np.linalg.norm(places[:, None] - places[None], axis=2) + np.eye(36) * 1e9
+    assert (group[distance.argmin(1)] == group).all()
+
+
+def test_few_or_equal_vectors_have_places_too() -> None:
+    assert project_2d(np.eye(3)).shape == (3, 2)
+    assert not project_2d(np.ones((20, 8))).any()
+    assert project_2d(np.empty((0, 8))).shape == (0, 2)
+
+
+def test_a_map_shows_the_tracks_that_results_kept(rows: list[Results]) -> None:
+    mapped = mapped_tracks(rows[0])
+    assert len(mapped.vectors) == len(mapped.polyp) == len(mapped.procedure) == 24
+    assert len(set(mapped.polyp)) == 6
+    assert has_map(rows[0])
+    drawing = track_map(rows[0], 0)
+    assert "24 tracks of 6 polyps" in drawing.description
+    assert "procedure" not in drawing.svg
+
+
+def test_without_labels_colours_are_those_of_procedures_and_a_legend_says_so(unlabelled: Path) -> None:
+    row = Results.load(unlabelled)
+    drawing = track_map(row, 0)
+    assert "24 tracks of 3 procedures" in drawing.description
+    assert "Colour and marker: procedure" in drawing.svg
+    for number, name in enumerate(("v0", "v1", "v2")):
+        assert f">{name}<" in drawing.svg
+        assert POLYPS[number] in drawing.svg
+    assert POLYPS[3] not in drawing.svg
+    assert SOFT not in drawing.svg.replace(f"stroke: {SOFT}", "")
+
+
+def test_a_legend_of_many_procedures_names_some_and_counts_the_others(unlabelled: Path) -> None:
+    row = Results.load(unlabelled)
+    videos = np.array([f"case_{number:02d}" for number in range(24)])
+    drawing = track_map(replace(row, arrays={**row.arrays, "tracks/video": videos}), 0)
+    assert ">case_11<" in drawing.svg
+    assert ">case_12<" not in drawing.svg
+    assert ">and 12 more<" in drawing.svg
+
+
+def test_tracks_of_no_known_polyp_or_procedure_are_grey(unlabelled: Path) -> None:
+    row = Results.load(unlabelled)
+    drawing = track_map(replace(row, arrays={**row.arrays, "tracks/video": np.full(24, "")}), 0)
+    assert drawing.description == "Map of 24 tracks by Mine."
+    assert "procedure" not in drawing.svg

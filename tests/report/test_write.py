@@ -1,0 +1,109 @@
+"""The report folder."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from polyptrace.config import Config, as_toml
+from polyptrace.core.errors import UserError
+from polyptrace.evaluate import Results
+from polyptrace.report import ReportOptions, write_report
+
+
+@pytest.fixture(scope="module")
+def bare(unlabelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report on procedures without labels, with neither pictures nor runs."""
+    return write_report([unlabelled], tmp_path_factory.mktemp("bare") / "report").parent
+
+
+def test_tables_are_there_three_times_and_figures_twice(report: Path) -> None:
+    for name in ("table1", "differences", "table_counting", "table_additional"):
+        assert all((report / f"{name}.{ending}").stat().st_size > 300 for ending in ("md", "tex", "html"))
+    figures = {path.stem for path in (report / "figures").iterdir()}
+    expected = {"intervals", "roc", "precision_recall", "map_2", "similarities_2", "gallery", "timeline_0"}
+    expected |= {"training_loss", "curriculum_rank", "curriculum_pure", "bag"}
+    assert expected <= figures
+    for name in figures:
+        assert (report / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (report / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+
+
+def test_machines_read_every_row_and_who_is_best(report: Path, rows: list[Results]) -> None:
+    content = json.loads((report / "results.json").read_text(encoding="utf-8"))
+    assert [row["method"]["name"] for row in content["rows"]][1:] == ["TA", "Ours"]
+    assert content["focus"] == "Ours"
+    ta = content["rows"][1]["tasks"]["retrieval"]["metrics"]["map"]["value"]
+    assert ta == rows[2].tasks["retrieval"].metrics["map"].value
+    by_figure = {(c["task"], c["metric"]): c for c in content["comparisons"]}
+    assert "Ours" in by_figure["retrieval", "map"]["best"]
+    assert "TA" not in by_figure["size", "f1"]["p_adjusted"]  # it saw the test data of size
+    assert set(by_figure["retrieval", "map"]["p_adjusted"]) | set(by_figure["retrieval", "map"]["best"]) == {
+        row["method"]["name"] for row in content["rows"]
+    }
+
+
+def test_real_data_have_no_warning_and_generated_ones_have(report: Path, bare: Path) -> None:
+    assert "Generated procedures." not in (report / "report.html").read_text(encoding="utf-8")
+    text = (bare / "report.html").read_text(encoding="utf-8")
+    assert "Generated procedures." in text
+    assert "<h1>Mine on synthetic</h1>" in text
+
+
+def test_without_labels_there_are_timelines_and_a_count_and_the_reasons_for_the_rest(bare: Path) -> None:
+    text = (bare / "report.html").read_text(encoding="utf-8")
+    assert "Found per procedure" in text
+    assert "needs polyp labels" in text
+    assert (bare / "figures" / "timeline_0.svg").exists()
+    assert not (bare / "table1.md").exists()
+    assert "nothing here shows whether the count is right" in text
+    assert not any(words in text for words in ("Count error", "a true polyp", "of 0 polyps"))
+
+
+def test_an_existing_folder_is_kept_unless_it_may_go(unlabelled: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "out" / "mine.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine", encoding="utf-8")
+    with pytest.raises(UserError, match="already exists"):
+        write_report([unlabelled], tmp_path / "out")
+    with pytest.raises(UserError, match="was not written by this command"):
+        write_report([unlabelled], tmp_path / "out", overwrite=True)
+    assert mine.exists()
+    (tmp_path / "out" / "report.html").touch()
+    write_report([unlabelled], tmp_path / "out", overwrite=True)
+    assert not mine.exists()
+
+
+def test_results_of_runs_that_left_something_out_become_table_2(
+    make_row: Callable[..., Results], tmp_path: Path
+) -> None:
+    whole = Config()
+    fixed = replace(whole, supervision=replace(whole.supervision, curriculum="fixed"))
+    for name, value, config in (("Ours", 0.6, whole), ("Fixed", 0.5, fixed)):
+        run = tmp_path / "runs" / name
+        run.mkdir(parents=True)
+        (run / "config.toml").write_text(as_toml(config, ("supervision", "loss")), encoding="utf-8")
+        replace(make_row(name, value), embeddings=[{"info": {"from": str(run)}}]).save(tmp_path / name)
+    write_report(
+        [tmp_path / "Ours"], tmp_path / "out", ReportOptions(ablations=(tmp_path / "Ours", tmp_path / "Fixed"))
+    )
+    lines = (tmp_path / "out" / "table2.md").read_text(encoding="utf-8").splitlines()
+    assert next(line for line in lines if "Fixed" in line).startswith("| Fixed | ✓ | ✗ | ✓ | ✓ | <u>50.00</u>")
+    assert (tmp_path / "out" / "table2.tex").exists()
+
+
+def test_methods_of_other_data_have_a_sign_and_without_pictures_the_page_says_what_to_give(
+    make_row: Callable[..., Results], tmp_path: Path
+) -> None:
+    rows = [make_row("Here", 0.5), make_row("Too", 0.4), make_row("Elsewhere", 0.9, key="other")]
+    for row in rows:
+        row.save(tmp_path / row.method.name)
+    with pytest.warns(UserWarning, match="Elsewhere: evaluated on other tracklets"):
+        page = write_report([tmp_path / row.method.name for row in rows], tmp_path / "out")
+    text = (tmp_path / "out" / "table1.md").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if "Elsewhere" in line)
+    assert "†" in line
+    assert "**" not in line
+    assert "Film strips need the dataset. Give it with --data." in page.read_text(encoding="utf-8")
