@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Barrier, Event
 
@@ -67,8 +67,7 @@ def trials(
     data: Data, out: Path, settings: Settings | None = None, rows: tuple[str, ...] = ("colour-grid", "sup", "ours")
 ) -> list[Trial]:
     shared = Shared(out, settings or {})
-    chosen = [replace(ROWS[name], start="sfe") if name in ("tpc", "mve") else ROWS[name] for name in rows]
-    return [make_trial(row, 0, f"rows/{row.name}/seed0", data, shared) for row in chosen]
+    return [make_trial(ROWS[name], 0, f"rows/{name}/seed0", data, shared) for name in rows]
 
 
 def test_a_failure_is_recorded_and_the_other_rows_continue(data: Data, tmp_path: Path, stages: Stages) -> None:

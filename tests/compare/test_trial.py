@@ -16,7 +16,6 @@ from polyptrace.core.files import read_json, write_json
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import save_tracklets
 from polyptrace.methods import METHODS
-from polyptrace.train.loop import _length
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +81,7 @@ def test_a_method_keeps_its_published_settings_unless_they_are_overridden() -> N
 def test_a_row_that_starts_from_sfe_shares_its_frames_with_it(
     name: str, first: str, data: Data, tmp_path: Path
 ) -> None:
-    row = replace(ROWS[name], start=first)
-    trial = make_trial(row, 1, f"rows/{name}/seed1", data, Shared(tmp_path), 961, {"sfe": 0.5, "tpc": 0.25})
+    trial = make_trial(ROWS[name], 1, f"rows/{name}/seed1", data, Shared(tmp_path), 961, {"sfe": 0.5, "tpc": 0.25})
     start = trial.start
     assert start is not None
     assert (start.key, start.row.name, start.config.train.seed) == (f"starts/{first}/seed1", first, 1)
@@ -91,7 +89,7 @@ def test_a_row_that_starts_from_sfe_shares_its_frames_with_it(
     assert start.config.optimiser.lr == 0.5
     assert [step.name for step in start.steps] == ["train"]
     assert value_of(trial.steps[0].words, "--init-from") == str(start.run)
-    own = make_trial(row, 1, f"rows/{name}/seed1", data, Shared(tmp_path))
+    own = make_trial(ROWS[name], 1, f"rows/{name}/seed1", data, Shared(tmp_path))
     assert (own.start is not None, own.config.train.frames) == (True, 0)
 
 
@@ -148,13 +146,13 @@ def test_all_methods_see_as_many_frames_as_ours_in_its_epochs(epochs: int, data:
         config = resolve(ROWS[name], settings, {"train": {"frames": frames}})
         view = dataset if method.sees_labels(config) else dataset.label_free()
         plan = method.plan(view, config)
-        steps = _length(plan, config)[1]
-        per_step = int((plan.epoch(0, 1).batch(0).rows >= 0).sum())
+        steps = plan.length(config.train)[1]
+        per_step = plan.frames_per_step
         assert frames <= steps * per_step < frames + per_step
     config = resolve(ROWS["ours"], settings)
     plan = METHODS["ours"].plan(dataset.label_free(), config)
     with_frames = replace(config, train=replace(config.train, frames=frames))
-    assert _length(plan, with_frames) == _length(plan, config)
+    assert plan.length(with_frames.train) == plan.length(config.train)
 
 
 def test_a_given_number_of_frames_is_used(data: Data, tmp_path: Path) -> None:

@@ -264,8 +264,8 @@ def _evaluate(tasks: list[str], inputs: _Inputs, histology: dict[str, int], sett
         return evaluate_files(
             {task: inputs.of(task) for task in tasks},
             settings.evaluate,
-            histology,
-            inputs.train_of,
+            histology=histology,
+            train=inputs.train_of,
             on_task=lambda task: status.update(f"evaluating {task}"),
         )
 

@@ -207,8 +207,7 @@ def frames_of_ours(data: Path, shared: Shared) -> int:
     if config.train.frames:
         return config.train.frames
     plan = METHODS["ours"].plan(Dataset.open(data).label_free(), config)
-    in_a_step = (plan.epoch(0, 1).batch(0).rows >= 0).sum()  # as training counts them
-    return int(plan.steps(config.train.epochs) * in_a_step)
+    return plan.steps(config.train.epochs) * plan.frames_per_step
 
 
 def label_use(row: Row, config: Config, data: Path | None) -> str:

@@ -1,4 +1,4 @@
-"""Evaluation of saved embeddings: which file each task reads, and what the results record about the files."""
+"""Evaluation of saved embeddings: which files each task reads, and what the results record about them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,24 +15,25 @@ from polyptrace.evaluate.tasks import evaluate
 def evaluate_files(
     paths: Mapping[str, Sequence[Path]],
     settings: Evaluate,
-    histology: dict[str, int] | None = None,
+    *,
+    histology: Mapping[str, int] | None = None,
     train: Mapping[str, Sequence[Path]] | None = None,
     on_task: Callable[[str], None] = lambda _: None,
 ) -> Results:
     """The results of each task on the embeddings at its paths, with the settings and the hashes of the files.
 
-    `train` has the embeddings of the training part of a task, if it is given separately.
+    `train` gives the training part of a published split; `histology` and `on_task` are as in `evaluate`.
     """
     tables: dict[tuple[Path, ...], Embeddings] = {}
 
-    def table(files: Sequence[Path], where: str) -> Embeddings:
-        key = tuple(files)
+    def table(some: Sequence[Path], where: str) -> Embeddings:
+        key = tuple(some)
         if key not in tables:
-            tables[key] = join_inputs([(str(path), Embeddings.load(path)) for path in files], where)
+            tables[key] = join_inputs([(str(path), Embeddings.load(path)) for path in key], where)
         return tables[key]
 
-    by_task = {task: table(files, f"embeddings of {task}") for task, files in paths.items()}
-    train_by_task = {task: table(files, f"training part of {task}") for task, files in (train or {}).items()}
+    by_task = {task: table(some, f"embeddings of {task}") for task, some in paths.items()}
+    parts = {task: table(some, f"training part of {task}") for task, some in (train or {}).items()}
     first = next(iter(paths))
     results = evaluate(
         by_task,
@@ -40,7 +41,7 @@ def evaluate_files(
         settings,
         method=_method(by_task[first], paths[first][0]),
         histology=histology,
-        train=train_by_task,
+        train=parts,
         on_task=on_task,
     )
     recorded = as_dict(Config(evaluate=settings), ("evaluate",))

@@ -1,31 +1,32 @@
-"""What the loop trains: stored crops in, what the loss sees out; normalisation is inside, and compiled along."""
+"""The network that the loop trains: stored crops in, vectors for the loss out, normalisation included."""
+
+from collections.abc import Callable
 
 from torch import Tensor, nn
 
 from polyptrace.encoders import Normalise, OwnEncoder, scatter_features
-from polyptrace.train.augment import augment
 
 
 class Learner(nn.Module):
-    """An encoder with its preprocessing in front and its projector behind."""
+    """An encoder with its preprocessing (and augmentation) in front and its projector behind, compiled as one."""
 
-    def __init__(self, encoder: OwnEncoder, augmented: bool = False) -> None:
+    def __init__(self, encoder: OwnEncoder, augment: Callable[[Tensor], Tensor] | None = None) -> None:
         super().__init__()
         self.encoder = encoder
-        self.augmented = augmented
+        self.augment = augment
         self.normalise = Normalise(encoder.preprocess)
 
     def forward(
         self, crops: Tensor, shape: tuple[int, int], place: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        """Projected tokens (B, 1 + L, P) of the real frames' crops (n, S, S, 3) uint8.
+        """Projected tokens (B, 1 + L, P) of the crops (n, S, S, 3) uint8 of all real frames.
 
-        shape: (B, L). Where frames are missing, place (n,) says where in B * L each crop stands and mask (B, L) is
-        True there; without them n = B * L.
+        shape: (B, L). If frames are missing, place (n,) is the index of each crop among B * L frames, and mask (B, L)
+        is True where there is a frame; otherwise n = B * L.
         """
         pixels = self.normalise.frames(crops)  # (n, 3, S, S)
-        if self.augmented:
-            pixels = augment(pixels)
+        if self.augment is not None:
+            pixels = self.augment(pixels)
         features = self.encoder.frame_features(self.normalise(pixels))  # (n, F)
         if place is None or mask is None:
             features = features.reshape(*shape, -1)  # (B, L, F)

@@ -117,7 +117,7 @@ def test_without_a_table_sizes_stay_unknown_and_it_is_said(tmp_path: Path, world
         ("Polyp_Size,", "Breadth,", "no column for the size"),
         ("Video_ID", "Name", "no column for the video"),
         ("4 mm", "large", r"Lables\.csv:3: size 'large' is not understood"),
-        ("Video42", "Video01", r"Lables\.csv:3: Video01 is listed twice"),
+        ("Video42", "Video01", r"Lables\.csv:3: polyp 'Video01' is listed twice"),
     ],
 )
 def test_what_is_wrong_with_the_table_is_named(tmp_path: Path, world, old: str, new: str, message: str) -> None:

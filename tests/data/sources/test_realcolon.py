@@ -211,7 +211,7 @@ def test_missing_tables_are_said_and_labels_stay_unknown(tmp_path: Path, world) 
     [
         ("lesion_info.csv", "NO POLYP", "MYSTERY", r"lesion_info\.csv:3: histology 'MYSTERY' is not known .* AD, "),
         ("lesion_info.csv", ",15,", ",huge,", r"lesion_info\.csv:3: size 'huge' is not understood"),
-        ("lesion_info.csv", "001-001_2,", "001-001_1,", r"lesion_info\.csv:3: lesion '001-001_1' is listed twice"),
+        ("lesion_info.csv", "001-001_2,", "001-001_1,", r"lesion_info\.csv:3: polyp '001-001_1' is listed twice"),
         ("lesion_info.csv", "size [mm]", "size", r"lesion_info\.csv:1: has no column 'size \[mm\]'"),
         ("lesion_info.csv", ",AD", "", r"lesion_info\.csv:2: has 5 cells, the header 6"),
         ("video_info.csv", "29.97", "fast", r"video_info\.csv:2: fps is 'fast', not a number"),

@@ -93,7 +93,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, line: str, message: str) -> None
     [
         ("case_id,size_mm,pathology\n1,15mm-,High-grade adenoma\n", None),
         ("case_id,size_mm,pathology\n1,6,Strange\n", r"t\.csv:2: histology 'Strange' is not known"),
-        ("case_id,size_mm,pathology\n1,6,\n1,7,\n", r"t\.csv:3: case1 is listed twice"),
+        ("case_id,size_mm,pathology\n1,6,\n1,7,\n", r"t\.csv:3: polyp 'case1' is listed twice"),
         ("case_id,size\n1,6\n", r"t\.csv:1: has no column 'size_mm'"),
         ("", r"t\.csv:1: has no header"),
     ],

@@ -6,7 +6,8 @@ plain numbers under these names too, restart in each video and are qualified wit
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,33 @@ def histology_name(value: object, where: str, mapping: Mapping[str, str]) -> str
     raise UserError(
         f"{where}: histology {name[:60]!r} is not known -> map it to a known one, --histology '{name[:60]}=AD' "
         f"(nothing after = excludes it). Known: {', '.join(HISTOLOGY)}"
+    )
+
+
+def label_table(
+    rows: Iterable[tuple[Mapping[str, str], str]],
+    polyp: Callable[[Mapping[str, str]], str],
+    size: str,
+    kind: str,
+    histology: Mapping[str, str],
+) -> dict[str, tuple[float, str]]:
+    """(size, histology) of each polyp from a table's rows and their places; `size` and `kind` are its columns."""
+    labels: dict[str, tuple[float, str]] = {}
+    for row, where in rows:
+        name = polyp(row)
+        if name in labels:
+            raise UserError(f"{where}: polyp {name!r} is listed twice -> give each polyp its own id")
+        labels[name] = (size_mm(row[size], where), histology_name(row.get(kind), where, histology))
+    return labels
+
+
+def with_labels(boxes: Boxes, labels: Mapping[str, tuple[float, str]]) -> Boxes:
+    """The boxes with the size and histology of their polyps."""
+    of_box = [labels.get(polyp, (np.nan, "")) for polyp in boxes.polyp]
+    return replace(
+        boxes,
+        size_mm=np.array([size for size, _ in of_box], np.float64),
+        histology=np.array([kind for _, kind in of_box], object),
     )
 
 

@@ -16,7 +16,7 @@ from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops import video_info
 from polyptrace.data.sources.coco import read_coco
-from polyptrace.data.sources.labels import histology_name, size_mm
+from polyptrace.data.sources.labels import label_table, with_labels
 from polyptrace.data.sources.paths import (
     below,
     folders_below,
@@ -117,20 +117,12 @@ def _with_labels(boxes: Boxes, path: Path, columns: Mapping[str, str], histology
         return boxes
     rows = read_table(tables[0])
     names = _column_names(list(rows[0][0]) if rows else [], columns, tables[0])
-    labels: dict[str, tuple[float, str]] = {}
-    for row, where in rows:
+
+    def video_of_row(row: Mapping[str, str]) -> str:
         match = re.search(r"(\d{1,4})", row[names["video"]])
-        video = f"Video{int(match[1]):02d}" if match else row[names["video"]]
-        if video in labels:
-            raise UserError(f"{where}: {video} is listed twice -> give each polyp its own id")
-        kind = histology_name(row[names["histology"]], where, histology) if "histology" in names else ""
-        labels[video] = (size_mm(row[names["size"]], where), kind)
-    of_row = [labels.get(video, (np.nan, "")) for video in boxes.video]
-    return replace(
-        boxes,
-        size_mm=np.array([size for size, _ in of_row], np.float64),
-        histology=np.array([kind for _, kind in of_row], object),
-    )
+        return f"Video{int(match[1]):02d}" if match else row[names["video"]]
+
+    return with_labels(boxes, label_table(rows, video_of_row, names["size"], names.get("histology", ""), histology))
 
 
 def _column_names(header: list[str], given: Mapping[str, str], table: Path) -> dict[str, str]:

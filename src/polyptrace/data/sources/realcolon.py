@@ -11,25 +11,25 @@ import json
 import re
 import signal
 import warnings
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from multiprocessing import get_all_start_methods, get_context
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
 
-from polyptrace.core.console import Bar, counted, progress
+from polyptrace.core.console import counted, progress
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops import first_file, read_all
-from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
+from polyptrace.data.sources.labels import label_table, with_labels
 from polyptrace.data.sources.paths import inside, names_in
 from polyptrace.data.sources.reading import number, read_small_files, read_table
 from polyptrace.data.sources.voc import parse_voc, warn_of_unlabelled
@@ -79,9 +79,9 @@ def read_realcolon(
     path = Path(path)
     annotations = _selected(_folders_and_archives(path, _ANNOTATIONS), split, path)
     frames = _folders_and_archives(path, _FRAMES)
-    lesions = _lesions(
-        path / "lesion_info.csv", histology or {}
-    )  # first: errors here should not wait for the XML files
+    # Tables first: their errors should not wait for the XML files.
+    lesion_rows = _rows(path / "lesion_info.csv", ("unique_object_id", "size [mm]", "histology_class"))
+    lesions = label_table(lesion_rows, itemgetter("unique_object_id"), "size [mm]", "histology_class", histology or {})
     rates = _rates(path / "video_info.csv")
     tables = []
     for video, boxes in _read_videos(annotations, workers, cache):
@@ -91,9 +91,12 @@ def read_realcolon(
     if not len(table):
         videos = counted(len(annotations), "video")
         raise UserError(f"{path}: no annotation of {videos} contains a box -> are the archives complete?")
-    table = _with_labels(table, lesions, rates, path)
-    one_label_per_polyp(table)
-    return table
+    unlisted = sorted(set(table.polyp) - set(lesions)) if lesions else []
+    if unlisted:
+        message = f"{path}: lesions that lesion_info.csv does not list: {', '.join(unlisted)}"
+        warnings.warn(message, PolyptraceWarning, stacklevel=2)
+    fps = np.array([rates.get(video, np.nan) for video in table.video], np.float64)
+    return with_labels(replace(table, fps=fps), lesions)
 
 
 def _folders_and_archives(path: Path, pattern: re.Pattern[str]) -> dict[str, Path]:
@@ -151,18 +154,6 @@ def _warn_of_unlabelled(annotations: Path, frames: Path | None) -> None:
         warn_of_unlabelled(frames, sum(name[:-4] not in annotated for name in names_in(frames, ".jpg")))
 
 
-def _lesions(path: Path, histology: Mapping[str, str]) -> dict[str, tuple[float, str]]:
-    """(size, histology) of each lesion."""
-    lesions: dict[str, tuple[float, str]] = {}
-    for row, where in _rows(path, ("unique_object_id", "size [mm]", "histology_class")):
-        lesion = row["unique_object_id"]
-        if lesion in lesions:
-            raise UserError(f"{where}: lesion {lesion!r} is listed twice -> give each polyp its own id")
-        kind = histology_name(row["histology_class"], where, histology)
-        lesions[lesion] = (size_mm(row["size [mm]"], where), kind)
-    return lesions
-
-
 def _rates(path: Path) -> dict[str, float]:
     """Frame rate of each video."""
     rows = _rows(path, ("unique_video_name", "fps"))
@@ -178,23 +169,6 @@ def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[dict[str, str], str
     return []
 
 
-def _with_labels(
-    table: Boxes, lesions: Mapping[str, tuple[float, str]], rates: Mapping[str, float], path: Path
-) -> Boxes:
-    """Size, histology and frame rate from the dataset's two tables."""
-    unlisted = sorted(set(table.polyp) - set(lesions)) if lesions else []
-    if unlisted:
-        message = f"{path}: lesions that lesion_info.csv does not list: {', '.join(unlisted)}"
-        warnings.warn(message, PolyptraceWarning, stacklevel=3)
-    labels = [lesions.get(polyp, (np.nan, "")) for polyp in table.polyp]
-    return replace(
-        table,
-        size_mm=np.array([size for size, _ in labels], np.float64),
-        histology=np.array([kind for _, kind in labels], object),
-        fps=np.array([rates.get(video, np.nan) for video in table.video], np.float64),
-    )
-
-
 def _read_videos(
     sources: Mapping[str, Path], workers: int, cache: Path | None
 ) -> Iterator[tuple[str, list[_FrameBox]]]:
@@ -207,10 +181,10 @@ def _read_videos(
     total = sum(map(len, names.values()))
     archives = len(new) - len(names)
     known = None if archives and total else archives + total  # the number of files in an archive is not known
-    tasks = (task for video in new for task in _tasks(video, sources[video], names.get(video, [])))
+    tasks = [task for video in new for task in _tasks(video, sources[video], names.get(video, []))]
     with progress("reading annotations", known, "archives" if archives and not total else "files") as bar:
         one_process = total <= _ONE_PROCESS and archives < 2
-        results = _run(tasks, 1 if one_process else workers or usable_cores(), bar)
+        results = _run(tasks, 1 if one_process else workers or usable_cores())
         for video in sources:
             if video not in new:
                 yield video, _load(kept[video])
@@ -218,6 +192,7 @@ def _read_videos(
             boxes: list[_FrameBox] = []
             for task, some in results:
                 boxes += some
+                bar.advance(max(1, len(task.names)))
                 if task.last:
                     break
             boxes.sort(key=lambda box: box.frame_index)
@@ -233,37 +208,23 @@ def _tasks(video: str, source: Path, names: list[str]) -> Iterator[_Task]:
         yield _Task(video, source, tuple(names[first:following]), following >= len(names))
 
 
-def _run(tasks: Iterable[_Task], workers: int, bar: Bar) -> Iterator[tuple[_Task, list[_FrameBox]]]:
-    """Results in the order of the tasks; a few tasks run ahead in other processes."""
-    method = "fork" if "fork" in get_all_start_methods() else "spawn"  # children only read files
-    pool = ProcessPoolExecutor(workers, get_context(method), _end_with_parent) if workers > 1 else None
-    with pool or nullcontext():
-        running: deque[tuple[_Task, Future[list[_FrameBox]] | None]] = deque()
-        for task in tasks:
-            running.append((task, _submit(pool, task) if pool else None))
-            if len(running) > (2 * workers if pool else 0):
-                yield _finished(*running.popleft(), bar)
-        while running:
-            yield _finished(*running.popleft(), bar)
+def _run(tasks: list[_Task], workers: int) -> Iterator[tuple[_Task, list[_FrameBox]]]:
+    """The boxes of each task, in order."""
+    if workers == 1:
+        yield from ((task, _read(task)) for task in tasks)
+        return
+    method = "fork" if "fork" in get_all_start_methods() else "spawn"
+    with ProcessPoolExecutor(workers, get_context(method), _end_with_parent) as pool:
+        with warnings.catch_warnings():  # about forking with threads; children that only read files take no locks
+            warnings.simplefilter("ignore", DeprecationWarning)
+            results = pool.map(_read, tasks)
+        yield from zip(tasks, results, strict=True)
 
 
 def _end_with_parent() -> None:
     """Lets the kernel end this process if its parent is killed."""
     with suppress(OSError, AttributeError):  # not Linux
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _submit(pool: ProcessPoolExecutor, task: _Task) -> Future[list[_FrameBox]]:
-    """Starts a task. Python warns of forking with threads; children that only read files take no locks."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return pool.submit(_read, task)
-
-
-def _finished(task: _Task, future: Future[list[_FrameBox]] | None, bar: Bar) -> tuple[_Task, list[_FrameBox]]:
-    boxes = future.result() if future else _read(task)
-    bar.advance(max(1, len(task.names)))
-    return task, boxes
 
 
 def _read(task: _Task) -> list[_FrameBox]:

@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.sources.labels import histology_name, size_mm
+from polyptrace.data.sources.labels import label_table, with_labels
 from polyptrace.data.sources.paths import folders_below, inside, names_in, natural
 from polyptrace.data.sources.reading import number, read_table, read_text
 
@@ -62,15 +60,20 @@ def read_sun(
         for folder in folders
         if _CASE.fullmatch(folder.name) and "negative" not in folder.relative_to(path).as_posix().lower()
     }
-    labels = _labels(cases or Path(__file__).with_name("sun_cases.csv"), histology or {})
-    tables = [_read_case(texts[case], path, case_folders.get(case), labels) for case in sorted(texts, key=natural)]
+    label_rows = read_table(cases or Path(__file__).with_name("sun_cases.csv"), ("case_id", "size_mm", "pathology"))
+    labels = label_table(label_rows, _case_of_row, "size_mm", "pathology", histology or {})
+    tables = [_read_case(texts[case], path, case_folders.get(case)) for case in sorted(texts, key=natural)]
     table = Boxes.concatenate(tables)
     if not len(table):
         raise UserError(f"{path}: no line of annotation_txt has class 0 (polyp) -> are these the positive cases?")
-    return table
+    return with_labels(table, labels)
 
 
-def _read_case(text: Path, root: Path, folder: Path | None, labels: Mapping[str, tuple[float, str]]) -> Boxes:
+def _case_of_row(row: Mapping[str, str]) -> str:
+    return f"case{row['case_id'].removeprefix('case')}"
+
+
+def _read_case(text: Path, root: Path, folder: Path | None) -> Boxes:
     boxes = [box for line, content in enumerate(read_text(text).split("\n"), 1) for box in _boxes(content, text, line)]
     start: dict[str, int] = {}
     following = 0
@@ -78,7 +81,6 @@ def _read_case(text: Path, root: Path, folder: Path | None, labels: Mapping[str,
         numbers = [box.frame for box in boxes if box.clip == clip]
         start[clip] = following - min(numbers)
         following += max(numbers) - min(numbers) + 1 + GAP
-    size, kind = labels.get(text.stem, (np.nan, ""))
     pictures = folder.relative_to(root).as_posix() if folder else text.stem
     return Boxes.of(
         dataset="sun",
@@ -87,8 +89,6 @@ def _read_case(text: Path, root: Path, folder: Path | None, labels: Mapping[str,
         xywh=[box.xywh for box in boxes],
         file=[f"{pictures}/{box.name}" for box in boxes],
         polyp=text.stem,
-        size_mm=size,
-        histology=kind,
         fps=FPS,
         source=text.relative_to(root).as_posix(),
         line=[box.line for box in boxes],
@@ -117,14 +117,3 @@ def _boxes(content: str, text: Path, line: int) -> list[_Box]:
             xywh = (xmin, ymin, xmax - xmin, ymax - ymin)
             boxes.append(_Box(match["clip"], int(match["frame"]), name, xywh, line))
     return boxes
-
-
-def _labels(path: Path, histology: Mapping[str, str]) -> dict[str, tuple[float, str]]:
-    """(size, histology) of each case."""
-    labels: dict[str, tuple[float, str]] = {}
-    for row, where in read_table(path, ("case_id", "size_mm", "pathology")):
-        case = f"case{row['case_id'].removeprefix('case')}"
-        if case in labels:
-            raise UserError(f"{where}: {case} is listed twice -> give each polyp its own id")
-        labels[case] = (size_mm(row["size_mm"], where), histology_name(row["pathology"], where, histology))
-    return labels

@@ -6,17 +6,16 @@ six values is a score if any in the source is not a whole number, otherwise a tr
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.boxes import Boxes, Floats, Ints
+from polyptrace.data.boxes import Boxes, Floats
 from polyptrace.data.crops import video_info
-from polyptrace.data.sources.labels import qualified
+from polyptrace.data.sources.labels import Row, qualified
 from polyptrace.data.sources.paths import (
     folders_below,
     names_in,
@@ -38,28 +37,20 @@ _COLUMNS = ("class", "cx", "cy", "w", "h", "sixth", "seventh")
 _NOT_FRAMES = ("classes.txt", "readme.txt", "train.txt", "val.txt", "test.txt", "obj.names", "labels.txt")
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """The boxes of one file, and the picture or video they belong to."""
-
-    path: Path
-    video: str
-    index: int
-    file: str
-    size: tuple[int, int]
-    fps: float
-    rows: Floats  # (n, 7)
-    lines: Ints
-    source: str
-
-
-@dataclass(frozen=True)
-class _Video:
-    """A video file, relative to the root."""
+class _Media(NamedTuple):
+    """A picture or a video file, relative to the root."""
 
     file: str
     size: tuple[int, int]
-    fps: float
+    fps: float = np.nan
+
+    def columns(self) -> Row:
+        return {"file": self.file, "image_width": self.size[0], "image_height": self.size[1], "fps": self.fps}
+
+    def pixels(self, cx: float, cy: float, w: float, h: float) -> tuple[float, float, float, float]:
+        """A box in fractions of the picture as left, top, width, height in pixels."""
+        width, height = self.size
+        return (cx - w / 2) * width, (cy - h / 2) * height, w * width, h * height
 
 
 def read_yolo(
@@ -80,44 +71,50 @@ def read_yolo(
     if not path.is_dir():
         raise UserError(f"{path}: no such folder -> give the folder that contains labels/ and images/")
     labels = path / "labels" if (path / "labels").is_dir() else path
-    frames = list(_frames(split_folder(labels, split), labels, root, image_size, first_frame))
-    if not frames:
+    boxes = list(_boxes(split_folder(labels, split), labels, root, image_size, first_frame))
+    if not boxes:
         raise UserError(f"{labels}: no text file contains a box -> was the detector run with labels saved?")
-    return _table(frames, identities)
+    score, track = _scores_and_tracks(boxes, root)
+    rows = [row for row, _ in boxes]
+    for row, score_of_row, track_of_row in zip(rows, score, track, strict=True):
+        polyp = qualified(row["video"], track_of_row) if identities == "polyp" else ""
+        row |= {"score": score_of_row, "track": track_of_row, "polyp": polyp}
+    return Boxes.of(**{name: [row[name] for row in rows] for name in rows[0]})
 
 
-def _frames(
+def _boxes(
     start: Path, labels: Path, root: Path, image_size: tuple[int, int] | None, first_frame: int
-) -> Iterator[_Frame]:
-    """Every file with a box, folder by folder."""
+) -> Iterator[tuple[Row, list[float]]]:
+    """Every box, folder by folder, and the sixth and seventh value of its line."""
     places = [*video_folders(root), labels]
-    videos: dict[str, _Video | None] = {}
+    videos: dict[str, _Media | None] = {}
     for folder in folders_below(start):
         names = [name for name in names_in(folder, ".txt") if name.lower() not in _NOT_FRAMES]
         pictures = _pictures(folder, labels, root)
         mixed = of_several_videos(names)
-        last_size: tuple[int, int] | None = None
+        size = image_size
         for name, content in read_small_files(folder, sorted(names, key=natural)):
             text = folder / name
-            rows, lines = number_rows(decode(content, text), text, _COLUMNS, 5)
-            if not len(rows):
+            values, lines = number_rows(decode(content, text), text, _COLUMNS, 5)
+            if not len(values):
                 continue
             within = PurePosixPath(text.relative_to(start).as_posix())
             video, index = video_and_frame(within, root.resolve().name, str(text), mixed)
             stem = PurePosixPath(video).name
-            fps = np.nan
-            if picture := pictures.get(Path(name).stem):
-                file, size = picture, _picture_size(root / picture)
-                last_size = size
+            if picture := pictures.get(text.stem):
+                media = _Media(picture, _picture_size(root / picture))
+                size = image_size or media.size
             elif known := videos[stem] if stem in videos else videos.setdefault(stem, _video(places, stem, root)):
-                file, size, fps = known.file, known.size, known.fps
-                index = _counted_from_zero(index, first_frame, text)
-            else:  # a missing picture has the size of its neighbours
-                file, size = _expected(text, labels, pictures), image_size or last_size or (0, 0)
-                if not size[0]:
-                    reason = why_no_video(places, stem)
-                    raise UserError(f"{text}: has no picture, and {reason}, or give --image-size WIDTHxHEIGHT")
-            yield _Frame(text, video, index, file, size, fps, rows, lines, prefix_of(folder, root) + name)
+                media, index = known, _counted_from_zero(index, first_frame, text)
+            elif size:  # a missing picture has the size of its neighbours
+                media = _Media(_expected(text, labels, pictures), size)
+            else:
+                reason = why_no_video(places, stem)
+                raise UserError(f"{text}: has no picture, and {reason}, or give --image-size WIDTHxHEIGHT")
+            source = prefix_of(folder, root) + name
+            columns = {"video": video, "frame_index": index, "source": source, **media.columns()}
+            for (_, *box, sixth, seventh), line in zip(values.tolist(), lines.tolist(), strict=True):
+                yield columns | {"xywh": media.pixels(*box), "line": line}, [sixth, seventh]
 
 
 def _pictures(folder: Path, labels: Path, root: Path) -> dict[str, str]:
@@ -136,12 +133,12 @@ def _picture_size(file: Path) -> tuple[int, int]:
         raise UserError(f"{file}: its size cannot be read ({error}) -> restore the picture") from None
 
 
-def _video(places: list[Path], stem: str, root: Path) -> _Video | None:
+def _video(places: list[Path], stem: str, root: Path) -> _Media | None:
     file = video_file(places, stem)
     if file is None:
         return None
     info = video_info(file)
-    return _Video(relative(file, root), (info.width, info.height), info.fps)
+    return _Media(relative(file, root), (info.width, info.height), info.fps)
 
 
 def _counted_from_zero(index: int, first_frame: int, text: Path) -> int:
@@ -161,34 +158,10 @@ def _expected(text: Path, labels: Path, pictures: dict[str, str]) -> str:
     return str(PurePosixPath("images") / text.relative_to(labels).with_suffix(".jpg").as_posix())
 
 
-def _table(frames: list[_Frame], identities: str) -> Boxes:
-    of = np.repeat(np.arange(len(frames)), [len(frame.rows) for frame in frames])  # frame of each row
-    rows = np.concatenate([frame.rows for frame in frames])
-    lines = np.concatenate([frame.lines for frame in frames])
-    size = np.array([frame.size for frame in frames], np.float64)[of]
-    video = np.array([frame.video for frame in frames], object)[of]
-    score, track = _scores_and_tracks(rows, [frames[k].path for k in of], lines)
-    centre, extent = rows[:, 1:3] * size, rows[:, 3:5] * size
-    return Boxes.of(
-        video=video,
-        frame_index=np.array([frame.index for frame in frames], np.int64)[of],
-        xywh=np.concatenate([centre - extent / 2, extent], 1),
-        file=np.array([frame.file for frame in frames], object)[of],
-        image_width=size[:, 0],
-        image_height=size[:, 1],
-        track=track,
-        polyp=[qualified(*pair) for pair in zip(video, track, strict=True)] if identities == "polyp" else "",
-        score=score,
-        fps=np.array([frame.fps for frame in frames])[of],
-        source=np.array([frame.source for frame in frames], object)[of],
-        line=lines,
-    )
-
-
-def _scores_and_tracks(rows: Floats, paths: list[Path], lines: Ints) -> tuple[Floats, list[str]]:
+def _scores_and_tracks(boxes: list[tuple[Row, list[float]]], root: Path) -> tuple[Floats, list[str]]:
     """The values after the box: score and track, or one of them."""
-    sixth, seventh = rows[:, 5], rows[:, 6]
-    unknown = np.full(len(rows), np.nan)
+    sixth, seventh = np.array([further for _, further in boxes]).T
+    unknown = np.full(len(boxes), np.nan)
     if not np.all(np.isnan(seventh)):
         score, track = sixth, seventh
     elif np.any(np.isfinite(sixth) & (sixth != np.floor(sixth))):
@@ -197,6 +170,7 @@ def _scores_and_tracks(rows: Floats, paths: list[Path], lines: Ints) -> tuple[Fl
         score, track = unknown, sixth
     wrong = np.flatnonzero(~np.isnan(track) & (track != np.floor(track)) | np.isinf(track))
     if len(wrong):
-        row = wrong[0]
-        raise UserError(f"{paths[row]}:{lines[row]}: track is {track[row]:g}, not a whole number -> correct it")
+        row = boxes[wrong[0]][0]
+        where = f"{root / row['source']}:{row['line']}"
+        raise UserError(f"{where}: track is {track[wrong[0]]:g}, not a whole number -> correct it")
     return score, ["" if np.isnan(value) or value < 0 else f"{value:.0f}" for value in track.tolist()]
