@@ -163,8 +163,8 @@ def counting(content: Content) -> Section | None:
         )
         if content.baseline is not None:
             text += (
-                " The colour grid, which only compares average colours, is shown for comparison. Agreement with it is no"
-                " evidence that the encoder recognises more than colour."
+                " The colour grid, which only compares average colours, is shown for comparison. Agreement with it is"
+                " no evidence that the encoder recognises more than colour."
             )
         elif content.row.method.encoder != COLOUR_GRID:
             text += (
