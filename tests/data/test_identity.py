@@ -11,7 +11,7 @@ from polyptrace.data import Boxes, Dataset, codes, join_keys, polyp_keys, video_
 from polyptrace.data.dataset_info import count_labels
 from polyptrace.data.identity import video_codes
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate.subject import Subject
+from polyptrace.evaluate.inputs import TaskInput
 from polyptrace.methods import METHODS
 
 names = st.text(alphabet="a/%2F", max_size=4)
@@ -74,7 +74,7 @@ def test_training_evaluation_and_counts_agree_on_a_polyp_of_two_procedures(colou
     labels = {"polyp": polyp, "size_mm": tracklets.size_mm, "histology": tracklets.histology}
     vectors = np.ones((len(polyp), 2), np.float32)
     embeddings = Embeddings(vectors, fps=tracklets.fps, **unlabelled, **labels)
-    evaluated = Subject(embeddings, "tracklet", "tracklets", Evaluate()).polyp
+    evaluated = TaskInput(embeddings, "tracklet", "tracklets", Evaluate()).polyp
     for batch in batches:
         key = evaluated[batch.tracklet]
         np.testing.assert_array_equal(batch.group[:, None] == batch.group, key[:, None] == key)

@@ -1,4 +1,4 @@
-"""Batches: dealt out whole to processes, padded, named; label-free data has no polyps to ask for."""
+"""Batches and their division among processes; labels that training may see."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from polyptrace.config import Config, Views
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.methods import METHODS, Batch
-from polyptrace.methods.batch import labels_seen, polyp_codes
+from polyptrace.methods.method import labels_seen, polyp_codes
 
 
 def batch(size: int, together: int) -> Batch:
