@@ -72,6 +72,16 @@ class Lumen:
         return values.reshape(maps.shape[1], *theta.shape)
 
 
+def inflate(shape: Tensor, slope: Tensor, inflation: Tensor, fold_gain: Tensor) -> Lumen:
+    """The lumen in the states (S,), from a colon's `shape` and `slope`."""
+    stretch, gain = inflation[:, None, None], fold_gain[:, None, None]
+    radius = stretch * shape[0] - gain * shape[1]  # (S, Z + 1, A + 1)
+    along_z = stretch * slope[0] - gain * slope[1]
+    along_a = stretch * slope[2] - gain * slope[3]
+    stacked = (1, -1, len(inflation) * radius.shape[1], radius.shape[2])
+    return Lumen(radius.reshape(stacked), torch.stack([along_z, along_a]).reshape(stacked), inflation)
+
+
 @dataclass(frozen=True)
 class Colon:
     """Maps over (z, theta). Each map repeats its first row and column at the end, so that lookups wrap around."""
@@ -90,15 +100,6 @@ class Colon:
         maps = (self.shape, self.slope, self.detail, self.fields, self.fine, self.foam, self.colour)
         shape, slope, detail, fields, fine, foam, colour = (each.to(device) for each in maps)
         return Colon(shape, slope, detail, fields, fine, self.fine_mm, foam, colour)
-
-    def lumen(self, inflation: Tensor, fold_gain: Tensor) -> Lumen:
-        """The lumen in the states (S,)."""
-        stretch, gain = inflation[:, None, None], fold_gain[:, None, None]
-        radius = stretch * self.shape[0] - gain * self.shape[1]  # (S, Z + 1, A + 1)
-        along_z = stretch * self.slope[0] - gain * self.slope[1]
-        along_a = stretch * self.slope[2] - gain * self.slope[3]
-        stacked = (1, -1, len(inflation) * radius.shape[1], radius.shape[2])
-        return Lumen(radius.reshape(stacked), torch.stack([along_z, along_a]).reshape(stacked), inflation)
 
     def mucosa_at(self, theta: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """DETAIL and FIELDS at angles and depths (B, P): (len(DETAIL), B, P) and (len(FIELDS), B, P)."""

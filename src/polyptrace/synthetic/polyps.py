@@ -226,9 +226,7 @@ def _place_polyp(rng: Generator, lumen: Lumen, polyp: Polyp, depth: float, neigh
     return best
 
 
-def draw_polyp(
-    rng: Generator, name: str, size_mm: float, histology: str, alike: float, typical: Generator
-) -> Polyp:
+def draw_polyp(rng: Generator, name: str, size_mm: float, histology: str, alike: float, typical: Generator) -> Polyp:
     """A random polyp without a position. `alike` in [0, 1] interpolates its traits towards those of `typical`."""
     own, shared = _traits(rng, histology), _traits(typical, histology)
     trait = (1.0 - alike) * own + alike * shared
@@ -311,5 +309,7 @@ def _surface(rng: Generator, trait: NDArray[np.float64], adenoma: bool, size_mm:
     relief = relief.clamp(-2, 2) * 0.5 + 0.025 * pits * min(1.0, pit_texels / 10)
     axis = torch.linspace(-1, 1, texels)
     radius = torch.sqrt(axis[:, None] ** 2 + axis[None, :] ** 2)
-    relief = relief * ((0.85 - radius) / 0.35).clamp(0, 1)  # the rim of the map is a single point, so the relief ends there
+    relief = relief * ((0.85 - radius) / 0.35).clamp(
+        0, 1
+    )  # the rim of the map is a single point, so the relief ends there
     return torch.stack([relief, torch.tanh(1.2 * tone), pits, vessels])[None].contiguous()

@@ -1,6 +1,6 @@
 """Scale and difficulty of generated procedures.
 
-A preset sets the number of procedures and polyps and the picture size. A regime sets how the tracks of one polyp differ:
+A preset sets the numbers of procedures and polyps and the picture size. A regime sets how tracks of one polyp differ:
 `real-colon` follows REAL-Colon; `hard` draws a new view, light and colour for every track and often shows two polyps.
 """
 

@@ -15,7 +15,7 @@ from polyptrace.core.device import usable_cores
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.synthetic.camera import draw_camera
-from polyptrace.synthetic.colon import draw_colon
+from polyptrace.synthetic.colon import draw_colon, inflate
 from polyptrace.synthetic.conditions import Conditions, draw_conditions
 from polyptrace.synthetic.paths import Paths, draw_paths, draw_states
 from polyptrace.synthetic.polyps import draw_polyps
@@ -74,7 +74,9 @@ class Procedure:
         with torch.inference_mode():
             return render(scene, views, conditions, torch.from_numpy(self.paths.frame_index[rows]))[0]
 
-    def frames_to_render(self, boxes: Boxes, every_frame: bool = False, missed_boxes: bool = False) -> NDArray[np.int64]:
+    def frames_to_render(
+        self, boxes: Boxes, every_frame: bool = False, missed_boxes: bool = False
+    ) -> NDArray[np.int64]:
         """Rows of the frames that need a picture: those of whole tracks with default settings, or all with a box.
 
         Tracks are linked within polyps and within videos; with `missed_boxes` also with gaps of up to MAX_LINK_GAP.
@@ -85,7 +87,7 @@ class Procedure:
             gaps = range(1 + (MAX_LINK_GAP if missed_boxes else 0))
             tracks = [link_tracks(boxes, "polyp", max_gap=gap) for gap in gaps]
             tracks += [link_tracks(boxes, "video", max_gap=gap) for gap in gaps]
-            used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).flat] for track in tracks]
+            used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).box_index] for track in tracks]
             needed = np.concatenate(used)
         return np.flatnonzero(np.isin(self.paths.frame_index, needed)).astype(np.int64)
 
@@ -112,13 +114,13 @@ def draw_procedure(seed: int, number: int, split: str, polyps: int, preset: Pres
     video = f"synth-{seed}-{number:03d}"
     colon = draw_colon(rng, preset.texel_mm)
     camera = draw_camera(rng, preset.width, preset.height)
-    at_rest = colon.lumen(torch.ones(1), torch.ones(1))
+    at_rest = inflate(colon.shape, colon.slope, torch.ones(1), torch.ones(1))
     lesions, sites = draw_polyps(rng, at_rest, video, polyps, preset, seed, number)
     difficulty = preset.difficulty
     for extra in (1, 3, 6, 10):  # some looks lose the polyp: plan more until every polyp has its minimum
         looks = plan_looks(rng, preset, sites, extra)
         states = draw_states(rng, looks, difficulty.view_change)
-        lumen = colon.lumen(states.inflation, states.fold_gain)
+        lumen = inflate(colon.shape, colon.slope, states.inflation, states.fold_gain)
         paths = draw_paths(rng, lumen, lesions, sites, camera, looks, states, preset)
         true_boxes = np.stack([polyp_boxes(lumen, each, paths.views, camera) for each in lesions], axis=1)
         if _fewest_tracklets(paths.frame_index, true_boxes) >= preset.fewest_tracklets:

@@ -172,7 +172,9 @@ class _RayBundle:
         total = torch.zeros(3, len(distance), device=distance.device)
         for corner in ((1.0, -1.0, -1.0), (-1.0, -1.0, 1.0), (-1.0, 1.0, -1.0), (1.0, 1.0, 1.0)):
             corner_vector = torch.tensor(corner, device=distance.device)
-            shift = torch.cat([corner_vector.expand(len(axes), 3).T, (axes @ corner_vector).T]) * (0.012 * self.polyp.size_mm)
+            shift = torch.cat([corner_vector.expand(len(axes), 3).T, (axes @ corner_vector).T]) * (
+                0.012 * self.polyp.size_mm
+            )
             total += corner_vector[:, None] * self.gap(distance, shift)
         return normalize(total, dim=0)
 

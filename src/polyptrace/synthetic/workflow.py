@@ -67,7 +67,9 @@ def _draw_count(rng: Generator, preset: Preset) -> int:
     return max(preset.fewest_tracklets, round(float(drawn)))
 
 
-def _visit(rng: Generator, preset: Preset, looks: list[Look], now: int, counts: dict[int, int], late: bool = False) -> int:
+def _visit(
+    rng: Generator, preset: Preset, looks: list[Look], now: int, counts: dict[int, int], late: bool = False
+) -> int:
     """Append the looks of one visit to a site until every polyp has its tracklets; return the next free frame."""
     hard = preset.difficulty
     left = dict(counts)
