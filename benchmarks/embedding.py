@@ -26,7 +26,7 @@ import torch
 from benchmarks.result import Cells, Result, Row, number
 from polyptrace.config import Embed
 from polyptrace.core.files import write_json
-from polyptrace.data import Dataset, Tracklets
+from polyptrace.data import Dataset, DatasetTracklets
 from polyptrace.data.dataset import FORMAT, save_tracklets
 from polyptrace.embed import Embedder, Embeddings, embed
 from polyptrace.embed.embedding import UNITS, as_table, tracklets_of
@@ -51,7 +51,7 @@ def make_dataset(folder: Path, tracks: int, size: int, seed: int = 0) -> Dataset
     store = np.lib.format.open_memmap(folder / "crops.npy", "w+", np.uint8, (int(begin[-1]), size, size, 3))
     for place in range(0, len(store), DRAWN):
         store[place : place + DRAWN] = pixels[: len(store) - place]
-    table = Tracklets(
+    table = DatasetTracklets(
         unit=np.array(unit, object),
         dataset=np.full(len(rows), "random", object),
         video=np.full(len(rows), "v", object),
@@ -59,7 +59,7 @@ def make_dataset(folder: Path, tracks: int, size: int, seed: int = 0) -> Dataset
         position=4 * first,
         last=4 * np.array([r[-1] for r in rows]),
         fps=np.full(len(rows), np.nan),
-        flat=np.concatenate(rows),
+        crop_index=np.concatenate(rows),
         offset=np.cumsum([0, *map(len, rows)]),
         polyp=np.full(len(rows), "", object),
         size_mm=np.full(len(rows), np.nan),

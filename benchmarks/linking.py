@@ -1,7 +1,7 @@
 """python -m benchmarks.linking [--quick]
 
-Linking and cutting for 10k, 100k and 1M boxes beside a plain loop over boxes (boxes of each polyp by frame, IoU box by
-box) that finds the same tracks. The limit is the overlap of all neighbouring boxes, computed and nothing else.
+Linking and cutting of 10k, 100k and 1M boxes, beside a plain loop over the boxes of each polyp that finds the same
+tracks. The limit is the time to compute the IoU of all neighbouring boxes.
 """
 
 import argparse
@@ -17,7 +17,7 @@ BOXES_PER_VIDEO = 5_000
 
 
 def random_walk(n: int, seed: int = 0) -> Boxes:
-    """Boxes of n / 5000 videos that drift, jump now and then, and sometimes vanish for a few frames."""
+    """Boxes of n / 5000 videos that drift, sometimes jump, and are sometimes missing for a few frames."""
     return Boxes.concatenate(
         [_video(f"{v:05d}", np.random.default_rng((seed, v))) for v in range(n // BOXES_PER_VIDEO)]
     )
@@ -26,12 +26,12 @@ def random_walk(n: int, seed: int = 0) -> Boxes:
 def _video(name: str, rng: np.random.Generator) -> Boxes:
     n = BOXES_PER_VIDEO
     step = rng.normal(0, 4, (n, 2)) + (rng.random((n, 1)) < 0.01) * rng.normal(0, 400, (n, 2))
-    place = np.abs(np.cumsum(step, 0)) % 800
+    corner = np.abs(np.cumsum(step, 0)) % 800
     return Boxes.of(
         video=name,
         frame_index=np.cumsum(np.where(rng.random(n) < 0.01, rng.integers(2, 60, n), 1)),
-        xywh=np.concatenate([place, np.full((n, 2), 120.0)], 1),
-        polyp=[f"{name}_{1}" for _ in range(n)],  # a string of its own for each row, as parsers make them
+        xywh=np.concatenate([corner, np.full((n, 2), 120.0)], 1),
+        polyp=[f"{name}_{1}" for _ in range(n)],  # a separate string object per row, as parsers make them
     )
 
 
@@ -49,7 +49,7 @@ def crowded(boxes: Boxes) -> Boxes:
 
 
 def plain_link(boxes: Boxes) -> list[list[int]]:
-    """What a careful script does: boxes of each polyp by frame, one after the other."""
+    """Tracks as a careful script links them: the boxes of each polyp, frame by frame."""
     of_polyp: dict[str, list[int]] = {}
     for row in range(len(boxes)):
         of_polyp.setdefault(boxes.polyp[row], []).append(row)
@@ -79,7 +79,7 @@ def plain_iou(boxes: Boxes, a: int, b: int) -> float:
 
 
 def measure(quick: bool = False) -> Result:
-    """Milliseconds of linking by polyp and within whole videos, and of cutting."""
+    """Milliseconds to link by polyp and within videos, and to cut."""
     rows = []
     for n in (10_000,) if quick else (10_000, 100_000, 1_000_000):
         boxes, target = random_walk(n), 50 if n == 100_000 else None
@@ -91,18 +91,18 @@ def measure(quick: bool = False) -> Result:
         cut, _ = best_of(9, lambda b=boxes, t=track: cut_tracklets(b, t), process_time)
         rows.append(Row(f"linking without identities, {n:,} boxes", "ms", 1e3 * by_video))
         rows.append(Row(f"cutting tracklets, {n:,} boxes", "ms", 1e3 * cut))
-    note = "Processor time of one core, best of several runs. The limit: the overlaps alone."
+    note = "Processor time of one core, best of several runs. Limit: the IoUs alone."
     return Result("linking", tuple(rows), note)
 
 
 def linking_row(what: str, boxes: Boxes, target: float | None) -> Row:
-    """Ours beside the plain loop (up to some 100,000 boxes) and beside the overlaps alone."""
+    """Linking beside the plain loop (for less than 200,000 boxes) and beside the IoUs alone."""
     ours, track = best_of(25, lambda: link_tracks(boxes), process_time)
     limit, _ = best_of(25, lambda: box_iou(boxes.xywh[:-1], boxes.xywh[1:]), process_time)
     plain = None
     if len(boxes) < 200_000:
         seconds, tracks = best_of(5, lambda: plain_link(boxes), process_time)
-        assert len(tracks) == track.max() + 1, "both ways find the same tracks"
+        assert len(tracks) == track.max() + 1, "both must find the same tracks"
         plain = 1e3 * seconds
     return Row(what, "ms", 1e3 * ours, plain, 1e3 * limit, least_ratio=target)
 
@@ -110,7 +110,7 @@ def linking_row(what: str, boxes: Boxes, target: float | None) -> Row:
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="10k boxes alone")
+    parser.add_argument("--quick", action="store_true", help="only 10k boxes")
     print(measure(parser.parse_args().quick).text())
 
 

@@ -1,10 +1,10 @@
 """python -m benchmarks memory
 
-`polyptrace prepare`, `train`, `embed` and `evaluate` as processes of their own that may have 1 GiB, on a crop store of
-2 GiB (and, for `evaluate`, on tracks whose similarity matrix has 1.6 GB). The limit is the kernel's (a control group of
-Linux, version 1 or 2, which needs root); where there is none, the memory is only measured. What counts is anonymous
-memory: pages of the store are the kernel's to drop. Batches are small (160 and 64 frames), since a batch of the
-published size alone has 0.3 GB as floats. The same on a quarter of the data says whether it grows.
+Peak memory of `polyptrace prepare`, `train`, `embed` and `evaluate` as processes limited to 1 GiB, on a crop store of
+2 GiB (`evaluate`: tracks whose similarity matrix has 1.6 GB). The limit is a Linux control group (version 1 or 2) and
+needs root; without it the memory is only measured. Anonymous memory counts; the kernel can drop pages of the store.
+Batches are small (160 and 64 frames), since a batch of the published size alone takes 0.3 GB as floats. A second run
+on a quarter of the data shows whether memory grows with it.
 """
 
 import argparse
@@ -44,10 +44,10 @@ SMALL_ENCODER = {
 
 @dataclass(frozen=True)
 class Scale:
-    """How large everything is; sizes in MiB."""
+    """Size of the data; memory in MiB."""
 
     frames: int = 12_800
-    tracks: int = 20_000  # that evaluate gets
+    tracks: int = 20_000  # for evaluate
     crop: int = 232
     steps: int = 40  # of 160 frames
     limit: int = 1024
@@ -60,7 +60,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Peak:
-    """What a command needed at most, in MiB; `limited`: whether the kernel would have stopped it."""
+    """Peak memory of a command in MiB; `limited`: whether the limit was enforced."""
 
     anonymous: float
     with_files: float
@@ -70,7 +70,7 @@ class Peak:
 
 @contextmanager
 def control_group(limit: int) -> Iterator[Path | None]:
-    """A control group that may have `limit` MiB, or None where this process may not make one."""
+    """A control group limited to `limit` MiB, or None if this process may not create one."""
     first = (GROUPS / "memory").is_dir()
     group = (GROUPS / "memory" if first else GROUPS) / f"polyptrace-{os.getpid()}"
     try:
@@ -86,7 +86,7 @@ def control_group(limit: int) -> Iterator[Path | None]:
 
 
 def run(words: list[object], limit: int) -> Peak:
-    """Runs `polyptrace WORDS` in a control group and watches its memory."""
+    """Runs `polyptrace WORDS` in a control group and samples its memory."""
     with control_group(limit) as group, tempfile.TemporaryFile() as errors:
 
         def enter() -> None:
@@ -116,15 +116,15 @@ def _now(process: int, kind: str) -> float:
 
 
 def write_source(folder: Path, scale: Scale) -> None:
-    """Eight JPEGs under as many names as there are frames, and their boxes as COCO: tracks of 64 frames that jump."""
+    """Eight JPEGs, hard-linked to one name per frame, and their boxes as COCO: tracks of 64 frames."""
     (folder / "images").mkdir(parents=True)
     generator = torch.Generator().manual_seed(0)
-    for place in range(8):
+    for index in range(8):
         coarse = torch.rand(1, 3, 16, 20, generator=generator)
         picture = torch.nn.functional.interpolate(coarse, (HEIGHT, WIDTH), mode="bilinear")[0] * 255
-        (folder / "images" / f"{place:06d}.jpg").write_bytes(encode_jpeg(picture.to(torch.uint8), 90))
-    for place in range(8, scale.frames):
-        (folder / "images" / f"{place:06d}.jpg").hardlink_to(folder / "images" / f"{place % 8:06d}.jpg")
+        (folder / "images" / f"{index:06d}.jpg").write_bytes(encode_jpeg(picture.to(torch.uint8), 90))
+    for index in range(8, scale.frames):
+        (folder / "images" / f"{index:06d}.jpg").hardlink_to(folder / "images" / f"{index % 8:06d}.jpg")
     frame = np.arange(scale.frames)
     track = frame // TRACK
     left = 20.0 + 120 * (track % 2)
@@ -146,7 +146,7 @@ def write_source(folder: Path, scale: Scale) -> None:
 
 
 def all_commands(folder: Path, scale: Scale) -> dict[str, Peak]:
-    """The peak of each command, one after the other on what the last one wrote."""
+    """Peak memory of each command; each reads what the previous one wrote."""
     write_source(folder / "source", scale)
     vectors, polyp = table(scale.tracks)
     np.savez(folder / "tracks.npz", vectors=vectors, polyp=polyp.astype(str), video=(polyp // 5).astype(str))
@@ -160,11 +160,11 @@ def all_commands(folder: Path, scale: Scale) -> dict[str, Peak]:
         "train.checkpoint_every": 10**6,
     }
     chosen = [word for key, value in settings.items() for word in (f"--{key}", value)]
-    tracks = ("--tracks.stride", 1, "--tracks.min_track", 8, "--crops.size", scale.crop, "--crops.workers", 1)
+    tracks = ("--tracks.stride", 1, "--tracks.min-track", 8, "--crops.size", scale.crop, "--crops.workers", 1)
     commands: dict[str, list[object]] = {
         "prepare": ["coco", folder / "source", "--out", data, *tracks],
         "train": ["ours", "--data", data, "--out", run_folder, *chosen],
-        "embed": [run_folder, "--data", data, "--out", folder / "vectors", "--embed.batch_frames", 64],
+        "embed": [run_folder, "--data", data, "--out", folder / "vectors", "--embed.batch-frames", 64],
         "evaluate": ["retrieval", "reid", "--embeddings", folder / "tracks.npz", "--out", folder / "results"],
     }
     commands["evaluate"] += ["--evaluate.bootstrap", 20, "--evaluate.variants", "false"]
@@ -172,7 +172,7 @@ def all_commands(folder: Path, scale: Scale) -> dict[str, Peak]:
 
 
 def measure(quick: bool = False, scale: Scale | None = None) -> Result:
-    """Peaks of each command on the whole and on a quarter of the data; quick: twice the same, little."""
+    """Peak memory of each command on all data and on a quarter of it; `quick`: on little data, once."""
     scale = scale or (Scale(frames=640, tracks=400, crop=64, steps=2) if quick else Scale())
     quarter = replace(scale, frames=scale.frames // 4, tracks=scale.tracks // 4)
     with tempfile.TemporaryDirectory() as folder:
@@ -187,7 +187,7 @@ def measure(quick: bool = False, scale: Scale | None = None) -> Result:
         numbers = map(number, (size, small.anonymous, large.anonymous, large.with_files))
         details.append((name, *numbers, "yes" if large.limited else "only measured", number(large.seconds)))
     note = (
-        "Peak anonymous memory of the whole process, imports included; the plain way: the data itself in memory "
+        "Peak anonymous memory of the process, including imports. Plain: the data itself in memory "
         f"(crops of {scale.frames:,} frames; for evaluate the similarity matrix of {scale.tracks:,} tracks)."
     )
     return Result("memory", tuple(rows), note, tuple(details))
@@ -196,7 +196,7 @@ def measure(quick: bool = False, scale: Scale | None = None) -> Result:
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small everything: whether it runs")
+    parser.add_argument("--quick", action="store_true", help="little data, to check that it runs")
     print(measure(parser.parse_args().quick).text())
 
 

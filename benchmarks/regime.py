@@ -144,8 +144,8 @@ def scores(dataset: Dataset, features: Callable[[Tensor], Tensor], device: torch
     """Scores of the mean of frame features over whole tracks."""
     tracklets = dataset.tracklets
     chosen = dataset.select("track")
-    begin, length = tracklets.offset[chosen], tracklets.length[chosen]
-    rows = np.concatenate([tracklets.flat[a : a + n] for a, n in zip(begin, length, strict=True)])
+    length = tracklets.length[chosen]
+    rows = np.concatenate([tracklets.rows[i] for i in chosen])
     owner = torch.from_numpy(np.repeat(np.arange(len(chosen)), length)).to(device)
     total = None
     with torch.inference_mode():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from polyptrace.core.files import write_json
-from polyptrace.data import Dataset, Tracklets
+from polyptrace.data import Dataset, DatasetTracklets
 from polyptrace.data.dataset import FORMAT, save_tracklets
 from polyptrace.synthetic import generate
 
@@ -72,12 +72,12 @@ def _make_dataset(folder: Path, tracks_of_polyps: list[list[int]], frames: int =
     return folder
 
 
-def _table(columns: dict[str, list[object]]) -> Tracklets:
+def _table(columns: dict[str, list[object]]) -> DatasetTracklets:
     count = len(columns["unit"])
     order = np.argsort([unit != "tracklet" for unit in columns["unit"]], kind="stable")
     rows = [np.asarray(columns["rows"][i], np.int64) for i in order]
     position = np.array(columns["position"], np.int64)[order]
-    return Tracklets(
+    return DatasetTracklets(
         unit=np.array(columns["unit"], object)[order],
         dataset=np.full(count, "test", object),
         video=np.array(columns["video"], object)[order],
@@ -85,7 +85,7 @@ def _table(columns: dict[str, list[object]]) -> Tracklets:
         position=position,
         last=position + 4 * (np.array([len(r) for r in rows]) - 1),
         fps=np.full(count, 25.0),
-        flat=np.concatenate(rows),
+        crop_index=np.concatenate(rows),
         offset=np.cumsum([0, *map(len, rows)]),
         polyp=np.array(columns["polyp"], object)[order],
         size_mm=np.full(count, np.nan),

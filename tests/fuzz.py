@@ -29,7 +29,7 @@ from types import FrameType
 
 from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
-from polyptrace.data import archives
+from polyptrace.data.crops import read_all
 from polyptrace.data.sources import SOURCES, read_yolo
 
 LONGEST = 10  # seconds that one small input may take
@@ -131,7 +131,7 @@ def _targets() -> dict[str, Target]:
         "polypsset": Target(
             SOURCES["polypsset"], {"val2019/Annotation/1/1.xml": _voc("1")}, ("val2019/Annotation/1/1.xml",)
         ),
-        "archive": Target(lambda path: list(archives.files(path / "a.tar", ".xml")), {"a.tar": _archive()}, ("a.tar",)),
+        "archive": Target(lambda path: list(read_all(path / "a.tar", ".xml")), {"a.tar": _archive()}, ("a.tar",)),
     }
 
 

@@ -1,10 +1,10 @@
-"""polyptrace learns to recognise the same polyp again, from colonoscopy procedures alone."""
+"""Polyp re-identification learned from unlabelled colonoscopy procedures."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 try:
     __version__ = version("polyptrace")
-except PackageNotFoundError:  # run from a source tree that was never installed
+except PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = ["__version__"]

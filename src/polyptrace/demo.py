@@ -1,8 +1,8 @@
-"""The whole way in a few minutes on two CPU cores: `make demo`, or `python -m polyptrace.demo FOLDER`.
+"""All stages in a few minutes on two CPU cores: `make demo`, or `python -m polyptrace.demo FOLDER`.
 
-Generates procedures, prepares them, trains without labels on some, and measures on others what was learned, beside the
-same encoder untrained and beside colours alone. Every line it runs is printed first and can be typed by hand. What is
-already there is not done again: a demo that was stopped goes on.
+Generates procedures, trains without labels on some of them, and evaluates the encoder on others, beside the untrained
+encoder and the colour baseline. Every command is printed before it runs. Completed steps are skipped, so an
+interrupted demo resumes.
 """
 
 import shlex
@@ -17,12 +17,12 @@ SYNTH = "--preset small --seed 0"
 PREPARE = "--crops.size 64 --tracks.length 4"
 TRAIN = (
     "--encoder.backbone regnetx_002 --encoder.weights none --optimiser.lr 3e-4 --train.epochs 3 --train.threads 2"
-    " --supervision.bags_per_batch 6 --supervision.tau_fit share"
+    " --supervision.bags-per-batch 6 --supervision.tau-fit share"
 )
 
 
 def steps(folder: Path) -> list[tuple[Path, str]]:
-    """(what the step writes, its command line) of each step, in order."""
+    """(output, command line) of each step, in order."""
     generated, train, test = folder / "generated", folder / "data/train", folder / "data/test"
     rows = {
         "colour-grid": ("colour-grid", "--name 'Colour grid' --group Baseline"),
@@ -37,22 +37,22 @@ def steps(folder: Path) -> list[tuple[Path, str]]:
         (folder / "run/encoder", f"train ours --data {train} --out {folder}/run {TRAIN}"),
     ]
     for name, (encoder, row) in rows.items():
-        vectors, results = folder / "embeddings" / name, folder / "results" / name
+        vectors, row_results = folder / "embeddings" / name, folder / "results" / name
         lines.append((vectors, f"embed {encoder} --data {test} --out {vectors}"))
-        lines.append((results, f"evaluate --embeddings {vectors} --out {results} {row}"))
-    measured = " ".join(str(folder / "results" / name) for name in rows)
+        lines.append((row_results, f"evaluate --embeddings {vectors} --out {row_results} {row}"))
+    results = " ".join(str(folder / "results" / name) for name in rows)
     pictures = f"--data {test} --data {train} --run {folder}/run"
-    lines.append((folder / "report", f"report {measured} {pictures} --out {folder}/report"))
+    lines.append((folder / "report", f"report {results} {pictures} --out {folder}/report"))
     return lines
 
 
 def main() -> None:
-    """Runs every step whose output is not there yet, and says where the report is."""
+    """Runs every step whose output does not exist, and prints the path of the report."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
-    begun = time.monotonic()
+    start = time.monotonic()
     for output, line in steps(folder):
         if output.exists():
-            console.print(f"[dim]done before: polyptrace {line}[/]", highlight=False, soft_wrap=True)
+            console.print(f"[dim]already done: polyptrace {line}[/]", highlight=False, soft_wrap=True)
             continue
         console.print(f"\n[bold]$ polyptrace {line}[/]", highlight=False, soft_wrap=True)
         try:
@@ -61,7 +61,7 @@ def main() -> None:
             if end.code:
                 raise
     page = (folder / "report/report.html").resolve()
-    console.print(f"\n{time.monotonic() - begun:.0f} s. The report: [bold]{page}[/]", highlight=False, soft_wrap=True)
+    console.print(f"\n{time.monotonic() - start:.0f} s. Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -152,7 +152,8 @@ def finished(figure: Figure, name: str, description: str) -> Drawing:
     figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     figure.set_layout_engine("none")  # the layout is final
     figure.savefig(pixels, format="png", facecolor="white", metadata={"Software": None})
-    return Drawing(name, description, vector.getvalue(), pixels.getvalue())
+    smooth = vector.getvalue().replace("image-rendering:crisp-edges;image-rendering:pixelated", "image-rendering:auto")
+    return Drawing(name, description, smooth, pixels.getvalue())
 
 
 def line_styles(groups: Sequence[str], focus: int) -> list[LineStyle]:
@@ -188,12 +189,12 @@ def legend(target: Axes | Figure, entries: Sequence[tuple[LineStyle, str]], titl
     handles = [Line2D([], [], color=style.colour, linestyle=style.dash, linewidth=style.width) for style, _ in entries]
     blanks = [" "] * len(handles)
     if isinstance(target, Figure):
-        shown = target.legend(handles, blanks, loc="outside lower left", title=title, alignment="left")
+        drawn = target.legend(handles, blanks, loc="outside lower left", title=title, alignment="left")
     else:
-        shown = target.legend(handles, blanks, loc="best", title=title, alignment="left")
-    for text, (_, name) in zip(shown.get_texts(), entries, strict=True):
+        drawn = target.legend(handles, blanks, loc="best", title=title, alignment="left")
+    for text, (_, name) in zip(drawn.get_texts(), entries, strict=True):
         text.set_text(name)
-    return shown
+    return drawn
 
 
 _HEAD = re.compile(r"^.*?(?=<svg)", re.DOTALL)

@@ -62,7 +62,12 @@ def test_variants_differ_in_their_settings_alone_and_stand_in_blocks_beside_ours
     assert table.index("Level of the loss") < table.index("| Frames only | ✓ | ✓ | ✓ | ✗ |") < table.index("*Loss*")
     differences = (folder / "out/ablations/differences.md").read_text()
     assert "Ours minus each other" in differences
-    names = ("| Frames only |", "| Tracklets only |", "| Multi-positive on the same bags |", "| Ours |")
+    names = (
+        "| Frames only |",
+        "| Tracklets only |",
+        "| Multi-positive on the same bags, temperature 0.07 |",
+        "| Ours |",
+    )
     assert [name in differences for name in names] == [True, True, True, False]
     (folder / "out/ablations/table2.md").unlink()
     assert call("--out", f"{folder}/out", "--variants", "level", "--table-only") == 0

@@ -60,4 +60,4 @@ def test_black_crops_are_fatal_and_counted(dataset: Path, capsys: pytest.Capture
     crops[[2, 5]] = 0
     crops.flush()
     assert check(dataset) == 1
-    assert "fatal: 2 of 10 crops that were looked at are black" in capsys.readouterr().out
+    assert "fatal: 2 of 10 checked crops are black" in capsys.readouterr().out

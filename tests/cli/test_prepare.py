@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 from polyptrace.cli import main
-from polyptrace.data import Dataset
+from polyptrace.config import Crops
+from polyptrace.data import Dataset, Selection, prepare
 
 FRAMES = 40
 LONG = 120  # times 200 frames
@@ -61,9 +62,23 @@ def test_what_came_out_is_printed_and_recorded(clips: Path, tmp_path: Path, said
     assert json.loads((tmp_path / "d/dataset.json").read_text())["source"]["path"] == "clips"
 
 
+def test_the_python_function_writes_what_the_command_writes(clips: Path, tmp_path: Path) -> None:
+    words = ("--identities", "polyp", "--share", 0.5, "--rest", "--join-clips", 2, "--fps", 30, "--seed", 1)
+    assert run("mot", clips, *words, "--out", tmp_path / "command") == 0
+    selection = Selection(fps=30.0, share=0.5, rest=True, join_clips=2, seed=1)
+    options = {"identities": "polyp"}
+    crops = Crops(size=16)
+    found = prepare("mot", clips, tmp_path / "python", crops=crops, options=options, selection=selection)
+    for name in ("boxes.parquet", "tracklets.parquet", "crops.npy"):
+        assert (tmp_path / "command" / name).read_bytes() == (found.path / name).read_bytes()
+    command = json.loads((tmp_path / "command/dataset.json").read_text())
+    assert {**command, "made_by": None} == {**found.info, "made_by": None}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clips", "command", "python"]
+
+
 def test_identities_that_are_missing_are_asked_for_with_every_way_out(clips: Path, tmp_path: Path, said) -> None:
     assert run("mot", clips, "--out", tmp_path / "d") == 2
-    assert "--tracks.link video or by the tracks that are there: --tracks.link track" in said()
+    assert "--tracks.link video or by the given tracks: --tracks.link track" in said()
     assert run("mot", clips, "--boxes", "det", "--out", tmp_path / "d") == 2
     assert said().endswith("link by overlap alone: --tracks.link video")
     assert run("mot", clips, "--boxes", "det", "--tracks.link", "video", "--out", tmp_path / "d") == 0
@@ -74,7 +89,7 @@ def test_a_score_that_no_box_has_or_reaches_is_said(clips: Path, tmp_path: Path,
     assert run("mot", clips, "--boxes", "det", "--min-score", 0.9, *link) == 2
     assert "--min-score 0.9: no box is left -> the highest score is 0.75" in said()
     assert run("mot", clips, "--boxes", "gt", "--min-score", 0.9, *link) == 0
-    assert "--min-score 0.9: no box has a score; all are kept" in said()
+    assert "--min-score 0.9: no box has a score; all boxes are kept" in said()
 
 
 def test_a_misspelt_option_is_answered_with_the_right_one(clips: Path, tmp_path: Path, said) -> None:
@@ -109,7 +124,7 @@ def test_a_dataset_that_is_there_already_is_left_alone_and_said_to_be_there(clip
     assert run(*words, "--crops.workers", 1) == 0
     text = said()
     assert "videos 2 polyps 2" in text
-    assert "d: there already, made of the same boxes with the same settings" in text
+    assert "d: already exists, made from the same boxes with the same settings" in text
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "d").rglob("*")}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clips", "d"]
 
@@ -121,7 +136,7 @@ def test_a_dataset_that_was_made_otherwise_is_refused_with_what_differs(clips: P
         (("--tracks.stride", 2), "tracks.stride: 4 -> 2 ->"),
         (("--share", 0.5), "source.share: None -> 0.5"),
         (("--skip-bad",), "skip_bad: False -> True ->"),
-        (("--fps", 25), "made of other boxes than the source gives now"),
+        (("--fps", 25), "made from other boxes"),
     ):
         said()
         assert run(*words, *more) == 2
@@ -132,7 +147,7 @@ def test_a_dataset_that_was_made_otherwise_is_refused_with_what_differs(clips: P
     rows = (clips / "a/gt/gt.txt").read_text().replace("20,20,10,10", "21,20,10,10", 1)
     (clips / "a/gt/gt.txt").write_text(rows)
     assert run(*words) == 2
-    assert "the source or an option that says how to read it has changed" in said()
+    assert "the source, or an option of its reader, has changed" in said()
 
 
 def test_left_out_rows_are_pointed_at(clips: Path, tmp_path: Path, said) -> None:
@@ -195,7 +210,7 @@ def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_goes_on(tmp_path:
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     assert process.returncode == 130
     assert "run the same command again" in told.decode()
     (films / "short/film.mp4").unlink()  # it is not read again

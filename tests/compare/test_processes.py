@@ -1,30 +1,44 @@
-"""Commands in processes of their own."""
+"""Rows in worker processes."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from polyptrace.compare import Processes
+from polyptrace.compare import ROWS, Data, Row, Shared, Trial, Workers, make_trial
 from polyptrace.core.errors import UserError
-
-
-def test_what_a_command_says_is_kept_and_a_failure_ends_with_it(tmp_path: Path) -> None:
-    run = Processes(2)
-    run(["settings", "loss"], tmp_path / "row")
-    assert "--loss.temperature" in (tmp_path / "row/log.txt").read_text()
-    with pytest.raises(UserError, match=r"'polyptrace settings' ended with code 2: .*no section is called losses"):
-        run(["settings", "losses"], tmp_path / "row")
+from polyptrace.evaluate import Results
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where a stand-in for Python writes what it was started with."""
+def trial(make_dataset: Callable[..., Path], tmp_path: Path) -> Trial:
+    data = Data(None, (make_dataset(tmp_path / "test", [[2, 2], [2, 3]]),))
+    shared = Shared(tmp_path / "out", {"evaluate": {"bootstrap": 20}}, ("retrieval",))
+    return make_trial(ROWS["colour-grid"], 0, "rows/colour-grid/seed0", data, shared)
+
+
+def test_a_worker_runs_a_row_and_its_output_is_kept(trial: Trial) -> None:
+    Workers(2)(trial)
+    assert Results.load(trial.results).method.name == "Colour grid"
+    assert "embedding on cpu" in (trial.folder / "log.txt").read_text()
+
+
+def test_a_failure_of_a_worker_has_its_message(trial: Trial, tmp_path: Path) -> None:
+    row = Row("x", "X", "Baseline", encoder=str(tmp_path / "missing"))
+    broken = make_trial(row, 0, "rows/x/seed0", trial.data, Shared(tmp_path / "out"))
+    with pytest.raises(UserError, match=r"the row's process ended with code 2: (.|\n)*error: .*missing"):
+        Workers(2)(broken)
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trial: Trial) -> Path:
+    """Where a stand-in for Python writes the environment that it was started with."""
     program = tmp_path / "python"
     program.write_text('#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-any} ${POLYPTRACE_GPU_SHARED_BY-1} $OMP_NUM_THREADS"\n')
     program.chmod(0o755)
@@ -32,52 +46,55 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr("polyptrace.compare.processes.usable_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("POLYPTRACE_GPU_SHARED_BY", raising=False)
-    return tmp_path / "row/log.txt"
+    return trial.folder / "log.txt"
 
 
-def test_gpus_take_turns_rows_know_who_shares_theirs_and_cores_are_shared_out(
-    said: Path, monkeypatch: pytest.MonkeyPatch
+def test_gpus_take_turns_and_rows_know_how_many_share_theirs(
+    log: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    run = Processes(3)
+    workers = Workers(3)
     for _ in range(3):
-        run(["train"], said.parent)
-    assert said.read_text().split("\n")[:-1] == ["3 2 2", "5 1 2", "3 2 2"]
+        workers(trial)
+    assert log.read_text().split("\n")[:-1] == ["3 2 2", "5 1 2", "3 2 2"]
 
 
-def test_a_row_alone_may_use_the_whole_machine(said: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_row_may_use_the_whole_machine(log: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    Processes(1)(["train"], said.parent)
-    assert said.read_text() == "3,5 1 8\n"
+    Workers(1)(trial)
+    assert log.read_text() == "3,5 1 8\n"
 
 
-def test_threads_that_are_set_stay(said: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_number_of_threads_is_kept(log: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    Processes(4)(["train"], said.parent)
-    assert said.read_text() == "any 1 5\n"
+    Workers(4)(trial)
+    assert log.read_text() == "any 1 5\n"
 
 
-def test_a_command_that_ctrl_c_stopped_has_not_failed(said: Path) -> None:
+@pytest.mark.usefixtures("log")
+def test_a_worker_that_ctrl_c_stopped_has_not_failed(trial: Trial) -> None:
     Path(sys.executable).write_text("#!/bin/sh\nexit 130\n")
     with pytest.raises(KeyboardInterrupt):
-        Processes(2)(["train"], said.parent)
+        Workers(2)(trial)
 
 
-def test_a_command_that_is_killed_alone_has_failed(said: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("log")
+def test_a_worker_that_is_killed_alone_has_failed(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyptrace.compare.processes.SAME_SIGNAL", 0.01)
     Path(sys.executable).write_text("#!/bin/sh\nkill -TERM $$\n")
     with pytest.raises(UserError, match="ended with code -15"):
-        Processes(2)(["train"], said.parent)
+        Workers(2)(trial)
 
 
+@pytest.mark.usefixtures("log")
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_command_that_is_waited_for(said: Path, sign: signal.Signals) -> None:
+def test_a_signal_ends_a_running_worker(trial: Trial, sign: signal.Signals) -> None:
     Path(sys.executable).write_text(f"#!/bin/sh\nkill -{int(sign)} {os.getpid()}\nexec sleep 60\n")
     before = signal.getsignal(sign)
-    run, began = Processes(1), time.monotonic()
-    with pytest.raises(KeyboardInterrupt), run.ended_by_signals():
-        run(["train"], said.parent)
+    workers, began = Workers(1), time.monotonic()
+    with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
+        workers(trial)
     assert time.monotonic() - began < 30
     assert signal.getsignal(sign) is before
 
@@ -85,29 +102,30 @@ def test_a_signal_ends_a_command_that_is_waited_for(said: Path, sign: signal.Sig
 def test_a_signal_that_is_ignored_in_the_background_stays_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with Processes(1).ended_by_signals():
+        with Workers(1).ended_by_signals():
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.usefixtures("log")
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_as_a_command_is_being_started_ends_it_all_the_same(
-    said: Path, monkeypatch: pytest.MonkeyPatch, sign: signal.Signals
+def test_a_signal_while_a_worker_is_being_started_ends_it(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, sign: signal.Signals
 ) -> None:
     started = []
 
-    class Struck(subprocess.Popen[bytes]):
+    class Signalled(subprocess.Popen[bytes]):
         def __init__(self, *words: Any, **settings: Any) -> None:
             super().__init__(*words, **settings)
             started.append(self)
-            os.kill(os.getpid(), sign)  # there is a process, and nobody knows of it yet
+            os.kill(os.getpid(), sign)  # the process exists, and is not registered yet
 
-    monkeypatch.setattr(subprocess, "Popen", Struck)
+    monkeypatch.setattr(subprocess, "Popen", Signalled)
     Path(sys.executable).write_text("#!/bin/sh\nexec sleep 60\n")
-    run = Processes(1)
-    with pytest.raises(KeyboardInterrupt), run.ended_by_signals():
-        run(["train"], said.parent)
+    workers = Workers(1)
+    with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
+        workers(trial)
     left = started[0].poll() is None
     started[0].kill()
     started[0].wait()

@@ -9,14 +9,14 @@ import pytest
 from polyptrace.compare import (
     ROWS,
     Data,
-    Given,
+    Shared,
     Trial,
     choose_rates,
-    rate_setting,
     read_rates,
     search_trials,
     write_rates,
 )
+from polyptrace.compare.trial import rate_setting
 from polyptrace.compare.variants import variant
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Method, Metric, Results, Task
@@ -28,7 +28,7 @@ RATES = (1e-5, 3e-5, 1e-4)
 def trials(make_dataset: Callable[..., Path], tmp_path: Path) -> list[Trial]:
     data = Data(make_dataset(tmp_path / "train", [[2, 2]]), (make_dataset(tmp_path / "test", [[2, 2]]),))
     rows = [ROWS[name] for name in ("colour-grid", "untrained", "sup", "ours")]
-    return search_trials(rows, RATES, data, Given(tmp_path / "out"), {"train.frames": "480"})
+    return search_trials(rows, RATES, data, Shared(tmp_path / "out"), 480)
 
 
 def measure(trial: Trial, value: float) -> None:
@@ -74,8 +74,8 @@ def test_a_rate_that_failed_is_not_chosen_and_a_search_that_has_not_ended_choose
 
 def test_a_variant_has_the_rate_of_its_method_and_what_is_not_trained_has_none() -> None:
     rates = {"ours": 3e-5, "sup": 1e-4}
-    assert rate_setting(variant("bag-9", "K = 9", {}), rates) == {"optimiser.lr": "3e-05"}
-    assert rate_setting(ROWS["sup"], rates) == {"optimiser.lr": "0.0001"}
+    assert rate_setting(variant("bag-9", "K = 9", {}), rates) == {"optimiser": {"lr": 3e-5}}
+    assert rate_setting(ROWS["sup"], rates) == {"optimiser": {"lr": 1e-4}}
     assert rate_setting(ROWS["untrained"], rates) == rate_setting(ROWS["colour-grid"], rates) == {}
     assert rate_setting(ROWS["mve"], rates) == {}
 

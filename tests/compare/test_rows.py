@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from polyptrace.compare import ALL, ROWS, chosen_rows, frozen_row, resolve
+from polyptrace.compare import ALL, ROWS, frozen_row, resolve, select_rows
 from polyptrace.config import Config, Encoder, Train
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
@@ -18,12 +18,12 @@ def test_every_method_is_a_row_and_all_settings_of_rows_exist() -> None:
     assert set(METHODS) <= set(ALL)
     for row in ROWS.values():
         if row.method:
-            assert resolve(row.method, row.settings, None).train.method == row.method
+            assert resolve(row).train.method == row.method
 
 
 def test_rows_come_in_the_order_of_the_table_whatever_the_order_they_are_named_in() -> None:
-    assert [row.name for row in chosen_rows("ours,sup,mve", ROWS, ALL)] == ["sup", "mve", "ours"]
-    assert [row.name for row in chosen_rows("all,tpc-polyp", ROWS, ALL)][-5:] == [
+    assert [row.name for row in select_rows("ours,sup,mve", ROWS, ALL)] == ["sup", "mve", "ours"]
+    assert [row.name for row in select_rows("all,tpc-polyp", ROWS, ALL)][-5:] == [
         "tpc-polyp",
         "tpc",
         "mve",
@@ -31,15 +31,11 @@ def test_rows_come_in_the_order_of_the_table_whatever_the_order_they_are_named_i
         "ours",
     ]
     with pytest.raises(UserError, match="no such row"):
-        chosen_rows("ours,simclr", ROWS, ALL)
+        select_rows("ours,simclr", ROWS, ALL)
 
 
 def test_only_views_by_polyp_and_the_supervised_methods_see_labels() -> None:
-    sees = {
-        name
-        for name, row in ROWS.items()
-        if row.method and METHODS[row.method].sees_labels(resolve(row.method, row.settings, None))
-    }
+    sees = {name for name, row in ROWS.items() if row.method and METHODS[row.method].sees_labels(resolve(row))}
     assert sees == {"sup", "ta", "sfe-polyp", "tpc-polyp"}
 
 

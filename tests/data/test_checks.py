@@ -7,7 +7,7 @@ import pytest
 
 from polyptrace.data import Boxes, check_boxes
 from polyptrace.data.boxes import NO_FRAME
-from polyptrace.data.checks import summary, suspicion
+from polyptrace.data.checks import summary, suspected_corners
 
 GOOD = Boxes.of(
     video="v",
@@ -41,7 +41,7 @@ def test_good_boxes_have_no_findings() -> None:
         (with_box(2, [10, 10, 20, -5]), "empty box", True),
         (with_box(2, [100, 10, 20, 20]), "outside", True),
         (with_box(2, [10, -20, 20, 20]), "outside", True),
-        (with_box(2, [90, 10, 20, 20]), "sticks out", False),
+        (with_box(2, [90, 10, 20, 20]), "past the edge", False),
         (replace(GOOD, frame_index=np.array([0, 1, -2, 3])), "negative frame", True),
         (replace(GOOD, frame_index=np.array([0, 1, NO_FRAME, 3])), "no frame", True),
         (replace(GOOD, video=np.array(["v", "v", "", "v"], object)), "no video", True),
@@ -77,7 +77,7 @@ def test_boxes_without_track_and_polyp_are_never_duplicates() -> None:
 
 def test_the_summary_counts_by_kind_and_shows_the_first_few() -> None:
     boxes = replace(GOOD, xywh=np.tile([10.0, 10, 0, 20], (4, 1)))
-    text = summary(check_boxes(boxes), most=1)
+    text = summary(check_boxes(boxes), limit=1)
     assert text.startswith("fatal: empty box: 4\n  gt.txt:1: box has no width")
     assert text.endswith("... and 3 more")
 
@@ -87,6 +87,6 @@ def test_corners_given_for_width_and_height_are_suspected_and_good_boxes_are_not
     good = np.concatenate([rng.uniform(10, 150, (200, 2)), rng.uniform(20, 40, (200, 2))], axis=1)
     corners = np.concatenate([good[:, :2], good[:, :2] + good[:, 2:]], axis=1)
     picture = {"video": "v", "frame_index": np.arange(200), "image_width": 200, "image_height": 200}
-    assert suspicion(Boxes.of(**picture, xywh=good)) == ""
-    assert "are these corners" in suspicion(Boxes.of(**picture, xywh=corners))
-    assert suspicion(Boxes.of(**(picture | {"image_width": 0, "image_height": 0}), xywh=corners)) == ""
+    assert suspected_corners(Boxes.of(**picture, xywh=good)) == ""
+    assert "corners (x1, y1, x2, y2)" in suspected_corners(Boxes.of(**picture, xywh=corners))
+    assert suspected_corners(Boxes.of(**(picture | {"image_width": 0, "image_height": 0}), xywh=corners)) == ""

@@ -1,4 +1,4 @@
-"""Part of the videos, and artificial procedures of clips."""
+"""Artificial procedures of clips."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.data.boxes import NO_FRAME
-from polyptrace.data.clips import GAP, join_clips, take_videos
+from polyptrace.data.clips import GAP, join_clips
 
 
 def clips(number: int, frames: int = 40, start: int = 100) -> Boxes:
@@ -98,21 +98,3 @@ def test_clips_in_video_files_are_refused() -> None:
     boxes = Boxes.of(video=["a"], frame_index=[0], xywh=[[0, 0, 1, 1]], file=["a.mp4"])
     with pytest.raises(UserError, match="folders of pictures"):
         join_clips(boxes, 4)
-
-
-@settings(deadline=None)
-@given(share=st.floats(0.1, 0.9), seed=st.integers(0, 100))
-def test_a_share_of_the_videos_and_its_rest_have_no_video_in_common_and_all_together(share: float, seed: int) -> None:
-    boxes = clips(10, frames=2)
-    part, rest = (take_videos(boxes, share=share, seed=seed, rest=other) for other in (False, True))
-    assert not set(part.video.tolist()) & set(rest.video.tolist())
-    assert set(part.video.tolist()) | set(rest.video.tolist()) == set(boxes.video.tolist())
-    assert abs(len(set(part.video.tolist())) - 10 * share) <= 0.5 + 1e-9
-
-
-def test_named_videos_are_taken_and_an_unknown_one_is_an_error() -> None:
-    boxes = clips(4)
-    assert set(take_videos(boxes, names=["clip1", "clip3"]).video.tolist()) == {"clip1", "clip3"}
-    assert set(take_videos(boxes, names=["clip1", "clip3"], rest=True).video.tolist()) == {"clip0", "clip2"}
-    with pytest.raises(UserError, match="there is no clip9"):
-        take_videos(boxes, names=["clip9"])

@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyptrace.config import Config, Evaluate, Views
 from polyptrace.data import Boxes, Dataset, codes, join_keys, polyp_keys, video_keys
-from polyptrace.data.counts import count_labels
+from polyptrace.data.dataset_info import count_labels
 from polyptrace.data.identity import video_codes
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate.subject import Subject
+from polyptrace.evaluate.inputs import TaskInput
 from polyptrace.methods import METHODS
 
 names = st.text(alphabet="a/%2F", max_size=4)
@@ -35,6 +35,7 @@ def test_a_polyp_of_two_videos_is_one_polyp_and_names_of_two_datasets_are_two() 
     assert len(set(video_keys(table()))) == 3
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(names, names), max_size=8))
 def test_keys_are_equal_exactly_when_dataset_and_name_are(pairs: list[tuple[str, str]]) -> None:
     dataset, name = (np.array(column, object) for column in ([p[0] for p in pairs], [p[1] for p in pairs]))
@@ -45,6 +46,7 @@ def test_keys_are_equal_exactly_when_dataset_and_name_are(pairs: list[tuple[str,
             assert (keys[i] == keys[j]) == same
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=3)))
 def test_codes_number_the_sorted_distinct_keys(keys: list[str]) -> None:
     index = {key: i for i, key in enumerate(sorted(set(keys), key=lambda key: key.encode()))}
@@ -72,7 +74,7 @@ def test_training_evaluation_and_counts_agree_on_a_polyp_of_two_procedures(colou
     labels = {"polyp": polyp, "size_mm": tracklets.size_mm, "histology": tracklets.histology}
     vectors = np.ones((len(polyp), 2), np.float32)
     embeddings = Embeddings(vectors, fps=tracklets.fps, **unlabelled, **labels)
-    evaluated = Subject(embeddings, "tracklet", "tracklets", Evaluate()).polyp
+    evaluated = TaskInput(embeddings, "tracklet", "tracklets", Evaluate()).polyp
     for batch in batches:
         key = evaluated[batch.tracklet]
         np.testing.assert_array_equal(batch.group[:, None] == batch.group, key[:, None] == key)

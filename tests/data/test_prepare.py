@@ -99,7 +99,7 @@ def test_scrambled_labels_change_no_crop_and_no_tracklet_when_linking_by_video(
     plain = prepare(boxes, root, tmp_path / "a", Tracks(link="video"), SMALL).label_free()
     mixed = prepare(scrambled, root, tmp_path / "b", Tracks(link="video"), SMALL).label_free()
     np.testing.assert_array_equal(plain.crops, mixed.crops)
-    for name in ("video", "track", "position", "flat", "offset"):
+    for name in ("video", "track", "position", "crop_index", "offset"):
         np.testing.assert_array_equal(getattr(plain.tracklets, name), getattr(mixed.tracklets, name))
 
 
@@ -242,7 +242,7 @@ def test_a_bad_picture_costs_only_the_crops_of_its_own_track_again(
     left = boxes.take(~np.isin(boxes.file, ["v1_0008.jpg", "v1_0021.jpg"]))
     at_once = prepare(left, root, tmp_path / "e", crops=SMALL)
     np.testing.assert_array_equal(found.crops, at_once.crops)
-    np.testing.assert_array_equal(found.tracklets.flat, at_once.tracklets.flat)
+    np.testing.assert_array_equal(found.tracklets.crop_index, at_once.tracklets.crop_index)
 
 
 def test_a_run_killed_after_a_bad_picture_goes_on_in_its_round(
@@ -300,12 +300,19 @@ def raise_interrupt(*_: object) -> None:
 def test_when_no_track_is_long_enough_it_is_said_what_to_change(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
     with pytest.raises(
-        UserError, match=r"20 boxes in 2 tracks, the longest of 10 frames, and --tracks.min_track is 30"
+        UserError, match=r"20 boxes in 2 tracks, the longest of 10 frames, and --tracks.min-track is 30"
     ):
         prepare(boxes.take(boxes.frame_index < 10), root, tmp_path / "d", crops=SMALL)
     with pytest.raises(UserError, match="no box is left"):
         prepare(boxes.take([]), root, tmp_path / "d", crops=SMALL)
     assert not list(tmp_path.glob("d*"))
+
+
+def test_a_dataset_records_that_its_pictures_are_generated(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    generated = replace(boxes, generated=boxes.video == "v1")
+    assert prepare(generated, root, tmp_path / "a", crops=SMALL).generated
+    assert not prepare(boxes, root, tmp_path / "b", crops=SMALL).generated
 
 
 def test_dropped_tracks_are_counted(make_source: Source, tmp_path: Path) -> None:
@@ -317,11 +324,11 @@ def test_dropped_tracks_are_counted(make_source: Source, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("tracks", "crops", "message"),
     [
-        (Tracks(stride=0), SMALL, "--tracks.stride 0: is too small -> 1 or more"),
+        (Tracks(stride=0), SMALL, "--tracks.stride 0: too small -> give 1 or more"),
         (Tracks(length=0), SMALL, "--tracks.length 0"),
-        (Tracks(max_gap=-1), SMALL, "--tracks.max_gap -1"),
-        (Tracks(iou=7.0), SMALL, "--tracks.iou 7.0: is no overlap -> between 0 and 1"),
-        (Tracks(sampled_iou=float("nan")), SMALL, "--tracks.sampled_iou nan"),
+        (Tracks(max_gap=-1), SMALL, "--tracks.max-gap -1"),
+        (Tracks(iou=7.0), SMALL, "--tracks.iou 7.0: not an IoU -> give a number between 0 and 1"),
+        (Tracks(sampled_iou=float("nan")), SMALL, "--tracks.sampled-iou nan"),
         (Tracks(), Crops(size=-3), "--crops.size -3"),
         (Tracks(), Crops(scale=0.0), "--crops.scale 0.0"),
     ],

@@ -1,9 +1,24 @@
-"""Splits by group."""
+"""Splits by group, and selections of videos."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from polyptrace.data import REAL_COLON, split_by
+from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.data import REAL_COLON, Boxes, Selection, split_by
+from polyptrace.data.splits import take_videos
+
+
+def clips(number: int, frames: int = 3) -> Boxes:
+    """Clips of one box per frame."""
+    return Boxes.of(
+        video=np.repeat([f"clip{n}" for n in range(number)], frames),
+        frame_index=np.tile(np.arange(frames), number),
+        xywh=np.tile([10.0, 10.0, 50.0, 50.0], (number * frames, 1)),
+    )
 
 
 def test_no_group_stands_on_both_sides() -> None:
@@ -37,3 +52,48 @@ def test_the_papers_split_of_real_colon_has_its_27_and_19_videos() -> None:
     assert not set(train) & set(evaluation)
     assert all(int(video[-3:]) <= 8 for video in train)
     assert all(int(video[-3:]) >= 9 for video in evaluation)
+
+
+@settings(deadline=None)
+@given(share=st.floats(0.1, 0.9), seed=st.integers(0, 100))
+def test_a_share_of_the_videos_and_its_rest_have_no_video_in_common_and_all_together(share: float, seed: int) -> None:
+    boxes = clips(10, frames=2)
+    part, rest = (take_videos(boxes, share=share, seed=seed, rest=other) for other in (False, True))
+    assert not set(part.video.tolist()) & set(rest.video.tolist())
+    assert set(part.video.tolist()) | set(rest.video.tolist()) == set(boxes.video.tolist())
+    assert abs(len(set(part.video.tolist())) - 10 * share) <= 0.5 + 1e-9
+
+
+def test_named_videos_are_taken_and_an_unknown_one_is_an_error() -> None:
+    boxes = clips(4)
+    assert set(take_videos(boxes, names=["clip1", "clip3"]).video.tolist()) == {"clip1", "clip3"}
+    assert set(take_videos(boxes, names=["clip1", "clip3"], rest=True).video.tolist()) == {"clip0", "clip2"}
+    with pytest.raises(UserError, match="the source has no clip9"):
+        take_videos(boxes, names=["clip9"])
+
+
+def test_a_selection_filters_scores_completes_frame_rates_and_joins_clips() -> None:
+    boxes = clips(4)
+    score = np.tile([0.2, 0.8, np.nan], 4)
+    fps = np.repeat([25.0, np.nan], 6)
+    selected = Selection(min_score=0.5, fps=30.0, videos=("clip0", "clip3"), join_clips=2).apply(
+        replace(boxes, score=score, fps=fps)
+    )
+    assert selected.frame_index.min() == 0
+    assert len(selected) == 4
+    assert sorted(set(selected.fps.tolist())) == [25.0, 30.0]
+    assert set(selected.video.tolist()) == {"artificial-00"}
+
+
+def test_a_minimum_score_that_no_box_has_or_reaches_is_reported() -> None:
+    with pytest.warns(PolyptraceWarning, match="no box has a score"):
+        assert len(Selection(min_score=0.5).apply(clips(1))) == 3
+    scored = replace(clips(1), score=np.full(3, 0.25))
+    with pytest.raises(UserError, match=r"no box is left -> the highest score is 0\.25"):
+        Selection(min_score=0.5).apply(scored)
+
+
+def test_a_selection_records_only_what_was_selected() -> None:
+    assert Selection(fps=30.0, seed=3).as_dict() == {}
+    assert Selection(share=0.5, rest=True).as_dict() == {"videos": None, "share": 0.5, "rest": True, "seed": 0}
+    assert Selection(join_clips=4).as_dict() == {"artificial": "up to 4 clips in a row", "seed": 0}

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.data import Boxes, cut_tracklets, link_tracks, read_coco
+from polyptrace.data import Boxes, cut_tracklets, link_tracks, pad_rows, read_coco
 
 
 def run(frames: list[int], polyp: object = "p", video: object = "v") -> tuple[Boxes, np.ndarray]:
@@ -93,3 +93,9 @@ def test_the_tracklets_are_those_of_the_authors(shared: Path, name: str, length:
     }
     assert found == expected
     assert len(tracklets) == len(oracle[f"{name}_y"])
+
+
+def test_shorter_tracklets_are_padded_with_minus_one() -> None:
+    assert pad_rows([np.array([3, 4]), np.array([7])]).tolist() == [[3, 4], [7, -1]]
+    assert pad_rows([]).shape == (0, 0)
+    assert pad_rows([np.array([3])], 3).tolist() == [[3, -1, -1]]

@@ -16,7 +16,15 @@ def of_rows(rows: list[np.ndarray]) -> LabelFreeTracklets:
     names, numbers = np.full(count, "", object), np.zeros(count, np.int64)
     offset = np.cumsum([0, *map(len, rows)])
     return LabelFreeTracklets(
-        names, names, names, numbers, numbers, numbers, np.zeros(count), np.concatenate(rows), offset
+        unit=names,
+        dataset=names,
+        video=names,
+        track=numbers,
+        position=numbers,
+        last=numbers,
+        fps=np.zeros(count),
+        crop_index=np.concatenate(rows),
+        offset=offset,
     )
 
 

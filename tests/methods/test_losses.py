@@ -65,7 +65,7 @@ def test_a_member_that_is_not_there_changes_nothing(z: Tensor) -> None:
     of = targets(3, missing=True)
     other = z.clone()
     other[5] = 100.0
-    for loss in (Loss(), Loss(form="symmetric"), Loss(name="multi-positive")):
+    for loss in (Loss(), Loss(form="symmetric"), Loss(name="multi-positive", form="symmetric")):
         config = replace(CONFIG, loss=loss)
         torch.testing.assert_close(whole("ours", z, of, config), whole("ours", other, of, config))
 
@@ -78,3 +78,23 @@ def test_the_other_methods_use_their_published_losses(z: Tensor) -> None:
     torch.testing.assert_close(whole("sup", z, of, config), multi_positive(z[:, 0], of.group, 0.25))
     by_hand = temporally_aware(z[:, 0], of.group, of.position, 0.25, 1.0)
     torch.testing.assert_close(whole("ta", z, of, config), by_hand)
+
+
+def test_a_track_is_never_its_own_negative_in_tpc_but_may_be_in_sfe(z: Tensor) -> None:
+    of = targets(2)
+    twice = replace(of, tracklet=torch.tensor([0, 1, 1, 3, 4, 5, 6, 7, 8, 9, 10, 0]))
+    assert whole("tpc", z, twice, CONFIG) < whole("tpc", z, of, CONFIG)
+    assert whole("sfe", z, twice, CONFIG) == whole("sfe", z, of, CONFIG)
+    same_pair = replace(of, tracklet=torch.arange(12) // 2)  # two views of one track stay a positive pair
+    assert whole("tpc", z, same_pair, CONFIG) == whole("mve", z, of, CONFIG)
+
+
+@pytest.mark.parametrize("name", ["sup", "ta"])
+def test_places_without_a_tracklet_change_nothing_in_sup_and_ta(name: str, z: Tensor) -> None:
+    of = targets(4, missing=True)
+    other = z.clone()
+    other[5] = 100.0
+    torch.testing.assert_close(whole(name, z, of, CONFIG), whole(name, other, of, CONFIG))
+    kept = [i for i in range(12) if i != 5]
+    without = Targets(of.mask[kept], of.tracklet[kept], of.group[kept], of.position[kept])
+    torch.testing.assert_close(whole(name, z, of, CONFIG), whole(name, z[kept], without, CONFIG))

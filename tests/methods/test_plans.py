@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.config import Config, Supervision, Train, Views
+from polyptrace.config import Config, Loss, Supervision, Train, Views
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.methods import METHODS, Batch
-from polyptrace.methods.batch import Data
+from polyptrace.methods.method import Data
+from polyptrace.methods.views import TrackFrames, track_frames
 
 CONFIG = Config(
     supervision=Supervision(bags_per_batch=5, bag_size=3),
@@ -49,13 +50,39 @@ def test_the_number_of_steps_is_known_before(name: str, coloured: Dataset) -> No
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_the_size_of_batches_is_known_before(name: str, coloured: Dataset) -> None:
+    plan = METHODS[name].plan(view(name, coloured, CONFIG), CONFIG)
+    batches = drawn(name, coloured)
+    assert {len(batch.rows) for batch in batches} == {plan.batch_size}
+    assert np.mean([(batch.rows >= 0).sum() for batch in batches]) == pytest.approx(plan.frames_per_step, abs=0.5)
+
+
+def test_the_frames_of_smaller_bags_are_known_before(make_dataset: Callable[..., Path], tmp_path: Path) -> None:
+    data = Dataset.open(make_dataset(tmp_path / "d", [[4, 4], [2], [1], [3]], frames=8)).label_free()
+    plan = METHODS["ours"].plan(data, replace(CONFIG, supervision=Supervision(bags_per_batch=1, bag_size=4)))
+    epoch = plan.epoch(0, 1)
+    assert np.mean([(epoch.batch(n).rows >= 0).sum() for n in range(epoch.steps)]) == pytest.approx(
+        plan.frames_per_step, abs=0.5
+    )
+
+
+def test_a_number_of_frames_gives_the_fewest_steps_that_reach_it(coloured: Dataset) -> None:
+    for name in METHODS:
+        plan = METHODS[name].plan(view(name, coloured, CONFIG), CONFIG)
+        epochs, steps = plan.length(Train(frames=10_000))
+        assert (steps - 1) * plan.frames_per_step < 10_000 <= steps * plan.frames_per_step
+        assert plan.steps(epochs - 1) < steps <= plan.steps(epochs)
+        assert plan.length(Train(epochs=3)) == (3, plan.steps(3))
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_rows_belong_to_the_tracklet_that_the_batch_names(name: str, coloured: Dataset) -> None:
     for batch in drawn(name, coloured):
         for rows, tracklet in zip(batch.rows, batch.tracklet, strict=True):
             real = rows[rows >= 0]
             assert len(real) > 0
             assert np.isin(real, coloured.tracklets.rows[tracklet]).all()
-            assert (np.diff(real) > 0).all()
+            assert (np.diff(real) >= 0).all()
 
 
 def test_ours_takes_every_tracklet_as_an_anchor_once_an_epoch_and_bags_of_its_video(coloured: Dataset) -> None:
@@ -74,8 +101,8 @@ def test_ours_marks_what_a_small_video_does_not_have(coloured: Dataset) -> None:
     gone = np.concatenate([b.tracklet for b in batches]) < 0
     assert gone.any()
     assert (np.concatenate([b.rows for b in batches])[gone] == -1).all()
-    remarks = METHODS["ours"].plan(coloured.label_free(), config).remarks
-    assert "data: 3 videos with fewer than 21 tracklets, bagged with what there is" in remarks
+    notes = METHODS["ours"].plan(coloured.label_free(), config).notes
+    assert "data: 3 videos with fewer than 21 tracklets: their bags are smaller" in notes
 
 
 def test_sfe_pairs_frames_of_one_track_that_are_near_and_never_the_same(coloured: Dataset) -> None:
@@ -113,6 +140,60 @@ def test_mve_s_views_are_of_one_track_and_the_second_begins_after_the_first(colo
         assert first.shape[1] == 8
 
 
+@pytest.fixture
+def tracks() -> TrackFrames:
+    """Tracks of 2 to 60 stored frames, every 4th frame of the video; rows are numbers of stored frames."""
+    count = np.array([2, 3, 8, 20, 60])
+    return TrackFrames(np.arange(5), [np.arange(n) for n in count], count, 4 * (count - 1) + 1, 8)
+
+
+def test_a_view_has_8_frames_at_a_stride_of_1_to_4_drawn_with_that_weight(tracks: TrackFrames) -> None:
+    random = np.random.default_rng(0)
+    spans = [np.ptp(tracks.one_view(4, random)) for _ in range(2000)]  # in stored frames, of 8 frames at stride d: 7d/4
+    share = [np.mean([(span in stored) for span in spans]) for stored in ((1, 2), (3, 4), (5, 6), (7,))]
+    assert share == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.04)
+    stored = replace(tracks, strides=None)
+    for _ in range(20):
+        assert np.diff(stored.one_view(4, random)).tolist() == [1] * 7
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_two_views_of_a_track_have_no_common_frame_and_follow_each_other(tracks: TrackFrames, stored: bool) -> None:
+    tracks = replace(tracks, strides=None) if stored else tracks
+    random = np.random.default_rng(0)
+    for track in range(5):
+        drawn_views = [tracks.two_views(track, random) for _ in range(200)]
+        for first, second in drawn_views:
+            assert len(first) == len(second) == 8
+            assert first.max() < second.min()
+            assert (np.diff(first) >= 0).all()
+            assert (np.diff(second) >= 0).all()
+            assert second.max() < tracks.count[track]
+        if track > 2:
+            assert len({first.tobytes() for first, _ in drawn_views}) > 1
+
+
+def test_tracks_know_how_many_frames_they_span(coloured: Dataset) -> None:
+    table = track_frames(coloured.label_free(), CONFIG)
+    assert (table.span == coloured.tracklets.last[table.index] - coloured.tracklets.position[table.index] + 1).all()
+    assert table.length == 8
+
+
+def test_multi_positive_in_the_form_of_equation_1_is_refused(coloured: Dataset) -> None:
+    config = replace(CONFIG, loss=Loss(name="multi-positive"))
+    with pytest.raises(UserError, match=r"add --loss\.form symmetric"):
+        METHODS["ours"].plan(coloured.label_free(), config)
+    for temperature in (0.07, 0.25):
+        symmetric = Loss(name="multi-positive", form="symmetric", temperature=temperature)
+        assert METHODS["ours"].plan(coloured.label_free(), replace(CONFIG, loss=symmetric)).steps(1) > 0
+
+
+def test_a_batch_that_cannot_be_filled_is_refused_before_training(coloured: Dataset) -> None:
+    config = replace(CONFIG, supervision=Supervision(bags_per_batch=49))
+    with pytest.raises(UserError, match="48 tracklets can be anchors, but a batch has 49 bags -> use at most 48 bags"):
+        METHODS["ours"].plan(coloured.label_free(), config)
+
+
 def test_tpc_takes_two_tracks_of_one_video_more_often_as_alpha_falls(coloured: Dataset) -> None:
     shares = []
     for epochs in (range(1), range(5, 40)):
@@ -148,20 +229,24 @@ def test_ours_says_what_it_means_that_all_bags_are_of_one_video(
 ) -> None:
     def said(folder: str, videos: list[list[int]], config: Config = CONFIG) -> str:
         data = Dataset.open(make_dataset(tmp_path / folder, videos))
-        return "\n".join(METHODS["ours"].plan(data.label_free(), config).remarks)
+        return "\n".join(METHODS["ours"].plan(data.label_free(), config).notes)
 
     alone = said("one", [[2, 3]])
-    assert "all bags are of one video" in alone
-    assert "-> prepare several procedures together, or have" in alone
+    assert "all bags come from one video" in alone
+    assert "-> prepare several procedures together, or use --supervision.composition no-overlap" in alone
     assert "all bags" not in said("two", [[2, 3], [2, 2]])
     larger = replace(CONFIG, supervision=Supervision(bags_per_batch=5, bag_size=3, small_videos="leave-out"))
-    assert "all bags are of one video" in said("hardly-two", [[2, 3], [1]], larger)
+    assert "all bags come from one video" in said("hardly-two", [[2, 3], [1]], larger)
     kept_apart = replace(CONFIG, supervision=Supervision(bags_per_batch=5, bag_size=3, composition="no-overlap"))
     assert said("apart", [[2, 3]], kept_apart).endswith("-> prepare several procedures together")
 
 
-def test_sup_deals_polyps_with_equal_numbers_and_uses_no_tracklet_twice(coloured: Dataset) -> None:
-    batches = drawn("sup", coloured)
+STRICT = replace(CONFIG, views=replace(CONFIG.views, small_polyps="leave-out"))
+
+
+@pytest.mark.parametrize("config", [CONFIG, STRICT])
+def test_sup_draws_polyps_with_equal_numbers_and_uses_no_tracklet_twice(config: Config, coloured: Dataset) -> None:
+    batches = drawn("sup", coloured, config)
     used = np.concatenate([b.tracklet for b in batches])
     assert len(set(used)) == len(used)
     for batch in batches:
@@ -171,11 +256,39 @@ def test_sup_deals_polyps_with_equal_numbers_and_uses_no_tracklet_twice(coloured
     assert (left >= 4).sum() < 3
 
 
-def test_sup_scales_down_where_polyps_are_small_and_says_so(coloured: Dataset) -> None:
+def test_sup_draws_small_polyps_with_all_they_have_and_the_release_never_does(
+    make_dataset: Callable[..., Path], tmp_path: Path
+) -> None:
+    data = Dataset.open(make_dataset(tmp_path / "d", [[6, 5, 2], [6, 1]], frames=8))
+    polyp = data.tracklets.polyp
+    views = Views(polyps_per_batch=2, tracklets_per_polyp=5)
+    for small, drawn_sizes, use in (
+        ("keep", {1, 2, 5}, "drawn with all they have"),
+        ("leave-out", {5}, "never drawn"),
+    ):
+        config = replace(CONFIG, views=replace(views, small_polyps=small))
+        assert METHODS["sup"].plan(data, config).notes == [f"data: 2 of 5 polyps have fewer than 5 tracklets: {use}"]
+        sizes = set()
+        for epoch in range(20):
+            batches = drawn("sup", data, config, epoch)
+            used = np.concatenate([b.tracklet[b.tracklet >= 0] for b in batches])
+            assert len(set(used)) == len(used)
+            for batch in batches:
+                assert len(batch.rows) == 10
+                assert ((batch.rows >= 0).any(1) == (batch.tracklet >= 0)).all()
+                sizes |= set(np.unique(polyp[batch.tracklet[batch.tracklet >= 0]], return_counts=True)[1].tolist())
+        assert sizes == drawn_sizes
+
+
+def test_sup_reduces_batches_where_polyps_are_small_and_logs_it(coloured: Dataset) -> None:
     config = replace(CONFIG, views=Views(polyps_per_batch=4, tracklets_per_polyp=14))
     plan = METHODS["sup"].plan(coloured, config)
-    assert plan.remarks == ["data: batches of 4 polyps x 8 tracklets instead of 4 x 14, the polyps are too small"]
-    assert len(plan.epoch(0, 1).batch(0).rows) == 32
+    assert plan.notes == ["data: 6 of 6 polyps have fewer than 14 tracklets: drawn with all they have"]
+    assert len(plan.epoch(0, 1).batch(0).rows) == 4 * 10
+    strict = replace(config, views=replace(config.views, small_polyps="leave-out"))
+    plan = METHODS["sup"].plan(coloured, strict)
+    assert plan.notes[-1] == "data: batches of 4 polyps x 8 tracklets instead of 4 x 14: polyps are too small"
+    assert len(plan.epoch(0, 1).batch(0).rows) == 4 * 8
 
 
 def test_ta_s_time_runs_from_the_polyp_s_first_frame_to_its_last(coloured: Dataset) -> None:
@@ -195,5 +308,5 @@ def test_supervised_methods_refuse_data_without_labels(coloured: Dataset) -> Non
 
 def test_batches_shrink_where_there_are_too_few_tracks(coloured: Dataset) -> None:
     plan = METHODS["mve"].plan(coloured.label_free(), replace(CONFIG, views=Views(batch=30)))
-    assert plan.remarks == ["data: batches of 24 pairs instead of 30, there are no more tracks"]
+    assert plan.notes == ["data: batches of 24 pairs instead of 30, because there are no more tracks"]
     assert len(plan.epoch(0, 1).batch(0).rows) == 48

@@ -102,7 +102,7 @@ def unlabelled(coloured: Dataset, tmp_path_factory: pytest.TempPathFactory) -> P
     tasks = ("retrieval", "reid", "counting")
     folder = tmp_path_factory.mktemp("unlabelled") / "results"
     found = evaluate(dict.fromkeys(tasks, embeddings), tasks, method=Method("Mine"))
-    replace(found, embeddings=[{"info": {"generated": True}}]).save(folder)
+    replace(found, generated=True).save(folder)
     return folder
 
 

@@ -1,12 +1,20 @@
 """`polyptrace report` and `polyptrace figures` from the command line."""
 
 import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from polyptrace.cli import main
+from polyptrace.core.files import write_json
 from polyptrace.data import Dataset
+from polyptrace.data.dataset import save_tracklets
+from polyptrace.encoders import TrackletEncoder, save_encoder
+from polyptrace.evaluate import Results
 
 
 def call(*arguments: object) -> int:
@@ -67,3 +75,40 @@ def test_encoder_and_vectors_together_are_refused(
     arguments = ("figures", "curriculum", "--data", coloured.path, "--out", tmp_path / "out")
     assert call(*arguments, "--encoder", "colour-grid", "--embeddings", tmp_path) == 2
     assert "give one of them" in capsys.readouterr().err
+
+
+def test_the_colour_grid_is_added_beside_results_without_labels(
+    unlabelled: Path, coloured: Dataset, tmp_path: Path
+) -> None:
+    data = tmp_path / "synthetic"
+    shutil.copytree(coloured.path, data)
+    table = coloured.tracklets
+    renamed = replace(table, dataset=np.full(len(table), "synthetic", object), polyp=np.full(len(table), "", object))
+    save_tracklets(renamed, data / "tracklets.parquet")
+    assert call("report", unlabelled, "--data", data, "--out", tmp_path / "report") == 0
+    text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert "is shown for comparison" in text
+    assert "Colour grid: " in (tmp_path / "report" / "figures" / "timeline_0.svg").read_text(encoding="utf-8")
+    rows = json.loads((tmp_path / "report" / "results.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["method"]["name"] for row in rows] == ["Colour grid", "Mine"]
+
+
+def test_a_dataset_or_run_of_something_else_is_refused(
+    results: list[Path],
+    run: Path,
+    make_dataset: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = make_dataset(tmp_path / "other", [[2, 2]])
+    info = json.loads((other / "dataset.json").read_text(encoding="utf-8"))
+    write_json(other / "dataset.json", info | {"hashes": {"tracklets.parquet": "other"}})
+    recorded = {"dataset": {"hashes": {"tracklets.parquet": "mine"}}, "model_hash": "mine"}
+    replace(Results.load(results[0]), embeddings=[{"info": recorded}]).save(tmp_path / "mine")
+    assert call("report", tmp_path / "mine", "--data", other, "--out", tmp_path / "report") == 2
+    assert "were made with this dataset" in capsys.readouterr().err
+    trained = tmp_path / "trained"
+    shutil.copytree(run, trained)
+    save_encoder(TrackletEncoder("test_resnet", width=16, heads=2, layers=1, size=32), trained / "encoder")
+    assert call("report", tmp_path / "mine", "--run", trained, "--out", tmp_path / "report") == 2
+    assert "none of the results was computed with this run" in capsys.readouterr().err

@@ -75,7 +75,7 @@ def test_generated_procedures_are_called_that(make_row: Make) -> None:
     counts = {"tracklets": 5, "polyps": 2, "videos": 1}
     assert "1 generated procedure (" in describe_counts(counts, "track", ["test"], generated=True)
     named_alike = make_row("a", 0.5)
-    marked = replace(named_alike, embeddings=[{"info": {"generated": True}}])
+    marked = replace(named_alike, generated=True)
     assert "5 procedures" in table_of([named_alike]).caption
     assert "5 generated procedures" in table_of([marked]).caption
 

@@ -52,6 +52,14 @@ def test_real_data_have_no_warning_and_generated_ones_have(report: Path, bare: P
     assert "<h1>Mine on synthetic</h1>" in text
 
 
+def test_a_name_does_not_make_data_generated(unlabelled: Path, tmp_path: Path) -> None:
+    row = Results.load(unlabelled)
+    assert row.tasks["counting.temporal"].datasets == ("synthetic",)
+    replace(row, generated=False).save(tmp_path / "real")
+    page = write_report([tmp_path / "real"], tmp_path / "report")
+    assert "Generated procedures" not in page.read_text(encoding="utf-8")
+
+
 def test_without_labels_there_are_timelines_and_a_count_and_the_reasons_for_the_rest(bare: Path) -> None:
     text = (bare / "report.html").read_text(encoding="utf-8")
     assert "Found per procedure" in text
@@ -59,6 +67,7 @@ def test_without_labels_there_are_timelines_and_a_count_and_the_reasons_for_the_
     assert (bare / "figures" / "timeline_0.svg").exists()
     assert not (bare / "table1.md").exists()
     assert "nothing here shows whether the count is right" in text
+    assert "For comparison, add the colour-grid baseline" in text
     assert not any(words in text for words in ("Count error", "a true polyp", "of 0 polyps"))
 
 

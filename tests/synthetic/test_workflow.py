@@ -82,14 +82,11 @@ def test_some_polyps_are_seen_again_after_all_the_others(preset: Preset) -> None
 
 
 def test_a_polyp_is_found_before_it_is_removed(preset: Preset) -> None:
-    longer = replace(preset, tracklets=40)
-    looks = [look for seed in range(20) for look in plan(longer, [[0]], seed, resight=0.0)]
-    place = {"survey": [], "remove": []}
-    for seed in range(5):
-        mine = plan(longer, [[0]], seed, resight=0.0)
-        for number, look in enumerate(mine):
-            if look.phase in place:
-                place[look.phase].append(number / len(mine))
-    assert {look.phase for look in looks} == {"survey", "approach", "inspect", "wash", "remove"}
-    assert min(place["remove"]) > 0.5
-    assert np.mean(place["survey"]) < np.mean(place["remove"])
+    plans = [plan(replace(preset, tracklets=40), [[0]], seed, resight=0.0) for seed in range(20)]
+    position: dict[str, list[float]] = {}
+    for looks in plans:
+        for number, look in enumerate(looks):
+            position.setdefault(look.phase, []).append(number / len(looks))
+    assert set(position) == {"survey", "approach", "inspect", "wash", "remove"}
+    assert min(position["remove"]) > 0.5
+    assert np.mean(position["survey"]) < np.mean(position["remove"])

@@ -1,8 +1,7 @@
-"""Trains in processes of their own, once in peace and once killed again and again: python killed.py DATASET OUT KILLS
+"""Trains in child processes, once without interruption and once with kills: python killed.py DATASET OUT KILLS
 
-Runs are OUT/peace and OUT/killed. Each start is a real process, forked after the imports so that it starts at once, and
-each kill a real SIGKILL, at a random moment after the run has gone on by at least one step. The number of kills is
-printed.
+The runs are OUT/whole and OUT/killed. Each start is a real process, forked after the imports so that it starts at once.
+Each kill is a real SIGKILL, at a random moment after the run has made at least one step. Prints the number of kills.
 """
 
 import multiprocessing
@@ -38,7 +37,7 @@ def steps_logged(out: Path) -> int:
 
 
 def start_until_done(data: str, out: Path, wanted: int) -> int:
-    """Starts the training until it ends by itself; so many times it is killed first. Returns the number of kills."""
+    """Starts the training until it ends by itself, after `wanted` kills. Returns the number of kills."""
     forked, chance, kills = multiprocessing.get_context("fork"), random.Random(0), 0
     while not (out / "encoder").exists():
         process = forked.Process(target=run, args=(data, out))
@@ -57,6 +56,6 @@ def start_until_done(data: str, out: Path, wanted: int) -> int:
 
 
 if __name__ == "__main__":
-    start_until_done(sys.argv[1], Path(sys.argv[2]) / "peace", 0)
+    start_until_done(sys.argv[1], Path(sys.argv[2]) / "whole", 0)
     kills = start_until_done(sys.argv[1], Path(sys.argv[2]) / "killed", int(sys.argv[3]))
     sys.stdout.write(f"{kills}\n")

@@ -31,7 +31,7 @@ BASE = Config(
 CASES = {
     "ours paper": ("ours", BASE),
     "ours symmetric": ("ours", replace(BASE, loss=Loss(form="symmetric"))),
-    "ours multi-positive": ("ours", replace(BASE, loss=Loss(name="multi-positive"))),
+    "ours multi-positive": ("ours", replace(BASE, loss=Loss(name="multi-positive", form="symmetric"))),
     "ours, small videos": ("ours", replace(BASE, supervision=Supervision(bags_per_batch=8, bag_size=3))),
     "sfe": ("sfe", BASE),
     "mve": ("mve", BASE),

@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import AdamW
 
 from polyptrace.core.errors import UserError
-from polyptrace.train.checkpoint import Progress, latest_checkpoint, load_checkpoint, save_checkpoint
+from polyptrace.train.checkpoint import TrainingState, last_checkpoint, load_checkpoint, read_state, save_checkpoint
 
 
 def network() -> tuple[nn.Module, AdamW]:
@@ -26,9 +26,9 @@ def stepped(model: nn.Module, optimiser: AdamW) -> None:
 def test_the_next_step_is_the_same_after_loading(tmp_path: Path) -> None:
     model, optimiser = network()
     stepped(model, optimiser)
-    path = save_checkpoint(tmp_path, Progress(7, 1, 3, 99), model, optimiser)
+    path = save_checkpoint(tmp_path, TrainingState(7, 1, 3, 99), model, optimiser)
     again, other = network()
-    assert load_checkpoint(path, again, other) == Progress(7, 1, 3, 99)
+    assert load_checkpoint(path, again, other) == read_state(path) == TrainingState(7, 1, 3, 99)
     for m, o in ((model, optimiser), (again, other)):
         torch.manual_seed(3)
         stepped(m, o)
@@ -40,7 +40,7 @@ def test_moments_come_back_in_the_order_in_memory_that_their_weights_have(tmp_pa
     model, optimiser = network()
     stepped(model, optimiser)
     again, other = network()
-    load_checkpoint(save_checkpoint(tmp_path, Progress(1), model, optimiser), again, other)
+    load_checkpoint(save_checkpoint(tmp_path, TrainingState(1), model, optimiser), again, other)
     for weight in again.parameters():  # the fused optimisers of a GPU refuse any other
         assert {other.state[weight][key].stride() for key in ("exp_avg", "exp_avg_sq")} == {weight.stride()}
     assert not next(again.parameters()).is_contiguous()
@@ -49,17 +49,17 @@ def test_moments_come_back_in_the_order_in_memory_that_their_weights_have(tmp_pa
 def test_two_are_kept_and_the_newest_is_found(tmp_path: Path) -> None:
     model, optimiser = network()
     for step in (9, 10, 100):
-        save_checkpoint(tmp_path, Progress(step), model, optimiser)
+        save_checkpoint(tmp_path, TrainingState(step), model, optimiser)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000010.safetensors", "step-00000100.safetensors"]
-    assert latest_checkpoint(tmp_path) == tmp_path / "step-00000100.safetensors"
-    assert latest_checkpoint(tmp_path / "nothing") is None
+    assert last_checkpoint(tmp_path) == tmp_path / "step-00000100.safetensors"
+    assert last_checkpoint(tmp_path / "nothing") is None
 
 
 def test_a_checkpoint_that_was_cut_off_is_named(tmp_path: Path) -> None:
     model, optimiser = network()
-    path = save_checkpoint(tmp_path, Progress(1), model, optimiser)
+    path = save_checkpoint(tmp_path, TrainingState(1), model, optimiser)
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(UserError, match="not a whole checkpoint"):
+    with pytest.raises(UserError, match="not a complete checkpoint"):
         load_checkpoint(path, model, optimiser)
 
 
@@ -67,7 +67,7 @@ def test_a_file_that_only_looks_like_a_checkpoint_is_named(tmp_path: Path) -> No
     model, optimiser = network()
     path = tmp_path / "step-00000001.safetensors"
     save_file({"weight": torch.zeros(2)}, path)  # as others write weights: it does not say how far the run was
-    with pytest.raises(UserError, match="not a whole checkpoint"):
+    with pytest.raises(UserError, match="not a complete checkpoint"):
         load_checkpoint(path, model, optimiser)
 
 
@@ -76,5 +76,5 @@ def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     with torch.no_grad():
         model[1].weight[0] = torch.inf
     with pytest.raises(UserError, match=r"model\.1\.weight"):
-        save_checkpoint(tmp_path, Progress(1), model, optimiser)
+        save_checkpoint(tmp_path, TrainingState(1), model, optimiser)
     assert not list(tmp_path.iterdir())

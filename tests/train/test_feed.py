@@ -29,7 +29,7 @@ def test_a_whole_batch_needs_no_mask(crops: np.ndarray) -> None:
     assert loaded.shape == (2, 2)
     assert loaded.place is None
     assert loaded.mask is None
-    assert loaded.targets.real.all()
+    assert loaded.targets.mask.all()
 
 
 def test_only_real_frames_are_loaded_each_with_its_place(crops: np.ndarray) -> None:
@@ -66,7 +66,7 @@ def test_a_process_loads_its_own_part_and_knows_the_targets_of_all(crops: np.nda
     assert second.crops.numpy().tobytes() == crops[[5]].tobytes()
     assert second.part == slice(2, 4)
     assert second.targets.group.tolist() == [0, 0, 1, 1]
-    assert second.targets.real.flatten().tolist() == [True, True, True, False]
+    assert second.targets.mask.flatten().tolist() == [True, True, True, False]
 
 
 def test_smaller_crops_are_made_once_and_rounded(crops: np.ndarray) -> None:

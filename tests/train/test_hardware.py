@@ -5,15 +5,15 @@ import torch
 
 from polyptrace.config import Train
 from polyptrace.core.errors import UserError
-from polyptrace.train.hardware import SHARED_BY, choose_hardware, choose_precision, processes
+from polyptrace.train.hardware import SHARED_BY, choose_hardware, processes
 
 
 def test_a_cpu_gets_float32_without_compilation_and_the_log_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     chosen = choose_hardware(Train())
-    assert (chosen.accelerator, chosen.precision, chosen.compiled) == ("cpu", "32-true", False)
+    assert (chosen.accelerator, chosen.precision, chosen.compiled) == ("cpu", "float32", False)
     text = "\n".join(chosen.reasons)
-    for said in ("torch sees no GPU", "float32 (auto, on a CPU)", "torch.compile: off", "processes: 1"):
+    for said in ("torch finds no GPU", "float32 (auto, on a CPU)", "torch.compile: off", "processes: 1"):
         assert said in text
 
 
@@ -24,22 +24,14 @@ def test_a_run_is_told_by_how_many_its_gpu_is_shared(monkeypatch: pytest.MonkeyP
     assert choose_hardware(Train()).shared_by == 3
     for wrong in ("0", "-1", "two"):
         monkeypatch.setenv(SHARED_BY, wrong)
-        with pytest.raises(UserError, match=f"{SHARED_BY}={wrong}: is no number of runs"):
+        with pytest.raises(UserError, match=f"{SHARED_BY}={wrong}: not a number of runs"):
             choose_hardware(Train())
 
 
 def test_a_gpu_that_is_not_there_is_an_error_not_a_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="torch sees no GPU"):
+    with pytest.raises(UserError, match="torch finds no GPU"):
         choose_hardware(Train(device="cuda"))
-
-
-def test_a_gpu_gets_bf16_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
-    assert choose_precision("auto", True)[0] == "bf16"
-    assert choose_precision("float32", True)[0] == "float32"
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
-    assert choose_precision("auto", True) == ("float32", "precision: float32 (auto, this GPU has no bf16)")
 
 
 def test_torchrun_and_slurm_say_how_many_processes_there_are() -> None:

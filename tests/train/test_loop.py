@@ -1,6 +1,9 @@
-"""Whole small runs: what they write, when they refuse, what stops them."""
+"""Small runs: what they write, when they refuse, how they stop and resume."""
 
 import json
+import os
+import resource
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +22,7 @@ from polyptrace.embed import embed
 from polyptrace.encoders import load_encoder, weights_hash
 from polyptrace.methods import METHODS, Targets
 from polyptrace.methods import ours as ours_module
-from polyptrace.train import train
+from polyptrace.train import frames_of, train
 
 CONFIG = Config(
     supervision=Supervision(bags_per_batch=4, bag_size=2),
@@ -53,10 +56,12 @@ def test_a_run_leaves_settings_figures_checkpoints_and_an_encoder(finished: Path
     figures = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
     assert [f["step"] for f in figures] == [1, 2, 3]
     assert figures[-1].keys() >= {"loss", "loss_tracklet", "loss_frame", "condition", "tau", "lr", "epoch", "frames"}
+    assert figures[-1].keys() >= {"gradient_norm", "time", "frames_per_second", "memory_gib"}
+    assert all(f["gradient_norm"] > 0 for f in figures)
     assert figures[-1]["frames"] == 3 * 12 * 8
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["labels"] == "none"
-    assert any("torch sees no GPU" in note or "device" in note for note in environment["starts"][0]["notes"])
+    assert any("torch finds no GPU" in note or "device" in note for note in environment["starts"][0]["notes"])
     assert "polyp labels: none" in (finished / "encoder" / "README.md").read_text()
 
 
@@ -85,11 +90,11 @@ def test_another_dataset_is_refused(finished: Path, coloured: Dataset) -> None:
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, small: Dataset) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(UserError, match="something else than a run"):
+    with pytest.raises(UserError, match="not a run folder"):
         train(CONFIG, small, tmp_path)
 
 
-def test_a_run_that_was_killed_while_it_was_written_down_begins_anew(
+def test_a_run_that_was_killed_while_it_was_recorded_starts_anew(
     finished: Path, small: Dataset, tmp_path: Path
 ) -> None:
     environment = json.loads((finished / "environment.json").read_text())
@@ -108,6 +113,25 @@ def test_a_run_may_begin_with_the_weights_of_another(finished: Path, small: Data
     wider = replace(with_train(epochs=0), encoder=replace(CONFIG.encoder, width=32))
     with pytest.raises(UserError, match="--init-from"):
         train(wider, small, tmp_path / "wider", init_from=str(finished))
+
+
+def test_mve_may_begin_with_the_backbone_of_an_sfe_whose_frames_are_counted(
+    small: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sfe, mve = str(tmp_path / "sfe"), str(tmp_path / "mve")
+    train(with_train(method="sfe", frames=100), small, Path(sfe))
+    capsys.readouterr()
+    out = train(with_train(method="mve", epochs=0), small, Path(mve), init_from=sfe)
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"initial weights: the backbone from {sfe} (112 frames); adapter, layers, projector, token at random" in said
+    source, trained = load_encoder(sfe).state_dict(), load_encoder(out).state_dict()
+    backbone = [name for name in trained if name.startswith("backbone.")]
+    assert len(backbone) > 20
+    assert all(torch.equal(trained[name], source[name]) for name in backbone)
+    assert frames_of(sfe) == frames_of(mve) == 112
+    assert f"initialised from {sfe} (112 frames)" in (out / "README.md").read_text()
+    longer = train(with_train(method="mve", frames=100), small, tmp_path / "longer", init_from=sfe)
+    assert frames_of(str(longer)) == 112 + 128
 
 
 def test_zero_epochs_give_the_encoder_as_it_starts(small: Dataset, tmp_path: Path) -> None:
@@ -145,6 +169,148 @@ def test_training_makes_polyps_of_other_procedures_easier_to_tell_apart(
     before = gap(train(with_train(config, epochs=0), coloured, tmp_path / "before"))
     after = gap(train(with_train(config, epochs=4), coloured, tmp_path / "after"))
     assert after > before + 0.1
+
+
+def metrics(run: Path, name: str = "metrics.jsonl") -> list[int]:
+    """The steps in a log."""
+    return [json.loads(line)["step"] for line in (run / name).read_text().splitlines()]
+
+
+def break_at(call: int, monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
+    """Calls `action` in the given call of the loss."""
+    calls = 0
+
+    def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            action()
+        return ours_module.loss(z, targets, config)
+
+    monkeypatch.setitem(METHODS, "ours", replace(METHODS["ours"], loss=loss))
+
+
+def fail() -> None:
+    raise RuntimeError("a bug")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_step_and_writes_a_checkpoint_from_which_the_run_resumes(
+    number: signal.Signals, small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(number, ended)
+    try:
+        whole = train(with_train(epochs=2), small, tmp_path / "whole")
+        with monkeypatch.context() as patch:
+            break_at(3, patch, lambda: os.kill(os.getpid(), number))
+            with pytest.raises(KeyboardInterrupt):
+                train(with_train(epochs=2), small, tmp_path / "run")
+        assert signal.getsignal(number) is ended
+    finally:
+        signal.signal(number, before)
+    assert not (tmp_path / "run" / "encoder").exists()
+    assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000003.safetensors"]
+    assert metrics(tmp_path / "run") == [1, 2, 3]
+    resumed = train(with_train(epochs=2), small, tmp_path / "run")
+    assert metrics(tmp_path / "run") == metrics(tmp_path / "whole")
+    assert weights_hash(load_encoder(resumed)) == weights_hash(load_encoder(whole))
+
+
+def test_checkpoints_are_also_written_by_time(small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_at(4, monkeypatch, fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        train(with_train(epochs=2, checkpoint_minutes=0.0), small, tmp_path / "r")
+    names = sorted(path.name for path in (tmp_path / "r" / "checkpoints").iterdir())
+    assert names == ["step-00000002.safetensors", "step-00000003.safetensors"]
+
+
+def test_a_run_without_a_checkpoint_starts_anew_with_other_settings_and_keeps_its_metrics(
+    small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        break_at(3, patch, fail)
+        with pytest.raises(RuntimeError, match="a bug"):
+            train(CONFIG, small, tmp_path / "r")
+    assert metrics(tmp_path / "r") == [1]  # metrics are logged one step late
+    changed = replace(CONFIG, optimiser=Optimiser(lr=0.5e-3))
+    train(changed, small, tmp_path / "r")
+    assert metrics(tmp_path / "r") == [1, 2, 3]
+    assert metrics(tmp_path / "r", "metrics.discarded.jsonl") == [1]
+    assert "lr = 0.0005" in (tmp_path / "r" / "config.toml").read_text()
+    assert len(json.loads((tmp_path / "r" / "environment.json").read_text())["starts"]) == 2
+
+
+def test_a_setting_that_cannot_work_leaves_no_run_behind(small: Dataset, tmp_path: Path) -> None:
+    too_many = replace(CONFIG, supervision=Supervision(bags_per_batch=100, bag_size=2))
+    with pytest.raises(UserError, match="use at most 14 bags"):
+        train(too_many, small, tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_run_is_overwritten_only_when_that_is_requested(small: Dataset, tmp_path: Path) -> None:
+    first = weights_hash(load_encoder(train(CONFIG, small, tmp_path / "r")))
+    changed = with_train(seed=1)
+    with pytest.raises(UserError, match=r"train\.seed: 0 -> 1\n.*--overwrite"):
+        train(changed, small, tmp_path / "r")
+    second = weights_hash(load_encoder(train(changed, small, tmp_path / "r", overwrite=True)))
+    assert first != second == weights_hash(load_encoder(train(changed, small, tmp_path / "fresh")))
+    assert metrics(tmp_path / "r") == [1, 2, 3]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").touch()
+    with pytest.raises(UserError, match="not a run folder"):
+        train(changed, small, tmp_path / "other", overwrite=True)
+
+
+def test_a_finished_run_can_be_continued_for_more_epochs(
+    small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(CONFIG, small, tmp_path / "r")
+    with monkeypatch.context() as patch:
+        break_at(2, patch, fail)
+        with pytest.raises(RuntimeError, match="a bug"):
+            train(with_train(epochs=2), small, tmp_path / "r")
+    assert not (tmp_path / "r" / "encoder").exists()
+    out = train(with_train(epochs=2), small, tmp_path / "r")
+    assert metrics(tmp_path / "r") == [1, 2, 3, 4, 5, 6, 7]
+    last = load_file(tmp_path / "r" / "checkpoints" / "step-00000007.safetensors")
+    assert all(torch.equal(t, last[f"model.{name}"]) for name, t in load_encoder(out).state_dict().items())
+    with pytest.raises(UserError, match=r"train\.epochs: 2 -> 1"):
+        train(CONFIG, small, tmp_path / "r")
+
+
+def test_a_full_disk_gives_one_line_and_the_previous_checkpoint_stays_usable(
+    small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit on the size of files stands for a full disk."""
+    config = with_train(epochs=2, checkpoint_every=2)
+    whole = train(config, small, tmp_path / "whole")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with monkeypatch.context() as patch:
+        break_at(4, patch, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1])))
+        try:
+            with pytest.raises(UserError, match=r"step-00000004.* cannot be written \(.*-> free disk space .*00000002"):
+                train(config, small, tmp_path / "r")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in (tmp_path / "r" / "checkpoints").iterdir()] == ["step-00000002.safetensors"]
+    resumed = train(config, small, tmp_path / "r")
+    assert weights_hash(load_encoder(resumed)) == weights_hash(load_encoder(whole))
+
+
+def test_a_full_disk_under_the_metrics_gives_one_error_and_no_traceback_of_a_thread(
+    small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    break_at(3, monkeypatch, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1])))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            train(with_train(epochs=3, loggers=("tensorboard",)), small, tmp_path / "r")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_loss_that_is_not_finite_stops_with_step_tracklets_and_the_last_good_checkpoint(

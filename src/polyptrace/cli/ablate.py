@@ -22,14 +22,14 @@ from polyptrace.cli.trials import (
     TestDataOfTask,
     TrainData,
     data_of,
-    end,
-    found_rates,
-    given_for_all,
-    length_of,
-    print_lines,
+    exit_with,
+    frames_of,
+    no_results,
+    print_commands,
+    require_trials,
     runner,
-    selected,
-    without_results,
+    select_trials,
+    shared_of,
 )
 from polyptrace.compare import (
     BLOCKS,
@@ -37,19 +37,20 @@ from polyptrace.compare import (
     OURS,
     ROWS_FOLDER,
     SECTIONS,
+    SWEEP,
     SWEEP_FOLDER,
-    SWEPT,
     VARIANTS_FOLDER,
     Block,
-    Given,
     Row,
+    Shared,
     Trial,
-    chosen_blocks,
     folder_name,
     make_trial,
-    rate_setting,
+    read_rates,
+    select_blocks,
 )
 from polyptrace.config import read_config
+from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder
 from polyptrace.evaluate import Results, combine
@@ -80,7 +81,7 @@ def command(
     ] = "table2",
     sweep: Annotated[
         list[str] | None,
-        typer.Option("--sweep", metavar="NAME=TRAIN:EVAL", help="A pair of datasets to compare losses on; repeat."),
+        typer.Option("--sweep", metavar="NAME=TRAIN:EVAL", help="Datasets on which losses are compared; repeatable."),
     ] = None,
     seeds: Seeds = 3,
     tasks: Tasks = None,
@@ -94,15 +95,15 @@ def command(
 ) -> None:
     """Train, embed and evaluate variants of our method, and write their tables.
 
-    A variant is our method with a few other settings and everything else the same, the number of frames included;
-    [bold]--dry-run[/] shows which. [bold]table2[/] is the paper's: nearest-K or exponential sampling, with and without
-    the curriculum; loss on frames, tracklets or both. Beyond it: multi-positive loss on the same bags, forms of the
-    loss, which bags meet in a batch, bag size, highest temperature.
+    A variant is our method with a few other settings and everything else unchanged, including the number of frames;
+    [bold]--dry-run[/] shows them. [bold]table2[/] is the paper's table: nearest-K or exponential sampling, with and
+    without the curriculum; loss on frames, tracklets or both. Further blocks: other losses on the same bags, which bags
+    share a batch, bag size, highest temperature.
 
-    [bold]--sweep[/] trains ours, its symmetric form and the multi-positive loss on several pairs of datasets instead,
-    such as procedures in which polyps interleave more and more.
+    [bold]--sweep[/] compares our loss, its symmetric form and the multi-positive loss on several pairs of datasets
+    instead, for example procedures with more and more interleaved polyps.
 
-    Rows are run as 'polyptrace compare' does; in the same folder ours is not trained again.
+    Rows run as in 'polyptrace compare'; in the same folder, ours is not trained again.
 
     Examples:
 
@@ -112,63 +113,64 @@ def command(
 
       polyptrace ablate --out swept --sweep 0=i0/train:i0/test --sweep 0.5=i5/train:i5/test
     """
-    blocks = chosen_blocks(variants)
+    blocks = select_blocks(variants)
     if table_only:
         if not write_tables(out, blocks):
-            raise without_results(out, f"two variants of --variants {variants}")
+            raise no_results(out, f"two variants of --variants {variants}")
         return
-    given = given_for_all(out, ctx.args, config, tasks)
-    found, _ = found_rates([], given, rates, None, own_epochs=False)
+    shared = shared_of(ctx, out, config, tasks)
+    known_rates = read_rates(rates) if rates else {}
+    if known_rates and "lr" in shared.settings.get("optimiser", {}):
+        raise UserError("--optimiser.lr and --rates are both given -> choose one")
     if sweep:
-        trials = [trial for text in sweep for trial in sweep_trials(text, seeds, given, found)]
+        trials = [trial for text in sweep for trial in sweep_trials(text, seeds, shared, known_rates)]
     else:
         datasets = data_of(data, tests, tests_of)
         rows = list({row.name: row for block in blocks for row in block.rows}.values())
-        length = length_of(datasets, given, rows, own_epochs=False)
+        frames = frames_of(datasets, shared, rows, own_epochs=False)
         trials = [
-            make_trial(row, seed, f"{place_of(row)}/seed{seed}", datasets, given, length | rate_setting(row, found))
+            make_trial(row, seed, f"{place_of(row)}/seed{seed}", datasets, shared, frames, known_rates)
             for row in rows
             for seed in range(seeds)
         ]
-    chosen = selected(trials, only)
-    if not chosen:
-        raise UserError(f"--only {' '.join(only or [])}: no such row -> one of {', '.join(t.key for t in trials)}")
+    chosen = select_trials(trials, only)
+    require_trials(chosen, trials, only)
     if dry_run:
-        print_lines(chosen)
+        print_commands(chosen)
         return
     failed = runner(at_once, keep)(chosen)
     if not only and not write_tables(out, blocks):
-        typer.echo(f"{out}: no two variants have results, so there is no table")
-    end(failed)
+        echo(f"{out}: fewer than two variants have results, so there is no table")
+    exit_with(failed)
 
 
-def sweep_trials(text: str, seeds: int, given: Given, rates: Mapping[str, float]) -> list[Trial]:
+def sweep_trials(text: str, seeds: int, shared: Shared, rates: Mapping[str, float]) -> list[Trial]:
     """The trials of one pair of datasets."""
     name, _, pair = text.partition("=")
     train, _, test = pair.partition(":")
     if not name or not train or not test:
         raise UserError(f"--sweep {text}: not NAME=TRAIN:EVAL -> write for example 0.5=half/train:half/test")
     datasets = data_of(Path(train), [Path(test)], None)
-    length = length_of(datasets, given, SWEPT, own_epochs=False)
-    below = f"{SWEEP_FOLDER}/{folder_name(name)}"
+    frames = frames_of(datasets, shared, SWEEP, own_epochs=False)
+    parent = f"{SWEEP_FOLDER}/{folder_name(name)}"
     return [
-        make_trial(row, seed, f"{below}/{row.name}/seed{seed}", datasets, given, length | rate_setting(row, rates))
-        for row in SWEPT
+        make_trial(row, seed, f"{parent}/{row.name}/seed{seed}", datasets, shared, frames, rates)
+        for row in SWEEP
         for seed in range(seeds)
     ]
 
 
 def place_of(row: Row) -> str:
-    """The folder of a variant; our own settings are a row of the comparison, trained once for both."""
+    """The folder of a variant; our own settings are a row of the comparison, which is trained only once."""
     return f"{VARIANTS_FOLDER if row.settings else ROWS_FOLDER}/{row.name}"
 
 
 def write_tables(out: Path, blocks: Sequence[Block]) -> bool:
-    """Table 2 and its kin in R/ablations, of the variants that have results below R; False if there are too few."""
+    """Writes the ablation tables into R/ablations; False if there are too few results."""
     of_blocks = {block.title: lines_of([(row.title, out / place_of(row)) for row in block.rows]) for block in blocks}
     of_blocks = {title: lines for title, lines in of_blocks.items() if len(lines) > 1}
     of_points = {
-        folder.name: lines_of([(row.title, folder / row.name) for row in SWEPT])
+        folder.name: lines_of([(row.title, folder / row.name) for row in SWEEP])
         for folder in sorted((out / SWEEP_FOLDER).glob("*"), key=lambda folder: in_order(folder.name))
     }
     of_points = {name: lines for name, lines in of_points.items() if lines}
@@ -183,20 +185,20 @@ def write_tables(out: Path, blocks: Sequence[Block]) -> bool:
     with atomic_folder(out / "ablations", overwrite=True) as folder:
         for table in tables:
             write_table(folder, table)
-    typer.echo(markdown(tables[0]))
-    typer.echo(f"tables: {out / 'ablations'}: {', '.join(table.name for table in tables)} as .md, .tex and .html")
+    echo(markdown(tables[0]))
+    echo(f"tables: {out / 'ablations'}: {', '.join(table.name for table in tables)} as .md, .tex and .html")
     return True
 
 
 def of_ours(of_blocks: Mapping[str, Sequence[AblationRow]], columns: Sequence[Measure]) -> Table | None:
-    """Ours minus each variant of all blocks, on the same draws; None without ours."""
+    """Ours minus each variant, on the same bootstrap draws; None without ours."""
     results = list({line.results.method.name: line.results for lines in of_blocks.values() for line in lines}.values())
     names = [each.method.name for each in results]
     return difference_table(results, columns, names.index(OURS.title)) if OURS.title in names else None
 
 
 def in_order(name: str) -> tuple[float, str]:
-    """Sorting key of a sweep's points: numbers by size, then other names."""
+    """Sorting key of a sweep's points: numbers by value, then other names."""
     try:
         return float(name), name
     except ValueError:
@@ -204,7 +206,7 @@ def in_order(name: str) -> tuple[float, str]:
 
 
 def lines_of(rows: Sequence[tuple[str, Path]]) -> list[AblationRow]:
-    """A line for each (title, folder) that has results: its training seeds as one, and its settings."""
+    """A line for each (title, folder) that has results: its training seeds combined, and its settings."""
     lines = []
     for title, folder in rows:
         sound = [path for path in sorted(folder.glob("seed*/results")) if not (path.parent / ERROR).exists()]

@@ -1,6 +1,7 @@
 """`polyptrace compare --data TRAIN --eval TEST --methods all --seeds 3 --out R`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,6 @@ from polyptrace.cli.trials import (
     Out,
     OwnEpochs,
     Rates,
-    Search,
     Seeds,
     TableOnly,
     Tasks,
@@ -23,30 +23,36 @@ from polyptrace.cli.trials import (
     TestDataOfTask,
     TrainData,
     data_of,
-    end,
-    finish_search,
-    found_rates,
-    given_for_all,
-    left_of_search,
-    length_of,
-    print_lines,
+    exit_with,
+    frames_of,
+    no_results,
+    print_commands,
+    require_trials,
     runner,
-    selected,
-    without_rate,
-    without_results,
+    select_trials,
+    shared_of,
 )
 from polyptrace.compare import (
     ALL,
     ERROR,
+    RATES_FILE,
     ROWS,
     ROWS_FOLDER,
     SECTIONS,
+    Failure,
     Row,
-    chosen_rows,
+    Shared,
+    Trial,
+    choose_rates,
+    failure_of,
     frozen_row,
     make_trial,
-    rate_setting,
+    read_rates,
+    search_trials,
+    select_rows,
+    write_rates,
 )
+from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
 from polyptrace.report import ReportOptions, write_report
 
@@ -62,7 +68,7 @@ def command(
     methods: Annotated[str, typer.Option("--methods", help=f"all, or any of {','.join(ROWS)}.")] = "all",
     frozen: Annotated[
         list[str] | None,
-        typer.Option("--frozen", metavar="[TITLE=]ENCODER[:WEIGHTS]", help="A row that is not trained; repeat."),
+        typer.Option("--frozen", metavar="[TITLE=]ENCODER[:WEIGHTS]", help="Row of a frozen encoder; repeatable."),
     ] = None,
     seeds: Seeds = 3,
     tasks: Tasks = None,
@@ -74,24 +80,26 @@ def command(
     at_once: AtOnce = 0,
     rates: Rates = None,
     search_lr: Annotated[
-        str | None, typer.Option("--search-lr", metavar="LR,LR", help="Search each method's rate among these.")
+        str | None, typer.Option("--search-lr", metavar="LR,LR", help="Search each method's learning rate among these.")
     ] = None,
     search_train: Annotated[
-        Path | None, typer.Option("--search-data", help="Development data that the search trains on.")
+        Path | None, typer.Option("--search-data", help="Development dataset on which the search trains.")
     ] = None,
     search_test: Annotated[
-        Path | None, typer.Option("--search-eval", help="Development data that the search measures on.")
+        Path | None, typer.Option("--search-eval", help="Development dataset on which the search evaluates.")
     ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Train, embed and evaluate every row of a table, and write the table.
 
-    All methods start from the same backbone weights, see the same crops and the same number of frames (as many as ours
-    in its epochs), each with its published temperature, views and optimiser, and are measured alike. Each row and
-    training seed has a folder of its own, [bold]R/rows/ours/seed0[/]: started again, what is done is skipped; what
-    fails is told at the end and stops nothing else. [bold]--at-once[/] runs several rows at a time on this machine. To
-    spread the work over others, run single rows with [bold]--only[/], bring their folders together (with --keep vectors
-    they hold no weights) and write the table with [bold]--table-only[/].
+    All methods start from the same backbone weights and see the same crops and the same number of frames (as many as
+    ours in its epochs), each with its published temperature, views and optimiser. MVE and TPC start from a trained SFE
+    of the same seed, as published: SFE sees half of their frames. [bold]mve-scratch[/] and [bold]tpc-scratch[/] do not.
+
+    Each row and training seed has its own folder, [bold]R/rows/ours/seed0[/]. Run the same command again to resume:
+    completed rows are skipped. A row that fails is reported at the end and does not stop the others. To distribute the
+    work, run single rows with [bold]--only[/], collect their folders (--keep vectors leaves out the weights) and write
+    the table with [bold]--table-only[/].
 
     Settings for all rows: --section.key value, or a TOML file.
 
@@ -113,48 +121,95 @@ def command(
     """
     if table_only:
         if not write_table(out):
-            raise without_results(out, "rows")
+            raise no_results(out, "rows")
         return
-    given = given_for_all(out, ctx.args, config, tasks)
+    shared = shared_of(ctx, out, config, tasks)
     datasets = data_of(data, tests, tests_of)
-    rows = [*map(frozen_row, frozen or []), *chosen_rows(methods, ROWS, ALL)]
-    search = Search(search_lr, search_train, search_test) if search_lr else None
+    rows = [*map(frozen_row, frozen or []), *select_rows(methods, ROWS, ALL)]
     run = runner(at_once, keep)
-    found, searching = found_rates(rows, given, rates, search, own_epochs)
-    if dry_run:
-        print_lines(selected(searching, only))
-    elif searching:
-        part = selected(searching, only)
-        unsearched = run(part)
-        left = left_of_search(searching)
-        if only and part and left:
-            typer.echo(f"the rates are chosen when all have been tried; still to be run: {', '.join(left)}")
-            end(unsearched)
-            return
-        found = finish_search(searching, out)
-    length = length_of(datasets, given, rows, own_epochs)
-    failed = without_rate(rows, found, out)
+    known_rates = existing_rates(shared, rates, searching=bool(search_lr))
+    search: list[Trial] = []
+    if search_lr and known_rates is None:
+        search = plan_search(rows, shared, search_lr, search_train, search_test, own_epochs)
+        if dry_run:
+            print_commands(select_trials(search, only))
+        else:
+            part = select_trials(search, only)
+            failed = run(part)
+            left = unfinished(search)
+            if only and part and left:
+                echo(f"rates are chosen when all have been tried; not run yet: {', '.join(left)}")
+                exit_with(failed)
+                return
+            known_rates = finish_search(search, out)
+    failed = without_rate(rows, known_rates or {}, out)
+    frames = frames_of(datasets, shared, rows, own_epochs)
     trials = [
-        make_trial(
-            row, seed, f"{ROWS_FOLDER}/{row.name}/seed{seed}", datasets, given, length | rate_setting(row, found)
-        )
+        make_trial(row, seed, f"{ROWS_FOLDER}/{row.name}/seed{seed}", datasets, shared, frames, known_rates)
         for row, seed in with_seeds(rows, seeds)
         if row.name not in {failure.key for failure in failed}
     ]
-    chosen = selected(trials, only)
-    if not chosen and not selected(searching, only):
-        raise UserError(f"--only {' '.join(only or [])}: no such row -> one of {', '.join(t.key for t in trials)}")
+    chosen = select_trials(trials, only)
+    require_trials([*chosen, *select_trials(search, only)], trials, only)
     if dry_run:
-        print_lines([] if searching else chosen)
+        print_commands([] if search else chosen)
     else:
         failed += run(chosen)
         if not only and not write_table(out):
-            typer.echo(f"{out}: no row has results, so there is no table")
-    end(failed)
+            echo(f"{out}: no row has results, so there is no table")
+    exit_with(failed)
+
+
+def existing_rates(shared: Shared, file: Path | None, searching: bool) -> dict[str, float] | None:
+    """The rates of a file, or of an earlier search in the same folder; None if there are none."""
+    if file is None and not searching:
+        return None
+    if "lr" in shared.settings.get("optimiser", {}):
+        raise UserError("--optimiser.lr and searched rates are both given -> choose one")
+    if file is None and not (shared.out / RATES_FILE).exists():
+        return None
+    return read_rates(file or shared.out / RATES_FILE)
+
+
+def plan_search(
+    rows: Sequence[Row], shared: Shared, rates: str, train: Path | None, test: Path | None, own_epochs: bool
+) -> list[Trial]:
+    """The trials of a search for learning rates."""
+    if train is None or test is None:
+        raise UserError("--search-lr: no development data -> give --search-data and --search-eval")
+    try:
+        numbers = [float(word) for word in rates.split(",")]
+    except ValueError:
+        raise UserError(f"--search-lr {rates}: not numbers -> write for example 1e-5,3e-5,1e-4") from None
+    data, shared = data_of(train, [test], None), replace(shared, tasks=("retrieval",))
+    return search_trials(rows, numbers, data, shared, frames_of(data, shared, rows, own_epochs))
+
+
+def unfinished(trials: Sequence[Trial]) -> list[str]:
+    """The trials that have neither finished nor failed."""
+    return [trial.key for trial in trials if not trial.done and not failure_of(trial)]
+
+
+def finish_search(trials: Sequence[Trial], out: Path) -> dict[str, float]:
+    """Chooses and writes the rates of a finished search."""
+    content = choose_rates(trials, trials[0].data) if trials else {"rows": {}}
+    if content is None:
+        raise UserError(f"the search for learning rates is not finished -> first run {', '.join(unfinished(trials))}")
+    written = write_rates(out, content)
+    for name, entry in content["rows"].items():
+        edge = ", the lowest or highest that was tried" if entry["at_the_end"] else ""
+        console.print(f"learning rate of {name}: {entry['rate']}{edge}", highlight=False)
+    return read_rates(written)
+
+
+def without_rate(rows: Sequence[Row], rates: dict[str, float], out: Path) -> list[Failure]:
+    """The rows for which no searched rate worked."""
+    lacking = [row for row in rows if row.trained and rates and row.name not in rates and row.method not in rates]
+    return [Failure(row.name, "no learning rate worked", out / RATES_FILE) for row in lacking]
 
 
 def with_seeds(rows: Sequence[Row], seeds: int) -> list[tuple[Row, int]]:
-    """Each trained row at each seed; a frozen one once, or as often as its name is given."""
+    """Each row with a method at each seed; a frozen row once, or as often as its name is given."""
     pairs: list[tuple[Row, int]] = []
     for row in rows:
         before = sum(other.name == row.name for other, _ in pairs)
@@ -163,22 +218,19 @@ def with_seeds(rows: Sequence[Row], seeds: int) -> list[tuple[Row, int]]:
 
 
 def write_table(out: Path) -> bool:
-    """The report of all rows below R/rows that have results and did not fail, with Table 1, in R/report.
-
-    False if there are none.
-    """
+    """Writes R/report, with Table 1, from all rows that have results and did not fail; False if there are none."""
     order = list(ROWS)
-    found = sorted(
+    folders = sorted(
         (path for path in (out / ROWS_FOLDER).glob("*/seed*/results") if not (path.parent / ERROR).exists()),
         key=lambda path: (order.index(path.parts[-3]) if path.parts[-3] in order else -1, path),
     )
-    if not found:
+    if not folders:
         return False
-    page = write_report(found, out / "report", ReportOptions(focus=_title_of_ours(found)), overwrite=True)
-    typer.echo((page.parent / "table1.md").read_text(encoding="utf-8"))
-    typer.echo(f"table: {page.parent / 'table1.md'}, .tex, .html; page: {page}")
+    page = write_report(folders, out / "report", ReportOptions(focus=_title_of_ours(folders)), overwrite=True)
+    echo((page.parent / "table1.md").read_text(encoding="utf-8"))
+    echo(f"table: {page.parent / 'table1.md'}, .tex, .html; page: {page}")
     return True
 
 
-def _title_of_ours(found: Sequence[Path]) -> str | None:
-    return ROWS["ours"].title if any(path.parts[-3] == "ours" for path in found) else None
+def _title_of_ours(folders: Sequence[Path]) -> str | None:
+    return ROWS["ours"].title if any(path.parts[-3] == "ours" for path in folders) else None

@@ -1,6 +1,6 @@
 """`polyptrace embed ENCODER --data DATASET --out EMBEDDINGS`."""
 
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +10,8 @@ from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import embed_on
 from polyptrace.compare import frozen_row
 from polyptrace.core.console import counted
-from polyptrace.core.files import refuse_existing
-from polyptrace.data import Dataset
-from polyptrace.embed import VECTORS_FILE, embed
-from polyptrace.embed.costs import cost_columns
-from polyptrace.encoders import ColourGrid, load_encoder
+from polyptrace.embed import embed, embed_files
+from polyptrace.encoders import ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 
 SECTIONS = ("embed",)
@@ -46,16 +43,10 @@ def command(
       polyptrace embed dinov2-small --weights dinov2-small.safetensors --data data/test --out vectors/dinov2
     """
     settings = resolve(ctx, config, SECTIONS).embed
-    refuse_existing(out, overwrite, VECTORS_FILE)
-    model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
-    dataset = Dataset.open(data)
-    if cluster:
-        embeddings = embed_on(cluster, model, dataset, settings=settings)
-    else:
-        embeddings = embed(model, dataset, settings=settings)
-    about = {"from": encoder, "weights": weights, "method": _row(encoder) | cost_columns(model)}
-    named = replace(embeddings, info={**embeddings.info, **about})
-    named.save(out, overwrite=overwrite)
+    compute = partial(embed_on, cluster) if cluster else embed
+    embeddings = embed_files(
+        encoder, data, out, weights, settings, row=_row(encoder), overwrite=overwrite, compute=compute
+    )
     count, width = embeddings.vectors.shape
     typer.echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
 

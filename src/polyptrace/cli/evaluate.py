@@ -13,24 +13,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from polyptrace.cli.settings import ConfigFile
-from polyptrace.config import Config, as_dict, override, read_config
+from polyptrace.config import Config, override, read_config
 from polyptrace.core.console import SafeConsole, console, counted, echo, output
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import file_hash, read_json, refuse_existing
-from polyptrace.embed import Embeddings
+from polyptrace.core.files import refuse_existing
 from polyptrace.evaluate import (
     GROUPS,
     LABEL_USE,
     RESULTS_FILE,
     TASKS,
     TRACK_LIST,
-    Method,
     Metric,
     Results,
     combine,
-    evaluate,
-    join_inputs,
-    method_of,
+    evaluate_files,
 )
 
 SECTIONS = ("evaluate",)
@@ -264,33 +260,14 @@ def _evaluate(tasks: list[str], inputs: _Inputs, histology: dict[str, int], sett
     lacking = [task for task in tasks if not inputs.of(task)]
     if lacking:
         raise UserError(f"{', '.join(lacking)}: no embeddings -> give --embeddings PATH")
-    tables: dict[tuple[Path, ...], Embeddings] = {}
-
-    def table(paths: list[Path], where: str) -> Embeddings:
-        key = tuple(paths)
-        if key not in tables:
-            tables[key] = join_inputs([(str(path), Embeddings.load(path)) for path in paths], where)
-        return tables[key]
-
-    by_task = {task: table(inputs.of(task), f"embeddings of {task}") for task in tasks}
-    train = {task: table(paths, f"training part of {task}") for task, paths in inputs.train_of.items()}
     with console.status("evaluating") as status:
-        results = evaluate(
-            by_task,
-            tasks,
+        return evaluate_files(
+            {task: inputs.of(task) for task in tasks},
             settings.evaluate,
-            method=_method(by_task[tasks[0]], inputs.of(tasks[0])[0]),
             histology=histology,
-            train=train,
+            train=inputs.train_of,
             on_task=lambda task: status.update(f"evaluating {task}"),
         )
-    return replace(results, settings=as_dict(settings, SECTIONS), embeddings=_sources(tables))
-
-
-def _method(embeddings: Embeddings, path: Path) -> Method:
-    """The method of the embeddings; if they have no name, the name of the file."""
-    method = method_of(embeddings)
-    return method if method.name != "unnamed" else replace(method, name=path.stem)
 
 
 def _mapping(texts: list[str]) -> dict[str, int]:
@@ -302,14 +279,3 @@ def _mapping(texts: list[str]) -> dict[str, int]:
             raise UserError(f"--histology {text}: not NAME=LABEL -> the label is 1, 0 or -1")
         mapping[name] = labels[label]
     return mapping
-
-
-def _sources(tables: dict[tuple[Path, ...], Embeddings]) -> list[dict[str, object]]:
-    """Path, hash and metadata of each input."""
-    sources = []
-    for path in dict.fromkeys(path for paths in tables for path in paths):
-        file = path / "embeddings.parquet" if path.is_dir() else path
-        metadata = path / "embeddings.json"
-        info = read_json(metadata) if metadata.exists() else {}
-        sources.append({"path": str(path), "sha256": file_hash(file), "info": info})
-    return sources

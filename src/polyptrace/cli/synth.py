@@ -107,9 +107,9 @@ def command(
     )
     console.print(f"{out}: {'written' if made else 'there already, made with the same settings'}", soft_wrap=True)
     if stats or real is not None:
-        from polyptrace.cli.synth_figures import print_figures, print_pictures
+        from polyptrace.cli.synth_statistics import print_box_statistics, print_image_statistics
 
         if stats:
-            print_figures(out)
+            print_box_statistics(out)
         if real is not None:
-            print_pictures(out, real)
+            print_image_statistics(out, real)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from polyptrace.cli.settings import ConfigFile, resolve
+from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.methods import METHODS
@@ -14,19 +15,22 @@ from polyptrace.train import SECTIONS, train
 
 def command(
     ctx: typer.Context,
-    method: Annotated[str, typer.Argument(help=f"Row of the table: {', '.join(METHODS)}.")],
+    method: Annotated[str, typer.Argument(help=f"Method to train: {', '.join(METHODS)}.")],
     data: Annotated[Path, typer.Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")],
-    out: Annotated[Path, typer.Option("--out", help="Run folder to write; the same folder goes on.")],
+    out: Annotated[Path, typer.Option("--out", help="Run folder to write; an interrupted run resumes.")],
     init_from: Annotated[
-        str | None, typer.Option("--init-from", help="Begin with the weights of another run or encoder.")
+        str | None, typer.Option("--init-from", help="Start from the weights of another run or encoder.")
     ] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Train a tracklet encoder on a dataset, without labels.
+    """Train a tracklet encoder on a dataset.
 
-    Killed? Start the same command again: it goes on where it was. Each method starts from its published settings; a
-    TOML file and --section.key value come on top. All settings: [bold]polyptrace settings supervision views loss
+    Run the same command again to resume an interrupted run. Each method has its published settings as defaults; a
+    TOML file and --section.key value override them. All settings: [bold]polyptrace settings supervision views loss
     encoder optimiser train[/].
+
+    The backbone starts from ImageNet weights, which are downloaded once. Offline, use [bold]--encoder.weights FILE[/]
+    or [bold]--encoder.weights none[/].
 
     Examples:
 
@@ -40,6 +44,8 @@ def command(
         raise UserError(f"{method}: not a method -> one of {', '.join(METHODS)}")
     settings = resolve(ctx, config, SECTIONS, METHODS[method].published())
     if settings.train.method != method:
-        raise UserError(f"{config}: train.method is {settings.train.method!r}, the command says {method!r}")
+        raise UserError(
+            f"{config}: train.method is {settings.train.method!r}, but the command says {method!r} -> use the same"
+        )
     encoder = train(settings, Dataset.open(data), out, init_from)
-    typer.echo(f"encoder: {encoder}")
+    echo(f"encoder: {encoder}")

@@ -1,58 +1,48 @@
-"""What `compare` and `ablate` share: their options, running the rows, the search for rates, what is said at the end."""
+"""What `compare` and `ablate` share: their options, the datasets, running the trials, and the final messages."""
 
-import gc
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import torch
 import typer
-from rich.markup import escape
 
-from polyptrace.cli import INTERRUPTED, build
+from polyptrace.cli.settings import check_options
 from polyptrace.compare import (
-    RATES_FILE,
     SECTIONS,
     Data,
     Failure,
-    Given,
-    Processes,
     Row,
+    Shared,
     Trial,
-    choose_rates,
-    failure_of,
+    Workers,
     frames_of_ours,
-    read_rates,
     run_trials,
-    search_trials,
-    searched,
-    write_rates,
+    with_starts,
 )
-from polyptrace.config import override, read_config
-from polyptrace.core.console import console
+from polyptrace.config import Settings, from_dict, parse_options, read_toml
+from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import TASKS
 
-TrainData = Annotated[Path | None, typer.Option("--data", help="Dataset that all rows are trained on.")]
-TestData = Annotated[list[Path] | None, typer.Option("--eval", help="Dataset that all are measured on; repeat.")]
+TrainData = Annotated[Path | None, typer.Option("--data", help="Training dataset of all rows.")]
+TestData = Annotated[list[Path] | None, typer.Option("--eval", help="Test dataset of all rows; repeatable.")]
 TestDataOfTask = Annotated[
-    list[str] | None, typer.Option("--eval-for", metavar="TASK=DATASET", help="Datasets of one task instead; repeat.")
+    list[str] | None, typer.Option("--eval-for", metavar="TASK=DATASET", help="Test dataset of one task; repeatable.")
 ]
-Out = Annotated[Path, typer.Option("--out", help="Folder of the comparison; the same folder goes on.")]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Training seeds of each row: 0, 1, ...")]
-Tasks = Annotated[str | None, typer.Option("--tasks", help=f"Any of {','.join(TASKS)}; all if not given.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of the comparison; an interrupted one resumes.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of training seeds per row.")]
+Tasks = Annotated[str | None, typer.Option("--tasks", help=f"Any of {','.join(TASKS)}; all by default.")]
 Only = Annotated[
-    list[str] | None, typer.Option("--only", metavar="ROW[/SEED]", help="Run this row alone, as ours/seed1; repeat.")
+    list[str] | None,
+    typer.Option("--only", metavar="ROW[/SEED]", help="Run only this row, e.g. ours/seed1; repeatable."),
 ]
-TableOnly = Annotated[bool, typer.Option("--table-only", help="Run nothing: tables from what is there.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Run nothing: print the command lines of each row.")]
+TableOnly = Annotated[bool, typer.Option("--table-only", help="Run nothing; write the tables from existing results.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Run nothing; print the commands of each row.")]
 Kept = Annotated[
-    Literal["all", "vectors"], typer.Option("--keep", help="vectors: remove the weights of rows that are done.")
+    Literal["all", "vectors"], typer.Option("--keep", help="vectors: delete the weights of completed rows.")
 ]
 OwnEpochs = Annotated[
-    bool, typer.Option("--own-epochs", help="Each method its own published epochs, not all the same frames.")
+    bool, typer.Option("--own-epochs", help="Train each method for its own epochs instead of the same frames.")
 ]
 AtOnce = Annotated[
     int,
@@ -60,28 +50,25 @@ AtOnce = Annotated[
         "--at-once",
         min=0,
         metavar="N",
-        help="Rows at a time, in processes of their own; GPUs take turns. 0: one after another, in this process.",
+        help="Number of rows that run at the same time in worker processes, sharing the GPUs; 0: in this process.",
     ),
 ]
-Rates = Annotated[Path | None, typer.Option("--rates", help="rates.json of an earlier search: learning rates.")]
+Rates = Annotated[Path | None, typer.Option("--rates", help="Learning rates from an earlier search (rates.json).")]
 
 
-def given_for_all(out: Path, arguments: Sequence[str], config: Path | None, tasks: str | None) -> Given:
-    """What the command line says for all rows, checked."""
-    override(read_config(config), arguments, SECTIONS)
-    settings: dict[str, str] = {}
-    words = iter(arguments)
-    for word in words:
-        name, equals, value = word.removeprefix("--").partition("=")
-        settings[name] = value if equals else next(words)
-    wanted = tuple(task.strip() for task in tasks.split(",")) if tasks else ()
+def shared_of(ctx: typer.Context, out: Path, config: Path | None, tasks: str | None) -> Shared:
+    """What all rows have in common, from the TOML file and the command line."""
+    check_options(ctx, SECTIONS)
+    file, options = read_toml(config), parse_options(ctx.args, SECTIONS)
+    from_dict(file, where=str(config))
+    wanted = tuple(task.strip() for task in tasks.split(",")) if tasks else tuple(TASKS)
     for task in wanted:
         _check_task(task)
-    return Given(out, settings, config, wanted)
+    return Shared(out, _merged(file, options), wanted)
 
 
 def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence[str] | None) -> Data:
-    """The datasets of a comparison; they have to be there."""
+    """The datasets of a comparison, which must exist."""
     of_tasks: dict[str, tuple[Path, ...]] = {}
     for text in tests_of or []:
         task, _, folder = text.partition("=")
@@ -98,143 +85,75 @@ def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence
     return data
 
 
-def length_of(data: Data, given: Given, rows: Sequence[Row], own_epochs: bool) -> dict[str, str]:
-    """The setting that makes all methods see the same number of frames."""
-    if own_epochs or data.train is None or not searched(rows):
-        return {}
-    return {"train.frames": str(frames_of_ours(data.train, given))}
+def frames_of(data: Data, shared: Shared, rows: Sequence[Row], own_epochs: bool) -> int:
+    """The number of frames on which every row is trained; 0: each row has its own epochs."""
+    if own_epochs or data.train is None or not any(row.trained for row in rows):
+        return 0
+    return frames_of_ours(data.train, shared)
 
 
-@dataclass(frozen=True)
-class Search:
-    """A search for learning rates: which ones, and on which development data."""
-
-    rates: str
-    train: Path | None
-    test: Path | None
-
-
-def found_rates(
-    rows: Sequence[Row], given: Given, file: Path | None, search: Search | None, own_epochs: bool
-) -> tuple[dict[str, float], list[Trial]]:
-    """The rate of each row, of a file or of an earlier search in the same folder; and the trials of one to be made."""
-    if file is None and search is None:
-        return {}, []
-    if "optimiser.lr" in given.settings:
-        raise UserError("--optimiser.lr and searched rates are given -> choose one")
-    if file is not None or (given.out / RATES_FILE).exists():
-        return read_rates(file or given.out / RATES_FILE), []
-    assert search is not None
-    data, searching = search_data(search), replace(given, tasks=("retrieval",))
-    length = length_of(data, searching, rows, own_epochs)
-    return {}, search_trials(rows, _numbers(search.rates), data, searching, length)
-
-
-def search_data(search: Search) -> Data:
-    """The development data of a search."""
-    if search.train is None or search.test is None:
-        raise UserError("--search-lr: on which data? -> give --search-data and --search-eval, development data both")
-    return data_of(search.train, [search.test], None)
-
-
-def left_of_search(trials: Sequence[Trial]) -> list[str]:
-    """The trials of a search that have neither ended nor failed."""
-    return [trial.key for trial in trials if not trial.done and not failure_of(trial)]
-
-
-def finish_search(trials: Sequence[Trial], out: Path) -> dict[str, float]:
-    """Chooses and writes the rates of a search that was run."""
-    content = choose_rates(trials, trials[0].data)
-    if content is None:
-        left = ", ".join(left_of_search(trials))
-        raise UserError(f"the search for learning rates has not ended -> run {left}, then the rows")
-    written = write_rates(out, content)
-    for name, told in content["rows"].items():
-        edge = ", the first or last that was tried" if told["at_the_end"] else ""
-        console.print(f"learning rate of {name}: {told['rate']}{edge}", highlight=False)
-    return read_rates(written)
-
-
-def without_rate(rows: Sequence[Row], rates: Mapping[str, float], out: Path) -> list[Failure]:
-    """The rows that were searched and for which no rate worked."""
-    lacking = [row for row in searched(rows) if rates and row.name not in rates and row.method not in rates]
-    return [Failure(row.name, "no learning rate worked", out / RATES_FILE) for row in lacking]
-
-
-def selected(trials: Sequence[Trial], only: Sequence[str] | None) -> list[Trial]:
-    """The trials that --only names, by row or by row and seed; all if nothing is named."""
+def select_trials(trials: Sequence[Trial], only: Sequence[str] | None) -> list[Trial]:
+    """The trials that --only names, by row or by row and seed; all without --only."""
     return [t for t in trials if not only or any(f"/{name.strip('/')}/" in f"/{t.key}/" for name in only)]
 
 
-def without_results(out: Path, what: str) -> UserError:
-    """What --table-only says of a folder in which no `what` (rows, variants) has results."""
+def require_trials(chosen: Sequence[Trial], trials: Sequence[Trial], only: Sequence[str] | None) -> None:
+    """Raises an error if --only selects nothing."""
+    if not chosen:
+        raise UserError(f"--only {' '.join(only or [])}: no such row -> one of {', '.join(t.key for t in trials)}")
+
+
+def no_results(out: Path, what: str) -> UserError:
+    """The error of --table-only in a folder without results of `what` (rows, variants)."""
     if not out.is_dir():
-        return UserError(f"{out}: no such folder -> give the --out of a comparison that was run")
+        return UserError(f"{out}: no such folder -> give the --out of an earlier comparison")
     return UserError(
-        f"{out}: no {what} in it with results, so there is no table -> give the --out of a comparison that was run,"
+        f"{out}: no {what} with results, so there is no table -> give the --out of an earlier comparison,"
         " or run it first, without --table-only"
     )
 
 
-def print_lines(trials: Sequence[Trial]) -> None:
-    """Each row's own commands, as one line to copy."""
-    for trial in trials:
-        typer.echo(f"# {trial.key}")
-        typer.echo(" && ".join(step.line for step in trial.steps))
+def print_commands(trials: Sequence[Trial]) -> None:
+    """Prints the commands of each trial as one line that can be copied."""
+    for trial in with_starts(trials):
+        echo(f"# {trial.key}")
+        echo(" && ".join(step.command for step in trial.steps))
 
 
 def runner(at_once: int, keep: Literal["all", "vectors"]) -> Callable[[list[Trial]], list[Failure]]:
-    """Runs trials in this process, or so many at a time in others."""
+    """A function that runs trials in this process, or `at_once` at a time in worker processes."""
     if not at_once:
-        return lambda trials: run_trials(trials, execute_here, keep, _announce)
-    processes = Processes(at_once)
+        return lambda trials: run_trials(trials, keep, _announce)
+    workers = Workers(at_once)
 
     def run(trials: list[Trial]) -> list[Failure]:
-        with processes.ended_by_signals():
-            return run_trials(trials, processes, keep, _announce, at_once)
+        with workers.ended_by_signals():
+            return run_trials(trials, keep, _announce, workers, at_once)
 
     return run
 
 
-def execute_here(words: Sequence[str], _folder: Path) -> None:
-    """Runs a command line in this process, with what it leaves behind cleared away."""
-    program, sys.argv = sys.argv, ["polyptrace", *words]  # outputs say which command made them
-    try:
-        code = build(words[0])(list(words), standalone_mode=False)
-    finally:
-        sys.argv = program
-        if "torch._dynamo" in sys.modules:  # loading it takes seconds, and without it nothing was compiled
-            torch.compiler.reset()
-        if torch.cuda.is_available():
-            gc.collect()
-            torch.cuda.empty_cache()
-    if code == INTERRUPTED:  # Ctrl-C: nothing has failed, and the other rows are not wanted either
-        raise KeyboardInterrupt
-    if code:
-        raise UserError(f"'polyptrace {words[0]}' ended with code {code}")
-
-
-def end(failures: Sequence[Failure]) -> None:
-    """Says what failed; the exit code is 1 then."""
+def exit_with(failures: Sequence[Failure]) -> None:
+    """Prints the failures; the exit code is 1 if there are any."""
     if not failures:
         return
-    console.print(f"[bold red]{len(failures)} failed:[/]")
+    console.print(f"{len(failures)} failed:", style="bold red")
     for failure in failures:
-        console.print(f"  {escape(failure.key)}: {escape(failure.message)} ({failure.file})", soft_wrap=True)
+        text = f"  {failure.key}: {failure.message} ({failure.file})"
+        console.print(text, soft_wrap=True, markup=False, highlight=False)
     raise typer.Exit(1)
 
 
+def _merged(first: Settings, second: Settings) -> Settings:
+    sections = dict.fromkeys((*first, *second))
+    empty: Mapping[str, object] = {}
+    return {section: {**first.get(section, empty), **second.get(section, empty)} for section in sections}
+
+
 def _announce(text: str) -> None:
-    console.print(f"[bold]{escape(text)}[/]", soft_wrap=True, highlight=False)
+    console.print(text, style="bold", soft_wrap=True, markup=False, highlight=False)
 
 
 def _check_task(task: str) -> None:
     if task not in TASKS:
         raise UserError(f"task {task!r}: no such task -> one of {', '.join(TASKS)}")
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(word) for word in text.split(",")]
-    except ValueError:
-        raise UserError(f"--search-lr {text}: not numbers -> write for example 1e-5,3e-5,1e-4") from None

@@ -1,33 +1,23 @@
-"""Many rows by one command: which rows, their command lines, running them, learning rates, ablations."""
+"""Comparisons: the rows and variants of a table, their trials, running them, and the search for learning rates."""
 
-from polyptrace.compare.plan import (
+from polyptrace.compare.processes import Workers
+from polyptrace.compare.rates import FILE as RATES_FILE
+from polyptrace.compare.rates import choose_rates, read_rates, search_trials, write_rates
+from polyptrace.compare.rows import ALL, ROWS, Row, folder_name, frozen_row, resolve, select_rows
+from polyptrace.compare.runner import ERROR, Failure, Keep, failure_of, run_trial, run_trials, with_starts
+from polyptrace.compare.trial import (
     ROWS_FOLDER,
     SECTIONS,
     SWEEP_FOLDER,
     VARIANTS_FOLDER,
     Data,
-    Given,
+    Shared,
     Step,
     Trial,
     frames_of_ours,
     make_trial,
-    resolve,
 )
-from polyptrace.compare.processes import Processes
-from polyptrace.compare.rates import (
-    FILE as RATES_FILE,
-)
-from polyptrace.compare.rates import (
-    choose_rates,
-    rate_setting,
-    read_rates,
-    search_trials,
-    searched,
-    write_rates,
-)
-from polyptrace.compare.rows import ALL, ROWS, Row, chosen_rows, folder_name, frozen_row
-from polyptrace.compare.running import ERROR, Execute, Failure, Keep, failure_of, recipe_of, run_trial, run_trials
-from polyptrace.compare.variants import BLOCKS, OURS, SWEPT, Block, chosen_blocks, variant
+from polyptrace.compare.variants import BLOCKS, OURS, SWEEP, Block, select_blocks, variant
 
 __all__ = [
     "ALL",
@@ -38,35 +28,32 @@ __all__ = [
     "ROWS",
     "ROWS_FOLDER",
     "SECTIONS",
+    "SWEEP",
     "SWEEP_FOLDER",
-    "SWEPT",
     "VARIANTS_FOLDER",
     "Block",
     "Data",
-    "Execute",
     "Failure",
-    "Given",
     "Keep",
-    "Processes",
     "Row",
+    "Shared",
     "Step",
     "Trial",
+    "Workers",
     "choose_rates",
-    "chosen_blocks",
-    "chosen_rows",
     "failure_of",
     "folder_name",
     "frames_of_ours",
     "frozen_row",
     "make_trial",
-    "rate_setting",
     "read_rates",
-    "recipe_of",
     "resolve",
     "run_trial",
     "run_trials",
     "search_trials",
-    "searched",
+    "select_blocks",
+    "select_rows",
     "variant",
+    "with_starts",
     "write_rates",
 ]

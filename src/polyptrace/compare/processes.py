@@ -1,10 +1,10 @@
-"""Commands in processes of their own, several at a time: GPUs take turns, cores are shared out.
+"""Rows in worker processes, several at a time: GPUs take turns, and CPU cores are shared.
 
-At 112 pixels a training step keeps a large GPU busy for less time than Python needs to ask for it: several rows on one
-GPU then end sooner than one after the other. A row that crashes takes nothing with it.
+At 112 pixels a training step keeps a large GPU busy for less time than Python needs to launch it, so several rows on
+one GPU finish sooner than one after the other. A row that crashes does not affect the others.
 
-SIGTERM, with which schedulers end a job, and SIGINT may reach this process alone (Ctrl-C reaches all processes of a
-terminal): it then ends those that it started.
+SIGTERM, which schedulers send to end a job, and SIGINT may reach this process only (Ctrl-C reaches all processes of a
+terminal). It then ends its workers.
 """
 
 import os
@@ -14,80 +14,82 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
 from typing import IO
 
 import torch
 
+from polyptrace.compare.runner import Keep, begin_trial
+from polyptrace.compare.trial import Trial
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.train import SHARED_BY
 
 LOG = "log.txt"
 INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
-ENDING = (signal.SIGTERM, signal.SIGINT)
 TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
-#: Seconds in which a SIGTERM that was sent to all processes of a job reaches all of them.
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: Seconds within which a SIGTERM that was sent to all processes of a job reaches all of them.
 SAME_SIGNAL = 1.0
 VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
 
 
-class Processes:
-    """Runs command lines; one more than `at_once` waits until another has ended."""
+class Workers:
+    """Runs each trial in a process of its own; one more than `at_once` waits until another has ended."""
 
     def __init__(self, at_once: int) -> None:
         gpus = visible_gpus()
         self._running: set[subprocess.Popen[bytes]] = set()
         self._starting = self._terminated = False
         self._free: SimpleQueue[dict[str, str]] = SimpleQueue()
-        for place in range(at_once):
+        for slot in range(at_once):
             threads = str(max(1, usable_cores() // at_once))
-            self._free.put({THREADS: threads, **os.environ, **_gpu_of(place, at_once, gpus)})
+            self._free.put({THREADS: threads, **os.environ, **_gpu_variables(slot, at_once, gpus)})
 
-    def __call__(self, words: Sequence[str], folder: Path) -> None:
-        """Runs a command line (without the program's name); what it says goes to log.txt in the row's folder."""
-        folder.mkdir(parents=True, exist_ok=True)
+    def __call__(self, trial: Trial, keep: Keep = "all") -> None:
+        """Runs a trial; its output goes to log.txt in its folder."""
+        begin_trial(trial)
         environment = self._free.get()
         try:
-            with (folder / LOG).open("ab") as file:
-                began = file.tell()
-                process = self._start(words, file, environment)
+            with (trial.folder / LOG).open("ab") as file:
+                offset = file.tell()
+                process = self._start([str(trial.folder), keep], file, environment)
             code = self._wait(process)
         finally:
             self._free.put(environment)
-        if code in INTERRUPTED or (code in TERMINATED and self._are_all_to_end()):
-            raise KeyboardInterrupt  # nothing has failed
+        if code in INTERRUPTED or (code in TERMINATED and self._all_terminated()):
+            raise KeyboardInterrupt  # not a failure
         if code:
-            said = (folder / LOG).read_bytes()[began:].decode("utf-8", "replace").strip()
-            last = said[-2000:] or "it said nothing"
-            raise UserError(f"'polyptrace {words[0]}' ended with code {code}: {last}")
+            text = (trial.folder / LOG).read_bytes()[offset:].decode("utf-8", "replace").strip()
+            raise UserError(f"the row's process ended with code {code}: {text[-2000:] or 'no output'}")
 
     @contextmanager
     def ended_by_signals(self) -> Iterator[None]:
-        """While this lasts, SIGTERM and SIGINT end all commands, and then interrupt; for the main thread."""
+        """Inside this block, SIGTERM and SIGINT end all workers and then interrupt; for the main thread."""
 
         def end(_number: int, _frame: FrameType | None) -> None:
             again, self._terminated = self._terminated, True
             for process in list(self._running):
                 process.terminate()
-            if not (again or self._starting):  # it would interrupt the waiting for those that end
+            if not (again or self._starting):  # would interrupt the wait for processes that are ending
                 raise KeyboardInterrupt
 
-        heeded = [each for each in ENDING if signal.getsignal(each) != signal.SIG_IGN]  # not: in the background
-        before = {each: signal.signal(each, end) for each in heeded}
+        handled = [each for each in SIGNALS if signal.getsignal(each) != signal.SIG_IGN]  # ignored: in the background
+        before = {each: signal.signal(each, end) for each in handled}
         try:
             yield
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
 
-    def _start(self, words: Sequence[str], file: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """A command, among those that signals end; none interrupts its start, or nobody would know of it."""
+    def _start(
+        self, arguments: Sequence[str], file: IO[bytes], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """Starts a worker. A signal must not interrupt this, or the new process would be unknown."""
         self._starting = True
         try:
-            command = [sys.executable, "-m", "polyptrace", *words]
+            command = [sys.executable, "-m", "polyptrace.compare.worker", *arguments]
             process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)  # noqa: S603
             self._running.add(process)
         finally:
@@ -95,33 +97,33 @@ class Processes:
         return process
 
     def _wait(self, process: subprocess.Popen[bytes]) -> int:
-        """The exit code of a command, which does not outlive the waiting for it."""
+        """The exit code of a worker, which never outlives this wait."""
         try:
-            if self._terminated:  # as it was started, and not yet among those that are ended
+            if self._terminated:  # the signal came while the process was being started
                 process.terminate()
             return process.wait()
         finally:
-            process.terminate()  # nothing, where it has ended
+            process.terminate()  # no effect if it has ended
             process.wait()
             self._running.remove(process)
 
-    def _are_all_to_end(self) -> bool:
-        """Whether the SIGTERM that ended a command is for this process too, where it may come a moment later."""
+    def _all_terminated(self) -> bool:
+        """Whether the SIGTERM that ended a worker was sent to this process too, perhaps a moment later."""
         if not self._terminated:
             time.sleep(SAME_SIGNAL)
         return self._terminated
 
 
-def _gpu_of(place: int, at_once: int, gpus: Sequence[str]) -> dict[str, str]:
-    """What tells a row its GPU, and with how many rows it shares it; a row alone has all of them."""
+def _gpu_variables(slot: int, at_once: int, gpus: Sequence[str]) -> dict[str, str]:
+    """Environment variables with the GPU of a slot and the number of rows that share it; a single row has all GPUs."""
     if at_once == 1 or not gpus:
         return {}
-    turn = place % len(gpus)
+    turn = slot % len(gpus)
     return {VISIBLE: gpus[turn], SHARED_BY: str(len(range(turn, at_once, len(gpus))))}
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """The GPUs that this process may use, as in CUDA_VISIBLE_DEVICES."""
     named = os.environ.get(VISIBLE)
     if named is None:
         return [str(number) for number in range(torch.cuda.device_count())]

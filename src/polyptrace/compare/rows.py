@@ -1,7 +1,7 @@
-"""The rows of a comparison, as data: what is trained or taken as it is, under which name, with which settings.
+"""The rows of a comparison: what is trained or used as it is, under which name and with which settings.
 
 ROWS["tpc"]                                     a method of the table, with its published settings
-frozen_row("dinov2-small:dinov2-small.pth")     an encoder that is taken as it is
+frozen_row("dinov2-small:dinov2-small.pth")     an encoder that is not trained
 """
 
 import re
@@ -9,57 +9,76 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from polyptrace.config import read_config
+from polyptrace.config import Config, Settings, from_dict, read_config
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json
 from polyptrace.encoders import ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
+from polyptrace.methods import METHODS
 
-#: Foundation models of the table's second group; the others are of the first.
+#: Foundation models of the group "Endoscopy FM"; the others are general-purpose models.
 ENDOSCOPY = ("endofm", "endofm-lv", "endovit", "surgenet")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table. It is trained with `method`, or, where that is empty, `encoder` is taken as it is."""
+    """One row of a table: trained with `method`, or, if that is empty, the frozen `encoder`."""
 
     name: str  # of its folder
     title: str  # in the table
     group: str
     method: str = ""
-    settings: Mapping[str, str] = field(default_factory=dict)  # section.key: value, what makes this row what it is
+    settings: Settings = field(default_factory=dict)  # by section and key: how the row differs from its method
     encoder: str = ""  # a known name, a folder or a file
     weights: str = ""  # of a foundation model
-    labels: str = ""  # what a frozen encoder's training used of them, where that is known
-    seen: tuple[str, ...] = ()  # datasets that its pretraining saw
+    labels: str = ""  # which labels a frozen encoder was trained with, if known
+    seen: tuple[str, ...] = ()  # datasets that its pretraining used
+    start: str = ""  # row whose training precedes this one's
+
+    @property
+    def trained(self) -> bool:
+        """Whether the row has an encoder that learns; `untrained` has a method but no training step."""
+        return bool(self.method) and self.settings.get("train", {}).get("epochs") != 0
 
 
-_SUPERVISED, _OWN, _BASELINE = "Fully supervised", "Self-supervised", "Baseline"
-_BY_POLYP = {"views.source": "polyp"}
+_SUPERVISED, _SELF_SUPERVISED, _BASELINE = "Fully supervised", "Self-supervised", "Baseline"
+_UNTRAINED: Settings = {"train": {"epochs": 0, "frames": 0}}
+_BY_POLYP: Settings = {"views": {"source": "polyp"}}
 
-#: By name, in the order of the table. Those with -polyp draw views as the released code does, with labels.
+#: By name, in the order of the table. Rows named -polyp draw views with labels, as the released code does. MVE and TPC
+#: start from a trained SFE, as published; rows named -scratch start from the backbone weights like the other methods.
 ROWS = {
     row.name: row
     for row in (
         Row("colour-grid", "Colour grid", _BASELINE, encoder=ColourGrid.name),
-        Row("untrained", "Untrained", _BASELINE, "ours", {"train.epochs": "0", "train.frames": "0"}),
+        Row("untrained", "Untrained", _BASELINE, "ours", _UNTRAINED),
         Row("sup", "Sup", _SUPERVISED, "sup"),
         Row("ta", "TA", _SUPERVISED, "ta"),
-        Row("tpc-polyp", "TPC, views by polyp", _OWN, "tpc", _BY_POLYP),
-        Row("tpc", "TPC", _OWN, "tpc"),
-        Row("mve", "MVE", _OWN, "mve"),
-        Row("sfe-polyp", "SFE, views by polyp", _OWN, "sfe", _BY_POLYP),
-        Row("sfe", "SFE", _OWN, "sfe"),
-        Row("ours", "Ours", _OWN, "ours"),
+        Row("tpc-polyp", "TPC, views by polyp", _SELF_SUPERVISED, "tpc", _BY_POLYP, start="sfe-polyp"),
+        Row("tpc-scratch", "TPC, not from SFE", _SELF_SUPERVISED, "tpc"),
+        Row("tpc", "TPC", _SELF_SUPERVISED, "tpc", start="sfe"),
+        Row("mve-scratch", "MVE, not from SFE", _SELF_SUPERVISED, "mve"),
+        Row("mve", "MVE", _SELF_SUPERVISED, "mve", start="sfe"),
+        Row("sfe-polyp", "SFE, views by polyp", _SELF_SUPERVISED, "sfe", _BY_POLYP),
+        Row("sfe", "SFE", _SELF_SUPERVISED, "sfe"),
+        Row("ours", "Ours", _SELF_SUPERVISED, "ours"),
     )
 }
 
-#: What `all` means: the six methods, and the two rows that show what is there without learning.
+#: What `all` stands for: the six methods, and the two rows without learning.
 ALL = ("colour-grid", "untrained", "sup", "ta", "tpc", "mve", "sfe", "ours")
 
 
-def chosen_rows(text: str, known: Mapping[str, Row], all_names: Sequence[str]) -> list[Row]:
-    """The rows of a comma-separated list of names, in which `all` stands for the usual ones."""
+def resolve(row: Row, *layers: Settings) -> Config:
+    """All settings of a row: its method's published ones, updated by the layers in order, then by its own."""
+    config = METHODS[row.method].published() if row.method else Config()
+    for layer in (*layers, row.settings):
+        config = from_dict(layer, config, where=f"row {row.name}")
+    return config
+
+
+def select_rows(text: str, known: Mapping[str, Row], all_names: Sequence[str]) -> list[Row]:
+    """The rows of a comma-separated list of names, in the order of the table; `all` stands for `all_names`."""
     names: list[str] = []
     for word in (w.strip() for w in text.split(",")):
         names += all_names if word == "all" else [word] if word else []
@@ -70,10 +89,10 @@ def chosen_rows(text: str, known: Mapping[str, Row], all_names: Sequence[str]) -
 
 
 def frozen_row(text: str) -> Row:
-    """The row of an encoder that is taken as it is: [TITLE=]ENCODER[:WEIGHTS].
+    """The row of an encoder that is not trained: [TITLE=]ENCODER[:WEIGHTS].
 
-    ENCODER is a known name (colour-grid, a foundation model) or the folder of a run or an encoder of ours, whose own
-    record says how it was trained.
+    ENCODER is a known name (colour-grid, a foundation model) or the folder of a run or an encoder of ours, which
+    records how it was trained.
     """
     title, _, rest = text.rpartition("=")
     encoder, _, weights = rest.partition(":")
@@ -88,7 +107,7 @@ def frozen_row(text: str) -> Row:
         raise UserError(f"--frozen {text}: neither a known encoder nor a folder -> 'polyptrace encoders' lists names")
     title = title or Path(rest).resolve().name
     method, labels = _training_of(Path(rest))
-    group = ROWS[method].group if method in ROWS else _OWN
+    group = ROWS[method].group if method in ROWS else _SELF_SUPERVISED
     return Row(folder_name(title), title, group, encoder=rest, labels=labels)
 
 
@@ -96,12 +115,12 @@ def folder_name(title: str) -> str:
     """A title as the name of a folder: lower case, words joined by hyphens."""
     name = re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-.")
     if not name:
-        raise UserError(f"{title!r}: has no letter or digit -> give the row another name")
+        raise UserError(f"{title!r}: contains no letter or digit -> give the row another name")
     return name
 
 
 def _training_of(folder: Path) -> tuple[str, str]:
-    """Method and use of labels of a run, as its folder says; "" where it does not."""
+    """Method and label use of a run, read from its folder; "" if not recorded."""
     if not (folder / "config.toml").is_file() or not (folder / "environment.json").is_file():
         return "", ""
     used = str(read_json(folder / "environment.json").get("labels", ""))

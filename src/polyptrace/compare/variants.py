@@ -1,55 +1,62 @@
-"""The variants of our method that ablations compare: settings that differ from its own, in the blocks of a table.
+"""The variants of our method that ablations compare, in the blocks of a table.
 
-The first two blocks are the paper's Table 2. It does not say at which τ it sampled without a curriculum, so three are
-there. All have the paper's 60 tracklets in a batch and see the same number of frames.
+The first two blocks are the paper's Table 2. The paper does not state the τ of its fixed sampling, so three are
+compared. All variants have the paper's 60 tracklets per batch and see the same number of frames.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from polyptrace.compare.rows import ROWS, Row
+from polyptrace.config import Settings
 from polyptrace.core.errors import UserError
 
 OURS = ROWS["ours"]
+BATCH = 60  # tracklets
 
 
 @dataclass(frozen=True)
 class Block:
-    """Variants that are compared with each other, and what they are about."""
+    """Variants that are compared with each other, and what they have in common."""
 
     name: str
     title: str
     rows: tuple[Row, ...]
 
 
-def variant(name: str, title: str, settings: Mapping[str, str]) -> Row:
+def variant(name: str, title: str, settings: Settings) -> Row:
     """Our method with other settings."""
     return Row(name, title, OURS.group, OURS.method, settings)
 
 
-def _fixed(tau: int) -> Row:
-    return variant(
-        f"fixed-{tau}", f"Exponential, fixed τ = {tau}", {"supervision.curriculum": "fixed", **_highest(tau)}
-    )
+def _supervision(name: str, title: str, /, **settings: Any) -> Row:
+    return variant(name, title, {"supervision": settings})
 
 
-def _tau_max(tau: int) -> Row:
-    return variant(f"tau-{tau}", f"τ_max = {tau}", _highest(tau))
+def _loss(name: str, title: str, /, **settings: Any) -> Row:
+    return variant(name, title, {"loss": settings})
 
 
-def _highest(tau: int) -> dict[str, str]:
-    """The setting of τ_max itself, even where ours is given one that fits the data."""
-    return {"supervision.tau_max": str(tau), "supervision.tau_fit": "none"}
+def _fixed(tau: float) -> Row:  # tau_fit: also where our own τ_max is estimated from the data
+    title = f"Exponential, fixed τ = {tau:g}"
+    return _supervision(f"fixed-{tau:g}", title, curriculum="fixed", tau_max=tau, tau_fit="none")
+
+
+def _tau_max(tau: float) -> Row:
+    return _supervision(f"tau-{tau:g}", f"τ_max = {tau:g}", tau_max=tau, tau_fit="none")
 
 
 def _bag_size(size: int) -> Row:
-    """A bag size, with as many bags as make 60 tracklets."""
-    settings = {"supervision.bag_size": str(size), "supervision.bags_per_batch": str(60 // (1 + size))}
-    return variant(f"bag-{size}", f"K = {size}", settings)
+    return _supervision(f"bag-{size}", f"K = {size}", bag_size=size, bags_per_batch=BATCH // (1 + size))
 
 
-_SYMMETRIC = variant("symmetric", "Symmetric form, as released", {"loss.form": "symmetric"})
-_MULTI_POSITIVE = variant("multi-positive", "Multi-positive on the same bags", {"loss.name": "multi-positive"})
+def _multi_positive(name: str, temperature: float) -> Row:
+    title = f"Multi-positive on the same bags, temperature {temperature:g}"
+    return _loss(name, title, name="multi-positive", form="symmetric", temperature=temperature)
+
+
+_MULTI_POSITIVE = _multi_positive("multi-positive", 0.07)
+_SYMMETRIC = _loss("symmetric", "Symmetric form, as released", form="symmetric")
 
 #: By name, in the order of the table; the first two are the paper's Table 2.
 BLOCKS = {
@@ -58,20 +65,14 @@ BLOCKS = {
         Block(
             "sampling",
             "Sampling and curriculum",
-            (
-                variant("nearest", "Nearest K", {"supervision.sampling": "nearest"}),
-                _fixed(1),
-                _fixed(4),
-                _fixed(12),
-                OURS,
-            ),
+            (_supervision("nearest", "Nearest K", sampling="nearest"), _fixed(1), _fixed(4), _fixed(12), OURS),
         ),
         Block(
             "level",
             "Level of the loss",
             (
-                variant("frame", "Frames only", {"loss.tracklet_weight": "0"}),
-                variant("tracklet", "Tracklets only", {"loss.frame_weight": "0"}),
+                _loss("frame", "Frames only", tracklet_weight=0.0),
+                _loss("tracklet", "Tracklets only", frame_weight=0.0),
                 OURS,
             ),
         ),
@@ -80,21 +81,23 @@ BLOCKS = {
             "Loss",
             (
                 _MULTI_POSITIVE,
+                _multi_positive("multi-positive-0.25", 0.25),
                 _SYMMETRIC,
-                variant(
+                _loss(
                     "symmetric-across",
-                    "Symmetric form, no pairs of frames inside a tracklet",
-                    {"loss.form": "symmetric", "loss.within_tracklet": "false"},
+                    "Symmetric form, no pairs of frames of one tracklet",
+                    form="symmetric",
+                    within_tracklet=False,
                 ),
                 OURS,
             ),
         ),
         Block(
             "composition",
-            "Which bags meet in a batch",
+            "Which bags share a batch",
             (
-                variant("no-overlap", "No two that overlap in time", {"supervision.composition": "no-overlap"}),
-                variant("one-per-video", "One per procedure", {"supervision.composition": "one-per-video"}),
+                _supervision("no-overlap", "No two that overlap in time", composition="no-overlap"),
+                _supervision("one-per-video", "One per procedure", composition="one-per-video"),
                 OURS,
             ),
         ),
@@ -106,26 +109,26 @@ BLOCKS = {
                 _tau_max(2),
                 _tau_max(4),
                 _tau_max(24),
-                variant("tau-share", "τ_max a share of the procedure", {"supervision.tau_fit": "share"}),
-                variant("tau-gaps", "τ_max from the gaps in time", {"supervision.tau_fit": "gaps"}),
-                variant("uniform", "Any tracklet of the procedure", {"supervision.sampling": "uniform"}),
+                _supervision("tau-share", "τ_max as a share of the procedure", tau_fit="share"),
+                _supervision("tau-gaps", "τ_max from the gaps in time", tau_fit="gaps"),
+                _supervision("uniform", "Any tracklet of the procedure", sampling="uniform"),
                 OURS,
             ),
         ),
     )
 }
 
-#: The paper's own.
+#: The blocks of the paper's Table 2.
 TABLE2 = ("sampling", "level")
 
-#: What a sweep over datasets compares: the losses, on the same bags.
-SWEPT = (_MULTI_POSITIVE, _SYMMETRIC, OURS)
+#: The rows of a sweep over datasets: three losses on the same bags.
+SWEEP = (_MULTI_POSITIVE, _SYMMETRIC, OURS)
 
 
-def chosen_blocks(text: str) -> list[Block]:
-    """The blocks of a comma-separated list: names of blocks or of single variants, `table2`, `all`.
+def select_blocks(text: str) -> list[Block]:
+    """The blocks of a comma-separated list of blocks or single variants, `table2` or `all`.
 
-    A single variant stands in its block beside our own settings.
+    A single variant is compared with our own settings, inside its block.
     """
     wanted = [word.strip() for word in text.split(",") if word.strip()]
     variants = {row.name for block in BLOCKS.values() for row in block.rows}

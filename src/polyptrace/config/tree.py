@@ -59,6 +59,8 @@ class Views:
     batch: int = 64  #: SFE, MVE, TPC: pairs per batch
     polyps_per_batch: int = 4  #: Sup, TA: polyps per batch
     tracklets_per_polyp: int = 14  #: Sup, TA: tracklets per polyp in a batch
+    small_polyps: Literal["keep", "leave-out"] = "keep"  #: Sup, TA: polyps with fewer; leave-out: as in the release
+    stride: Literal["random", "stored"] = "random"  #: MVE, TPC: random: 1 to 4 frames; stored: that of the crop store
     decay: float = 1.0  #: TA: decay rate λ of the target
     alpha_start: float = 0.8  #: TPC: fraction of pairs from a single track in the first epoch
     alpha_end: float = 0.4  #: TPC: the same from epoch alpha_epochs on
@@ -122,6 +124,7 @@ class Train:
     threads: int = 0  #: CPU threads; 0: torch's default. Bit-identical resumption needs the same number
     crops: Literal["auto", "device", "host"] = "auto"  #: where crops are kept; auto: on the GPU if they fit
     checkpoint_every: int = 200  #: steps between checkpoints
+    checkpoint_minutes: float = 5.0  #: also write a checkpoint when the last one is this old
     log_every: int = 1  #: steps between lines of metrics.jsonl
     loggers: tuple[str, ...] = ("tensorboard",)  #: loggers besides metrics.jsonl: tensorboard, wandb, mlflow
 

@@ -16,6 +16,7 @@ HARMLESS = frozenset(
         "train.compile",
         "train.crops",
         "train.checkpoint_every",
+        "train.checkpoint_minutes",
         "train.log_every",
         "train.loggers",
         "embed.device",

@@ -1,7 +1,7 @@
-"""The box table: one row per box, whatever format it came in.
+"""The box table: one row per box, whatever the format of the source.
 
-A table in memory is a frozen dataclass of equal-length arrays; on disk it is `boxes.parquet`. `source` and `line` say
-where a row was read, so that whatever is found wrong later can name it.
+In memory it is a frozen dataclass of equal-length arrays, on disk `boxes.parquet`. `source` and `line` record where a
+row was read, so that later errors can name the place.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,6 @@ Strings = NDArray[np.object_]
 UNKNOWN: dict[str, Any] = {
     "dataset": "",
     "file": "",
-    "pts": -1,
     "image_width": 0,
     "image_height": 0,
     "track": "",
@@ -41,27 +40,26 @@ UNKNOWN: dict[str, Any] = {
     "source": "",
     "line": 0,
 }
-#: Frame index of a row that gives none, like 4.5 or NaN: a check finds it.
+#: Frame index of a row whose frame is not a whole number, such as 4.5 or NaN; `check_boxes` reports it.
 NO_FRAME = int(np.iinfo(np.int64).min)
 LABELS = ("polyp", "size_mm", "histology")
 _STRINGS = ("dataset", "video", "file", "track", "polyp", "histology", "source")
-_INTS = ("frame_index", "pts", "image_width", "image_height", "line")
-_KINDS = {"generated": np.bool_}
+_INTS = ("frame_index", "image_width", "image_height", "line")
+_BOOLS = ("generated",)
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """n boxes; unknown strings are "", unknown numbers NaN, an unknown picture size is 0."""
+    """n boxes; unknown strings are "", unknown numbers NaN, and an unknown picture size is 0."""
 
     dataset: Strings
     video: Strings
     frame_index: Ints  # 0-based
     file: Strings  # picture or video file, relative to the root of the source
-    pts: Ints  # time stamp in a video file, in its own units; -1: file is a picture
     xywh: Floats  # (n, 4) pixels, left, top, width, height
     image_width: Ints
     image_height: Ints
-    track: Strings  # a run of whoever made the boxes; not the polyp
+    track: Strings  # id given by a tracker or annotator; not the polyp
     polyp: Strings
     size_mm: Floats
     histology: Strings
@@ -69,19 +67,19 @@ class Boxes:
     fps: Floats
     generated: NDArray[np.bool_]  # rendered by `polyptrace synth`, not recorded
     source: Strings  # annotation file the row was read from
-    line: Ints  # its line, or its annotation's number, there
+    line: Ints  # line in that file, or number of the annotation
 
     def __post_init__(self) -> None:
         lengths = {f.name: len(getattr(self, f.name)) for f in fields(self)}
         if len(set(lengths.values())) != 1 or self.xywh.shape != (len(self.video), 4):
-            raise ValueError(f"columns of a box table have one length and xywh is (n, 4): {lengths}")
+            raise ValueError(f"columns of a box table must have the same length, and xywh must be (n, 4): {lengths}")
 
     def __len__(self) -> int:
         return len(self.video)
 
     @classmethod
     def of(cls, *, video: Any, frame_index: Any, xywh: Any, **columns: Any) -> Self:
-        """A table from lists or arrays; a column may also be one value for all rows, or be left out if unknown."""
+        """A table from lists or arrays; a column may be one value for all rows, and unknown columns may be omitted."""
         unknown_names = set(columns) - set(UNKNOWN)
         if unknown_names:
             raise ValueError(f"a box table has no column {', '.join(sorted(unknown_names))}")
@@ -91,7 +89,7 @@ class Boxes:
 
     @classmethod
     def concatenate(cls, tables: Sequence[Self]) -> Self:
-        """The rows of several tables, in their order."""
+        """The rows of several tables, in this order."""
         if not tables:
             return cls.of(video=[], frame_index=[], xywh=[])
         return cls(**{f.name: np.concatenate([getattr(t, f.name) for t in tables]) for f in fields(cls)})
@@ -101,11 +99,11 @@ class Boxes:
         return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
     def in_order(self) -> Self:
-        """The rows by dataset, video, frame and box: an order that labels and input order cannot change."""
+        """The table sorted by dataset, video, frame and box, independent of labels and input order."""
         return self.take(self.order())
 
     def order(self) -> Ints:
-        """Row numbers by dataset, video, frame and box."""
+        """Row numbers sorted by dataset, video, frame and box."""
         video = video_codes(self)
         order = stable_order(self.frame_index, video)
         same = np.zeros(len(self) + 1, bool)  # same video and frame as the row before
@@ -117,26 +115,27 @@ class Boxes:
         return order
 
     def where(self, row: int) -> str:
-        """Where a row was read: `file:line`, or the annotation's number in a JSON file, where lines say little."""
+        """Where a row was read: `file:line`, or in a JSON file the number of the annotation."""
         source, line = self.source[row], self.line[row]
         if source.endswith(".json"):
             return f"{source}: annotations[{line}]"
         return f"{source}:{line}" if source else f"boxes:{row}"
 
-    def save(self, path: Path) -> None:
-        """Writes `boxes.parquet`, whole or not at all."""
-        columns = {f.name: _arrow(getattr(self, f.name)) for f in fields(self) if f.name != "xywh"}
-        columns |= {name: _arrow(self.xywh[:, i]) for i, name in enumerate("xywh")}
+    def save(self, path: Path, **columns: NDArray[Any]) -> None:
+        """Writes `boxes.parquet` atomically, with additional columns if given."""
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "xywh"} | columns
+        columns |= {name: self.xywh[:, i] for i, name in enumerate("xywh")}
+        table = pa.table({name: _arrow(column) for name, column in columns.items()})
         with atomic_file(path) as temporary:
-            pq.write_table(pa.table(columns), temporary, compression="zstd")
+            pq.write_table(table, temporary, compression="zstd")
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads `boxes.parquet`; a file without the needed columns is an error that names them."""
+        """Reads `boxes.parquet`; raises an error that names missing columns."""
         try:
             table = pq.read_table(path)
         except (OSError, pa.ArrowInvalid) as error:
-            raise UserError(f"{path}: not a readable Parquet file ({error})") from None
+            raise UserError(f"{path}: not a readable Parquet file ({error}) -> prepare the dataset again") from None
         missing = {"video", "frame_index", *"xywh"} - set(table.column_names)
         if missing:
             raise UserError(f"{path}: has no column {', '.join(sorted(missing))} -> add it, or prepare again")
@@ -158,7 +157,7 @@ class Boxes:
 
 
 def stable_order(last: Ints, *before: Ints) -> Ints:
-    """As `np.lexsort`, the last key first; keys that are in order already are seen at once."""
+    """As `np.lexsort`, with the last key as the primary one; sorted keys are detected without sorting."""
     later = np.ones(max(len(last) - 1, 0), bool)
     for key in (last, *before):
         later = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & later)
@@ -166,7 +165,7 @@ def stable_order(last: Ints, *before: Ints) -> Ints:
 
 
 def frame_numbers(values: Floats) -> Ints:
-    """Frame indices, NO_FRAME where a number is not whole."""
+    """Frame indices; NO_FRAME where a number is not whole."""
     whole = (values == np.floor(values)) & (np.abs(values) < 2**53)
     return np.where(whole, np.where(whole, values, 0).astype(np.int64), NO_FRAME)
 
@@ -174,14 +173,14 @@ def frame_numbers(values: Floats) -> Ints:
 def _column(name: str, value: Any, length: int) -> NDArray[Any]:
     if name in _STRINGS and isinstance(value, str):
         return np.array([value], object).repeat(length)  # one object for all rows
-    kind: Any = object if name in _STRINGS else np.int64 if name in _INTS else _KINDS.get(name, np.float64)
+    kind: Any = object if name in _STRINGS else np.int64 if name in _INTS else bool if name in _BOOLS else np.float64
     if name == "frame_index" and np.asarray(value).dtype.kind == "f":
         value = frame_numbers(np.asarray(value))
     array = np.asarray(value, kind)
     if kind is np.int64 and array.ndim and np.asarray(value).dtype.kind == "f":
         broken = np.flatnonzero(np.asarray(value) != array)
         if len(broken):
-            raise UserError(f"row {broken[0]}: {name} {value[broken[0]]} is not a whole number -> mend the source")
+            raise UserError(f"row {broken[0]}: {name} {value[broken[0]]} is not a whole number -> correct the source")
     return np.full(length, value, kind) if array.ndim == 0 else array
 
 

@@ -1,6 +1,5 @@
-"""What can be wrong with boxes and pictures, found and named row by row; nothing is silently repaired."""
+"""Checks of a box table: every problem is reported with its row; nothing is repaired silently."""
 
-import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,17 +8,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polyptrace.core.files import atomic_file
+from polyptrace.core.files import atomic_file, write_csv
 from polyptrace.data.boxes import NO_FRAME, Boxes
 from polyptrace.data.identity import codes, video_codes
 
-#: share of boxes past the edge that no careful annotator or detector reaches
-MANY = 0.1
+#: Share of boxes past the edge above which the coordinates are probably corners.
+SUSPICIOUS_SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong with one row; fatal ones keep a dataset from being prepared."""
+    """A problem of one row; `prepare` refuses rows with fatal ones."""
 
     kind: str
     fatal: bool
@@ -32,7 +31,7 @@ class Finding:
 
 
 def check_boxes(boxes: Boxes) -> list[Finding]:
-    """All findings that the box table alone can show, fatal ones first, then by kind and row."""
+    """All problems that can be found in the box table alone, fatal ones first, then by kind and row."""
     findings = [
         Finding(kind, fatal, row, boxes.where(row), message)
         for kind, fatal, wrong, message in _rules(boxes)
@@ -41,8 +40,8 @@ def check_boxes(boxes: Boxes) -> list[Finding]:
     return sorted(findings, key=lambda f: (not f.fatal, f.kind, f.row))
 
 
-def suspicion(boxes: Boxes) -> str:
-    """What the boxes as a whole look like that they should not, "" if nothing: conventions that were mixed up."""
+def suspected_corners(boxes: Boxes) -> str:
+    """A warning if the boxes look like corners (x1, y1, x2, y2) instead of x, y, w, h; else ""."""
     x, y, w, h = boxes.xywh.T
     known = (boxes.image_width > 0) & (boxes.image_height > 0)
     if not known.any():
@@ -50,16 +49,16 @@ def suspicion(boxes: Boxes) -> str:
     past = (x + w > boxes.image_width + 1) | (y + h > boxes.image_height + 1)
     inside = (w <= boxes.image_width + 1) & (h <= boxes.image_height + 1) & (w > x) & (h > y)
     share = float(past[known].mean())
-    if share < MANY or not inside[known].all():
+    if share < SUSPICIOUS_SHARE or not inside[known].all():
         return ""
     return (
-        f"{100 * share:.0f} % of the boxes reach past the right or lower edge, each is wider than its left and "
-        "higher than its top -> are these corners (x1, y1, x2, y2)? left, top, width, height are wanted"
+        f"{100 * share:.0f} % of the boxes reach past the right or lower edge, and all have w > x and h > y "
+        "-> check whether these are corners (x1, y1, x2, y2) instead of left, top, width, height"
     )
 
 
 def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, NDArray[np.bool_], str]]:
-    """(kind, fatal, which rows, message) of each rule."""
+    """(kind, fatal, rows as a mask, message) of each rule."""
     finite = np.logical_and.reduce(np.isfinite(boxes.xywh), axis=1).astype(bool)
     xywh = np.where(finite[:, None], boxes.xywh, 1.0)
     x, y, w, h = xywh.T
@@ -68,31 +67,27 @@ def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, NDArray[np.bool_], str]]:
     height = np.where(known, boxes.image_height, np.inf)
     positive = (w > 0) & (h > 0)
     outside = finite & positive & ((x >= width) | (y >= height) | (x + w <= 0) | (y + h <= 0))
-    sticks_out = finite & positive & ~outside & ((x < -1) | (y < -1) | (x + w > width + 1) | (y + h > height + 1))
-    yield "not a number", True, ~finite, "box has a NaN or infinite number -> remove or mend the row"
-    yield "empty box", True, finite & ~positive, "box has no width or height -> remove or mend the row"
-    yield "outside", True, outside, "box lies outside its picture -> are the coordinates in pixels of this picture?"
+    past_edge = finite & positive & ~outside & ((x < -1) | (y < -1) | (x + w > width + 1) | (y + h > height + 1))
+    yield "not a number", True, ~finite, "box has a NaN or infinite coordinate -> remove or correct the row"
+    yield "empty box", True, finite & ~positive, "box has no width or height -> remove or correct the row"
+    yield "outside", True, outside, "box is outside its picture -> check that coordinates are pixels of this picture"
     no_frame = boxes.frame_index == NO_FRAME
-    yield "no frame", True, no_frame, "frame index is not a whole number -> frames are counted 0, 1, 2"
+    yield "no frame", True, no_frame, "frame index is not a whole number -> number frames 0, 1, 2, ..."
     negative = (boxes.frame_index < 0) & ~no_frame
-    yield "negative frame", True, negative, "frame index is negative -> frames are counted from 0"
-    yield (
-        "picture size",
-        True,
-        (boxes.image_width < 0) | (boxes.image_height < 0),
-        "picture size is negative -> mend it",
-    )
-    yield "no video", True, boxes.video == "", "row names no video -> every box belongs to a procedure"
-    usable = finite & positive & ~outside & (boxes.frame_index >= 0)  # a row that is left out is no other box
+    yield "negative frame", True, negative, "frame index is negative -> number frames from 0"
+    negative_size = (boxes.image_width < 0) | (boxes.image_height < 0)
+    yield "picture size", True, negative_size, "picture size is negative -> correct it"
+    yield "no video", True, boxes.video == "", "row has no video -> every box belongs to a video"
+    usable = finite & positive & ~outside & (boxes.frame_index >= 0)  # excluded rows are not duplicates
     repeated = _repeated(boxes, boxes.track, usable)
-    yield "duplicate", True, repeated, "track has another box in this frame -> a track has one box a frame"
-    seen_twice = _repeated(boxes, boxes.polyp, usable) & ~repeated
-    yield "polyp twice", False, seen_twice, "polyp has another box in this frame -> boxes are matched by overlap"
-    yield "sticks out", False, sticks_out, "box reaches past the edge of its picture -> its crop stops at the edge"
+    yield "duplicate", True, repeated, "track has another box in this frame -> keep one box per track and frame"
+    same_polyp = _repeated(boxes, boxes.polyp, usable) & ~repeated
+    yield "polyp twice", False, same_polyp, "polyp has another box in this frame -> boxes are matched by overlap"
+    yield "past the edge", False, past_edge, "box reaches past the edge of its picture -> its crop stops at the edge"
 
 
 def _repeated(boxes: Boxes, identity: NDArray[np.object_], usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Usable rows whose (video, frame, identity) stood in an earlier one; rows without an identity are never meant."""
+    """Usable rows that repeat the (video, frame, identity) of an earlier row; rows without an identity never do."""
     keys = np.stack([video_codes(boxes), boxes.frame_index, codes(identity)], 1)
     order = np.lexsort(keys.T)
     order = order[usable[order]]
@@ -102,23 +97,23 @@ def _repeated(boxes: Boxes, identity: NDArray[np.object_], usable: NDArray[np.bo
     return same & known
 
 
-def summary(findings: Sequence[Finding], most: int = 5) -> str:
-    """Findings counted by kind, with the first few of each."""
+def summary(findings: Sequence[Finding], limit: int = 5) -> str:
+    """Findings counted by kind, with the first `limit` of each."""
     lines: list[str] = []
     for (fatal, kind), count in sorted(Counter((f.fatal, f.kind) for f in findings).items(), reverse=True):
         lines.append(f"{'fatal' if fatal else 'warning'}: {kind}: {count:,}")
         same = [f for f in findings if f.kind == kind]
-        lines += [f"  {finding}" for finding in same[:most]]
-        lines += [f"  ... and {len(same) - most:,} more"] if len(same) > most else []
+        lines += [f"  {finding}" for finding in same[:limit]]
+        lines += [f"  ... and {len(same) - limit:,} more"] if len(same) > limit else []
     return "\n".join(lines)
 
 
 def write_rejected(path: Path, boxes: Boxes, findings: Sequence[Finding]) -> None:
-    """The rows that were left out, each with where it was read and what was wrong."""
-    with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["where", "kind", "message", "video", "frame_index", "file", "x", "y", "w", "h"])
-        for f in findings:
-            frame = boxes.frame_index[f.row]
-            place = (boxes.video[f.row], "" if frame == NO_FRAME else frame, boxes.file[f.row])
-            writer.writerow([f.where, f.kind, f.message, *place, *boxes.xywh[f.row]])
+    """Writes the excluded rows as CSV, each with where it was read and why it was excluded."""
+    rows: list[list[object]] = [["where", "kind", "message", "video", "frame_index", "file", "x", "y", "w", "h"]]
+    for f in findings:
+        frame = boxes.frame_index[f.row]
+        location = (boxes.video[f.row], "" if frame == NO_FRAME else frame, boxes.file[f.row])
+        rows.append([f.where, f.kind, f.message, *location, *boxes.xywh[f.row]])
+    with atomic_file(path) as temporary:
+        write_csv(temporary, rows)

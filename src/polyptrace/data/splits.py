@@ -1,9 +1,18 @@
-"""Splits by polyp and by video, stratified and seeded, and the paper's split of REAL-Colon."""
+"""Splits: which videos of a source are used, and test splits by polyp or video, stratified and seeded."""
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.randomness import numpy_generator
+from polyptrace.data.boxes import Boxes
+from polyptrace.data.clips import join_clips
+from polyptrace.data.identity import video_codes
 
 _TRAIN = {
     "001": (1, 3, 4, 5, 6, 7),
@@ -17,33 +26,103 @@ _EVALUATION = {
     "003": (9, 10, 12, 13, 14, 15),
     "004": (9, 11, 12, 13, 14, 15),
 }
+#: The paper's split of REAL-Colon: names of videos.
 REAL_COLON = {
     name: tuple(f"{study}-{number:03d}" for study, numbers in studies.items() for number in numbers)
     for name, studies in (("paper-train", _TRAIN), ("paper-eval", _EVALUATION))
 }
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which boxes of a source are prepared, and as which procedures."""
+
+    min_score: float | None = None  # exclude boxes with a lower detector score
+    fps: float | None = None  # frame rate of videos whose source states none
+    videos: tuple[str, ...] | None = None  # only these videos
+    share: float | None = None  # only a random share of the videos
+    rest: bool = False  # the complement of `videos` or `share`
+    join_clips: int | None = None  # concatenate this many clips to an artificial procedure
+    seed: int = 0  # of `share` and `join_clips`
+
+    def apply(self, boxes: Boxes) -> Boxes:
+        """The selected boxes."""
+        if self.min_score is not None:
+            boxes = _above_score(boxes, self.min_score)
+        if self.fps is not None:
+            boxes = replace(boxes, fps=np.where(np.isfinite(boxes.fps), boxes.fps, self.fps))
+        if self.videos is not None or self.share is not None:
+            boxes = take_videos(boxes, names=self.videos, share=self.share, rest=self.rest, seed=self.seed)
+        return boxes if self.join_clips is None else join_clips(boxes, self.join_clips, self.seed)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As recorded in `dataset.json`; only what was selected."""
+        record: dict[str, Any] = {} if self.min_score is None else {"min_score": self.min_score}
+        if self.videos is not None or self.share is not None:
+            names = None if self.videos is None else ",".join(self.videos)
+            record |= {"videos": names, "share": self.share, "rest": self.rest, "seed": self.seed}
+        if self.join_clips is not None:
+            record |= {"artificial": f"up to {self.join_clips} clips in a row", "seed": self.seed}
+        return record
+
+
+def take_videos(
+    boxes: Boxes,
+    *,
+    names: Sequence[str] | None = None,
+    share: float | None = None,
+    rest: bool = False,
+    seed: int = 0,
+) -> Boxes:
+    """The boxes of the named videos, or of a random share of all videos; with `rest`, of the other videos."""
+    if names is not None:
+        unknown = sorted(set(names) - set(boxes.video.tolist()))
+        if unknown:
+            known = ", ".join(sorted(set(boxes.video.tolist()))[:8])
+            raise UserError(f"--videos: the source has no {', '.join(unknown)} -> it has {known}, ...")
+        chosen: NDArray[np.bool_] = np.isin(boxes.video, list(names))
+    elif share is not None:
+        if not 0 < share < 1:
+            raise UserError(f"--share {share}: not a share -> give a number between 0 and 1")
+        chosen = ~split_by(video_codes(boxes), test_share=1 - share, seed=seed)
+    else:
+        chosen = np.ones(len(boxes), bool)
+    taken = boxes.take(~chosen if rest else chosen)
+    if not len(taken):
+        raise UserError("no video is left -> give another share, or name other videos")
+    return taken
+
+
 def split_by(
     group: ArrayLike, *, test_share: float = 0.3, strata: Sequence[ArrayLike] = (), seed: int = 0
 ) -> NDArray[np.bool_]:
-    """True for the rows of the test part: whole groups (polyps or videos), drawn in each stratum.
+    """True for the rows of the test split: whole groups (polyps or videos), drawn within each stratum.
 
-    A group's stratum is the combination of `strata` of its first row. Every stratum gives round(share x groups) groups
-    to the test part; what rounding owes is given by the strata with the largest remainders.
+    A group's stratum is the combination of `strata` in its first row. Every stratum gives round(share x groups) groups
+    to the test split; the groups still missing after rounding come from the strata with the largest remainders.
     """
     names, first, member = np.unique(np.asarray(group), return_index=True, return_inverse=True)
     keys = [tuple(np.asarray(stratum)[row] for stratum in strata) for row in first]
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(names))
     by_stratum: dict[tuple[object, ...], list[int]] = {}
-    for place in order:
-        by_stratum.setdefault(keys[place], []).append(int(place))
+    for index in numpy_generator(seed).permutation(len(names)):
+        by_stratum.setdefault(keys[index], []).append(int(index))
     exact = {key: test_share * len(members) for key, members in by_stratum.items()}
     quota = {key: int(share) for key, share in exact.items()}
-    owed = round(test_share * len(names)) - sum(quota.values())
-    for key in sorted(exact, key=lambda k: (quota[k] - exact[k], str(k)))[:owed]:
+    missing = round(test_share * len(names)) - sum(quota.values())
+    for key in sorted(exact, key=lambda k: (quota[k] - exact[k], str(k)))[:missing]:
         quota[key] += 1
     test = np.zeros(len(names), bool)
     for key, members in by_stratum.items():
         test[members[: quota[key]]] = True
     return test[member]
+
+
+def _above_score(boxes: Boxes, min_score: float) -> Boxes:
+    """The boxes with at least this score; boxes without a score are kept."""
+    if np.isnan(boxes.score).all():
+        message = f"--min-score {min_score}: no box has a score; all boxes are kept"
+        warnings.warn(message, PolyptraceWarning, stacklevel=2)
+    kept = boxes.take(~(boxes.score < min_score))
+    if not len(kept):
+        raise UserError(f"--min-score {min_score}: no box is left -> the highest score is {np.nanmax(boxes.score):g}")
+    return kept

@@ -1,23 +1,27 @@
-"""Tracklets: every 4th frame of a track, cut into runs of L = 8, or whole.
+"""Tracklets: every 4th frame of a track, cut into runs of L = 8 frames, or whole.
 
-Of a track's frames f₀, f₀ + 1, ... one is kept in each `stride`: the first box at or after f₀, f₀ + 4, f₀ + 8, ... (a
-detector may have missed frames in between). Runs of `length` kept frames follow each other without overlap, and an
-incomplete last run is dropped. With `length=None` all kept frames of a track are one tracklet.
+Of the frames f₀, f₀ + 1, ... of a track, one is kept per `stride`: the first box at or after f₀, f₀ + 4, f₀ + 8, ... (a
+detector may have missed frames in between). Runs of `length` kept frames do not overlap, and an incomplete last run is
+dropped. With `length=None` all kept frames of a track form one tracklet.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
+from polyptrace.config import Tracks
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, Floats, Ints, Strings
 from polyptrace.data.identity import video_codes
+from polyptrace.data.tracks import has_sampled_frames
 
 
-@dataclass(frozen=True)
-class LabelFreeTracklets:
-    """N tracklets by unit, video, first frame and track: all that self-supervised training ever sees."""
+@dataclass(frozen=True, kw_only=True)
+class TrackletTable:
+    """Columns of N tracklets, sorted by unit, video, first frame and track."""
 
     unit: Strings  # "tracklet" (L frames) or "track" (a whole track)
     dataset: Strings
@@ -26,38 +30,34 @@ class LabelFreeTracklets:
     position: Ints  # first frame in the video
     last: Ints  # last frame in the video
     fps: Floats
-    flat: Ints  # rows (of the box table or the crop store), tracklet after tracklet
-    offset: Ints  # (N + 1,) where each tracklet begins in `flat`
+    offset: Ints  # (N + 1,) where each tracklet starts in the flat index of its frames
 
     def __len__(self) -> int:
         return len(self.video)
 
-    @cached_property
-    def rows(self) -> list[Ints]:
-        """Rows of each tracklet, in time."""
-        return np.split(self.flat, self.offset[1:-1]) if len(self) else []
-
     @property
     def length(self) -> Ints:
-        """Frames of each tracklet."""
+        """Number of frames of each tracklet."""
         return np.diff(self.offset)
 
 
-@dataclass(frozen=True)
-class Tracklets(LabelFreeTracklets):
-    """Tracklets with what is known about their polyps: "" and NaN where nothing is."""
+@dataclass(frozen=True, kw_only=True)
+class Tracklets(TrackletTable):
+    """Tracklets as rows of a box table; unknown labels are "" and NaN."""
 
+    box_index: Ints  # rows of the box table, tracklet by tracklet
     polyp: Strings  # of most of the tracklet's boxes
     size_mm: Floats
     histology: Strings
 
-    def label_free(self) -> LabelFreeTracklets:
-        """The same tracklets, without the labels."""
-        return LabelFreeTracklets(**{f.name: getattr(self, f.name) for f in fields(LabelFreeTracklets)})
+    @cached_property
+    def rows(self) -> list[Ints]:
+        """Rows of the box table of each tracklet, in time order."""
+        return np.split(self.box_index, self.offset[1:-1]) if len(self) else []
 
     @classmethod
     def concatenate(cls, first: Self, second: Self) -> Self:
-        """The tracklets of two tables over the same rows, one after the other."""
+        """The tracklets of two tables over the same boxes."""
         columns: dict[str, Any] = {
             f.name: np.concatenate([getattr(first, f.name), getattr(second, f.name)]) for f in fields(cls)
         }
@@ -68,12 +68,12 @@ class Tracklets(LabelFreeTracklets):
 def cut_tracklets(
     boxes: Boxes, track: Ints, length: int | None = 8, stride: int | Ints = 4, min_track: int | Ints = 30
 ) -> Tracklets:
-    """Tracklets (rows of the box table) of the tracks that span at least `min_track` frames.
+    """Tracklets of the tracks that span at least `min_track` frames.
 
     `stride` and `min_track` are in frames: one number, or one per box where frame rates differ.
     """
     order = np.lexsort((boxes.frame_index, track))
-    kept = order[_kept(boxes.frame_index[order], track[order], _each(stride, order), _each(min_track, order))]
+    kept = order[_kept(boxes.frame_index[order], track[order], _per_box(stride, order), _per_box(min_track, order))]
     start = np.flatnonzero(np.diff(track[kept], prepend=-1))
     count = np.diff(start, append=len(kept))
     if length is not None:
@@ -84,16 +84,54 @@ def cut_tracklets(
     by_time = np.lexsort((track[first], boxes.frame_index[first], video_codes(boxes.take(first))))
     start, count = start[by_time], count[by_time]
     offset = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-    flat = kept[np.repeat(start - offset[:-1], count) + np.arange(offset[-1])].astype(np.int64)
-    return _described(boxes, track, flat, offset, "track" if length is None else "tracklet")
+    box_index = kept[np.repeat(start - offset[:-1], count) + np.arange(offset[-1])].astype(np.int64)
+    return _with_columns(boxes, track, box_index, offset, "track" if length is None else "tracklet")
 
 
-def _each(setting: int | Ints, order: Ints) -> Ints:
+def cut_both_units(boxes: Boxes, track: Ints, settings: Tracks) -> Tracklets:
+    """Tracklets of L frames and whole tracks, cut with the given settings."""
+    stride = _in_frames(boxes, settings.stride, settings.stride_seconds, settings.sampled_stride)
+    min_track = _in_frames(boxes, settings.min_track, settings.min_track_seconds, settings.sampled_min_track)
+    fixed = cut_tracklets(boxes, track, settings.length, stride, min_track)
+    return Tracklets.concatenate(fixed, cut_tracklets(boxes, track, None, stride, min_track))
+
+
+def pad_rows(rows: Sequence[Ints], length: int | None = None) -> Ints:
+    """Rows of several tracklets as one array (B, L), -1 in the padding; L is `length`, or that of the longest.
+
+    >>> pad_rows([np.array([3, 4]), np.array([7])])
+    array([[ 3,  4],
+           [ 7, -1]])
+    """
+    lengths = np.array([len(some) for some in rows], np.int64)
+    table = np.full((len(rows), lengths.max(initial=0) if length is None else length), -1, np.int64)
+    if len(rows):
+        table[np.arange(table.shape[1]) < lengths[:, None]] = np.concatenate(rows)
+    return table
+
+
+def _in_frames(boxes: Boxes, frames: int, seconds: float | None, sampled_frames: int | None) -> Ints:
+    """A setting in frames for each box: as given, or converted from seconds with the frame rate of its video."""
+    sampled = has_sampled_frames(boxes)
+    of_sampled = frames if sampled_frames is None else sampled_frames
+    if seconds is None:
+        return np.where(sampled, of_sampled, frames)
+    unknown = np.flatnonzero(~(boxes.fps > 0) & ~sampled)
+    if len(unknown):
+        raise UserError(
+            f"{boxes.where(unknown[0])}: video {boxes.video[unknown[0]]!r} has no frame rate "
+            "-> give settings in frames, or the frame rate with --fps"
+        )
+    from_seconds = np.maximum(1, np.rint(seconds * np.where(sampled, 1.0, boxes.fps)))
+    return np.where(sampled, of_sampled, from_seconds).astype(np.int64)
+
+
+def _per_box(setting: int | Ints, order: Ints) -> Ints:
     return setting[order] if isinstance(setting, np.ndarray) else np.full(len(order), setting)
 
 
 def _kept(frame: Ints, track: Ints, stride: Ints, min_track: Ints) -> Ints:
-    """Places, in boxes sorted by track and frame, of the frames that long enough tracks keep."""
+    """Indices of the kept frames, in boxes sorted by track and frame."""
     new_track = np.diff(track, prepend=-1) != 0
     starts = np.flatnonzero(new_track)
     count = np.diff(starts, append=len(track))
@@ -104,10 +142,10 @@ def _kept(frame: Ints, track: Ints, stride: Ints, min_track: Ints) -> Ints:
     return np.flatnonzero(new_tick & np.repeat(span >= min_track[starts], count))
 
 
-def _described(boxes: Boxes, track: Ints, flat: Ints, offset: Ints, unit: str) -> Tracklets:
-    """Tracklets over these rows, with the columns that the box table gives them."""
-    first, last = flat[offset[:-1]], flat[offset[1:] - 1]
-    labelled = _majority_row(boxes.polyp, flat, offset)
+def _with_columns(boxes: Boxes, track: Ints, box_index: Ints, offset: Ints, unit: str) -> Tracklets:
+    """Tracklets over these rows, with their columns from the box table."""
+    first, last = box_index[offset[:-1]], box_index[offset[1:] - 1]
+    labelled = _majority_row(boxes.polyp, box_index, offset)
     return Tracklets(
         unit=np.full(len(first), unit, object),
         dataset=boxes.dataset[first],
@@ -116,22 +154,22 @@ def _described(boxes: Boxes, track: Ints, flat: Ints, offset: Ints, unit: str) -
         position=boxes.frame_index[first],
         last=boxes.frame_index[last],
         fps=boxes.fps[first],
-        flat=flat,
         offset=offset,
+        box_index=box_index,
         polyp=boxes.polyp[labelled],
         size_mm=boxes.size_mm[labelled],
         histology=boxes.histology[labelled],
     )
 
 
-def _majority_row(polyp: Strings, flat: Ints, offset: Ints) -> Ints:
-    """For each tracklet its first row that shows the polyp of most of its boxes (ties: the one seen first)."""
-    names = polyp[flat]
-    chosen = flat[offset[:-1]]
+def _majority_row(polyp: Strings, box_index: Ints, offset: Ints) -> Ints:
+    """The first row of each tracklet that shows the polyp of most of its boxes (ties: the polyp seen first)."""
+    names = polyp[box_index]
+    chosen = box_index[offset[:-1]]
     mixed = names != np.repeat(polyp[chosen], np.diff(offset))
     owner = np.repeat(np.arange(len(chosen)), np.diff(offset))
     for tracklet in np.unique(owner[mixed]):
         inside = names[offset[tracklet] : offset[tracklet + 1]].tolist()
         most = max(dict.fromkeys(inside), key=inside.count)
-        chosen[tracklet] = flat[offset[tracklet] + inside.index(most)]
+        chosen[tracklet] = box_index[offset[tracklet] + inside.index(most)]
     return chosen

@@ -1,9 +1,9 @@
-"""Tracks: runs of boxes in consecutive frames, each overlapping the last.
+"""Tracks: runs of boxes in consecutive frames, each overlapping the previous one.
 
 Boxes of one group (a polyp, a given track, or a whole video) are matched one-to-one from frame to frame, best overlap
-first, where IoU >= 0.1. With `max_gap`, boxes that found no partner in the next frame may find one up to `max_gap`
-missing frames later. All frames of all videos are matched at once, so the cost is linear in the number of boxes; a
-search is only for boxes that share their frame with others of their group, or have one missing next to them.
+first, where IoU >= 0.1. With `max_gap`, boxes without a match in the next frame may be matched up to `max_gap` missing
+frames later. All videos are matched at once, so the cost is linear in the number of boxes. A search is needed only for
+boxes that share their frame with others of their group, or whose neighbouring frame has none.
 """
 
 from typing import Literal
@@ -11,35 +11,58 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from polyptrace.config import Tracks
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, Floats, Ints, stable_order
 from polyptrace.data.identity import codes, video_codes
 
 Within = Literal["polyp", "track", "video"]
 
+#: Datasets whose frames are sampled sparsely; `tracks.sampled_*` settings apply to them.
+SAMPLED_DATASETS = ("polypsset", "artificial polypsset")
+
 
 def link_tracks(boxes: Boxes, within: Within = "polyp", iou: float = 0.1, max_gap: int = 0) -> Ints:
-    """Track of each box (n,), numbered by video, first frame and first box; labels and row order cannot change it.
+    """Track of each box (n,), numbered by video, first frame and first box, independent of labels and row order.
 
-    `within` says what linking may use: "polyp" (identities), "track" (ids of a tracker) or "video" (boxes alone).
+    `within` is what linking may use: "polyp" (polyp ids), "track" (ids of a tracker) or "video" (boxes only).
     """
     if not len(boxes):
         return np.empty(0, np.int64)
     video = video_codes(boxes)
-    group = video if within == "video" else video * (len(boxes) + 1) + _identities(boxes, within)
-    if max_gap == 0 and _one_a_frame(video, boxes.frame_index):
+    group = video if within == "video" else video * (len(boxes) + 1) + _group_ids(boxes, within)
+    if max_gap == 0 and _one_box_per_frame(video, boxes.frame_index):
         linked = (group[1:] == group[:-1]) & (np.diff(boxes.frame_index) == 1)
         linked &= box_iou(boxes.xywh[:-1], boxes.xywh[1:]) >= iou
         return np.cumsum(np.append(False, ~linked))
     order = boxes.order()
-    by_group = stable_order(group[order])  # places in `order`, by group, frame and box
+    by_group = stable_order(group[order])  # indices into `order`, by group, frame and box
     rows = order[by_group]
     previous = _previous(_keys(group[rows], boxes.frame_index[rows], max_gap), boxes.xywh[rows], iou, max_gap)
-    begins = np.zeros(len(boxes), bool)
-    begins[by_group[previous < 0]] = True
+    starts = np.zeros(len(boxes), bool)
+    starts[by_group[previous < 0]] = True
     track = np.empty(len(boxes), np.int64)
-    track[rows] = (np.cumsum(begins) - 1)[by_group[_first(previous)]]
+    track[rows] = (np.cumsum(starts) - 1)[by_group[_first(previous)]]
     return track
+
+
+def link_with_settings(boxes: Boxes, settings: Tracks) -> Ints:
+    """Track of each box, linked with the given settings; `sampled_iou` replaces `iou` where frames are sampled."""
+    sampled = has_sampled_frames(boxes)
+    sampled_iou = settings.iou if settings.sampled_iou is None else settings.sampled_iou
+    track = np.empty(len(boxes), np.int64)
+    first = 0
+    for rows, iou in ((~sampled, settings.iou), (sampled, sampled_iou)):
+        if rows.any():
+            track[rows] = first + link_tracks(boxes.take(rows), settings.link, iou, settings.max_gap)
+            first = int(track[rows].max()) + 1
+    return track
+
+
+def has_sampled_frames(boxes: Boxes) -> NDArray[np.bool_]:
+    """Whether each box belongs to a dataset whose frames are sampled sparsely."""
+    sampled: NDArray[np.bool_] = np.isin(boxes.dataset, SAMPLED_DATASETS)
+    return sampled
 
 
 def box_iou(a: Floats, b: Floats) -> Floats:
@@ -53,37 +76,36 @@ def box_iou(a: Floats, b: Floats) -> Floats:
     return overlap
 
 
-def _identities(boxes: Boxes, within: Within) -> Ints:
+def _group_ids(boxes: Boxes, within: Within) -> Ints:
     names = boxes.polyp if within == "polyp" else boxes.track
-    identities = codes(names)
-    nameless = np.flatnonzero(identities == 0)  # if "" is among the names it is the first
-    if len(nameless) and names[nameless[0]] == "":
-        other = " or by the tracks that are there: --tracks.link track (if they are polyps: --identities polyp)"
+    missing = np.flatnonzero(names == "")
+    if len(missing):
+        by_track = " or by the given tracks: --tracks.link track (if they are polyps: --identities polyp)"
         raise UserError(
-            f"{boxes.where(nameless[0])}: has no {within} id ({len(nameless):,} of {len(boxes):,} boxes have none) "
-            f"-> link by overlap alone: --tracks.link video{other if (boxes.track != '').all() else ''}"
+            f"{boxes.where(missing[0])}: has no {within} id ({len(missing):,} of {len(boxes):,} boxes have none) "
+            f"-> link by overlap alone: --tracks.link video{by_track if (boxes.track != '').all() else ''}"
         )
-    return identities
+    return codes(names)
 
 
-def _one_a_frame(video: Ints, frame: Ints) -> bool:
-    """Whether the rows are in order and no two share a frame: a box can then only follow the one before it."""
+def _one_box_per_frame(video: Ints, frame: Ints) -> bool:
+    """Whether the rows are sorted and no two share a frame: a box can then only follow the row before it."""
     step = np.diff(video)
     return bool(((step > 0) | ((step == 0) & (frame[1:] > frame[:-1]))).all())
 
 
 def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:
-    """One number for group and frame, rising with the boxes: frames lie as far apart as they are, groups further."""
+    """One ascending number per (group, frame): differences are those of frames, and groups are further apart."""
     number = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
     keys: Ints = number * (int(frame.max(initial=0)) + max_gap + 2) + frame
     return keys
 
 
 def _previous(key: Ints, xywh: Floats, iou: float, max_gap: int) -> Ints:
-    """Place of the box before each box in its track; -1 where a track begins."""
-    step = np.diff(key, prepend=-2, append=-2)  # from each box to the one after it; 0 in the same frame
-    lone = (step[:-2] != 0) & (step[1:-1] == 1) & (step[2:] != 0)  # neighbours that could have no other partner
-    linked = lone & (box_iou(xywh[:-1], xywh[1:]) >= iou)
+    """Index of the box before each box in its track; -1 where a track starts."""
+    step = np.diff(key, prepend=-2, append=-2)  # from each box to the next one; 0 in the same frame
+    single = (step[:-2] != 0) & (step[1:-1] == 1) & (step[2:] != 0)  # neighbours that have no other candidate
+    linked = single & (box_iou(xywh[:-1], xywh[1:]) >= iou)
     previous = np.full(len(key), -1)
     np.copyto(previous[1:], np.arange(len(linked)), where=linked)
     open_end, open_start = np.append(~linked, True), previous < 0
@@ -98,12 +120,12 @@ def _previous(key: Ints, xywh: Floats, iou: float, max_gap: int) -> Ints:
 
 
 def _first(previous: Ints) -> Ints:
-    """Place of the first box of each box's track."""
-    place = np.arange(len(previous))
-    heads = np.flatnonzero((previous < 0) | (previous != place - 1))  # of runs of neighbours: mostly whole tracks
+    """Index of the first box of each box's track."""
+    index = np.arange(len(previous))
+    heads = np.flatnonzero((previous < 0) | (previous != index - 1))  # of runs of neighbours, mostly whole tracks
     run = np.repeat(np.arange(len(heads)), np.diff(heads, append=len(previous)))
     before = np.where(previous[heads] < 0, np.arange(len(heads)), run[previous[heads]])
-    while ((further := before[before]) != before).any():  # each round doubles how far back it looks
+    while ((further := before[before]) != before).any():  # each iteration doubles the distance
         before = further
     return heads[before][run]
 
@@ -111,10 +133,10 @@ def _first(previous: Ints) -> Ints:
 def _candidates(
     key: Ints, distance: int, open_end: NDArray[np.bool_], open_start: NDArray[np.bool_]
 ) -> tuple[Ints, Ints]:
-    """All pairs (box, box `distance` frames later) in one group whose ends are still free."""
+    """All pairs (box, box `distance` frames later) of one group that are not linked yet."""
     firsts, seconds = np.flatnonzero(open_end), np.flatnonzero(open_start)
-    wanted = key[firsts] + distance
-    begin, end = np.searchsorted(key[seconds], wanted, "left"), np.searchsorted(key[seconds], wanted, "right")
+    target = key[firsts] + distance
+    begin, end = np.searchsorted(key[seconds], target, "left"), np.searchsorted(key[seconds], target, "right")
     count = end - begin
     first = np.repeat(firsts, count)
     inside = np.arange(len(first)) - np.repeat(np.cumsum(count) - count, count)
@@ -122,10 +144,10 @@ def _candidates(
 
 
 def _match(first: Ints, second: Ints, overlap: Floats) -> tuple[Ints, Ints]:
-    """One-to-one pairs, best overlap first (ties: lower rows), as rounds of pairs that are best for both ends."""
-    alone = (np.bincount(first)[first] == 1) & (np.bincount(second)[second] == 1)
-    taken = [np.stack([first[alone], second[alone]])]
-    contested = np.flatnonzero(~alone)
+    """One-to-one pairs, best overlap first (ties: lower rows); each round takes the pairs that are best for both."""
+    unique = (np.bincount(first)[first] == 1) & (np.bincount(second)[second] == 1)
+    taken = [np.stack([first[unique], second[unique]])]
+    contested = np.flatnonzero(~unique)
     contested = contested[np.lexsort((second[contested], first[contested], -overlap[contested]))]
     first, second = first[contested], second[contested]
     while len(first):

@@ -2,7 +2,17 @@
 
 from polyptrace.embed.embedder import Embedder
 from polyptrace.embed.embedding import embed
+from polyptrace.embed.files import embed_files
 from polyptrace.embed.online import OnlineEncoder, OnlineTrack
 from polyptrace.embed.table import VECTORS_FILE, Embeddings, concatenate
 
-__all__ = ["VECTORS_FILE", "Embedder", "Embeddings", "OnlineEncoder", "OnlineTrack", "concatenate", "embed"]
+__all__ = [
+    "VECTORS_FILE",
+    "Embedder",
+    "Embeddings",
+    "OnlineEncoder",
+    "OnlineTrack",
+    "concatenate",
+    "embed",
+    "embed_files",
+]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from polyptrace.data import LabelFreeTracklets
+from polyptrace.data import LabelFreeTracklets, pad_rows
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -37,7 +37,7 @@ def make_plan(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Plan:
     """The plan of the chosen tracklets, with blocks of about `size` frames."""
     frames = _rows_of(tracklets, chosen)
     groups = list(blocks(tracklets, chosen, size))
-    ends = [int(tracklets.flat[tracklets.offset[group[0]]]) for group in groups[1:]]  # where the next one begins
+    ends = [int(tracklets.crop_index[tracklets.offset[group[0]]]) for group in groups[1:]]  # where the next one begins
     edges = [0, *np.searchsorted(frames, ends).tolist(), len(frames)]
     return Plan(frames, tuple(map(Block, groups, edges, edges[1:])))
 
@@ -46,16 +46,16 @@ def _rows_of(tracklets: LabelFreeTracklets, chosen: Ints) -> Ints:
     """All rows of the chosen tracklets in ascending order, each once: marked, which is faster than sorting."""
     wanted = np.zeros(len(tracklets), bool)
     wanted[chosen] = True
-    there = np.zeros(int(tracklets.flat.max()) + 1, bool)
-    there[tracklets.flat[np.repeat(wanted, tracklets.length)]] = True
+    there = np.zeros(int(tracklets.crop_index.max()) + 1, bool)
+    there[tracklets.crop_index[np.repeat(wanted, tracklets.length)]] = True
     return np.flatnonzero(there)
 
 
 def blocks(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Iterator[Ints]:
     """Tracklets in groups whose frames lie together in the store and apart from others', about `size` frames each."""
-    order = chosen[np.argsort(tracklets.flat[tracklets.offset[chosen]], kind="stable")]
-    first = tracklets.flat[tracklets.offset[order]]
-    reached = np.maximum.accumulate(np.maximum.reduceat(tracklets.flat, tracklets.offset[:-1])[order])
+    order = chosen[np.argsort(tracklets.crop_index[tracklets.offset[chosen]], kind="stable")]
+    first = tracklets.crop_index[tracklets.offset[order]]
+    reached = np.maximum.accumulate(np.maximum.reduceat(tracklets.crop_index, tracklets.offset[:-1])[order])
     cuts = np.flatnonzero(first[1:] > reached[:-1]) + 1  # nothing before shares a frame with anything after
     begin = 0
     while begin < len(order):
@@ -77,8 +77,6 @@ def batches_by_length(length: Ints, chosen: Ints, frames: int) -> Iterator[Ints]
 
 def padded_rows(tracklets: LabelFreeTracklets, chosen: Ints) -> tuple[Ints, Flags]:
     """Rows (B, L) of the chosen tracklets, and where they are real (B, L); the others repeat the first row."""
-    begin = tracklets.offset[chosen]
-    length = tracklets.offset[chosen + 1] - begin
-    step = np.arange(length.max())
-    mask = step < length[:, None]
-    return tracklets.flat[begin[:, None] + np.where(mask, step, 0)], mask
+    rows = pad_rows([tracklets.rows[i] for i in chosen])
+    mask = rows >= 0
+    return np.where(mask, rows, rows[:, :1]), mask

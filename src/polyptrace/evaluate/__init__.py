@@ -12,6 +12,7 @@ from polyptrace.evaluate.bootstrap import (
 )
 from polyptrace.evaluate.comparison import combine, compare
 from polyptrace.evaluate.counting import DEFAULT_SETTING, Counting, cluster, count
+from polyptrace.evaluate.files import evaluate_files
 from polyptrace.evaluate.inputs import join_inputs
 from polyptrace.evaluate.probe import Probe, adenoma, larger, probe
 from polyptrace.evaluate.reid import ReID, reid
@@ -55,6 +56,7 @@ __all__ = [
     "count",
     "draw_counts",
     "evaluate",
+    "evaluate_files",
     "holm",
     "interval",
     "join_inputs",

@@ -177,7 +177,7 @@ def _draw_strip(
 ) -> float:
     """A framed film strip at (left, bottom, width) in inches; returns its height."""
     left, base, width = corner
-    frames = drawn.images.frames(int(drawn.tracklets.index[tracklet]), max(1, round(width / 0.5)), 72)
+    frames = drawn.images.frames(int(drawn.tracklets.index[tracklet]), max(1, round(width / 0.5)), 120)
     strip = film_strip(frames)
     height = float(width * strip.shape[0] / strip.shape[1])
     extent = (left, left + width, base, base + height)

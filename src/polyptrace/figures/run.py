@@ -61,7 +61,7 @@ def _figures(run: Run, dataset: Dataset) -> list[Block]:
         else:
             note = f" Shares of the gradient are omitted, because {frames:,} frames would have to be encoded."
     names = ", ".join(dict.fromkeys(dataset.tracklets.dataset[tracklets.index].tolist()))
-    data = f"Generated procedures ({names})" if dataset.info.get("generated", False) else names
+    data = f"Generated procedures ({names})" if dataset.generated else names
     statistics = curriculum_statistics(tracklets, settings)
     caption = f"The paper's Figure 2, for {run.name}. {curriculum_caption(statistics, data)}{note}"
     early, late = (bag_at(tracklets, settings, anchor, c) for c in (0.0, 1.0))

@@ -1,9 +1,9 @@
-"""The rows of the table that are trained: one file each, only what is its own; the loop is shared."""
+"""The trained rows of the table: one file per method. The training loop is shared."""
 
 from polyptrace.methods import mve, ours, sfe, sup, ta, tpc
-from polyptrace.methods.batch import Batch, Epoch, Method, Plan, Targets
+from polyptrace.methods.method import Batch, Epoch, Targets, TrainingMethod, TrainingPlan
 
 #: By name, in the order of the table.
-METHODS = {m.METHOD.name: m.METHOD for m in (sup, ta, tpc, mve, sfe, ours)}
+METHODS: dict[str, TrainingMethod] = {m.METHOD.name: m.METHOD for m in (sup, ta, tpc, mve, sfe, ours)}
 
-__all__ = ["METHODS", "Batch", "Epoch", "Method", "Plan", "Targets"]
+__all__ = ["METHODS", "Batch", "Epoch", "Targets", "TrainingMethod", "TrainingPlan"]

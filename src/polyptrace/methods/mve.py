@@ -1,39 +1,23 @@
-"""MVE: a multi-view encoder (Intrator et al. 2023), SimCLR over two views of the same track that never overlap.
+"""MVE: multi-view encoder (Intrator et al. 2023), SimCLR over two views of the same track that never overlap.
 
-A track is drawn with weight √(stored frames), different ones for a batch; how views are cut is in `views.py`. An epoch
-is as many pairs as show about as many frames as the tracks have. The encoder is ours, as in the table; the published
-widths are `--encoder.width 128 --encoder.feed_forward 2048`. The published batch size is not recorded; 30 pairs are the
-60 tracklets of ours.
+The views are those of `views.py`. In the release MVE starts from a trained SFE (`--init-from SFE_RUN`). The encoder is
+ours, as in the table; the published widths are `--encoder.width 128 --encoder.feed-forward 2048`. The published batch
+size is not recorded; 30 pairs are as many tracklets as a batch of ours.
 """
-
-import numpy as np
 
 from polyptrace.config import Config
 from polyptrace.methods import ours
-from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, generator, labels_seen, padded
-from polyptrace.methods.views import draw_tracks, pair_batch, pair_loss, pairs_per_batch, steps_of, tracks_of, two_views
+from polyptrace.methods.method import Data, TrainingMethod, TrainingPlan, labels_seen
+from polyptrace.methods.views import track_frames, track_pair_loss, track_pairs
 
 
-def plan(data: Data, config: Config) -> Plan:
+def plan(data: Data, config: Config) -> TrainingPlan:
     """Pairs of views of one track each."""
-    tracks = tracks_of(data)
-    pairs, remarks = pairs_per_batch(config, len(tracks), "tracks")
-    steps = steps_of(tracks, pairs)
-
-    def epoch(number: int, _epochs: int) -> Epoch:
-        def batch(step: int) -> Batch:
-            random = generator(config.train.seed, number, step)
-            drawn = draw_tracks(tracks.count, pairs, random)
-            views = [view for i in drawn for view in two_views(tracks.rows[i], tracks.length, random)]
-            owners = np.repeat(tracks.index[drawn], 2).reshape(-1, 2)
-            return pair_batch(padded(views, tracks.length).reshape(pairs, 2, -1), owners)
-
-        return Epoch(steps, batch)
-
-    return Plan(epoch, lambda epochs: epochs * steps, remarks, labels_seen(data, "none"))
+    tracks, labels = track_frames(data, config), labels_seen(data, "none")
+    return track_pairs(tracks, config, labels, lambda _epoch: (lambda track, _random: track, {}))
 
 
-METHOD = Method(
+METHOD = TrainingMethod(
     "mve",
     labels="never",
     defaults={
@@ -42,5 +26,5 @@ METHOD = Method(
     },
     encoder=ours.encoder,
     plan=plan,
-    loss=pair_loss,
+    loss=track_pair_loss,
 )

@@ -1,15 +1,16 @@
 """Ours (the paper): bags of tracklets close in time, a temperature curriculum, a noise-aware loss at two levels.
 
-A batch is M bags of 1 + K tracklets: the anchor first, then its bag. Labels are never seen.
+A batch has M bags of 1 + K tracklets: the anchor first, then its bag. Polyp labels are never read.
 """
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyptrace.config import Config, Loss
+from polyptrace.config import Config, Loss, Supervision
 from polyptrace.core.console import counted
-from polyptrace.data import LabelFree, video_keys
+from polyptrace.core.errors import UserError
+from polyptrace.data import pad_rows, video_keys
 from polyptrace.encoders import OwnEncoder, TrackletEncoder
 from polyptrace.losses import (
     condition_satisfied,
@@ -21,8 +22,24 @@ from polyptrace.losses import (
     repeated_members,
     repeated_tracklets,
 )
-from polyptrace.methods.batch import Batch, Data, Epoch, Method, Plan, Targets, labels_seen, padded
-from polyptrace.supervision import anchor_count, epoch_batches, fitted_temperature, steps_before, temperature_at
+from polyptrace.methods.method import (
+    Batch,
+    Data,
+    Epoch,
+    Ints,
+    Targets,
+    TrainingMethod,
+    TrainingPlan,
+    labels_seen,
+)
+from polyptrace.supervision import (
+    anchor_count,
+    check_batch,
+    epoch_batches,
+    fitted_temperature,
+    steps_before,
+    temperature_at,
+)
 
 
 def encoder(config: Config, size: int) -> OwnEncoder:
@@ -30,23 +47,25 @@ def encoder(config: Config, size: int) -> OwnEncoder:
     return TrackletEncoder.from_settings(config.encoder, size, config.train.method)
 
 
-def plan(data: Data, config: Config) -> Plan:
-    """Every tracklet an anchor once an epoch, with a bag drawn at the epoch's temperature."""
-    tracklets = data.tracklets
-    chosen = data.select("tracklet")
-    rows = padded([tracklets.rows[i] for i in chosen])
-    video, position = video_keys(tracklets)[chosen], tracklets.position[chosen]
-    settings = config.supervision
-
-    highest = fitted_temperature(
+def plan(data: Data, config: Config) -> TrainingPlan:
+    """Every tracklet is an anchor once per epoch, with a bag drawn at the temperature of the epoch."""
+    if config.loss.name == "multi-positive" and config.loss.form == "paper":
+        raise UserError(
+            "--loss.name multi-positive: Equation 1 (--loss.form paper) is noise-aware only, the multi-positive loss"
+            " has the symmetric form -> add --loss.form symmetric"
+        )
+    chosen, settings = data.select("tracklet"), config.supervision
+    rows = pad_rows([data.tracklets.rows[i] for i in chosen])
+    video, position = video_keys(data.tracklets)[chosen], data.tracklets.position[chosen]
+    anchors = anchor_count(video, settings.bag_size, settings.small_videos)
+    check_batch(anchors, settings.bag_size, settings.bags_per_batch)
+    tau_max = fitted_temperature(
         video, position, settings.tau_fit, settings.tau_max, settings.tau_share, settings.tau_min
     )
 
     def epoch(number: int, epochs: int) -> Epoch:
-        tau = temperature_at(
-            number, epochs, settings.tau_min, highest, settings.curriculum, settings.progress
-        )  # one for all, or one for each tracklet
-        dealt = epoch_batches(
+        tau = temperature_at(number, epochs, settings.tau_min, tau_max, settings.curriculum, settings.progress)
+        drawn = epoch_batches(
             video,
             position,
             seed=config.train.seed,
@@ -58,44 +77,49 @@ def plan(data: Data, config: Config) -> Plan:
             composition=settings.composition,
             small_videos=settings.small_videos,
         )
-        members = torch.cat([dealt.anchors[..., None], dealt.bags], dim=2).numpy()  # (S, M, 1 + K)
-        notes = {"tau": float(torch.as_tensor(tau, dtype=torch.float64).mean())}
+        members = torch.cat([drawn.anchors[..., None], drawn.bags], dim=2).numpy()  # (S, M, 1 + K)
+        metrics = {"tau": float(torch.as_tensor(tau, dtype=torch.float64).mean())}
         if settings.composition != "any":
-            notes["collisions"] = float(dealt.collisions)
-        return Epoch(len(members), lambda step: _batch(members[step], rows, chosen), notes)
+            metrics["collisions"] = float(drawn.collisions)
+        return Epoch(len(members), lambda step: _batch(members[step], rows, chosen), metrics)
 
-    anchors = anchor_count(video, settings.bag_size, settings.small_videos)
-    return Plan(
+    sizes = np.unique(video, return_counts=True)[1]  # tracklets of each video
+    return TrainingPlan(
         epoch,
         lambda epochs: steps_before(epochs, anchors, settings.bags_per_batch),
-        remarks(data, config),
-        labels_seen(data, "none"),
+        batch_size=settings.bags_per_batch * (1 + settings.bag_size),
+        frames_per_step=round(settings.bags_per_batch * _mean_bag(sizes, settings) * (rows >= 0).sum(1).mean()),
+        labels=labels_seen(data, "none"),
+        notes=_notes(sizes, anchors, settings),
     )
 
 
-def remarks(data: LabelFree, config: Config) -> list[str]:
-    """What the log says about the data: tracklets, videos, small videos and what happens to them."""
-    settings = config.supervision
-    chosen = data.select("tracklet")
-    video, count = np.unique(video_keys(data.tracklets)[chosen], return_counts=True)
-    anchors = anchor_count(video_keys(data.tracklets)[chosen], settings.bag_size, settings.small_videos)
-    small = int((count <= settings.bag_size).sum())
-    lines = [f"data: {counted(len(chosen), 'tracklet')} of {counted(len(video), 'video')}, {anchors:,} of them anchors"]
-    if small:
-        done = "bagged with what there is" if settings.small_videos == "keep" else "left out"
-        lines.append(f"data: {counted(small, 'video')} with fewer than {settings.bag_size + 1} tracklets, {done}")
-    fewest = 2 if settings.small_videos == "keep" else settings.bag_size + 1  # tracklets of a video that has anchors
-    return lines + (_one_procedure(settings.composition) if (count >= fewest).sum() == 1 else [])
+def _mean_bag(sizes: Ints, settings: Supervision) -> float:
+    """The mean number of tracklets in a bag with its anchor, over all anchors of videos of these sizes."""
+    sizes = sizes[sizes >= _fewest(settings)]
+    return float(np.average(np.minimum(sizes, 1 + settings.bag_size), weights=sizes))
 
 
-def _one_procedure(composition: str) -> list[str]:
-    """What the log says where all bags are of the same video."""
-    apart = ", or have fewer bags meet that overlap in time: --supervision.composition no-overlap"
-    return [
-        "data: all bags are of one video: each is told apart only from others of the same procedure, which may show the"
-        " same polyp, and never from another procedure's -> prepare several procedures together"
-        f"{apart if composition != 'no-overlap' else ''}"
-    ]
+def _fewest(settings: Supervision) -> int:
+    """The fewest tracklets of a video that has anchors."""
+    return 2 if settings.small_videos == "keep" else settings.bag_size + 1
+
+
+def _notes(sizes: Ints, anchors: int, settings: Supervision) -> list[str]:
+    """What the log says about the data: tracklets, videos, and how small videos are used."""
+    tracklets, videos = counted(int(sizes.sum()), "tracklet"), counted(len(sizes), "video")
+    notes = [f"data: {tracklets} of {videos}, {anchors:,} of them anchors"]
+    if small := int((sizes <= settings.bag_size).sum()):
+        use = "their bags are smaller" if settings.small_videos == "keep" else "left out"
+        notes.append(f"data: {counted(small, 'video')} with fewer than {settings.bag_size + 1} tracklets: {use}")
+    if (sizes >= _fewest(settings)).sum() == 1:
+        note = (
+            "data: all bags come from one video, so negatives come from the same procedure and may show the same polyp"
+            " -> prepare several procedures together"
+        )
+        apart = ", or use --supervision.composition no-overlap"
+        notes.append(note if settings.composition == "no-overlap" else note + apart)
+    return notes
 
 
 def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
@@ -105,8 +129,8 @@ def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str,
     mask = tracklet[:, 1:] >= 0  # (M, K)
     ignore = repeated_members(tracklet[:, 0], tracklet[:, 1:])  # (M, K, M)
     condition = condition_satisfied(z_bags[:, 0, 0], z_bags[:, 1:, 0], mask, ignore=ignore)
-    if config.loss.form == "paper" and config.loss.name == "noise-aware":
-        temperature, frames = config.loss.temperature, targets.real.unflatten(0, z_bags.shape[:2])  # (M, 1 + K, L)
+    if config.loss.form == "paper":
+        temperature, frames = config.loss.temperature, targets.mask.unflatten(0, z_bags.shape[:2])  # (M, 1 + K, L)
         of_tracklets = noise_aware(z_bags[:, 0, 0], z_bags[:, 1:, 0], temperature, mask, ignore=ignore)
         of_frames = noise_aware_frames(
             z_bags[:, 0, 1:],
@@ -133,22 +157,22 @@ def _symmetric_form(z: Tensor, targets: Targets, settings: Loss) -> tuple[Tensor
     of_tracklets = function(z[:, 0], targets.group, settings.temperature, ignore=ignore, mask=targets.tracklet >= 0)
     frames = frame_vectors(z[:, 1:], targets.group, ignore, settings.within_tracklet)
     of_frames = function(
-        frames.z, frames.group, settings.temperature, ignore=frames.ignore, mask=targets.real.flatten()
+        frames.z, frames.group, settings.temperature, ignore=frames.ignore, mask=targets.mask.flatten()
     )
     return of_tracklets, of_frames
 
 
-def _batch(members: np.ndarray, rows: np.ndarray, chosen: np.ndarray) -> Batch:
-    """The batch of bags (M, 1 + K) of places in `chosen`, -1 where a small video has no more."""
+def _batch(members: Ints, rows: Ints, chosen: Ints) -> Batch:
+    """The batch of bags (M, 1 + K) of indices into `chosen`, -1 where a small video has no more tracklets."""
     flat = members.flatten()
-    there = flat >= 0
+    valid = flat >= 0
     return Batch(
-        rows=np.where(there[:, None], rows[flat], -1),
-        tracklet=np.where(there, chosen[flat], -1),
+        rows=np.where(valid[:, None], rows[flat], -1),
+        tracklet=np.where(valid, chosen[flat], -1),
         group=np.repeat(np.arange(len(members)), members.shape[1]),
         position=np.zeros(len(flat)),
         together=members.shape[1],
     )
 
 
-METHOD = Method("ours", labels="never", defaults={}, encoder=encoder, plan=plan, loss=loss)
+METHOD = TrainingMethod("ours", labels="never", defaults={}, encoder=encoder, plan=plan, loss=loss)

@@ -1,76 +1,88 @@
-"""SFE: a single-frame encoder, SimCLR over frames; a tracklet's vector is the mean over its frames.
+"""SFE: single-frame encoder, SimCLR over frames. The vector of a tracklet is the mean over its frames.
 
-Every stored frame is an item once an epoch. Its second view is a frame near it in time: as far away as a normal
-distribution with a standard deviation of 30 frames says, inside the track, never the frame itself. The released code
-draws inside the polyp's identity instead, which needs labels: `--views.source polyp`.
+Every stored frame is an item once per epoch. Its second view is another frame of its track, at a distance drawn from a
+normal distribution with a standard deviation of 30 frames. The release draws it among the frames of the polyp, which
+needs labels: `--views.source polyp`.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from polyptrace.config import Config
 from polyptrace.core.errors import UserError
+from polyptrace.core.randomness import numpy_generator
 from polyptrace.data import codes, video_keys
 from polyptrace.encoders import FrameEncoder, OwnEncoder
-from polyptrace.methods.batch import (
+from polyptrace.losses import nt_xent
+from polyptrace.methods.augment import augment
+from polyptrace.methods.method import (
     Batch,
     Data,
     Epoch,
     Floats,
     Ints,
-    Method,
-    Plan,
-    generator,
+    Targets,
+    TrainingMethod,
+    TrainingPlan,
     labels_seen,
     polyp_codes,
 )
-from polyptrace.methods.views import pair_batch, pair_loss, pairs_per_batch, tracks_of
+from polyptrace.methods.views import pair_batch, pairs_per_batch, track_frames
 
 
 @dataclass(frozen=True)
-class Runs:
-    """The stored frames of all tracks, those among which a second view is drawn side by side and in time."""
+class FrameRuns:
+    """The stored frames of all tracks, sorted into runs (a track or a polyp) from which second views are drawn."""
 
     rows: Ints  # (n,) of the crop store
     owner: Ints  # (n,) the track, among the dataset's tracklets
     begin: Ints  # (n,) where the frame's run begins
-    count: Ints  # (n,) frames in it
+    count: Ints  # (n,) frames in that run
     spread: Floats  # (n,) standard deviation of the distance to the second view, in stored frames
 
 
 def encoder(config: Config, size: int) -> OwnEncoder:
-    """ResNet and a head; the embedding is the head's output."""
-    chosen = config.encoder
-    return FrameEncoder(chosen.backbone, chosen.weights, chosen.projection, size, config.train.method)
+    """A backbone and a head; the embedding is the output of the head."""
+    settings = config.encoder
+    return FrameEncoder(settings.backbone, settings.weights, settings.projection, size, config.train.method)
 
 
-def plan(data: Data, config: Config) -> Plan:
-    """Pairs of frames that are near each other in their track, or in their polyp."""
-    runs = runs_of(data, config)
-    pairs, remarks = pairs_per_batch(config, len(runs.rows), "frames")
+def plan(data: Data, config: Config) -> TrainingPlan:
+    """Pairs of frames close in time, of one track or of one polyp."""
+    runs = frame_runs(data, config)
+    pairs, notes = pairs_per_batch(config, len(runs.rows), "frames")
     steps = len(runs.rows) // pairs
 
     def epoch(number: int, _epochs: int) -> Epoch:
-        random = generator(config.train.seed, number)
+        random = numpy_generator(config.train.seed, number)
         item = random.permutation(len(runs.rows))
-        other = second_view(runs, item, random)
+        views = np.stack([item, second_view(runs, item, random)], 1)  # (n, 2)
 
         def batch(step: int) -> Batch:
-            both = np.stack([item, other], 1)[step * pairs : (step + 1) * pairs]  # (pairs, 2)
+            both = views[step * pairs : (step + 1) * pairs]  # (pairs, 2)
             return pair_batch(runs.rows[both][..., None], runs.owner[both])
 
         return Epoch(steps, batch)
 
     used = "polyp identities, for second views" if config.views.source == "polyp" else "none"
-    return Plan(epoch, lambda epochs: epochs * steps, remarks, labels_seen(data, used))
+    return TrainingPlan(
+        epoch,
+        lambda epochs: epochs * steps,
+        batch_size=2 * pairs,
+        frames_per_step=2 * pairs,
+        labels=labels_seen(data, used),
+        notes=notes,
+        augment=augment if config.views.augment else None,
+    )
 
 
-def runs_of(data: Data, config: Config) -> Runs:
+def frame_runs(data: Data, config: Config) -> FrameRuns:
     """The frames of each track, or of each polyp, as one run."""
     if config.views.deviation <= 0:
         raise UserError(f"views.deviation: {config.views.deviation} frames -> give more than 0")
-    tracks = tracks_of(data)
+    tracks = track_frames(data, config)
     run = polyp_codes(data, tracks.index) if config.views.source == "polyp" else np.arange(len(tracks))
     video = codes(video_keys(data.tracklets)[tracks.index])
     order = np.lexsort((data.tracklets.position[tracks.index], video, run))
@@ -78,9 +90,8 @@ def runs_of(data: Data, config: Config) -> Runs:
     run_of_frame = np.repeat(run[order], count)
     begin = np.flatnonzero(np.diff(run_of_frame, prepend=-1))
     size = np.diff(begin, append=len(run_of_frame))
-    first, last = (time[tracks.index[order]] for time in (data.tracklets.position, data.tracklets.last))
-    step = np.maximum(last - first, 1) / (count - 1)  # frames of the video between two that are stored
-    return Runs(
+    step = (tracks.span[order] - 1) / (count - 1)  # frames of the video between two stored ones
+    return FrameRuns(
         rows=np.concatenate([tracks.rows[i] for i in order]),
         owner=np.repeat(tracks.index[order], count),
         begin=np.repeat(begin, size),
@@ -89,18 +100,23 @@ def runs_of(data: Data, config: Config) -> Runs:
     )
 
 
-def second_view(runs: Runs, item: Ints, random: np.random.Generator) -> Ints:
-    """A frame near each item in its run, never the item: clipped to the run, drawn again while it is the item."""
+def second_view(runs: FrameRuns, item: Ints, random: np.random.Generator) -> Ints:
+    """A frame near each item in its run, clipped to the run and drawn again while it is the item itself."""
     begin, last, spread = runs.begin[item], runs.count[item] - 1, runs.spread[item]
-    here = item - begin
-    there = here.copy()
-    while (same := np.flatnonzero(there == here)).size:
-        drawn = np.rint(random.normal(here[same], spread[same])).astype(np.int64)
-        there[same] = np.clip(drawn, 0, last[same])
-    return begin + there
+    first = item - begin
+    second = first.copy()
+    while (same := np.flatnonzero(second == first)).size:
+        drawn = np.rint(random.normal(first[same], spread[same])).astype(np.int64)
+        second[same] = np.clip(drawn, 0, last[same])
+    return begin + second
 
 
-METHOD = Method(
+def loss(z: Tensor, _: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
+    """NT-Xent of the two views of each item, z (2 pairs, T, P)."""
+    return nt_xent(z[0::2, 0], z[1::2, 0], config.loss.temperature), {}
+
+
+METHOD = TrainingMethod(
     "sfe",
     labels="by setting",
     defaults={
@@ -110,5 +126,5 @@ METHOD = Method(
     },
     encoder=encoder,
     plan=plan,
-    loss=pair_loss,
+    loss=loss,
 )

@@ -1,95 +1,125 @@
-"""Sup: supervised contrastive learning over tracklets (Parolari et al. 2025, MICCAI); the batches of TA, too.
+"""Sup: supervised contrastive learning over tracklets (Parolari et al. 2025, MICCAI), and the batches of TA.
 
-A batch is 4 polyps x 14 tracklets: polyps are drawn without replacement with weight = tracklets left, among those with
-14 or more; their tracklets are used up; the epoch ends when fewer than 4 polyps have enough. Where polyps are too small
-for that, both numbers are scaled down, and the log says so.
+A batch has 4 polyps with 14 tracklets each. Polyps are drawn without replacement with weight = tracklets left, and
+their tracklets are used up; the epoch ends when fewer than 4 polyps can be drawn. A polyp with fewer than 14 tracklets
+is drawn once per epoch with all it has. The release never draws it: `--views.small-polyps leave-out`, which also
+reduces the batch if too few polyps have 14.
 """
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from torch import Tensor
 
-from polyptrace.config import Config
+from polyptrace.config import Config, Views
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.data import codes, video_keys
+from polyptrace.core.randomness import numpy_generator
+from polyptrace.data import codes, pad_rows, video_keys
 from polyptrace.losses import multi_positive
 from polyptrace.methods import ours
-from polyptrace.methods.batch import (
+from polyptrace.methods.method import (
     Batch,
     Data,
     Epoch,
     Floats,
     Ints,
-    Method,
-    Plan,
     Targets,
-    generator,
+    TrainingMethod,
+    TrainingPlan,
     labels_seen,
-    padded,
     polyp_codes,
 )
 
 
-def plan(data: Data, config: Config) -> Plan:
-    """Batches of some tracklets of some polyps; labels are needed, and used."""
+def plan(data: Data, config: Config) -> TrainingPlan:
+    """Batches of tracklets of some polyps. Labels are needed."""
     chosen = data.select("tracklet")
     polyp = polyp_codes(data, chosen)
-    rows = padded([data.tracklets.rows[i] for i in chosen])
+    rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     position = time_in_polyp(data, chosen, polyp)
-    polyps, each = batch_shape(np.bincount(polyp), config.views.polyps_per_batch, config.views.tracklets_per_polyp)
-    remarks = []
-    if (polyps, each) != (config.views.polyps_per_batch, config.views.tracklets_per_polyp):
-        wanted = f"{config.views.polyps_per_batch} x {config.views.tracklets_per_polyp}"
-        size = f"{counted(polyps, 'polyp')} x {counted(each, 'tracklet')}"
-        remarks = [f"data: batches of {size} instead of {wanted}, the polyps are too small"]
+    polyps, tracklets, notes = batch_shape(np.bincount(polyp), config.views)
+    keep_small = config.views.small_polyps == "keep"
 
     @lru_cache(maxsize=2)
-    def deal(number: int) -> list[Ints]:
-        return deal_polyps(polyp, polyps, each, generator(config.train.seed, number))
+    def batches(epoch: int) -> list[Ints]:
+        return draw_batches(polyp, polyps, tracklets, keep_small, numpy_generator(config.train.seed, epoch))
+
+    @cache
+    def steps(epoch: int) -> int:
+        return len(batches(epoch))
 
     def epoch(number: int, _epochs: int) -> Epoch:
-        dealt = deal(number)
+        drawn = batches(number)
 
         def batch(step: int) -> Batch:
-            members = dealt[step]
-            return Batch(rows[members], chosen[members], polyp[members], position[members], together=1)
+            members = drawn[step]
+            valid = members >= 0
+            return Batch(
+                rows=np.where(valid[:, None], rows[members], -1),
+                tracklet=np.where(valid, chosen[members], -1),
+                group=polyp[members],
+                position=position[members],
+                together=1,
+            )
 
-        return Epoch(len(dealt), batch)
+        return Epoch(len(drawn), batch)
 
-    def steps(epochs: int) -> int:
-        return sum(len(deal(number)) for number in range(epochs))
+    drawn = np.array([(members >= 0).sum() for members in batches(0)])
+    return TrainingPlan(
+        epoch,
+        lambda epochs: sum(map(steps, range(epochs))),
+        batch_size=polyps * tracklets,
+        frames_per_step=max(1, round(drawn.mean() * (rows >= 0).sum(1).mean())),
+        labels=labels_seen(data, "polyp identities"),
+        notes=notes,
+    )
 
-    return Plan(epoch, steps, remarks, labels_seen(data, "polyp identities"))
 
-
-def batch_shape(tracklets: Ints, polyps: int, each: int) -> tuple[int, int]:
-    """Polyps in a batch and tracklets of each: as wanted, or as many as polyps with so many `tracklets` allow."""
-    sizes = np.sort(tracklets)[::-1]
-    polyps = min(polyps, int((sizes >= 2).sum()))
+def batch_shape(sizes: Ints, settings: Views) -> tuple[int, int, list[str]]:
+    """Polyps in a batch, tracklets of each, and notes for the log; `sizes` are the tracklets of each polyp."""
+    sizes = np.sort(sizes)[::-1]
+    polyps = min(settings.polyps_per_batch, int((sizes >= 2).sum()))
     if polyps < 2:
         raise UserError("the data has fewer than two polyps with two tracklets -> supervised methods need more")
-    return polyps, min(each, int(sizes[polyps - 1]))
+    wanted = settings.tracklets_per_polyp
+    if settings.small_polyps == "keep":
+        tracklets, limit, use = min(wanted, int(sizes[0])), wanted, "drawn with all they have"
+    else:
+        tracklets = limit = min(wanted, int(sizes[polyps - 1]))
+        use = "never drawn"
+    notes = []
+    if small := int((sizes < limit).sum()):
+        notes.append(f"data: {small} of {counted(len(sizes), 'polyp')} have fewer than {limit} tracklets: {use}")
+    if polyps < settings.polyps_per_batch or limit < wanted:
+        shape = f"{counted(polyps, 'polyp')} x {counted(tracklets, 'tracklet')}"
+        full_shape = f"{settings.polyps_per_batch} x {wanted}"
+        notes.append(f"data: batches of {shape} instead of {full_shape}: polyps are too small")
+    return polyps, tracklets, notes
 
 
-def deal_polyps(polyp: Ints, polyps: int, each: int, random: np.random.Generator) -> list[Ints]:
-    """Batches (polyps · each,) of tracklets of the polyps (N,), until too few polyps have enough left."""
+def draw_batches(polyp: Ints, polyps: int, tracklets: int, keep_small: bool, random: np.random.Generator) -> list[Ints]:
+    """Batches (polyps · tracklets,) of tracklets of the polyps (N,), until too few polyps are left.
+
+    With `keep_small`, a polyp with fewer tracklets is drawn with all of them, and the rest of its places is -1.
+    """
     shuffled = random.permutation(len(polyp))
     order = shuffled[np.argsort(polyp[shuffled], kind="stable")]
     begin = np.searchsorted(polyp[order], np.arange(polyp.max() + 2))
-    left = np.diff(begin)  # tracklets of each polyp that are not used up: the last of its stretch of `order`
+    left = np.diff(begin)  # unused tracklets of each polyp, which are the first of its run in `order`
+    needed = np.minimum(tracklets, left) if keep_small else np.full_like(left, tracklets)
     batches = []
-    while (enough := np.flatnonzero(left >= each)).size >= polyps:
-        drawn = random.choice(enough, polyps, replace=False, p=left[enough] / left[enough].sum())
-        ends = begin[drawn] + left[drawn]
-        batches.append(order[(ends[:, None] - 1 - np.arange(each)).flatten()])
-        left[drawn] -= each
+    while (available := np.flatnonzero((left >= needed) & (left > 0))).size >= polyps:
+        drawn = random.choice(available, polyps, replace=False, p=left[available] / left[available].sum())
+        place = (begin[drawn] + left[drawn])[:, None] - 1 - np.arange(tracklets)
+        valid = np.arange(tracklets) < needed[drawn][:, None]
+        batches.append(np.where(valid, order[np.where(valid, place, 0)], -1).flatten())
+        left[drawn] -= needed[drawn]
     return batches
 
 
 def time_in_polyp(data: Data, chosen: Ints, polyp: Ints) -> Floats:
-    """Where each tracklet begins between its polyp's first frame (0) and last (1) in its video."""
+    """Where each tracklet begins, from 0 at the first frame of its polyp in the video to 1 at the last."""
     pairs = np.stack([polyp, codes(video_keys(data.tracklets)[chosen])], 1)
     polyp = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
     position, last = data.tracklets.position[chosen], data.tracklets.last[chosen]
@@ -101,10 +131,11 @@ def time_in_polyp(data: Data, chosen: Ints, polyp: Ints) -> Floats:
 
 
 def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
-    """Softmax over all others against a target that is uniform over those of the same polyp."""
-    return multi_positive(z[:, 0], targets.group, config.loss.temperature), {}
+    """Softmax over all other tracklets against a target that is uniform over those of the same polyp."""
+    mask = targets.tracklet >= 0
+    return multi_positive(z[:, 0], targets.group, config.loss.temperature, mask=mask), {}
 
 
-METHOD = Method(
+METHOD = TrainingMethod(
     "sup", labels="always", defaults={"loss": {"temperature": 0.25}}, encoder=ours.encoder, plan=plan, loss=loss
 )

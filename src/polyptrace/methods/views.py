@@ -1,11 +1,12 @@
-"""Two views of the same thing, drawn from whole tracks: what SFE, MVE and TPC share.
+"""Two views of one track, or of two: what MVE and TPC share, and the batches of pairs that SFE uses as well.
 
-The crop store has every 4th frame of a track. MVE's views are 8 frames at a stride of 1 to 4 frames, the wider the
-likelier; a stride of 4 is what neighbours in the store have, so all views here are runs of stored frames: the same
-frame rate as our tracklets, and each method sees the same pixels. A track whose half has fewer than 8 stored frames
-gives two shorter views.
+A view is 8 frames at a stride of d = 1 to 4 frames, drawn with weight d. The crop store has every 4th frame of a track
+by default; each frame of a view is then the nearest stored one, so a view at stride 1 repeats its crops. With
+`--views.stride stored` every view is a run of stored frames, as our tracklets are. A track that is too short for two
+views at the smallest stride is split in half, and each half is spread over the 8 frames.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,72 +14,139 @@ from torch import Tensor
 
 from polyptrace.config import Config
 from polyptrace.core.errors import UserError
-from polyptrace.losses import nt_xent
-from polyptrace.methods.batch import Batch, Data, Ints, Targets
+from polyptrace.core.randomness import numpy_generator
+from polyptrace.losses import nt_xent, repeated_tracklets
+from polyptrace.methods.method import Batch, Data, Epoch, Floats, Ints, Targets, TrainingPlan
 
-#: Frames of a view where the dataset has no tracklets to take it from.
+#: Frames of a view, if the dataset has no tracklets to take the length from.
 LENGTH = 8
+
+#: The published strides, in frames of the video; each is drawn with a weight proportional to it.
+STRIDES = (1.0, 2.0, 3.0, 4.0)
 
 
 @dataclass(frozen=True)
-class Tracks:
-    """The whole tracks of a dataset."""
+class TrackFrames:
+    """The stored frames of whole tracks, from which views are drawn."""
 
     index: Ints  # (n,) of each track among the dataset's tracklets
-    rows: list[Ints]  # rows of the crop store of each
-    count: Ints  # (n,) stored frames of each
-    length: int  # of a view
+    rows: list[Ints]  # rows of the crop store of each track
+    count: Ints  # (n,) stored frames
+    span: Ints  # (n,) frames of the video from the first to the last
+    length: int  # frames of a view
+    strides: tuple[float, ...] | None = STRIDES  # None: the stride of the stored frames
 
     def __len__(self) -> int:
         return len(self.index)
 
+    def two_views(self, track: int, random: np.random.Generator) -> tuple[Ints, Ints]:
+        """Two views of a track without a common frame; the second begins after the first has ended."""
+        half = int(self.span[track]) // 2
+        stride = self._stride(track, half, random)
+        extent = self.length * stride
+        first = random.uniform(0, half - extent) // 1
+        second = random.uniform(first + extent, first + half) // 1
+        a, b = self._frames(track, first, stride), self._frames(track, second, stride)
+        b = np.maximum(b, a.max() + 1)  # the nearest stored frame may be the same
+        return self.rows[track][a], self.rows[track][b]
 
-def tracks_of(data: Data) -> Tracks:
-    """The tracks that have two stored frames at least."""
-    length = data.tracklets.length
+    def one_view(self, track: int, random: np.random.Generator) -> Ints:
+        """A view of a track, anywhere in it."""
+        span = int(self.span[track])
+        stride = self._stride(track, span, random)
+        first = random.uniform(0, span - self.length * stride) // 1
+        return self.rows[track][self._frames(track, first, stride)]
+
+    def _stride(self, track: int, available: int, random: np.random.Generator) -> float:
+        """A stride at which a view fits into the available frames."""
+        step = (self.span[track] - 1) / (self.count[track] - 1)
+        fitting: Floats = np.array([d for d in self.strides or (step,) if self.length * d < available])
+        if not len(fitting):
+            return available / self.length
+        return float(random.choice(fitting, p=fitting / fitting.sum()))
+
+    def _frames(self, track: int, first: float, stride: float) -> Ints:
+        """The stored frames nearest to the frames of a view: (L,)."""
+        frame = first + np.floor(np.arange(self.length) * stride)
+        step = (self.span[track] - 1) / (self.count[track] - 1)
+        stored: Ints = np.clip(np.floor(frame / step + 0.5), 0, self.count[track] - 1).astype(np.int64)
+        return stored
+
+
+def track_frames(data: Data, config: Config) -> TrackFrames:
+    """The tracks that have at least two stored frames."""
+    table = data.tracklets
     index = data.select("track")
-    index = index[length[index] >= 2]
+    index = index[table.length[index] >= 2]
     if not len(index):
         raise UserError(f"{data.path}: has no tracks of two frames or more -> prepare more data")
-    of_tracklets = length[data.select("tracklet")]
-    return Tracks(index, [data.tracklets.rows[i] for i in index], length[index], int(of_tracklets.max(initial=LENGTH)))
+    return TrackFrames(
+        index=index,
+        rows=[table.rows[i] for i in index],
+        count=table.length[index],
+        span=np.maximum(table.last[index] - table.position[index] + 1, table.length[index]),
+        length=int(table.length[data.select("tracklet")].max(initial=LENGTH)),
+        strides=STRIDES if config.views.stride == "random" else None,
+    )
 
 
-def two_views(rows: Ints, length: int, random: np.random.Generator) -> tuple[Ints, Ints]:
-    """Two runs of a track's stored frames that never overlap, the second after the first has ended."""
-    half = len(rows) // 2
-    length = min(length, half)
-    first = int(random.integers(0, half - length + 1))
-    second = int(random.integers(first + length, first + half + 1))
-    return rows[first : first + length], rows[second : second + length]
+#: (track, random) -> the track that the second view shows, which may be the same
+Partner = Callable[[int, np.random.Generator], int]
 
 
-def one_view(rows: Ints, length: int, random: np.random.Generator) -> Ints:
-    """A run of a track's stored frames, anywhere in it."""
-    length = min(length, len(rows))
-    first = int(random.integers(0, len(rows) - length + 1))
-    return rows[first : first + length]
+def track_pairs(
+    tracks: TrackFrames, config: Config, labels: str, partner_of: Callable[[int], tuple[Partner, dict[str, float]]]
+) -> TrainingPlan:
+    """Batches of pairs of views. The first view of a pair shows a track drawn with weight √(stored frames).
+
+    An epoch has as many pairs as show about as many frames as the tracks have. `partner_of` gives the partner for the
+    second view in an epoch, and metrics for the log.
+    """
+    pairs, notes = pairs_per_batch(config, len(tracks), "tracks")
+    steps = max(1, int(tracks.count.sum()) // (2 * tracks.length * pairs))
+
+    def epoch(number: int, _epochs: int) -> Epoch:
+        partner, metrics = partner_of(number)
+
+        def batch(step: int) -> Batch:
+            random = numpy_generator(config.train.seed, number, step)
+            views: list[Ints] = []
+            owners = []
+            for track in draw_tracks(tracks.count, pairs, random).tolist():
+                other = partner(track, random)
+                if other == track:
+                    views += tracks.two_views(track, random)
+                else:
+                    views += [tracks.one_view(t, random) for t in (track, other)]
+                owners.append((track, other))
+            return pair_batch(np.stack(views).reshape(pairs, 2, -1), tracks.index[np.array(owners)])
+
+        return Epoch(steps, batch, metrics)
+
+    return TrainingPlan(
+        epoch,
+        lambda epochs: epochs * steps,
+        batch_size=2 * pairs,
+        frames_per_step=2 * pairs * tracks.length,
+        labels=labels,
+        notes=notes,
+    )
 
 
 def draw_tracks(count: Ints, number: int, random: np.random.Generator) -> Ints:
-    """So many different tracks, each draw with weight √(stored frames): no track is its own negative."""
+    """Different tracks, each draw with weight √(stored frames)."""
     keys = random.gumbel(size=len(count)) + np.log(count) / 2
     return np.argsort(-keys, kind="stable")[:number]
 
 
 def pairs_per_batch(config: Config, available: int, what: str) -> tuple[int, list[str]]:
-    """Pairs in a batch, fewer where the data has not enough, and what the log says about that."""
+    """Pairs in a batch, fewer if the data does not have enough, and a note on that for the log."""
     wanted = config.views.batch
     if available >= wanted:
         return wanted, []
     if available < 2:
         raise UserError(f"views.batch: a batch needs two {what}, the data has {available} -> prepare more data")
-    return available, [f"data: batches of {available} pairs instead of {wanted}, there are no more {what}"]
-
-
-def steps_of(tracks: Tracks, pairs: int) -> int:
-    """Steps of an epoch of so many pairs of views each: about as many frames as the tracks have."""
-    return max(1, int(tracks.count.sum()) // (2 * tracks.length * pairs))
+    return available, [f"data: batches of {available} pairs instead of {wanted}, because there are no more {what}"]
 
 
 def pair_batch(rows: Ints, owners: Ints) -> Batch:
@@ -92,6 +160,7 @@ def pair_batch(rows: Ints, owners: Ints) -> Batch:
     )
 
 
-def pair_loss(z: Tensor, _: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
-    """NT-Xent of the first token of each view: z (2 pairs, T, P), the views of a pair side by side."""
-    return nt_xent(z[0::2, 0], z[1::2, 0], config.loss.temperature), {}
+def track_pair_loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
+    """NT-Xent of the first token of each view, z (2 pairs, T, P); a track is never a negative of itself."""
+    ignore = repeated_tracklets(targets.tracklet)
+    return nt_xent(z[0::2, 0], z[1::2, 0], config.loss.temperature, ignore=ignore), {}

@@ -15,9 +15,8 @@ from polyptrace.data import Dataset, crop_regions
 
 Pixels = NDArray[np.uint8]
 
-#: Colours of the film, of its perforation, and of the box with its contour.
-FILM, HOLE = (22, 24, 28), (214, 217, 221)
-BOX, CONTOUR = (255, 255, 255), (0, 0, 0)
+#: Colours of the film, of its perforation and of the box.
+FILM, HOLE, BOX = (22, 24, 28), (214, 217, 221), (255, 255, 255)
 
 #: Dataset, video, track, first frame: identifies a track in results and in datasets.
 TrackKey = tuple[str, str, int, int]
@@ -35,13 +34,13 @@ class CropImages:
         """The crops of a dataset. A dataset without box table has no boxes to show."""
         return cls(dataset, crop_boxes(dataset) if (dataset.path / "boxes.parquet").is_file() else None)
 
-    def frames(self, tracklet: int, count: int, side: int) -> Pixels:
-        """Up to `count` frames (F, side, side, 3) of a tracklet, evenly spaced."""
+    def frames(self, tracklet: int, count: int, side: int, *, boxes: bool = True) -> Pixels:
+        """Up to `count` frames (F, side, side, 3) of a tracklet, evenly spaced, with their boxes."""
         rows = self.dataset.tracklets.rows[tracklet]
         count = min(count, len(rows))
         chosen = rows[((np.arange(count) + 0.5) * len(rows) / count).astype(np.int64)]
         frames = resize(np.asarray(self.dataset.crops[chosen]), side)
-        if self.boxes is not None:
+        if boxes and self.boxes is not None:
             frames = frames.copy()
             for frame, box in zip(frames, self.boxes[chosen], strict=True):
                 if np.isfinite(box).all():
@@ -70,19 +69,18 @@ class TrackImages:
 
     def strip(self, key: TrackKey, count: int, side: int = 96) -> Pixels | None:
         """An upright film strip of a track, or None if no dataset contains it."""
-        frames = self._frames(key, count, side)
-        return None if frames is None else film_strip(frames, upright=True)
-
-    def still(self, key: TrackKey, side: int = 64) -> Pixels | None:
-        """The middle frame (S, S, 3) of a track, or None if no dataset contains it."""
-        frames = self._frames(key, 1, side)
-        return None if frames is None else frames[0]
-
-    def _frames(self, key: TrackKey, count: int, side: int) -> Pixels | None:
         if key not in self.location:
             return None
         number, index = self.location[key]
-        return self.sources[number].frames(index, count, side)
+        return film_strip(self.sources[number].frames(index, count, side), upright=True)
+
+    def still(self, key: TrackKey, side: int = 64) -> Pixels | None:
+        """The middle frame (S, S, 3) of a track without its box, or None if no dataset contains it."""
+        if key not in self.location:
+            return None
+        number, index = self.location[key]
+        still: Pixels = self.sources[number].frames(index, 1, side, boxes=False)[0]
+        return still
 
 
 def crop_boxes(dataset: Dataset) -> NDArray[np.float64]:
@@ -96,14 +94,15 @@ def crop_boxes(dataset: Dataset) -> NDArray[np.float64]:
 
 
 def draw_box(frame: Pixels, box: NDArray[np.float64]) -> None:
-    """Draws a box (x, y, w, h as fractions of the frame) into a frame (S, S, 3): a light line in a dark contour."""
+    """Draws a box (x, y, w, h as fractions of the frame) into a frame (S, S, 3): a white line with a shadow around."""
     side = len(frame)
     left, top = (int(edge) for edge in np.clip(np.round(box[:2] * side), 1, side - 4))
     right, bottom = (int(edge) for edge in np.clip(np.round((box[:2] + box[2:]) * side), (left + 2, top + 2), side - 2))
-    for margin, colour in ((-1, CONTOUR), (1, CONTOUR), (0, BOX)):
-        x0, y0, x1, y1 = left - margin, top - margin, right + margin, bottom + margin
-        frame[[y0, y1], x0 : x1 + 1] = colour
-        frame[y0 : y1 + 1, [x0, x1]] = colour
+    inside = frame[top + 1 : bottom, left + 1 : right].copy()
+    around = frame[top - 1 : bottom + 2, left - 1 : right + 2]
+    around[:] = around // 2
+    frame[top : bottom + 1, left : right + 1] = BOX
+    frame[top + 1 : bottom, left + 1 : right] = inside
 
 
 def resize(frames: Pixels, side: int) -> Pixels:

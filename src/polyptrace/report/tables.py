@@ -309,8 +309,8 @@ def describe_counts(counts: dict[str, int], unit: str, datasets: Sequence[str], 
 
 
 def is_generated(rows: Iterable[Results]) -> bool:
-    """Whether some rows were evaluated on generated procedures, as recorded with their embeddings."""
-    return any(one.get("info", {}).get("generated", False) for row in rows for one in row.embeddings)
+    """Whether some rows were evaluated on generated procedures."""
+    return any(row.generated for row in rows)
 
 
 def row_name(row: Results) -> str:

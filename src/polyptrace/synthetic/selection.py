@@ -40,5 +40,5 @@ def frames_used(boxes: Boxes, largest_gap: int = 0) -> NDArray[np.int64]:
     """
     tracks = [link_tracks(boxes, "polyp", max_gap=gap) for gap in range(largest_gap + 1)]
     tracks += [link_tracks(boxes, "video", max_gap=gap) for gap in range(largest_gap + 1)]
-    used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).flat] for track in tracks]
+    used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).box_index] for track in tracks]
     return np.unique(np.concatenate(used))

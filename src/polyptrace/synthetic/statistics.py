@@ -72,7 +72,7 @@ def colour_grid_map(boxes: Boxes, root: Path) -> float:
 
 def colour_grids(boxes: Boxes, tracks: Tracklets, root: Path) -> Array:
     """The colour grid of each track (N, 8 * 8 * 3): the mean over its frames."""
-    rows, place = np.unique(tracks.flat, return_inverse=True)
+    rows, place = np.unique(tracks.box_index, return_inverse=True)
     regions = crop_regions(boxes.xywh[rows], boxes.image_width[rows], boxes.image_height[rows])
     grids = np.stack([_grid(root / file, region) for file, region in zip(boxes.file[rows], regions, strict=True)])
     owner = np.repeat(np.arange(len(tracks)), tracks.length)

@@ -1,7 +1,7 @@
-"""The training loop on Lightning Fabric: one process or many, checkpoints, exact resumption."""
+"""The training loop on Lightning Fabric: one process or several, checkpoints, exact resumption."""
 
 from polyptrace.train.hardware import SHARED_BY
 from polyptrace.train.loop import train
-from polyptrace.train.run import SECTIONS
+from polyptrace.train.run import ENCODER, SECTIONS, frames_of
 
-__all__ = ["SECTIONS", "SHARED_BY", "train"]
+__all__ = ["ENCODER", "SECTIONS", "SHARED_BY", "frames_of", "train"]

@@ -1,8 +1,8 @@
-"""Checkpoints: one safetensors file each, written whole or not at all; the last two are kept.
+"""Checkpoints: one safetensors file each, written atomically; the last two are kept.
 
-Tensors are the encoder's weights and buffers (`model.NAME`) and the optimiser's state (`optimiser.INDEX.KEY`); the
-header holds the step, the epoch and the place in it as JSON. Random numbers need no place here: every step seeds its
-own.
+The tensors are the weights and buffers of the encoder (`model.NAME`) and the state of the optimiser
+(`optimiser.INDEX.KEY`); the header has the training state as JSON. Random generators need no state, because every step
+seeds its own.
 """
 
 import json
@@ -22,8 +22,8 @@ KEPT = 2
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a run is: what comes next is batch `index` of `epoch`."""
+class TrainingState:
+    """How far a run is. The next batch is number `index` of `epoch`."""
 
     step: int = 0  # steps done
     epoch: int = 0
@@ -31,38 +31,45 @@ class Progress:
     frames: int = 0  # frames seen
 
 
-def save_checkpoint(folder: Path, progress: Progress, encoder: nn.Module, optimiser: Optimizer) -> Path:
-    """Writes a checkpoint, then removes all but the last two; weights that are not finite are refused."""
+def save_checkpoint(folder: Path, state: TrainingState, encoder: nn.Module, optimiser: Optimizer) -> Path:
+    """Writes a checkpoint and removes all but the last two; weights that are not finite are refused."""
     tensors = {f"model.{name}": tensor for name, tensor in encoder.state_dict().items()}
-    for index, state in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser.{index}.{key}": value for key, value in state.items()}
+    for index, values in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser.{index}.{key}": value for key, value in values.items()}
     on_host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     broken = [n for n, t in on_host.items() if t.is_floating_point() and not bool(t.isfinite().all())]
     if broken:
         raise UserError(
-            f"step {progress.step}: weights that are not finite: {len(broken)}, {broken[0]} first -> not saved; the"
-            f" last good checkpoint is {latest_checkpoint(folder) or 'none yet'}; try a lower --optimiser.lr"
+            f"step {state.step}: {len(broken)} tensors are not finite ({broken[0]} is the first), so no checkpoint is"
+            f" written -> try a lower --optimiser.lr; the last good checkpoint is {last_checkpoint(folder) or 'none'}"
         )
-    path = folder / f"step-{progress.step:08d}.safetensors"
-    with atomic_file(path) as temporary:
-        save_file(on_host, temporary, {"progress": json.dumps(asdict(progress))})
+    path = folder / f"step-{state.step:08d}.safetensors"
+    try:
+        with atomic_file(path) as temporary:
+            save_file(on_host, temporary, {"state": json.dumps(asdict(state))})
+    except (OSError, SafetensorError) as error:
+        previous = last_checkpoint(folder)
+        raise UserError(
+            f"{path}: the checkpoint cannot be written ({error}) -> free disk space and run the same command again; it"
+            f" resumes from {previous.name if previous else 'the beginning'}"
+        ) from None
     for old in sorted(folder.glob("step-*.safetensors"))[:-KEPT]:
         old.unlink()
     return path
 
 
-def latest_checkpoint(folder: Path) -> Path | None:
+def last_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint, if there is one."""
     return max(folder.glob("step-*.safetensors"), default=None)
 
 
-def load_checkpoint(path: Path, encoder: nn.Module, optimiser: Optimizer) -> Progress:
-    """Puts weights, buffers and the optimiser's state back as they were; returns how far the run was."""
+def load_checkpoint(path: Path, encoder: nn.Module, optimiser: Optimizer) -> TrainingState:
+    """Restores weights, buffers and the state of the optimiser; returns how far the run was."""
     model: dict[str, Tensor] = {}
     states: dict[int, dict[str, Tensor]] = {}
     try:
         with safe_open(path, "pt") as file:
-            progress = Progress(**json.loads(file.metadata()["progress"]))
+            state = _state(file.metadata())
             names = file.keys()
             for name in names:
                 kind, _, rest = name.partition(".")
@@ -72,16 +79,33 @@ def load_checkpoint(path: Path, encoder: nn.Module, optimiser: Optimizer) -> Pro
                     index, _, key = rest.partition(".")
                     states.setdefault(int(index), {})[key] = file.get_tensor(name)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not a whole checkpoint ({error}) -> remove it; the one before it is used") from None
+        raise _invalid(path, error) from None
     encoder.load_state_dict(model)
     optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
-    _lay_out_as_weights(optimiser)
-    return progress
+    _match_memory_format(optimiser)
+    return state
 
 
-def _lay_out_as_weights(optimiser: Optimizer) -> None:
-    """Gives each weight's moments its own order in memory (channels last, maybe): fused optimisers refuse another."""
-    for weight, state in optimiser.state.items():
-        for key, value in state.items():
+def read_state(path: Path) -> TrainingState:
+    """How far the run of a checkpoint was."""
+    try:
+        with safe_open(path, "pt") as file:
+            return _state(file.metadata())
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise _invalid(path, error) from None
+
+
+def _state(metadata: dict[str, str]) -> TrainingState:
+    return TrainingState(**json.loads(metadata["state"]))
+
+
+def _invalid(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path}: not a complete checkpoint ({error}) -> remove it, and the previous one is used")
+
+
+def _match_memory_format(optimiser: Optimizer) -> None:
+    """Gives the moments the memory format of their weight (such as channels last), which fused optimisers require."""
+    for weight, values in optimiser.state.items():
+        for key, value in values.items():
             if key != "step":
-                state[key] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
+                values[key] = torch.empty_like(weight, dtype=value.dtype).copy_(value)

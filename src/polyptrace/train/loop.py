@@ -2,12 +2,12 @@
 
     polyptrace train ours --data DATASET --out RUN
 
-Each step: a batch of crop rows, the encoder on this process's part of it, all processes' vectors gathered with
-gradients, the method's loss, one step of the optimiser. What a step does depends on its number, the settings and the
-weights alone: a run that was killed goes on from its last checkpoint as if nothing had happened.
+Each step takes a batch of crops, encodes this process's part of it, gathers the vectors of all processes with
+gradients, computes the method's loss, and updates the weights. A step depends only on its number, the settings and the
+weights, so a run that was interrupted continues from its last checkpoint with the same result.
 """
 
-import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 from torch.optim import Adam, AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from polyptrace.config import Config, as_dict
 from polyptrace.core.console import console, counted
@@ -23,161 +25,204 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_seed
 from polyptrace.data import Dataset
 from polyptrace.encoders import OwnEncoder, fill_network, load_encoder, save_encoder
-from polyptrace.methods import METHODS, Batch, Epoch, Method, Plan
-from polyptrace.train.checkpoint import Progress, load_checkpoint, save_checkpoint
+from polyptrace.methods import METHODS, Batch, Epoch, TrainingMethod, TrainingPlan
+from polyptrace.train.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from polyptrace.train.feed import Feed, Loaded
 from polyptrace.train.gather import gather
 from polyptrace.train.hardware import Hardware, choose_hardware, start_fabric
 from polyptrace.train.learner import Learner
-from polyptrace.train.reporter import Reporter
-from polyptrace.train.run import CHECKPOINTS, ENCODER, SECTIONS, begin_run, check_run, thread_note
-from polyptrace.train.schedule import learning_rate
+from polyptrace.train.log import TrainingLog
+from polyptrace.train.run import CHECKPOINTS, ENCODER, SECTIONS, begin_run, check_run, frames_of, thread_note
+from polyptrace.train.stopping import StopRequest
 
-if TYPE_CHECKING:  # it takes seconds to load, and most commands do not need it
+if TYPE_CHECKING:  # Lightning takes seconds to import, and most commands do not need it
     from lightning.fabric import Fabric
+
+#: One-cycle: the share of training in which the learning rate rises.
+WARM_UP = 0.1
 
 
 @dataclass(frozen=True)
-class Job:
-    """All that the steps of a run need."""
+class Run:
+    """What the steps of a run need."""
 
     fabric: "Fabric"
     config: Config
-    method: Method
-    plan: Plan
+    method: TrainingMethod
+    plan: TrainingPlan
     feed: Feed
-    encoder: OwnEncoder  # what is kept
-    learner: nn.Module  # what is called: the encoder, wrapped for several processes and compiled where that is on
+    encoder: OwnEncoder  # what is saved
+    learner: nn.Module  # what is called: the encoder, wrapped for several processes and compiled if that is on
     optimiser: Optimizer
     out: Path
 
 
-def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = None) -> Path:
-    """Trains the method of the settings on a dataset, or goes on doing so; returns the folder of the encoder."""
+def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = None, overwrite: bool = False) -> Path:
+    """Trains the method of the settings on a dataset, or resumes; returns the folder of the encoder.
+
+    init_from: a run or encoder whose weights are the initial ones. overwrite: discard a run that `out` already has.
+    """
     if config.train.method not in METHODS:
-        raise UserError(f"train.method: {config.train.method!r} is no method -> one of {', '.join(METHODS)}")
+        raise UserError(f"train.method: {config.train.method!r} is not a method -> one of {', '.join(METHODS)}")
     method = METHODS[config.train.method]
     data = dataset if method.sees_labels(config) else dataset.label_free()
-    checkpoint = check_run(out, config, data, init_from)
-    if (out / ENCODER).exists():
+    resumption = check_run(out, config, data, init_from, overwrite)
+    if resumption.finished:
         console.print(f"{out}: this run has finished", highlight=False)
         return out / ENCODER
 
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     hardware = choose_hardware(config.train)
+    plan = method.plan(data, config)
     fabric = start_fabric(hardware)
     size = config.train.crop_size or data.crops.shape[1]
-    encoder = _encoder(method, config, size, checkpoint, init_from)
-    plan = method.plan(data, config)
+    encoder, init_notes = initial_encoder(method, config, size, None if resumption.checkpoint else init_from)
     rank, processes = fabric.global_rank, fabric.world_size
     where, compiled, shared_by = config.train.crops, hardware.compiled, hardware.shared_by
     feed = Feed(data.crops, size, fabric.device, where, rank, processes, compiled, shared_by)
-    learner, optimiser = _setup(fabric, hardware, encoder, config)
-    done = load_checkpoint(checkpoint, encoder, optimiser) if checkpoint else Progress()
+    learner, optimiser = set_up(fabric, hardware, encoder, plan, config)
+    state = TrainingState()
+    if resumption.checkpoint:
+        state = load_checkpoint(resumption.checkpoint, encoder, optimiser)
+        init_notes = [f"resuming from step {state.step} ({resumption.checkpoint})"]
     notes = [
         *hardware.reasons,
-        *thread_note(out, hardware.accelerator),
+        *(thread_note(out, hardware.accelerator) if resumption.checkpoint else []),
         feed.reason,
-        *plan.remarks,
+        *plan.notes,
         f"labels: {plan.labels}",
+        *init_notes,
     ]
     if fabric.is_global_zero:
-        begin_run(out, config, data, init_from, done.step, plan.labels, notes)
-        for note in notes + ([f"going on from step {done.step} ({checkpoint})"] if checkpoint else []):
+        begin_run(out, config, data, init_from, resumption, plan.labels, notes, overwrite)
+        for note in notes:
             console.print(note, highlight=False, soft_wrap=True)
 
-    done = run_steps(Job(fabric, config, method, plan, feed, encoder, learner, optimiser, out), done)
-    if fabric.is_global_zero:
-        trained = _sentence(config, plan, data.path, done)
+    with StopRequest() as stop:
+        state, finished = run_steps(
+            Run(fabric, config, method, plan, feed, encoder, learner, optimiser, out), state, stop
+        )
+    if finished and fabric.is_global_zero:
+        trained = _description(config, plan, data.path, state, init_from)
         save_encoder(encoder, out / ENCODER, trained=trained, details={"settings": as_dict(config, SECTIONS)})
     fabric.barrier()
+    stop.deliver()
     return out / ENCODER
 
 
-def run_steps(job: Job, done: Progress) -> Progress:
-    """All steps from `done` to the end, with a checkpoint every so often and one at the end."""
-    config, optimiser, processes = job.config, job.optimiser, job.fabric.world_size
-    epochs, total = _length(job.plan, config)
-    job.learner.train()
-    with Reporter(job.fabric, config, job.out, total, len(job.plan.epoch(0, 1).batch(0).rows), done) as reporter:
-        while done.epoch < epochs and done.step < total:
-            epoch = job.plan.epoch(done.epoch, epochs)
-            for loaded in job.feed.stream(_remaining(epoch, done.index, total - done.step)):
-                rate = learning_rate(done.step / total, config.optimiser.lr, config.optimiser.schedule)
-                for group in optimiser.param_groups:
-                    group["lr"] = rate
-                torch.manual_seed(torch_seed(config.train.seed, done.step, job.fabric.global_rank))  # dropout
-                torch.backends.cudnn.benchmark = loaded.place is None  # a search pays for shapes that stay the same
+def run_steps(run: Run, state: TrainingState, stop: StopRequest) -> tuple[TrainingState, bool]:
+    """Trains from `state` to the end, or until the process is asked to stop; returns whether the end was reached."""
+    config, optimiser, processes = run.config, run.optimiser, run.fabric.world_size
+    epochs, steps = run.plan.length(config.train)
+    schedule = learning_rate_schedule(optimiser, config, steps, state.step)
+    saved, saved_time = -1, time.monotonic()
+    run.learner.train()
+    with TrainingLog(run.fabric, config, run.out, state, steps, run.plan.batch_size) as log:
+        while state.epoch < epochs and state.step < steps and not log.stop:
+            epoch = run.plan.epoch(state.epoch, epochs)
+            for loaded in run.feed.stream(_remaining(epoch, state.index, steps - state.step)):
+                torch.manual_seed(torch_seed(config.train.seed, state.step, run.fabric.global_rank))  # dropout
+                torch.backends.cudnn.benchmark = loaded.place is None  # only pays off if shapes do not change
 
-                loss, figures = step_loss(job.learner, loaded, job.method, config)
-                job.fabric.backward(loss * processes)  # processes average gradients; see `gather`
+                loss, metrics = step_loss(run.learner, loaded, run.method, config)
+                run.fabric.backward(loss * processes)  # processes average gradients; see `gather`
+                metrics = {"loss": loss, **metrics, "gradient_norm": _gradient_norm(optimiser)}
+                known = {"lr": float(schedule.get_last_lr()[0]), **epoch.metrics}
                 optimiser.step()
                 optimiser.zero_grad()
+                schedule.step()
 
-                frames = int((loaded.batch.rows >= 0).sum())
-                done = Progress(done.step + 1, done.epoch, done.index + 1, done.frames + frames)
-                reporter.step(done, loaded.batch, {"loss": loss, **figures}, {"lr": rate, **epoch.notes})
-                if done.step % config.train.checkpoint_every == 0:
-                    reporter.flush()  # a loss that is not finite stops here, before anything is saved
-                    _save(job, done)
-            if done.index >= epoch.steps:
-                done = replace(done, epoch=done.epoch + 1, index=0)
-        reporter.flush()
-        _save(job, done)
-    return done
+                frames = state.frames + int((loaded.batch.rows >= 0).sum())
+                state = TrainingState(state.step + 1, state.epoch, state.index + 1, frames)
+                log.step(state, loaded.batch, metrics, known, stop=stop.signal is not None)
+                due = time.monotonic() - saved_time > 60 * config.train.checkpoint_minutes
+                if due or state.step % config.train.checkpoint_every == 0:
+                    log.flush()  # if the loss is not finite, this raises an error before anything is saved
+                    _save(run, state)
+                    saved, saved_time = state.step, time.monotonic()
+                if log.stop:
+                    break
+            if state.index >= epoch.steps:
+                state = replace(state, epoch=state.epoch + 1, index=0)
+        log.flush()
+        if saved != state.step:
+            _save(run, state)
+    return state, state.step >= steps
 
 
-def step_loss(learner: nn.Module, loaded: Loaded, method: Method, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
-    """The loss of the whole batch and its figures, the same in every process."""
+def step_loss(
+    learner: nn.Module, loaded: Loaded, method: TrainingMethod, config: Config
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss of the whole batch and its metrics, the same in every process."""
     z = learner(loaded.crops, loaded.shape, loaded.place, loaded.mask)  # (B / processes, T, P)
     return method.loss(gather(z), loaded.targets, config)
 
 
-def _encoder(method: Method, config: Config, size: int, checkpoint: Path | None, init_from: str | None) -> OwnEncoder:
-    """The encoder as training begins: from its settings, with the weights of another where one is given."""
+def initial_encoder(
+    method: TrainingMethod, config: Config, size: int, init_from: str | None
+) -> tuple[OwnEncoder, list[str]]:
+    """The encoder before training, and notes for the log: from the settings, with the weights of `init_from`.
+
+    An encoder of the same kind gives all weights. Another kind (SFE for MVE and TPC) gives its backbone.
+    """
     torch.manual_seed(config.train.seed)
-    if checkpoint or init_from:  # weights come from there
-        config = replace(config, encoder=replace(config.encoder, weights="none"))
-    encoder = method.encoder(config, size)
-    if init_from and not checkpoint:
-        fill_network(encoder, load_encoder(init_from).state_dict(), f"--init-from {init_from}")
-    return encoder
+    if init_from is None:
+        return method.encoder(config, size), []
+    encoder = method.encoder(replace(config, encoder=replace(config.encoder, weights="none")), size)
+    source = load_encoder(init_from)
+    if type(source) is type(encoder):
+        fill_network(encoder, source.state_dict(), f"--init-from {init_from}")
+        return encoder, [f"initial weights: all from {init_from} ({frames_of(init_from):,} frames)"]
+    backbone = getattr(source, "backbone", None)
+    if backbone is None:
+        raise UserError(f"--init-from {init_from}: an encoder without a backbone -> give a run or an encoder folder")
+    fill_network(encoder.backbone, backbone.state_dict(), f"--init-from {init_from}")
+    others = ", ".join(sorted({name.partition(".")[0] for name, _ in encoder.named_parameters()} - {"backbone"}))
+    source_note = f"the backbone from {init_from} ({frames_of(init_from):,} frames)"
+    return encoder, [f"initial weights: {source_note}; {others} at random"]
 
 
-def _setup(fabric: "Fabric", hardware: Hardware, encoder: OwnEncoder, config: Config) -> tuple[nn.Module, Optimizer]:
-    """The network and its optimiser on their device, wrapped for several processes and compiled where that is on."""
-    learner: nn.Module = Learner(encoder, config.train.method == "sfe" and config.views.augment)
+def set_up(
+    fabric: "Fabric", hardware: Hardware, encoder: OwnEncoder, plan: TrainingPlan, config: Config
+) -> tuple[nn.Module, Optimizer]:
+    """The network and its optimiser on their device, wrapped for several processes and compiled if that is on."""
+    learner: nn.Module = Learner(encoder, plan.augment)
     if fabric.world_size > 1 and hardware.accelerator == "cuda":
-        from timm.layers.norm_act import convert_sync_batchnorm  # here: it takes seconds to load
+        from timm.layers.norm_act import convert_sync_batchnorm  # takes seconds to import
 
         learner = convert_sync_batchnorm(learner)
     learner = learner.to(fabric.device).to(memory_format=torch.channels_last)
-    kind = {"adamw": AdamW, "adam": Adam}[config.optimiser.name]
-    optimiser = kind(
+    optimiser = {"adamw": AdamW, "adam": Adam}[config.optimiser.name](
         learner.parameters(),
         lr=config.optimiser.lr,
         weight_decay=config.optimiser.weight_decay,
         fused=hardware.accelerator == "cuda",
     )
     if hardware.compiled:
-        torch.compiler.reset()  # many runs in one process would reach the limit of recompilations, silently
+        torch.compiler.reset()  # several runs in one process would silently reach the limit of recompilations
         learner.compile()
     return fabric.setup_module(learner), optimiser
 
 
-def _length(plan: Plan, config: Config) -> tuple[int, int]:
-    """Epochs and steps of the whole run: as many epochs as set, or as many frames, where that is set."""
-    first = plan.epoch(0, 1)
-    if not config.train.frames:
-        return config.train.epochs, plan.steps(config.train.epochs)
-    steps = math.ceil(config.train.frames / int((first.batch(0).rows >= 0).sum()))
-    epochs = math.ceil(steps / first.steps)
-    while plan.steps(epochs) < steps:  # epochs are not all as long as the first
-        epochs += 1
-    while epochs > 1 and plan.steps(epochs - 1) >= steps:
-        epochs -= 1
-    return epochs, steps
+def learning_rate_schedule(optimiser: Optimizer, config: Config, steps: int, step: int) -> LRScheduler:
+    """The schedule of a run of `steps` steps, at `step`."""
+    schedule: LRScheduler
+    if config.optimiser.schedule == "one-cycle":
+        total = max(steps, 20)  # torch divides by zero if the warm-up has one step
+        schedule = OneCycleLR(optimiser, config.optimiser.lr, total, pct_start=WARM_UP, cycle_momentum=False)
+    else:
+        schedule = LambdaLR(optimiser, lambda _: 1.0)
+    if step:
+        schedule.load_state_dict(schedule.state_dict() | {"last_epoch": step - 1, "_step_count": step + 1})
+        schedule.step()
+    return schedule
+
+
+def _gradient_norm(optimiser: Optimizer) -> Tensor:
+    """The L2 norm of all gradients, on their device."""
+    weights = (weight for group in optimiser.param_groups for weight in group["params"])
+    return get_total_norm([weight.grad for weight in weights if weight.grad is not None])
 
 
 def _remaining(epoch: Epoch, index: int, most: int) -> Iterator[Batch]:
@@ -185,15 +230,15 @@ def _remaining(epoch: Epoch, index: int, most: int) -> Iterator[Batch]:
         yield epoch.batch(step)
 
 
-def _save(job: Job, done: Progress) -> None:
-    if job.fabric.is_global_zero:
-        save_checkpoint(job.out / CHECKPOINTS, done, job.encoder, job.optimiser)
-    job.fabric.barrier()
+def _save(run: Run, state: TrainingState) -> None:
+    if run.fabric.is_global_zero:
+        save_checkpoint(run.out / CHECKPOINTS, state, run.encoder, run.optimiser)
 
 
-def _sentence(config: Config, plan: Plan, data: Path, done: Progress) -> str:
+def _description(config: Config, plan: TrainingPlan, data: Path, state: TrainingState, init_from: str | None) -> str:
     """How the encoder was trained, for its model card."""
+    start = f", initialised from {init_from} ({frames_of(init_from):,} frames)" if init_from else ""
     return (
-        f"{config.train.method}, {counted(done.step, 'step')} ({counted(done.frames, 'frame')}) on {data.name},"
-        f" seed {config.train.seed}; polyp labels: {plan.labels}"
+        f"{config.train.method}, {counted(state.step, 'step')} ({counted(state.frames, 'frame')}) on {data.name},"
+        f" seed {config.train.seed}{start}; polyp labels: {plan.labels}"
     )

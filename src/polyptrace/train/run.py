@@ -1,15 +1,16 @@
-"""A run's folder: what it was started with, how far it is, and whether the same command may go on with it.
+"""The folder of a run: its settings, its state, and whether a command may resume it.
 
-config.toml        every setting, resolved
+config.toml        all settings
 environment.json   versions, data, hardware, each start
 metrics.jsonl      one line per step
 checkpoints/       the last two
-encoder/           the finished encoder
+encoder/           the trained encoder, when the run has finished
 """
 
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,77 +21,131 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, file_hash, provenance, read_json, write_json
 from polyptrace.core.reuse import refuse_changes
 from polyptrace.data import LabelFree
-from polyptrace.train.checkpoint import latest_checkpoint
+from polyptrace.train.checkpoint import last_checkpoint, read_state
 
 #: The sections of the settings that training uses.
 SECTIONS = ("supervision", "views", "loss", "encoder", "optimiser", "train")
 
 CONFIG, ENVIRONMENT, CHECKPOINTS, ENCODER = "config.toml", "environment.json", "checkpoints", "encoder"
+METRICS, DISCARDED, TENSORBOARD = "metrics.jsonl", "metrics.discarded.jsonl", "tensorboard"
 
 
-def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None) -> Path | None:
-    """The checkpoint to go on from, None for a new run; refuses a folder that another command began."""
+@dataclass(frozen=True)
+class Resumption:
+    """What a command does with its run folder: resume from a checkpoint, begin anew (no checkpoint), or nothing."""
+
+    checkpoint: Path | None = None
+    finished: bool = False
+
+
+def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None, overwrite: bool) -> Resumption:
+    """How a command continues in `out`; an error if another command's run would be changed.
+
+    Other settings are accepted with `overwrite`, as long as there is no checkpoint, and for more epochs or frames of a
+    run that has finished.
+    """
     if not (out / CONFIG).exists():
-        if out.exists() and any(not _abandoned(path) for path in out.iterdir()):
-            raise UserError(f"{out}: holds something else than a run -> give another --out")
-        return None
-    changed = difference(read_config(out / CONFIG), config, SECTIONS)
+        if out.exists() and any(not _is_leftover(path) for path in out.iterdir()):
+            raise UserError(f"{out}: not empty, and not a run folder -> give another --out")
+        return Resumption()
+    checkpoint = last_checkpoint(out / CHECKPOINTS)
+    if overwrite or checkpoint is None:
+        return Resumption()
+    old, finished = read_config(out / CONFIG), (out / ENCODER).exists()
+    longer = finished and _is_longer(old, config)
+    if longer:
+        old = replace(old, train=replace(old.train, epochs=config.train.epochs, frames=config.train.frames))
+    changed = difference(old, config, SECTIONS)
     began = read_json(out / ENVIRONMENT)
     if began["data"]["tracklets"] != data_hash(data):
         changed.append(f"data: not the dataset that this run began with ({began['data']['path']})")
     if began["init_from"] != init_from:
         changed.append(f"init-from: {began['init_from']} -> {init_from}")
     refuse_changes(
-        f"{out}: this run was begun",
+        f"{out}: this run was started",
         changed,
-        "to go on, start the command it was begun with, or begin a new run from its weights: --out ANOTHER"
-        f" --init-from {out}",
+        f"to resume it, use its own settings; to start anew, pass --overwrite, or --out ANOTHER --init-from {out}",
     )
-    return latest_checkpoint(out / CHECKPOINTS)
+    return Resumption(checkpoint, finished and not longer)
 
 
 def begin_run(
-    out: Path, config: Config, data: LabelFree, init_from: str | None, step: int, labels: str, notes: Sequence[str]
+    out: Path,
+    config: Config,
+    data: LabelFree,
+    init_from: str | None,
+    resumption: Resumption,
+    labels: str,
+    notes: Sequence[str],
+    overwrite: bool = False,
 ) -> None:
-    """Writes down what a run is started with; a later start of the same run is added to the list."""
-    for abandoned in (*out.glob(".*.partial*"), *(out / CHECKPOINTS).glob(".*")):  # by a start that was killed
-        shutil.rmtree(abandoned) if abandoned.is_dir() else abandoned.unlink()
-    if (out / CONFIG).exists():
-        environment = read_json(out / ENVIRONMENT)
-    else:
-        environment = {
+    """Records the start of a run, or one more start of a run that is resumed."""
+    known = (out / CONFIG).exists() and not overwrite
+    earlier = read_json(out / ENVIRONMENT) if known else {"starts": []}
+    _remove(*out.glob(".*.partial*"), *(out / CHECKPOINTS).glob(".*"))  # of an interrupted start
+    _remove(out / ENCODER)  # of a run that is continued for longer, or overwritten
+    if resumption.checkpoint is None:
+        _remove(out / CHECKPOINTS, out / TENSORBOARD, out / "mlflow-run")
+        earlier = {
             "data": {"path": str(data.path), "tracklets": data_hash(data), "source": data.info.get("source", {})},
             "init_from": init_from,
+            "init_frames": frames_of(init_from) if init_from else 0,
             "labels": labels,
-            "starts": [],
+            "starts": earlier["starts"],
         }
+    if overwrite:
+        _remove(out / METRICS, out / DISCARDED)
     start: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "step": step,
+        "step": read_state(resumption.checkpoint).step if resumption.checkpoint else 0,
         "threads": torch.get_num_threads(),
         "notes": list(notes),
     }
-    environment["starts"].append(start | {"made_by": provenance()})
-    write_json(out / ENVIRONMENT, environment)
-    with atomic_file(out / CONFIG) as temporary:  # last: with it the run has begun
+    starts = [*earlier["starts"], start | {"made_by": provenance()}]
+    write_json(out / ENVIRONMENT, earlier | {"starts": starts})
+    with atomic_file(out / CONFIG) as temporary:  # last: it marks the folder as a run
         temporary.write_text(as_toml(config, SECTIONS), encoding="utf-8")
 
 
-def _abandoned(path: Path) -> bool:
-    """Whether a file is what a start leaves that was killed before its run had begun."""
-    return path.name == ENVIRONMENT or (path.name.startswith(".") and ".partial" in path.name)
+def frames_of(run: str) -> int:
+    """The frames that a run has seen, with those of the run that it was initialised from; 0 if it is not a run."""
+    folder = Path(run).parent if Path(run).name == ENCODER else Path(run)
+    checkpoint = last_checkpoint(folder / CHECKPOINTS)
+    if checkpoint is None:
+        return 0
+    return read_state(checkpoint).frames + int(read_json(folder / ENVIRONMENT).get("init_frames", 0))
 
 
 def thread_note(out: Path, accelerator: str) -> list[str]:
-    """What the log says where a run on a CPU goes on with another number of threads than it began with."""
-    if accelerator != "cpu" or not (out / CONFIG).exists():
+    """A note for the log if a run on a CPU is resumed with another number of threads than it began with."""
+    if accelerator != "cpu":
         return []
     before, now = read_json(out / ENVIRONMENT)["starts"][0]["threads"], torch.get_num_threads()
     if before == now:
         return []
-    return [f"threads: {now}, the run began with {before}: weights will differ in their last bits (--train.threads)"]
+    return [f"threads: {now}, but the run began with {before}: weights differ in the last bits (--train.threads)"]
 
 
 def data_hash(data: LabelFree) -> str:
-    """SHA-256 of the table of tracklets, which names a dataset."""
+    """SHA-256 of the table of tracklets, which identifies a dataset."""
     return str(data.info.get("hashes", {}).get("tracklets.parquet") or file_hash(data.path / "tracklets.parquet"))
+
+
+def _is_longer(old: Config, new: Config) -> bool:
+    """Whether the new settings train for more epochs, or for more frames."""
+    if old.train.frames or new.train.frames:
+        return 0 < old.train.frames < new.train.frames
+    return old.train.epochs < new.train.epochs
+
+
+def _is_leftover(path: Path) -> bool:
+    """Whether a file may be left by a start that was killed before it had recorded its run."""
+    return path.name == ENVIRONMENT or (path.name.startswith(".") and ".partial" in path.name)
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

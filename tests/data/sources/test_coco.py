@@ -83,6 +83,12 @@ def test_the_published_annotations_come_in_as_the_authors_order_them(shared: Pat
     np.testing.assert_array_equal(found.xywh, oracle["instance_bbox"])
 
 
+def test_a_hidden_file_beside_the_annotations_is_ignored(tmp_path: Path, world, same_rows) -> None:
+    write_coco(tmp_path, content_of(world))
+    (tmp_path / "annotations" / "._instances_train.json").write_bytes(b"\0\5")
+    same_rows(read_coco(tmp_path), world)
+
+
 def test_an_older_file_has_the_video_on_the_annotation(tmp_path: Path, world, same_rows) -> None:
     content = content_of(world)
     videos = {image["id"]: image.pop("sequence_id") for image in content["images"]}
@@ -180,16 +186,19 @@ def broken(content: dict, change) -> dict:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c["annotations"][3].pop("bbox"), r"annotations\[3\]: bbox: None is not made of numbers"),
+        (lambda c: c["annotations"][3].pop("bbox"), r"annotations\[3\]: bbox: None is not a list of numbers"),
         (lambda c: c["annotations"][3].update(bbox=[1, 2, 3]), r"annotations\[3\]: bbox: has 3 numbers"),
-        (lambda c: c["annotations"][3].update(bbox=[1, 2, 3, "4"]), r"annotations\[3\]: bbox: .* not made of numbers"),
+        (
+            lambda c: c["annotations"][3].update(bbox=[1, 2, 3, "4"]),
+            r"annotations\[3\]: bbox: .* not a list of numbers",
+        ),
         (lambda c: c["annotations"][3].update(image_id=9999), r"annotations\[3\]: image_id '9999' is not among"),
-        (lambda c: c["annotations"].insert(3, 7), r"annotations\[3\]: is no JSON object"),
+        (lambda c: c["annotations"].insert(3, 7), r"annotations\[3\]: is not a JSON object"),
         (lambda c: c["annotations"][3].update(size="big"), r"annotations\[3\]: size 'big' is not understood"),
         (lambda c: c["annotations"][3].update(histology="banana"), r"'banana' is not known -> .*--histology .*AD, Low"),
         (lambda c: c["annotations"][3].update(size="77 mm"), r"has two sizes, .* two polyps with one id"),
         (lambda c: c["annotations"][3].update(histology="SSL"), r"has two histologies, .* two polyps with one id"),
-        (lambda c: c["annotations"].clear(), "holds no box"),
+        (lambda c: c["annotations"].clear(), "contains no box"),
         (lambda c: c.pop("images"), "has no list 'images'"),
         (lambda c: c["images"][2].update(id=c["images"][1]["id"]), r"images\[2\]: id 11 is also that of images\[1\]"),
         (lambda c: c["images"][2].pop("id"), r"images\[2\]: has no id"),

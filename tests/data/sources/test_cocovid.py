@@ -50,7 +50,7 @@ def test_instances_are_polyps_when_said_so_or_named(tmp_path: Path, world, same_
     same_rows(read_cocovid(write(tmp_path, content), identities="polyp"), world, polyp=lambda r: f"{r.video}/{r.track}")
     for annotation in content["annotations"]:
         annotation["polyp_id"] = f"p{annotation['instance_id']}"
-    same_rows(read_cocovid(write(tmp_path, content)), world, polyp=lambda row: f"p{row.track}")
+    same_rows(read_cocovid(write(tmp_path, content)), world, polyp=lambda row: f"{row.video}/p{row.track}")
 
 
 def test_frames_come_from_the_video_file_where_there_is_one(tmp_path: Path, world, same_rows, video) -> None:
@@ -68,8 +68,8 @@ def test_frames_come_from_the_video_file_where_there_is_one(tmp_path: Path, worl
         (lambda c: c["images"][1].update(file_name="a/../../x.jpg"), r"images\[1\]: file name .* leaves"),
         (lambda c: c["videos"][0].update(name="../x"), r"videos\[0\]: file name .* leaves"),
         (lambda c: c["annotations"][1].update(image_id=[]), r"annotations\[1\]: image_id '\[\]' is not among"),
-        (lambda c: c["annotations"][1].update(bbox="1,2,3,4"), r"annotations\[1\]: bbox: .* not made of numbers"),
-        (lambda c: c["annotations"].clear(), "holds no box"),
+        (lambda c: c["annotations"][1].update(bbox="1,2,3,4"), r"annotations\[1\]: bbox: .* not a list of numbers"),
+        (lambda c: c["annotations"].clear(), "contains no box"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, world, change, message: str) -> None:

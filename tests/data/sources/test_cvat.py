@@ -91,7 +91,7 @@ def test_tracks_are_polyps_when_said_so(tmp_path: Path, world, same_rows) -> Non
         ("<annotations><track id='1'>\n<box", r"a\.xml:2: is not well-formed XML"),
         ("<annotation/>", r"a\.xml:1: root is <annotation>"),
         ("<annotations><image id='0' name='x'/></annotations>", "is 'CVAT for images'"),
-        ("<annotations/>", "no track in it has a box"),
+        ("<annotations/>", "no track has a box"),
         ("<annotations><track id='1'><box frame='0'/></track></annotations>", "a box without xtl"),
         (
             "<annotations><track id='1'><box frame='x' xtl='1' ytl='1' xbr='2' ybr='2'/></track></annotations>",
@@ -118,7 +118,7 @@ def test_several_tasks_in_one_file_are_refused(tmp_path: Path, world) -> None:
     one = task(world[:3], name="a")
     meta = one[one.index("<task>") : one.index("</task>") + 7]
     (tmp_path / "a.xml").write_text(one.replace("</task>", f"</task>{meta}"))
-    with pytest.raises(UserError, match="holds 2 tasks"):
+    with pytest.raises(UserError, match="contains 2 tasks"):
         read_cvat(tmp_path)
 
 

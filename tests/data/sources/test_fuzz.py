@@ -10,9 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from polyptrace.core.errors import UserError
-from polyptrace.data.sources.voc import _any_voc, _regular
-
 
 def _load() -> ModuleType:
     spec = importlib.util.spec_from_file_location("polyptrace_fuzz", Path(__file__).parents[2] / "fuzz.py")
@@ -71,23 +68,3 @@ def test_the_fuzzer_notices_a_parser_that_hangs(monkeypatch) -> None:
     began = time.monotonic()
     assert fuzzer.fuzz("slow", seed=0, inputs=1)[1]
     assert time.monotonic() - began < 4
-
-
-@given(st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None)
-def test_the_quick_way_through_a_voc_file_reads_what_the_tree_reads(seed: int) -> None:
-    rng = fuzzer.random.Random(seed)
-    content = fuzzer.TARGETS["voc"].files["v/1.xml"]
-    for _ in range(rng.randrange(3)):
-        content = fuzzer.mutate(content, rng)
-    quick = _regular(content)
-    if quick is not None:
-        assert quick == _any_voc(content, "x")
-
-
-def test_the_quick_way_is_taken_for_the_usual_file() -> None:
-    content = fuzzer.TARGETS["voc"].files["v/1.xml"]
-    assert _regular(content) == _any_voc(content, "x")
-    assert _regular(content.replace(b"<depth>", b"&amp;<depth>")) is None
-    with pytest.raises(UserError):
-        _any_voc(content.replace(b"</object>", b"", 1), "x")

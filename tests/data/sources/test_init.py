@@ -66,9 +66,9 @@ def test_a_combination_passes_each_part_its_options_and_keeps_what_was_parsed(al
 
 
 def test_a_missing_part_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no folder 'realcolon' in it"):
+    with pytest.raises(UserError, match="has no folder 'realcolon'"):
         read_rsp(tmp_path)
-    with pytest.raises(UserError, match="leave it out"):
+    with pytest.raises(UserError, match="omit it"):
         read_rspp(tmp_path, split="paper-eval")
 
 
@@ -82,7 +82,7 @@ def test_a_source_is_read_by_its_name_with_the_options_it_has(tmp_path: Path) ->
         read_source("coco", tmp_path / "x.json", {"identities": "polyp"})
     with pytest.raises(UserError, match="--identities lesion: not a choice -> track or polyp"):
         read_source("mot", tmp_path, {"identities": "lesion"})
-    with pytest.raises(UserError, match="kvasir: not a source -> one of realcolon, sun"):
+    with pytest.raises(UserError, match="kvasir: is not a source -> one of realcolon, sun"):
         read_source("kvasir", tmp_path, {})
 
 

@@ -1,6 +1,7 @@
 """From a source to a dataset folder: archives, folders and videos give the same tracklets."""
 
 import io
+import json
 import tarfile
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from polyptrace.cli import main
 from polyptrace.config import Crops
 from polyptrace.data import Dataset, prepare
 from polyptrace.data.sources import read_source
@@ -83,3 +85,29 @@ def test_frames_of_a_video_file_become_crops(tmp_path: Path) -> None:
     rows = dataset.tracklets.rows[int(dataset.select("track")[0])]
     brightness = dataset.crops[rows].mean((1, 2, 3))
     np.testing.assert_allclose(brightness, 20 + 5 * np.arange(0, FRAMES, 4), atol=4)
+
+
+def test_the_published_probe_split_becomes_two_datasets_that_name_their_part(tmp_path: Path) -> None:
+    root = tmp_path / "rsp"
+    (root / "annotations").mkdir(parents=True)
+    (root / "images").mkdir()
+    images = []
+    for t in range(FRAMES):
+        (root / "images" / f"{t}.jpg").write_bytes(jpeg(t))
+        images.append({"id": t, "file_name": f"{t}.jpg", "width": 64, "height": 48, "frame_id": t})
+        images[-1] |= {"sequence_id": "dataset3_004-009", "dataset_id": "dataset3"}
+    for split, polyp, x in (("train", "dataset3_004-009_1", 5), ("val", "dataset3_004-009_2", 40)):
+        boxes = [
+            {"id": t, "image_id": t, "bbox": [x, 10, 12, 12], "identity_id": polyp, "size": 4} for t in range(FRAMES)
+        ]
+        content = {"images": images, "annotations": boxes}
+        (root / "annotations" / f"instances_{split}.json").write_text(json.dumps(content))
+    for split, polyp in (("train", "dataset3_004-009_1"), ("val", "dataset3_004-009_2")):
+        out = tmp_path / split
+        with pytest.raises(SystemExit) as end:
+            main(["prepare", "coco", str(root), "--split", split, "--out", str(out), "--crops.size", "16"])
+        assert not end.value.code
+        tracklets = Dataset.open(out).tracklets
+        assert set(tracklets.polyp) == {polyp}
+        assert set(tracklets.video) == {"dataset3_004-009"}
+        assert json.loads((out / "dataset.json").read_text())["source"]["split"] == split

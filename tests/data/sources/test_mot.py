@@ -144,12 +144,12 @@ def test_entries_to_ignore_are_left_out_of_ground_truth(tmp_path: Path) -> None:
         (b"1,1,2,3,4,5,1\n2,nan,2,3,4,5,1\n", r"gt\.txt:2: id is nan, not a whole number"),
         (b"1,1,2,3,4,5,1\n\n3,1,1_0,3,4,5,1\n", r"gt\.txt:3: left is '1_0', not a number"),
         (b"1,1,2,3,4,5,1\n2,1,2,\xff3,4,5,1\n", r"gt\.txt:2: is not UTF-8 text"),
-        (b"1,1,2,3,4,5,1\n2,1,2,\x003,4,5,1\n", r"gt\.txt:2: holds NUL"),
-        (b"", "hold no box"),
-        (b"\n\n", "hold no box"),
+        (b"1,1,2,3,4,5,1\n2,1,2,\x003,4,5,1\n", r"gt\.txt:2: contains NUL"),
+        (b"", "contain no box"),
+        (b"\n\n", "contain no box"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*holds no box")
+@pytest.mark.filterwarnings("ignore:.*contains no box")
 def test_bad_lines_are_named(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(UserError, match=message):
         read_mot(one_file(tmp_path, content))
@@ -175,7 +175,7 @@ def test_a_file_that_counts_from_zero_is_refused_until_it_is_said(tmp_path: Path
 def test_a_sequence_without_boxes_is_said(tmp_path: Path, world) -> None:
     write_mot(tmp_path, world)
     (tmp_path / "case2" / "gt" / "gt.txt").write_text("")
-    with pytest.warns(UserWarning, match="case2/gt/gt.txt: holds no box"):
+    with pytest.warns(UserWarning, match="case2/gt/gt.txt: contains no box"):
         assert set(read_mot(tmp_path).video) == {"case1"}
 
 
@@ -207,7 +207,7 @@ def test_a_bad_seqinfo_is_named(tmp_path: Path, world, seqinfo: str, message: st
 
 
 def test_a_folder_without_mot_files_says_what_is_expected(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no gt/gt\.txt or det/det\.txt in it"):
+    with pytest.raises(UserError, match=r"no gt/gt\.txt or det/det\.txt"):
         read_mot(tmp_path)
     with pytest.raises(UserError, match="no such folder"):
         read_mot(tmp_path / "nowhere")
@@ -221,11 +221,49 @@ def test_text_files_beside_videos_are_detections_of_those_videos(
         rows = [row for row in world if row.video == name]
         (tmp_path / f"{name}.txt").write_text("\n".join(line(row, track="-1", score=row.score) for row in rows))
     (tmp_path / "notes.txt").write_text("not a table")
-    with pytest.warns(UserWarning, match=r"left out, for want of a video or folder of its name: notes\.txt"):
+    with pytest.warns(
+        UserWarning, match=r"left out: .*notes\.txt: no video is named 'notes', only case1\.mp4, case2\.mp4"
+    ):
         found = read_mot(tmp_path)
     same_rows(found, world, "score", file=lambda row: f"{row.video}.mp4")
     assert set(found.fps) == {25.0}
     assert set(found.image_width) == {64}
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ("", r"a\.txt: no video a\.mp4 and no folder a of pictures -> put one of them beside"),
+        ("b.mp4", r"a\.txt: no video is named 'a', only b\.mp4 -> give a video and its boxes the same name"),
+        ("a.wmv", r"a\.txt: a\.wmv has a type that is not known as video -> convert it to one of \.mp4, \.mov"),
+        ("._a.mp4", r"a\.txt: no video a\.mp4 and no folder a of pictures"),
+    ],
+)
+def test_a_missing_video_a_differently_named_one_and_an_unknown_type_have_their_own_messages(
+    tmp_path: Path, other: str, message: str
+) -> None:
+    (tmp_path / "a.txt").write_text("1,-1,2,3,4,5,0.9\n")
+    if other:
+        (tmp_path / other).write_bytes(b"")
+    for source in (tmp_path, tmp_path / "a.txt"):
+        with pytest.raises(UserError, match=message):
+            read_mot(source)
+
+
+def test_decimal_commas_are_refused_with_their_line(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"gt\.txt:2: '2;1;409,4;445,7;30,5;40,1;1' has commas beside another separator"
+    ):
+        read_mot(one_file(tmp_path, b"1;1;409;445;30;40;1\n2;1;409,4;445,7;30,5;40,1;1\n"))
+
+
+def test_hidden_files_are_ignored(tmp_path: Path, world, same_rows, picture: Callable) -> None:
+    first = [row for row in world if row.video == "case1"]
+    (tmp_path / "case1.txt").write_text("\n".join(line(row) for row in first))
+    (tmp_path / "._case1.txt").write_bytes(b"\0\5")
+    picture(tmp_path / "case1" / f"{first[0].frame_index + 1:06d}.jpg")
+    (tmp_path / "case1" / f"._{first[0].frame_index + 1:06d}.jpg").write_bytes(b"\0\5")
+    same_rows(read_mot(tmp_path), first, file=lambda row: f"case1/{row.frame_index + 1:06d}.jpg")
 
 
 def test_videos_and_sequences_may_be_links_to_where_they_lie(tmp_path: Path, world, same_rows, video: Callable) -> None:

@@ -95,10 +95,10 @@ def test_the_pathology_column_is_found_or_named(tmp_path: Path, world) -> None:
     assert set(read_polypsize(tmp_path).histology) == {""}
     assert set(read_polypsize(tmp_path, columns={"histology": "Befund"}).histology) == {"Inflammatory Polyp"}
     with pytest.raises(
-        UserError, match=r"--columns histology=Nothing: there is no 'Nothing' in .*the table's Video_ID"
+        UserError, match=r"--columns histology=Nothing: .* has no column 'Nothing' -> .*the table's Video_ID"
     ):
         read_polypsize(tmp_path, columns={"histology": "Nothing"})
-    with pytest.raises(UserError, match="'pathology' is none of ours -> ours are video, size, histology"):
+    with pytest.raises(UserError, match="'pathology' is not one of our names -> ours are video, size, histology"):
         read_polypsize(tmp_path, columns={"pathology": "Befund"})
     (tmp_path / "Polyp_Size_Lables.csv").write_text("Video_ID,Millimetres\n1,4\n")
     with pytest.raises(UserError, match=r"Lables\.csv:1: no column for the size -> .* --columns size=NAME"):
@@ -117,7 +117,7 @@ def test_without_a_table_sizes_stay_unknown_and_it_is_said(tmp_path: Path, world
         ("Polyp_Size,", "Breadth,", "no column for the size"),
         ("Video_ID", "Name", "no column for the video"),
         ("4 mm", "large", r"Lables\.csv:3: size 'large' is not understood"),
-        ("Video42", "Video01", r"Lables\.csv:3: Video01 stands here twice"),
+        ("Video42", "Video01", r"Lables\.csv:3: polyp 'Video01' is listed twice"),
     ],
 )
 def test_what_is_wrong_with_the_table_is_named(tmp_path: Path, world, old: str, new: str, message: str) -> None:

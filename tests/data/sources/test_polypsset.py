@@ -85,7 +85,7 @@ def test_two_histologies_in_one_folder_are_said_and_the_frequent_one_taken(tmp_p
 
 
 def test_what_is_wrong_is_named(tmp_path: Path, world) -> None:
-    with pytest.raises(UserError, match="no val2019/Annotation/N or test2019/Annotation/N in it"):
+    with pytest.raises(UserError, match="no val2019/Annotation/N or test2019/Annotation/N -> "):
         read_polypsset(tmp_path)
     write(tmp_path, world)
     frame = next(row.frame_index for row in world if row.video == "case1")

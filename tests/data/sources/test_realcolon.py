@@ -12,7 +12,7 @@ import pytest
 
 from polyptrace.core.errors import UserError
 from polyptrace.data import REAL_COLON
-from polyptrace.data.sources import read_realcolon, realcolon_files
+from polyptrace.data.sources import read_realcolon, realcolon
 
 VIDEOS = {"case1": "001-001", "case2": "002-009"}
 FRAMES = 25
@@ -66,6 +66,7 @@ def write_archives(root: Path, world) -> Path:
     root.mkdir(exist_ok=True)
     for video in VIDEOS.values():
         packed = {f"{video}_annotations/{name}": content for name, content in documents(world, video).items()}
+        packed[f"{video}_annotations/._{video}_0.xml"] = b"\0\5"  # as archives of macOS have them
         frames = {f"{video}_frames/{video}_{t}.jpg": b"jpeg" for t in range(FRAMES)}
         for name, members in ((f"{video}_annotations.tar.gz", packed), (f"{video}_frames.tar.gz", frames)):
             with tarfile.open(root / name, "w:gz") as archive:
@@ -122,8 +123,8 @@ def test_the_papers_splits_pick_videos_and_say_what_is_missing(tmp_path: Path, w
 def test_two_processes_read_what_one_reads(tmp_path: Path, world, monkeypatch) -> None:
     write_folders(tmp_path, world)
     one = read_realcolon(tmp_path, workers=1)
-    monkeypatch.setattr(realcolon_files, "_ALONE", 0)
-    monkeypatch.setattr(realcolon_files, "_FILES_PER_TASK", 7)
+    monkeypatch.setattr(realcolon, "_ONE_PROCESS", 0)
+    monkeypatch.setattr(realcolon, "_FILES_PER_TASK", 7)
     two = read_realcolon(tmp_path, workers=2)
     for name in ("video", "frame_index", "xywh", "polyp", "file", "source", "line"):
         np.testing.assert_array_equal(getattr(two, name), getattr(one, name))
@@ -132,7 +133,7 @@ def test_two_processes_read_what_one_reads(tmp_path: Path, world, monkeypatch) -
 def test_an_error_in_another_process_is_as_clear(tmp_path: Path, world, monkeypatch) -> None:
     write_folders(tmp_path, world)
     (tmp_path / "002-009_annotations" / "002-009_3.xml").write_text("<annotation>")
-    monkeypatch.setattr(realcolon_files, "_ALONE", 0)
+    monkeypatch.setattr(realcolon, "_ONE_PROCESS", 0)
     with pytest.raises(UserError, match=r"002-009_3\.xml:1: is not well-formed XML"):
         read_realcolon(tmp_path, workers=2)
 
@@ -140,13 +141,13 @@ def test_an_error_in_another_process_is_as_clear(tmp_path: Path, world, monkeypa
 SLEEPER = """
 import os, sys, time
 from pathlib import Path
-from polyptrace.data.sources import read_realcolon, realcolon_files
+from polyptrace.data.sources import read_realcolon, realcolon
 
 def sleep(task):
     (Path(sys.argv[1]) / f"pid-{os.getpid()}").touch()
     time.sleep(60)
 
-realcolon_files._ALONE, realcolon_files._read = 0, sleep
+realcolon._ONE_PROCESS, realcolon._read = 0, sleep
 read_realcolon(Path(sys.argv[1]), workers=2)
 """
 
@@ -181,8 +182,8 @@ def test_a_second_run_goes_on_with_what_the_first_had_read(tmp_path: Path, world
         read_realcolon(root, cache=cache)
     bad.write_bytes(content)
     read = []
-    original = realcolon_files._read
-    monkeypatch.setattr(realcolon_files, "_read", lambda task: read.append(task.video) or original(task))
+    original = realcolon._read
+    monkeypatch.setattr(realcolon, "_read", lambda task: read.append(task.video) or original(task))
     found = read_realcolon(root, cache=cache)
     assert read == ["002-009"]
     plain = read_realcolon(root)
@@ -199,7 +200,7 @@ def test_pictures_without_an_annotation_are_said(tmp_path: Path, world, picture)
 def test_missing_tables_are_said_and_labels_stay_unknown(tmp_path: Path, world) -> None:
     write_folders(tmp_path, world)
     (tmp_path / "lesion_info.csv").unlink()
-    with pytest.warns(UserWarning, match=r"lesion_info\.csv: not there"):
+    with pytest.warns(UserWarning, match=r"lesion_info\.csv: no such file"):
         found = read_realcolon(tmp_path)
     assert np.isnan(found.size_mm).all()
     assert set(found.histology) == {""}
@@ -210,7 +211,7 @@ def test_missing_tables_are_said_and_labels_stay_unknown(tmp_path: Path, world) 
     [
         ("lesion_info.csv", "NO POLYP", "MYSTERY", r"lesion_info\.csv:3: histology 'MYSTERY' is not known .* AD, "),
         ("lesion_info.csv", ",15,", ",huge,", r"lesion_info\.csv:3: size 'huge' is not understood"),
-        ("lesion_info.csv", "001-001_2,", "001-001_1,", r"lesion_info\.csv:3: lesion '001-001_1' stands here twice"),
+        ("lesion_info.csv", "001-001_2,", "001-001_1,", r"lesion_info\.csv:3: polyp '001-001_1' is listed twice"),
         ("lesion_info.csv", "size [mm]", "size", r"lesion_info\.csv:1: has no column 'size \[mm\]'"),
         ("lesion_info.csv", ",AD", "", r"lesion_info\.csv:2: has 5 cells, the header 6"),
         ("video_info.csv", "29.97", "fast", r"video_info\.csv:2: fps is 'fast', not a number"),

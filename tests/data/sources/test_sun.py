@@ -72,7 +72,7 @@ def test_no_track_crosses_from_one_sub_clip_to_the_next(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("x.jpg 1,2,3,4,0", r"case1\.txt:1: 'x\.jpg' is no name of SUN"),
+        ("x.jpg 1,2,3,4,0", r"case1\.txt:1: 'x\.jpg' is not a name of SUN"),
         (f"../{NAME.format(clip=1, frame=1)} 1,2,3,4,0", "leaves the dataset's folder"),
         (f"{NAME.format(clip=1, frame=1)} 1,2,3,4", r"case1\.txt:1: '1,2,3,4' has 4 values of 5"),
         (f"{NAME.format(clip=1, frame=1)} 1,b,3,4,0", r"case1\.txt:1: value is 'b', not a number"),
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, line: str, message: str) -> None
     [
         ("case_id,size_mm,pathology\n1,15mm-,High-grade adenoma\n", None),
         ("case_id,size_mm,pathology\n1,6,Strange\n", r"t\.csv:2: histology 'Strange' is not known"),
-        ("case_id,size_mm,pathology\n1,6,\n1,7,\n", r"t\.csv:3: case1 stands here twice"),
+        ("case_id,size_mm,pathology\n1,6,\n1,7,\n", r"t\.csv:3: polyp 'case1' is listed twice"),
         ("case_id,size\n1,6\n", r"t\.csv:1: has no column 'size_mm'"),
         ("", r"t\.csv:1: has no header"),
     ],

@@ -56,7 +56,14 @@ def test_folders_are_videos_and_pictures_are_found(
 def test_tags_are_labels(tmp_path: Path, world, same_rows) -> None:
     extra = "<polyp_id>P7</polyp_id><size_mm>4 mm</size_mm><histology>SSL</histology><score>0.5</score>"
     found = read_voc(write(tmp_path, world, xml="{video}/{frame}.xml", extra=extra))
-    same_rows(found, world, polyp=lambda _: "P7", size_mm=lambda _: 4.0, histology=lambda _: "SSL", score=lambda _: 0.5)
+    same_rows(
+        found,
+        world,
+        polyp=lambda row: f"{row.video}/P7",
+        size_mm=lambda _: 4.0,
+        histology=lambda _: "SSL",
+        score=lambda _: 0.5,
+    )
 
 
 def test_a_list_of_a_split_picks_frames(tmp_path: Path, world, same_rows) -> None:
@@ -96,7 +103,7 @@ USUAL = GOOD.replace("<object>", "<size><width>9</width><height>9</height></size
         (USUAL.replace("<object>", "\n<object></object>\n<object>", 1), r"a_1\.xml:2: object has no bndbox/xmin"),
         ("", r"a_1\.xml:1: is empty"),
         ("<annotation>", r"a_1\.xml:1: is not well-formed"),
-        ("<annotation></annotation>", "holds a box"),
+        ("<annotation></annotation>", "contains a box"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, content: str, message: str | None) -> None:
@@ -118,7 +125,7 @@ def test_one_polyp_with_two_sizes_is_two_polyps_with_one_id(tmp_path: Path) -> N
     for frame, size in ((1, "4 mm"), (2, "5mm")):
         tags = f"<polyp_id>P</polyp_id><size>{size}</size><bndbox>"
         (tmp_path / f"a_{frame}.xml").write_text(GOOD.replace("<bndbox>", tags))
-    with pytest.raises(UserError, match=r"a_2\.xml:1: polyp 'P' has two sizes, 5\.0 here and 4\.0 at a_1\.xml:1"):
+    with pytest.raises(UserError, match=r"a_2\.xml:1: polyp 'a/P' has two sizes, 5\.0 here and 4\.0 at a_1\.xml:1"):
         read_voc(tmp_path)
 
 

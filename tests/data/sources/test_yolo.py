@@ -79,7 +79,7 @@ def test_a_frame_zero_of_a_video_asks_how_frames_are_counted(tmp_path: Path, vid
     video(tmp_path / "case1.mp4", 3)
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels" / "case1_0.txt").write_text("0 0.5 0.5 0.1 0.1\n")
-    with pytest.raises(UserError, match=r"case1_0\.txt: frame 0, but they are counted from 1 -> .* --first-frame 0"):
+    with pytest.raises(UserError, match=r"case1_0\.txt: frame 0, but frames are counted from 1 -> .* --first-frame 0"):
         read_yolo(tmp_path)
     assert read_yolo(tmp_path, first_frame=0).frame_index.tolist() == [0]
 
@@ -97,7 +97,7 @@ def test_a_missing_picture_has_the_size_of_its_neighbours(tmp_path: Path, world,
 
 
 def test_without_any_size_the_error_says_how_to_give_it(tmp_path: Path, world) -> None:
-    with pytest.raises(UserError, match=r"fractions of a picture that is not there .* --image-size"):
+    with pytest.raises(UserError, match=r"has no picture, and no video case1\.mp4 .* --image-size"):
         read_yolo(write(tmp_path, world, name="labels/{video}_{frame}.txt"))
 
 
@@ -114,7 +114,7 @@ def test_tracks_are_polyps_when_said_so(tmp_path: Path, world, same_rows) -> Non
         (b"0 0.5 0.5 0.1 0.1 1\n0 0.5 half 0.1 0.1 1\n", r"a_1\.txt:2: cy is 'half', not a number"),
         (b"0 0.5 0.5 0.1 0.1 0.9 1.5\n", r"a_1\.txt:1: track is 1\.5, not a whole number"),
         (b"0 0.5 \xe9 0.1 0.1\n", r"a_1\.txt:1: is not UTF-8"),
-        (b"", "no text file in it holds a box"),
+        (b"", "no text file contains a box"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, content: bytes, message: str) -> None:

@@ -1,4 +1,4 @@
-"""From published annotation formats to the box table: one file per format, one `read_*` each."""
+"""Readers of published annotation formats: one `read_*` function per format, each returning a box table."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -7,13 +7,12 @@ from typing import Any, Literal, get_args, get_origin
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.sources.coco import read_coco
-from polyptrace.data.sources.cocovid import read_cocovid
+from polyptrace.data.sources.coco import read_coco, read_cocovid
 from polyptrace.data.sources.combined import read_rsp, read_rspp
 from polyptrace.data.sources.cvat import read_cvat
 from polyptrace.data.sources.labels import HISTOLOGY
 from polyptrace.data.sources.mot import read_mot
-from polyptrace.data.sources.names import picture_root
+from polyptrace.data.sources.paths import picture_root
 from polyptrace.data.sources.polypsize import read_polypsize
 from polyptrace.data.sources.polypsset import read_polypsset
 from polyptrace.data.sources.realcolon import read_realcolon
@@ -38,26 +37,26 @@ SOURCES: dict[str, Callable[..., Boxes]] = {
 
 
 def read_source(name: str, path: Path, options: Mapping[str, Any], cache: Path | None = None) -> Boxes:
-    """Boxes of a source by its name; options that are None are left out, one that the source has not is an error.
+    """The boxes of a source by its name; options that are None are ignored, one that the source lacks is an error.
 
-    Where reading takes long, it goes on with what an earlier run left in the folder `cache`.
+    `cache` is a folder from which a slow reader resumes after an interruption.
     """
     if name not in SOURCES:
-        raise UserError(f"{name}: not a source -> one of {', '.join(SOURCES)}")
+        raise UserError(f"{name}: is not a source -> one of {', '.join(SOURCES)}")
     if not path.exists():
         raise UserError(f"{path}: no such file or folder -> check the path")
     given = {option: value for option, value in options.items() if value is not None}
     known = dict(list(inspect.signature(SOURCES[name]).parameters.items())[1:])
-    kept = {"cache": cache} if known.pop("cache", None) else {}
+    resume = {"cache": cache} if known.pop("cache", None) else {}
     for option, value in given.items():
-        spelled = f"--{option.replace('_', '-')}"
+        flag = f"--{option.replace('_', '-')}"
         if option not in known:
             others = ", ".join(f"--{other.replace('_', '-')}" for other in known)
-            raise UserError(f"{name}: has no option {spelled} -> it has {others}")
+            raise UserError(f"{name}: has no option {flag} -> it has {others}")
         choices = get_args(known[option].annotation) if get_origin(known[option].annotation) is Literal else ()
         if choices and value not in choices:
-            raise UserError(f"{spelled} {value}: not a choice -> {' or '.join(choices)}")
-    return SOURCES[name](path, **given, **kept)
+            raise UserError(f"{flag} {value}: not a choice -> {' or '.join(choices)}")
+    return SOURCES[name](path, **given, **resume)
 
 
 __all__ = [

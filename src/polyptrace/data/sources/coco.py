@@ -1,33 +1,42 @@
-"""COCO JSON: the authors' layout (`rc27`, `rc19`, `rsp`, `rspp`), and a detector's results with scores.
+"""COCO JSON: the authors' files, detector results, and COCO-VID.
 
-`DATASET/images/*.jpg`, `DATASET/annotations/instances_{train,val,test}.json`. Images carry `frame_id`, `sequence_id`
-(video) and `dataset_id`; annotations `identity_id` (polyp), `bbox` (x, y, w, h) and, where known, `size` and
-`histology`. Older files have `sequence_id` on the annotation.
+The authors' layout (`rc27`, `rc19`, `rsp`, `rspp`) is `DATASET/images/*.jpg` and
+`DATASET/annotations/instances_{train,val,test}.json`. Images have `frame_id`, `sequence_id` (the video) and
+`dataset_id`; annotations have `identity_id` (the polyp), `bbox` (x, y, w, h) and, where known, `size` and `histology`.
+Older files have `sequence_id` on the annotation.
+
+COCO-VID adds a list `videos`; images have `video_id` and a 0-based `frame_id`, annotations `instance_id` or `track_id`.
+
+File names are relative to the dataset's folder or to its folder `images`.
 """
 
 import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from polyptrace.core.errors import UserError
+from polyptrace.core.console import counted
+from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import read_json
-from polyptrace.data.boxes import Boxes
-from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
-from polyptrace.data.sources.names import inside, last_number, of_several_videos, picture_root, video_and_frame
-from polyptrace.data.sources.records import (
-    Record,
-    bbox,
-    frame_index,
-    index_by_id,
-    numbers,
-    objects,
-    place_of,
-    text,
-    whole,
+from polyptrace.data.boxes import NO_FRAME, Boxes
+from polyptrace.data.crops import video_info
+from polyptrace.data.sources.labels import Row, label_columns, labelled_boxes, text_of
+from polyptrace.data.sources.paths import (
+    inside,
+    last_number,
+    names_in,
+    of_several_videos,
+    picture_root,
+    relative,
+    video_and_frame,
+    video_file,
+    video_folders,
 )
+from polyptrace.data.sources.reading import integer, number
+
+Record = dict[str, Any]  # an object of the file
 
 
 def read_coco(
@@ -39,103 +48,236 @@ def read_coco(
 ) -> Boxes:
     """The boxes of a COCO source, ordered by image id, then as in the file.
 
-    `path` is a dataset folder, where `split` picks `instances_SPLIT.json` (without it: all of them), or one JSON file.
-    `results` is a detector's list of `{image_id, bbox, score}`, taken instead of the annotations. `histology` gives
-    names of ours for names that are not known: `{"TA": "AD"}`.
+    `path` is a JSON file, or a dataset folder in which `split` selects `instances_SPLIT.json` (default: all of them).
+    `results` is a detector's list of `{image_id, bbox, score}`, used instead of the annotations. `histology` maps other
+    names to known ones: `{"TA": "AD"}`.
+    """
+    path = Path(path)
+    files = _annotation_files(path, split)
+    rows = [row for file in files for row in _coco_rows(file, picture_root(path), results, histology or {})]
+    if len(files) > 1:
+        warnings.warn(
+            f"read {', '.join(file.name for file in files)} together; select one with --split",
+            PolyptraceWarning,
+            stacklevel=2,
+        )
+        unique: dict[tuple[object, ...], Row] = {}
+        for row in rows:
+            unique.setdefault((row["file"], row["polyp"], *row["xywh"]), row)
+        rows = list(unique.values())
+    if not rows:
+        raise UserError(f"{results or path}: contains no box -> is this the right file?")
+    return labelled_boxes(rows)
+
+
+def read_cocovid(
+    path: Path,
+    *,
+    split: str | None = None,
+    identities: Literal["track", "polyp"] = "track",
+    histology: Mapping[str, str] | None = None,
+) -> Boxes:
+    """The boxes of a COCO-VID file, or of the files in a folder, from which `split` selects one.
+
+    `instance_id` or `track_id` is the track, with `identities="polyp"` also the polyp. `polyp_id` and `identity_id`
+    always name the polyp. If a video file with the video's name exists, frames are taken from it.
     """
     path = Path(path)
     root = picture_root(path)
-    files = annotation_files(path, split)
-    tables = [_read_file(file, root, results, histology or {}) for file in files]
-    table = Boxes.concatenate(tables)
-    if len(files) > 1:
-        table = _once(table, files)
-    if not len(table):
-        raise UserError(f"{results or path}: holds no box -> is this the right file?")
-    one_label_per_polyp(table)
-    return table
+    files = _annotation_files(path, split)
+    rows = [row for file in files for row in _cocovid_rows(file, root, identities, histology or {})]
+    if not rows:
+        raise UserError(f"{path}: contains no box -> is this the right file?")
+    return labelled_boxes(rows)
 
 
-def annotation_files(path: Path, split: str | None) -> list[Path]:
-    """The JSON files of a source: the one given, or those in its folder, by split."""
+def _annotation_files(path: Path, split: str | None) -> list[Path]:
+    """The JSON file given, or those in a folder, selected by split."""
     if path.is_file():
         return [path]
     folder = path / "annotations" if (path / "annotations").is_dir() else path
-    every = sorted(folder.glob("instances_*.json")) or sorted(folder.glob("*.json"))
-    found = [file for file in every if file.stem in (split, f"instances_{split}")] if split else every
-    if split and every and not found:
-        splits = ", ".join(file.stem.removeprefix("instances_") for file in every)
-        raise UserError(f"{folder}: has no split {split!r} -> --split is one of {splits}")
-    if not found:
+    names = names_in(folder, ".json")
+    stems = {name: Path(name).stem.removeprefix("instances_") for name in names if name.startswith("instances_")}
+    stems = stems or {name: Path(name).stem for name in names}
+    selected = [folder / name for name, stem in stems.items() if split in (None, stem)]
+    if stems and not selected:
+        raise UserError(f"{folder}: has no split {split!r} -> --split is one of {', '.join(stems.values())}")
+    if not selected:
         wanted = f"instances_{split or '*'}.json"
-        raise UserError(
-            f"{folder}: no {wanted} in it -> give a folder with annotations/{wanted}, or the JSON file itself"
-        )
-    return found
+        raise UserError(f"{folder}: no {wanted} -> give a folder with annotations/{wanted}, or the JSON file itself")
+    return selected
 
 
-def _once(table: Boxes, files: list[Path]) -> Boxes:
-    """Boxes that several splits share are taken once."""
-    key = zip(table.file, table.polyp, *(column.tolist() for column in table.xywh.T), strict=True)
-    seen: dict[Any, int] = {}
-    for row, name in enumerate(key):
-        seen.setdefault(name, row)
-    names = ", ".join(file.name for file in files)
-    warnings.warn(f"read {names} together; pick one with --split", stacklevel=3)
-    return table.take(np.fromiter(seen.values(), np.int64))
-
-
-def _read_file(path: Path, root: Path, results: Path | None, histology: Mapping[str, str]) -> Boxes:
+def _coco_rows(path: Path, root: Path, results: Path | None, histology: Mapping[str, str]) -> list[Row]:
     content = read_json(path)
     if isinstance(content, list):
         raise UserError(
-            f"{path}: is a list of detections and does not say what the images are "
-            "-> give the dataset's JSON as the path, and this file with --results"
+            f"{path}: is a list of detections without images -> give the dataset's JSON as the path, and this file "
+            "with --results"
         )
-    images = objects(content, "images", path)
-    by_id = index_by_id(images, path)
-    source = results or path
+    images = _records(content, "images", path)
+    by_id = _index_by_id(images, "images", path)
     if results:
         detections = read_json(results)
-        name = "annotations" if isinstance(detections, dict) else ""
-        annotations = objects(detections, name, results)
-        place = _image_of_results(annotations, by_id, images, results)
+        annotations = _records(detections, "annotations" if isinstance(detections, dict) else "", results)
+        by_id = _by_id_or_name(images, by_id)
     else:
-        annotations = objects(content, "annotations", path)
-        place = [
-            place_of(annotation.get("image_id"), by_id, f"{path}: annotations[{k}]: image_id", "images")
-            for k, annotation in enumerate(annotations)
-        ]
-    by_image = [image["id"] for image in images] if all(isinstance(key, int) for key in by_id) else range(len(images))
-    order = sorted(range(len(annotations)), key=lambda k: by_image[place[k]])
-    prefix = picture_prefix(images, root)
-    pictures = [_picture(image, f"{path}: images[{k}]", prefix) for k, image in enumerate(images)]
-    mixed = _mixed_folders(images) if not all(picture["video"] for picture in pictures) else set()
+        annotations = _records(content, "annotations", path)
     info = content["info"] if isinstance(content.get("info"), dict) else {}
-    rate = info.get("fps")
-    rows = [
-        _row(annotations[k], images[place[k]], pictures[place[k]], f"{source}: annotations[{k}]", histology, mixed)
-        for k in order
+    prefix = _picture_prefix(images, root)
+    frames = [
+        _coco_frame(image, f"{path}: images[{k}]", prefix, info.get("fps"))
+        | {"generated": info.get("generated") is True}
+        for k, image in enumerate(images)
     ]
-    _say_disagreements(rows, source)
-    columns = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
-    columns.pop("derived", None)
-    columns["fps"] = [_rate(images[place[k]].get("fps", rate), f"{path}: images[{place[k]}]") for k in order]
-    empty: Record = {"video": [], "frame_index": [], "xywh": []}
-    return Boxes.of(**{**empty, **columns}, generated=info.get("generated") is True, source=source.name, line=order)
+    mixed = _mixed_folders(images) if not all(frame["video"] for frame in frames) else set()
+    rows, disagreeing = [], []
+    for k, annotation in enumerate(annotations):
+        where = f"{results or path}: annotations[{k}]"
+        index = _lookup(annotation.get("image_id"), by_id, f"{where}: image_id", "images")
+        named = _video_of_identity(text_of(annotation.get("identity_id")))
+        video = frames[index]["video"] or text_of(annotation.get("sequence_id")) or named
+        video = video or _video_of_image(images[index], mixed, where)
+        if named not in ("", video):
+            disagreeing.append(f"{text_of(annotation['identity_id'])!r}: {named!r}, not {video!r}")
+        labels = label_columns(annotation, video, where, histology)
+        box = {"video": video, "xywh": _bbox(annotation, where), "source": (results or path).name, "line": k}
+        rows.append((index, frames[index] | labels | box))
+    if disagreeing:
+        warnings.warn(
+            f"{results or path}: {len(disagreeing):,} of {len(rows):,} boxes have an identity_id that names another "
+            f"video than sequence_id ({disagreeing[0]}); sequence_id is used",
+            PolyptraceWarning,
+            stacklevel=4,
+        )
+    numeric = all(isinstance(image["id"], int) for image in images)
+    return [row for _, row in sorted(rows, key=lambda pair: images[pair[0]]["id"] if numeric else pair[0])]
 
 
-def _image_of_results(results: list[Record], by_id: Mapping[Any, int], images: list[Record], path: Path) -> list[int]:
-    """Images of detections, by id or, as some detectors write, by the file's name without its ending."""
+def _by_id_or_name(images: list[Record], by_id: dict[Any, int]) -> dict[Any, int]:
+    """Images of detections, by id or, as some detectors write, by the file's stem."""
     names = {PurePosixPath(str(image.get("file_name"))).stem: k for k, image in enumerate(images)}
-    either = {**names, **{str(k): place for k, place in by_id.items() if str(k) not in names}, **by_id}
-    return [
-        place_of(result.get("image_id"), either, f"{path}: [{k}]: image_id", "images")
-        for k, result in enumerate(results)
-    ]
+    return {str(key): k for key, k in by_id.items()} | names | by_id
 
 
-def picture_prefix(images: list[Record], root: Path) -> str:
+def _coco_frame(image: Record, where: str, prefix: str, rate: object) -> Row:
+    """Columns of an image's boxes; `video` is "" if the image does not name it."""
+    name = inside(image.get("file_name"), where)
+    frame = _frame_index(image["frame_id"], f"{where}: frame_id") if "frame_id" in image else last_number(name)
+    if frame is None:
+        raise UserError(f"{where}: has no frame_id, and {name!r} has no number -> add frame_id")
+    return {
+        "dataset": text_of(image.get("dataset_id")),
+        "video": text_of(image.get("sequence_id")),
+        "frame_index": frame,
+        "file": prefix + name,
+        "image_width": _pixels(image, "width", where),
+        "image_height": _pixels(image, "height", where),
+        "fps": _rate(image.get("fps", rate), where),
+    }
+
+
+def _video_of_identity(identity: str) -> str:
+    """The video that an identity of the authors' files names; "" for a plain number."""
+    if any(name in identity for name in ("dataset0", "dataset1", "dataset2")):
+        return identity
+    if "dataset3" in identity:  # REAL-Colon: dataset3_004-005_1
+        return identity.rpartition("_")[0]
+    return "" if identity.isdecimal() else identity.partition("_")[0]
+
+
+def _video_of_image(image: Record, mixed: Collection[str], where: str) -> str:
+    """The video of an image without sequence_id: its `video_id`, or what its file name says."""
+    name = PurePosixPath(image["file_name"])
+    video = text_of(image.get("video_id")) or video_and_frame(name, "", where, str(name.parent) in mixed)[0]
+    if not video:
+        raise UserError(f"{where}: its image has no sequence_id -> add the video's name as sequence_id")
+    return video
+
+
+def _mixed_folders(images: list[Record]) -> set[str]:
+    """Folders that hold pictures of several videos."""
+    names: dict[str, list[str]] = {}
+    for image in images:
+        names.setdefault(str(PurePosixPath(image["file_name"]).parent), []).append(image["file_name"])
+    return {folder for folder, members in names.items() if of_several_videos(members)}
+
+
+def _cocovid_rows(path: Path, root: Path, identities: str, histology: Mapping[str, str]) -> list[Row]:
+    content = read_json(path)
+    videos, images, annotations = (_records(content, name, path) for name in ("videos", "images", "annotations"))
+    video_by_id, image_by_id = _index_by_id(videos, "videos", path), _index_by_id(images, "images", path)
+    video_rows = [_cocovid_video(video, f"{path}: videos[{k}]", root) for k, video in enumerate(videos)]
+    prefix = _picture_prefix(images, root)
+    frames = []
+    for k, image in enumerate(images):
+        where = f"{path}: images[{k}]"
+        video = video_rows[_lookup(image.get("video_id"), video_by_id, f"{where}: video_id", "videos")]
+        frames.append(_cocovid_frame(image, video, where, prefix))
+    rows = []
+    for k, annotation in enumerate(annotations):
+        where = f"{path}: annotations[{k}]"
+        frame = frames[_lookup(annotation.get("image_id"), image_by_id, f"{where}: image_id", "images")]
+        labels = label_columns(annotation, frame["video"], where, histology, identities)
+        rows.append(frame | labels | {"xywh": _bbox(annotation, where), "source": relative(path, root), "line": k})
+    return rows
+
+
+def _cocovid_video(video: Record, where: str, root: Path) -> Row:
+    name = inside(text_of(video.get("name")) or text_of(video.get("file_name")) or text_of(video.get("id")), where)
+    file = video_file(video_folders(root), Path(name).stem)
+    rate = video.get("fps", video.get("frame_rate"))
+    return {
+        "video": name,
+        "file": relative(file, root) if file else "",
+        "fps": video_info(file).fps if rate is None and file else _rate(rate, where),
+        "image_width": _pixels(video, "width", where),
+        "image_height": _pixels(video, "height", where),
+    }
+
+
+def _cocovid_frame(image: Record, video: Row, where: str, prefix: str) -> Row:
+    if "frame_id" not in image:
+        raise UserError(f"{where}: has no frame_id -> number the frames of each video from 0")
+    return video | {
+        "frame_index": _frame_index(image["frame_id"], f"{where}: frame_id"),
+        "file": video["file"] or prefix + inside(image.get("file_name"), where),
+        "image_width": _pixels(image, "width", where) or video["image_width"],
+        "image_height": _pixels(image, "height", where) or video["image_height"],
+    }
+
+
+def _records(content: object, name: str, path: Path) -> list[Record]:
+    """The list of objects under `name`, or `content` itself if `name` is empty."""
+    records = content.get(name) if name and isinstance(content, dict) else content if not name else None
+    if not isinstance(records, list):
+        raise UserError(f"{path}: has no list {name!r} -> give a COCO file")
+    for k, record in enumerate(records):
+        if not isinstance(record, dict):
+            raise UserError(f"{path}: {name}[{k}]: is not a JSON object -> correct or remove it")
+    return records
+
+
+def _index_by_id(records: list[Record], name: str, path: Path) -> dict[Any, int]:
+    """Index of each record by its `id`."""
+    index: dict[Any, int] = {}
+    for k, record in enumerate(records):
+        key = record.get("id")
+        if not isinstance(key, int | str):
+            raise UserError(f"{path}: {name}[{k}]: has no id -> give each of {name} a number")
+        if key in index:
+            raise UserError(f"{path}: {name}[{k}]: id {key!r} is also that of {name}[{index[key]}] -> make ids unique")
+        index[key] = k
+    return index
+
+
+def _lookup(key: object, index: Mapping[Any, int], where: str, name: str) -> int:
+    if isinstance(key, int | str) and key in index:
+        return index[key]
+    raise UserError(f"{where} {str(key)[:40]!r} is not among the {name} -> add it, or correct the id")
+
+
+def _picture_prefix(images: list[Record], root: Path) -> str:
     """`images/`, unless the file names are already relative to the root."""
     first = images[0].get("file_name") if images else None
     if isinstance(first, str) and (first.startswith("images/") or (root / first).is_file()):
@@ -143,74 +285,23 @@ def picture_prefix(images: list[Record], root: Path) -> str:
     return "images/"
 
 
-def _picture(image: Record, where: str, prefix: str) -> Record:
-    """What an image says of itself: file, frame, size, and video where it is there."""
-    name = inside(image.get("file_name"), where)
-    frame = frame_index(image["frame_id"], f"{where}: frame_id") if "frame_id" in image else last_number(name)
-    if frame is None:
-        raise UserError(f"{where}: has no frame_id, and {name!r} has no number -> add frame_id")
-    return {
-        "file": prefix + name,
-        "frame_index": frame,
-        "image_width": whole(image.get("width"), f"{where}: width"),
-        "image_height": whole(image.get("height"), f"{where}: height"),
-        "dataset": text(image.get("dataset_id")),
-        "video": text(image.get("sequence_id")),
-    }
+def _bbox(annotation: Record, where: str) -> list[float]:
+    box = annotation.get("bbox")
+    if not isinstance(box, list) or not set(map(type, box)) <= {int, float}:
+        raise UserError(f"{where}: bbox: {str(box)[:60]} is not a list of numbers -> correct or remove it")
+    if len(box) != 4:
+        raise UserError(f"{where}: bbox: has {counted(len(box), 'number')} -> a box is x, y, w, h")
+    return [number(value, f"{where}: bbox") for value in box]
 
 
-def _mixed_folders(images: list[Record]) -> set[str]:
-    """Folders in which pictures of several videos lie."""
-    names: dict[str, list[str]] = {}
-    for image in images:
-        names.setdefault(str(PurePosixPath(image["file_name"]).parent), []).append(image["file_name"])
-    return {folder for folder, inside_it in names.items() if of_several_videos(inside_it)}
+def _frame_index(value: object, where: str) -> int:
+    """A frame's number; NO_FRAME for one like 4.5, which `check` reports."""
+    return NO_FRAME if isinstance(value, float) and not value.is_integer() else integer(value, where)
 
 
-def _row(
-    annotation: Record, image: Record, picture: Record, where: str, histology: Mapping[str, str], mixed: Collection[str]
-) -> Record:
-    polyp = text(annotation.get("identity_id"))
-    derived = _video_of(polyp)
-    video = picture["video"] or text(annotation.get("sequence_id")) or derived or text(image.get("video_id"))
-    if not video:
-        name = PurePosixPath(image["file_name"])
-        video = video_and_frame(name, "", where, str(name.parent) in mixed)[0]
-    if not video:
-        raise UserError(f"{where}: its image has no sequence_id -> add the video's name as sequence_id")
-    score = annotation.get("score")
-    return {
-        **picture,
-        "video": video,
-        "xywh": bbox(annotation.get("bbox"), f"{where}: bbox"),
-        "polyp": polyp,
-        "track": text(annotation.get("track_id")),
-        "size_mm": size_mm(annotation.get("size"), where),
-        "histology": histology_name(annotation.get("histology"), where, histology),
-        "score": np.nan if score is None else numbers([score], f"{where}: score")[0],
-        "derived": derived,
-    }
-
-
-def _video_of(identity: str) -> str:
-    """The video of an identity where nothing else says it, by the rule of the authors' files."""
-    if any(name in identity for name in ("dataset0", "dataset1", "dataset2")):
-        return identity
-    if "dataset3" in identity:  # REAL-Colon: dataset3_004-005_1
-        return identity.rpartition("_")[0]
-    return identity.partition("_")[0]
-
-
-def _say_disagreements(rows: list[Record], source: Path) -> None:
-    differ = [row for row in rows if row["derived"] and row["derived"] != row["video"]]
-    if differ:
-        row = differ[0]
-        warnings.warn(
-            f"{source}: {len(differ):,} of {len(rows):,} boxes have an identity_id that names another video than "
-            f"sequence_id does ({row['polyp']!r}: {row['derived']!r}, not {row['video']!r}); sequence_id is taken",
-            stacklevel=5,
-        )
+def _pixels(record: Record, side: str, where: str) -> int:
+    return 0 if record.get(side) is None else integer(record[side], f"{where}: {side}")
 
 
 def _rate(value: object, where: str) -> float:
-    return np.nan if value is None else numbers([value], f"{where}: fps")[0]
+    return np.nan if value is None else number(value, f"{where}: fps")

@@ -1,5 +1,7 @@
-"""The paper's combinations: `rsp` (REAL-Colon's evaluation part, SUN, PolypSize) for size, `rspp` (and PolypsSet) for
-histology, read from one folder that holds a folder of each dataset."""
+"""The paper's combined datasets, read from one folder with a folder of each dataset.
+
+`rsp` is REAL-Colon's evaluation part, SUN and PolypSize, for size; `rspp` adds PolypsSet, for histology.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +9,7 @@ from pathlib import Path
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.sources.names import below
+from polyptrace.data.sources.paths import below
 from polyptrace.data.sources.polypsize import read_polypsize
 from polyptrace.data.sources.polypsset import read_polypsset
 from polyptrace.data.sources.realcolon import read_realcolon
@@ -18,7 +20,7 @@ _OTHER_NAMES = {"polypsize": ("polypsizedataset",), "sun": ("sundatabase",)}
 
 @dataclass(frozen=True)
 class Combination:
-    """A reader of several datasets, from folders of their names in one folder."""
+    """A reader of several datasets from folders that are named after them."""
 
     parts: tuple[str, ...]
 
@@ -33,12 +35,14 @@ class Combination:
         workers: int = 0,
         cache: Path | None = None,
     ) -> Boxes:
-        """The boxes of each part; a missing part is said before any is read.
+        """The boxes of each part; a missing part is an error before any is read.
 
-        `cases` is SUN's, `columns` PolypSize's, `workers` and `cache` REAL-Colon's: see there.
+        `cases` is an option of SUN, `columns` of PolypSize, `workers` and `cache` of REAL-Colon.
         """
         if split:
-            raise UserError(f"--split {split}: a combination has its own parts -> leave it out, and split by polyp")
+            raise UserError(
+                f"--split {split}: a combined dataset has no splits -> omit it; the evaluation splits by polyp"
+            )
         folders = {part: _folder(Path(path), part) for part in self.parts}
         readers: dict[str, Callable[[Path], Boxes]] = {
             "realcolon": lambda folder: read_realcolon(
@@ -54,17 +58,17 @@ class Combination:
 #: REAL-Colon's evaluation videos, SUN and PolypSize.
 read_rsp = Combination(("realcolon", "sun", "polypsize"))
 
-#: The same and PolypsSet.
+#: The same plus PolypsSet.
 read_rspp = Combination((*read_rsp.parts, "polypsset"))
 
 
 def _folder(path: Path, part: str) -> Path:
-    """The folder of a dataset, however its name is written: `REAL-Colon`, `real_colon`, `realcolon`."""
+    """The folder of a dataset in any spelling: `REAL-Colon`, `real_colon`, `realcolon`."""
     for entry in sorted(path.iterdir()) if path.is_dir() else ():
         plain = "".join(letter for letter in entry.name.lower() if letter.isalnum())
         if entry.is_dir() and plain in (part, *_OTHER_NAMES.get(part, ())):
             return entry
     raise UserError(
-        f"{path}: no folder {part!r} in it -> put each dataset into a folder of its name (or give the authors' JSON "
-        "files to the source 'coco')"
+        f"{path}: has no folder {part!r} -> put each dataset into a folder with its name (or read the authors' JSON "
+        "files with the source 'coco')"
     )

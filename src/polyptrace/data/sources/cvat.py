@@ -1,48 +1,46 @@
 """CVAT for video 1.1: one XML per task, boxes track by track, frames counted from 0.
 
-A source is such a file, or a folder with one or more of them at any depth. Frames are pictures below the file (in
-`images/`, as CVAT exports them), or the video file that the task names. A box with `outside="1"` is not there.
-Attributes called polyp, size and histology are read as labels.
+A source is such a file, or a folder with such files at any depth. Frames are pictures below the file (in `images/`, as
+CVAT exports them), or come from the video file that the task names. Boxes with `outside="1"` are not visible and are
+skipped. Attributes such as polyp, size and histology are labels.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Literal
-from xml.etree.ElementTree import Element
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops import video_info
-from polyptrace.data.sources.labels import histology_name, one_label_per_polyp, size_mm
-from polyptrace.data.sources.names import (
+from polyptrace.data.sources.labels import Row, label_columns, labelled_boxes
+from polyptrace.data.sources.paths import (
     VIDEOS,
     folders_below,
     inside,
-    numbered_pictures,
+    names_in,
     picture_root,
+    pictures_by_number,
+    prefix_of,
     relative,
     split_folder,
 )
-from polyptrace.data.sources.records import Record, integer
-from polyptrace.data.sources.safe_xml import elements
-from polyptrace.data.sources.small_files import names_in
-from polyptrace.data.sources.text import number, read_bytes
+from polyptrace.data.sources.reading import XmlElement, integer, number, read_bytes, xml_children
 
 _STEP = re.compile(r"step\s*=\s*(\d{1,6})", re.ASCII)
 _CORNERS = ("xtl", "ytl", "xbr", "ybr")
+_ADVICE = "export the task as 'CVAT for video 1.1'"
 
 
-@dataclass
-class _Task:
-    """What a file says of its task, and the boxes read so far."""
+class _Box(NamedTuple):
+    """One visible box of a track."""
 
-    meta: dict[str, str] = field(default_factory=dict)
-    boxes: list[Record] = field(default_factory=list)
-    tasks: int = 0
+    track: str
+    values: dict[str, str]  # frame and corners
+    attributes: dict[str, str]
+    line: int
 
 
 def read_cvat(
@@ -53,131 +51,101 @@ def read_cvat(
     histology: Mapping[str, str] | None = None,
     first_frame: int = 0,
 ) -> Boxes:
-    """The boxes of CVAT tasks; a track's id is `track`, and with `identities="polyp"` the polyp as well (`video/id`).
+    """The boxes of CVAT tasks; `split` is a folder of `path`.
 
-    `split` is a folder of `path`. An attribute `polyp` names the polyp in any case (`video/value`). `first_frame` is
-    the number that a video's first frame has in the files: 1 where a tool other than CVAT wrote them so.
+    The id of a track is `track`, with `identities="polyp"` also the polyp. An attribute `polyp` always names the polyp.
+    `first_frame` is the number of a video's first frame in the files: 1 in files of some other tools.
     """
     path = Path(path)
     root = picture_root(path)
     start = split_folder(path, split) if path.is_dir() else path
     files = [start] if start.is_file() else [f / name for f in folders_below(start) for name in names_in(f, ".xml")]
     if not files:
-        raise UserError(f"{start}: no XML file in it -> export the task as 'CVAT for video 1.1'")
+        raise UserError(f"{start}: contains no XML file -> {_ADVICE}")
     rows = [row for file in files for row in _read_file(file, root, identities, histology or {}, first_frame)]
     if not rows:
-        raise UserError(f"{start}: no track in it has a box -> is the task annotated?")
-    table = Boxes.of(**{name: [row[name] for row in rows] for name in rows[0]})
-    one_label_per_polyp(table)
-    return table
+        raise UserError(f"{start}: no track has a box -> is the task annotated?")
+    return labelled_boxes(rows)
 
 
-def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, str], first_frame: int) -> list[Record]:
-    task = _parse(path)
-    width, height = (_whole(task.meta.get(f"original_size/{side}", ""), path, side) for side in ("width", "height"))
-    video = relative(path.parent, root) if path.stem == "annotations" and relative(path.parent, root) else ""
-    video = video or task.meta.get("name", "") or path.stem
-    pictures, movie = _pictures(path, root, task.meta.get("source", ""))
-    start, step = _frames_of_task(task.meta, path)
-    fps = video_info(root / movie).fps if movie and (root / movie).is_file() else np.nan
+def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, str], first_frame: int) -> list[Row]:
+    meta, boxes = _parse(path)
+    video = (path.stem == "annotations" and relative(path.parent, root)) or meta.get("name") or path.stem
+    pictures, video_file = _pictures(path, root, meta.get("source", ""))
+    file_info = video_info(root / video_file) if video_file and (root / video_file).is_file() else None
+    # A file counts the frames that CVAT showed: from start_frame of the video, every step-th.
+    start = integer(meta.get("start_frame") or "0", f"{path}: start_frame") if video_file else 0
+    step = _STEP.search(meta.get("frame_filter", "")) if video_file else None
+    task: Row = {
+        "video": video,
+        "image_width": integer(meta.get("width") or "0", f"{path}: original_size/width"),
+        "image_height": integer(meta.get("height") or "0", f"{path}: original_size/height"),
+        "fps": file_info.fps if file_info else np.nan,
+        "source": relative(path, root),
+    }
     rows = []
-    for box in task.boxes:
-        attributes = {key.lower(): value for key, value in box["attributes"].items()}
-        where = f"{path}:{box['line']}: box of track {box['track'][:40]}, frame {box['frame'][:40]}"
-        polyp = attributes.get("polyp") or attributes.get("polyp_id") or (box["track"] if identities == "polyp" else "")
-        frame = integer(box["frame"], f"{where}: frame")
-        xtl, ytl, xbr, ybr = (number(box[name], f"{where}: {name}") for name in _CORNERS)
-        rows.append(
-            {
-                "video": video,
-                "frame_index": start + step * (frame - first_frame) if movie else frame - first_frame,
-                "xywh": (xtl, ytl, xbr - xtl, ybr - ytl),
-                "file": movie or pictures.get(frame) or f"{_inner(path, root)}images/frame_{frame:06d}.PNG",
-                "image_width": width,
-                "image_height": height,
-                "track": box["track"],
-                "polyp": f"{video}/{polyp}" if polyp else "",
-                "size_mm": size_mm(attributes.get("size_mm", attributes.get("size")), where),
-                "histology": histology_name(attributes.get("histology"), where, histology),
-                "fps": fps,
-                "source": relative(path, root),
-                "line": box["line"],
-            }
-        )
+    for box in boxes:
+        where = f"{path}:{box.line}: box of track {box.track[:40]}, frame {box.values['frame'][:40]}"
+        frame = integer(box.values["frame"], f"{where}: frame")
+        xtl, ytl, xbr, ybr = (number(box.values[name], f"{where}: {name}") for name in _CORNERS)
+        labels = label_columns(box.attributes | {"instance_id": box.track}, video, where, histology, identities)
+        columns = {
+            "frame_index": start + (max(1, int(step[1])) if step else 1) * (frame - first_frame),
+            "xywh": (xtl, ytl, xbr - xtl, ybr - ytl),
+            "file": video_file or pictures.get(frame) or f"{prefix_of(path.parent, root)}images/frame_{frame:06d}.PNG",
+            "line": box.line,
+        }
+        rows.append(task | columns | labels)
     return rows
 
 
-def _parse(path: Path) -> _Task:
-    """Meta data and boxes of a file, element by element: files of long videos are large."""
-    task = _Task()
-    open_tags: list[str] = []
-    track: dict[str, str] = {}
-    for event, element, line in elements(read_bytes(path), path):
-        if event == "start":
-            open_tags.append(element.tag)
-            if len(open_tags) == 1 and element.tag != "annotations":
-                raise UserError(f"{path}:1: root is <{element.tag[:40]}> -> export as 'CVAT for video 1.1'")
-            if element.tag == "track" and len(open_tags) == 2:
-                track = dict(element.attrib)
-            if element.tag == "image" and len(open_tags) == 2:
-                raise UserError(f"{path}: is 'CVAT for images' -> export as 'CVAT for video 1.1', which keeps tracks")
-            continue
-        open_tags.pop()
-        if "meta" in open_tags[:2]:
-            _read_meta(task, open_tags, element)
-        elif element.tag == "box" and open_tags[-1:] == ["track"]:
-            _read_box(task, track, element, path, line)
-        elif element.tag in ("track", "meta"):
-            element.clear()
-    if task.tasks > 1:
-        raise UserError(f"{path}: holds {task.tasks} tasks -> export each task to a file of its own")
-    return task
+def _parse(path: Path) -> tuple[dict[str, str], list[_Box]]:
+    """Meta data and visible boxes of a file."""
+    meta: dict[str, str] = {}
+    boxes = []
+    for element in xml_children(read_bytes(path), path, "annotations", _ADVICE):
+        if element.tag == "image":
+            raise UserError(f"{path}:{element.line}: is 'CVAT for images' -> {_ADVICE}, which keeps tracks")
+        if element.tag == "meta":
+            meta = _meta(element, path)
+        if element.tag == "track":
+            boxes += [_box(child, element, path) for child in element.children if _is_visible(child)]
+    return meta, boxes
 
 
-def _read_meta(task: _Task, open_tags: list[str], element: Element) -> None:
-    task.tasks += element.tag == "task"
-    key = f"original_size/{element.tag}" if open_tags[-1] == "original_size" else element.tag
-    if open_tags[-1] in ("task", "job", "meta", "original_size") and not len(element):
-        task.meta.setdefault(key, (element.text or "").strip())
+def _meta(meta: XmlElement, path: Path) -> dict[str, str]:
+    """Values of the task (or job), then those of the file, by their tags."""
+    elements = list(meta.descendants())
+    tasks = sum(element.tag == "task" for element in elements)
+    if tasks > 1:
+        raise UserError(f"{path}:{meta.line}: contains {tasks} tasks -> export each task to its own file")
+    values: dict[str, str] = {}
+    for parent in sorted(elements, key=lambda element: element.tag == "meta"):
+        if parent.tag in ("task", "job", "meta", "original_size"):
+            values = {leaf.tag: leaf.text for leaf in reversed(parent.children) if not leaf.children} | values
+    return values
 
 
-def _read_box(task: _Task, track: Mapping[str, str], element: Element, path: Path, line: int) -> None:
-    values = dict(element.attrib)
-    missing = [name for name in ("frame", *_CORNERS) if name not in values]
-    if missing or "id" not in track:
+def _is_visible(element: XmlElement) -> bool:
+    return element.tag == "box" and element.attributes.get("outside", "0") != "1"
+
+
+def _box(element: XmlElement, track: XmlElement, path: Path) -> _Box:
+    missing = [name for name in ("frame", *_CORNERS) if name not in element.attributes]
+    if missing or "id" not in track.attributes:
         what = f"box without {missing[0]}" if missing else "track without id"
-        raise UserError(f"{path}:{line}: a {what} (track {track.get('id', '?')}) -> export the task again")
-    if values.get("outside", "0") != "1":
-        attributes = {child.attrib.get("name", ""): (child.text or "").strip() for child in element}
-        kept = {name: values[name] for name in ("frame", *_CORNERS)}
-        task.boxes.append(kept | {"track": track["id"], "attributes": attributes, "line": line})
-    element.clear()
-
-
-def _whole(value: str, path: Path, side: str) -> int:
-    return integer(value, f"{path}: original_size/{side}") if value else 0
-
-
-def _frames_of_task(meta: Mapping[str, str], path: Path) -> tuple[int, int]:
-    """(first frame, step) of the task in its video: the file's frames count what CVAT showed."""
-    start = integer(meta.get("start_frame") or "0", f"{path}: start_frame")
-    step = _STEP.search(meta.get("frame_filter", ""))
-    return start, max(1, int(step[1])) if step else 1
+        raise UserError(f"{path}:{element.line}: a {what} (track {track.attributes.get('id', '?')}) -> {_ADVICE}")
+    attributes = {child.attributes.get("name", "").lower(): child.text for child in element.children}
+    return _Box(track.attributes["id"], element.attributes, attributes, element.line)
 
 
 def _pictures(path: Path, root: Path, source: str) -> tuple[dict[int, str], str]:
     """Pictures by frame, or the video file that the task was made from."""
     for folder in (path.parent / "images", path.with_suffix(""), path.parent):
-        found = numbered_pictures(folder)
-        if found:
-            return {index: relative(folder / name, root) for index, name in found.items()}, ""
+        if pictures := pictures_by_number(folder):
+            return {index: relative(folder / name, root) for index, name in pictures.items()}, ""
     if source.lower().endswith(VIDEOS):
         name = PurePosixPath(inside(source, f"{path}: source")).name
-        place = next((f for f in (path.parent / name, root / name, root / "videos" / name) if f.is_file()), None)
-        return {}, relative(place, root) if place else f"{_inner(path, root)}{name}"
+        file = next((f for f in (path.parent / name, root / name, root / "videos" / name) if f.is_file()), None)
+        return {}, relative(file, root) if file else prefix_of(path.parent, root) + name
     return {}, ""
-
-
-def _inner(path: Path, root: Path) -> str:
-    folder = relative(path.parent, root)
-    return f"{folder}/" if folder else ""

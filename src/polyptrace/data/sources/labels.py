@@ -1,16 +1,27 @@
-"""Sizes and histologies as the datasets write them."""
+"""Identities, sizes and histologies of boxes, as annotations write them.
+
+Within a dataset a polyp has one id. `identity_id` and `unique_id` name a polyp in the whole dataset. All other ids, and
+plain numbers under these names too, restart in each video and are qualified with its name: `video/id`.
+"""
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.identity import codes
+from polyptrace.data.identity import codes, polyp_keys
+from polyptrace.data.sources.paths import has_lone_surrogate
+from polyptrace.data.sources.reading import number
 
-#: every histology of the paper's datasets: 1 adenoma, 0 not, -1 left out
+#: One box as columns of the box table.
+Row = dict[str, Any]
+
+#: Every histology of the paper's datasets: 1 adenoma, 0 other, -1 excluded.
 HISTOLOGY = {
     "AD": 1,
     "Low-grade adenoma": 1,
@@ -34,15 +45,68 @@ HISTOLOGY = {
     "Pathology Not Available": -1,
 }
 _BY_LOWER_CASE = {name.lower(): name for name in HISTOLOGY}
-
+_TRACK = ("instance_id", "track_id", "track")
+_POLYP_OF_DATASET = ("identity_id", "unique_id")
+_POLYP_OF_VIDEO = ("polyp_id", "polyp", "lesion_id")
 _UNKNOWN = ("", "na", "n/a", "nan", "none", "null", "unknown", "not available", "-", "?")
 _SIZE = re.compile(
     r"(?:>=|>|≥)?\s*(?P<number>\d{1,4}(?:[.,]\d{1,6})?)\s*(?P<unit>mm|cm)?\s*(?:-|\+|–)?\s*(?P<late>mm|cm)?", re.ASCII
 )
 
 
+def text_of(value: object) -> str:
+    """A name or an id as text; "" if it is missing."""
+    name = "" if value is None else str(value)
+    if has_lone_surrogate(name):
+        raise UserError(f"{name[:60]!r}: a name that is not valid Unicode -> correct it")
+    return name
+
+
+def qualified(video: str, name: str) -> str:
+    """The id in a dataset of what is called `name` within one video."""
+    return f"{video}/{name.replace('/', '%2F')}" if name else ""
+
+
+def polyp_id(fields: Mapping[str, object], video: str) -> str:
+    """The polyp that an annotation names, unique in its dataset; "" if it names none."""
+    name = _first(fields, _POLYP_OF_DATASET)
+    if name and not name.isdecimal():
+        return name
+    return qualified(video, name or _first(fields, _POLYP_OF_VIDEO))
+
+
+def label_columns(
+    fields: Mapping[str, object], video: str, where: str, histology: Mapping[str, str], identities: str = "track"
+) -> Row:
+    """Track, polyp, size, histology and score from the fields, tags or attributes of one box.
+
+    With `identities="polyp"` the track is the polyp of a box that names none.
+    """
+    track = _first(fields, _TRACK)
+    score = _first(fields, ("score", "confidence", "conf"))
+    return {
+        "track": track,
+        "polyp": polyp_id(fields, video) or (qualified(video, track) if identities == "polyp" else ""),
+        "size_mm": size_mm(fields.get("size_mm", fields.get("size")), where),
+        "histology": histology_name(fields.get("histology", fields.get("pathology")), where, histology),
+        "score": number(score, f"{where}: score") if score else np.nan,
+    }
+
+
+def _first(fields: Mapping[str, object], names: tuple[str, ...]) -> str:
+    """The first of several fields that is present, as text."""
+    return next((text for name in names if (text := text_of(fields.get(name)))), "")
+
+
+def labelled_boxes(rows: list[Row]) -> Boxes:
+    """The box table of these rows; a polyp with two sizes or two histologies is an error."""
+    table = Boxes.of(**{name: [row[name] for row in rows] for name in rows[0]})
+    one_label_per_polyp(table)
+    return table
+
+
 def size_mm(value: object, where: str) -> float:
-    """A size in millimetres: 4, "4 mm", "11.74mm", "1.2 cm"; "15-" and "15mm-" (15 or more) give 15; NaN if unknown."""
+    """A size in millimetres from 4, "4 mm", "11.74mm" or "1.2 cm"; "15-" (15 or more) gives 15; NaN if unknown."""
     if value is None or (isinstance(value, str) and value.strip().lower() in _UNKNOWN):
         return math.nan
     size = math.nan
@@ -63,7 +127,7 @@ def size_mm(value: object, where: str) -> float:
 
 
 def histology_name(value: object, where: str, mapping: Mapping[str, str]) -> str:
-    """A histology by the name in `HISTOLOGY` ("" if unknown); a name that is not there must be in `mapping`."""
+    """The name of a histology in `HISTOLOGY`, "" if unknown; `mapping` translates other names."""
     if isinstance(value, str) and value in HISTOLOGY and not mapping:
         return value
     name = "" if value is None else str(value).strip()
@@ -73,25 +137,52 @@ def histology_name(value: object, where: str, mapping: Mapping[str, str]) -> str
     if name.lower() in _BY_LOWER_CASE:
         return _BY_LOWER_CASE[name.lower()]
     raise UserError(
-        f"{where}: histology {name[:60]!r} is not known -> say which one it is, --histology '{name[:60]}=AD' (nothing "
-        f"after = if it is to be left out). Known: {', '.join(HISTOLOGY)}"
+        f"{where}: histology {name[:60]!r} is not known -> map it to a known one, --histology '{name[:60]}=AD' "
+        f"(nothing after = excludes it). Known: {', '.join(HISTOLOGY)}"
+    )
+
+
+def label_table(
+    rows: Iterable[tuple[Mapping[str, str], str]],
+    polyp: Callable[[Mapping[str, str]], str],
+    size: str,
+    kind: str,
+    histology: Mapping[str, str],
+) -> dict[str, tuple[float, str]]:
+    """(size, histology) of each polyp from a table's rows and their places; `size` and `kind` are its columns."""
+    labels: dict[str, tuple[float, str]] = {}
+    for row, where in rows:
+        name = polyp(row)
+        if name in labels:
+            raise UserError(f"{where}: polyp {name!r} is listed twice -> give each polyp its own id")
+        labels[name] = (size_mm(row[size], where), histology_name(row.get(kind), where, histology))
+    return labels
+
+
+def with_labels(boxes: Boxes, labels: Mapping[str, tuple[float, str]]) -> Boxes:
+    """The boxes with the size and histology of their polyps."""
+    of_box = [labels.get(polyp, (np.nan, "")) for polyp in boxes.polyp]
+    return replace(
+        boxes,
+        size_mm=np.array([size for size, _ in of_box], np.float64),
+        histology=np.array([kind for _, kind in of_box], object),
     )
 
 
 def one_label_per_polyp(boxes: Boxes) -> None:
-    """Refuses a polyp that has two sizes or two histologies: two polyps with one id."""
-    polyp = codes(boxes.polyp)
-    size = np.where(np.isnan(boxes.size_mm), -1.0, boxes.size_mm)
-    for name, values in (("sizes", np.unique(size, return_inverse=True)[1]), ("histologies", codes(boxes.histology))):
-        known = np.flatnonzero((boxes.polyp != "") & ((size > 0) if name == "sizes" else (boxes.histology != "")))
-        _, first = np.unique(polyp[known], return_index=True)
-        reference = np.full(len(boxes) + 1, -1)
-        reference[polyp[known[first]]] = known[first]
-        other = known[values[known] != values[reference[polyp[known]]]]
-        if len(other):
-            row, one = other[0], reference[polyp[other[0]]]
-            column = boxes.size_mm if name == "sizes" else boxes.histology
+    """Raises an error if a polyp has two sizes or two histologies: probably two polyps share an id."""
+    polyp = codes(polyp_keys(boxes))
+    for name, values, known in (
+        ("sizes", boxes.size_mm, ~np.isnan(boxes.size_mm)),
+        ("histologies", boxes.histology, boxes.histology != ""),
+    ):
+        rows = np.flatnonzero((boxes.polyp != "") & known)
+        _, first, member = np.unique(polyp[rows], return_index=True, return_inverse=True)
+        reference = rows[first][member]
+        different = np.flatnonzero(values[rows] != values[reference])
+        if len(different):
+            row, other = rows[different[0]], reference[different[0]]
             raise UserError(
-                f"{boxes.where(row)}: polyp {boxes.polyp[row]!r} has two {name}, {column[row]} here and {column[one]} "
-                f"at {boxes.where(one)} -> are these two polyps with one id? Give each its own"
+                f"{boxes.where(row)}: polyp {boxes.polyp[row]!r} has two {name}, {values[row]} here and "
+                f"{values[other]} at {boxes.where(other)} -> if these are two polyps with one id, give each its own id"
             )

@@ -1,54 +1,56 @@
 """YOLO: one text file per frame, `class cx cy w h [score] [track]` per line, in fractions of the picture.
 
-`labels/…/NAME_000012.txt` beside `images/…/NAME_000012.jpg`; the folder, or what stands before the number, is the
-video. Where there is no picture but a video file NAME.mp4 (beside the labels' folder, or in `videos/`), the number is
-its frame, counted from 1 as detectors write it. Six values: the last is a score if any in the source is no whole
-number, else a track.
+`labels/…/NAME_000012.txt` belongs to `images/…/NAME_000012.jpg`; the folder, or what precedes the number, is the video.
+Without a picture the number is a frame of the video file NAME.mp4, counted from 1 as detectors write it. The last of
+six values is a score if any in the source is not a whole number, otherwise a track.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.boxes import Boxes, Floats, Ints
+from polyptrace.data.boxes import Boxes, Floats
 from polyptrace.data.crops import video_info
-from polyptrace.data.sources.names import (
-    PICTURES,
+from polyptrace.data.sources.labels import Row, qualified
+from polyptrace.data.sources.paths import (
     folders_below,
+    names_in,
     natural,
     of_several_videos,
     picture_root,
+    pictures_by_stem,
+    prefix_of,
     relative,
     split_folder,
     video_and_frame,
     video_file,
     video_folders,
+    why_no_video,
 )
-from polyptrace.data.sources.small_files import names_in, read_small_files
-from polyptrace.data.sources.text import decode, number_rows
+from polyptrace.data.sources.reading import decode, number_rows, read_small_files
 
 _COLUMNS = ("class", "cx", "cy", "w", "h", "sixth", "seventh")
 _NOT_FRAMES = ("classes.txt", "readme.txt", "train.txt", "val.txt", "test.txt", "obj.names", "labels.txt")
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """The boxes of one file and where its picture is."""
+class _Media(NamedTuple):
+    """A picture or a video file, relative to the root."""
 
-    path: Path
-    video: str
-    index: int
     file: str
     size: tuple[int, int]
-    fps: float
-    rows: Floats  # (n, 7)
-    lines: Ints
-    source: str
+    fps: float = np.nan
+
+    def columns(self) -> Row:
+        return {"file": self.file, "image_width": self.size[0], "image_height": self.size[1], "fps": self.fps}
+
+    def pixels(self, cx: float, cy: float, w: float, h: float) -> tuple[float, float, float, float]:
+        """A box in fractions of the picture as left, top, width, height in pixels."""
+        width, height = self.size
+        return (cx - w / 2) * width, (cy - h / 2) * height, w * width, h * height
 
 
 def read_yolo(
@@ -61,144 +63,114 @@ def read_yolo(
 ) -> Boxes:
     """The boxes of a YOLO source; `split` is a folder of `labels`.
 
-    `image_size` (width, height) is needed only where neither picture nor video file is there to tell it. `first_frame`
-    is the number that the first frame of a video file has in the labels' names.
+    `image_size` (width, height) is needed only if neither pictures nor video files exist. `first_frame` is the number
+    of a video file's first frame in the names of the labels.
     """
     path = Path(path)
     root = picture_root(path)
     if not path.is_dir():
-        raise UserError(f"{path}: no such folder -> give the folder that holds labels/ and images/")
+        raise UserError(f"{path}: no such folder -> give the folder that contains labels/ and images/")
     labels = path / "labels" if (path / "labels").is_dir() else path
-    frames = list(_frames(split_folder(labels, split), labels, root, image_size, first_frame))
-    if not frames:
-        raise UserError(f"{labels}: no text file in it holds a box -> was the detector run with labels saved?")
-    return _table(frames, identities)
+    boxes = list(_boxes(split_folder(labels, split), labels, root, image_size, first_frame))
+    if not boxes:
+        raise UserError(f"{labels}: no text file contains a box -> was the detector run with labels saved?")
+    score, track = _scores_and_tracks(boxes, root)
+    rows = [row for row, _ in boxes]
+    for row, score_of_row, track_of_row in zip(rows, score, track, strict=True):
+        polyp = qualified(row["video"], track_of_row) if identities == "polyp" else ""
+        row |= {"score": score_of_row, "track": track_of_row, "polyp": polyp}
+    return Boxes.of(**{name: [row[name] for row in rows] for name in rows[0]})
 
 
-def _frames(
+def _boxes(
     start: Path, labels: Path, root: Path, image_size: tuple[int, int] | None, first_frame: int
-) -> Iterator[_Frame]:
-    """Every file with a box, folder by folder."""
-    movies = video_folders(root)
+) -> Iterator[tuple[Row, list[float]]]:
+    """Every box, folder by folder, and the sixth and seventh value of its line."""
+    places = [*video_folders(root), labels]
+    videos: dict[str, _Media | None] = {}
     for folder in folders_below(start):
         names = [name for name in names_in(folder, ".txt") if name.lower() not in _NOT_FRAMES]
         pictures = _pictures(folder, labels, root)
-        sizes = _Sizes(root, image_size)
         mixed = of_several_videos(names)
-        prefix = f"{relative(folder, root)}/".lstrip("/")
+        size = image_size
         for name, content in read_small_files(folder, sorted(names, key=natural)):
             text = folder / name
-            rows, lines = number_rows(decode(content, text), text, _COLUMNS, 5)
-            if not len(rows):
+            values, lines = number_rows(decode(content, text), text, _COLUMNS, 5)
+            if not len(values):
                 continue
             within = PurePosixPath(text.relative_to(start).as_posix())
             video, index = video_and_frame(within, root.resolve().name, str(text), mixed)
-            picture = pictures.get(Path(name).stem)
-            movie = None if picture else video_file([*movies, labels], PurePosixPath(video).name)
-            if picture:
-                file, size, fps = picture, sizes.of_picture(picture), np.nan
-            elif movie:
-                index -= first_frame
-                if index < 0:
-                    raise UserError(
-                        f"{text}: frame {index + first_frame}, but they are counted from {first_frame}"
-                        f" -> if counting begins there, say --first-frame {index + first_frame}"
-                    )
-                file, (size, fps) = relative(movie, root), sizes.of_video(movie)
+            stem = PurePosixPath(video).name
+            if picture := pictures.get(text.stem):
+                media = _Media(picture, _picture_size(root / picture))
+                size = image_size or media.size
+            elif known := videos[stem] if stem in videos else videos.setdefault(stem, _video(places, stem, root)):
+                media, index = known, _counted_from_zero(index, first_frame, text)
+            elif size:  # a missing picture has the size of its neighbours
+                media = _Media(_expected(text, labels, pictures), size)
             else:
-                file, size, fps = _expected(text, labels, pictures), sizes.of_missing(text), np.nan
-            yield _Frame(text, video, index, file, size, fps, rows, lines, prefix + name)
-
-
-class _Sizes:
-    """Sizes of pictures and videos, each looked up once; a missing picture has the size of its neighbours."""
-
-    def __init__(self, root: Path, given: tuple[int, int] | None) -> None:
-        self._root = root
-        self._given = given
-        self._last: tuple[int, int] | None = None
-        self._videos: dict[Path, tuple[tuple[int, int], float]] = {}
-
-    def of_picture(self, file: str) -> tuple[int, int]:
-        try:
-            with Image.open(self._root / file) as picture:  # reads the header alone
-                self._last = picture.size
-        except (OSError, ValueError, Image.DecompressionBombError) as error:
-            raise UserError(f"{self._root / file}: its size cannot be read ({error}) -> restore the picture") from None
-        return self._last
-
-    def of_video(self, file: Path) -> tuple[tuple[int, int], float]:
-        if file not in self._videos:
-            info = video_info(file)
-            self._videos[file] = ((info.width, info.height), info.fps)
-        return self._videos[file]
-
-    def of_missing(self, text: Path) -> tuple[int, int]:
-        size = self._given or self._last
-        if size is None:
-            raise UserError(
-                f"{text}: YOLO boxes are fractions of a picture that is not there -> put pictures into images/, the "
-                "video beside labels/, or give --image-size"
-            )
-        return size
+                reason = why_no_video(places, stem)
+                raise UserError(f"{text}: has no picture, and {reason}, or give --image-size WIDTHxHEIGHT")
+            source = prefix_of(folder, root) + name
+            columns = {"video": video, "frame_index": index, "source": source, **media.columns()}
+            for (_, *box, sixth, seventh), line in zip(values.tolist(), lines.tolist(), strict=True):
+                yield columns | {"xywh": media.pixels(*box), "line": line}, [sixth, seventh]
 
 
 def _pictures(folder: Path, labels: Path, root: Path) -> dict[str, str]:
-    """Pictures of a folder of labels by their names without ending: in `images/…`, or beside the labels."""
-    inner = folder.relative_to(labels)
-    for place in (labels.parent / "images" / inner, folder):
-        if place.is_dir() and place.absolute().is_relative_to(root.absolute()):
-            names = [name for name in names_in(place, "") if name.lower().endswith(PICTURES)]
-            if names:
-                prefix = f"{relative(place, root)}/".lstrip("/")
-                return {Path(name).stem: prefix + name for name in names}
+    """Pictures of a folder of labels by their stems: in `images/…`, or beside the labels."""
+    for place in (labels.parent / "images" / folder.relative_to(labels), folder):
+        if place.absolute().is_relative_to(root.absolute()) and (pictures := pictures_by_stem(place)):
+            return {stem: prefix_of(place, root) + name for stem, name in pictures.items()}
     return {}
+
+
+def _picture_size(file: Path) -> tuple[int, int]:
+    try:
+        with Image.open(file) as picture:  # reads only the header
+            return picture.size
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise UserError(f"{file}: its size cannot be read ({error}) -> restore the picture") from None
+
+
+def _video(places: list[Path], stem: str, root: Path) -> _Media | None:
+    file = video_file(places, stem)
+    if file is None:
+        return None
+    info = video_info(file)
+    return _Media(relative(file, root), (info.width, info.height), info.fps)
+
+
+def _counted_from_zero(index: int, first_frame: int, text: Path) -> int:
+    if index < first_frame:
+        raise UserError(
+            f"{text}: frame {index}, but frames are counted from {first_frame} -> if this source counts from {index}, "
+            f"add --first-frame {index}"
+        )
+    return index - first_frame
 
 
 def _expected(text: Path, labels: Path, pictures: dict[str, str]) -> str:
     """The name that a missing picture would have."""
-    example = PurePosixPath(next(iter(pictures.values()), "x.jpg"))
-    inner = PurePosixPath("images") / text.relative_to(labels).with_suffix(example.suffix).as_posix()
-    return str(example.with_name(inner.name) if pictures else inner)
+    if pictures:
+        example = PurePosixPath(next(iter(pictures.values())))
+        return str(example.with_name(text.stem + example.suffix))
+    return str(PurePosixPath("images") / text.relative_to(labels).with_suffix(".jpg").as_posix())
 
 
-def _table(frames: list[_Frame], identities: str) -> Boxes:
-    counts = [len(frame.rows) for frame in frames]
-    rows = np.concatenate([frame.rows for frame in frames])
-    of = np.repeat(np.arange(len(frames)), counts)  # the frame of each row
-    size = np.array([frame.size for frame in frames], np.float64)[of]
-    lines = np.concatenate([frame.lines for frame in frames])
-    video = np.array([frame.video for frame in frames], object)[of]
-    score, track = _scores_and_tracks(rows, [frames[k].path for k in of], lines)
-    centre, extent = rows[:, 1:3] * size, rows[:, 3:5] * size
-    return Boxes.of(
-        video=video,
-        frame_index=np.array([frame.index for frame in frames], np.int64)[of],
-        xywh=np.concatenate([centre - extent / 2, extent], 1),
-        file=np.array([frame.file for frame in frames], object)[of],
-        image_width=size[:, 0],
-        image_height=size[:, 1],
-        track=track,
-        polyp=[f"{v}/{t}" if t else "" for v, t in zip(video, track, strict=True)] if identities == "polyp" else "",
-        score=score,
-        fps=np.array([frame.fps for frame in frames])[of],
-        source=np.array([frame.source for frame in frames], object)[of],
-        line=lines,
-    )
-
-
-def _scores_and_tracks(rows: Floats, paths: list[Path], lines: Ints) -> tuple[Floats, list[str]]:
+def _scores_and_tracks(boxes: list[tuple[Row, list[float]]], root: Path) -> tuple[Floats, list[str]]:
     """The values after the box: score and track, or one of them."""
-    sixth, seventh = rows[:, 5], rows[:, 6]
-    nothing = np.full(len(rows), np.nan)
+    sixth, seventh = np.array([further for _, further in boxes]).T
+    unknown = np.full(len(boxes), np.nan)
     if not np.all(np.isnan(seventh)):
         score, track = sixth, seventh
     elif np.any(np.isfinite(sixth) & (sixth != np.floor(sixth))):
-        score, track = sixth, nothing
+        score, track = sixth, unknown
     else:
-        score, track = nothing, sixth
+        score, track = unknown, sixth
     wrong = np.flatnonzero(~np.isnan(track) & (track != np.floor(track)) | np.isinf(track))
     if len(wrong):
-        row = wrong[0]
-        raise UserError(f"{paths[row]}:{lines[row]}: track is {track[row]:g}, not a whole number -> put it right")
-    return score, ["" if value != value or value < 0 else f"{value:.0f}" for value in track.tolist()]
+        row = boxes[wrong[0]][0]
+        where = f"{root / row['source']}:{row['line']}"
+        raise UserError(f"{where}: track is {track[wrong[0]]:g}, not a whole number -> correct it")
+    return score, ["" if np.isnan(value) or value < 0 else f"{value:.0f}" for value in track.tolist()]

@@ -1,4 +1,4 @@
-"""Batches: dealt out whole to processes, padded, named; label-free data has no polyps to ask for."""
+"""Batches and their division among processes; labels that training may see."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from polyptrace.config import Config, Views
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.methods import METHODS, Batch
-from polyptrace.methods.batch import labels_seen, padded, polyp_codes
+from polyptrace.methods.method import labels_seen, polyp_codes
 
 
 def batch(size: int, together: int) -> Batch:
@@ -25,11 +25,6 @@ def test_processes_get_neighbouring_groups_that_make_up_the_batch() -> None:
 def test_a_number_of_groups_that_the_processes_do_not_divide_is_refused_with_those_that_work() -> None:
     with pytest.raises(UserError, match=r"12 groups of 5 .* 8 processes -> start 1 or 2 or 3 or 4 or 6 or 12"):
         batch(60, 5).part(0, 8)
-
-
-def test_shorter_tracklets_are_padded_with_minus_one() -> None:
-    assert padded([np.array([3, 4]), np.array([7])]).tolist() == [[3, 4], [7, -1]]
-    assert padded([np.array([3])], 3).tolist() == [[3, -1, -1]]
 
 
 def test_polyps_are_the_same_number_only_when_they_are_the_same_polyp(coloured: Dataset) -> None:

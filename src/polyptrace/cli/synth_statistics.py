@@ -1,12 +1,12 @@
-"""What `polyptrace synth --stats --real CLIPS` prints: generated procedures beside REAL-Colon and real clips."""
+"""The tables of `polyptrace synth --stats --real CLIPS`: generated procedures beside REAL-Colon and real clips."""
 
 from pathlib import Path
 
 import numpy as np
-import torch
-from rich.console import Console
 from rich.table import Table
 
+from polyptrace.core.console import output
+from polyptrace.core.randomness import torch_generator
 from polyptrace.data import Boxes, cut_tracklets, link_tracks, read_coco
 from polyptrace.supervision import bag_purity, sample_bags, temperature
 from polyptrace.synthetic import (
@@ -19,8 +19,8 @@ from polyptrace.synthetic import (
 )
 
 
-def print_figures(out: Path) -> None:
-    """Tracks, gaps, sizes, bag purity and the colour baseline of a generated folder."""
+def print_box_statistics(out: Path) -> None:
+    """Prints tracks, gaps, sizes, bag purity and the colour baseline of a generated folder."""
     test = read_coco(out, split="test")
     boxes = Boxes.concatenate([read_coco(out, split="train"), test])
     table = Table("10th / 50th / 90th percentile", "here", "REAL-Colon", box=None, header_style="bold")
@@ -28,8 +28,7 @@ def print_figures(out: Path) -> None:
         table.add_row(figure.name, figure.ours, figure.real)
     tracklets = cut_tracklets(boxes, link_tracks(boxes, "polyp"))
     for progress in (0.0, 0.5, 1.0):
-        generator = torch.Generator().manual_seed(0)
-        bags = sample_bags(tracklets.video, tracklets.position, 4, temperature(progress), generator)
+        bags = sample_bags(tracklets.video, tracklets.position, 4, temperature(progress), torch_generator(0))
         purity = bag_purity(bags.numpy(), tracklets.polyp)
         members = 1 - purity.wrong.sum() / purity.members.sum()
         table.add_row(
@@ -37,12 +36,12 @@ def print_figures(out: Path) -> None:
             f"{100 * members:.0f} % of members, {100 * purity.pure.mean():.0f} % of bags",
         )
     table.add_row("colour-grid mAP, test split", f"{100 * colour_grid_map(test, out):.1f}")
-    Console().print(table)
+    output.print(table)
 
 
-def print_pictures(out: Path, real: Path) -> None:
-    """Simple statistics of generated pictures beside real ones."""
-    height = min(HEIGHT, int(read_coco(out, split="test").image_height[0]))  # detail is compared at one scale
+def print_image_statistics(out: Path, real: Path) -> None:
+    """Prints simple statistics of generated and real images."""
+    height = min(HEIGHT, int(read_coco(out, split="test").image_height[0]))  # sharpness is compared at one scale
     generated, theirs = (
         np.stack([measure_recording(files, height) for files in find_recordings(root, most=12)])
         for root in (out / "images", real)
@@ -51,4 +50,4 @@ def print_pictures(out: Path, real: Path) -> None:
     for row in compare(generated, theirs):
         numbers = (" / ".join(f"{value:.3g}" for value in values) for values in (row.generated, row.real))
         table.add_row(row.measure, *numbers, "yes" if row.within else "[bold]no[/]")
-    Console().print(table)
+    output.print(table)

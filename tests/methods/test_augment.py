@@ -2,7 +2,7 @@
 
 import torch
 
-from polyptrace.train.augment import augment, move, recolour
+from polyptrace.methods.augment import augment, jitter, transform
 
 
 def test_every_frame_is_changed_in_its_own_way_and_stays_a_picture() -> None:
@@ -19,7 +19,7 @@ def test_moving_keeps_colours_and_flips_half_of_the_frames_each_way() -> None:
     torch.manual_seed(0)
     frame = torch.zeros(1, 1, 33, 33)
     frame[..., 8, 20] = 1e3  # a bright dot, above and right of the centre
-    dots = move(frame.expand(400, -1, -1, -1)).flatten(1)
+    dots = transform(frame.expand(400, -1, -1, -1)).flatten(1)
     place = dots.argmax(1)
     below, left = (place // 33) > 16, (place % 33) < 16
     assert 0.4 < below.float().mean() < 0.6
@@ -28,7 +28,7 @@ def test_moving_keeps_colours_and_flips_half_of_the_frames_each_way() -> None:
 
 def test_grey_frames_keep_being_grey_and_change_in_brightness_by_a_fifth_at_most() -> None:
     torch.manual_seed(0)
-    grey = recolour(torch.full((200, 3, 4, 4), 100.0))
+    grey = jitter(torch.full((200, 3, 4, 4), 100.0))
     assert (grey - grey.mean(1, keepdim=True)).abs().max() < 0.5
     assert 79.5 < grey.min() < 85
     assert 115 < grey.max() < 120.5

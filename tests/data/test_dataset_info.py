@@ -1,4 +1,4 @@
-"""What `dataset.json` says of itself."""
+"""The content of `dataset.json`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ from polyptrace.config import Crops
 from polyptrace.core.codec import JPEG_DECODER, PNG_DECODER
 from polyptrace.data import Boxes, prepare
 from polyptrace.data.crops import BadPicture, fill_store
-from polyptrace.data.info import decoders
+from polyptrace.data.dataset_info import decoders
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.sources.names import (
+from polyptrace.data.sources.paths import (
     folders_below,
     inside,
     last_number,
     natural,
-    numbered_pictures,
     of_several_videos,
     picture_root,
+    pictures_by_number,
     relative,
     video_and_frame,
 )
@@ -90,7 +90,7 @@ def test_two_pictures_of_one_number_are_an_error(tmp_path: Path) -> None:
     for name in ("a1.jpg", "b01.jpg"):
         (tmp_path / name).touch()
     with pytest.raises(UserError, match=r"a1\.jpg and b01\.jpg are both picture 1"):
-        numbered_pictures(tmp_path)
+        pictures_by_number(tmp_path)
 
 
 def test_the_root_of_a_file_in_a_folder_of_annotations_is_above_it(tmp_path: Path) -> None:

@@ -1,0 +1,232 @@
+"""A trial: one row at one training seed, with its resolved settings, its folder and its steps.
+
+    R/rows/ours/seed0/run          train
+    R/rows/ours/seed0/embeddings   embed, one folder per test dataset
+    R/rows/ours/seed0/results      evaluate
+
+Each step calls the same function as the command of its name, and knows the command line that does the same.
+"""
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from polyptrace.compare.rows import ROWS, Row, resolve
+from polyptrace.config import Config, Settings, as_options
+from polyptrace.core.errors import UserError
+from polyptrace.data import Dataset
+from polyptrace.embed import VECTORS_FILE, embed_files
+from polyptrace.evaluate import RESULTS_FILE, TASKS, evaluate_files
+from polyptrace.methods import METHODS
+from polyptrace.train import SECTIONS as TRAINING
+from polyptrace.train import train
+
+#: Sections of the settings that a comparison accepts.
+SECTIONS = (*TRAINING, "embed", "evaluate")
+
+ROWS_FOLDER, VARIANTS_FOLDER, SEARCH_FOLDER, SWEEP_FOLDER = "rows", "variants", "search", "sweep"
+STARTS_FOLDER = "starts"
+
+
+@dataclass(frozen=True)
+class Data:
+    """The training dataset, if anything is trained, and the test datasets: for all tasks, or for single tasks."""
+
+    train: Path | None
+    tests: tuple[Path, ...]
+    tests_of: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+
+    def all_tests(self) -> list[Path]:
+        """Every dataset that is embedded."""
+        return list(dict.fromkeys([*self.tests, *(path for paths in self.tests_of.values() for path in paths)]))
+
+    def of_task(self, task: str) -> tuple[Path, ...]:
+        """The test datasets of a task."""
+        return self.tests_of.get(task, self.tests)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all rows of a comparison have in common."""
+
+    out: Path
+    settings: Settings = field(default_factory=dict)  # of the TOML file and the command line
+    tasks: tuple[str, ...] = tuple(TASKS)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage of a trial. It is complete when `output` exists, because stages write atomically."""
+
+    name: str  # train, embed or evaluate
+    output: Path
+    run: Callable[[], Any]
+    words: tuple[str, ...]  # arguments of the command that does the same
+
+    @property
+    def done(self) -> bool:
+        return self.output.exists()
+
+    @property
+    def command(self) -> str:
+        """The command line, quoted for a shell."""
+        return shlex.join(["polyptrace", *self.words])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One row at one training seed."""
+
+    key: str  # rows/ours/seed0: its folder inside the comparison's folder
+    row: Row
+    folder: Path
+    data: Data
+    config: Config  # all settings, resolved
+    tasks: tuple[str, ...] = tuple(TASKS)
+    start: "Trial | None" = None  # trial whose encoder is the initial one
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    @property
+    def done(self) -> bool:
+        return self.steps[-1].done
+
+    @property
+    def steps(self) -> list[Step]:
+        """All steps, in order. A trial without test data only trains: other trials start from it."""
+        steps = [self._train()] if self.row.method else []
+        if self.data.tests:
+            steps += [self._embed(test) for test in self.data.all_tests()]
+            steps.append(self._evaluate())
+        return steps
+
+    def pending(self) -> list[Step]:
+        """The steps that are not done; training is skipped if all vectors exist."""
+        if self.done:
+            return []
+        steps = [step for step in self.steps if not step.done]
+        needs_encoder = not self.data.tests or any(step.name == "embed" for step in steps)
+        return [step for step in steps if step.name != "train" or needs_encoder]
+
+    def _train(self) -> Step:
+        assert self.data.train is not None
+        init_from = str(self.start.run) if self.start else None
+        data, out, config = self.data.train, self.run, self.config
+        words = ["train", self.row.method, "--data", str(data), "--out", str(out)]
+        words += ["--init-from", init_from] if init_from else []
+        words += as_options(config, METHODS[self.row.method].published(), TRAINING)
+        return Step("train", out / "encoder", lambda: train(config, Dataset.open(data), out, init_from), tuple(words))
+
+    def _embed(self, test: Path) -> Step:
+        encoder = str(self.run) if self.row.method else self.row.encoder
+        weights, out, settings = self.row.weights or None, self._vectors()[test], self.config.embed
+        words = ["embed", encoder, *(["--weights", weights] if weights else []), "--data", str(test), "--out", str(out)]
+        words += as_options(self.config, Config(), ["embed"])
+
+        def run() -> None:
+            embed_files(encoder, test, out, weights, settings)
+
+        return Step("embed", out / VECTORS_FILE, run, tuple(words))
+
+    def _evaluate(self) -> Step:
+        vectors, row = self._vectors(), self.row
+        labels = label_use(row, self.config, self.data.train)
+        seen = tuple(self._tasks_seen())
+        words = ["evaluate", *(self.tasks if self.tasks != tuple(TASKS) else ())]
+        words += [word for test in self.data.tests for word in ("--embeddings", str(vectors[test]))]
+        for task, tests in self.data.tests_of.items():
+            words += [word for test in tests for word in ("--embeddings-for", f"{task}={vectors[test]}")]
+        words += ["--name", row.title, "--group", row.group, *(["--labels", labels] if labels else [])]
+        words += [word for task in seen for word in ("--trained-on-test", task)]
+        words += ["--out", str(self.results), *as_options(self.config, Config(), ["evaluate"])]
+
+        def run() -> None:
+            paths = {task: [vectors[test] for test in self.data.of_task(task)] for task in self.tasks}
+            results = evaluate_files(paths, self.config.evaluate)
+            method = replace(results.method, name=row.title, group=row.group, trained_on_test=seen)
+            method = replace(method, labels=labels) if labels else method
+            replace(results, method=method).save(self.results)
+
+        return Step("evaluate", self.results / RESULTS_FILE, run, tuple(words))
+
+    def _vectors(self) -> dict[Path, Path]:
+        return {test: self.folder / "embeddings" / name for test, name in names_of(self.data.all_tests()).items()}
+
+    def _tasks_seen(self) -> Iterable[str]:
+        """Tasks whose test data the row's pretraining used."""
+        for task in TASKS if self.row.seen else ():
+            tested = {str(n).lower() for test in self.data.of_task(task) for n in Dataset.open(test).tracklets.dataset}
+            if tested & {name.lower() for name in self.row.seen}:
+                yield task
+
+
+def make_trial(
+    row: Row,
+    seed: int,
+    key: str,
+    data: Data,
+    shared: Shared,
+    frames: int = 0,
+    rates: Mapping[str, float] | None = None,
+    starts: str = STARTS_FOLDER,
+) -> Trial:
+    """The trial of a row, which trains on `frames` frames (0: for its own epochs) at its rate in `rates`.
+
+    A row that starts from another one shares the frames with it: each is trained on half of them.
+    """
+    if row.method and data.train is None:
+        raise UserError(f"{row.name}: needs training data -> give --data DATASET")
+    start = None
+    if row.start:
+        first, frames = frames // 2, frames - frames // 2
+        start_key = f"{starts}/{row.start}/seed{seed}"
+        start = make_trial(ROWS[row.start], seed, start_key, Data(data.train, ()), shared, first, rates)
+    layers: list[Settings] = [shared.settings]
+    if row.method:
+        layers += [{"train": {"seed": seed, **({"frames": frames} if frames else {})}}, rate_setting(row, rates or {})]
+    return Trial(key, row, shared.out / key, data, resolve(row, *layers), shared.tasks, start)
+
+
+def rate_setting(row: Row, rates: Mapping[str, float]) -> Settings:
+    """The learning rate of a row as a setting; a variant without its own has the rate of its method."""
+    rate = rates.get(row.name, rates.get(row.method))
+    return {} if rate is None or not row.trained else {"optimiser": {"lr": rate}}
+
+
+def frames_of_ours(data: Path, shared: Shared) -> int:
+    """The number of frames that our method sees in its epochs on a dataset."""
+    config = resolve(ROWS["ours"], shared.settings)
+    if config.train.frames:
+        return config.train.frames
+    plan = METHODS["ours"].plan(Dataset.open(data).label_free(), config)
+    return plan.steps(config.train.epochs) * plan.frames_per_step
+
+
+def label_use(row: Row, config: Config, data: Path | None) -> str:
+    """Which labels the training of a row uses, as results record it."""
+    if not row.method or data is None:
+        return row.labels
+    if not (config.train.epochs or config.train.frames):  # not trained
+        return "label-free"
+    if METHODS[row.method].sees_labels(config):
+        return "labels"
+    link = Dataset.open(data).info.get("settings", {}).get("tracks", {}).get("link", "video")
+    return "label-free" if link == "video" else "label-free given tracks"
+
+
+def names_of(tests: Sequence[Path]) -> dict[Path, str]:
+    """A folder name for the vectors of each test dataset: its own name, numbered if two have the same."""
+    names: dict[Path, str] = {}
+    for path in tests:
+        name = path.resolve().name
+        same = sum(other.resolve().name == name for other in names)
+        names[path] = f"{name}-{same + 1}" if same else name
+    return names

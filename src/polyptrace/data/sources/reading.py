@@ -1,0 +1,278 @@
+"""Content of annotation files: text, tables of numbers, CSV, XML, and many small files at once.
+
+Whatever cannot be read is an error that names the file and the line.
+"""
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.parsers.expat import ExpatError, ParserCreate
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
+from polyptrace.data.boxes import Floats, Ints
+
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_EXACT = 2**53  # largest float that is an exact integer
+_BULK = 4096  # characters from which a table is parsed by pyarrow
+_SMALL_FILE = 16 * 2**20  # bytes; the annotation of one frame is never larger
+_XML_CHUNK = 2**16
+_XML_DEPTH = 32
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file -> check the path") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}) -> check the file and its permissions") from None
+
+
+def read_small_files(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Yields (name, bytes) of files in one folder, with three system calls per file."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        for name in names:
+            file = os.open(name, os.O_RDONLY, dir_fd=handle)
+            try:
+                content = os.read(file, 2**16)
+                while len(content) >= 2**16 and (more := os.read(file, 2**20)):
+                    content += more
+                    if len(content) > _SMALL_FILE:
+                        size = f"{_SMALL_FILE >> 20} MiB"
+                        raise UserError(f"{folder / name}: larger than {size} -> not the annotation of one frame")
+            finally:
+                os.close(file)
+            yield name, content
+    except OSError as error:
+        raise UserError(f"{folder / name}: cannot be read ({error.strerror}) -> restore or remove the file") from None
+    finally:
+        os.close(handle)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file without its byte order mark and with "\\n" line ends."""
+    return decode(read_bytes(path), path)
+
+
+def decode(content: bytes, path: Path | str) -> str:
+    """UTF-8, or UTF-16 with a byte order mark, as text."""
+    try:
+        text = content.decode("utf-16") if content.startswith(_UTF16) else content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}:{line}: is not UTF-8 text ({error.reason}) -> save the file as UTF-8") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise UserError(f"{path}:{line}: contains NUL characters -> save the file as UTF-8 text")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def number(cell: object, where: str) -> float:
+    """A cell as a number."""
+    try:
+        if isinstance(cell, bool) or (isinstance(cell, str) and "_" in cell) or not isinstance(cell, str | int | float):
+            raise ValueError
+        return float(cell)
+    except (ValueError, OverflowError):
+        shown = repr(cell)
+        raise UserError(
+            f"{where} is {shown if len(shown) <= 60 else shown[:57] + '...'}, not a number -> correct or remove it"
+        ) from None
+
+
+def integer(value: object, where: str) -> int:
+    """A whole number, also one written as 3.0 or "3"."""
+    if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 18:
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _EXACT:
+        raise UserError(f"{where} is {str(value)[:40]!r}, not a whole number -> correct it")
+    return value
+
+
+def whole_numbers(values: Floats, lines: Ints, path: Path | str, name: str) -> Ints:
+    """A column of whole numbers as integers."""
+    with np.errstate(invalid="ignore"):
+        wrong = np.flatnonzero(~(np.isfinite(values) & (values == np.floor(values)) & (np.abs(values) < _EXACT)))
+    if len(wrong):
+        row = wrong[0]
+        raise UserError(f"{path}:{lines[row]}: {name} is {values[row]:g}, not a whole number -> correct the line")
+    return values.astype(np.int64)
+
+
+def number_rows(text: str, path: Path | str, names: tuple[str, ...], needed: int) -> tuple[Floats, Ints]:
+    """A table of numbers without a header (n, len(names)), and the line of each row.
+
+    Cells are separated by commas, semicolons or white space. Lines have at least the first `needed` columns; missing
+    ones are NaN, further ones are ignored. Empty lines and lines that begin with # are skipped.
+    """
+    table = _regular_rows(text, len(names), needed) if len(text) > _BULK else None
+    if table is not None:
+        return table, np.arange(1, len(table) + 1)
+    rows, lines = [], []
+    for line, content in enumerate(text.split("\n"), 1):
+        if content.strip() and not content.lstrip().startswith("#"):
+            cells = _cells(content, f"{path}:{line}")[: len(names)]
+            if len(cells) < needed:
+                raise UserError(
+                    f"{path}:{line}: has {counted(len(cells), 'value')} of {needed} -> a line is {','.join(names)}"
+                )
+            rows.append(_floats(cells, f"{path}:{line}", names))
+            lines.append(line)
+    return np.array(rows, np.float64).reshape(-1, len(names)), np.array(lines, np.int64)
+
+
+def _regular_rows(text: str, columns: int, needed: int) -> Floats | None:
+    """The table if every line has the same layout as the first, else None."""
+    first = text.partition("\n")[0]
+    delimiter = next((mark for mark in ",;\t " if mark in first), ",")
+    count = first.count(delimiter) + 1
+    if count < needed or not text.strip():
+        return None
+    kept = [str(i) for i in range(min(count, columns))]
+    try:
+        table = pa.csv.read_csv(
+            io.BytesIO(text.encode()),
+            read_options=pa.csv.ReadOptions(column_names=[str(i) for i in range(count)], use_threads=False),
+            parse_options=pa.csv.ParseOptions(delimiter=delimiter, quote_char=False, ignore_empty_lines=False),
+            convert_options=pa.csv.ConvertOptions(
+                column_types={name: pa.float64() for name in kept}, include_columns=kept, null_values=[]
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    rows = np.full((table.num_rows, columns), np.nan)
+    for i, name in enumerate(kept):
+        rows[:, i] = table[name].to_numpy()
+    return rows
+
+
+def _cells(content: str, where: str) -> list[str]:
+    """The cells of a line; a comma beside another separator is a decimal comma and refused."""
+    cells = [cell.strip() for cell in content.split(";" if ";" in content else ",")]
+    if "," in content and any("," in cell or len(cell.split()) > 1 for cell in cells):
+        raise UserError(
+            f"{where}: {content.strip()[:60]!r} has commas beside another separator -> write numbers with a decimal "
+            "point, 409.4 instead of 409,4"
+        )
+    if len(cells) == 1:
+        return content.split()
+    return cells if cells[-1] else cells[:-1]
+
+
+def _floats(cells: list[str], where: str, names: tuple[str, ...]) -> list[float]:
+    try:
+        if any("_" in cell for cell in cells):
+            raise ValueError
+        values = [float(cell) for cell in cells]
+    except ValueError:
+        values = [number(cell, f"{where}: {name}") for cell, name in zip(cells, names, strict=False)]
+    return values + [np.nan] * (len(names) - len(values))
+
+
+def read_table(path: Path, needed: Iterable[str] = ()) -> list[tuple[dict[str, str], str]]:
+    """Rows of a CSV file with a header (comma, semicolon or tab), each with its `file:line`."""
+    text = read_text(path)
+    header = text.partition("\n")[0]
+    if not header.strip():
+        raise UserError(f"{path}:1: has no header line -> is the file empty?")
+    reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=header.count), strict=True)
+    rows = []
+    try:
+        names = [name.strip() for name in next(reader)]
+        missing = [name for name in needed if name not in names]
+        if missing:
+            raise UserError(f"{path}:1: has no column {missing[0]!r} -> its columns are {', '.join(names)}")
+        for cells in reader:
+            where = f"{path}:{reader.line_num}"
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) != len(names):
+                raise UserError(
+                    f"{where}: has {counted(len(cells), 'cell')}, the header {len(names)} -> correct the line"
+                )
+            rows.append((dict(zip(names, (cell.strip() for cell in cells), strict=True)), where))
+    except csv.Error as error:
+        raise UserError(f"{path}:{reader.line_num}: not readable as CSV ({error}) -> correct the line") from None
+    return rows
+
+
+@dataclass(slots=True)
+class XmlElement:
+    """An element with its text, its children and the line on which it starts."""
+
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    text: str = ""
+    children: list["XmlElement"] = field(default_factory=list)
+
+    def descendants(self) -> Iterator["XmlElement"]:
+        """The element and everything below it."""
+        yield self
+        for child in self.children:
+            yield from child.descendants()
+
+    def child_texts(self) -> dict[str, str]:
+        """Text of each child by its tag."""
+        return {child.tag: child.text for child in self.children}
+
+
+def xml_children(content: bytes, path: Path | str, root: str, advice: str) -> Iterator[XmlElement]:
+    """The children of a document's root, each as soon as it is complete, so that large files are not held as a tree.
+
+    Document types are refused, and with them entities: no entity expansion (billion laughs), no external file. Expat
+    decodes the document itself, so that no encoding can hide a declaration.
+    """
+    if not content.strip():
+        raise UserError(f"{path}:1: is empty -> restore or remove the file")
+    parser = ParserCreate()
+    parser.buffer_text = True
+    opened: list[XmlElement] = []
+    texts: list[list[str]] = []  # of the opened elements
+    complete: list[XmlElement] = []
+
+    def refuse(*_: object) -> None:
+        line = parser.CurrentLineNumber
+        raise UserError(f"{path}:{line}: declares a document type or an entity -> refused, annotations have neither")
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        line = parser.CurrentLineNumber
+        if not opened and tag != root:
+            raise UserError(f"{path}:{line}: root is <{tag[:40]}>, not <{root}> -> {advice}")
+        if len(opened) == _XML_DEPTH:
+            raise UserError(f"{path}:{line}: more than {_XML_DEPTH} nested elements -> {advice}")
+        opened.append(XmlElement(tag, attributes, line))
+        texts.append([])
+
+    def end(_: str) -> None:
+        element = opened.pop()
+        element.text = "".join(texts.pop()).strip()
+        if len(opened) > 1:
+            opened[-1].children.append(element)
+        else:
+            complete.append(element)
+
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = lambda text: texts[-1].append(text)
+    for at in range(0, len(content), _XML_CHUNK):
+        last = at + _XML_CHUNK >= len(content)
+        try:
+            parser.Parse(content[at : at + _XML_CHUNK], last)
+        except (ExpatError, LookupError, ValueError) as error:  # the last two: an encoding that expat cannot decode
+            line = parser.CurrentLineNumber
+            raise UserError(f"{path}:{line}: is not well-formed XML ({error}) -> is the file complete?") from None
+        yield from complete[:-1] if last else complete  # the last element is the root itself
+        complete.clear()

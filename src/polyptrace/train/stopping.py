@@ -1,0 +1,44 @@
+"""Stops training between two steps when the process is asked to, so that a checkpoint can be written first."""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from polyptrace.core.console import console
+
+
+class StopRequest:
+    """Records SIGINT (Ctrl-C) and SIGTERM while it is active. A second signal takes effect at once.
+
+    Signals can be handled in the main thread only; in other threads it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._record)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def deliver(self) -> None:
+        """Raises the recorded signal, after training has stopped and the handlers have been restored."""
+        if self.signal is not None:
+            signal.raise_signal(self.signal)
+
+    def _record(self, number: int, _: FrameType | None) -> None:
+        self.signal = number
+        self._restore()
+        console.print("stopping after this step, with a checkpoint; once more to stop at once", highlight=False)
+
+    def _restore(self) -> None:
+        while self._previous:
+            signal.signal(*self._previous.popitem())
