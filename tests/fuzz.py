@@ -1,10 +1,10 @@
-"""Throws damaged files at every parser: nothing may come back but boxes or our own error, and nothing may hang.
+"""Feeds damaged files to every parser: it must return boxes or raise a `UserError`, and must not hang.
 
     python tests/fuzz.py                            # every parser in turn, 5 seconds each
-    python tests/fuzz.py cvat voc --seconds 600     # these two, for long
+    python tests/fuzz.py cvat voc --seconds 600     # two parsers, for longer
     python tests/fuzz.py coco --atheris -- -max_total_time=600   # guided by coverage (pip install atheris)
 
-An input that breaks a parser is written beside this command's working folder as `crash-PARSER-N` and named.
+An input that breaks a parser is written to the working folder as `crash-PARSER-SEED`.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.data.crops import read_all
 from polyptrace.data.sources import SOURCES, read_yolo
 
-LONGEST = 10  # seconds that one small input may take
+LONGEST = 10  # seconds for one small input
 MEMORY = 8 * 2**30  # bytes of address space, when run as a command
 TOKENS = (
     b"<!DOCTYPE a [<!ENTITY x 'y'>]>", b"&x;", b"<object>", b"</object>", b"<bndbox>", b"<![CDATA[", b"<!--", b"-->",
@@ -49,7 +49,7 @@ class Target:
     """A parser with a small valid source for it."""
 
     read: Callable[[Path], object]
-    files: dict[str, bytes]  # path in the source, and what stands there
+    files: dict[str, bytes]  # content by path in the source
     mutated: tuple[str, ...]  # the files that are damaged
 
 
@@ -139,7 +139,7 @@ TARGETS = _targets()
 
 
 def mutate(content: bytes, rng: random.Random) -> bytes:
-    """A damaged copy: bytes flipped, cut, doubled, swapped, or replaced by something nasty."""
+    """A damaged copy: bytes flipped, cut, doubled, swapped, or replaced by a difficult token."""
     data = bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
         at = rng.randrange(len(data) + 1)
@@ -162,20 +162,20 @@ def mutate(content: bytes, rng: random.Random) -> bytes:
 
 
 def attempt(target: Target, folder: Path, name: str, content: bytes) -> None:
-    """Reads the source with one file damaged; whatever is raised but our own error goes through."""
+    """Reads the source with one file damaged; any exception but `UserError` is raised."""
     for path, good in target.files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content if path == name else good)
-    said = ""
+    message = ""
     with warnings.catch_warnings(), _limited():
         warnings.simplefilter("ignore")
         try:
             target.read(folder)
             return
         except UserError as error:
-            said = str(error)
-    assert said.strip(), "an error without words"
+            message = str(error)
+    assert message.strip(), "an error without a message"
 
 
 @contextmanager
@@ -195,7 +195,7 @@ def _limited() -> Iterator[None]:
 
 
 def fuzz(parser: str, *, seed: int = 0, seconds: float | None = None, inputs: int | None = None) -> tuple[int, bytes]:
-    """Tries inputs until one breaks the parser or time is up: (how many were tried, the one that broke it or b"")."""
+    """Tries inputs until one breaks the parser or time is up; returns (number of inputs, the breaking one or b"")."""
     target = TARGETS[parser]
     rng = random.Random(f"{parser} {seed}")
     until = time.monotonic() + seconds if seconds is not None else float("inf")
@@ -214,7 +214,7 @@ def fuzz(parser: str, *, seed: int = 0, seconds: float | None = None, inputs: in
 
 
 def guided(parser: str, arguments: list[str]) -> None:
-    """The same, with inputs that atheris finds by watching which code they reach."""
+    """The same with inputs that atheris finds by code coverage."""
     atheris = importlib.import_module("atheris")
     target = TARGETS[parser]
     for name, module in list(sys.modules.items()):
@@ -233,11 +233,13 @@ def guided(parser: str, arguments: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parsers", nargs="*", help=f"of {', '.join(TARGETS)}; all if none is named")
+    parser.add_argument("parsers", nargs="*", help=f"from {', '.join(TARGETS)}; default: all")
     parser.add_argument("--seconds", type=float, default=5, help="for each parser")
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--atheris", action="store_true", help="guided by coverage; arguments after -- go to it")
-    own, rest = (sys.argv[1:], []) if "--" not in sys.argv else _halves(sys.argv[1:])
+    parser.add_argument(
+        "--atheris", action="store_true", help="guided by coverage; arguments after -- are passed to atheris"
+    )
+    own, rest = (sys.argv[1:], []) if "--" not in sys.argv else _split_arguments(sys.argv[1:])
     options = parser.parse_args(own)
     console.quiet = True
     if options.atheris:
@@ -254,7 +256,7 @@ def main() -> None:
     sys.exit(1 if broken else 0)
 
 
-def _halves(arguments: list[str]) -> tuple[list[str], list[str]]:
+def _split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
     at = arguments.index("--")
     return arguments[:at], arguments[at + 1 :]
 

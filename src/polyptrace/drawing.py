@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
+from matplotlib import rc_params_from_file
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
@@ -41,63 +43,14 @@ GREY = "#8b95a1"
 
 #: Polyps and clusters. There may be more of them than colours, so each also has a number or a marker.
 POLYPS = (
-    "#0072b2",
-    "#e69f00",
-    "#009e73",
-    "#cc79a7",
-    "#56b4e9",
-    "#d55e00",
-    "#8c6bb1",
-    "#999933",
-    "#b04a6f",
-    "#6f8f7a",
+    *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"),
+    *("#d55e00", "#8c6bb1", "#999933", "#b04a6f", "#6f8f7a"),
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
 
-SETTINGS: dict[Any, Any] = {
-    "figure.facecolor": "none",
-    "savefig.facecolor": "none",
-    "axes.facecolor": "none",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 8.5,
-    "text.color": INK,
-    "text.parse_math": False,  # names may contain a dollar sign
-    "axes.titlesize": 9.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 8,
-    "axes.labelsize": 8.5,
-    "axes.labelcolor": SOFT,
-    "axes.edgecolor": SOFT,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": LINE,
-    "grid.linewidth": 0.6,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 3,
-    "ytick.major.size": 3,
-    "lines.linewidth": 1.5,
-    "lines.solid_capstyle": "round",
-    "patch.linewidth": 0.8,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "legend.handlelength": 1.8,
-    "legend.borderaxespad": 0,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "polyptrace",
-    "savefig.dpi": 200,
-}
+STYLE = rc_params_from_file(str(files("polyptrace") / "drawing.mplstyle"), use_default_template=True)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -132,10 +85,7 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
-        with matplotlib.rc_context():
-            matplotlib.rcdefaults()
-            for name, value in SETTINGS.items():
-                matplotlib.rcParams[name] = value
+        with matplotlib.rc_context(STYLE):
             return draw(*args, **kwargs)
 
     return drawn

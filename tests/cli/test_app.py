@@ -1,14 +1,19 @@
 """The command line as a user types it."""
 
+import ast
 import os
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import polyptrace
 from polyptrace.cli import COMMANDS, main
 from polyptrace.config import describe
+from polyptrace.core.errors import PolyptraceWarning
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -57,6 +62,30 @@ def test_a_name_that_cannot_be_written_is_an_error(
         main(["prepare"])
     assert end.value.code == 2
     assert "video-\\udcff: this name is not valid UTF-8 -> rename" in capsys.readouterr().err
+
+
+def test_only_our_own_warnings_are_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def warn(_: object) -> Callable[[object], None]:
+        warnings.warn("for developers", UserWarning, stacklevel=1)
+        warnings.warn("no box has a \x1b[31mscore", PolyptraceWarning, stacklevel=1)
+        return lambda _: None
+
+    monkeypatch.setattr("polyptrace.cli.build", warn)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        main(["check"])
+    assert capsys.readouterr().err == "warning: no box has a \\x1b[31mscore\n"
+
+
+def test_every_warning_of_the_package_is_our_own() -> None:
+    calls = 0
+    for path in Path(polyptrace.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn":
+                calls += 1
+                assert "PolyptraceWarning" in ast.unparse(node), f"{path}:{node.lineno}"
+    assert calls
 
 
 def test_what_a_user_can_put_right_is_one_line_without_a_traceback(tmp_path: Path) -> None:

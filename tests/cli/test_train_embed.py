@@ -1,6 +1,10 @@
 """`polyptrace train` and `polyptrace embed`, as they are typed."""
 
 import shlex
+import signal
+import subprocess
+import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -45,6 +49,30 @@ def test_a_method_starts_from_its_published_settings_and_the_user_has_the_last_w
     assert run("train", "sfe", "--out", tmp_path / "mine", *words) == 0
     mine = settings(tmp_path / "mine")["optimiser"]
     assert mine == {"name": "adam", "lr": 0.125, "weight_decay": 0.25, "schedule": "one-cycle"}
+
+
+def test_ctrl_c_writes_a_checkpoint_and_the_same_command_resumes(coloured: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ["train", "ours", "--data", coloured.path, "--out", out, *SMALL, "--train.epochs", "500"]
+    command = [sys.executable, "-m", "polyptrace", *map(str, words), "--supervision.bags-per-batch", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (out / "metrics.jsonl").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopping after this step, with a checkpoint" in said
+    assert "Traceback" not in said
+    (checkpoint,) = (out / "checkpoints").iterdir()
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == int(checkpoint.stem.removeprefix("step-"))
+
+
+def test_a_run_is_replaced_with_overwrite_only(coloured: Dataset, tmp_path: Path) -> None:
+    words = ["train", "ours", "--data", coloured.path, "--out", tmp_path / "r", *SMALL, "--train.frames", "100"]
+    assert run(*words) == 0
+    assert run(*words, "--train.seed", "1") == 2
+    assert run(*words, "--train.seed", "1", "--overwrite") == 0
+    assert settings(tmp_path / "r")["train"]["seed"] == 1
 
 
 def test_what_is_mistyped_gets_one_line_not_a_traceback(

@@ -90,7 +90,7 @@ def test_each_crop_shows_its_own_detection_box(tiny: Path, tmp_path: Path) -> No
     assert len(fractions) == len(dataset.crops)
     assert (fractions[:, :2] > -0.05).all()
     assert (fractions[:, :2] + fractions[:, 2:] < 1.05).all()
-    assert np.median(fractions[:, 2:]) == pytest.approx(0.2, abs=0.01)  # a crop is the box scaled by 5
+    assert fractions[:, 2:].min() == pytest.approx(0.2, abs=0.01)  # the box scaled by 5, less at the border
     tracklet = int(dataset.select("track")[0])
     plain = CropImages(dataset, None).frames(tracklet, 2, 64)
     shown = CropImages.of(dataset).frames(tracklet, 2, 64)

@@ -15,7 +15,7 @@ import typer
 
 import polyptrace
 from polyptrace.core.console import console, echo
-from polyptrace.core.errors import UserError
+from polyptrace.core.errors import PolyptraceWarning, UserError
 
 # Idle OpenMP threads sleep soon instead of spinning (read when torch is loaded). On a shared machine, spinning takes
 # cores from the threads that are waited for: training with two threads was measured ten times slower.
@@ -126,7 +126,7 @@ def _show_warning(
     line: str | None = None,  # noqa: ARG001
 ) -> None:
     """Prints our own warnings as one line. Other libraries' warnings are for developers and are not shown."""
-    if issubclass(category, UserWarning):
+    if issubclass(category, PolyptraceWarning):
         console.print("warning:", style="bold yellow", end=" ")
         console.print(str(message), markup=False, highlight=False, soft_wrap=True)
 

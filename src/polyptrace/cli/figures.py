@@ -69,7 +69,7 @@ def curriculum(
 
       polyptrace figures curriculum --data data/train --out figures
 
-      polyptrace figures curriculum --data data/train --encoder runs/ours --supervision.tau_max 4 --out figures
+      polyptrace figures curriculum --data data/train --encoder runs/ours --supervision.tau-max 4 --out figures
     """
     settings = resolve(ctx, config, SECTIONS).supervision
     _check(encoder, embeddings, out, overwrite=overwrite)

@@ -21,13 +21,17 @@ def command(
     init_from: Annotated[
         str | None, typer.Option("--init-from", help="Start from the weights of another run or encoder.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Discard the run that --out already contains.")
+    ] = False,
     config: ConfigFile = None,
 ) -> None:
     """Train a tracklet encoder on a dataset.
 
-    Run the same command again to resume an interrupted run. Each method has its published settings as defaults; a
-    TOML file and --section.key value override them. All settings: [bold]polyptrace settings supervision views loss
-    encoder optimiser train[/].
+    Run the same command again to resume an interrupted run; Ctrl-C writes a checkpoint first. With more
+    --train.epochs, a finished run continues. Each method has its published settings as defaults; a TOML file and
+    --section.key value override them. All settings: [bold]polyptrace settings supervision views loss encoder optimiser
+    train[/]. MVE and TPC were published starting from a trained SFE: [bold]--init-from SFE_RUN[/].
 
     The backbone starts from ImageNet weights, which are downloaded once. Offline, use [bold]--encoder.weights FILE[/]
     or [bold]--encoder.weights none[/].
@@ -47,5 +51,5 @@ def command(
         raise UserError(
             f"{config}: train.method is {settings.train.method!r}, but the command says {method!r} -> use the same"
         )
-    encoder = train(settings, Dataset.open(data), out, init_from)
+    encoder = train(settings, Dataset.open(data), out, init_from, overwrite)
     echo(f"encoder: {encoder}")

@@ -42,7 +42,6 @@ UNKNOWN: dict[str, Any] = {
 }
 #: Frame index of a row whose frame is not a whole number, such as 4.5 or NaN; `check_boxes` reports it.
 NO_FRAME = int(np.iinfo(np.int64).min)
-LABELS = ("polyp", "size_mm", "histology")
 _STRINGS = ("dataset", "video", "file", "track", "polyp", "histology", "source")
 _INTS = ("frame_index", "image_width", "image_height", "line")
 _BOOLS = ("generated",)

@@ -1,4 +1,4 @@
-"""A small world that is written in every format, and compared with what comes back."""
+"""A few boxes that are written in every format and compared with the table that is read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -125,7 +125,7 @@ def test_without_any_identity_the_file_name_names_the_video(tmp_path: Path, name
         read_coco(write_coco(tmp_path, {"images": [image], "annotations": [box]}))
 
 
-def test_identities_that_name_another_video_are_said_and_the_image_is_believed(tmp_path: Path, world) -> None:
+def test_an_identity_that_names_another_video_is_a_warning_and_sequence_id_is_used(tmp_path: Path, world) -> None:
     content = content_of(world)
     content["annotations"][0]["identity_id"] = "elsewhere_1"
     with pytest.warns(UserWarning, match=r"1 of \d+ boxes have an identity_id that names another video .*'elsewhere'"):
@@ -210,7 +210,7 @@ def broken(content: dict, change) -> dict:
         (lambda c: c["images"][2].update(width="wide"), r"images\[2\]: width is 'wide'"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, world, change, message: str) -> None:
+def test_errors_name_the_record(tmp_path: Path, world, change, message: str) -> None:
     root = write_coco(tmp_path, broken(content_of(world), change))
     with pytest.raises(UserError, match=message):
         read_coco(root)

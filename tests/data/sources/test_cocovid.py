@@ -45,7 +45,7 @@ def test_rows_come_back_row_by_row(tmp_path: Path, world, same_rows) -> None:
     assert set(zip(found.image_width, found.image_height, strict=True)) == {(64, 48)}
 
 
-def test_instances_are_polyps_when_said_so_or_named(tmp_path: Path, world, same_rows) -> None:
+def test_instances_are_polyps_with_the_option_or_a_polyp_id(tmp_path: Path, world, same_rows) -> None:
     content = content_of(world)
     same_rows(read_cocovid(write(tmp_path, content), identities="polyp"), world, polyp=lambda r: f"{r.video}/{r.track}")
     for annotation in content["annotations"]:
@@ -53,7 +53,7 @@ def test_instances_are_polyps_when_said_so_or_named(tmp_path: Path, world, same_
     same_rows(read_cocovid(write(tmp_path, content)), world, polyp=lambda row: f"{row.video}/p{row.track}")
 
 
-def test_frames_come_from_the_video_file_where_there_is_one(tmp_path: Path, world, same_rows, video) -> None:
+def test_frames_come_from_the_video_file_if_it_exists(tmp_path: Path, world, same_rows, video) -> None:
     for name in ("case1", "case2"):
         video(tmp_path / "videos" / f"{name}.mp4", 25)
     same_rows(read_cocovid(write(tmp_path, content_of(world))), world, file=lambda row: f"videos/{row.video}.mp4")
@@ -72,7 +72,7 @@ def test_frames_come_from_the_video_file_where_there_is_one(tmp_path: Path, worl
         (lambda c: c["annotations"].clear(), "contains no box"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, world, change, message: str) -> None:
+def test_errors_name_the_record(tmp_path: Path, world, change, message: str) -> None:
     content = content_of(world)
     change(content)
     with pytest.raises(UserError, match=message):

@@ -1,4 +1,4 @@
-"""CVAT video XML: track by track, frames from 0, boxes outside the picture are not there."""
+"""CVAT video XML: track by track, frames from 0, invisible boxes are skipped."""
 
 from pathlib import Path
 
@@ -79,7 +79,7 @@ def test_attributes_are_labels(tmp_path: Path, world, same_rows) -> None:
     same_rows(found, world, polyp=lambda r: f"{r.video}/A", size_mm=lambda _: 15.0, histology=lambda _: "AD")
 
 
-def test_tracks_are_polyps_when_said_so(tmp_path: Path, world, same_rows) -> None:
+def test_tracks_are_polyps_with_the_option(tmp_path: Path, world, same_rows) -> None:
     found = read_cvat(write(tmp_path, world), identities="polyp")
     same_rows(found, world, polyp=lambda row: f"{row.video}/{row.track}")
 
@@ -108,7 +108,7 @@ def test_tracks_are_polyps_when_said_so(tmp_path: Path, world, same_rows) -> Non
         ("<!DOCTYPE x [<!ENTITY a 'b'>]><annotations/>", r"a\.xml:1: declares a document type or an entity"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, content: str, message: str) -> None:
+def test_errors_name_file_and_line(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "a.xml").write_text(content)
     with pytest.raises(UserError, match=message):
         read_cvat(tmp_path / "a.xml")

@@ -86,7 +86,7 @@ def test_a_source_is_read_by_its_name_with_the_options_it_has(tmp_path: Path) ->
         read_source("kvasir", tmp_path, {})
 
 
-def test_every_source_refuses_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_every_source_refuses_a_missing_folder(tmp_path: Path) -> None:
     for name in SOURCES:
         with pytest.raises(UserError, match="nowhere"):
             read_source(name, tmp_path / "nowhere", {})

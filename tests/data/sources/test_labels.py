@@ -79,7 +79,7 @@ def test_unknown_polyps_and_sizes_never_conflict() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.sampled_from([math.nan, 3.0, 7.0])), max_size=12))
-def test_two_sizes_of_one_polyp_are_found_exactly_when_they_are_there(rows: list[tuple[str, float]]) -> None:
+def test_two_sizes_of_one_polyp_are_an_error_exactly_if_they_exist(rows: list[tuple[str, float]]) -> None:
     table = Boxes.of(
         video="v",
         frame_index=range(len(rows)),

@@ -1,4 +1,4 @@
-"""MOT: what is counted from 1 in the file is counted from 0 in the table."""
+"""MOT: frames and pixels counted from 1 become 0-based."""
 
 import time
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def test_detections_without_identity_keep_their_scores(tmp_path: Path, world, sa
     same_rows(found, world, "score", track=lambda _: "")
 
 
-def test_ids_are_polyps_only_when_said_so(tmp_path: Path, world, same_rows) -> None:
+def test_ids_are_polyps_only_with_the_option(tmp_path: Path, world, same_rows) -> None:
     write_mot(tmp_path, world)
     same_rows(read_mot(tmp_path, identities="polyp"), world, "track", polyp=lambda row: f"{row.video}/{row.track}")
 
@@ -86,7 +86,7 @@ def test_one_sequence_alone_and_a_split_are_found(tmp_path: Path, world, same_ro
         read_mot(tmp_path, split="test")
 
 
-def test_ground_truth_is_preferred_and_detections_can_be_asked_for(tmp_path: Path, world, same_rows) -> None:
+def test_ground_truth_is_preferred_and_detections_can_be_selected(tmp_path: Path, world, same_rows) -> None:
     write_mot(tmp_path, world)
     write_mot(tmp_path, world[:5], kind="det", track="-1", scores=True)
     same_rows(read_mot(tmp_path), world, "track")
@@ -155,14 +155,14 @@ def test_bad_lines_are_named(tmp_path: Path, content: bytes, message: str) -> No
         read_mot(one_file(tmp_path, content))
 
 
-def test_what_checks_can_judge_is_passed_on_to_them(tmp_path: Path) -> None:
+def test_invalid_boxes_are_left_to_the_checks(tmp_path: Path) -> None:
     found = read_mot(one_file(tmp_path, b"1,1,nan,3,4,5,1\n2,1,2,3,-4,inf,1\n-3,1,2,3,4,5,1\n"))
     assert np.isnan(found.xywh[0, 0])
     assert found.xywh[1].tolist() == [1, 2, -4, np.inf]
     assert found.frame_index[2] == -4
 
 
-def test_a_file_that_counts_from_zero_is_refused_until_it_is_said(tmp_path: Path, picture) -> None:
+def test_a_file_that_counts_from_zero_needs_the_option(tmp_path: Path, picture) -> None:
     root = one_file(tmp_path, b"0,1,2,3,4,5,1\n2,1,2,3,4,5,1\n")
     picture(root / "clip" / "img1" / "00002.jpg")
     with pytest.raises(UserError, match=r"gt\.txt:1: frame 0, but MOT counts frames from 1 .* --first-frame 0"):
@@ -172,7 +172,7 @@ def test_a_file_that_counts_from_zero_is_refused_until_it_is_said(tmp_path: Path
     assert found.file.tolist() == ["clip/img1/00000.jpg", "clip/img1/00002.jpg"]
 
 
-def test_a_sequence_without_boxes_is_said(tmp_path: Path, world) -> None:
+def test_a_sequence_without_boxes_is_a_warning(tmp_path: Path, world) -> None:
     write_mot(tmp_path, world)
     (tmp_path / "case2" / "gt" / "gt.txt").write_text("")
     with pytest.warns(UserWarning, match="case2/gt/gt.txt: contains no box"):

@@ -1,4 +1,4 @@
-"""File names: inside their folder, or refused; videos and frames read from them."""
+"""File names: refused outside their folder; videos and frames are read from them."""
 
 from pathlib import Path, PurePosixPath
 
@@ -82,7 +82,7 @@ def test_the_last_number_is_the_frame() -> None:
     assert last_number("1" * 30 + ".jpg") is None
 
 
-def test_names_sort_as_people_count() -> None:
+def test_names_sort_in_natural_order() -> None:
     assert sorted(["case10", "case9", "case1b", "b2"], key=natural) == ["b2", "case1b", "case9", "case10"]
 
 
@@ -113,7 +113,7 @@ def test_the_root_of_a_file_in_a_folder_of_annotations_is_above_it(tmp_path: Pat
         ("train/0003.jpg", False, "train"),
     ],
 )
-def test_videos_that_share_a_folder_are_told_apart_by_their_names(name: str, mixed: bool, video: str) -> None:
+def test_videos_that_share_a_folder_are_separated_by_their_names(name: str, mixed: bool, video: str) -> None:
     assert video_and_frame(PurePosixPath(name), "otherwise", "x", mixed) == (video, 3)
 
 

@@ -1,4 +1,4 @@
-"""PolypSize: one polyp per video file, boxes in whichever of three formats is there."""
+"""PolypSize: one polyp per video file, boxes in one of three formats."""
 
 import json
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_boxes_come_back_row_by_row_with_frames_of_the_videos(tmp_path: Path, wo
     )
 
 
-def test_the_folder_around_the_dataset_is_as_good(tmp_path: Path, world) -> None:
+def test_the_folder_around_the_dataset_is_accepted(tmp_path: Path, world) -> None:
     labels(tmp_path / "Polyp_Size_Dataset")
     write_voc(tmp_path / "Polyp_Size_Dataset", one_polyp(world))
     inner, outer = read_polypsize(tmp_path / "Polyp_Size_Dataset"), read_polypsize(tmp_path)
@@ -78,7 +78,7 @@ def test_the_folder_around_the_dataset_is_as_good(tmp_path: Path, world) -> None
     assert outer.size_mm.tolist() == inner.size_mm.tolist()
 
 
-def test_pictures_are_taken_where_they_are(tmp_path: Path, world, picture) -> None:
+def test_existing_pictures_are_preferred_to_videos(tmp_path: Path, world, picture) -> None:
     labels(tmp_path)
     rows = one_polyp(world)
     write_voc(tmp_path, rows)
@@ -87,7 +87,7 @@ def test_pictures_are_taken_where_they_are(tmp_path: Path, world, picture) -> No
     assert all((tmp_path / name).is_file() for name in read_polypsize(tmp_path).file)
 
 
-def test_the_pathology_column_is_found_or_named(tmp_path: Path, world) -> None:
+def test_the_pathology_column_is_recognised_or_given(tmp_path: Path, world) -> None:
     write_voc(tmp_path, one_polyp(world))
     labels(tmp_path, HEADER + ",Pathology", ",Tubular Adenoma")
     assert set(read_polypsize(tmp_path).histology) == {"Tubular Adenoma"}
@@ -105,7 +105,7 @@ def test_the_pathology_column_is_found_or_named(tmp_path: Path, world) -> None:
         read_polypsize(tmp_path)
 
 
-def test_without_a_table_sizes_stay_unknown_and_it_is_said(tmp_path: Path, world) -> None:
+def test_without_a_table_sizes_stay_unknown_with_a_warning(tmp_path: Path, world) -> None:
     write_voc(tmp_path, one_polyp(world))
     with pytest.warns(UserWarning, match=r"no Polyp_Size_Lables\.csv"):
         assert np.isnan(read_polypsize(tmp_path).size_mm).all()
@@ -120,7 +120,7 @@ def test_without_a_table_sizes_stay_unknown_and_it_is_said(tmp_path: Path, world
         ("Video42", "Video01", r"Lables\.csv:3: polyp 'Video01' is listed twice"),
     ],
 )
-def test_what_is_wrong_with_the_table_is_named(tmp_path: Path, world, old: str, new: str, message: str) -> None:
+def test_errors_in_the_table_name_the_line(tmp_path: Path, world, old: str, new: str, message: str) -> None:
     write_voc(tmp_path, one_polyp(world))
     labels(tmp_path)
     table = tmp_path / "Polyp_Size_Lables.csv"

@@ -1,4 +1,4 @@
-"""PolypsSet: folders are videos and polyps, frames are counted by their place."""
+"""PolypsSet: folders are videos and polyps, frames are numbered by their position."""
 
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def test_a_split_is_one_part(tmp_path: Path, world) -> None:
         read_polypsset(tmp_path, split="train2019")
 
 
-def test_pictures_without_an_annotation_are_said_and_counted_as_frames(tmp_path: Path, world, picture) -> None:
+def test_pictures_without_an_annotation_are_a_warning_and_count_as_frames(tmp_path: Path, world, picture) -> None:
     write(tmp_path, world)
     before = read_polypsset(tmp_path, split="val").frame_index
     picture(tmp_path / "val2019" / "Image" / "1" / "95.jpg")
@@ -75,7 +75,7 @@ def test_pictures_without_an_annotation_are_said_and_counted_as_frames(tmp_path:
         assert read_polypsset(tmp_path, split="val").frame_index.tolist() == (before + 1).tolist()
 
 
-def test_two_histologies_in_one_folder_are_said_and_the_frequent_one_taken(tmp_path: Path, world) -> None:
+def test_two_histologies_in_one_folder_are_a_warning_and_the_frequent_one_is_used(tmp_path: Path, world) -> None:
     write(tmp_path, world)
     frame = next(row.frame_index for row in world if row.video == "case1")
     file = tmp_path / "val2019" / "Annotation" / "1" / f"{100 + 10 * frame}.xml"
@@ -84,7 +84,7 @@ def test_two_histologies_in_one_folder_are_said_and_the_frequent_one_taken(tmp_p
         assert set(read_polypsset(tmp_path, split="val").histology) == {"adenomatous"}
 
 
-def test_what_is_wrong_is_named(tmp_path: Path, world) -> None:
+def test_errors_name_file_and_line(tmp_path: Path, world) -> None:
     with pytest.raises(UserError, match="no val2019/Annotation/N or test2019/Annotation/N -> "):
         read_polypsset(tmp_path)
     write(tmp_path, world)

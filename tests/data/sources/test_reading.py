@@ -1,4 +1,4 @@
-"""Tables of numbers, CSV and XML: what is wrong names its line, and no XML can expand or load anything."""
+"""Tables of numbers, CSV and XML: errors name the line, and no XML can expand or load anything."""
 
 import csv
 import io
@@ -188,7 +188,7 @@ def test_attacks_are_refused_in_every_encoding_and_at_once(attack: str, encoding
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_whatever_defusedxml_refuses_is_refused_here(attack: str) -> None:
+def test_everything_that_defusedxml_refuses_is_refused(attack: str) -> None:
     with pytest.raises(DefusedXmlException):
         defusedxml.ElementTree.fromstring(ATTACKS[attack], forbid_dtd=True)
     with pytest.raises(UserError, match="declares a document type or an entity"):
@@ -205,7 +205,7 @@ def test_the_five_entities_of_xml_itself_are_read() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1", "cp1252"])
-def test_honest_encodings_are_read(encoding: str) -> None:
+def test_common_encodings_are_read(encoding: str) -> None:
     name = {"utf-8-sig": "utf-8"}.get(encoding, encoding)
     content = f'<?xml version="1.0" encoding="{name}"?><a><b>Zäpfchen</b></a>'.encode(encoding)
     assert read_xml(content, "a")[0].text == "Zäpfchen"
@@ -214,7 +214,7 @@ def test_honest_encodings_are_read(encoding: str) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"  \n", b"<a>", b"<a></b>", b"text", b"\xff\xfe\xfd", b"<a>\x00</a>", b"\x00"]
 )
-def test_what_is_no_xml_is_a_clear_error(content: bytes) -> None:
+def test_invalid_xml_is_a_clear_error(content: bytes) -> None:
     with pytest.raises(UserError, match=r"a\.xml:\d+: "):
         read_xml(content, "a")
 

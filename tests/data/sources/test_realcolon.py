@@ -110,7 +110,7 @@ def test_archives_as_downloaded_give_the_same_rows_and_members_of_archives(tmp_p
     assert found.polyp.tolist() == unpacked.polyp.tolist()
 
 
-def test_the_papers_splits_pick_videos_and_say_what_is_missing(tmp_path: Path, world, same_rows) -> None:
+def test_the_papers_splits_select_videos_and_warn_of_missing_ones(tmp_path: Path, world, same_rows) -> None:
     write_folders(tmp_path, world)
     with pytest.warns(UserWarning, match="paper-train lacks 26 videos: 001-003"):
         same_rows(read_realcolon(tmp_path, split="paper-train"), expected(world, "paper-train"))
@@ -173,7 +173,7 @@ def is_running(process: int) -> bool:
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_a_second_run_goes_on_with_what_the_first_had_read(tmp_path: Path, world, monkeypatch) -> None:
+def test_a_second_run_resumes_from_the_cache(tmp_path: Path, world, monkeypatch) -> None:
     root, cache = write_folders(tmp_path / "data", world), tmp_path / "cache"
     bad = root / "002-009_annotations" / "002-009_3.xml"
     content = bad.read_bytes()
@@ -191,13 +191,13 @@ def test_a_second_run_goes_on_with_what_the_first_had_read(tmp_path: Path, world
         np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
 
 
-def test_pictures_without_an_annotation_are_said(tmp_path: Path, world, picture) -> None:
+def test_pictures_without_an_annotation_are_a_warning(tmp_path: Path, world, picture) -> None:
     picture(write_folders(tmp_path, world) / "001-001_frames" / "001-001_77.jpg")
     with pytest.warns(UserWarning, match="001-001_frames: 1 picture without an XML file"):
         read_realcolon(tmp_path)
 
 
-def test_missing_tables_are_said_and_labels_stay_unknown(tmp_path: Path, world) -> None:
+def test_missing_tables_are_a_warning_and_labels_stay_unknown(tmp_path: Path, world) -> None:
     write_folders(tmp_path, world)
     (tmp_path / "lesion_info.csv").unlink()
     with pytest.warns(UserWarning, match=r"lesion_info\.csv: no such file"):
@@ -222,7 +222,7 @@ def test_missing_tables_are_said_and_labels_stay_unknown(tmp_path: Path, world) 
         ("{xml}", "<annotation>", "<!DOCTYPE a><annotation>", "declares a document type"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, world, file: str, old: str, new: str, message: str) -> None:
+def test_errors_name_file_and_line(tmp_path: Path, world, file: str, old: str, new: str, message: str) -> None:
     write_folders(tmp_path, world)
     if file == "{xml}":
         frame = next(row.frame_index for row in world if row.video == "case1" and row.track == "1")
@@ -234,7 +234,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, world, file: str, old: str, new:
         read_realcolon(tmp_path)
 
 
-def test_what_is_wrong_with_the_tables_is_said_before_millions_of_files_are_read(tmp_path: Path, world) -> None:
+def test_errors_in_the_tables_are_raised_before_the_xml_files_are_read(tmp_path: Path, world) -> None:
     write_folders(tmp_path, world)
     (tmp_path / "lesion_info.csv").write_text("nothing\n1\n")
     (tmp_path / "001-001_annotations" / "001-001_0.xml").write_text("<object")

@@ -81,7 +81,7 @@ def test_no_track_crosses_from_one_sub_clip_to_the_next(tmp_path: Path) -> None:
         ("", r"no line of annotation_txt has class 0"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_errors_name_file_and_line(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "annotation_txt").mkdir()
     (tmp_path / "annotation_txt" / "case1.txt").write_text(line)
     with pytest.raises(UserError, match=message):

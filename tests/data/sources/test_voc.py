@@ -76,7 +76,7 @@ def test_a_list_of_a_split_picks_frames(tmp_path: Path, world, same_rows) -> Non
         read_voc(tmp_path, split="other")
 
 
-def test_pictures_without_an_annotation_are_said(tmp_path: Path, world, picture) -> None:
+def test_pictures_without_an_annotation_are_a_warning(tmp_path: Path, world, picture) -> None:
     write(tmp_path, world, xml="Annotations/{video}_{frame:04d}.xml")
     picture(tmp_path / "JPEGImages" / "case1_0099.jpg")
     with pytest.warns(UserWarning, match="1 picture without an XML file"):
@@ -106,7 +106,7 @@ USUAL = GOOD.replace("<object>", "<size><width>9</width><height>9</height></size
         ("<annotation></annotation>", "contains a box"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, content: str, message: str | None) -> None:
+def test_errors_name_file_and_line(tmp_path: Path, content: str, message: str | None) -> None:
     (tmp_path / "a_1.xml").write_text(content)
     if message is None:
         assert read_voc(tmp_path).xywh.tolist() == [[1, 2, 4, 7]]

@@ -1,4 +1,4 @@
-"""YOLO: fractions of the picture, the picture's size from wherever it can be had."""
+"""YOLO: fractions of the picture, whose size comes from a picture, a video or an option."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_a_split_is_a_folder_of_labels(tmp_path: Path, world, same_rows) -> None
     same_rows(read_yolo(tmp_path, split="val", image_size=(64, 48)), world[:4], "track")
 
 
-def test_scores_alone_and_scores_with_tracks_are_told_apart(tmp_path: Path, world, same_rows) -> None:
+def test_scores_alone_and_scores_with_tracks_are_distinguished(tmp_path: Path, world, same_rows) -> None:
     write(tmp_path / "a", world, name="labels/{video}_{frame}.txt", tail=lambda row: f" {row.score}")
     same_rows(read_yolo(tmp_path / "a", image_size=(64, 48)), world, "score", track=lambda _: "")
     write(tmp_path / "b", world, name="labels/{video}_{frame}.txt", tail=lambda row: f" {row.score} {row.track}")
@@ -75,7 +75,7 @@ def test_frames_of_a_video_file_count_from_one_as_detectors_write_them(tmp_path:
     assert (from_zero.frame_index - found.frame_index).tolist() == [1] * len(found)
 
 
-def test_a_frame_zero_of_a_video_asks_how_frames_are_counted(tmp_path: Path, video) -> None:
+def test_frame_zero_of_a_video_needs_the_option(tmp_path: Path, video) -> None:
     video(tmp_path / "case1.mp4", 3)
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels" / "case1_0.txt").write_text("0 0.5 0.5 0.1 0.1\n")
@@ -101,7 +101,7 @@ def test_without_any_size_the_error_says_how_to_give_it(tmp_path: Path, world) -
         read_yolo(write(tmp_path, world, name="labels/{video}_{frame}.txt"))
 
 
-def test_tracks_are_polyps_when_said_so(tmp_path: Path, world, same_rows) -> None:
+def test_tracks_are_polyps_with_the_option(tmp_path: Path, world, same_rows) -> None:
     write(tmp_path, world, name="labels/{video}_{frame}.txt")
     found = read_yolo(tmp_path, identities="polyp", image_size=(64, 48))
     same_rows(found, world, polyp=lambda row: f"{row.video}/{row.track}")
@@ -117,14 +117,14 @@ def test_tracks_are_polyps_when_said_so(tmp_path: Path, world, same_rows) -> Non
         (b"", "no text file contains a box"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+def test_errors_name_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels" / "a_1.txt").write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_yolo(tmp_path, image_size=(64, 48))
 
 
-def test_a_picture_that_is_none_is_named(tmp_path: Path, world) -> None:
+def test_an_unreadable_picture_is_named(tmp_path: Path, world) -> None:
     write(tmp_path, world[:1], name="labels/{video}_{frame}.txt")
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / f"case1_{world[0].frame_index}.jpg").write_bytes(b"no picture")

@@ -14,7 +14,6 @@ from typing import IO, Any
 
 from polyptrace.core.errors import UserError
 
-ENDINGS = (".tar.gz", ".tgz", ".tar")
 LARGEST = 256 * 2**20  # bytes of one member; no picture or annotation file is larger
 _BUFFER = 2**20
 
