@@ -1,17 +1,16 @@
 """python -m benchmarks.embedding [--quick] [--device cuda] [--folder /scratch]
 
-How fast a dataset becomes vectors with a ResNet-50 at 232 px: random crops in a real folder, 2,400 tracks of 8 to 64
-stored frames and their tracklets of 8. On a GPU about a minute and 14 GB of disk for as long.
+Embedding throughput with a ResNet-50 at 232 px, on random crops in a dataset folder: 2,400 tracks of 8 to 64 stored
+frames, and their tracklets of 8 frames. On a GPU it takes about a minute and 14 GB of temporary disk space.
 
 ours   `polyptrace.embed.embed`, end to end: plan, reading, normalisation, backbone, aggregation, table
-limit  the compiled forward alone, on one batch that is on the device already, again and again
-plain  each tracklet and each track by itself in float32: frames that both share go through the backbone twice
+limit  the compiled forward alone, repeated on one batch that is on the device
+plain  each tracklet and each track separately in float32, so that shared frames go through the backbone twice
 
-Starting (moving the encoder, compiling it, the first batches) comes once for any number of datasets and is told apart.
-So is the first time: whether a store that has just been written is still in memory is the machine's affair.
-Frames are those of the store: the plain way works on more than it is credited for, as it would. The second table says
-what the stream could not go faster than: crops on their way to the device with nothing computed, and one thread that
-copies them in host memory.
+The start (moving and compiling the encoder, the first batches) happens once for any number of datasets and is reported
+separately, and so is the first run, in which the store may not be in the page cache. Frames are counted once per frame
+of the store, also for the plain way. The second table gives upper limits of the stream: loading crops to the device
+without computing, and one thread that copies them in host memory.
 """
 
 import argparse
@@ -27,10 +26,10 @@ from benchmarks.result import Cells, Result, Row, number
 from polyptrace.config import Embed
 from polyptrace.core.files import write_json
 from polyptrace.data import Dataset, DatasetTracklets
+from polyptrace.data.crops import CropLoader
 from polyptrace.data.dataset import FORMAT, save_tracklets
 from polyptrace.embed import Embedder, Embeddings, embed
 from polyptrace.embed.embedding import UNITS, as_table, tracklets_of
-from polyptrace.embed.reading import read_ahead
 from polyptrace.encoders import TrackletEncoder, prepare_crops
 
 #: Frames whose random pixels are drawn; the store repeats them.
@@ -72,7 +71,7 @@ def make_dataset(folder: Path, tracks: int, size: int, seed: int = 0) -> Dataset
 
 @torch.inference_mode()
 def plain(encoder: TrackletEncoder, dataset: Dataset, chosen: Sequence[int], device: torch.device) -> np.ndarray:
-    """One tracklet after the other."""
+    """Vectors of one tracklet after the other."""
     vectors = []
     for index in chosen:
         crops, _ = dataset.gather([index])
@@ -81,7 +80,7 @@ def plain(encoder: TrackletEncoder, dataset: Dataset, chosen: Sequence[int], dev
 
 
 def forward_rate(embedder: Embedder, size: int, seconds: float) -> float:
-    """Frames per second of the forward alone, on a batch that is where it is needed."""
+    """Frames per second of the forward alone, on a batch that is on the device."""
     crops = torch.randint(0, 256, (embedder.settings.batch_frames, size, size, 3), dtype=torch.uint8)
     crops = crops.to(embedder.device)
     for _ in range(3):
@@ -95,17 +94,18 @@ def forward_rate(embedder: Embedder, size: int, seconds: float) -> float:
     return count / (ended - begun)
 
 
-def feed_seconds(dataset: Dataset, batch: int, device: torch.device) -> float:
-    """Seconds in which all crops come to the device, as for `embed`, while nothing is computed."""
-    crops = Dataset.open(dataset.path).crops  # pages that this process has not touched
+def load_seconds(dataset: Dataset, batch: int, device: torch.device) -> float:
+    """Seconds for loading all crops to the device, as in `embed`, without computing."""
+    crops = Dataset.open(dataset.path).crops  # opened again: pages that this process has not touched
     begun = _now(device)
-    for _ in read_ahead(crops, np.split(np.arange(len(crops)), range(batch, len(crops), batch)), device, batch):
+    parts = np.split(np.arange(len(crops)), range(batch, len(crops), batch))
+    for _ in CropLoader(crops, device).stream(parts, pad=batch):
         pass
     return _now(device) - begun
 
 
 def one_thread_seconds(dataset: Dataset, batch: int) -> float:
-    """Seconds in which one thread copies all crops into one buffer."""
+    """Seconds for one thread to copy all crops into one buffer."""
     crops = Dataset.open(dataset.path).crops
     buffer = np.zeros((batch, *crops.shape[1:]), np.uint8)
     begun = time.perf_counter()
@@ -116,31 +116,31 @@ def one_thread_seconds(dataset: Dataset, batch: int) -> float:
 
 
 def timed(embedder: Embedder, dataset: Dataset) -> tuple[float, Embeddings]:
-    """Seconds until a dataset is vectors, and the vectors."""
+    """Seconds for embedding a dataset, and the table."""
     begun = _now(embedder.device)
-    found = embed(embedder, dataset)
-    return _now(embedder.device) - begun, found
+    table = embed(embedder, dataset)
+    return _now(embedder.device) - begun, table
 
 
 def parts_of(
-    embedder: Embedder, dataset: Dataset, found: Embeddings, start: float, first: float, ours: float
+    embedder: Embedder, dataset: Dataset, table: Embeddings, start: float, first: float, ours: float
 ) -> tuple[Cells, ...]:
-    """Where the time goes, and how fast the crops could come: a table."""
+    """A table of where the time goes and how fast crops can be loaded."""
     frames, gigabytes, batch = len(dataset.crops), dataset.crops.nbytes / 1e9, embedder.settings.batch_frames
     begun = time.perf_counter()
     embedder.plan(dataset, tracklets_of(dataset, UNITS))
     planned = time.perf_counter()
-    order = np.arange(len(found))
-    as_table(dataset, UNITS, order, found.vectors, embedder.encoder, embedder.precision, embedder.weights_hash)
-    plan, table = planned - begun, time.perf_counter() - planned
+    order = np.arange(len(table))
+    as_table(dataset, UNITS, order, table.vectors, embedder.encoder, embedder.precision, embedder.weights_hash)
+    plan, saving = planned - begun, time.perf_counter() - planned
     streams = {
-        "embed, the first time": first,
-        "embed, crops in memory": ours,
-        "· without plan and table": ours - plan - table,
-        "crops to the device, nothing computed": feed_seconds(dataset, batch, embedder.device),
-        "crops in host memory, one thread": one_thread_seconds(dataset, batch),
+        "embed, first run": first,
+        "embed, crops in the page cache": ours,
+        "· without plan and table": ours - plan - saving,
+        "loading crops to the device only": load_seconds(dataset, batch, embedder.device),
+        "copying crops in host memory, one thread": one_thread_seconds(dataset, batch),
     }
-    short = {"start, once": start, "· plan": plan, "· table": table}
+    short = {"start, once": start, "· plan": plan, "· table": saving}
     return (
         ("", "seconds", "frames/s", "GB/s"),
         *((what, number(seconds), "", "") for what, seconds in short.items()),
@@ -165,8 +165,8 @@ def measure(quick: bool = False, device: str = "auto", folder: Path | None = Non
         start = time.perf_counter() - begun
         limit = forward_rate(embedder, size, 0.2 if quick else 3.0)
         first, _ = timed(embedder, dataset)
-        ours, found = timed(embedder, dataset)
-        details = parts_of(embedder, dataset, found, start, first, ours)
+        ours, table = timed(embedder, dataset)
+        details = parts_of(embedder, dataset, table, start, first, ours)
         plain(encoder, warm_up, range(8), embedder.device)
         begun = _now(embedder.device)
         expected = plain(encoder, dataset, some, embedder.device)
@@ -183,13 +183,13 @@ def measure(quick: bool = False, device: str = "auto", folder: Path | None = Non
     )
     note = (
         f"{frames:,} frames in {ours:.1f} s, {batch} at a time; started in {start:.1f} s, once. The plain way on"
-        f" {few:,} of them. Smallest cosine between the two {_smallest_cosine(found, expected, some):.5f}."
+        f" {few:,} of them. Smallest cosine between the two {_smallest_cosine(table, expected, some):.5f}."
     )
     return Result("embedding", (row,), note, details)
 
 
-def _smallest_cosine(found: Embeddings, expected: np.ndarray, chosen: Sequence[int]) -> float:
-    a, b = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (found.vectors[np.array(chosen)], expected))
+def _smallest_cosine(table: Embeddings, expected: np.ndarray, chosen: Sequence[int]) -> float:
+    a, b = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (table.vectors[np.array(chosen)], expected))
     return float((a * b).sum(1).min())
 
 
@@ -202,9 +202,9 @@ def _now(device: torch.device) -> float:
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small everything: whether it runs, not what it reaches")
+    parser.add_argument("--quick", action="store_true", help="a small version that only checks that it runs")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--folder", type=Path, help="where the crops are written for as long; else the system's own")
+    parser.add_argument("--folder", type=Path, help="folder for the temporary crops; default: that of the system")
     options = parser.parse_args()
     print(measure(options.quick, options.device, options.folder).text())
 

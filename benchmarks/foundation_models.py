@@ -20,13 +20,11 @@ from torch import Tensor
 from benchmarks.result import Result, Row
 from polyptrace.core.files import provenance, write_json
 from polyptrace.encoders import prepare_crops
-from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder, load_foundation, used_cost
+from polyptrace.encoders.cost import foundation_cost
+from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder, load_foundation
 from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.dinov2 import Dinov2
-from polyptrace.encoders.foundation.dinov3 import Dinov3
-from polyptrace.encoders.foundation.endofm import Endofm
-from polyptrace.encoders.foundation.endovit import Endovit
-from polyptrace.encoders.foundation.surgenet import Surgenet
+from polyptrace.encoders.foundation.dino import Dinov2, Dinov3
+from polyptrace.encoders.foundation.endoscopy import Endofm, Endovit, Surgenet
 from polyptrace.encoders.foundation.vjepa2 import Vjepa2
 
 #: Frames in a tracklet for models of single frames.
@@ -123,7 +121,7 @@ def speed_of(name: str, device: torch.device, arguments: argparse.Namespace, mat
     start = time.perf_counter() - begin
     seconds = seconds_per_call(lambda: embed_once(encoder, crops), device, arguments.seconds)
     frames = crops.shape[0] * length
-    flops = used_cost(name, side, length).flops / length
+    flops = foundation_cost(name, side, length).flops / length
     rate = flops * frames / seconds
     memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
     return Speed(name, frames / seconds, flops / 1e9, rate / 1e12, rate / matrix, memory, start)

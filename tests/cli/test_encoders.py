@@ -14,11 +14,11 @@ from timm.models.vision_transformer import VisionTransformer
 from polyptrace.cli import main
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
-from polyptrace.encoders import prepare_crops
+from polyptrace.encoders import create_backbone, fingerprint, load_encoder, prepare_crops
 from polyptrace.encoders.cost import Cost
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder
-from polyptrace.encoders.foundation.dinov2 import Dinov2
-from polyptrace.encoders.foundation.endofm import Endofm
+from polyptrace.encoders.foundation.dino import Dinov2
+from polyptrace.encoders.foundation.endoscopy import Endofm
 
 
 def run(*words: object) -> None:
@@ -37,12 +37,13 @@ def test_the_list_names_all_twelve_and_ours_with_costs_licence_and_weights(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = Cost(1_250_000, 2_000_000_000, 3_000_000_000)
-    monkeypatch.setattr("polyptrace.cli.encoders.costs", lambda _: (counted, counted))  # they have their own tests
+    for name in ("foundation_cost", "published_cost"):  # they have their own tests
+        monkeypatch.setattr(f"polyptrace.cli.encoders.{name}", lambda _: counted)
     (tmp_path / "endo_fm.pth").touch()
     run("encoders", "--json", "--folder", tmp_path)
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert list(rows) == [*FOUNDATION_MODELS, "ours"]
-    assert rows["endofm"]["here"] == str(tmp_path / "endo_fm.pth")
+    assert rows["endofm"]["local"] == str(tmp_path / "endo_fm.pth")
     assert rows["dinov3-large"]["licence"] == "DINOv3 licence, gated"
     assert rows["surgenet"]["source"] == "--weights hub (TimJaspersTue/SurgeNetModels)"
     assert rows["vjepa2"]["frames"] == "clips of 64"
@@ -103,3 +104,21 @@ def test_crops_that_are_too_small_end_in_advice(
         main(["embed", "surgenet", "--weights", "none", "--data", str(data), "--out", str(tmp_path / "e")])
     assert ended.value.code == 2
     assert "--crops.size 224" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_frozen_backbone_is_embedded_with_the_weights_of_a_file(
+    make_dataset: Callable[..., Path], tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    save_file(create_backbone("test_resnet").state_dict(), tmp_path / "w.pth")
+    data = make_dataset(tmp_path / "d", [[2, 1]])
+    words = ("--weights", tmp_path / "w.pth", "--data", data, "--out", tmp_path / "e", "--embed.device", "cpu")
+    run("embed", "frozen:test_resnet", *words)
+    table, dataset = Embeddings.load(tmp_path / "e"), Dataset.open(data)
+    encoder = load_encoder("frozen:test_resnet", tmp_path / "w.pth")
+    for i in (0, len(table) - 1):
+        with torch.no_grad():
+            np.testing.assert_allclose(table.vectors[i], encoder(dataset.gather([i])[0])[0], atol=1e-4, rtol=1e-3)
+    assert table.info["fingerprint"] == fingerprint(encoder)
+    assert table.info["method"]["name"] == "Frozen test_resnet"
+    assert table.info["method"]["params"] == sum(p.numel() for p in encoder.parameters())

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from polyptrace.cli import main
-from polyptrace.cluster import connected, embed_on, fill_store_on
-from polyptrace.cluster.preparing import by_procedure
+from polyptrace.cluster import by_procedure, connected, embed_on, fill_store_on
 from polyptrace.config import Crops, Embed
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset, prepare, read_coco
@@ -122,7 +121,7 @@ def test_what_cannot_be_done_is_said_before_workers_start(
     larger = TrackletEncoder("test_resnet", width=16, heads=2, feed_forward=16, layers=1, size=48)
     with pytest.raises(UserError, match="stored at 32 pixels"):
         embed_on(address, larger, alone)
-    with pytest.raises(UserError, match="no GPU in the cluster"):
+    with pytest.raises(UserError, match="the cluster has no GPU"):
         fill_store_on(address, tmp_path / "crops.npy", read_coco(tiny), tiny, decoding="nvjpeg")
 
 

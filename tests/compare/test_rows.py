@@ -50,6 +50,14 @@ def test_a_foundation_model_is_named_and_grouped_as_in_the_paper() -> None:
         frozen_row("dinov9")
 
 
+def test_a_frozen_backbone_is_a_baseline_with_its_weights() -> None:
+    row = frozen_row("frozen:resnet50:weights/resnet50.pth")
+    assert (row.encoder, row.weights) == ("frozen:resnet50", "weights/resnet50.pth")
+    assert (row.name, row.title, row.group) == ("frozen-resnet50", "Frozen resnet50", "Baseline")
+    row = frozen_row("ImageNet=frozen:resnet18")
+    assert (row.name, row.encoder, row.weights) == ("imagenet", "frozen:resnet18", "")
+
+
 def test_a_run_that_is_taken_as_it_is_says_itself_what_it_saw(
     make_dataset: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -1,8 +1,12 @@
-"""Vectors of a dataset: the same as tracklet by tracklet, each frame through the backbone once."""
+"""Vectors of a dataset: the same as tracklet by tracklet, in parts or at once, compiled or not."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,8 +14,20 @@ from torch import Tensor, nn
 from polyptrace.config import Embed
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
-from polyptrace.embed import embed
-from polyptrace.encoders import FrameEncoder, OwnEncoder, Preprocess, TrackletEncoder, prepare_crops, weights_hash
+from polyptrace.embed import Embedder, Embeddings, embed
+from polyptrace.embed import embedding as embedding_module
+from polyptrace.encoders import (
+    FrameEncoder,
+    FrozenBackbone,
+    OwnEncoder,
+    Preprocess,
+    TrackletEncoder,
+    fingerprint,
+    prepare_crops,
+    weights_hash,
+)
+
+SETTINGS = Embed(batch_frames=37, block_frames=50)
 
 
 def small() -> TrackletEncoder:
@@ -31,7 +47,9 @@ class Clip(nn.Module):
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    "encoder", [small(), FrameEncoder("test_resnet", size=32), Clip()], ids=["ours", "sfe", "clip"]
+    "encoder",
+    [small(), FrameEncoder("test_resnet", size=32), FrozenBackbone("test_resnet", "none"), Clip()],
+    ids=["ours", "sfe", "frozen", "clip"],
 )
 def test_vectors_are_those_of_each_tracklet_alone(encoder: OwnEncoder | Clip, coloured: Dataset) -> None:
     encoder.eval()
@@ -65,6 +83,7 @@ def test_the_table_says_which_weights_made_it(coloured: Dataset, tmp_path: Path)
     encoder = small()
     table = embed(encoder, coloured, ["track"])
     assert table.info["model_hash"] == weights_hash(encoder)
+    assert table.info["fingerprint"] == fingerprint(encoder)
     table.save(tmp_path / "e")
     assert type(table).load(tmp_path / "e").info["encoder"] == "tracklet"
 
@@ -85,3 +104,62 @@ def test_a_vector_that_is_not_finite_is_refused_by_name(coloured: Dataset) -> No
         encoder.adapter.bias[0] = torch.nan
     with pytest.raises(UserError, match=r"tracklet 0 \(video v0\) is not finite"):
         embed(encoder, coloured, ["tracklet"])
+
+
+@pytest.mark.parametrize("generated", [True, False])
+def test_the_table_says_whether_the_data_is_generated(
+    generated: bool, make_dataset: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = make_dataset(tmp_path / "d", [[1, 1]])
+    info = json.loads((folder / "dataset.json").read_text())
+    (folder / "dataset.json").write_text(json.dumps({**info, "generated": generated}))
+    embed(small(), Dataset.open(folder)).save(tmp_path / "e")
+    assert Embeddings.load(tmp_path / "e").info["generated"] is generated
+
+
+@pytest.mark.parametrize("encoder", [small(), Clip()], ids=["frame by frame", "clips"])
+def test_blocks_computed_apart_give_the_same_bytes_as_all_together(encoder: nn.Module, coloured: Dataset) -> None:
+    embedder = Embedder(encoder, SETTINGS)
+    plan = embedder.plan(coloured, np.arange(len(coloured.tracklets)))
+    assert len(plan.blocks) > 4
+    whole_order, whole = embedder.vectors(coloured, plan)
+    apart = [embedder.vectors(coloured, plan, slice(k, k + 2)) for k in range(0, len(plan.blocks), 2)]
+    assert np.concatenate([order for order, _ in apart]).tolist() == whole_order.tolist()
+    assert np.concatenate([vectors for _, vectors in apart]).tobytes() == whole.tobytes()
+
+
+def test_blocks_only_bound_memory(coloured: Dataset) -> None:
+    one_block = embed(small(), coloured, settings=replace(SETTINGS, block_frames=10_000)).vectors
+    np.testing.assert_allclose(embed(small(), coloured, settings=SETTINGS).vectors, one_block, atol=1e-5, rtol=1e-5)
+
+
+def test_an_embedder_serves_several_datasets(coloured: Dataset) -> None:
+    embedder = Embedder(small(), SETTINGS)
+    first = embed(embedder, coloured, ["track"])
+    assert embed(embedder, coloured, ["track"]).vectors.tobytes() == first.vectors.tobytes()
+    assert len(embed(embedder, coloured, ["tracklet"])) == 48
+
+
+def test_weights_are_hashed_once_for_any_number_of_datasets(coloured: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, hashed = small(), []
+    monkeypatch.setattr(embedding_module, "weights_hash", lambda given: hashed.append(given) or weights_hash(given))
+    embedder = Embedder(encoder, SETTINGS)
+    found = {embed(embedder, coloured, [unit]).info["model_hash"] for unit in ("track", "tracklet")}
+    assert found == {weights_hash(encoder)}
+    assert hashed == [encoder]
+
+
+def test_a_compiled_encoder_is_one_graph_of_one_shape_and_gives_the_same_vectors(
+    coloured: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eager = embed(small(), coloured, settings=SETTINGS).vectors
+    shapes = []
+
+    def count(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> torch.fx.GraphModule:
+        shapes.extend(tuple(given.shape) for given in inputs if given.dtype == torch.uint8)
+        return graph
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=count, fullgraph=True))  # traced, not compiled
+    found = embed(small(), coloured, settings=replace(SETTINGS, compile="on")).vectors
+    assert shapes == [(37, 32, 32, 3)]
+    np.testing.assert_allclose(found, eager, atol=1e-5, rtol=1e-5)

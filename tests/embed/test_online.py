@@ -114,5 +114,5 @@ def test_what_does_not_fit_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=r"give uint8 \(32, 32, 3\)"):
             track.add(wrong)
-    with torch.device("meta"), pytest.raises(UserError, match="sees clips"):
+    with torch.device("meta"), pytest.raises(UserError, match="takes clips"):
         OnlineEncoder(load_foundation("endofm", None))

@@ -190,3 +190,56 @@ def test_broken_files_and_columns_are_told(tmp_path):
 def test_columns_that_cannot_be_meant_are_refused(given, told):
     with pytest.raises(UserError, match=told):
         Embeddings.from_columns(given)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "contains list, not an object"),
+        ('{"version": 2}', "'version' is 2, this release reads 1"),
+        ('{"version": 1, "fingerprint": 3}', "'fingerprint' is 3, not str"),
+        ('{"version": 1, "generated": "no"}', "'generated' is 'no', not bool"),
+        ('{"version": 1, "dataset": []}', "'dataset' is .*, not dict"),
+    ],
+)
+def test_a_damaged_description_is_refused_with_its_field(tmp_path, content, message):
+    Embeddings.from_columns(columns()).save(tmp_path / "E")
+    (tmp_path / "E" / "embeddings.json").write_text(content)
+    with pytest.raises(UserError, match=rf"embeddings\.json: {message}"):
+        Embeddings.load(tmp_path / "E")
+
+
+def test_tables_of_one_model_with_other_preprocessing_are_not_put_together():
+    one, other = (Embeddings.from_columns(columns(seed=i), info={"fingerprint": f"{i}" * 64}) for i in (0, 1))
+    with pytest.raises(UserError, match=r"2 different models \(fingerprint 000000000000, 111111111111\)"):
+        concatenate([one, other])
+
+
+def test_one_generated_dataset_marks_the_joined_table_as_generated():
+    one, other = columns(seed=0), columns(seed=1)
+    other["dataset"][:] = "sun"
+    tables = [Embeddings.from_columns(c, info={"generated": g}) for c, g in ((one, False), (other, True))]
+    assert concatenate(tables).info["generated"] is True
+    assert concatenate(tables[:1]).info["generated"] is False
+
+
+def test_object_arrays_get_the_advice_to_write_text(tmp_path):
+    table = Embeddings.from_columns(columns())
+    np.savez(tmp_path / "objects.npz", vectors=table.vectors, polyp=table.polyp)
+    with pytest.raises(UserError, match="arrays of type str"):
+        Embeddings.load(tmp_path / "objects.npz")
+    np.savez(tmp_path / "text.npz", vectors=table.vectors, **table.columns())
+    assert_equal(Embeddings.load(tmp_path / "text.npz"), table)
+
+
+def test_a_vector_column_that_is_no_list_is_refused(tmp_path):
+    for number, values in enumerate(([1.0, 2.0], [[1.0], None], ["a", "b"])):
+        pq.write_table(pa.table({"vector": values}), tmp_path / f"{number}.parquet")
+        with pytest.raises(UserError, match="give a list of floats per row"):
+            Embeddings.load(tmp_path / f"{number}.parquet")
+
+
+def test_a_column_with_more_than_one_value_per_vector_is_refused():
+    with pytest.raises(UserError, match=r"polyp has shape \(2, 2\) -> give one value per vector"):
+        Embeddings.from_columns({"vectors": np.ones((2, 3)), "polyp": np.array([["a", "b"]] * 2)})

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from polyptrace.encoders import TrackletEncoder
-from polyptrace.encoders.cost import cost
+from polyptrace.encoders import ColourGrid, FrameEncoder, FrozenBackbone, TrackletEncoder
+from polyptrace.encoders.cost import cost, encoder_cost
+from polyptrace.encoders.foundation import load_foundation
 
 
 def test_layers_are_counted_as_by_hand() -> None:
@@ -46,3 +47,34 @@ def test_our_encoder_costs_what_the_table_says() -> None:
     assert round(counted.params / 1e6, 2) == 26.50  # 26.40 without the projector; the paper's 25.6 is not explained
     assert f"{counted.paper_macs / 1e9:.1f}" == "33.1"
     assert f"{counted.flops / 1e9:.1f}" == "65.4"
+
+
+def test_parameters_are_those_that_contribute_to_the_vector() -> None:
+    encoder = TrackletEncoder("test_resnet", width=16, heads=2, feed_forward=16, layers=1, size=32).eval()
+    counted = encoder_cost(encoder)
+    encoder.zero_grad()
+    encoder(torch.randn(1, 8, 3, 32, 32)).sum().backward()
+    used = sum(p.numel() for p in encoder.parameters() if p.grad is not None)
+    assert counted is not None
+    assert counted.params == used
+    assert used < sum(p.numel() for p in encoder.parameters())
+
+
+def test_twice_the_side_is_about_four_times_the_work() -> None:
+    small, large = (encoder_cost(FrameEncoder("test_resnet", size=size)) for size in (64, 128))
+    assert small is not None
+    assert large is not None
+    assert 3 < large.flops / small.flops <= 4.1
+    assert 3 < large.paper_macs / small.paper_macs <= 4.1
+
+
+def test_frozen_encoders_are_counted_and_other_modules_are_not() -> None:
+    counted = encoder_cost(load_foundation("dinov2-small", None))
+    assert counted is not None
+    assert 21e6 < counted.params < 23e6
+    frozen = FrozenBackbone("test_resnet", "none")
+    counted = encoder_cost(frozen)
+    assert counted is not None
+    assert counted.params == sum(p.numel() for p in frozen.parameters())
+    assert counted.flops > 0
+    assert encoder_cost(ColourGrid()) is encoder_cost(nn.Identity()) is None

@@ -1,8 +1,14 @@
+"""From crops to an encoder's input, and what an encoder accepts."""
+
+import warnings
+
 import pytest
 import torch
 from torchvision.transforms.v2 import functional as vision
 
-from polyptrace.core.errors import UserError
+from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.encoders import ColourGrid, FrameEncoder, FrozenBackbone, TrackletEncoder
+from polyptrace.encoders.foundation import load_foundation
 from polyptrace.encoders.preprocess import RELEASE, Preprocess, prepare_crops
 
 ODD = Preprocess(16, (0.1, 0.2, 0.3), (0.5, 0.25, 2.0))
@@ -41,3 +47,35 @@ def test_the_release_transform_is_232_pixels_with_mean_045_and_deviation_0225() 
     assert prepared.shape == (1, 1, 3, 232, 232)
     assert prepared.dtype == torch.float64
     torch.testing.assert_close(prepared, torch.full_like(prepared, 0.55 / 0.225), atol=1e-5, rtol=0)
+
+
+ENCODERS = {
+    "tracklet": lambda: TrackletEncoder("test_resnet", width=16, heads=2, feed_forward=16, layers=1, size=32),
+    "frame": lambda: FrameEncoder("test_resnet", size=32),
+    "colour grid": ColourGrid,
+    "frozen": lambda: FrozenBackbone("test_resnet", "none"),
+    "frame model": lambda: load_foundation("surgenet", None, preprocess=Preprocess(32, RELEASE.mean, RELEASE.std)),
+    "video model": lambda: load_foundation("endofm", None, preprocess=Preprocess(32, RELEASE.mean, RELEASE.std)),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_an_encoder_takes_uint8_crops_or_prepared_floats_and_warns_of_floats_that_are_not_normalised(kind: str) -> None:
+    torch.manual_seed(0)
+    encoder, stored = ENCODERS[kind]().eval(), crops(32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = encoder(prepare_crops(stored, encoder.preprocess))
+        torch.testing.assert_close(encoder(stored), expected, atol=0, rtol=0)
+    with pytest.warns(PolyptraceWarning, match=r"all values are in \[0, 1\].*give uint8 crops"):
+        encoder(stored.permute(0, 1, 4, 2, 3) / 255)
+    with pytest.raises(UserError, match=r"int64 -> give uint8 crops"):
+        encoder(stored.permute(0, 1, 4, 2, 3).long())
+    with pytest.raises(UserError, match=r"uint8 of shape \(2, 3, 3, 32, 32\) -> give uint8 pixels of shape"):
+        encoder(stored.permute(0, 1, 4, 2, 3))
+
+
+def test_crops_that_are_no_pixels_are_refused() -> None:
+    with pytest.raises(UserError, match=r"float32 of shape .* -> give uint8 pixels"):
+        prepare_crops(crops(16) / 255, ODD)

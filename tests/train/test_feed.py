@@ -7,7 +7,7 @@ import torch
 from polyptrace.core.errors import UserError
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.methods import Batch
-from polyptrace.train.feed import SHARE, Feed, fits, resized
+from polyptrace.train.feed import Feed
 from polyptrace.train.learner import Learner
 
 
@@ -69,37 +69,15 @@ def test_a_process_loads_its_own_part_and_knows_the_targets_of_all(crops: np.nda
     assert second.targets.mask.flatten().tolist() == [True, True, True, False]
 
 
-def test_smaller_crops_are_made_once_and_rounded(crops: np.ndarray) -> None:
-    feed = Feed(crops, 4, torch.device("cpu"))
-    assert "resized once from 8 to 4" in feed.reason
-    got = feed.load(batch([[3], [4]])).crops
-    exact = torch.nn.functional.interpolate(
-        torch.from_numpy(crops[[3, 4]]).permute(0, 3, 1, 2).double(), size=(4, 4), mode="bilinear", antialias=True
-    )
-    assert got.shape == (2, 4, 4, 3)
-    assert (got.permute(0, 3, 1, 2) - exact).abs().max() <= 0.5 + 1e-6
-    assert torch.equal(resized(torch.from_numpy(crops[[3, 4]]), 4), got)
+def test_batches_that_are_read_ahead_keep_their_own_crops_and_targets(crops: np.ndarray) -> None:
+    batches = [batch([[i, -1], [i + 1, i + 2]]) for i in range(9)]
+    for given, loaded in zip(batches, Feed(crops, 8, torch.device("cpu")).stream(batches), strict=True):
+        assert loaded.batch is given
+        assert loaded.crops.numpy().tobytes() == crops[given.rows[given.rows >= 0]].tobytes()
 
 
 def test_crops_are_never_enlarged(crops: np.ndarray) -> None:
-    with pytest.raises(UserError, match=r"16 pixels, the stored crops have 8 -> prepare them at --crops\.size 16"):
+    with pytest.raises(
+        UserError, match=r"16 pixels, but the stored crops have 8 -> prepare them with --crops\.size 16"
+    ):
         Feed(crops, 16, torch.device("cpu"))
-
-
-def test_a_store_too_large_to_hold_is_resized_as_needed_to_the_same_crops(
-    crops: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = Feed(crops, 4, torch.device("cpu")).load(batch([[3, 1], [0, 19]])).crops
-    monkeypatch.setattr("polyptrace.train.feed.HELD_ON_CPU", 20 * 4 * 4 * 3 - 1)
-    monkeypatch.setattr("polyptrace.train.feed.CHUNK", 3)
-    feed = Feed(crops, 4, torch.device("cpu"))
-    assert feed.held is None
-    assert "resized from 8 to 4 pixels as needed" in feed.reason
-    assert torch.equal(feed.load(batch([[3, 1], [0, 19]])).crops, held)
-
-
-@pytest.mark.parametrize("runs", [1, 2, 3, 10])
-def test_runs_that_share_a_gpu_hold_no_more_of_it_together_than_one_alone(runs: int) -> None:
-    free = 10**9
-    largest = max(needed for needed in range(0, free, 10**6) if fits(needed, free, runs))
-    assert 0.9 * SHARE * free < runs * largest <= SHARE * free

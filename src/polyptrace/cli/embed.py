@@ -11,7 +11,7 @@ from polyptrace.cluster import embed_on
 from polyptrace.compare import frozen_row
 from polyptrace.core.console import counted
 from polyptrace.embed import embed, embed_files
-from polyptrace.encoders import ColourGrid
+from polyptrace.encoders import FROZEN, ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 
 SECTIONS = ("embed",)
@@ -19,11 +19,12 @@ SECTIONS = ("embed",)
 
 def command(
     ctx: typer.Context,
-    encoder: Annotated[str, typer.Argument(help="Run, encoder folder, authors' checkpoint, known name, or hub id.")],
+    encoder: Annotated[str, typer.Argument(help="Run, encoder folder, authors' checkpoint, name, or hub id.")],
     data: Annotated[Path, typer.Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")],
     out: Annotated[Path, typer.Option("--out", help="Embeddings folder to write.")],
     weights: Annotated[
-        str | None, typer.Option("--weights", help="Foundation models: file, folder or hub id of the weights.")
+        str | None,
+        typer.Option("--weights", help="Weights of a foundation model or frozen backbone: file, folder or hub id."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
     cluster: Annotated[
@@ -31,16 +32,19 @@ def command(
     ] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Turn a dataset into vectors with a frozen encoder.
+    """Embed a dataset with a frozen encoder.
 
-    One vector per tracklet and one per whole track. Known names: [bold]colour-grid[/] and the foundation models that
-    [bold]polyptrace encoders[/] lists. All settings: [bold]polyptrace settings embed[/].
+    Writes one vector per tracklet and one per whole track. Names: [bold]colour-grid[/], [bold]frozen:BACKBONE[/] (any
+    timm model, vectors averaged over frames), and the foundation models that [bold]polyptrace encoders[/] lists. All
+    settings: [bold]polyptrace settings embed[/].
 
     Examples:
 
       polyptrace embed runs/ours --data data/test --out vectors/ours
 
       polyptrace embed dinov2-small --weights dinov2-small.safetensors --data data/test --out vectors/dinov2
+
+      polyptrace embed frozen:resnet50 --weights resnet50.safetensors --data data/test --out vectors/resnet50
     """
     settings = resolve(ctx, config, SECTIONS).embed
     compute = partial(embed_on, cluster) if cluster else embed
@@ -52,8 +56,9 @@ def command(
 
 
 def _row(encoder: str) -> dict[str, Any]:
-    """How an encoder stands in a table, where it is a known one or its folder tells how it was trained."""
-    if encoder not in (*FOUNDATION_MODELS, ColourGrid.name) and not Path(encoder).is_dir():
+    """The row of an encoder in a table, if it is known by name or its folder says how it was trained."""
+    named = encoder in (*FOUNDATION_MODELS, ColourGrid.name) or encoder.startswith(FROZEN)
+    if not named and not Path(encoder).is_dir():
         return {}
     row = frozen_row(encoder)
     return {"name": row.title, "group": row.group} | ({"labels": row.labels} if row.labels else {})

@@ -13,22 +13,21 @@ from rich.table import Table
 from polyptrace.config import Config
 from polyptrace.core.console import progress
 from polyptrace.encoders import TrackletEncoder
-from polyptrace.encoders.cost import Cost, cost
+from polyptrace.encoders.cost import COST_LENGTH, COST_SIZE, Cost, cost, foundation_cost, published_cost
 from polyptrace.encoders.foundation import (
     FOUNDATION_MODELS,
     FoundationModel,
     cached_weights,
-    choices,
-    costs,
+    find_model,
+    pooling_choices,
 )
-from polyptrace.encoders.foundation.loading import COST_LENGTH, COST_SIZE, find_model
 
 OURS = "ours"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One encoder: what it costs, what it wants, and where its weights are."""
+    """One encoder: cost, input, and source of the weights."""
 
     name: str
     title: str
@@ -42,21 +41,21 @@ class Row:
     poolings: str
     licence: str
     source: str
-    here: str
+    local: str
 
 
 def command(
-    names: Annotated[list[str] | None, typer.Argument(help="Foundation models to list; all and ours if none.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Foundation models; default: all, and ours.")] = None,
     folder: Annotated[
-        Path | None, typer.Option("--folder", help="Look for published files of weights in this folder too.")
+        Path | None, typer.Option("--folder", help="Also look for published weights files in this folder.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """List the encoders, with parameters, cost, licence and weights.
+    """List encoders with parameters, cost, licence and weights.
 
     Costs are counted on the built models, for one tracklet of 8 frames at 224 pixels: parameters and true operations of
-    the parts that give the vector, and both as the paper's table counts them (operations: multiply-accumulates of
-    convolutions and linear layers, without attention; parameters: unused heads and predictors included).
+    the parts that contribute to the vector, and both as in the paper's table (operations: multiply-accumulates of
+    convolutions and linear layers, without attention; parameters: with unused heads and predictors).
     """
     wanted = {name: find_model(name) for name in names or FOUNDATION_MODELS}
     rows = []
@@ -75,8 +74,8 @@ def command(
 
 
 def _foundation_row(name: str, model: FoundationModel, folder: Path | None) -> Row:
-    architecture, (used, paper) = model.architecture, costs(name)
-    known = choices(architecture.prefix_tokens)
+    architecture, used, paper = model.architecture, foundation_cost(name), published_cost(name)
+    known = pooling_choices(architecture.prefix_tokens)
     marked = [f"{choice} (default)" if choice == model.pooling else choice for choice in known]
     return Row(
         name,
@@ -91,15 +90,15 @@ def _foundation_row(name: str, model: FoundationModel, folder: Path | None) -> R
         ", ".join(marked),
         model.licence + (", gated" if model.gated else ""),
         f"--weights hub ({model.hub})" if model.hub else f"{model.file} from {model.page}",
-        _here(model, folder),
+        _local(model, folder),
     )
 
 
-def _here(model: FoundationModel, folder: Path | None) -> str:
-    found = cached_weights(model)
-    if found is None and folder is not None and (folder / model.file).is_file():
-        found = folder / model.file
-    return "no" if found is None else str(found)
+def _local(model: FoundationModel, folder: Path | None) -> str:
+    path = cached_weights(model)
+    if path is None and folder is not None and (folder / model.file).is_file():
+        path = folder / model.file
+    return "no" if path is None else str(path)
 
 
 def _our_row() -> Row:
@@ -121,7 +120,7 @@ def _our_row() -> Row:
         "the learnable token",
         "Apache-2.0",
         "polyptrace train",
-        "the folder of a run",
+        "run folder",
     )
 
 
@@ -150,8 +149,8 @@ def _cost_table(rows: list[Row]) -> Table:
 def _weights_table(rows: list[Row]) -> Table:
     table = Table(box=None, header_style="bold")
     table.add_column("encoder", no_wrap=True)
-    for title in ("licence", "weights", "on this machine"):
+    for title in ("licence", "weights", "local file"):
         table.add_column(title, overflow="fold")
     for row in rows:
-        table.add_row(row.name, row.licence, row.source, row.here)
+        table.add_row(row.name, row.licence, row.source, row.local)
     return table

@@ -12,7 +12,7 @@ from pathlib import Path
 from polyptrace.config import Config, Settings, from_dict, read_config
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json
-from polyptrace.encoders import ColourGrid
+from polyptrace.encoders import FROZEN, ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 from polyptrace.methods import METHODS
 
@@ -103,6 +103,10 @@ def frozen_row(text: str) -> Row:
         return Row(name, title or model.title, group, encoder=encoder, weights=weights, seen=model.seen)
     if encoder == ColourGrid.name:
         return ROWS["colour-grid"]
+    if rest.startswith(FROZEN):
+        backbone, _, weights = rest.removeprefix(FROZEN).partition(":")
+        title = title or f"Frozen {backbone}"
+        return Row(folder_name(title), title, _BASELINE, encoder=FROZEN + backbone, weights=weights)
     if not Path(rest).exists():
         raise UserError(f"--frozen {text}: neither a known encoder nor a folder -> 'polyptrace encoders' lists names")
     title = title or Path(rest).resolve().name

@@ -139,7 +139,7 @@ class Embed:
     compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU, if there are enough frames
     block_frames: int = 32_768  #: frames whose features are held in memory at once; also the work unit of a cluster
     pooling: str = "default"  #: pooling of foundation models; see `polyptrace encoders`
-    preprocess: Literal["own", "release"] = "own"  #: release: the transform of the published comparison
+    preprocess: Literal["own", "imagenet", "release"] = "own"  #: normalisation; release: as in the published comparison
     enlarge: bool = False  #: upscale stored crops that are smaller than the encoder's input
 
 

@@ -1,8 +1,6 @@
 """From a frozen encoder and a dataset to vectors."""
 
-from polyptrace.embed.embedder import Embedder
-from polyptrace.embed.embedding import embed
-from polyptrace.embed.files import embed_files
+from polyptrace.embed.embedding import Embedder, embed, embed_files
 from polyptrace.embed.online import OnlineEncoder, OnlineTrack
 from polyptrace.embed.table import VECTORS_FILE, Embeddings, concatenate
 

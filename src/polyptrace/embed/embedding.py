@@ -1,25 +1,196 @@
 """From a frozen encoder and a dataset to vectors, for tracklets and whole tracks.
 
-embeddings = embed(load_encoder("runs/ours"), Dataset.open("data/test"))
+    embeddings = embed(load_encoder("runs/ours"), Dataset.open("data/test"))
+
+If an encoder works frame by frame, a frame that a tracklet and its track share goes through the backbone once: first
+the features of all frames of a block, then the vectors of its tracklets. Other encoders take whole tracklets, in
+batches of similar length. Nothing waits for the GPU: batches are read ahead, and vectors are fetched one block later.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from polyptrace.config import Embed
 from polyptrace.core.console import progress
+from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import provenance
-from polyptrace.data import Dataset
-from polyptrace.embed.embedder import Embedder
-from polyptrace.embed.plan import Ints
-from polyptrace.embed.table import COLUMNS, Embeddings
-from polyptrace.encoders import weights_hash
+from polyptrace.core.files import provenance, refuse_existing
+from polyptrace.data import Dataset, LabelFree
+from polyptrace.data.crops import CropLoader, to_device
+from polyptrace.embed.plan import Block, Ints, Plan, batches_by_length, make_plan, padded_rows
+from polyptrace.embed.table import COLUMNS, VECTORS_FILE, Embeddings
+from polyptrace.encoders import CropPreparation, Preprocess, fingerprint, input_size, load_encoder, weights_hash
+from polyptrace.encoders.cost import encoder_cost
+from polyptrace.encoders.foundation import FoundationEncoder
 
 UNITS = ("tracklet", "track")
+
+#: Frames from which compiling pays on a GPU: the blocks of a foundation model, or a whole backbone.
+COMPILE_BLOCKS_FROM, COMPILE_BACKBONE_FROM = 50_000, 200_000
+
+#: Frames per batch of the aggregation, as a multiple of the frames per batch of the backbone.
+AGGREGATION_BATCH = 8
+
+
+@runtime_checkable
+class FrameByFrame(Protocol):
+    """An encoder whose backbone takes single frames."""
+
+    def frame_features(self, frames: Tensor) -> Tensor:
+        """Features (n, F) of frames (n, 3, H, W)."""
+
+    def aggregate(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Vectors (B, D) of features (B, L, F)."""
+
+
+class Embedder:
+    """An encoder on its device, with its precision, compiled or not; it can embed any number of datasets."""
+
+    def __init__(self, encoder: nn.Module, settings: Embed | None = None) -> None:
+        self.settings = settings or Embed()
+        self.device, _ = choose_device(self.settings.device, "--embed.device")
+        self.precision, _ = choose_precision(self.settings.precision, self.device)
+        self.encoder = encoder.eval().to(self.device)
+        self.by_frame = isinstance(encoder, FrameByFrame)
+        if self.by_frame:  # video models have weights of five dimensions, which have no channels-last layout
+            encoder.to(memory_format=torch.channels_last)
+        self._prepare: Callable[[Tensor], Tensor] = CropPreparation(
+            preprocess_of(encoder), enlarge=self.settings.enlarge
+        ).to(self.device)
+        self._features: Callable[[Tensor], Tensor] = self._eager_features
+        self._compiled = False
+        if self.settings.compile == "on":
+            self.compile()
+
+    @cached_property
+    def weights_hash(self) -> str:
+        """The hash of the encoder's weights, computed once for any number of datasets."""
+        return weights_hash(self.encoder)
+
+    def plan(self, dataset: LabelFree, chosen: Ints) -> Plan:
+        """The work for the chosen tracklets; with `embed.compile auto`, compiles the encoder if that pays."""
+        input_size(dataset.crops.shape[1], preprocess_of(self.encoder), enlarge=self.settings.enlarge)
+        plan = make_plan(dataset.tracklets, chosen, self.settings.block_frames)
+        least = COMPILE_BLOCKS_FROM if isinstance(self.encoder, FoundationEncoder) else COMPILE_BACKBONE_FROM
+        pays = self.device.type == "cuda" and self.frame_count(dataset, plan) >= least
+        if self.settings.compile == "auto" and pays and not self._compiled:
+            self.compile()
+        return plan
+
+    def frame_count(self, dataset: LabelFree, plan: Plan) -> int:
+        """Frames that go through the encoder: each once, or once per tracklet that contains it."""
+        if self.by_frame:
+            return len(plan.frames)
+        return sum(int(dataset.tracklets.length[block.tracklets].sum()) for block in plan.blocks)
+
+    def compile(self) -> None:
+        """Compiles for batches of one shape: normalisation and backbone together, or a foundation model's blocks."""
+        self._compiled = True
+        if isinstance(self.encoder, FoundationEncoder):
+            self.encoder.compile()
+            self._prepare = torch.compile(self._prepare)
+        elif self.by_frame:
+            self._features = torch.compile(self._eager_features, dynamic=False)
+
+    def features(self, crops: Tensor) -> Tensor:
+        """Features (n, F) of crops (n, S, S, 3) that are on the device."""
+        with self._computing():
+            return self._features(crops)
+
+    def vectors(
+        self, dataset: LabelFree, plan: Plan, blocks: slice = slice(None), advance: Callable[[int], object] = int
+    ) -> tuple[Ints, NDArray[np.float32]]:
+        """Tracklets (N,) of some blocks of the plan, in the order of computation, and their vectors (N, D)."""
+        chosen = plan.blocks[blocks]
+        work = self._block_by_block if self.by_frame else self._whole_tracklets
+        orders, vectors, fetch = [], [], None
+        with self._computing():
+            for order, computed in work(dataset, plan, chosen, advance):
+                orders.append(order)
+                if fetch is not None:
+                    vectors.append(fetch())
+                fetch = _fetch_later(computed)
+            if fetch is not None:
+                vectors.append(fetch())
+        return np.concatenate(orders), np.concatenate(vectors)
+
+    def _block_by_block(
+        self, dataset: LabelFree, plan: Plan, chosen: tuple[Block, ...], advance: Callable[[int], object]
+    ) -> Iterator[tuple[Ints, Tensor]]:
+        """Features of the frames, in batches that may span blocks; then the vectors of each block's tracklets."""
+        size = self.settings.batch_frames
+        begin = reached = chosen[0].begin // size * size
+        parts = [plan.frames[start : start + size] for start in range(begin, chosen[-1].end, size)]
+        held: list[Tensor] = []  # features (…, F) of the frames from `begin` to `reached`
+        waiting = deque(chosen)
+        loader = CropLoader(dataset.crops, self.device)
+        for rows, crops in zip(parts, loader.stream(parts, pad=size if self._compiled else 0), strict=True):
+            held.append(self._features(crops)[: len(rows)])
+            reached += len(rows)
+            advance(len(rows))
+            while waiting and waiting[0].end <= reached:
+                block, features = waiting.popleft(), torch.cat(held)
+                part = features[block.begin - begin : block.end - begin]
+                yield self._aggregated(dataset, plan.frames[block.begin : block.end], part, block)
+                held, begin = [features[block.end - begin :]], block.end
+
+    def _aggregated(self, dataset: LabelFree, frames: Ints, features: Tensor, block: Block) -> tuple[Ints, Tensor]:
+        """The tracklets of a block and their vectors, from the features (n, F) of its frames (n,)."""
+        assert isinstance(self.encoder, FrameByFrame)
+        most = AGGREGATION_BATCH * self.settings.batch_frames
+        batches = list(batches_by_length(dataset.tracklets.length, block.tracklets, most))
+        tables = [padded_rows(dataset.tracklets, batch) for batch in batches]
+        rows, masks = (np.concatenate([table.reshape(-1) for table in part]) for part in zip(*tables, strict=True))
+        sizes = [mask.size for _, mask in tables]
+        indices = to_device(np.searchsorted(frames, rows), self.device).split(sizes)  # one copy for all batches
+        valids = to_device(masks, self.device).split(sizes)
+        vectors = []
+        for (_, mask), index, flat in zip(tables, indices, valids, strict=True):
+            valid = flat.reshape(mask.shape)  # (B, L)
+            gathered = features[index.reshape(mask.shape)] * valid[..., None]  # (B, L, F)
+            vectors.append(self.encoder.aggregate(gathered, None if mask.all() else valid).float())
+        return np.concatenate(batches), torch.cat(vectors)
+
+    def _whole_tracklets(
+        self, dataset: LabelFree, _: Plan, chosen: tuple[Block, ...], advance: Callable[[int], object]
+    ) -> Iterator[tuple[Ints, Tensor]]:
+        """Whole tracklets, in batches of similar length."""
+        length, most = dataset.tracklets.length, self.settings.batch_frames
+        batches = [batch for block in chosen for batch in batches_by_length(length, block.tracklets, most)]
+        tables = [padded_rows(dataset.tracklets, batch) for batch in batches]
+        crops_of = CropLoader(dataset.crops, self.device).stream([rows.reshape(-1) for rows, __ in tables])
+        for batch, (__, mask), crops in zip(batches, tables, crops_of, strict=True):
+            frames = self._prepare(crops.reshape(*mask.shape, *crops.shape[1:]))  # (B, L, 3, H, W)
+            yield batch, self.encoder(frames, None if mask.all() else to_device(mask, self.device)).float()
+            advance(int(mask.sum()))
+
+    def _eager_features(self, crops: Tensor) -> Tensor:
+        assert isinstance(self.encoder, FrameByFrame)
+        return self.encoder.frame_features(self._prepare(crops))
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Inference in the chosen precision; cuDNN searches for the fastest algorithm if shapes are fixed."""
+        before = torch.backends.cudnn.benchmark
+        torch.backends.cudnn.benchmark = before or (self._compiled and self.by_frame)
+        try:
+            with (
+                torch.inference_mode(),
+                torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"),
+            ):
+                yield
+        finally:
+            torch.backends.cudnn.benchmark = before  # do not change it for training in this process
 
 
 def embed(
@@ -30,7 +201,7 @@ def embed(
 ) -> Embeddings:
     """The vectors of all tracklets of the units, in the dataset's order, with their ids and labels.
 
-    For several datasets give an `Embedder`, which is made ready once; it has its own settings.
+    For several datasets give an `Embedder`, which is set up once; it has its own settings.
     """
     embedder = encoder if isinstance(encoder, Embedder) else Embedder(encoder, settings)
     chosen = tracklets_of(dataset, units)
@@ -41,11 +212,42 @@ def embed(
     return as_table(dataset, units, order, vectors, embedder.encoder, embedder.precision, embedder.weights_hash)
 
 
+def embed_files(
+    encoder: str,
+    data: Path,
+    out: Path,
+    weights: str | None = None,
+    settings: Embed | None = None,
+    *,
+    row: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    compute: Callable[..., Embeddings] = embed,
+) -> Embeddings:
+    """Embeds a dataset folder with the encoder of a name or folder, and saves the vectors; returns them.
+
+    `row` describes the encoder in a table (name, group, labels). `compute` replaces `embed`, for example by a cluster.
+    """
+    settings = settings or Embed()
+    refuse_existing(out, overwrite, VECTORS_FILE)
+    model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
+    embeddings = compute(model, Dataset.open(data), settings=settings)
+    method = dict(row or {})
+    if (cost := encoder_cost(model)) is not None:
+        operations = {"paper_macs": float(cost.paper_macs), "flops": float(cost.flops)}
+        method |= {"params": cost.params, "flops": operations}
+    info = {**embeddings.info, "from": encoder, "weights": weights, "method": method}
+    embeddings = replace(embeddings, info=info)
+    embeddings.save(out, overwrite=overwrite)
+    return embeddings
+
+
 def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:
-    """The tracklets of the units; an error where there are none."""
+    """The tracklets of the units; an error if there are none."""
     chosen = np.flatnonzero(np.isin(dataset.tracklets.unit, list(units)))
     if not len(chosen):
-        raise UserError(f"{dataset.path}: has no {' or '.join(units)} -> was it prepared to the end?")
+        raise UserError(
+            f"{dataset.path}: has no {' or '.join(units)} -> prepare it again, with a lower tracks.min_track"
+        )
     return chosen
 
 
@@ -58,26 +260,51 @@ def as_table(
     precision: str,
     model_hash: str = "",
 ) -> Embeddings:
-    """Vectors (N, D) of tracklets (N,) in any order as a table in the dataset's, with ids, labels and provenance.
+    """Vectors (N, D) of tracklets (N,) in any order as a table in the dataset's order, with labels and provenance.
 
-    `model_hash` is that of the encoder's weights, where it is known already.
+    `model_hash` is the hash of the encoder's weights, if it is known already.
     """
     order = np.argsort(tracklets)
     chosen, vectors = tracklets[order], vectors[order]
-    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(broken):
-        row = chosen[broken[0]]
+    invalid = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(invalid):
+        row = chosen[invalid[0]]
         raise UserError(
             f"{dataset.path}: the vector of tracklet {row} (video {dataset.tracklets.video[row]}) is not finite"
-            " -> try --embed.precision float32; if it stays, the encoder itself is broken"
+            " -> try --embed.precision float32; if that does not help, the encoder's weights are damaged"
         )
+    model_hash = model_hash or weights_hash(encoder)
     info = {
         "encoder": str(encoder.name),
-        "model_hash": model_hash or weights_hash(encoder),
+        "model_hash": model_hash,
+        "fingerprint": fingerprint(encoder, model_hash),
         "precision": precision,
+        "generated": dataset.generated,
         "dataset": {"path": str(dataset.path), **{k: dataset.info.get(k, {}) for k in ("source", "hashes")}},
         "units": list(units),
         "made_by": provenance(),
     }
     columns = {name: getattr(dataset.tracklets, name)[chosen] for name in COLUMNS}
     return Embeddings(vectors=vectors, **columns, info=info)
+
+
+def preprocess_of(encoder: nn.Module) -> Preprocess:
+    """The preprocessing that an encoder declares."""
+    preprocess = encoder.preprocess
+    assert isinstance(preprocess, Preprocess)
+    return preprocess
+
+
+def _fetch_later(vectors: Tensor) -> Callable[[], NDArray[np.float32]]:
+    """A function that returns vectors (n, D) as an array; on a GPU the copy starts now, and only the call waits."""
+    if not vectors.is_cuda:
+        return vectors.numpy
+    host = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
+    host.copy_(vectors, non_blocking=True)
+    arrived = torch.cuda.current_stream(vectors.device).record_event()
+
+    def fetch() -> NDArray[np.float32]:
+        arrived.synchronize()
+        return np.array(host.numpy())
+
+    return fetch

@@ -1,12 +1,12 @@
-"""Vectors of tracks that are still running: only new frames are encoded, those before are kept as features.
+"""Vectors of running tracks: only new frames are encoded, and the features of earlier frames are kept.
 
     online = OnlineEncoder(load_encoder("runs/ours"))
     track = online.track()
-    vector = track.add(crop)  # (S, S, 3) uint8 -> (D,): of all frames of the track so far
+    vector = track.add(crop)  # (S, S, 3) uint8 -> (D,), the vector of all frames of the track so far
 
-Everything has one of a few fixed shapes, so that on a GPU a frame is two replays of captured graphs: no kernel is
-launched one by one. Frames are encoded 8 or 1 at a time; features are padded to a power of two and masked. Between a
-crop and its vector the processor copies the crop into pinned memory, asks for everything else at once, and waits once.
+All shapes are fixed, so that on a GPU an added frame is two replays of captured CUDA graphs. Frames are encoded 8 or 1
+at a time; features are padded to a power of two and masked. Per frame, the host copies the crop into pinned memory,
+queues everything else at once, and waits once.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,36 +20,37 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyptrace.config import Embed
+from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
-from polyptrace.embed.embedder import FrameByFrame, choose_device, choose_precision, preprocess_of
+from polyptrace.embed.embedding import FrameByFrame, preprocess_of
 from polyptrace.encoders import CropPreparation
 from polyptrace.encoders.foundation import FoundationEncoder
 
-#: Frames that are encoded at once.
+#: Batch sizes of the backbone.
 CHUNKS = (8, 1)
 
-#: Frames of a track that are aggregated, padded; of a longer track the last 1024.
+#: Padded lengths of a track; of a longer track the last 1024 frames are used.
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 Crops = Tensor | NDArray[np.uint8]
 
 
 class OnlineEncoder:
-    """A frozen encoder made ready for frames that come one by one; any number of tracks share it.
+    """A frozen encoder for frames that arrive one by one; any number of tracks share it.
 
-    `crop_size` is the side of the crops to come, that of the encoder's input if not given. On a GPU compiling and
-    capturing take a while once; `embed.compile off` leaves compiling out.
+    `crop_size` is the side of the crops, by default that of the encoder's input. On a GPU, compiling and capturing take
+    some time at the start; `embed.compile off` skips compiling.
     """
 
     def __init__(self, encoder: nn.Module, settings: Embed | None = None, crop_size: int = 0) -> None:
         if not isinstance(encoder, FrameByFrame):
             raise UserError(
-                f"{encoder.name}: sees clips, not single frames -> embed the whole track again with `embed`, or take"
-                " an encoder that works frame by frame"
+                f"{encoder.name}: takes clips, not single frames -> embed the whole track with `embed`, or use an"
+                " encoder that works frame by frame"
             )
         settings = settings or Embed()
-        self.device = choose_device(settings.device)
-        self.precision = choose_precision(settings.precision, self.device)
+        self.device, _ = choose_device(settings.device, "--embed.device")
+        self.precision, _ = choose_precision(settings.precision, self.device)
         self.side = crop_size or preprocess_of(encoder).size
         own = deepcopy(encoder).eval().to(self.device).to(memory_format=torch.channels_last)
         if self.precision == "bf16":
@@ -68,11 +69,11 @@ class OnlineEncoder:
             self._vector = _Pinned(self._aggregate[LENGTHS[0]].output) if self.device.type == "cuda" else None
 
     def track(self) -> "OnlineTrack":
-        """A new track, without any frame."""
+        """A new track without frames."""
         return OnlineTrack(self)
 
     def features(self, crops: Tensor) -> Iterator[Tensor]:
-        """Features (n, F) of crops (n, S, S, 3), some frames at a time; valid until the next ones."""
+        """Features (n, F) of crops (n, S, S, 3), a few frames at a time; each valid until the next."""
         begin = 0
         while begin < len(crops):
             count = next(chunk for chunk in CHUNKS if chunk <= len(crops) - begin)
@@ -80,18 +81,18 @@ class OnlineEncoder:
             begin += count
 
     def aggregate(self, features: Tensor, count: int) -> NDArray[np.float32]:
-        """The vector (D,) of the first `count` of features (length, F), those behind them being zero."""
+        """The vector (D,) of the first `count` of features (length, F); the others are zero."""
         vector = self._aggregate[len(features)](features[None], count)  # (1, D)
-        found: NDArray[np.float32] = (vector.numpy() if self._vector is None else self._vector.fetch(vector))[0]
-        return found.copy()
+        host: NDArray[np.float32] = (vector.numpy() if self._vector is None else self._vector.fetch(vector))[0]
+        return host.copy()
 
     def replaying(self) -> AbstractContextManager[object]:
-        """What `features` and `aggregate` are called in: a captured graph has its precision in it."""
+        """The context for `features` and `aggregate`; the precision is part of a captured graph."""
         return torch.inference_mode() if self.device.type == "cuda" else self.computing()
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Inference in the precision that was chosen; rounded values are not kept, which a capture would forbid."""
+        """Inference in the chosen precision, without autocast's weight cache, which a capture does not allow."""
         half = self.precision == "bf16"
         with (
             torch.inference_mode(),
@@ -122,26 +123,26 @@ class OnlineEncoder:
 
 
 class OnlineTrack:
-    """One running track: the features of its frames, of which there are `len(track)` so far."""
+    """One running track; `len(track)` is the number of its frames so far."""
 
     def __init__(self, encoder: OnlineEncoder) -> None:
         self._encoder = encoder
         self._features: Tensor | None = None  # (length, F)
-        self._seen = 0
+        self._count = 0
 
     def __len__(self) -> int:
-        return self._seen
+        return self._count
 
     def add(self, crops: Crops) -> NDArray[np.float32]:
-        """The vector (D,) of the track with one more crop (S, S, 3) uint8, or with several (n, S, S, 3)."""
+        """Adds a crop (S, S, 3) uint8, or several (n, S, S, 3), and returns the vector (D,) of the track."""
         with self._encoder.replaying():
             for features in self._encoder.features(self._checked(crops)):
                 self._keep(features)
             assert self._features is not None
-            return self._encoder.aggregate(self._features, min(self._seen, LENGTHS[-1]))
+            return self._encoder.aggregate(self._features, min(self._count, LENGTHS[-1]))
 
     def _checked(self, crops: Crops) -> Tensor:
-        """Crops (n, S, S, 3), wherever they are."""
+        """Crops (n, S, S, 3) on any device; an error if they have another type or size."""
         side = self._encoder.side
         tensor = crops if isinstance(crops, Tensor) else torch.from_numpy(np.ascontiguousarray(crops))
         tensor = tensor[None] if tensor.ndim == 3 else tensor
@@ -153,44 +154,44 @@ class OnlineTrack:
         return tensor
 
     def _keep(self, features: Tensor) -> None:
-        """Puts features (n, F) behind the others, or in place of the oldest: encoders do not mind the order."""
+        """Appends features (n, F), or replaces the oldest ones; the vector does not depend on the order."""
         if self._features is None:
             self._features = features.new_zeros(LENGTHS[0], features.shape[1])
-        while self._seen + len(features) > len(self._features) < LENGTHS[-1]:
+        while self._count + len(features) > len(self._features) < LENGTHS[-1]:
             self._features = torch.cat([self._features, torch.zeros_like(self._features)])
-        place = self._seen % len(self._features)
-        before_end = features[: len(self._features) - place]
-        self._features[place : place + len(before_end)] = before_end
+        start = self._count % len(self._features)
+        before_end = features[: len(self._features) - start]
+        self._features[start : start + len(before_end)] = before_end
         self._features[: len(features) - len(before_end)] = features[len(before_end) :]
-        self._seen += len(features)
+        self._count += len(features)
 
 
 class _Pinned:
-    """Pinned memory on the host for a tensor of a GPU: a copy through it needs no other, and need not be waited for."""
+    """Pinned host memory for a GPU tensor, so that copies are asynchronous."""
 
     def __init__(self, like: Tensor) -> None:
         self._memory = torch.zeros(like.shape, dtype=like.dtype, pin_memory=True)
         self._array = self._memory.numpy()
         self._sent = torch.cuda.Event()
 
-    def send(self, values: Tensor, place: Tensor) -> None:
-        """Puts values of the host in their place on the GPU, whose current stream will have them."""
-        self._sent.synchronize()  # the values before are still on their way where many come at once
+    def send(self, values: Tensor, target: Tensor) -> None:
+        """Copies host values to a GPU tensor, on the current stream."""
+        self._sent.synchronize()  # the previous copy may not have ended yet
         np.copyto(self._array, values.numpy())
-        place.copy_(self._memory, non_blocking=True)
+        target.copy_(self._memory, non_blocking=True)
         self._sent.record()
 
     def fetch(self, values: Tensor) -> NDArray[Any]:
-        """Values of the GPU, waited for; overwritten by the next ones."""
+        """Waits for GPU values and returns them; overwritten by the next call."""
         self._memory.copy_(values, non_blocking=True)
         torch.cuda.current_stream(values.device).synchronize()
         return self._array
 
 
 class _Fixed:
-    """A function of tensors whose shapes never change: on a GPU captured once, and replayed from then on.
+    """A function of tensors with fixed shapes: on a GPU it is captured once and then replayed.
 
-    `from_host`: the first of the values comes from the host, most of the time.
+    `from_host`: the first input usually comes from the host.
     """
 
     def __init__(self, function: Callable[..., Tensor], *inputs: Tensor, from_host: bool = False) -> None:
@@ -203,7 +204,7 @@ class _Fixed:
             self.output = function(*inputs)
 
     def __call__(self, *values: Tensor | int) -> Tensor:
-        """The function of other values; what comes back is overwritten by the next call."""
+        """The function of new values; the result is overwritten by the next call."""
         for fixed, value in zip(self._inputs, values, strict=True):
             if not isinstance(value, Tensor):
                 fixed.fill_(value)
@@ -218,21 +219,21 @@ class _Fixed:
         return self.output
 
     def _capture(self) -> None:
-        searched, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True  # for these very shapes
-        here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
-        aside.wait_stream(here)
-        with torch.cuda.stream(aside):  # compiles, and lets libraries make what they need before the capture
+        benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
+        current, warm_up = torch.cuda.current_stream(), torch.cuda.Stream()
+        warm_up.wait_stream(current)
+        with torch.cuda.stream(warm_up):  # compiles, and lets libraries allocate workspaces before the capture
             for _ in range(3):
                 self._function(*self._inputs)
-        here.wait_stream(aside)
+        current.wait_stream(warm_up)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self.output = self._function(*self._inputs)
-        torch.backends.cudnn.benchmark = searched
+        torch.backends.cudnn.benchmark = benchmark
 
 
 def _round_weights(encoder: nn.Module) -> None:
-    """Rounds the weights that autocast would round at every call to bf16, once."""
+    """Rounds to bf16, once, the weights that autocast would round in every call."""
     for module in encoder.modules():
         if isinstance(module, nn.Conv2d | nn.Linear | nn.MultiheadAttention):
             module.to(torch.bfloat16)

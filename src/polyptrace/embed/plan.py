@@ -1,7 +1,7 @@
-"""What is computed together: tracklets in blocks that share no frame, those of similar length in a batch.
+"""The order of computation: tracklets in blocks that share no frame, and in batches of similar length.
 
-A plan is a function of the tracklets and the settings alone: whoever computes a block, here or on another machine, puts
-the same frames together and gets the same numbers.
+A plan depends on the tracklets and the settings only, so a block has the same batches and gives the same numbers on
+whatever machine it is computed.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Block:
-    """Some tracklets, and where their frames stand among all frames of the plan: from `begin` to `end`."""
+    """Some tracklets, and the range `begin` to `end` of their frames in the frames of the plan."""
 
     tracklets: Ints
     begin: int
@@ -27,7 +27,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Plan:
-    """All frames, as rows of the crop store in ascending order, each once; and the blocks they are worked off in."""
+    """All frames, as rows of the crop store in ascending order, each once; and the blocks."""
 
     frames: Ints  # (n,)
     blocks: tuple[Block, ...]
@@ -37,26 +37,26 @@ def make_plan(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Plan:
     """The plan of the chosen tracklets, with blocks of about `size` frames."""
     frames = _rows_of(tracklets, chosen)
     groups = list(blocks(tracklets, chosen, size))
-    ends = [int(tracklets.crop_index[tracklets.offset[group[0]]]) for group in groups[1:]]  # where the next one begins
-    edges = [0, *np.searchsorted(frames, ends).tolist(), len(frames)]
+    starts = [int(tracklets.crop_index[tracklets.offset[group[0]]]) for group in groups[1:]]
+    edges = [0, *np.searchsorted(frames, starts).tolist(), len(frames)]
     return Plan(frames, tuple(map(Block, groups, edges, edges[1:])))
 
 
 def _rows_of(tracklets: LabelFreeTracklets, chosen: Ints) -> Ints:
-    """All rows of the chosen tracklets in ascending order, each once: marked, which is faster than sorting."""
+    """All rows of the chosen tracklets in ascending order, each once."""
     wanted = np.zeros(len(tracklets), bool)
     wanted[chosen] = True
-    there = np.zeros(int(tracklets.crop_index.max()) + 1, bool)
-    there[tracklets.crop_index[np.repeat(wanted, tracklets.length)]] = True
-    return np.flatnonzero(there)
+    used = np.zeros(int(tracklets.crop_index.max()) + 1, bool)
+    used[tracklets.crop_index[np.repeat(wanted, tracklets.length)]] = True
+    return np.flatnonzero(used)
 
 
 def blocks(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Iterator[Ints]:
-    """Tracklets in groups whose frames lie together in the store and apart from others', about `size` frames each."""
+    """Groups of tracklets with about `size` frames each; no two groups share a frame or interleave in the store."""
     order = chosen[np.argsort(tracklets.crop_index[tracklets.offset[chosen]], kind="stable")]
     first = tracklets.crop_index[tracklets.offset[order]]
     reached = np.maximum.accumulate(np.maximum.reduceat(tracklets.crop_index, tracklets.offset[:-1])[order])
-    cuts = np.flatnonzero(first[1:] > reached[:-1]) + 1  # nothing before shares a frame with anything after
+    cuts = np.flatnonzero(first[1:] > reached[:-1]) + 1  # no tracklet before shares a frame with one after
     begin = 0
     while begin < len(order):
         following = cuts[np.searchsorted(first[cuts], first[begin] + size) :]
@@ -66,7 +66,7 @@ def blocks(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Iterator[I
 
 
 def batches_by_length(length: Ints, chosen: Ints, frames: int) -> Iterator[Ints]:
-    """Tracklets of similar length together, as many as have about so many frames when padded, one at least."""
+    """Batches of tracklets of similar length, with at most `frames` frames after padding, or of one tracklet."""
     order = chosen[np.argsort(-length[chosen], kind="stable")]
     begin = 0
     while begin < len(order):
@@ -76,7 +76,7 @@ def batches_by_length(length: Ints, chosen: Ints, frames: int) -> Iterator[Ints]
 
 
 def padded_rows(tracklets: LabelFreeTracklets, chosen: Ints) -> tuple[Ints, Flags]:
-    """Rows (B, L) of the chosen tracklets, and where they are real (B, L); the others repeat the first row."""
+    """Rows (B, L) of the chosen tracklets and a mask (B, L) of valid ones; the padding repeats the first row."""
     rows = pad_rows([tracklets.rows[i] for i in chosen])
     mask = rows >= 0
     return np.where(mask, rows, rows[:, :1]), mask

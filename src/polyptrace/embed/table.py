@@ -1,19 +1,18 @@
-"""The table of vectors that lies between embedding and evaluation, ours or made elsewhere.
+"""The table of vectors between embedding and evaluation, made by polyptrace or by another program.
 
-    embeddings = Embeddings.load(Path("E"))            # our folder, or a .parquet or .npz made elsewhere
+    embeddings = Embeddings.load(Path("E"))            # a folder of polyptrace, or a .parquet or .npz file
     tracks = embeddings.select("track")
 
-A folder holds `embeddings.parquet` (one row per tracklet: ids, labels where known, `vector`) and
-`embeddings.json` (how it was made). A file made elsewhere needs the vectors (`vectors` (N, D) in an .npz, a
-list column `vector` in a .parquet) and whichever other columns the evaluation at hand needs, under the names
-of the fields below.
+A folder contains `embeddings.parquet` (one row per tracklet: ids, labels if known, `vector`) and `embeddings.json` (how
+it was made: encoder, fingerprint, dataset, whether the data is generated). A file of another program needs the vectors
+(`vectors` (N, D) in an .npz, a list column `vector` in a .parquet) and the columns that the evaluation uses, under the
+names of the fields below.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
-from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -27,19 +26,31 @@ from polyptrace.core.files import atomic_folder, read_json, write_json
 TEXT = ("unit", "dataset", "video", "polyp", "histology")
 WHOLE = ("track", "position", "last")
 REAL = ("fps", "size_mm")
-#: Columns beside the vector, in the order of the file.
+#: Columns other than the vector, in the order of the file.
 COLUMNS = ("unit", "dataset", "video", "track", "position", "last", "fps", "polyp", "size_mm", "histology")
-#: The file by which a folder of vectors is known.
-VECTORS_FILE = "embeddings.parquet"
+VECTORS_FILE, INFO_FILE = "embeddings.parquet", "embeddings.json"
+#: Version of the folder.
+VERSION = 1
+#: Types of the fields of embeddings.json that other stages read.
+INFO_TYPES: dict[str, type] = {
+    "encoder": str,
+    "model_hash": str,
+    "fingerprint": str,
+    "precision": str,
+    "generated": bool,
+    "dataset": dict,
+    "units": list,
+    "method": dict,
+}
 UNITS = ("tracklet", "track", "any")
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Vectors (N, D) with their ids and labels: arrays of N; "", -1 and NaN mean unknown.
+    """Vectors (N, D) with their ids and labels, arrays of length N; "", -1 and NaN mean unknown.
 
-    `unit` is "tracklet" (L frames), "track" (a whole one) or "any" (usable as either). `position` and `last`
-    are the first and last frame in the video. Polyp ids are unique within a dataset, track ids within a video.
+    `unit` is "tracklet" (L frames), "track" (a whole track) or "any" (usable as either). `position` and `last` are the
+    first and last frame in the video. Polyp ids are unique within a dataset, track ids within a video.
     """
 
     vectors: NDArray[np.float32]
@@ -63,7 +74,7 @@ class Embeddings:
         return replace(self, vectors=self.vectors[index], **{c: getattr(self, c)[index] for c in COLUMNS})
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Every column beside the vectors, texts as unicode arrays that need no pickle."""
+        """All columns except the vectors, with text as unicode arrays, which can be saved without pickle."""
         return {c: getattr(self, c).astype(str) if c in TEXT else getattr(self, c) for c in COLUMNS}
 
     def select(self, unit: str) -> Self:
@@ -71,27 +82,27 @@ class Embeddings:
         return self.rows(np.isin(self.unit, (unit, "any")))
 
     def save(self, folder: Path | str, *, overwrite: bool = False) -> None:
-        """Writes `embeddings.parquet` and `embeddings.json`, whole or not at all."""
+        """Writes `embeddings.parquet` and `embeddings.json`, atomically."""
         flat = pa.array(np.ascontiguousarray(self.vectors, dtype=np.float32).reshape(-1))
         columns = {c: pa.array(_plain(c, getattr(self, c))) for c in COLUMNS}
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self.vectors.shape[1])
         with atomic_folder(Path(folder), overwrite=overwrite, mark=VECTORS_FILE) as temporary:
             pq.write_table(pa.table(columns), temporary / VECTORS_FILE, compression="zstd")
-            write_json(temporary / "embeddings.json", self.info)
+            write_json(temporary / INFO_FILE, {"version": VERSION, **self.info})
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """A folder of ours, a .parquet or an .npz file, checked; an error names the row."""
+        """A folder of polyptrace, a .parquet or an .npz file; errors name the file and the row or field."""
         path = Path(path)
         if not path.exists():
             raise UserError(f"{path}: no such file or folder -> give a folder made by 'polyptrace embed', or a file")
         info: dict[str, Any] = {}
         if path.is_dir():
-            if (path / "embeddings.json").exists():
-                info = read_json(path / "embeddings.json")
+            if (path / INFO_FILE).exists():
+                info = _read_info(path / INFO_FILE)
             if not (path / VECTORS_FILE).is_file():
                 raise UserError(
-                    f"{path}: no vectors in it ({VECTORS_FILE}) -> give a folder that 'polyptrace embed' wrote, or a "
+                    f"{path}: contains no {VECTORS_FILE} -> give a folder that 'polyptrace embed' wrote, or a "
                     ".npz or .parquet file"
                 )
             path = path / VECTORS_FILE
@@ -105,13 +116,15 @@ class Embeddings:
         where: str = "embeddings",
         info: dict[str, Any] | None = None,
     ) -> Self:
-        """Vectors and whichever columns there are, the others filled with "unknown", all checked."""
+        """A table of vectors and any of the other columns; missing columns are unknown."""
         unknown = sorted(set(columns) - {"vectors", *COLUMNS})
         if unknown:
             raise UserError(f"{where}: unknown column {unknown[0]!r} -> known: vectors, {', '.join(COLUMNS)}")
         vectors = _vectors(columns["vectors"], where)
         count = len(vectors)
         for name, values in columns.items():
+            if name != "vectors" and values.ndim != 1:
+                raise UserError(f"{where}: {name} has shape {values.shape} -> give one value per vector")
             if len(values) != count:
                 raise UserError(
                     f"{where}: {name} has {counted(len(values), 'row')} and vectors {count} -> give one per vector"
@@ -125,29 +138,54 @@ class Embeddings:
 
 
 def concatenate(tables: Sequence[Embeddings], where: str = "embeddings") -> Embeddings:
-    """One table of several datasets' vectors by one encoder; `info` of the first."""
+    """One table of the vectors of several datasets by one encoder, with the `info` of the first."""
     if not tables:
         raise UserError(f"{where}: no embeddings given -> give at least one")
     widths = sorted({t.vectors.shape[1] for t in tables})
     if len(widths) > 1:
         raise UserError(f"{where}: vectors of widths {widths} -> give embeddings of one encoder")
-    hashes = {t.info["model_hash"] for t in tables if t.info.get("model_hash")}
-    if len(hashes) > 1:
-        raise UserError(f"{where}: embeddings of {len(hashes)} different models -> give embeddings of one encoder")
+    for key in ("model_hash", "fingerprint"):
+        prints = {str(t.info[key]) for t in tables if t.info.get(key)}
+        if len(prints) > 1:
+            listed = ", ".join(sorted(each[:12] for each in prints))
+            raise UserError(
+                f"{where}: embeddings of {len(prints)} different models ({key} {listed})"
+                " -> give embeddings of one encoder"
+            )
     joined = {
         f.name: np.concatenate([getattr(t, f.name) for t in tables]) for f in fields(Embeddings) if f.name != "info"
     }
-    whole = Embeddings(**joined, info=tables[0].info)
-    _check_rows(whole, where)
-    return whole
+    info = dict(tables[0].info)
+    if any("generated" in t.info for t in tables):
+        info["generated"] = any(t.info.get("generated") for t in tables)
+    table = Embeddings(**joined, info=info)
+    _check_rows(table, where)
+    return table
+
+
+def _read_info(path: Path) -> dict[str, Any]:
+    """The content of embeddings.json without its version, with the types of known fields checked."""
+    info = read_json(path)
+    if not isinstance(info, dict):
+        raise UserError(f"{path}: contains {type(info).__name__}, not an object -> embed the dataset again")
+    version = info.pop("version", VERSION)
+    if version != VERSION:
+        raise UserError(f"{path}: 'version' is {version!r}, this release reads {VERSION} -> embed the dataset again")
+    for name, kind in INFO_TYPES.items():
+        if name in info and not isinstance(info[name], kind):
+            raise UserError(f"{path}: {name!r} is {info[name]!r}, not {kind.__name__} -> embed the dataset again")
+    return info
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             columns = {name: archive[name] for name in archive.files}
-    except (BadZipFile, ValueError, OSError) as error:
-        raise UserError(f"{path}: not an .npz of plain arrays ({error}) -> write it with numpy.savez") from None
+    except Exception as error:  # a damaged archive can raise anything, from zlib's errors to a header that is too large
+        raise UserError(
+            f"{path}: not an .npz of plain arrays ({error}) -> write it with numpy.savez; text as arrays of type str,"
+            " not object (see Embeddings.columns)"
+        ) from None
     if "vectors" not in columns:
         raise UserError(f"{path}: no array called 'vectors' among {sorted(columns)} -> add it, shape (N, D)")
     return columns
@@ -157,16 +195,24 @@ def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path}: not a readable .parquet ({error}) -> give .parquet, .npz or our folder") from None
+        raise UserError(
+            f"{path}: not a readable .parquet ({error}) -> give .parquet, .npz or a folder of polyptrace"
+        ) from None
     if "vector" not in table.column_names:
         raise UserError(f"{path}: no column 'vector' among {table.column_names} -> add it, a list of floats per row")
     columns = {c: table[c].to_numpy(zero_copy_only=False) for c in table.column_names if c != "vector"}
-    column = table["vector"].combine_chunks()
+    kind, column = table["vector"].type, table["vector"].combine_chunks()
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if not lists or column.null_count:
+        raise UserError(f"{path}: column 'vector' is {kind}, or has empty rows -> give a list of floats per row")
     lengths = column.value_lengths().to_numpy(zero_copy_only=False)
     uneven = np.flatnonzero(lengths != lengths[0]) if len(lengths) else np.empty(0, dtype=np.int64)
     if len(uneven):
         row = int(uneven[0])
-        raise UserError(f"{path}: row {row}: vector of {counted(lengths[row], 'number')} where row 0 has {lengths[0]}")
+        raise UserError(
+            f"{path}: row {row}: vector of {counted(int(lengths[row]), 'number')} where row 0 has {lengths[0]}"
+            " -> give vectors of one width"
+        )
     flat = column.flatten().to_numpy(zero_copy_only=False)
     columns["vectors"] = flat.reshape(len(column), -1) if len(column) else np.empty((0, 0), dtype=np.float32)
     return columns
@@ -176,12 +222,12 @@ def _vectors(values: NDArray[Any], where: str) -> NDArray[np.float32]:
     if values.ndim != 2 or values.dtype.kind not in "fiu":
         raise UserError(f"{where}: vectors are {values.dtype} of shape {values.shape} -> give numbers of shape (N, D)")
     if values.shape[0] == 0 or values.shape[1] == 0:
-        raise UserError(f"{where}: there are no vectors -> was anything embedded?")
+        raise UserError(f"{where}: there are no vectors -> give at least one row")
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
 def _column(name: str, values: NDArray[Any] | None, count: int, where: str) -> NDArray[Any]:
-    """A column as its type, or the one that says "unknown" in each row."""
+    """A column in its type; filled with the value for unknown if it is missing."""
     if name in TEXT:
         if values is None:
             return np.full(count, "any" if name == "unit" else "", dtype=object)
@@ -198,25 +244,26 @@ def _column(name: str, values: NDArray[Any] | None, count: int, where: str) -> N
     try:
         numbers = np.array([np.nan if v is None else v for v in values.tolist()], dtype=np.float64)
     except (TypeError, ValueError):
-        raise UserError(f"{where}: column {name!r} holds {values[0]!r} -> give numbers") from None
+        raise UserError(f"{where}: column {name!r} contains {values[0]!r} -> give numbers") from None
     if name in REAL:
         return numbers
     if values.dtype.kind in "iu":
         return values.astype(np.int64)
-    broken = np.flatnonzero(~(np.isfinite(numbers) & (numbers == np.round(numbers))))
-    if len(broken):
-        raise UserError(f"{where}: row {broken[0]}: {name} is {values[broken[0]]!r} -> give whole numbers")
+    invalid = np.flatnonzero(~(np.isfinite(numbers) & (numbers == np.round(numbers)) & (np.abs(numbers) < 2**53)))
+    if len(invalid):
+        raise UserError(f"{where}: row {invalid[0]}: {name} is {values[invalid[0]]!r} -> give integers")
     return numbers.astype(np.int64)
 
 
 def _check_rows(table: Embeddings, where: str) -> None:
-    """Raises at the first row that cannot be meant."""
-    broken = np.flatnonzero(~np.isfinite(table.vectors).all(axis=1))
-    if len(broken):
-        raise UserError(f"{where}: {_name(table, broken[0])}: the vector holds NaN or infinity -> embed it again")
-    strange = np.flatnonzero(~np.isin(table.unit, UNITS))
-    if len(strange):
-        raise UserError(f"{where}: {_name(table, strange[0])}: unit {table.unit[strange[0]]!r} -> {', '.join(UNITS)}")
+    """Raises an error at the first invalid row."""
+    invalid = np.flatnonzero(~np.isfinite(table.vectors).all(axis=1))
+    if len(invalid):
+        raise UserError(f"{where}: {_name(table, invalid[0])}: the vector contains NaN or infinity -> embed it again")
+    unknown = np.flatnonzero(~np.isin(table.unit, UNITS))
+    if len(unknown):
+        row = unknown[0]
+        raise UserError(f"{where}: {_name(table, row)}: unit {table.unit[row]!r} -> {', '.join(UNITS)}")
     backward = np.flatnonzero(table.last < table.position)
     if len(backward):
         row = backward[0]
@@ -229,7 +276,7 @@ def _check_rows(table: Embeddings, where: str) -> None:
     for row, key in enumerate(ids):
         if key in seen:
             raise UserError(
-                f"{where}: {_name(table, row)}: the same tracklet as row {seen[key]} -> was a dataset given twice?"
+                f"{where}: {_name(table, row)}: the same tracklet as row {seen[key]} -> give each dataset once"
             )
         seen[key] = row
 

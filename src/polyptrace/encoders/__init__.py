@@ -1,25 +1,35 @@
-"""Frames to vectors: our tracklet encoder, the single-frame encoder, foundation models, and their checkpoints."""
+"""From frames to vectors: our encoders, frozen backbones and foundation models, and their weights."""
 
-from polyptrace.encoders.authors import load_authors_checkpoint
-from polyptrace.encoders.backbone import create_backbone, fill_network
-from polyptrace.encoders.checkpoints import OwnEncoder, from_pretrained, save_encoder, weights_hash
+from polyptrace.encoders.backbones import FROZEN, FrozenBackbone, create_backbone
+from polyptrace.encoders.checkpoints import (
+    OwnEncoder,
+    from_pretrained,
+    load_authors_checkpoint,
+    load_encoder,
+    save_encoder,
+)
 from polyptrace.encoders.colour_grid import ColourGrid
 from polyptrace.encoders.frame import FrameEncoder
-from polyptrace.encoders.loading import load_encoder
-from polyptrace.encoders.preprocess import CropPreparation, Preprocess, check_crop_size, prepare_crops
-from polyptrace.encoders.tracklet import TrackletEncoder, scatter_features
+from polyptrace.encoders.padding import scatter_features
+from polyptrace.encoders.preprocess import CropPreparation, Normalise, Preprocess, input_size, prepare_crops
+from polyptrace.encoders.tracklet import TrackletEncoder
+from polyptrace.encoders.weights import fill_network, fingerprint, weights_hash
 
 __all__ = [
+    "FROZEN",
     "ColourGrid",
     "CropPreparation",
     "FrameEncoder",
+    "FrozenBackbone",
+    "Normalise",
     "OwnEncoder",
     "Preprocess",
     "TrackletEncoder",
-    "check_crop_size",
     "create_backbone",
     "fill_network",
+    "fingerprint",
     "from_pretrained",
+    "input_size",
     "load_authors_checkpoint",
     "load_encoder",
     "prepare_crops",

@@ -1,32 +1,83 @@
-"""Our encoders in and out of folders: model.safetensors + config.json + README.md (a model card).
+"""Encoders saved and loaded: our folders, the authors' checkpoints, known names, and repositories on the hub.
 
 save_encoder(encoder, Path("my-encoder"), trained="ours, 50 epochs on REAL-Colon")
-encoder = from_pretrained("my-encoder")  # or a hub id, owner/name
+encoder = load_encoder("my-encoder")  # also a run, a checkpoint, colour-grid, frozen:resnet50, dinov2-small, OWNER/NAME
+
+A folder contains model.safetensors, config.json and README.md (a model card).
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_json
-from polyptrace.encoders.backbone import load_weights
+from polyptrace.encoders.backbones import FROZEN, FrozenBackbone
+from polyptrace.encoders.colour_grid import ColourGrid
+from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
 from polyptrace.encoders.frame import FrameEncoder
 from polyptrace.encoders.tracklet import TrackletEncoder
+from polyptrace.encoders.weights import fill_network, load_weights, read_content
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+
+#: Version of config.json.
+VERSION = 1
+
+#: The folder of a run that contains its trained encoder.
+FINAL = "encoder"
+
+#: Suffixes of weights files.
+SUFFIXES = (".ckpt", ".pt", ".pth", ".safetensors")
 
 KINDS = {"tracklet": TrackletEncoder, "frame": FrameEncoder}
 
 #: The encoders that this package trains.
 OwnEncoder = TrackletEncoder | FrameEncoder
+
+#: Names in the authors' checkpoint, and ours.
+AUTHORS_NAMES = {
+    "mve.sfe.backbone.": "backbone.",
+    "mve.adapter.": "adapter.",
+    "mve.cls_token": "token",
+    "mve.encoder.layers.": "layers.",
+    "mve.encoder.norm.": "output_norm.",
+    "mve.encoder_norm.": "output_norm.",
+    "mve.feature_norm.": "feature_norm.",
+    "projector.": "projector.",
+}
+
+
+def load_encoder(
+    path_or_name: str | Path, weights: str | Path | None = None, pooling: str = "default", preprocess: str = "own"
+) -> nn.Module:
+    """The encoder of a run, an encoder folder, the authors' checkpoint, a known name, or a hub id.
+
+    Known names are `colour-grid`, `frozen:BACKBONE` (any timm model) and the foundation models, which
+    `polyptrace encoders` lists. `weights` and `preprocess` are for the last two, `pooling` for foundation models.
+    Without `weights`, a frozen backbone gets ImageNet weights and a foundation model those in the hub's local cache.
+    """
+    name, path = str(path_or_name), Path(path_or_name)
+    if name == ColourGrid.name:
+        return ColourGrid()
+    if name.startswith(FROZEN):
+        return FrozenBackbone(name.removeprefix(FROZEN), weights or "imagenet", preprocess)
+    if name in FOUNDATION_MODELS:
+        return load_foundation(name, weights or "cached", pooling, preprocess)
+    if path.is_dir():
+        return load_folder(_encoder_folder(path))
+    if path.is_file():
+        return load_authors_checkpoint(path)
+    if path.suffix in SUFFIXES:
+        raise UserError(f"{path}: no such file -> check the path")
+    return from_pretrained(path_or_name)
 
 
 def save_encoder(
@@ -37,7 +88,7 @@ def save_encoder(
     details: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Writes an encoder's folder: weights, what it takes to build it again, and a model card.
+    """Writes an encoder's folder: weights, settings, and a model card.
 
     `trained` is a sentence on how it was trained; `details` (settings, provenance) go into config.json.
     """
@@ -45,44 +96,82 @@ def save_encoder(
     with atomic_folder(folder, overwrite=overwrite) as temporary:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in encoder.state_dict().items()}
         save_file(tensors, temporary / WEIGHTS, {"format": "pt"})
-        content = {"polyptrace": 1, "kind": kind, "encoder": encoder.settings, "preprocess": _preprocess(encoder)}
-        write_json(temporary / CONFIG, content | {"trained": trained, "details": dict(details or {})})
+        content = {"polyptrace": VERSION, "kind": kind, "encoder": encoder.settings}
+        content |= {"preprocess": asdict(encoder.preprocess), "trained": trained, "details": dict(details or {})}
+        write_json(temporary / CONFIG, content)
         (temporary / CARD).write_text(model_card(encoder, trained), encoding="utf-8")
 
 
 def load_folder(folder: Path) -> OwnEncoder:
     """The encoder of a folder that `save_encoder` wrote, in evaluation mode."""
-    content = read_json(folder / CONFIG)
+    path = folder / CONFIG
+    content = read_json(path)
+    if not isinstance(content, dict) or content.get("kind") not in KINDS:
+        kind = content.get("kind") if isinstance(content, dict) else None
+        raise UserError(f"{path}: not an encoder of polyptrace (kind: {kind!r}) -> check the folder")
+    if content.get("polyptrace") != VERSION:
+        raise UserError(
+            f"{path}: version {content.get('polyptrace')!r}, this release reads {VERSION} -> save the encoder again"
+        )
     try:
         encoder: OwnEncoder = KINDS[content["kind"]](**content["encoder"])
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{folder / CONFIG}: not an encoder of polyptrace ({error!r}) -> check the folder") from None
+    except UserError as error:
+        raise UserError(f"{path}: 'encoder': {error}") from None
+    except Exception as error:  # any setting can have a value that torch or timm refuses in its own way
+        raise UserError(
+            f"{path}: 'encoder' does not describe an encoder ({type(error).__name__}: {error}) -> check the file"
+        ) from None
     load_weights(encoder, folder / WEIGHTS)
     return encoder.eval()
 
 
 def from_pretrained(path_or_id: str | Path) -> OwnEncoder:
-    """The encoder of a folder, or of a repository on the Hugging Face hub (owner/name)."""
+    """The encoder of a folder, or of a repository on the Hugging Face hub (OWNER/NAME)."""
     folder = Path(path_or_id)
     if folder.is_dir():
         return load_folder(folder)
     try:
-        return load_folder(Path(snapshot_download(str(path_or_id), allow_patterns=[WEIGHTS, CONFIG])))
+        downloaded = snapshot_download(str(path_or_id), allow_patterns=[WEIGHTS, CONFIG])
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"{path_or_id}: neither a folder nor a repository that can be had from the hub ({reason})"
-            " -> check the path, or fetch the repository on a machine with a network and give its folder"
+            f"{path_or_id}: neither a folder nor a repository on the hub that can be downloaded ({reason})"
+            " -> check the path, or download the repository on a computer with a network and give its folder"
         ) from None
+    return load_folder(Path(downloaded))
 
 
-def weights_hash(encoder: nn.Module) -> str:
-    """SHA-256 of an encoder's weights by name, the same wherever and however they were stored."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(encoder.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
+def load_authors_checkpoint(path: Path) -> TrackletEncoder:
+    """The encoder of a Lightning checkpoint that the authors' release wrote, in evaluation mode."""
+    content = read_content(path)
+    try:
+        settings, tensors = content["hyper_parameters"], _our_names(content["state_dict"])
+        encoder = TrackletEncoder(
+            backbone=settings["backbone_arch"],
+            width=settings["d_model"],
+            layers=settings["n_layers"],
+            heads=settings["n_heads"],
+            feed_forward=settings["d_feedforward"],
+            dropout=settings["dropout"],
+            projector_hidden=len(tensors["projector.0.bias"]),
+            projection=len(tensors["projector.2.bias"]),
+            feature_norm=bool(settings.get("use_feature_norm")),
+            output_norm=bool(settings.get("use_encoder_norm")),
+            name="authors",
+        )
+    except KeyError as error:
+        raise UserError(
+            f"{path}: has no {error} -> give a checkpoint of the authors' release (Lightning, with hyper_parameters)"
+        ) from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except Exception as error:  # any setting can have a value that torch or timm refuses in its own way
+        raise UserError(
+            f"{path}: hyper_parameters do not describe an encoder ({type(error).__name__}: {error})"
+            " -> give a checkpoint of the authors' release"
+        ) from None
+    fill_network(encoder, tensors, str(path), "give a checkpoint that the authors' release wrote")
+    return encoder.eval()
 
 
 def model_card(encoder: OwnEncoder, trained: str) -> str:
@@ -96,22 +185,22 @@ tags: [colonoscopy, polyp, re-identification, contrastive-learning]
 ---
 # {encoder.name}: vectors of polyp tracklets
 
-- Input: a tracklet, any number of square crops of a polyp, {size} x {size} pixels, RGB in [0, 1] normalised with
-  mean {mean} and std {std}.
-- Output: one vector of {encoder.width} numbers; compare by cosine.
+- Input: tracklets, each with any number of square RGB crops of a polyp. uint8 crops of at least {size} x {size} pixels
+  are resized and normalised (mean {mean}, std {std}); floats must be prepared already.
+- Output: one vector of {encoder.width} numbers per tracklet, to be compared by cosine similarity.
 - Backbone {encoder.settings["backbone"]}, {millions:.1f} M parameters with the projector.
-- Trained: {trained}
+- Training: {trained}
 
 ```python
-from polyptrace.encoders import from_pretrained
+from polyptrace.encoders import load_encoder
 
-encoder = from_pretrained("PATH")  # this folder, or its id on the hub
-vectors = encoder(frames, mask)  # (B, L, 3, {size}, {size}), (B, L) -> (B, {encoder.width})
+encoder = load_encoder("PATH")  # this folder, or its id on the hub
+vectors = encoder(crops, mask)  # (B, L, S, S, 3) uint8, (B, L) bool -> (B, {encoder.width})
 ```
 
 `polyptrace embed PATH --data DATASET --out EMBEDDINGS` does the same for a prepared dataset.
 
-For research. Not a medical device: do not use it for decisions about patients.
+For research only. Not a medical device: do not use it for decisions about patients.
 
 ```json
 {json.dumps(encoder.settings, indent=2)}
@@ -119,9 +208,23 @@ For research. Not a medical device: do not use it for decisions about patients.
 """
 
 
-def _preprocess(encoder: OwnEncoder) -> dict[str, Any]:
-    return {
-        "size": encoder.preprocess.size,
-        "mean": list(encoder.preprocess.mean),
-        "std": list(encoder.preprocess.std),
-    }
+def _encoder_folder(folder: Path) -> Path:
+    """The folder itself, or the one of a run's trained encoder."""
+    if (folder / FINAL / CONFIG).is_file():
+        return folder / FINAL
+    if (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file():
+        return folder
+    if (folder / "checkpoints").is_dir():
+        raise UserError(f"{folder}: this run has not finished -> run the same command again to resume it")
+    raise UserError(f"{folder}: contains no encoder ({WEIGHTS} and {CONFIG}) and is not a run -> check the path")
+
+
+def _our_names(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors of the authors' checkpoint under our names; an unknown name is kept, so that it is reported."""
+    ours = {}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise UserError(f"state_dict: {name} is not a tensor -> give a checkpoint of the authors' release")
+        prefix = next((prefix for prefix in AUTHORS_NAMES if name.startswith(prefix)), "")
+        ours[AUTHORS_NAMES.get(prefix, "") + name.removeprefix(prefix)] = tensor
+    return ours

@@ -1,24 +1,34 @@
 """What an encoder costs: parameters, the paper's FLOPs column, and true FLOPs, counted on the built model.
 
-    with torch.device("meta"):  # shapes alone: nothing is computed, any size fits
+    with torch.device("meta"):  # shapes only, nothing is computed
         encoder, frames = TrackletEncoder("resnet50"), torch.empty(1, 8, 3, 224, 224)
     counted = cost(encoder, lambda: encoder(frames))
 
-The paper's column counts multiply-accumulates of convolutions and linear layers, plus 4 operations per element that
-one of torch's own normalisation layers gives; the products inside attention are left out, and so are layers that are
-not called as modules. True FLOPs count every matrix product, attention included, a multiply-accumulate as 2.
+The paper's column counts multiply-accumulates of convolutions and linear layers, plus 4 operations per output element
+of torch's own normalisation layers. Matrix products inside attention and layers that are not called as modules are left
+out. True FLOPs count every matrix product, including attention, and a multiply-accumulate as 2.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-#: Counted by exact type: with the classes that networks derive from them SurgeNet is 31.1, and the paper says 31.0.
+from polyptrace.encoders.backbones import FrozenBackbone
+from polyptrace.encoders.foundation import FoundationEncoder, find_model
+from polyptrace.encoders.frame import FrameEncoder
+from polyptrace.encoders.tracklet import TrackletEncoder
+
+#: The side in pixels and the frames of the tracklet for which costs are counted, as in the paper.
+COST_SIZE, COST_LENGTH = 224, 8
+
+#: Counted by exact type: with derived classes, SurgeNet would have 31.1 G, and the paper says 31.0.
 NORMALISATIONS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 #: Operations per normalised element: subtract, divide, scale, shift.
@@ -35,17 +45,18 @@ class Cost:
 
 
 def cost(module: nn.Module, run: Callable[[], object]) -> Cost:
-    """What `run`, which calls `module` in any way, costs; on the meta device nothing is computed."""
-    counted = [0]
+    """The cost of `run`, which calls `module`; on the meta device nothing is computed."""
+    paper_macs = 0
 
     def count(layer: nn.Module, _inputs: object, output: Tensor) -> None:
-        counted[0] += _paper_macs(layer, output)
+        nonlocal paper_macs
+        paper_macs += _paper_macs(layer, output)
 
     hooks = [layer.register_forward_hook(count) for layer in module.modules() if not list(layer.children())]
     fast_path = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # it fuses whole layers, which no counter sees
+    torch.backends.mha.set_fastpath_enabled(False)  # it fuses layers, so that the counters miss them
     try:
-        # the plain attention kernel is made of products that the counter knows on every device
+        # the plain attention kernel consists of matrix products that are counted on every device
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as flops:
             run()
     finally:
@@ -53,7 +64,60 @@ def cost(module: nn.Module, run: Callable[[], object]) -> Cost:
         for hook in hooks:
             hook.remove()
     params = sum(parameter.numel() for parameter in module.parameters())
-    return Cost(params, counted[0], flops.get_total_flops())
+    return Cost(params, paper_macs, flops.get_total_flops())
+
+
+def encoder_cost(encoder: nn.Module) -> Cost | None:
+    """The cost of an encoder for one tracklet at its own size, without parts that do not contribute to the vector.
+
+    None for encoders without learned parameters or of an unknown kind.
+    """
+    match encoder:
+        case FoundationEncoder():
+            return foundation_cost(encoder.name, encoder.preprocess.size)
+        case TrackletEncoder() | FrameEncoder():
+            return _own_cost(isinstance(encoder, FrameEncoder), tuple(encoder.settings.items()))
+        case FrozenBackbone():
+            with torch.device("meta"):
+                empty = FrozenBackbone(**{**encoder.settings, "weights": "none"})
+                side = empty.preprocess.size
+                frames = torch.empty(1, COST_LENGTH, 3, side, side)
+            return cost(empty, lambda: empty(frames))
+        case _:
+            return None
+
+
+def foundation_cost(name: str, size: int = COST_SIZE, length: int = COST_LENGTH) -> Cost:
+    """The cost of a foundation model's encoder for one tracklet, without the parts that are not used."""
+    architecture = find_model(name).architecture
+    with torch.device("meta"):
+        backbone = architecture.build(size).eval()
+        frames = _tracklet(size, length, architecture.clip_length)
+    return cost(backbone, lambda: architecture.tokens(backbone, frames))
+
+
+def published_cost(name: str, size: int = COST_SIZE, length: int = COST_LENGTH) -> Cost:
+    """The cost that the paper's columns give: the whole published model, including parts that are not used."""
+    architecture = find_model(name).architecture
+    with torch.device("meta"):
+        whole, run = architecture.published(size)
+        frames = _tracklet(size, length, architecture.clip_length)
+    return cost(whole.eval(), lambda: run(frames))
+
+
+@cache
+def _own_cost(of_frames: bool, settings: tuple[tuple[str, Any], ...]) -> Cost:
+    """The cost of one of our encoders, without the projector, which is used in training only."""
+    with torch.device("meta"):
+        encoder = (FrameEncoder if of_frames else TrackletEncoder)(**dict(settings)).eval()
+        frames = torch.empty(1, COST_LENGTH, 3, encoder.preprocess.size, encoder.preprocess.size)
+    counted = cost(encoder, lambda: encoder(frames))
+    unused = sum(p.numel() for p in encoder.projector.parameters()) if isinstance(encoder, TrackletEncoder) else 0
+    return replace(counted, params=counted.params - unused)
+
+
+def _tracklet(size: int, length: int, clip_length: int | None) -> Tensor:
+    return torch.empty(length, 3, size, size) if clip_length is None else torch.empty(1, length, 3, size, size)
 
 
 def _paper_macs(layer: nn.Module, output: Tensor) -> int:

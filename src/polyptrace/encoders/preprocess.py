@@ -1,78 +1,128 @@
-"""From stored uint8 crops to the floats an encoder wants: its size, its mean, its standard deviation.
+"""From stored crops to an encoder's input: resized to its size, normalised with its mean and standard deviation.
 
-    prepared = prepare_crops(crops, encoder.preprocess)  # (B, L, S, S, 3) uint8 -> (B, L, 3, H, W)
+    frames = prepare_crops(crops, encoder.preprocess)  # (B, L, S, S, 3) uint8 -> (B, L, 3, H, W) float32
 
-A crop is made smaller where the encoder wants less, never larger unless the caller says so: an enlarged crop
-costs as much as a real one and shows less, which would be unfair to the encoder without anyone noticing.
+Crops are never enlarged unless the caller allows it: an enlarged crop costs as much as a real one and shows less, which
+would put the encoder at a disadvantage that nobody notices.
 """
 
+import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from polyptrace.core.errors import UserError
+from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.data.crops import resize_frames
 
 
 @dataclass(frozen=True)
 class Preprocess:
-    """What an encoder's input looks like: square frames of `size` pixels, (value - mean) / std per channel.
+    """An encoder's input: square frames of `size` pixels, RGB in [0, 1], normalised as (value - mean) / std.
 
-    Mean and standard deviation are those of red, green and blue in [0, 1].
+    A `flexible` encoder takes crops that are smaller than `size` at their own size.
     """
 
     size: int
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+    flexible: bool = False
 
 
-#: The one transform that the published comparison gave to every model; also that of our own encoders.
+#: The transform that the published comparison used for every model, and that of our own encoders.
 RELEASE = Preprocess(232, (0.45, 0.45, 0.45), (0.225, 0.225, 0.225))
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
-def prepare_crops(
-    crops: Tensor, preprocess: Preprocess, *, enlarge: bool = False, dtype: torch.dtype = torch.float32
-) -> Tensor:
-    """Crops (B, L, S, S, 3) uint8 as normalised floats (B, L, 3, H, W) on the same device.
+class Normalise(nn.Module):
+    """Pixels in [0, 255] to (value / 255 - mean) / std; the constants stay on the device, so nothing is copied."""
 
-    Made smaller by antialiased bilinear resizing, as `prepare` does it; larger only with `enlarge`.
-    """
-    prepared: Tensor = CropPreparation(preprocess, enlarge=enlarge).to(crops.device)(crops)
-    return prepared.to(dtype)
-
-
-class CropPreparation(nn.Module):
-    """`prepare_crops` with its numbers kept on the device: nothing to copy, so that it can be compiled and captured."""
-
-    def __init__(self, preprocess: Preprocess, *, enlarge: bool = False) -> None:
+    def __init__(self, preprocess: Preprocess) -> None:
         super().__init__()
-        self.preprocess, self.enlarge = preprocess, enlarge
         scale = torch.tensor([1 / (255 * s) for s in preprocess.std])
         shift = torch.tensor([-m / s for m, s in zip(preprocess.mean, preprocess.std, strict=True)])
         self.register_buffer("scale", scale[:, None, None], persistent=False)
         self.register_buffer("shift", shift[:, None, None], persistent=False)
 
-    def forward(self, crops: Tensor) -> Tensor:
-        """Floats (…, 3, H, W) of crops (…, S, S, 3) uint8."""
-        check_crop_size(crops.shape[-2], self.preprocess, enlarge=self.enlarge)
+    def frames(self, crops: Tensor) -> Tensor:
+        """Crops (n, H, W, 3) uint8 as float pixels (n, 3, H, W), with channels last in memory."""
+        assert isinstance(self.scale, Tensor)
+        return crops.permute(0, 3, 1, 2).to(self.scale.dtype)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Normalised frames (n, 3, H, W) of float pixels (n, 3, H, W)."""
         assert isinstance(self.scale, Tensor)
         assert isinstance(self.shift, Tensor)
-        leading, side = crops.shape[:-3], self.preprocess.size
-        frames = crops.flatten(0, -4).permute(0, 3, 1, 2).to(torch.float32)  # (n, 3, S, S), channels last in memory
-        if frames.shape[-2:] != (side, side):
-            frames = functional.interpolate(frames, size=(side, side), mode="bilinear", antialias=True)
-        return torch.addcmul(self.shift, frames, self.scale).reshape(*leading, 3, side, side)
+        return torch.addcmul(self.shift, pixels, self.scale)
 
 
-def check_crop_size(stored: int, preprocess: Preprocess, *, enlarge: bool = False) -> None:
-    """Raises if crops of `stored` pixels would have to be enlarged and `enlarge` does not allow it."""
+class CropPreparation(nn.Module):
+    """`prepare_crops` as a module that can be compiled and captured in a CUDA graph."""
+
+    def __init__(self, preprocess: Preprocess, *, enlarge: bool = False) -> None:
+        super().__init__()
+        self.preprocess, self.enlarge = preprocess, enlarge
+        self.normalise = Normalise(preprocess)
+
+    def forward(self, crops: Tensor) -> Tensor:
+        """Floats (…, 3, H, W) of crops (…, S, S, 3) uint8."""
+        side = input_size(crops.shape[-2], self.preprocess, enlarge=self.enlarge)
+        pixels = resize_frames(self.normalise.frames(crops.flatten(0, -4)), side)  # (n, 3, H, W)
+        frames: Tensor = self.normalise(pixels)
+        return frames.reshape(*crops.shape[:-3], 3, side, side)
+
+
+def prepare_crops(
+    crops: Tensor, preprocess: Preprocess, *, enlarge: bool = False, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Crops (B, L, S, S, 3) uint8 as normalised floats (B, L, 3, H, W) on the same device."""
+    if crops.dtype != torch.uint8 or crops.ndim < 4 or crops.shape[-1] != 3:
+        raise UserError(
+            f"crops: {crops.dtype} of shape {tuple(crops.shape)} -> give uint8 pixels of shape (…, height, width, 3)"
+        )
+    prepared: Tensor = CropPreparation(preprocess, enlarge=enlarge).to(crops.device)(crops)
+    return prepared.to(dtype)
+
+
+def as_frames(frames: Tensor, preprocess: Preprocess) -> Tensor:
+    """The input of an encoder as prepared floats: uint8 crops (B, L, S, S, 3) are prepared, floats are kept.
+
+    Floats must be prepared already. A warning is given if all of them are in [0, 1], because pixels that were scaled
+    but not normalised give wrong vectors.
+    """
+    if frames.dtype == torch.uint8:
+        return prepare_crops(frames, preprocess)
+    if not frames.is_floating_point():
+        raise UserError(
+            f"frames: {frames.dtype} -> give uint8 crops of shape (B, L, S, S, 3), or floats from prepare_crops"
+        )
+    if _looks_unnormalised(frames):
+        warnings.warn(
+            "frames: all values are in [0, 1], so they were probably not normalised -> give uint8 crops of shape"
+            " (B, L, S, S, 3), or floats from prepare_crops(crops, encoder.preprocess)",
+            PolyptraceWarning,
+            stacklevel=3,
+        )
+    return frames
+
+
+def input_size(stored: int, preprocess: Preprocess, *, enlarge: bool = False) -> int:
+    """The side at which an encoder takes crops of `stored` pixels; an error if they would have to be enlarged."""
     if stored < preprocess.size and not enlarge:
+        if preprocess.flexible:
+            return stored
         raise UserError(
             f"crops: stored at {stored} pixels, but the encoder takes {preprocess.size}"
             f" -> run `polyptrace prepare` with --crops.size {preprocess.size},"
             " or allow enlarged crops with --embed.enlarge true"
         )
+    return preprocess.size
+
+
+def _looks_unnormalised(frames: Tensor) -> bool:
+    if torch.compiler.is_compiling() or frames.is_meta or not frames.numel():
+        return False
+    low, high = frames.aminmax()
+    return bool((low >= 0) & (high <= 1) & (low < high))

@@ -3,10 +3,10 @@
 encoder = TrackletEncoder("resnet50", weights="imagenet")
 vectors = encoder(frames, mask)  # (B, L, 3, H, W), (B, L) -> (B, D)
 
-No position code: the vector does not depend on the order of the frames. The projector is for training alone.
+There is no position code, so the vector does not depend on the order of the frames. The projector is used in training
+only.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -14,16 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from polyptrace.config import Encoder as EncoderSettings
-from polyptrace.encoders.backbone import create_backbone, feature_width
-from polyptrace.encoders.preprocess import RELEASE, Preprocess
+from polyptrace.encoders.backbones import create_backbone, feature_width
+from polyptrace.encoders.padding import features_of_valid_frames
+from polyptrace.encoders.preprocess import RELEASE, Preprocess, as_frames
 
 
 class TrackletEncoder(nn.Module):
-    """Vectors of tracklets with any number of frames; see the module for the parts.
-
-    Frames are normalised as `preprocess` says. In a mask True is a real frame; other frames never reach the
-    backbone, so that they change neither vectors nor batch statistics.
-    """
+    """Vectors of tracklets with any number of frames; see the module for the parts."""
 
     def __init__(
         self,
@@ -73,19 +70,23 @@ class TrackletEncoder(nn.Module):
 
     @classmethod
     def from_settings(cls, settings: EncoderSettings, size: int, name: str = "tracklet") -> "TrackletEncoder":
-        """The encoder that the [encoder] section describes, for frames of `size` pixels."""
+        """The encoder of the [encoder] section, for frames of `size` pixels."""
         return cls(**asdict(settings), size=size, name=name)
 
     def forward(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Vectors (B, D) of frames (B, L, 3, H, W): the learnable token's output, before the projector."""
+        """Vectors (B, D) of prepared frames (B, L, 3, H, W) or of uint8 crops (B, L, S, S, 3).
+
+        The vector is the learnable token's output, before the projector. The mask (B, L) is True for valid frames.
+        """
         return self.tokens(frames, mask)[:, 0]
 
     def tokens(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Outputs (B, 1 + L, D): the learnable token's first, then one per frame, zero where there is none."""
-        return self.tokens_of_features(features_of_real_frames(self.frame_features, frames, mask), mask)
+        """Outputs (B, 1 + L, D): the learnable token first, then one per frame, zero in the padding."""
+        frames = as_frames(frames, self.preprocess)
+        return self.tokens_of_features(features_of_valid_frames(self.frame_features, frames, mask), mask)
 
     def frame_features(self, frames: Tensor) -> Tensor:
-        """Backbone features (n, F) of frames (n, 3, H, W), each on its own."""
+        """Backbone features (n, F) of single frames (n, 3, H, W)."""
         features: Tensor = self.backbone(frames)
         return features
 
@@ -94,30 +95,17 @@ class TrackletEncoder(nn.Module):
         return self.tokens_of_features(features, mask)[:, 0]
 
     def tokens_of_features(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Outputs (B, 1 + L, D) of backbone features (B, L, F), zero where there is no frame."""
+        """Outputs (B, 1 + L, D) of backbone features (B, L, F), zero in the padding."""
         frames = self.feature_norm(self.adapter(features))  # (B, L, D)
         token = self.token.to(frames.dtype).expand(len(frames), 1, -1)
         tokens: Tensor = torch.cat([token, frames], dim=1)  # (B, T, D)
-        real = None if mask is None else torch.cat([mask.new_ones(len(mask), 1), mask], dim=1)  # (B, T)
+        valid = None if mask is None else torch.cat([mask.new_ones(len(mask), 1), mask], dim=1)  # (B, T)
         for layer in self.layers:
-            tokens = layer(tokens, src_key_padding_mask=None if real is None else ~real)
+            tokens = layer(tokens, src_key_padding_mask=None if valid is None else ~valid)
         tokens = self.output_norm(tokens)
-        return tokens if real is None else tokens * real[..., None]
+        return tokens if valid is None else tokens * valid[..., None]
 
     def project(self, tokens: Tensor) -> Tensor:
-        """What the loss sees: (…, D) -> (…, projection)."""
+        """The input of the loss: (…, D) -> (…, projection)."""
         projected: Tensor = self.projector(tokens)
         return projected
-
-
-def features_of_real_frames(frame_features: Callable[[Tensor], Tensor], frames: Tensor, mask: Tensor | None) -> Tensor:
-    """Features (B, L, F) of frames (B, L, 3, H, W), zero where the mask (B, L) has no frame."""
-    if mask is None:
-        return frame_features(frames.flatten(0, 1)).reshape(*frames.shape[:2], -1)
-    return scatter_features(frame_features(frames[mask]), mask.flatten().nonzero()[:, 0], mask)
-
-
-def scatter_features(features: Tensor, place: Tensor, mask: Tensor) -> Tensor:
-    """Features (n, F) put at their `place` (n,) among the B * L frames of the mask: (B, L, F), zero elsewhere."""
-    empty = features.new_zeros(mask.numel(), features.shape[-1])
-    return empty.index_copy(0, place, features).reshape(*mask.shape, -1)

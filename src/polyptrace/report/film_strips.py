@@ -8,10 +8,10 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional
 
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Dataset, crop_regions
+from polyptrace.data.crops import resize_crops
 
 Pixels = NDArray[np.uint8]
 
@@ -109,9 +109,7 @@ def resize(frames: Pixels, side: int) -> Pixels:
     """Frames (F, S, S, 3) at another size, antialiased."""
     if frames.shape[1] == side:
         return frames
-    floats = torch.from_numpy(frames.copy()).permute(0, 3, 1, 2).float()
-    small = functional.interpolate(floats, size=(side, side), mode="bilinear", antialias=True)
-    resized: Pixels = small.round().clamp(0, 255).byte().permute(0, 2, 3, 1).contiguous().numpy()
+    resized: Pixels = resize_crops(torch.from_numpy(frames.copy()), side).numpy()
     return resized
 
 

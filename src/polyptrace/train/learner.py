@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
-from polyptrace.encoders import OwnEncoder, scatter_features
+from polyptrace.encoders import Normalise, OwnEncoder, scatter_features
 
 
 class Learner(nn.Module):
@@ -15,9 +14,7 @@ class Learner(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.augment = augment
-        mean, std = torch.tensor(encoder.preprocess.mean), torch.tensor(encoder.preprocess.std)
-        self.register_buffer("scale", (1 / (255 * std))[:, None, None], persistent=False)
-        self.register_buffer("shift", (-mean / std)[:, None, None], persistent=False)
+        self.normalise = Normalise(encoder.preprocess)
 
     def forward(
         self, crops: Tensor, shape: tuple[int, int], place: Tensor | None = None, mask: Tensor | None = None
@@ -27,12 +24,10 @@ class Learner(nn.Module):
         shape: (B, L). If frames are missing, place (n,) is the index of each crop among B * L frames, and mask (B, L)
         is True where there is a frame; otherwise n = B * L.
         """
-        assert isinstance(self.scale, Tensor)
-        assert isinstance(self.shift, Tensor)
-        frames = crops.permute(0, 3, 1, 2).to(self.scale.dtype)  # (n, 3, S, S), channels last in memory
+        pixels = self.normalise.frames(crops)  # (n, 3, S, S)
         if self.augment is not None:
-            frames = self.augment(frames)
-        features = self.encoder.frame_features(torch.addcmul(self.shift, frames, self.scale))  # (n, F)
+            pixels = self.augment(pixels)
+        features = self.encoder.frame_features(self.normalise(pixels))  # (n, F)
         if place is None or mask is None:
             features = features.reshape(*shape, -1)  # (B, L, F)
         else:

@@ -1,19 +1,19 @@
 """Small versions of the twelve models under their own names, and weights that leave nothing at its default."""
 
+import argparse
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.dinov2 import Dinov2
-from polyptrace.encoders.foundation.dinov3 import Dinov3
-from polyptrace.encoders.foundation.endofm import Endofm
-from polyptrace.encoders.foundation.endovit import Endovit
-from polyptrace.encoders.foundation.surgenet import Surgenet
+from polyptrace.encoders.foundation.dino import Dinov2, Dinov3
+from polyptrace.encoders.foundation.endoscopy import Endofm, Endovit, Surgenet
 from polyptrace.encoders.foundation.vjepa2 import Vjepa2
 
 SMALL: dict[str, tuple[Architecture, int]] = {
@@ -64,3 +64,34 @@ def frames() -> Callable[..., Tensor]:
         return torch.randn(batch, length, 3, side, side, generator=torch.Generator().manual_seed(2))
 
     return draw
+
+
+@pytest.fixture(scope="session")
+def dino_checkpoint() -> Callable[[dict[str, Tensor]], dict[str, Any]]:
+    """A full checkpoint as the training scripts of EndoFM, EndoFM-LV and SurgeNet (DINO's) save it.
+
+    The learning rate and the weight decay of the optimizer are NumPy scalars, because their schedules are arrays.
+    """
+
+    def content(backbone: dict[str, Tensor]) -> dict[str, Any]:
+        head = {"head.mlp.0.weight": torch.zeros(3, 3), "head.last_layer.weight_g": torch.ones(3, 1)}
+        teacher = {f"backbone.{name}": tensor for name, tensor in backbone.items()} | head
+        student = {f"module.{name}": torch.zeros_like(tensor) for name, tensor in teacher.items()}
+        weight = nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.AdamW([{"params": [weight]}])
+        weight.sum().backward()
+        optimizer.step()
+        schedule = 5e-4 * (1 + np.cos(np.pi * np.arange(10) / 10))  # as DINO's cosine_scheduler
+        for group in optimizer.param_groups:
+            group["lr"], group["weight_decay"] = schedule[3], schedule[4]
+        return {
+            "student": student,
+            "teacher": teacher,
+            "optimizer": optimizer.state_dict(),
+            "epoch": 31,
+            "args": argparse.Namespace(arch="vit_base", lr=5e-4, local_crops_scale=(0.05, 0.4)),
+            "dino_loss": {"center": torch.zeros(1, 8)},
+            "fp16_scaler": {"scale": 65536.0, "_growth_tracker": 0},
+        }
+
+    return content

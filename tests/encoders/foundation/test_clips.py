@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyptrace.encoders.foundation.clips import clip_starts, cut_clips
+from polyptrace.encoders.foundation.encoder import clip_starts, cut_clips
 
 
 @given(st.integers(1, 400), st.integers(1, 70))
@@ -27,9 +27,9 @@ def test_clips_hold_the_real_frames_of_their_tracklet_in_order(rows: list[list[b
     mask = torch.tensor(rows)
     seen: dict[int, set[int]] = {}
     for clips in cut_clips(mask, 4):
-        for tracklet, place, frames in zip(clips.tracklet, clips.place, clips.frames, strict=True):
+        for tracklet, number, frames in zip(clips.tracklet, clips.number, clips.frames, strict=True):
             real = mask[tracklet].nonzero()[:, 0].tolist()
-            start = clip_starts(len(real), 4)[int(place)]
+            start = clip_starts(len(real), 4)[int(number)]
             assert frames.tolist() == real[start : start + 4]
             seen.setdefault(int(tracklet), set()).update(frames.tolist())
     assert seen == {i: {j for j in range(9) if row[j]} for i, row in enumerate(rows)}

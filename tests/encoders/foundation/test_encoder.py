@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
 from polyptrace.encoders.foundation import encoder as module
 from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.clips import clip_starts
+from polyptrace.encoders.foundation.encoder import clip_starts
 
 NAMES = list(FOUNDATION_MODELS)
 VIDEO = ("vjepa2", "endofm", "endofm-lv")
@@ -137,5 +137,5 @@ def test_frames_of_another_side_and_tracklets_without_frames_are_refused(
     encoder = load_foundation("vjepa2", None)
     with pytest.raises(ValueError, match="vjepa2 takes frames of 32 pixels"):
         encoder(frames(1, 2, 48))
-    with pytest.raises(ValueError, match="without any real frame"):
+    with pytest.raises(ValueError, match="without a valid frame"):
         encoder(frames(2, 2, 32), torch.tensor([[True, True], [False, False]]))

@@ -1,9 +1,11 @@
 """EndoFM and EndoFM-LV from files as published, against a TimeSformer written on the published names."""
 
 import argparse
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +13,7 @@ from torch.nn import functional
 
 from polyptrace.core.errors import UserError
 from polyptrace.encoders.foundation import load_foundation
-from polyptrace.encoders.foundation.endofm import Endofm
+from polyptrace.encoders.foundation.endoscopy import Endofm
 
 ATTENTIONS = ("attn", "temporal_attn")
 NORMS = ("norm1", "norm2", "temporal_norm1")
@@ -116,3 +118,24 @@ def test_the_weights_of_the_other_one_are_refused_and_named(small: dict[str, End
     save(published_weights(small["endofm-lv"]), tmp_path / "endo.pth")
     with pytest.raises(UserError, match=r"time_embed is \(1, 8, 24\), not \(1, 4, 24\).* it fits endofm-lv"):
         load_foundation("endofm", tmp_path / "endo.pth")
+
+
+@pytest.mark.parametrize("numpy_1", [True, False])
+@pytest.mark.parametrize("name", ["endofm", "endofm-lv"])
+def test_a_full_training_checkpoint_loads_with_its_numpy_scalars(
+    name: str, numpy_1: bool, small: dict[str, Endofm], tmp_path: Path, frames: Callable, dino_checkpoint: Callable
+) -> None:
+    weights, path = published_weights(small[name]), tmp_path / "full.pth"
+    content = dino_checkpoint(weights)
+    assert isinstance(content["optimizer"]["param_groups"][0]["lr"], np.float64)
+    torch.save(content, path)
+    if numpy_1:  # older files name the module as NumPy 1 did
+        with zipfile.ZipFile(path) as archive:
+            entries = {entry: archive.read(entry) for entry in archive.namelist()}
+        with zipfile.ZipFile(path, "w") as archive:
+            for entry, data in entries.items():
+                assert not entry.endswith("data.pkl") or b"numpy._core.multiarray\n" in data
+                archive.writestr(entry, data.replace(b"numpy._core.multiarray\n", b"numpy.core.multiarray\n"))
+    pictures = frames(1, small[name].clip_length, 32)
+    expected = slow_tokens(weights, pictures[0], small[name])[:1]
+    torch.testing.assert_close(load_foundation(name, path)(pictures), expected, atol=2e-5, rtol=2e-5)

@@ -84,7 +84,7 @@ def test_a_path_that_does_not_exist_is_an_error_and_never_asks_the_hub(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
-    with pytest.raises(UserError, match=r"no file, no folder and no hub id.*dinov2-small"):
+    with pytest.raises(UserError, match=r"not a file, a folder or a hub id.*dinov2-small"):
         find("dinov2-small", weights)
     assert hub == []
 
@@ -118,7 +118,7 @@ def test_a_repository_or_file_that_is_not_there_is_named(hub: list[str]) -> None
 
 def test_offline_the_error_says_what_to_do(hub: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match=r"cannot be reached.*another machine.*--weights"):
+    with pytest.raises(UserError, match=r"cannot be reached.*another computer.*--weights"):
         find("vjepa2", "hub")
     assert hub == []
 
@@ -130,7 +130,7 @@ def test_a_model_that_is_not_on_the_hub_says_where_its_file_is() -> None:
 
 
 def test_without_weights_in_the_cache_the_user_is_told_to_ask_for_the_hub(hub: list[str]) -> None:
-    with pytest.raises(UserError, match=r"not on this machine -> fetch them with --weights hub"):
+    with pytest.raises(UserError, match=r"not in the local cache -> download them with --weights hub"):
         find("vjepa2", "cached")
     assert hub == []
 

@@ -6,8 +6,9 @@ import torch
 
 from polyptrace.core.errors import UserError
 from polyptrace.encoders import Preprocess
-from polyptrace.encoders.foundation import FOUNDATION_MODELS, costs, load_foundation, published_cost, used_cost
-from polyptrace.encoders.foundation.layout import fit
+from polyptrace.encoders.cost import foundation_cost, published_cost
+from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
+from polyptrace.encoders.foundation.architecture import fit
 
 #: Table 1 of the paper: millions of parameters, and billions of operations for 8 frames.
 PAPER = {
@@ -55,8 +56,8 @@ def test_timms_model_of_full_size_has_the_same_weights_under_other_names(name: s
     with torch.device("meta"):
         theirs = timm.create_model(mirror, num_classes=0).state_dict()
         ours = architecture.build(224).state_dict()
-    fitted, misfit = fit(theirs, ours, architecture)
-    assert not misfit, str(misfit)
+    fitted, mismatch = fit(theirs, ours, architecture)
+    assert not mismatch, str(mismatch)
     assert fitted.keys() == ours.keys()
 
 
@@ -72,14 +73,14 @@ def test_the_table_has_twelve_rows_and_each_is_checked() -> None:
 
 @pytest.mark.parametrize(("name", "params", "flops"), [("endovit", 85.799, 281.0), ("surgenet", 23.238, 65.7)])
 def test_parts_that_give_no_vector_are_not_part_of_the_encoder(name: str, params: float, flops: float) -> None:
-    counted, published = costs(name)
+    counted, published = foundation_cost(name), published_cost(name)
     assert published.params > counted.params
     assert round(counted.params / 1e6, 3) == params
     assert round(counted.flops / 1e9, 1) == flops
 
 
 def test_the_predictor_of_vjepa2_is_not_part_of_the_encoder() -> None:
-    counted = used_cost("vjepa2")
+    counted = foundation_cost("vjepa2")
     assert round(counted.params / 1e6, 3) == 303.885
     assert round(counted.flops / 1e9, 1) == 536.4
 
@@ -91,7 +92,14 @@ def test_a_name_that_is_not_known_gets_the_nearest() -> None:
 
 def test_a_preprocess_that_is_not_known_is_refused_and_a_users_own_is_taken(small: dict[str, object]) -> None:
     assert "surgenet" in small
-    with pytest.raises(UserError, match="give own or release"):
+    with pytest.raises(UserError, match="give own, imagenet or release"):
         load_foundation("surgenet", None, preprocess="theirs")
     own = Preprocess(64, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
     assert load_foundation("surgenet", None, preprocess=own).preprocess == own
+
+
+def test_imagenet_normalisation_keeps_the_models_size() -> None:
+    with torch.device("meta"):
+        own, imagenet = (load_foundation("endofm", None, preprocess=p).preprocess for p in ("own", "imagenet"))
+    assert own == Preprocess(224, (0.45, 0.45, 0.45), (0.225, 0.225, 0.225))
+    assert imagenet == Preprocess(224, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

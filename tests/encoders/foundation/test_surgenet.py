@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polyptrace.encoders.foundation import load_foundation
-from polyptrace.encoders.foundation.surgenet import Surgenet
+from polyptrace.encoders.foundation.endoscopy import Surgenet
 
 
 def published_weights(architecture: Surgenet) -> dict[str, Tensor]:
@@ -105,3 +105,14 @@ def test_at_full_size_it_is_timms_caformer_with_relu() -> None:
         ours = Surgenet().build(224).state_dict()
         timms = timm.create_model("caformer_s18", num_classes=0, mlp_act=nn.ReLU, act1_layer=nn.ReLU).state_dict()
     assert {k.removeprefix("caformer."): v.shape for k, v in ours.items()} == {k: v.shape for k, v in timms.items()}
+
+
+def test_a_full_training_checkpoint_gives_the_vectors_of_the_published_teacher(
+    small: dict[str, Surgenet], tmp_path: Path, frames: Callable, dino_checkpoint: Callable
+) -> None:
+    weights = published_weights(small["surgenet"])
+    torch.save(weights, tmp_path / "teacher.pth")
+    backbone = {name: tensor for name, tensor in weights.items() if not name.startswith("head.")}
+    torch.save(dino_checkpoint(backbone), tmp_path / "full.pth")
+    teacher, full = (load_foundation("surgenet", tmp_path / file) for file in ("teacher.pth", "full.pth"))
+    torch.testing.assert_close(full(frames(1, 2, 32)), teacher(frames(1, 2, 32)), atol=0, rtol=0)

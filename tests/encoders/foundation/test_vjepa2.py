@@ -129,15 +129,15 @@ def test_the_last_frame_of_an_odd_clip_counts(small: dict[str, Vjepa2], frames: 
     assert not torch.allclose(encoder(pictures), encoder(pictures[:, :4]), atol=1e-4)
 
 
-def test_the_ema_weights_are_taken_where_a_file_has_both(
+def test_the_encoder_is_taken_and_not_the_target_encoder_as_the_hub_does(
     small: dict[str, Vjepa2], tmp_path: Path, scramble: Callable, frames: Callable
 ) -> None:
     content = meta(whole(small["vjepa2"], scramble))
     torch.save(content, tmp_path / "one.pt")
     encoder = content["encoder"]
     assert isinstance(encoder, dict)
-    online = {key: torch.zeros_like(tensor) for key, tensor in encoder.items()}
-    torch.save({**content, "encoder": online, "target_encoder": encoder}, tmp_path / "both.pt")
+    target = {key: torch.zeros_like(tensor) for key, tensor in encoder.items()}
+    torch.save({"target_encoder": target, **content}, tmp_path / "both.pt")
     pictures = frames(1, 2, 32)
     first, second = (load_foundation("vjepa2", tmp_path / f)(pictures) for f in ("one.pt", "both.pt"))
     torch.testing.assert_close(first, second, atol=0, rtol=0)

@@ -2,14 +2,17 @@
 
 from polyptrace.data.crops.archives import first_file, read_all, read_members
 from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.loader import CropLoader, to_device
 from polyptrace.data.crops.pictures import VIDEO_ENDS, container, is_video
 from polyptrace.data.crops.regions import crop_regions, cut_crop
+from polyptrace.data.crops.resize import resize_crops, resize_frames
 from polyptrace.data.crops.store import BadPicture, Fill, PartialStore
 from polyptrace.data.crops.videos import read_frames, video_info
 
 __all__ = [
     "VIDEO_ENDS",
     "BadPicture",
+    "CropLoader",
     "Fill",
     "PartialStore",
     "container",
@@ -21,5 +24,8 @@ __all__ = [
     "read_all",
     "read_frames",
     "read_members",
+    "resize_crops",
+    "resize_frames",
+    "to_device",
     "video_info",
 ]

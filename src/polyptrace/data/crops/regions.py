@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-from torch.nn import functional
 
 from polyptrace.data.boxes import Floats, Ints
+from polyptrace.data.crops.resize import resize_frames
 
 
 def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: float = 5.0) -> Ints:
@@ -34,8 +34,7 @@ def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: i
     # torch's fast kernel needs channels last; [None] after the permutation gives the batch dimension its stride
     cut = picture.permute(1, 2, 0)[None, y : y + h, x : x + w].permute(0, 3, 1, 2)
     cut = cut.contiguous(memory_format=torch.channels_last)
-    resized = functional.interpolate(cut, size=(size, size), mode="bilinear", antialias=True)
-    return resized[0].permute(1, 2, 0)
+    return resize_frames(cut, size)[0].permute(1, 2, 0)
 
 
 def shrink_factor(regions: NDArray[np.integer], size: int) -> int:

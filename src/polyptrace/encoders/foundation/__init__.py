@@ -1,10 +1,14 @@
 """The twelve frozen foundation models of the comparison, as tracklet encoders."""
 
 from polyptrace.encoders.foundation.catalogue import FOUNDATION_MODELS, FoundationModel
-from polyptrace.encoders.foundation.encoder import FoundationEncoder, FrameModelEncoder, VideoModelEncoder
+from polyptrace.encoders.foundation.encoder import (
+    FoundationEncoder,
+    FrameModelEncoder,
+    VideoModelEncoder,
+    pooling_choices,
+)
 from polyptrace.encoders.foundation.hub import cached_weights
-from polyptrace.encoders.foundation.loading import costs, load_foundation, published_cost, used_cost
-from polyptrace.encoders.foundation.pooling import choices
+from polyptrace.encoders.foundation.loading import find_model, load_foundation
 
 __all__ = [
     "FOUNDATION_MODELS",
@@ -13,9 +17,7 @@ __all__ = [
     "FrameModelEncoder",
     "VideoModelEncoder",
     "cached_weights",
-    "choices",
-    "costs",
+    "find_model",
     "load_foundation",
-    "published_cost",
-    "used_cost",
+    "pooling_choices",
 ]

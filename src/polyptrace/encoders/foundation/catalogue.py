@@ -1,13 +1,10 @@
-"""The twelve foundation models of the comparison: shape, input, default pooling, licence, and where weights are."""
+"""The twelve foundation models of the comparison: architecture, input, default pooling, licence, source of weights."""
 
 from dataclasses import dataclass
 
 from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.dinov2 import Dinov2
-from polyptrace.encoders.foundation.dinov3 import Dinov3
-from polyptrace.encoders.foundation.endofm import Endofm
-from polyptrace.encoders.foundation.endovit import Endovit
-from polyptrace.encoders.foundation.surgenet import Surgenet
+from polyptrace.encoders.foundation.dino import Dinov2, Dinov3
+from polyptrace.encoders.foundation.endoscopy import Endofm, Endovit, Surgenet
 from polyptrace.encoders.foundation.vjepa2 import Vjepa2
 from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess
 
@@ -16,8 +13,8 @@ from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE,
 class FoundationModel:
     """One row of the comparison.
 
-    `hub` is the repository of its weights on the Hugging Face hub, if they are there, `mirror` another one, `file` the
-    published file, and `page` where a person finds them. `seen` names test datasets that its pretraining saw.
+    `hub` is the repository of the weights on the Hugging Face hub, if there is one, `mirror` another one, `file` the
+    published file, and `page` the web page of the weights. `seen` lists test datasets that the pretraining used.
     """
 
     title: str
@@ -35,12 +32,14 @@ class FoundationModel:
 
 IMAGENET_224 = Preprocess(224, IMAGENET_MEAN, IMAGENET_STD)
 IMAGENET_256 = Preprocess(256, IMAGENET_MEAN, IMAGENET_STD)
-VIDEO_224 = Preprocess(224, RELEASE.mean, RELEASE.std)
+#: What the authors of EndoFM use for fine-tuning and testing. They pretrained with ImageNet normalisation, which is
+#: available as `--embed.preprocess imagenet`.
+ENDOFM_224 = Preprocess(224, RELEASE.mean, RELEASE.std)
 ENDOVIT_224 = Preprocess(224, (0.3464, 0.2280, 0.2228), (0.2520, 0.2128, 0.2093))
 
 
 def _dinov2(title: str, size: str, architecture: Dinov2) -> FoundationModel:
-    """As the published comparison pooled it: the mean over all tokens."""
+    """Pooled as in the published comparison: the mean over all tokens."""
     hub = f"facebook/dinov2-{size}"
     return FoundationModel(
         title, architecture, IMAGENET_224, "mean", "Apache-2.0", f"https://huggingface.co/{hub}", hub=hub
@@ -48,7 +47,7 @@ def _dinov2(title: str, size: str, architecture: Dinov2) -> FoundationModel:
 
 
 def _dinov3(title: str, size: str, architecture: Dinov3) -> FoundationModel:
-    """As the published comparison pooled it: the cls token."""
+    """Pooled as in the published comparison: the cls token."""
     hub = f"facebook/dinov3-vit{size[0]}16-pretrain-lvd1689m"
     return FoundationModel(
         title,
@@ -63,7 +62,7 @@ def _dinov3(title: str, size: str, architecture: Dinov3) -> FoundationModel:
     )
 
 
-#: By the name that a user gives.
+#: By name, as on the command line.
 FOUNDATION_MODELS = {
     "dinov2-small": _dinov2("DinoV2-S/14", "small", Dinov2(384, 12, 6)),
     "dinov2-base": _dinov2("DinoV2-B/14", "base", Dinov2(768, 12, 12)),
@@ -84,7 +83,7 @@ FOUNDATION_MODELS = {
     "endofm": FoundationModel(
         "EndoFM",
         Endofm(clip_length=8),
-        VIDEO_224,
+        ENDOFM_224,
         "cls",
         "Apache-2.0",
         "https://github.com/med-air/Endo-FM",
@@ -94,7 +93,7 @@ FOUNDATION_MODELS = {
     "endofm-lv": FoundationModel(
         "EndoFM-LV",
         Endofm(clip_length=32),
-        VIDEO_224,
+        ENDOFM_224,
         "cls",
         "Apache-2.0",
         "https://github.com/med-air/EndoFM-LV",

@@ -1,24 +1,49 @@
-"""Frozen foundation models as tracklet encoders: any number of frames in, one vector per tracklet out."""
+"""Frozen foundation models as tracklet encoders: any number of frames in, one vector per tracklet out.
 
+A pooling is written `TOKENS` or `TOKENS/FRAMES`. TOKENS is `cls`, `mean` (all tokens), `patch-mean` (without cls token
+and registers), or several of them joined by `+`, which are concatenated. FRAMES is `mean` (default) or `max`, over
+frames or clips.
+
+A video model takes clips of a fixed length. A tracklet that is no longer than a clip is one, shorter, clip. A longer
+one gives the smallest number of full clips that cover it, spread evenly from its first frame to its last. Neighbouring
+clips overlap if the length is not a multiple of the clip's, so that every frame is used and no clip is cut short.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
+from polyptrace.core.errors import UserError
 from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.clips import cut_clips
-from polyptrace.encoders.foundation.pooling import Pooling, pool_frames, pool_tokens
-from polyptrace.encoders.preprocess import Preprocess
+from polyptrace.encoders.padding import features_of_valid_frames, mean_of_frames
+from polyptrace.encoders.preprocess import Preprocess, as_frames
+
+OVER_TOKENS = ("cls", "mean", "patch-mean")
+OVER_FRAMES = ("mean", "max")
 
 #: Frames that go through a backbone at once, so that memory does not grow with the length of a track.
 FRAMES_AT_ONCE = 512
 
 
-class FoundationEncoder(nn.Module):
-    """A frozen backbone and its pooling, in evaluation mode whatever is asked of the module around it.
+@dataclass(frozen=True)
+class Pooling:
+    """How tokens become a vector, and the vectors of frames or clips the vector of a tracklet."""
 
-    Called with frames (B, L, 3, H, W), prepared as `preprocess` says, and an optional mask (B, L), True for real
-    frames, an encoder gives (B, D), in float32 for half weights too. Other frames never reach the backbone.
+    tokens: tuple[str, ...]
+    frames: str
+
+    def __str__(self) -> str:
+        return "+".join(self.tokens) + ("" if self.frames == "mean" else f"/{self.frames}")
+
+
+class FoundationEncoder(nn.Module):
+    """A frozen backbone and its pooling, always in evaluation mode.
+
+    Called with prepared frames (B, L, 3, H, W) or uint8 crops (B, L, S, S, 3), and an optional mask (B, L) that is True
+    for valid frames, it gives vectors (B, D), in float32 also for half-precision weights.
     """
 
     def __init__(
@@ -33,73 +58,143 @@ class FoundationEncoder(nn.Module):
         self.backbone = backbone.requires_grad_(requires_grad=False).eval()
 
     def train(self, mode: bool = True) -> Self:
-        """Leaves the backbone in evaluation mode: some of them change their positions at random in training."""
+        """Leaves the backbone in evaluation mode: some change their positions at random in training mode."""
         super().train(mode)
         self.backbone.eval()
         return self
 
     def compile(self, *arguments: object, **options: object) -> None:
-        """Compiles the backbone's blocks, in place: they share one graph, so that it takes seconds and not minutes."""
+        """Compiles the backbone's blocks in place: they share one graph, so this takes seconds instead of minutes."""
         for block in self.architecture.blocks(self.backbone):
             block.compile(*arguments, **options)
 
-    def _pooled(self, pictures: Tensor) -> Tensor:
+    def _pooled(self, inputs: Tensor) -> Tensor:
         """Vectors (n, D) of frames (n, 3, H, W) or clips (n, F, 3, H, W)."""
         dtype = next(self.backbone.parameters()).dtype
-        tokens = self.architecture.tokens(self.backbone, pictures.to(dtype))
+        tokens = self.architecture.tokens(self.backbone, inputs.to(dtype))
         return pool_tokens(tokens, self.pooling, self.architecture.prefix_tokens)
 
-    def _checked(self, frames: Tensor, mask: Tensor | None) -> Tensor:
-        """The mask, all True where none is given, after what a caller can get wrong."""
-        side = self.preprocess.size
+    def _checked(self, frames: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Prepared frames of the right size, and a mask with at least one valid frame per tracklet."""
+        frames, side = as_frames(frames, self.preprocess), self.preprocess.size
         if frames.shape[-2:] != (side, side):
             raise ValueError(f"{self.name} takes frames of {side} pixels, not {tuple(frames.shape[-2:])}")
         if mask is None:
-            return torch.ones(frames.shape[:2], dtype=torch.bool, device=frames.device)
+            return frames, torch.ones(frames.shape[:2], dtype=torch.bool, device=frames.device)
         if not bool(mask.any(dim=1).all()):
-            raise ValueError("a tracklet without any real frame has no vector")
-        return mask
+            raise ValueError("a tracklet without a valid frame has no vector")
+        return frames, mask
 
 
 class FrameModelEncoder(FoundationEncoder):
-    """A model of single pictures: each frame goes through it once, and the frames' vectors are joined."""
+    """A model of single frames: each frame goes through it once, and the vectors of the frames are pooled."""
 
     def forward(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Vectors (B, D) of frames (B, L, 3, H, W)."""
-        mask = self._checked(frames, mask)
-        features = self.frame_features(frames[mask])
-        padded = features.new_zeros(*mask.shape, features.shape[-1])
-        padded[mask] = features
-        return self.aggregate(padded, mask)
+        """Vectors (B, D) of prepared frames (B, L, 3, H, W) or of uint8 crops (B, L, S, S, 3)."""
+        frames, mask = self._checked(frames, mask)
+        return self.aggregate(features_of_valid_frames(self.frame_features, frames, mask), mask)
 
     def frame_features(self, frames: Tensor) -> Tensor:
-        """Vectors (n, D) of frames (n, 3, H, W), each on its own."""
+        """Vectors (n, D) of single frames (n, 3, H, W)."""
         return torch.cat([self._pooled(some) for some in frames.split(FRAMES_AT_ONCE)])
 
     def aggregate(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """Vectors (B, D) of the vectors of frames (B, L, D)."""
-        mask = torch.ones_like(features[..., 0], dtype=torch.bool) if mask is None else mask
         return pool_frames(features, mask, self.pooling.frames)
 
 
 class VideoModelEncoder(FoundationEncoder):
-    """A model of clips: a tracklet is cut into clips of the model's own length, whose vectors are joined."""
+    """A model of clips: a tracklet is cut into clips of the model's length, and their vectors are pooled."""
 
     def forward(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Vectors (B, D) of frames (B, L, 3, H, W)."""
+        """Vectors (B, D) of prepared frames (B, L, 3, H, W) or of uint8 crops (B, L, S, S, 3)."""
         assert self.architecture.clip_length is not None
-        mask = self._checked(frames, mask)
+        frames, mask = self._checked(frames, mask)
         groups = list(cut_clips(mask, self.architecture.clip_length))
-        most = 1 + max(int(clips.place.max()) for clips in groups)
+        most = 1 + max(int(clips.number.max()) for clips in groups)
         vectors = torch.zeros(len(frames), most, self.width, device=frames.device)
         present = torch.zeros(len(frames), most, dtype=torch.bool, device=frames.device)
         for clips in groups:
             at_once = max(1, FRAMES_AT_ONCE // clips.frames.shape[1])
-            for tracklet, place, index in zip(
-                clips.tracklet.split(at_once), clips.place.split(at_once), clips.frames.split(at_once), strict=True
+            for tracklet, number, index in zip(
+                clips.tracklet.split(at_once), clips.number.split(at_once), clips.frames.split(at_once), strict=True
             ):
                 pooled = self._pooled(frames[tracklet[:, None], index])
                 vectors = vectors.to(pooled.dtype)
-                vectors[tracklet, place] = pooled
-                present[tracklet, place] = True
+                vectors[tracklet, number] = pooled
+                present[tracklet, number] = True
         return pool_frames(vectors, present, self.pooling.frames)
+
+
+def pooling_choices(prefix_tokens: int) -> tuple[str, ...]:
+    """Poolings over the tokens of a model with `prefix_tokens` tokens before its patches."""
+    return OVER_TOKENS if prefix_tokens else ("mean",)
+
+
+def parse_pooling(text: str, prefix_tokens: int) -> Pooling:
+    """The pooling of a text, checked against the tokens that the model has."""
+    tokens, _, frames = text.partition("/")
+    pooling = Pooling(tuple(tokens.split("+")), frames or "mean")
+    known = pooling_choices(prefix_tokens)
+    if pooling.frames not in OVER_FRAMES or any(token not in known for token in pooling.tokens):
+        raise UserError(
+            f"--embed.pooling: {text!r} is not a pooling of this encoder -> give default, or one of"
+            f" {', '.join(known)}{' (or several joined by +)' if len(known) > 1 else ''}, and optionally /max"
+        )
+    return pooling
+
+
+def pool_tokens(tokens: Tensor, pooling: Pooling, prefix_tokens: int) -> Tensor:
+    """Vectors (n, D) of tokens (n, T, D), at least in float32; concatenations are wider."""
+    tokens = tokens.float() if tokens.dtype in (torch.bfloat16, torch.float16) else tokens
+    taken = []
+    for part in pooling.tokens:
+        match part:
+            case "cls":
+                taken.append(tokens[:, 0])
+            case "mean":
+                taken.append(tokens.mean(dim=1))
+            case _:
+                taken.append(tokens[:, prefix_tokens:].mean(dim=1))
+    return torch.cat(taken, dim=-1)
+
+
+def pool_frames(vectors: Tensor, mask: Tensor | None, over: str) -> Tensor:
+    """Vectors (B, D) of frames or clips (B, L, D) where the mask (B, L) is True."""
+    if over == "mean":
+        return mean_of_frames(vectors, mask)
+    return vectors.amax(dim=1) if mask is None else vectors.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
+
+
+@dataclass(frozen=True)
+class Clips:
+    """Clips of equal length of a batch of frames (B, L, …)."""
+
+    tracklet: Tensor  # (n,) index in the batch
+    number: Tensor  # (n,) position among the clips of the tracklet
+    frames: Tensor  # (n, F) indices of the frames in the tracklet
+
+
+def clip_starts(length: int, clip_length: int) -> list[int]:
+    """First frames of the clips of a tracklet of `length` frames."""
+    if length <= clip_length:
+        return [0]
+    last, steps = length - clip_length, -(-length // clip_length) - 1
+    return [(2 * last * step + steps) // (2 * steps) for step in range(steps + 1)]
+
+
+def cut_clips(mask: Tensor, clip_length: int) -> Iterator[Clips]:
+    """The clips of a batch whose valid frames are True in the mask (B, L), grouped by length."""
+    by_length: dict[int, list[tuple[int, int, Tensor]]] = {}
+    for tracklet, valid in enumerate(mask.cpu()):
+        frames = valid.nonzero()[:, 0]
+        length = min(len(frames), clip_length)
+        for number, start in enumerate(clip_starts(len(frames), clip_length)):
+            by_length.setdefault(length, []).append((tracklet, number, frames[start : start + length]))
+    for _, clips in sorted(by_length.items()):
+        tracklets, numbers, frames_of = zip(*clips, strict=True)
+        yield Clips(
+            torch.tensor(tracklets, device=mask.device),
+            torch.tensor(numbers, device=mask.device),
+            torch.stack(frames_of).to(mask.device),
+        )

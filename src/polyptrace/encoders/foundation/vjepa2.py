@@ -1,8 +1,9 @@
-"""V-JEPA2, built by transformers: a video encoder without a cls token; its predictor is not used for features.
+"""V-JEPA2, built by transformers: a video encoder without cls token; its predictor is not used for features.
 
-Files: the hub's, and Meta's own (`encoder` and `predictor`, names behind `module.backbone.`, query, key and value
-stacked). The rotary grid follows the side that the encoder was built for, so it is built for the real one. Two frames
-make one layer of tokens: the last frame of an odd clip is given twice, since it would be dropped.
+Weights files: the hub's, and Meta's own, with `encoder`, `target_encoder` and `predictor`, names behind
+`module.backbone.`, and query, key and value stacked. `encoder` is loaded, as torch.hub and the hub's conversion do. The
+rotary grid depends on the size that the encoder is built for. Two frames make one layer of tokens, so the last frame of
+an odd clip is repeated; it would be dropped otherwise.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,7 @@ RENAMES = (
 
 @dataclass(frozen=True)
 class Vjepa2:
-    """The large encoder of 300 million parameters, with a predictor of 22 million in its files."""
+    """The large model: an encoder of 304 million parameters, and a predictor of 22 million in its files."""
 
     width: int = 1024
     layers: int = 24
@@ -61,7 +62,7 @@ class Vjepa2:
         return split(rename(key, RENAMES), *QKV)
 
     def published(self, size: int, /) -> tuple[nn.Module, Callable[[Tensor], object]]:
-        """With the predictor, which predicts every token from every token, as the model does when it is just called."""
+        """With the predictor, which predicts every token from every token, as in the model's own forward."""
         whole = self._whole(size)
 
         def run(frames: Tensor) -> Tensor:
@@ -78,7 +79,7 @@ class Vjepa2:
         return whole, run
 
     def _whole(self, size: int) -> Any:
-        from transformers import VJEPA2Config, VJEPA2Model  # here: it takes seconds to load
+        from transformers import VJEPA2Config, VJEPA2Model  # here, because it takes seconds to import
 
         return VJEPA2Model(
             VJEPA2Config(

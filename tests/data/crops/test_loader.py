@@ -1,4 +1,4 @@
-"""Crops on their way to the device."""
+"""Crops from the store to the device: read ahead, held, resized."""
 
 import random
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.embed import reading
-from polyptrace.embed.reading import read_ahead, to_device
+from polyptrace.data.crops import loader
+from polyptrace.data.crops.loader import GPU_SHARE, CropLoader, fits, read_ahead, to_device
 
 CPU = torch.device("cpu")
 
@@ -48,7 +48,7 @@ def test_only_some_parts_are_read_ahead() -> None:
 def test_a_few_buffers_go_round() -> None:
     parts = [np.arange(n) for n in (9, 4, 9, 7, 9, 9, 2)]
     found = {crops.data_ptr() for crops in read_ahead(np.zeros((9, 2, 2, 3), np.uint8), parts, CPU, pad=9)}
-    assert len(found) <= reading.CPU_SLOTS
+    assert len(found) <= loader.CPU_BUFFERS
 
 
 class Stream:
@@ -128,7 +128,7 @@ def test_on_a_gpu_no_buffer_is_overwritten_before_it_was_used(seed: int, monkeyp
     parts = [np.sort(gpu.random.sample(range(500), gpu.random.choice([5, 20, 60]))) for _ in range(30)]
     seen: list[np.ndarray] = []
     with monkeypatch.context() as for_a_while:
-        for_a_while.setattr(reading.torch, "empty", gpu.empty)
+        for_a_while.setattr(loader.torch, "empty", gpu.empty)
         for found in read_ahead(crops, parts, SimpleNamespace(type="cuda"), pad=gpu.random.choice([0, 60])):
             gpu.current.push(lambda found=found: seen.append(found.memory.numpy().copy()))  # what is computed
             for _ in range(gpu.random.randint(0, 6)):
@@ -142,3 +142,39 @@ def test_on_a_gpu_no_buffer_is_overwritten_before_it_was_used(seed: int, monkeyp
 def test_an_array_on_the_cpu_is_not_copied() -> None:
     array = np.arange(3)
     assert to_device(array, CPU).data_ptr() == array.ctypes.data
+
+
+@pytest.fixture
+def store() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), np.uint8)
+
+
+def test_a_resized_store_is_held_and_gives_the_same_crops_as_one_that_is_too_large(
+    store: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [np.array([3, 1, 0, 19]), np.array([7])]
+    held = CropLoader(store, CPU, 4, "auto")
+    assert held.held is not None
+    assert "in memory (on a CPU), resized from 8 to 4" in held.reason
+    expected = [crops.clone() for crops in held.stream(parts)]
+    monkeypatch.setattr(loader, "CPU_BYTES", 20 * 4 * 4 * 3 - 1)
+    streamed = CropLoader(store, CPU, 4, "auto")
+    assert streamed.held is None
+    assert "in the memory map (on a CPU), resized from 8 to 4" in streamed.reason
+    for crops, same in zip(streamed.stream(parts), expected, strict=True):
+        assert torch.equal(crops, same)
+
+
+def test_held_crops_are_padded_as_streamed_ones(store: np.ndarray) -> None:
+    for where in ("auto", "host"):
+        crops = next(iter(CropLoader(store, CPU, 4, where).stream([np.arange(3)], pad=5)))
+        assert crops.shape == (5, 4, 4, 3)
+        assert crops[:3].any()
+        assert not crops[3:].any()
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 10])
+def test_processes_that_share_a_gpu_together_hold_no_more_than_one_alone(processes: int) -> None:
+    free = 10**9
+    largest = max(needed for needed in range(0, free, 10**6) if fits(needed, free, processes))
+    assert 0.9 * GPU_SHARE * free < processes * largest <= GPU_SHARE * free

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from polyptrace.core.errors import UserError
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
-from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.layout import fit
+from polyptrace.encoders.foundation.architecture import Architecture, fit
 
 
 def own_weights(architecture: Architecture, name: str) -> dict[str, Tensor]:
@@ -23,8 +22,8 @@ def own_weights(architecture: Architecture, name: str) -> dict[str, Tensor]:
 @pytest.mark.parametrize("name", list(FOUNDATION_MODELS))
 def test_a_backbones_own_weights_come_back_unchanged(name: str, small: dict[str, Architecture]) -> None:
     state = own_weights(small[name], name)
-    fitted, misfit = fit(state, state, small[name])
-    assert not misfit
+    fitted, mismatch = fit(state, state, small[name])
+    assert not mismatch
     assert fitted.keys() == state.keys()
     assert all(torch.equal(fitted[key], state[key]) for key in state)
 
@@ -54,8 +53,8 @@ def test_a_weight_that_nobody_asked_for_is_an_error_that_names_it(
 def test_the_same_weight_in_two_layouts_is_an_error(small: dict[str, Architecture]) -> None:
     state = own_weights(small["endovit"], "endovit")
     twice = {**state, "norm.weight": torch.ones(24)}
-    _, misfit = fit(twice, state, small["endovit"])
-    assert misfit.unexpected == ("norm.weight",)
+    _, mismatch = fit(twice, state, small["endovit"])
+    assert mismatch.unexpected == ("norm.weight",)
 
 
 def test_shapes_that_differ_are_given_for_both_sides(small: dict[str, Architecture], tmp_path: Path) -> None:
@@ -75,3 +74,20 @@ def test_half_precision_files_give_float32_weights(
     encoder = load_foundation("endovit", tmp_path)
     assert {parameter.dtype for parameter in encoder.parameters()} == {torch.float32}
     assert encoder(frames(1, 2, 32)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.int32])
+def test_weights_that_are_not_real_numbers_are_refused(
+    dtype: torch.dtype, small: dict[str, Architecture], tmp_path: Path
+) -> None:
+    state = own_weights(small["surgenet"], "surgenet")
+    last = list(state)[-1]
+    torch.save({**state, last: torch.ones(state[last].shape, dtype=dtype)}, tmp_path / "w.pth")
+    with pytest.raises(UserError, match=rf"1 not real numbers: {re.escape(last)} is {str(dtype)[6:]}"):
+        load_foundation("surgenet", tmp_path / "w.pth")
+
+
+def test_the_same_weight_behind_two_prefixes_is_an_error(tmp_path: Path) -> None:
+    torch.save({"w": torch.ones(1), "module.w": torch.zeros(1)}, tmp_path / "twice.pth")
+    with pytest.raises(UserError, match="contains some weights twice"):
+        load_foundation("surgenet", tmp_path / "twice.pth")

@@ -1,0 +1,227 @@
+"""Preparation and embedding of many procedures on a Ray cluster, with the same bytes as on one machine.
+
+Every machine must see the images, the dataset and the output under the same paths, on a shared file system, and have
+this package installed. `pip install 'polyptrace[cluster]'` installs Ray.
+"""
+
+import logging
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from polyptrace.config import Embed
+from polyptrace.core.console import console, counted, progress
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_file
+from polyptrace.data import Boxes, Dataset
+from polyptrace.data.boxes import Ints
+from polyptrace.data.crops import BadPicture, fill_store
+from polyptrace.embed import Embedder, Embeddings
+from polyptrace.embed.embedding import UNITS, as_table, preprocess_of, tracklets_of
+from polyptrace.embed.plan import make_plan
+from polyptrace.encoders import input_size
+
+#: The folder next to the crop store that holds one file per procedure; `prepare` removes it at the end.
+PARTS = "round-parts"
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """Ray, connected to the cluster at `address`: `auto` (that of this machine), `HOST:PORT`, or `local` (a new one).
+
+    A `UserError` of a worker is raised here as well.
+    """
+    if find_spec("ray") is None:
+        raise UserError("--cluster: Ray is not installed -> pip install 'polyptrace[cluster]'")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
+    import ray
+
+    already = ray.is_initialized()
+    if not already:
+        try:
+            _check_port(address)
+            ray.init(None if address == "local" else address, log_to_driver=False, logging_level=logging.ERROR)
+        except (OSError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(
+                f"--cluster {address}: no Ray cluster there ({reason}) -> start one with `ray start --head`, and"
+                " `ray start --address HOST:PORT` on the other machines"
+            ) from None
+    try:
+        yield ray
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, UserError):
+            raise error.cause from None
+        raise
+    finally:
+        if not already:
+            ray.shutdown()
+
+
+def fill_store_on(
+    address: str,
+    path: Path,
+    boxes: Boxes,
+    root: Path,
+    *,
+    scale: float = 5.0,
+    size: int = 232,
+    decoding: str = "full",
+    workers: int = 0,
+    advance: Callable[[int], object] = int,
+) -> list[BadPicture]:
+    """`fill_store` on a cluster: writes the crop of every box to `path`; returns the rows that could not be cut.
+
+    Each procedure is cut by one worker with `workers` threads (default 1) into its own file, because shared file
+    systems do not support several writers. The files are joined at the end; until then the disk holds the crops twice.
+    A run that was killed resumes with the files that exist.
+    """
+    parts = path.with_name(PARTS)
+    parts.mkdir(exist_ok=True)
+    threads = workers or 1
+    bad: list[BadPicture] = []
+    machines = set()
+    with connected(address) as ray:
+        if decoding == "nvjpeg" and not ray.cluster_resources().get("GPU"):
+            raise UserError("--crops.decoding nvjpeg: the cluster has no GPU -> use full or scaled")
+        cut = ray.remote(num_cpus=threads, num_gpus=int(decoding == "nvjpeg"), scheduling_strategy="SPREAD")(_cut)
+        procedures = by_procedure(boxes)
+        rows_of = {
+            cut.remote(_part(parts, number), boxes.take(rows), root.resolve(), scale, size, decoding, threads): rows
+            for number, rows in enumerate(procedures)
+        }
+        remaining = list(rows_of)
+        while remaining:
+            (done,), remaining = ray.wait(remaining)
+            failed, machine, pictures = ray.get(done)
+            bad += [BadPicture(int(rows_of[done][b.row]), b.reason) for b in failed]
+            machines.add(machine)
+            advance(pictures)
+    console.print(f"{counted(len(procedures), 'procedure')} on {counted(len(machines), 'machine')}", highlight=False)
+    joined = parts / "joined.npy"  # in the folder of parts, so that what a killed run leaves is removed with them
+    join(joined, [_part(parts, number) for number in range(len(procedures))], (len(boxes), size, size, 3))
+    joined.replace(path)
+    path.with_suffix(".log").touch()  # an empty log: `prepare` on one machine would start again
+    return sorted(bad, key=lambda b: b.row)
+
+
+def embed_on(
+    address: str,
+    encoder: nn.Module,
+    dataset: Dataset,
+    units: Sequence[str] = UNITS,
+    settings: Embed | None = None,
+) -> Embeddings:
+    """`embed` on a cluster: the vectors of all tracklets of the units, in the dataset's order.
+
+    Each worker has one GPU if the cluster has GPUs, else as many cores as torch uses threads here. Blocks and batches
+    are those of one machine, so vectors are identical to the bit on machines of the same kind.
+    """
+    settings = settings or Embed()
+    input_size(dataset.crops.shape[1], preprocess_of(encoder), enlarge=settings.enlarge)
+    chosen = tracklets_of(dataset, units)
+    plan = make_plan(dataset.tracklets, chosen, settings.block_frames)
+    encoder = encoder.cpu()
+    results: list[tuple[Ints, NDArray[np.float32]]] = []
+    with connected(address) as ray:
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        gpus = 0 if settings.device == "cpu" else int(sum(node.get("GPU", 0) for node in nodes))
+        cores = [int(node.get("CPU", 0)) for node in nodes]
+        threads = max(1, min(torch.get_num_threads(), max(cores)))
+        count = min(len(plan.blocks), gpus or sum(each // threads for each in cores))
+        if not count:
+            raise UserError(f"--cluster {address}: no machine has a free GPU or core -> add machines")
+        kind = ray.remote(num_cpus=0 if gpus else threads, num_gpus=int(gpus > 0), scheduling_strategy="SPREAD")(Worker)
+        shared = (ray.put(encoder), str(dataset.path.resolve()), chosen, settings, threads)
+        workers = [kind.remote() for _ in range(count)]
+        machines, precisions = zip(*ray.get([worker.start.remote(*shared) for worker in workers]), strict=True)
+        if len(set(precisions)) > 1:
+            raise UserError("--cluster: some machines use bf16, some float32 -> choose one with --embed.precision")
+        console.print(f"{counted(count, 'worker')} on {counted(len(set(machines)), 'machine')}", highlight=False)
+        with progress("embedding on a cluster", len(plan.frames), "frames") as bar:
+            pool = ray.util.ActorPool(workers)
+            for number, order, vectors in pool.map_unordered(_block, range(len(plan.blocks))):
+                results.append((order, vectors))
+                bar.advance(plan.blocks[number].end - plan.blocks[number].begin)
+    order, vectors = (np.concatenate(part) for part in zip(*results, strict=True))
+    return as_table(dataset, units, order, vectors, encoder, precisions[0])
+
+
+class Worker:
+    """One process of the cluster, with the encoder and the dataset once it has been started.
+
+    The constructor does nothing: Ray treats an error in it as a crash, and the reason would be lost.
+    """
+
+    def start(self, encoder: nn.Module, path: str, chosen: Ints, settings: Embed, threads: int) -> tuple[str, str]:
+        """Sets everything up; returns the machine and the precision."""
+        import ray
+
+        torch.set_num_threads(threads)  # the same order of summation everywhere
+        self.embedder = Embedder(encoder, settings)
+        self.dataset = Dataset.open(path)
+        self.plan = self.embedder.plan(self.dataset, chosen)
+        return ray.get_runtime_context().get_node_id(), self.embedder.precision
+
+    def block(self, number: int) -> tuple[int, Ints, NDArray[np.float32]]:
+        """A block's number, tracklets and vectors."""
+        return number, *self.embedder.vectors(self.dataset, self.plan, slice(number, number + 1))
+
+
+def by_procedure(boxes: Boxes) -> list[Ints]:
+    """Rows of each procedure, which are consecutive."""
+    new = (boxes.dataset[1:] != boxes.dataset[:-1]) | (boxes.video[1:] != boxes.video[:-1])
+    return np.split(np.arange(len(boxes)), np.flatnonzero(new) + 1) if len(boxes) else []
+
+
+def join(path: Path, parts: list[Path], shape: tuple[int, ...]) -> None:
+    """Concatenates the stores of all parts into one store of the given shape."""
+    with atomic_file(path) as temporary:
+        begin = np.lib.format.open_memmap(temporary, "w+", np.uint8, shape).offset
+        with temporary.open("r+b") as joined:
+            joined.seek(begin)
+            for part in parts:
+                with part.open("rb") as one:
+                    one.seek(np.lib.format.open_memmap(part, "r").offset)
+                    shutil.copyfileobj(one, joined, 1 << 24)
+
+
+def _check_port(address: str) -> None:
+    """Raises an OSError at once if nothing listens at HOST:PORT; Ray itself would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "//" not in host:
+        socket.create_connection((host, int(port)), timeout=5).close()
+
+
+def _part(folder: Path, number: int) -> Path:
+    return folder.resolve() / f"{number:06d}.npy"
+
+
+def _cut(
+    path: Path, boxes: Boxes, root: Path, scale: float, size: int, decoding: str, threads: int
+) -> tuple[list[BadPicture], str, int]:
+    """The task of one worker: fills the store of one procedure; returns failed rows, machine, number of pictures."""
+    import ray
+
+    pictures = 0
+
+    def count(amount: int) -> None:
+        nonlocal pictures
+        pictures += amount
+
+    bad = fill_store(path, boxes, root, scale=scale, size=size, decoding=decoding, workers=threads, advance=count)
+    return bad, ray.get_runtime_context().get_node_id(), pictures
+
+
+def _block(worker: Any, number: int) -> Any:
+    return worker.block.remote(number)

@@ -1,0 +1,138 @@
+"""Frame backbones from timm, without classifier, and a frozen one as an encoder.
+
+backbone = create_backbone("resnet50", "imagenet", size=232)  # (n, 3, 232, 232) -> (n, 2048)
+vectors = FrozenBackbone("resnet50", "resnet50.safetensors")(frames, mask)  # (B, L, 3, H, W) -> (B, 2048)
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+
+from torch import Tensor, nn
+
+from polyptrace.core.errors import UserError
+from polyptrace.encoders.padding import features_of_valid_frames, mean_of_frames
+from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess, as_frames
+from polyptrace.encoders.weights import load_weights
+
+#: Tags of torchvision's weights on the hub (IMAGENET1K_V2, then V1), preferred to timm's if both exist.
+TORCHVISION_TAGS = ("tv2_in1k", "tv_in1k")
+
+#: The name of a frozen backbone is this prefix and a timm model.
+FROZEN = "frozen:"
+
+
+class FrozenBackbone(nn.Module):
+    """A pretrained timm backbone as a baseline: the vector of a tracklet is the mean of its frames' features.
+
+    `weights` is `imagenet` (from the hub), `none`, or a file. `preprocess` is `own` (size and normalisation of the
+    pretrained weights), `imagenet` (that size, ImageNet's normalisation) or `release` (232 pixels, 0.45, 0.225).
+    Convolutional networks take smaller crops at their own size.
+    """
+
+    def __init__(self, backbone: str, weights: str | Path = "imagenet", preprocess: str = "own") -> None:
+        super().__init__()
+        self.settings: dict[str, Any] = {"backbone": backbone, "preprocess": preprocess}
+        self.name = FROZEN + backbone
+        self.preprocess = _preprocess(backbone, preprocess)
+        network = create_backbone(backbone, str(weights), self.preprocess.size, option="--weights")
+        self.backbone = network.requires_grad_(requires_grad=False).eval()
+        self.width = feature_width(network)
+
+    def train(self, mode: bool = True) -> Self:
+        """Leaves the backbone in evaluation mode, because it is frozen."""
+        super().train(mode)
+        self.backbone.eval()
+        return self
+
+    def forward(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Vectors (B, D) of prepared frames (B, L, 3, H, W) or of uint8 crops (B, L, S, S, 3)."""
+        frames = as_frames(frames, self.preprocess)
+        return self.aggregate(features_of_valid_frames(self.frame_features, frames, mask), mask)
+
+    def frame_features(self, frames: Tensor) -> Tensor:
+        """Backbone features (n, D) of single frames (n, 3, H, W)."""
+        features: Tensor = self.backbone(frames)
+        return features
+
+    def aggregate(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Means (B, D) of backbone features (B, L, D) over the valid frames."""
+        return mean_of_frames(features, mask)
+
+
+def create_backbone(
+    name: str, weights: str | None = "none", size: int = 232, option: str = "--encoder.weights"
+) -> nn.Module:
+    """A timm network that gives one vector per frame, with `weights`: imagenet, none, or a file.
+
+    `option` is the command-line option of the weights, for errors.
+    """
+    import timm  # here, because it takes seconds to import
+
+    _check_name(name)
+    options: dict[str, Any] = {"num_classes": 0}
+    if _fixed_size(name):
+        options["img_size"] = size
+    if weights == "imagenet":
+        return _from_hub(name, options, option)
+    backbone: nn.Module = timm.create_model(name, **options)
+    if weights not in (None, "none"):
+        load_weights(backbone, Path(str(weights)))
+    return backbone
+
+
+def feature_width(backbone: nn.Module) -> int:
+    """Width of the vector that a timm network gives for one frame."""
+    width = getattr(backbone, "head_hidden_size", None) or backbone.num_features
+    assert isinstance(width, int)
+    return width
+
+
+def _check_name(name: str) -> None:
+    import timm
+
+    if not timm.is_model(name):
+        near = ", ".join(get_close_matches(name, timm.list_models(), 3, 0.3))
+        raise UserError(f"backbone: timm has no model {name!r} -> did you mean {near}?")
+
+
+def _fixed_size(name: str) -> bool:
+    import timm
+
+    pretrained = timm.get_pretrained_cfg(name)
+    return pretrained is not None and bool(pretrained.fixed_input_size)
+
+
+def _preprocess(name: str, choice: str) -> Preprocess:
+    import timm
+
+    _check_name(name)
+    flexible, pretrained = not _fixed_size(name), timm.get_pretrained_cfg(name)
+    if choice == "release":
+        return replace(RELEASE, flexible=flexible)
+    if choice not in ("own", "imagenet"):
+        raise UserError(f"--embed.preprocess: {choice!r} is unknown -> give own, imagenet or release")
+    size = 224 if pretrained is None else int(pretrained.input_size[-1])
+    if choice == "imagenet" or pretrained is None:
+        return Preprocess(size, IMAGENET_MEAN, IMAGENET_STD, flexible)
+    mean, std = ((float(r), float(g), float(b)) for r, g, b in (pretrained.mean, pretrained.std))
+    return Preprocess(size, mean, std, flexible)
+
+
+def _from_hub(name: str, options: Mapping[str, Any], option: str) -> nn.Module:
+    import timm
+
+    tagged = [f"{name}.{tag}" for tag in TORCHVISION_TAGS]
+    known = set(timm.list_pretrained(f"{name}.*"))
+    full_name = next((n for n in tagged if n in known), name)
+    try:
+        backbone: nn.Module = timm.create_model(full_name, pretrained=True, **options)
+    except (OSError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"{option} imagenet: {full_name} cannot be downloaded from the hub ({reason}) -> give a file with"
+            f" {option} FILE, or use random weights with {option} none"
+        ) from None
+    return backbone

@@ -1,0 +1,217 @@
+"""Weights files: read without running pickled code, checked name by name against a network, and hashed.
+
+Safetensors and torch files are recognised by their content, whatever they are called. A torch file is read with
+`weights_only=True`. Beside tensors, two kinds of pickled objects are accepted, because training scripts leave them in
+their files: `argparse.Namespace`, and NumPy scalars and dtypes, which are replaced by objects that do nothing.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import read_json
+
+#: Entries under which training scripts save weights; if a file has several, the first of these is used.
+CONTAINERS = ("teacher", "student", "model", "state_dict", "encoder", "target_encoder")
+
+#: Prefixes that other programs put before the names of a network's weights.
+PREFIXES = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.")
+
+#: Classifiers, which a backbone does not have.
+CLASSIFIERS = ("fc.", "head.", "classifier.")
+
+#: Weights files in a folder from the hub, best first; an index lists the parts of weights in several files.
+FOLDER_FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+
+#: The largest header of a safetensors file, as the format defines it.
+SAFETENSORS_HEADER = 100_000_000
+
+
+class _Inert:
+    """Replaces a pickled NumPy scalar or dtype: nothing of NumPy is called, and the value is dropped."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def __setstate__(self, _: object) -> None: ...
+
+
+_NUMPY_NAMES = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype")
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The named tensors of a file, a folder or an index, taken out of the entries that training scripts use."""
+    content = read_content(path)
+    while (entry := next((name for name in CONTAINERS if isinstance(content.get(name), Mapping)), None)) is not None:
+        content = content[entry]
+    tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+    if not tensors:
+        listed = ", ".join(sorted(map(str, content))[:6]) or "nothing"
+        raise UserError(
+            f"{path}: contains no weights (only {listed}) -> give a file of named tensors, or one that has them under"
+            f" {', '.join(CONTAINERS)}"
+        )
+    return tensors
+
+
+def read_content(path: Path) -> Mapping[str, Any]:
+    """Everything that a file, a folder or an index contains; pickled code is never run."""
+    if path.is_dir():
+        file = next((path / name for name in FOLDER_FILES if (path / name).is_file()), None)
+        if file is None:
+            raise UserError(f"{path}: contains none of {', '.join(FOLDER_FILES)} -> give the weights file itself")
+        path = file
+    if not path.is_file():
+        raise UserError(f"{path}: no such weights file -> check the path")
+    return _read_parts(path) if path.name.endswith(".json") else _read_file(path)
+
+
+def _read_parts(index: Path) -> dict[str, Any]:
+    """The tensors of all files that an index lists; they must lie in the folder of the index."""
+    content = read_json(index)
+    parts = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(parts, dict) or not parts or not all(isinstance(part, str) for part in parts.values()):
+        raise UserError(f"{index}: has no 'weight_map' from weights to files -> download the folder again")
+    tensors: dict[str, Any] = {}
+    for part in sorted(set(parts.values())):
+        if Path(part).name != part or part.endswith(".json") or "\\" in part:
+            raise UserError(
+                f"{index}: 'weight_map' names {part!r}, which is not a weights file in the same folder"
+                " -> download the folder again"
+            )
+        if not (index.parent / part).is_file():
+            raise UserError(f"{index}: {part} is missing in the folder -> download the folder again")
+        tensors |= _read_file(index.parent / part)
+    missing = sorted(set(parts) - set(tensors))
+    if missing:
+        raise UserError(f"{index}: {_listed(missing)} is not in the file that it names -> download the folder again")
+    return tensors
+
+
+def _read_file(path: Path) -> Mapping[str, Any]:
+    with path.open("rb") as file:
+        start = file.read(9)
+    if start[8:] == b"{" and int.from_bytes(start[:8], "little") <= SAFETENSORS_HEADER:
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError, ValueError) as error:
+            raise UserError(f"{path}: not a complete safetensors file ({error}) -> download it again") from None
+    allowed: list[Any] = [argparse.Namespace, *((_Inert, name) for name in _NUMPY_NAMES)]
+    try:
+        with torch.serialization.safe_globals(allowed), path.open("rb") as file:  # a path's suffix would be trusted
+            content = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged pickle can raise anything; torch's own text advises to run pickled code
+        pickled = re.search(r"GLOBAL (\S+)", str(error))
+        if pickled:
+            raise UserError(
+                f"{path}: contains the pickled object {pickled[1]}, which is not loaded because it could run code"
+                " -> save the weights alone (a state_dict) on a computer where you trust the file"
+            ) from None
+        raise UserError(f"{path}: not a complete torch or safetensors file -> download it again") from None
+    if not isinstance(content, Mapping):
+        raise UserError(f"{path}: contains a {type(content).__name__}, not named tensors -> save a state_dict")
+    return content
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Why tensors do not fit a network: names on the side where they occur."""
+
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    reshaped: tuple[str, ...]  # with both shapes
+    retyped: tuple[str, ...]  # with the type
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.unexpected or self.reshaped or self.retyped)
+
+    def __str__(self) -> str:
+        parts = {
+            "missing": self.missing,
+            "unexpected": self.unexpected,
+            "of another shape": self.reshaped,
+            "not real numbers": self.retyped,
+        }
+        return "; ".join(f"{len(names)} {what}: {_listed(names)}" for what, names in parts.items() if names)
+
+
+def wrong_type(name: str, given: Tensor, wanted: Tensor) -> str | None:
+    """A description of a tensor that is complex or integer where the network has floats."""
+    fits = given.is_floating_point() if wanted.is_floating_point() else not given.is_complex()
+    return None if fits else f"{name} is {str(given.dtype).removeprefix('torch.')}"
+
+
+def fill_network(network: nn.Module, tensors: Mapping[str, Tensor], where: str, advice: str = "") -> None:
+    """Fills a network with named tensors; an error lists those that are missing, unexpected, reshaped or not floats."""
+    wanted = network.state_dict()
+    given = {name: tensor for name, tensor in tensors.items() if name in wanted or not name.startswith(CLASSIFIERS)}
+    counters = {name for name in wanted if name.endswith("num_batches_tracked")}
+    common = sorted(set(given) & set(wanted))
+    mismatch = Mismatch(
+        missing=tuple(sorted(set(wanted) - set(given) - counters)),
+        unexpected=tuple(sorted(set(given) - set(wanted))),
+        reshaped=tuple(
+            f"{name} is {tuple(given[name].shape)}, not {tuple(wanted[name].shape)}"
+            for name in common
+            if given[name].shape != wanted[name].shape
+        ),
+        retyped=tuple(text for name in common if (text := wrong_type(name, given[name], wanted[name]))),
+    )
+    if mismatch:
+        advice = advice or "give weights of the same architecture"
+        raise UserError(f"{where}: not the weights of this network ({mismatch}) -> {advice}")
+    network.load_state_dict(given, strict=False)
+
+
+def load_weights(network: nn.Module, path: Path) -> None:
+    """Fills a network from a weights file, whatever prefix its names have."""
+    wanted, tensors = set(network.state_dict()), read_tensors(path)
+    for prefix in PREFIXES:
+        if not wanted & set(tensors):
+            tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    fill_network(network, tensors, str(path))
+
+
+def weights_hash(network: nn.Module) -> str:
+    """SHA-256 of a network's weights by name, the same wherever and however they were stored."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def fingerprint(encoder: nn.Module, weights: str = "") -> str:
+    """SHA-256 of all that decides an encoder's vectors: weights, architecture, preprocessing and pooling.
+
+    `weights` is the `weights_hash` of the encoder, if it is known already.
+    """
+    settings = {key: value for key, value in getattr(encoder, "settings", {}).items() if key != "name"}
+    parts = {
+        "weights": weights or weights_hash(encoder),
+        "kind": type(encoder).__name__,
+        "architecture": repr(getattr(encoder, "architecture", "")),
+        "settings": settings,
+        "preprocess": repr(getattr(encoder, "preprocess", "")),
+        "pooling": str(getattr(encoder, "pooling", "")),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _listed(names: tuple[str, ...] | list[str], most: int = 6) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
