@@ -25,9 +25,7 @@ from polyptrace.data.crops import fill_store
 from polyptrace.embed import embed
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.evaluate import count, probe, reid, retrieval
-from polyptrace.synthetic import PRESETS, draw_procedure
-from polyptrace.synthetic.selection import box_table
-from polyptrace.synthetic.writing import rendered_rows, write_pictures
+from polyptrace.synthetic import PRESETS, draw_procedure, write_pictures
 from polyptrace.train import train
 
 FIGURE = Path(__file__).parents[1] / "docs/performance-growth.png"
@@ -64,7 +62,7 @@ def _crops(n: int, folder: Path) -> Work:
 
 def _synth(n: int, folder: Path) -> Work:
     procedure = draw_procedure(0, 1, "train", 3, PRESETS["tiny"])
-    rows = np.resize(rendered_rows(procedure, box_table(procedure)), n)
+    rows = np.resize(procedure.frames_to_render(procedure.box_table()), n)
     return lambda: write_pictures([(procedure, rows)], folder, torch.device("cpu"), 1, lambda _: None)
 
 

@@ -25,9 +25,8 @@ from benchmarks.evaluation import table
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import ONE_CORE
 from polyptrace.core.codec import encode_jpeg
-from polyptrace.core.files import write_json
 from polyptrace.data import Boxes
-from polyptrace.synthetic.writing import coco
+from polyptrace.synthetic import write_coco
 
 GROUPS = Path("/sys/fs/cgroup")
 WIDTH, HEIGHT, TRACK, VIDEO = 320, 256, 64, 1_280
@@ -142,7 +141,7 @@ def write_source(folder: Path, scale: Scale) -> None:
         histology="AD",
         fps=25.0,
     )
-    write_json(folder / "annotations/instances_train.json", coco(boxes))
+    write_coco(folder / "annotations/instances_train.json", boxes)
 
 
 def all_commands(folder: Path, scale: Scale) -> dict[str, Peak]:

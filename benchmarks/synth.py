@@ -1,12 +1,11 @@
-"""python -m benchmarks.synth [--frames 96]
+"""python -m benchmarks synth [--frames 96]
 
-Generated procedures: seconds to draw one, and frames per second rendered and written as JPEG, for each preset's picture
-size; on one core and on all of them, or on the GPU where there is one; and what the whole preset then takes.
-Expected: `small` about a minute on two cores, `full` under two minutes on a GPU.
+Generated procedures: seconds to draw one, frames per second rendered and written as JPEG at each preset's picture size,
+and the estimated time of the whole preset; on one core and on all cores, or on the GPU if there is one.
+Expected: `small` about a minute on two cores, `full` three minutes on a GPU.
 """
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,16 +16,13 @@ import torch
 
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import best_of
-from polyptrace.core.device import one_thread
-from polyptrace.synthetic import PRESETS, Preset, draw_procedure
-from polyptrace.synthetic.procedure import Procedure
-from polyptrace.synthetic.selection import box_table
-from polyptrace.synthetic.writing import rendered_rows, write_pictures
+from polyptrace.core.device import one_thread, usable_cores
+from polyptrace.synthetic import PRESETS, Preset, Procedure, draw_procedure, write_pictures
 
 
 def rate(procedure: Procedure, frames: int, device: torch.device, workers: int) -> float:
-    """Frames per second, written to a temporary folder; a first batch, which warms up, is not counted."""
-    rows = rendered_rows(procedure, box_table(procedure))
+    """Frames per second, written to a temporary folder, after a warm-up batch."""
+    rows = procedure.frames_to_render(procedure.box_table())
     rows = np.resize(rows, frames)
     with tempfile.TemporaryDirectory() as folder:
         write_pictures([(procedure, rows[:2])], Path(folder), device, 1, lambda _: None)
@@ -36,40 +32,40 @@ def rate(procedure: Procedure, frames: int, device: torch.device, workers: int) 
 
 
 def measure(quick: bool = False, frames: int = 0, presets: Sequence[str] = ()) -> Result:
-    """Frames per second of every preset, and what the whole preset then takes."""
+    """Frames per second of every preset, and the estimated time of the whole preset."""
     frames = frames or (8 if quick else 96)
     rows, details = [], [("preset", "picture", "device", "cores", "drawing, s", "frames/s", "frames", "whole, s")]
     with one_thread():
         for preset in [PRESETS[name] for name in presets or list(PRESETS)[: 1 if quick else None]]:
-            found, cells = of_preset(preset, frames)
-            rows += found
+            new_rows, cells = measure_preset(preset, frames)
+            rows += new_rows
             details += cells
     note = "Drawing: one procedure; whole: every procedure of the preset drawn, rendered and written."
     return Result("synth", tuple(rows), note, tuple(details))
 
 
-def of_preset(preset: Preset, frames: int) -> tuple[list[Row], list[tuple[str, ...]]]:
-    """One preset on each device."""
+def measure_preset(preset: Preset, frames: int) -> tuple[list[Row], list[tuple[str, ...]]]:
+    """The rows and details of one preset on each device."""
     drawing, procedure = best_of(1, lambda: draw_procedure(0, 1, "train", 3, preset))
     videos, polyps = preset.train_videos + preset.test_videos, preset.train_polyps + preset.test_polyps
-    wanted = polyps * len(rendered_rows(procedure, box_table(procedure))) / len(procedure.scene.polyps)
-    cores = len(os.sched_getaffinity(0))
-    places = [("cuda", cores)] if torch.cuda.is_available() else [("cpu", 1), ("cpu", cores)]
+    pictures = polyps * len(procedure.frames_to_render(procedure.box_table())) / len(procedure.scene.polyps)
+    cores = usable_cores()
+    devices = [("cuda", cores)] if torch.cuda.is_available() else [("cpu", 1), ("cpu", cores)]
     rows, details = [], []
-    for name, workers in places:
+    for name, workers in devices:
         count = frames if name == "cpu" else frames * 20
         speed = rate(procedure, count, torch.device(name), workers)
-        whole = videos * drawing / workers + wanted / speed
+        whole = videos * drawing / workers + pictures / speed
         where = f"{workers} core{'s' if workers > 1 else ''}" if name == "cpu" else "GPU"
         rows.append(Row(f"preset {preset.name}, {where}", "frames/s", speed, more_is_better=True))
         size = f"{preset.width}×{preset.height}"
-        numbers = (f"{drawing:.2f}", number(speed), f"{wanted:,.0f}", number(whole))
+        numbers = (f"{drawing:.2f}", number(speed), f"{pictures:,.0f}", number(whole))
         details.append((preset.name, size, name, str(workers), *numbers))
     return rows, details
 
 
 def main() -> None:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=96)
     parser.add_argument("--preset", choices=list(PRESETS), action="append")

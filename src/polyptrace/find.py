@@ -151,12 +151,14 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer
         label = " ".join(part for part in parts if part)
         beyond = matches.beyond_text(position)
         strips.append(film(row, role, f"{label} · {beyond}" if beyond else label))
-    text = (
-        "The first number is the cosine similarity to the query. The second one, for tracks of the same procedure, says"
-        f" how many of the {counted(matches.others, 'track')} of other procedures are less similar to the query. They"
-        " show lesions of other patients. Each crop shows its detection box."
-    )
-    blocks = (Strips((StripRow("", tuple(strips)),)), Paragraph(text))
+    text = "Each crop shows its detection box. The number below is the cosine similarity to the query."
+    if matches.others:
+        text += (
+            " The second number, for tracks of the same procedure, says how many of the"
+            f" {counted(matches.others, 'track')} of other procedures are less similar to the query. They show lesions"
+            " of other patients."
+        )
+    blocks = (Paragraph(text), Strips((StripRow("", tuple(strips)),)))
     return Page(
         title=f"Tracks similar to track {tracks.track[query]} of procedure {tracks.video[query]}",
         lead=(

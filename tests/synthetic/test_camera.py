@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyptrace.synthetic.camera import Camera, aim, border, camera_rays, pick_camera
+from polyptrace.synthetic.camera import Camera, aim, border, camera_rays, draw_camera
 
 CAMERA = Camera(200, 160, 95.0, "octagon", 0.2)
 CPU = torch.device("cpu")
@@ -18,7 +18,7 @@ def test_a_pixel_projected_back_is_itself(u: float, v: float) -> None:
     assert float(y) == pytest.approx(v + 80, abs=1e-3)
 
 
-def test_a_small_thing_on_the_axis_spans_focal_times_size_over_distance() -> None:
+def test_a_small_object_on_the_axis_spans_focal_times_size_over_distance() -> None:
     size, distance = 2.0, 40.0
     ends = torch.tensor([-size / 2, size / 2])
     x, _ = CAMERA.project(ends, torch.zeros(2), torch.full((2,), distance))
@@ -57,7 +57,7 @@ def test_the_mask_takes_the_corners_and_leaves_the_middle(mask: str) -> None:
     assert 0.75 < float(inside.mean()) < 0.99
 
 
-def test_scopes_differ() -> None:
-    cameras = {pick_camera(np.random.default_rng(seed), 64, 56) for seed in range(8)}
+def test_endoscopes_differ() -> None:
+    cameras = {draw_camera(np.random.default_rng(seed), 64, 56) for seed in range(8)}
     assert len({camera.focal_px for camera in cameras}) == 8
     assert {camera.mask for camera in cameras} == {"octagon", "round"}

@@ -34,7 +34,7 @@ from pathlib import Path
 from polyptrace.synthetic import PRESETS, generate
 least = replace(PRESETS["tiny"], name="least", train_videos=1, test_videos=1, train_polyps=1, test_polyps=1,
                 fewest_tracklets=1, tracklets=1)
-importlib.import_module("polyptrace.synthetic.generate").ENOUGH_FOR_PROCESSES = 2  # procedures are drawn in processes
+importlib.import_module("polyptrace.synthetic.procedure").MIN_PARALLEL = 2  # procedures are drawn in processes
 generate(Path(sys.argv[1]), least, 0, workers=2)
 """
 
@@ -129,10 +129,10 @@ def test_a_folder_made_with_the_same_settings_is_left_alone_and_any_other_is_ref
 
 
 def test_a_run_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> dict[str, object]:
+    def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(sys.modules[generate_function.__module__], "coco", fail)
+    monkeypatch.setattr(sys.modules[generate_function.__module__], "write_coco", fail)
     with pytest.raises(OSError, match="disk full"):
         generate(tmp_path / "out", LEAST, 0, workers=1)
     assert list(tmp_path.iterdir()) == []

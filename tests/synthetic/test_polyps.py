@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.synthetic.camera import Camera, aim, camera_rays
-from polyptrace.synthetic.lumen import LENGTH_MM, Lumen, inflate
-from polyptrace.synthetic.polyps import Polyp, draw_polyp
-from polyptrace.synthetic.tracing import Views, seat, trace_polyp, trace_wall, turn_rays
+from polyptrace.synthetic.camera import Camera, Views, aim, camera_rays
+from polyptrace.synthetic.colon import LENGTH_MM, Lumen, inflate
+from polyptrace.synthetic.polyps import Polyp, draw_polyp, seat
+from polyptrace.synthetic.tracing import trace_polyp, trace_wall, turn_rays
 
 
 def draw(seed: int, size_mm: float, histology: str = "AD", alike: float = 0.0) -> Polyp:

@@ -5,12 +5,11 @@ import pytest
 import torch
 
 from polyptrace.synthetic import Preset, Procedure, draw_procedure, with_difficulty
-from polyptrace.synthetic.selection import box_table
-from polyptrace.synthetic.tracing import seat
+from polyptrace.synthetic.polyps import seat
 
 
-def test_identities_keep_their_labels_and_their_place_through_all_tracks(procedure: Procedure) -> None:
-    boxes = box_table(procedure)
+def test_polyps_keep_their_labels_and_their_position_through_all_tracks(procedure: Procedure) -> None:
+    boxes = procedure.box_table()
     for polyp in procedure.scene.polyps:
         mine = boxes.polyp == polyp.name
         assert mine.sum() > 100
@@ -28,9 +27,9 @@ def test_a_procedure_is_the_same_whatever_else_is_drawn(preset: Preset) -> None:
     draw_procedure(7, 1, "train", 2, preset)
     again = draw_procedure(7, 2, "test", 2, preset)
     assert np.array_equal(alone.boxes, again.boxes, equal_nan=True)
-    assert torch.equal(alone.scene.colon.skin, again.scene.colon.skin)
+    assert torch.equal(alone.scene.colon.detail, again.scene.colon.detail)
     other = draw_procedure(8, 2, "train", 2, preset)
-    assert not torch.equal(alone.scene.colon.skin, other.scene.colon.skin)
+    assert not torch.equal(alone.scene.colon.detail, other.scene.colon.detail)
 
 
 def test_frames_are_in_time_order_and_the_camera_is_inside_the_lumen(procedure: Procedure) -> None:

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from polyptrace.synthetic import Procedure
 from polyptrace.synthetic.camera import border
+from polyptrace.synthetic.conditions import Conditions
 from polyptrace.synthetic.render import render
-from polyptrace.synthetic.shading import Conditions
 
 FRAMES = 6
 

@@ -2,34 +2,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from polyptrace.data import Boxes, read_coco
-from polyptrace.synthetic import box_figures, colour_grid_map
-from polyptrace.synthetic.statistics import mean_average_precision
-
-
-def test_average_precision_agrees_with_a_slow_loop() -> None:
-    rng = np.random.default_rng(0)
-    vectors, label = rng.normal(size=(30, 4)), rng.integers(0, 6, 30).astype(str).astype(object)
-    total = []
-    for query in range(30):
-        scores = []
-        for other in range(30):
-            if other != query:
-                a, b = vectors[query], vectors[other]
-                scores.append((a @ b / np.sqrt((a @ a) * (b @ b)), label[other] == label[query]))
-        scores.sort(key=lambda pair: -pair[0])
-        hits, precision = 0, []
-        for rank, (_, match) in enumerate(scores, start=1):
-            if match:
-                hits += 1
-                precision.append(hits / rank)
-        if precision:
-            total.append(sum(precision) / len(precision))
-    assert mean_average_precision(vectors, label) == pytest.approx(np.mean(total))
+from polyptrace.core.errors import UserError
+from polyptrace.data import Boxes
+from polyptrace.synthetic import box_statistics, compare_pictures, find_recordings, measure_recording
+from polyptrace.synthetic.statistics import MEASURES, sharpness, spectrum_slope, to_lab
+from polyptrace.synthetic.textures import band_noise
 
 
-def test_figures_of_a_table_made_by_hand() -> None:
+def test_statistics_of_a_table_made_by_hand() -> None:
     frames = [*range(40), *range(50, 60), *range(55, 60)]
     xywh = [[10, 10, 20, 20]] * 50 + [[60, 0, 10, 10]] * 5
     boxes = Boxes.of(
@@ -41,15 +23,68 @@ def test_figures_of_a_table_made_by_hand() -> None:
         image_width=100,
         image_height=100,
     )
-    ours = {figure.name: figure.ours for figure in box_figures(boxes)}
-    assert ours["videos, polyps"] == "1, 2"
-    assert ours["whole tracks (>= 30 frames) per polyp"] == "0.5"
-    assert ours["gap between tracks, frames"] == "10 / 10 / 10"
-    assert ours["frames with two polyps"] == "10.0 %"
-    assert ours["boxes at the picture's edge"] == "9 %"
-    assert ours["IoU of neighbouring boxes, median"] == "1.00"
+    value = {row.name: row.generated for row in box_statistics(boxes)}
+    assert value["videos, polyps"] == "1, 2"
+    assert value["boxes per polyp"] == "28 (55 boxes)"
+    assert value["tracklets per polyp, mean"] == "0.5"
+    assert value["whole tracks (>= 30 frames) per polyp"] == "0.5"
+    assert value["gap between tracks, frames"] == "10 / 10 / 10"
+    assert value["frames with two polyps"] == "10.0 %"
+    assert value["boxes at the picture's edge"] == "9 %"
+    assert value["IoU of neighbouring boxes, median"] == "1.00"
 
 
-def test_colour_does_not_solve_retrieval_in_generated_pictures(tiny: Path) -> None:
-    """With three polyps chance is about 0.4; docs/synthetic.md has the values of the larger presets."""
-    assert 0.2 < colour_grid_map(read_coco(tiny, split="test"), tiny) < 0.95
+@pytest.mark.parametrize(
+    ("rgb", "lab"),
+    [
+        ((1.0, 1.0, 1.0), (100, 0, 0)),
+        ((0.0, 0.0, 0.0), (0, 0, 0)),
+        ((1.0, 0.0, 0.0), (53.2, 80.1, 67.2)),
+        ((0.5, 0.5, 0.5), (53.4, 0, 0)),
+        ((0.0, 0.0, 1.0), (32.3, 79.2, -107.9)),
+    ],
+)
+def test_lab_of_known_colours(rgb: tuple[float, ...], lab: tuple[float, ...]) -> None:
+    assert to_lab(torch.tensor(rgb)).tolist() == pytest.approx(lab, abs=0.3)
+
+
+@pytest.mark.parametrize("slope", [1.0, 1.5])
+def test_the_spectrum_of_noise_has_the_slope_it_was_made_with(slope: float) -> None:
+    noise = band_noise(np.random.default_rng(0), 256, 256, longest=1000, shortest=1, slope=slope)
+    assert spectrum_slope(noise) == pytest.approx(-2 * slope, abs=0.25)
+
+
+def test_blur_makes_a_picture_less_sharp() -> None:
+    noise = band_noise(np.random.default_rng(0), 64, 64, 30, 2, 1.0)
+    blurred = torch.nn.functional.avg_pool2d(noise[None, None], 3, 1, 1)[0, 0]
+    inside = torch.ones(64, 64, dtype=torch.bool)
+    assert sharpness(blurred, inside) < sharpness(noise, inside) - 0.5
+
+
+def test_recordings_are_folders_or_files_with_a_common_name(tiny: Path, tmp_path: Path) -> None:
+    recordings = find_recordings(tiny / "images", most=4)
+    assert len(recordings) == 3
+    assert all(len(files) == 4 for files in recordings)
+    assert len({file.name[:9] for file in recordings[0]}) == 1
+    with pytest.raises(UserError, match=r"contains no \.jpg"):
+        find_recordings(tmp_path, most=4)
+
+
+def test_a_measure_is_within_when_its_median_is_inside_the_real_spread() -> None:
+    real = np.tile(np.linspace(0, 1, 11)[:, None], (1, len(MEASURES)))
+    rows = compare_pictures(real[:3] * 0 + 0.5, real)
+    assert all(row.within for row in rows)
+    assert not any(row.within for row in compare_pictures(real[:3] * 0 + 0.95, real))
+
+
+def test_generated_colours_lie_among_those_of_real_clips(tiny: Path, shared: Path) -> None:
+    height = 96
+    generated, real = (
+        np.stack([measure_recording(files, height) for files in find_recordings(root, most=4)])
+        for root in (tiny / "images", shared / "data/ldpolyp")
+    )
+    rows = {row.measure: row for row in compare_pictures(generated, real)}
+    for name in ("L mean", "a mean", "b mean", "L spread"):
+        low, _, high = rows[name].real
+        margin = 0.5 * (high - low)
+        assert low - margin < rows[name].generated[1] < high + margin, name

@@ -125,6 +125,7 @@ def _print(tracks: Embeddings, matches: Matches) -> None:
             visible(tracks, row),
         )
     output.print(table)
-    echo(f"beyond others: compared with {counted(matches.others, 'track')} of other procedures")
+    if matches.others:
+        echo(f"beyond others: compared with {counted(matches.others, 'track')} of other procedures")
     if matches.simultaneous:
         echo(f"left out: {counted(matches.simultaneous, 'track')} visible at the same time")

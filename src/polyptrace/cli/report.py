@@ -1,8 +1,10 @@
 """`polyptrace report RESULTS... --out FOLDER`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from polyptrace.config import Evaluate
@@ -91,6 +93,7 @@ def colour_grid(rows: list[Results], datasets: list[Dataset]) -> list[Results]:
         return []
     encoder = load_encoder(COLOUR_GRID)
     vectors = concatenate([embed(encoder, dataset, ("track",)) for dataset in tested])
+    vectors = replace(vectors, polyp=np.full(len(vectors), "", object))  # the datasets may have labels
     settings = Evaluate(**counted[0].settings.get("evaluate", {}))
     method = Method("Colour grid", "Baseline", encoder=COLOUR_GRID)
     return [evaluate({"counting": vectors}, ("counting",), settings, method=method)]

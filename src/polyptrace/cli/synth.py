@@ -1,4 +1,4 @@
-"""`polyptrace synth OUT --preset small --seed 0`."""
+"""`polyptrace synth OUT --preset small --seed 0`: generate procedures."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,13 +14,15 @@ def command(
     regime: Annotated[
         Literal["real-colon", "hard"], typer.Option(help="Follow REAL-Colon, or draw a new view for every track.")
     ] = "real-colon",
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same bytes; it is part of all names.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="The same seed gives the same bytes; dataset and video names contain it.")
+    ] = 0,
     tracklets: Annotated[float | None, typer.Option(min=1, help="Mean number of tracklets per polyp.")] = None,
     polyps_per_site: Annotated[
         float | None, typer.Option(min=1, max=4, help="Mean number of polyps per site of the colon.")
     ] = None,
     view_change: Annotated[
-        float | None, typer.Option(min=0, max=1, help="How much viewpoint, light and blur of one polyp vary.")
+        float | None, typer.Option(min=0, max=1, help="Variation of viewpoint, light and blur of one polyp.")
     ] = None,
     view_memory: Annotated[
         float | None,
@@ -32,9 +34,14 @@ def command(
     narrow_band: Annotated[
         float | None, typer.Option(min=0, max=1, help="Probability of narrow-band imaging during an inspection.")
     ] = None,
-    alike: Annotated[float | None, typer.Option(min=0, max=1, help="How similar the polyps are.")] = None,
+    alike: Annotated[float | None, typer.Option(min=0, max=1, help="Similarity of the polyps.")] = None,
     interleave: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Probability of turning to another polyp of the same site.")
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Probability of turning to another polyp of the same site; needs --polyps-per-site above 1.",
+        ),
     ] = None,
     resight: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of polyps that are seen again much later.")
@@ -46,27 +53,27 @@ def command(
         float | None, typer.Option(min=0, max=1, help="Share of boxes that the detector misses.")
     ] = None,
     every_frame: Annotated[
-        bool, typer.Option("--every-frame", help="Render every frame with a box, not only what tracklets use.")
+        bool, typer.Option("--every-frame", help="Render every frame with a box, not only those that tracklets use.")
     ] = False,
     contact_sheet: Annotated[
-        bool, typer.Option("--contact-sheet", help="Write sheets/VIDEO.png: some tracks of every polyp.")
+        bool, typer.Option("--contact-sheet", help="Write sheets/VIDEO.png with some tracks of every polyp.")
     ] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Print statistics beside REAL-Colon's.")] = False,
     real: Annotated[
         Path | None, typer.Option(help="Folder of real clips (JPEG): print picture statistics beside theirs.")
     ] = None,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to render.")] = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite OUT if it exists.")] = False,
 ) -> None:
-    """Generate procedures: pictures, boxes and labels, rendered from nothing.
+    """Generate procedures: pictures, boxes and labels.
 
-    Colon, polyps, camera and workflow are drawn from the seed; polyps keep their identity, size (mm) and histology
-    through many tracks. Pictures and boxes are written as the authors' datasets come (COCO), training and test
-    procedures apart. If OUT was made with the same settings before, nothing is rendered again.
+    The seed determines colon, polyps, camera and workflow. Each polyp keeps its identity, size (mm) and histology
+    through many tracks. The output is COCO in the layout of the authors' datasets, with separate training and test
+    procedures. If OUT was made with the same settings, nothing is rendered again.
 
-    [bold]tiny[/] takes seconds (tests), [bold]small[/] about a minute on two cores (the demo), [bold]full[/] has the
-    paper's 27 + 19 procedures with 85 + 47 polyps (some minutes on a GPU). Options that are not given have the values
-    of the preset and the regime. Each seed is a dataset of its own, synthetic-SEED, with videos synth-SEED-001 ...
+    [bold]tiny[/] takes seconds (for tests), [bold]small[/] about a minute on two cores (for the demo), [bold]full[/]
+    has the paper's 27 + 19 procedures with 85 + 47 polyps (some minutes on a GPU). Options that are not given take the
+    values of the preset and the regime. Each seed is a separate dataset, synthetic-SEED, with videos synth-SEED-001 ...
 
     Examples:
 
@@ -80,7 +87,7 @@ def command(
 
       polyptrace synth shared --polyps-per-site 2 --interleave 0.6
     """
-    from polyptrace.synthetic import find_preset, generate, with_difficulty  # here: help does not wait for torch
+    from polyptrace.synthetic import find_preset, generate, with_difficulty  # --help does not wait for torch
 
     chosen = with_difficulty(
         find_preset(preset, regime),
@@ -105,7 +112,7 @@ def command(
         contact_sheets=contact_sheet,
         overwrite=overwrite,
     )
-    console.print(f"{out}: {'written' if made else 'there already, made with the same settings'}", soft_wrap=True)
+    console.print(f"{out}: {'written' if made else 'already exists, made with the same settings'}", soft_wrap=True)
     if stats or real is not None:
         from polyptrace.cli.synth_statistics import print_box_statistics, print_image_statistics
 

@@ -163,8 +163,8 @@ def counting(content: Content) -> Section | None:
         )
         if content.baseline is not None:
             text += (
-                " The colour grid, which only compares average colours, is shown for comparison: where both agree, the"
-                " trained encoder adds nothing that colours do not show."
+                " The colour grid, which only compares average colours, is shown for comparison. Agreement with it is"
+                " no evidence that the encoder recognises more than colour."
             )
         elif content.row.method.encoder != COLOUR_GRID:
             text += (
@@ -183,7 +183,7 @@ def _timelines(content: Content) -> list[Block]:
     if any(procedure.labelled for procedure in shown):
         text += " in both panels, so a true polyp in one colour was counted once."
     elif any(procedure.baseline is not None for procedure in shown):
-        text += " in both panels, so a polyp of the colour grid in one colour is the same in both."
+        text += " in both panels. A lane of the colour grid in one colour is a polyp on which both agree."
     else:
         text += "."
     if len(shown) < total:
@@ -251,7 +251,14 @@ def protocol(rows: Sequence[Results]) -> Section:
             " draws; methods are compared on the same draws."
         )
     settings = [
-        (name, "; ".join(f"{key.replace('_', ' ')}: {_setting(value)}" for key, value in task.protocol.items()))
+        (
+            name,
+            "; ".join(
+                f"{key.replace('_', ' ')}: {_setting(value)}"
+                for key, value in task.protocol.items()
+                if value is not None
+            ),
+        )
         for name, task in rows[0].tasks.items()
         if task.status == "done"
     ]

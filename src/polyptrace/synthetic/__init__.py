@@ -1,21 +1,25 @@
-"""Procedures rendered from nothing: colon, polyps, camera and workflow, written as any source gives them."""
+"""Generated procedures: colon, polyps, camera and workflow, rendered and written like any other source."""
 
-from polyptrace.synthetic.generate import draw_procedures, generate
-from polyptrace.synthetic.pictures import HEIGHT, compare, find_recordings, measure_recording
+from polyptrace.synthetic.generate import generate, write_coco, write_pictures
 from polyptrace.synthetic.presets import PRESETS, Difficulty, Preset, Regime, find_preset, with_difficulty
-from polyptrace.synthetic.procedure import Procedure, draw_procedure
-from polyptrace.synthetic.statistics import box_figures, colour_grid_map
+from polyptrace.synthetic.procedure import Procedure, draw_procedure, draw_procedures
+from polyptrace.synthetic.statistics import (
+    MAX_HEIGHT,
+    box_statistics,
+    compare_pictures,
+    find_recordings,
+    measure_recording,
+)
 
 __all__ = [
-    "HEIGHT",
+    "MAX_HEIGHT",
     "PRESETS",
     "Difficulty",
     "Preset",
     "Procedure",
     "Regime",
-    "box_figures",
-    "colour_grid_map",
-    "compare",
+    "box_statistics",
+    "compare_pictures",
     "draw_procedure",
     "draw_procedures",
     "find_preset",
@@ -23,4 +27,6 @@ __all__ = [
     "generate",
     "measure_recording",
     "with_difficulty",
+    "write_coco",
+    "write_pictures",
 ]

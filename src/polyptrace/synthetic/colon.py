@@ -1,77 +1,136 @@
-"""The colon: where its bends and folds are, and what its wall looks like.
+"""The colon: the shape of its lumen and the appearance of its wall.
 
-Depth z (mm) grows from the anus towards the caecum; theta is the angle around the axis.
+Depth z (mm) increases from the anus towards the caecum; theta is the angle around the axis. All maps repeat after
+LENGTH_MM. The radius at (theta, z) is inflation * base - fold_gain * fold. Each pair (inflation, fold_gain) is a state;
+the maps of all states are stacked vertically, so that points in different states need one lookup.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from polyptrace.synthetic.lumen import LENGTH_MM
-from polyptrace.synthetic.noise import Rng, band_noise, spot_map, vessel_map
+from polyptrace.synthetic.textures import band_noise, spot_map, vessel_map
 
 Array = NDArray[np.float64]
+LENGTH_MM = 384.0
 RADIUS_MM = 22.0
-SHAPE_STEPS = (384, 128)  # texels of the shape maps along z and theta: 1 mm
-SKIN = ("vessel", "debris")
-FIELDS = ("tone", "pale", "relief")
-FOAM_MM = 30.0
+SHAPE_STEPS = (384, 128)  # texels of the shape maps along z and theta: about 1 mm
+DETAIL = ("vessel", "debris")  # channels of high resolution
+FIELDS = ("tone", "pale", "relief")  # channels that vary slowly
 FIELD_MM = 0.75  # texel of the fields
+FOAM_MM = 30.0  # period of the foam map
+
+
+@dataclass(frozen=True)
+class Lumen:
+    """The lumen in S states. The state of a point is a float, because it is part of the lookup coordinate."""
+
+    radius_map: Tensor  # (1, 1, S * (Z + 1), A + 1), mm
+    slope_map: Tensor  # (1, 2, S * (Z + 1), A + 1), derivatives of the radius along z and theta
+    inflation: Tensor  # (S,)
+
+    def to(self, device: torch.device) -> "Lumen":
+        """The lumen on another device."""
+        return Lumen(self.radius_map.to(device), self.slope_map.to(device), self.inflation.to(device))
+
+    def radius(self, theta: Tensor, z: Tensor, state: Tensor) -> Tensor:
+        """Radius in mm; the arguments broadcast to the shape of `theta`."""
+        return self._look_up(self.radius_map, theta, z, state)[0]
+
+    def clearance(self, x: Tensor, y: Tensor, z: Tensor, state: Tensor) -> Tensor:
+        """Radial distance in mm from a point to the wall; negative outside the lumen."""
+        return self.radius(torch.atan2(y, x), z, state) - torch.sqrt(x * x + y * y)
+
+    def inward_normal(self, x: Tensor, y: Tensor, z: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Components of the wall's unit normal, pointing into the lumen, at points on the wall."""
+        along_z, along_a = self._look_up(self.slope_map, torch.atan2(y, x), z, state)
+        outward = torch.rsqrt(x * x + y * y)
+        cosine, sine, along_a = x * outward, y * outward, along_a * outward
+        nx = -cosine - along_a * sine
+        ny = -sine + along_a * cosine
+        scale = torch.rsqrt(nx * nx + ny * ny + along_z * along_z)
+        return nx * scale, ny * scale, along_z * scale
+
+    def _look_up(self, maps: Tensor, theta: Tensor, z: Tensor, state: Tensor) -> Tensor:
+        """Values (C, n) or (C, B, P) of the stacked maps at points (n,) or (B, P)."""
+        states = len(self.inflation)
+        total_rows = maps.shape[2]
+        rows = total_rows // states
+        points = theta[None] if theta.ndim == 1 else theta
+        grid = torch.empty(1, *points.shape, 2, device=theta.device)
+        torch.mul(points, 1.0 / np.pi, out=grid[0, :, :, 0])
+        depth = z * (1.0 / LENGTH_MM)
+        depth = depth - torch.floor(depth)
+        depth = depth * (2.0 * (rows - 1) / (total_rows - 1)) + (state * (2.0 * rows / (total_rows - 1)) - 1.0)
+        grid[0, :, :, 1] = depth
+        values = grid_sample(maps, grid, mode="bilinear", padding_mode="border", align_corners=True)[0]
+        return values.reshape(maps.shape[1], *theta.shape)
+
+
+def inflate(shape: Tensor, slope: Tensor, inflation: Tensor, fold_gain: Tensor) -> Lumen:
+    """The lumen in the states (S,), from a colon's `shape` and `slope`."""
+    stretch, gain = inflation[:, None, None], fold_gain[:, None, None]
+    radius = stretch * shape[0] - gain * shape[1]  # (S, Z + 1, A + 1)
+    along_z = stretch * slope[0] - gain * slope[1]
+    along_a = stretch * slope[2] - gain * slope[3]
+    stacked = (1, -1, len(inflation) * radius.shape[1], radius.shape[2])
+    return Lumen(radius.reshape(stacked), torch.stack([along_z, along_a]).reshape(stacked), inflation)
 
 
 @dataclass(frozen=True)
 class Colon:
-    """Maps over (z, theta), each with its first row and column repeated at the end so that lookups wrap."""
+    """Maps over (z, theta). Each map repeats its first row and column at the end, so that lookups wrap around."""
 
-    shape: Tensor  # (2, Z + 1, A + 1): base radius, height of folds, mm
+    shape: Tensor  # (2, Z + 1, A + 1): base radius and fold height, mm
     slope: Tensor  # (4, Z + 1, A + 1): their derivatives along z, then along theta
-    skin: Tensor  # (1, len(SKIN), Z' + 1, A' + 1): what needs detail
-    fields: Tensor  # (1, len(FIELDS), Z" + 1, A" + 1): what varies slowly
-    fine: Tensor  # (1, 3, F + 1, F + 1): grain, and the two slopes of the wet film; repeats every fine_mm
+    detail: Tensor  # (1, len(DETAIL), Z' + 1, A' + 1)
+    fields: Tensor  # (1, len(FIELDS), Z" + 1, A" + 1)
+    fine: Tensor  # (1, 3, F + 1, F + 1): grain and the two slopes of the wet film; period fine_mm
     fine_mm: float
-    foam: Tensor  # (1, 1, F + 1, F + 1): bubbles; repeats every FOAM_MM
+    foam: Tensor  # (1, 1, F + 1, F + 1): bubbles; period FOAM_MM
     colour: Tensor  # (3,) linear albedo
 
     def to(self, device: torch.device) -> "Colon":
-        """The same colon on another device."""
-        maps = (self.shape, self.slope, self.skin, self.fields, self.fine, self.foam, self.colour)
-        shape, slope, skin, fields, fine, foam, colour = (each.to(device) for each in maps)
-        return Colon(shape, slope, skin, fields, fine, self.fine_mm, foam, colour)
+        """The colon on another device."""
+        maps = (self.shape, self.slope, self.detail, self.fields, self.fine, self.foam, self.colour)
+        shape, slope, detail, fields, fine, foam, colour = (each.to(device) for each in maps)
+        return Colon(shape, slope, detail, fields, fine, self.fine_mm, foam, colour)
 
-    def skin_at(self, theta: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """What the wall looks like at angles and depths (B, P): (len(SKIN), B, P) and (len(FIELDS), B, P)."""
+    def mucosa_at(self, theta: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """DETAIL and FIELDS at angles and depths (B, P): (len(DETAIL), B, P) and (len(FIELDS), B, P)."""
         depth = z * (1.0 / LENGTH_MM)
         grid = torch.stack([theta * (1.0 / np.pi), 2.0 * (depth - torch.floor(depth)) - 1.0], dim=-1)
-        return _sample(self.skin, grid), _sample(self.fields, grid)
+        return _sample(self.detail, grid), _sample(self.fields, grid)
 
     def fine_at(self, theta: Tensor, z: Tensor) -> Tensor:
-        """The small repeating texture of the wall at angles and depths (B, P): (3, B, P)."""
-        return _sample(self.fine, _repeating(theta, z, self.fine_mm))
+        """The repeating fine texture at angles and depths (B, P): (3, B, P)."""
+        return _sample(self.fine, _periodic_grid(theta, z, self.fine_mm))
 
     def foam_at(self, theta: Tensor, z: Tensor) -> Tensor:
         """Bubbles at angles and depths (B, P)."""
-        return _sample(self.foam, _repeating(theta, z, FOAM_MM))[0]
+        return _sample(self.foam, _periodic_grid(theta, z, FOAM_MM))[0]
 
 
-def _repeating(theta: Tensor, z: Tensor, every_mm: float) -> Tensor:
-    place = torch.stack([theta * (RADIUS_MM / every_mm), z * (1.0 / every_mm)], dim=-1)
-    return 2.0 * (place - torch.floor(place)) - 1.0
+def _periodic_grid(theta: Tensor, z: Tensor, period_mm: float) -> Tensor:
+    phase = torch.stack([theta * (RADIUS_MM / period_mm), z * (1.0 / period_mm)], dim=-1)
+    return 2.0 * (phase - torch.floor(phase)) - 1.0
 
 
 def _sample(maps: Tensor, grid: Tensor) -> Tensor:
     return grid_sample(maps, grid[None], mode="bilinear", padding_mode="border", align_corners=True)[0]
 
 
-def grow_colon(rng: Rng, texel_mm: float) -> Colon:
-    """A colon of its own: where its folds and vessels are, its colour, its grain."""
+def draw_colon(rng: Generator, texel_mm: float) -> Colon:
+    """A random colon: folds, vessels, colour and grain."""
     shape, slope = _shape_maps(rng)
     rows, columns = int(LENGTH_MM / texel_mm), int(2 * np.pi * RADIUS_MM / texel_mm)
     roots = int(rng.integers(90, 170))
-    skin = [
+    detail = [
         vessel_map(rng, rows, columns, texel_mm, roots, widest_mm=0.8),
         _debris_map(rng, rows, columns, texel_mm),
     ]
@@ -83,26 +142,26 @@ def grow_colon(rng: Rng, texel_mm: float) -> Colon:
     colour = torch.tensor([0.84, 0.29, 0.145]) * torch.from_numpy(
         np.exp(rng.normal(0, [0.03, 0.11, 0.16])).astype(np.float32)
     )
-    skin_map, field_map = wrap(torch.stack(skin)), wrap(torch.stack(fields))
-    return Colon(wrap(shape)[0], wrap(slope)[0], skin_map, field_map, wrap(fine), fine_mm, wrap(foam), colour)
+    detail_map, field_map = _wrap(torch.stack(detail)), _wrap(torch.stack(fields))
+    return Colon(_wrap(shape)[0], _wrap(slope)[0], detail_map, field_map, _wrap(fine), fine_mm, _wrap(foam), colour)
 
 
-def wrap(maps: Tensor) -> Tensor:
-    """Maps (C, H, W) as (1, C, H + 1, W + 1): the first row and column once more at the end."""
+def _wrap(maps: Tensor) -> Tensor:
+    """Maps (C, H, W) as (1, C, H + 1, W + 1), with the first row and column repeated at the end."""
     maps = torch.cat([maps, maps[:, :1]], dim=1)
     return torch.cat([maps, maps[:, :, :1]], dim=2)[None].to(torch.float32).contiguous()
 
 
-def _shape_maps(rng: Rng) -> tuple[Tensor, Tensor]:
+def _shape_maps(rng: Generator) -> tuple[Tensor, Tensor]:
     rows, columns = SHAPE_STEPS
     z: Array = np.arange(rows, dtype=np.float64)[:, None] * (LENGTH_MM / rows)
     theta: Array = -np.pi + np.arange(columns, dtype=np.float64)[None, :] * (2 * np.pi / columns)
     base = RADIUS_MM * (1.0 + 0.0 * theta) + 0.0 * z
-    for harmonic in (1, 2, 3):  # bends: the axis leaves the middle
+    for harmonic in (1, 2, 3):  # bends: the centre of the lumen leaves the axis
         phase, angle = rng.uniform(0, 2 * np.pi, 2)
         swing = rng.uniform(2.0, 5.0) / harmonic**0.5
         base += swing * np.cos(2 * np.pi * harmonic * z / LENGTH_MM + phase) * np.cos(theta - angle)
-    corner = rng.uniform(0, 2 * np.pi)  # three bands of muscle make the lumen a triangle
+    corner = rng.uniform(0, 2 * np.pi)  # the three taeniae give a triangular lumen
     base += rng.uniform(0.6, 1.8) * np.cos(3 * (theta - corner))
     base += 0.7 * band_noise(rng, rows, columns, 40, 9, 1.0).numpy()
     fold = _fold_map(rng, z, theta, corner)
@@ -112,34 +171,34 @@ def _shape_maps(rng: Rng) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(maps), torch.from_numpy(np.concatenate([along_z, along_a]))
 
 
-def _fold_map(rng: Rng, z: Array, theta: Array, corner: float) -> Array:
-    """Semilunar folds: ridges across the tube, highest between the bands of muscle, some sides missing."""
+def _fold_map(rng: Generator, z: Array, theta: Array, corner: float) -> Array:
+    """Semilunar folds: transverse ridges, highest between the taeniae, absent on some sides."""
     fold = np.zeros(np.broadcast_shapes(z.shape, theta.shape))
     count = int(rng.integers(13, 20))
     spacing = LENGTH_MM / count
-    for place in (np.arange(count) + rng.uniform(-0.22, 0.22, count)) * spacing:
+    for depth in (np.arange(count) + rng.uniform(-0.22, 0.22, count)) * spacing:
         tilt, direction = rng.uniform(0, 4.0), rng.uniform(0, 2 * np.pi)
         wave = rng.uniform(0, 1.2) * np.cos(2 * theta + rng.uniform(0, 2 * np.pi))
-        away = z - place - tilt * np.cos(theta - direction) - wave
-        away = away - LENGTH_MM * np.round(away / LENGTH_MM)
+        offset = z - depth - tilt * np.cos(theta - direction) - wave
+        offset = offset - LENGTH_MM * np.round(offset / LENGTH_MM)
         side = np.floor((theta - corner) / (2 * np.pi / 3)).astype(int) % 3
         height = rng.uniform(0.35, 1.0, 3)[side] * (0.5 - 0.5 * np.cos(3 * (theta - corner)))
         height = 0.18 + 0.82 * height
         thickness = rng.uniform(2.4, 4.2)
-        crest = np.exp(-((away / thickness) ** 2))
+        crest = np.exp(-((offset / thickness) ** 2))
         fold += (rng.uniform(5.5, 10.5) * height * crest) ** 3
-    smooth: Array = np.cbrt(fold)  # where folds meet the higher one wins, without an edge
+    smooth: Array = np.cbrt(fold)  # a smooth maximum where folds meet
     return smooth
 
 
-def _debris_map(rng: Rng, height: int, width: int, texel_mm: float) -> Tensor:
-    """Where residue sticks: a ragged field, high in few places."""
+def _debris_map(rng: Generator, height: int, width: int, texel_mm: float) -> Tensor:
+    """Residue: an irregular field that is high in few places."""
     field = band_noise(rng, height, width, 50 / texel_mm, 6 / texel_mm, 1.2)
     grain = band_noise(rng, height, width, 4 / texel_mm, 0.8 / texel_mm, 0.6)
     return field + 0.45 * grain
 
 
-def _fine_maps(rng: Rng, texel_mm: float) -> tuple[Tensor, float]:
+def _fine_maps(rng: Generator, texel_mm: float) -> tuple[Tensor, float]:
     size, fine_mm = 256, 256 * texel_mm * 0.3
     grain = band_noise(rng, size, size, 24, 3, 0.4)
     film = band_noise(rng, size, size, 40, 4, 0.6)

@@ -1,29 +1,65 @@
-"""Light, lens, colour and residue of every frame: what belongs to the procedure, to a look, and to a frame."""
+"""Imaging conditions: light, focus, colour, water, residue and instruments of every frame.
+
+White balance, processor colours, gloss and sensor noise belong to the procedure and drift a little. Light, focus, water
+and residue belong to a look and change with its renewal. Exposure, focus and motion also vary from frame to frame.
+"""
+
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import ndtr
 from torch import Tensor
 
-from polyptrace.synthetic.noise import Rng
 from polyptrace.synthetic.presets import Difficulty
-from polyptrace.synthetic.shading import Conditions
 from polyptrace.synthetic.workflow import Look
 
 Array = NDArray[np.float64]
-COLOURS = 7  # numbers that belong to the procedure
-VIEWS = 13  # numbers that belong to a look
+COLOURS = 7  # latent numbers of a procedure
+VIEWS = 13  # latent numbers of a look
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Imaging conditions of B frames; each (B, 1) unless noted."""
+
+    exposure: Tensor  # stops
+    balance: Tensor  # (B, 3) gains of red, green, blue
+    saturation: Tensor
+    haze: Tensor  # scattered light
+    blur_x: Tensor  # standard deviation, as a share of the picture's width
+    blur_y: Tensor
+    fringe: Tensor  # (B, 2) shift between the red and blue fields, as a share of the width
+    gloss: Tensor  # strength of the highlights
+    roughness: Tensor  # of the wet film
+    vessel: Tensor  # contrast of the vessels
+    debris: Tensor  # amount of residue, in deviations of the debris map
+    bubbles: Tensor
+    pool_level: Tensor  # mm above the lowest wall
+    down: Tensor  # (B, 2) direction of gravity in the colon's cross-section
+    instrument: Tensor  # 0: none, 1: forceps, 2: snare
+    tip: Tensor  # (B, 2) picture position of the instrument's tip, as shares of the width
+    loop: Tensor  # (B, 2) half axes of the snare's loop, as shares of the width
+    narrow_band: Tensor  # 1: narrow-band imaging
+    noise: Tensor
+
+    def take(self, index: Tensor) -> "Conditions":
+        """The conditions of the given frames."""
+        return Conditions(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def to(self, device: torch.device) -> "Conditions":
+        """The conditions on another device."""
+        return Conditions(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
 def draw_conditions(
-    rng: Rng, looks: list[Look], owner: NDArray[np.int64], target: Array, width: int, difficulty: Difficulty
+    rng: Generator, looks: list[Look], owner: NDArray[np.int64], target: Array, width: int, difficulty: Difficulty
 ) -> Conditions:
     """Conditions of every frame (F, ...); `owner` (F,) is the look of each frame.
 
-    Light, focus, water and residue change with the renewal between looks. White balance, processor colours, gloss and
-    sensor noise belong to the procedure and drift a little. `target` (F, 4) are the box corners of the polyp that each
-    look shows (NaN: out of view); instruments point at it.
+    `target` (F, 4) are the box corners of the polyp that the look shows (NaN: out of view); instruments point at it.
     """
     down = rng.uniform(0, 2 * np.pi)
     warmth = rng.normal(0, 0.05)
@@ -65,8 +101,8 @@ def draw_conditions(
     )
 
 
-def _chain(rng: Rng, looks: list[Look], size: int) -> Array:
-    """Standard normal numbers (looks, size), each row as different from the last one as the look's renewal says."""
+def _chain(rng: Generator, looks: list[Look], size: int) -> Array:
+    """Standard normal numbers (looks, size); each row differs from the previous one by the look's renewal."""
     rows = rng.normal(size=(len(looks), size))
     for number in range(1, len(looks)):
         renewal = looks[number].renewal
@@ -75,7 +111,7 @@ def _chain(rng: Rng, looks: list[Look], size: int) -> Array:
 
 
 def _look_conditions(look: Look, change: float, warmth: float, colour: Array, view: Array) -> dict[str, float]:
-    """One look's conditions from standard normal numbers (COLOURS,) and (VIEWS,), and from its phase."""
+    """The conditions of one look from standard normal numbers (COLOURS,) and (VIEWS,) and its phase."""
     washing, removing = look.phase == "wash", look.phase == "remove"
     bubbles, bubble_amount, pool, pool_amount, instrument, loop = ndtr(view[7:])
     return {
@@ -100,8 +136,8 @@ def _look_conditions(look: Look, change: float, warmth: float, colour: Array, vi
     }
 
 
-def _drift(rng: Rng, frames: int) -> Array:
-    """A slow random walk around 0 with deviation 1."""
+def _drift(rng: Generator, frames: int) -> Array:
+    """A slow autoregressive process with mean 0 and standard deviation 1."""
     steps = rng.normal(0, 1, frames)
     value = np.empty(frames)
     value[0] = steps[0]

@@ -1,30 +1,36 @@
-"""From a preset and a seed to a folder: whole, or not at all."""
+"""Writes generated procedures to a folder: JPEG frames, one COCO file per split, contact sheets, provenance."""
 
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
-from joblib.externals.loky import get_reusable_executor
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+from torch import Tensor
 
-from polyptrace.core.console import progress
-from polyptrace.core.device import one_thread, usable_cores
-from polyptrace.core.errors import UserError
+from polyptrace.core.codec import encode_jpeg
+from polyptrace.core.console import counted, progress
+from polyptrace.core.device import choose_device, one_thread, usable_cores
 from polyptrace.core.files import atomic_folder, provenance, read_json, write_json
-from polyptrace.core.randomness import numpy_generator
 from polyptrace.core.reuse import differences, refuse_changes
-from polyptrace.data import Boxes
+from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.synthetic.presets import Preset, find_preset
-from polyptrace.synthetic.procedure import Procedure, draw_procedure
-from polyptrace.synthetic.selection import box_table
-from polyptrace.synthetic.sheets import write_sheet
-from polyptrace.synthetic.writing import coco, rendered_rows, write_pictures
+from polyptrace.synthetic.procedure import Procedure, draw_procedures
+from polyptrace.synthetic.render import Scene
 
 NOTE = "synthetic.json"
-ENOUGH_FOR_PROCESSES = 4  # cores, and procedures
-LARGEST_GAP = 3  # tracks.max_gap up to which pictures are there when the detector misses boxes
+QUALITY = 90
+BATCH_PIXELS = 460_000  # pixels rendered at once; small enough for the processor's cache
+BATCH_PIXELS_GPU = 16_000_000
+RENDERERS_GPU = 3  # more threads only wait for Python's global lock
+SHEET_COLUMNS = 8
+CAPTION = 16  # pixels above each row of a contact sheet
+
+Frames = tuple[Procedure, NDArray[np.int64]]
 
 
 def generate(
@@ -38,89 +44,138 @@ def generate(
     workers: int = 0,
     overwrite: bool = False,
 ) -> bool:
-    """Writes procedures to `out`; False if they were there already, made with the same settings.
+    """Writes procedures to `out`; returns False if `out` already holds them, made with the same settings.
 
-    The folder holds images/, annotations/instances_{train,test}.json and synthetic.json, and sheets/ if asked for.
-    The same seed gives the same bytes on the same kind of device, whatever the number of workers (0: one per core).
+    The folder holds images/, annotations/instances_{train,test}.json, synthetic.json and, if requested, sheets/. On one
+    kind of device the same seed gives the same bytes for any number of workers (0: one per core).
     """
-    chosen = find_preset(preset) if isinstance(preset, str) else preset
-    out = Path(out)
-    settings = _settings(chosen, seed, every_frame, contact_sheets)
+    preset = find_preset(preset) if isinstance(preset, str) else preset
+    out, workers = Path(out), workers or usable_cores()
+    settings = _settings(preset, seed, every_frame, contact_sheets)
     if not overwrite and (out / NOTE).exists():
         refuse_changes(
             f"{out}: already exists, made",
             differences(read_json(out / NOTE)["settings"], settings),
-            "repeat what it was made with, give another folder, or pass --overwrite",
+            "use the same settings, choose another folder, or pass --overwrite",
         )
         return False
-    where = pick_device(device)
+    chosen_device = choose_device(device, "--device")[0]
     with atomic_folder(out, overwrite=overwrite, mark=NOTE) as folder, one_thread():
-        procedures = draw_procedures(chosen, seed, workers)
-        tables = [box_table(each) for each in procedures]
-        gap = LARGEST_GAP if chosen.difficulty.box_dropout > 0 else 0
-        rows = [rendered_rows(*pair, every_frame, gap) for pair in zip(procedures, tables, strict=True)]
+        procedures = draw_procedures(preset, seed, workers)
+        tables = [procedure.box_table() for procedure in procedures]
+        missed_boxes = preset.difficulty.box_dropout > 0
+        jobs = [
+            (procedure, procedure.frames_to_render(boxes, every_frame, missed_boxes))
+            for procedure, boxes in zip(procedures, tables, strict=True)
+        ]
         (folder / "images").mkdir()
-        with progress("rendering", sum(len(each) for each in rows), "frames") as bar:
-            jobs = zip(procedures, rows, strict=True)
-            write_pictures(jobs, folder / "images", where, _workers(workers), bar.advance)
-        info = {"generated": True, "preset": chosen.name, "regime": chosen.regime, "seed": seed}
+        with progress("rendering", sum(len(rows) for _, rows in jobs), "frames") as bar:
+            write_pictures(jobs, folder / "images", chosen_device, workers, bar.advance)
+        info = {"generated": True, "preset": preset.name, "regime": preset.regime, "seed": seed}
         for split in ("train", "test"):
             part = [boxes for each, boxes in zip(procedures, tables, strict=True) if each.split == split]
-            write_json(folder / "annotations" / f"instances_{split}.json", coco(Boxes.concatenate(part), info))
+            write_coco(folder / "annotations" / f"instances_{split}.json", Boxes.concatenate(part), info)
         if contact_sheets:
+            (folder / "sheets").mkdir()
             for procedure, boxes in zip(procedures, tables, strict=True):
-                write_sheet(procedure, boxes, folder, folder / "sheets" / f"{procedure.video}.png")
-        write_json(folder / NOTE, {"settings": settings, "device": where.type, "made_by": provenance()})
+                contact_sheet(procedure, boxes, folder).save(folder / "sheets" / f"{procedure.video}.png")
+        write_json(folder / NOTE, {"settings": settings, "device": chosen_device.type, "made_by": provenance()})
     return True
 
 
-def draw_procedures(preset: Preset, seed: int, workers: int = 0) -> list[Procedure]:
-    """All procedures of a preset, training ones first, not yet rendered."""
-    splits = ["train"] * preset.train_videos + ["test"] * preset.test_videos
-    counts = [
-        *_share(preset.train_polyps, preset.train_videos, seed, 0),
-        *_share(preset.test_polyps, preset.test_videos, seed, 1),
-    ]
-    several = _workers(workers)
-    # Processes take seconds to start, which pays where there are many cores and much to do.
-    kind = "loky" if min(several, len(splits)) >= ENOUGH_FOR_PROCESSES else "threading"
-    draw = delayed(_draw_alone if kind == "loky" else draw_procedure)
-    jobs = (draw(seed, number, *each, preset) for number, each in enumerate(zip(splits, counts, strict=True), 1))
-    procedures: list[Procedure] = []
-    with progress("drawing", len(splits), "procedures") as bar:
-        for procedure in Parallel(several, backend=kind, return_as="generator")(jobs):
-            procedures.append(procedure)
-            bar.advance()
-    if kind == "loky":
-        get_reusable_executor().shutdown()
-    return procedures
-
-
-def _draw_alone(seed: int, number: int, split: str, polyps: int, preset: Preset) -> Procedure:
-    torch.set_num_threads(1)  # of this process, which does nothing else
-    return draw_procedure(seed, number, split, polyps, preset)
-
-
-def pick_device(name: str) -> torch.device:
-    """The device of that name; auto: a GPU when there is one."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device cuda: there is no usable GPU -> give --device cpu, or auto")
-    return torch.device(name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu")
-
-
 def _settings(preset: Preset, seed: int, every_frame: bool, contact_sheets: bool) -> dict[str, Any]:
-    plain = asdict(preset) | {"track_frames": list(preset.track_frames)}
-    return {"preset": plain, "seed": seed, "every_frame": every_frame, "contact_sheets": contact_sheets}
+    content = asdict(preset) | {"track_frames": list(preset.track_frames)}  # as JSON returns it
+    return {"preset": content, "seed": seed, "every_frame": every_frame, "contact_sheets": contact_sheets}
 
 
-def _workers(wanted: int) -> int:
-    return wanted or usable_cores()
+def write_pictures(
+    jobs: Iterable[Frames], folder: Path, device: torch.device, workers: int, advance: Callable[[int], None]
+) -> None:
+    """Renders the given frames (rows) of procedures and writes them as JPEG; `advance` receives finished counts."""
+
+    def work(batch: tuple[Procedure, Scene, NDArray[np.int64]]) -> int:
+        procedure, scene, rows = batch
+        files = [folder / procedure.file_name(int(procedure.paths.frame_index[row])) for row in rows]
+        list(encoders.map(_write_jpeg, files, procedure.render(rows, scene).cpu()))
+        return len(rows)
+
+    renderers = min(workers, RENDERERS_GPU) if device.type == "cuda" else workers
+    with ThreadPoolExecutor(workers) as encoders, ThreadPoolExecutor(renderers) as pool:
+        for count in pool.map(work, _batches(jobs, device)):
+            advance(count)
 
 
-def _share(polyps: int, videos: int, seed: int, stream: int) -> list[int]:
-    """How many of the polyps each video has: at least three where that is possible, more in some than in others."""
-    rng = numpy_generator(seed, 1_000_000, stream)
-    fewest = min(3, polyps // videos)
-    weight = rng.dirichlet(np.full(videos, 2.0))
-    extra = rng.multinomial(polyps - fewest * videos, weight)
-    return [int(fewest + each) for each in extra]
+def _write_jpeg(file: Path, picture: Tensor) -> None:
+    file.write_bytes(encode_jpeg(picture, QUALITY))
+
+
+def _batches(jobs: Iterable[Frames], device: torch.device) -> Iterator[tuple[Procedure, Scene, NDArray[np.int64]]]:
+    for procedure, rows in jobs:
+        scene = procedure.scene.to(device)
+        pixels = BATCH_PIXELS_GPU if device.type == "cuda" else BATCH_PIXELS
+        size = max(1, pixels // (scene.camera.width * scene.camera.height))
+        for start in range(0, len(rows), size):
+            yield procedure, scene, rows[start : start + size]
+
+
+def write_coco(path: Path, boxes: Boxes, info: dict[str, Any] | None = None) -> None:
+    """Writes a box table as COCO in the authors' layout: one image per frame with a box; polyp, size, histology."""
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    image_id: dict[str, int] = {}
+    for row, file in enumerate(boxes.file):
+        if file not in image_id:
+            image_id[file] = len(images)
+            images.append(
+                {
+                    "id": len(images),
+                    "file_name": Path(file).name,
+                    "width": int(boxes.image_width[row]),
+                    "height": int(boxes.image_height[row]),
+                    "frame_id": int(boxes.frame_index[row]),
+                    "sequence_id": boxes.video[row],
+                    "dataset_id": boxes.dataset[row],
+                    "fps": float(boxes.fps[row]),
+                }
+            )
+        box = [float(number) for number in boxes.xywh[row]]
+        annotations.append(
+            {
+                "id": row,
+                "image_id": image_id[file],
+                "category_id": 1,
+                "identity_id": boxes.polyp[row],
+                "bbox": box,
+                "area": round(box[2] * box[3], 2),
+                "iscrowd": 0,
+                "size": float(boxes.size_mm[row]),
+                "histology": boxes.histology[row],
+            }
+        )
+    categories = [{"id": 1, "name": "polyp"}]
+    write_json(path, {"info": info or {}, "images": images, "annotations": annotations, "categories": categories})
+
+
+def contact_sheet(procedure: Procedure, boxes: Boxes, root: Path) -> Image.Image:
+    """One row per polyp: the middle frames of up to eight tracks, in time order, with boxes; pictures below `root`."""
+    camera = procedure.scene.camera
+    row_height = camera.height + CAPTION
+    sheet = Image.new("RGB", (SHEET_COLUMNS * camera.width, len(procedure.scene.polyps) * row_height))
+    draw = ImageDraw.Draw(sheet)
+    tracks = cut_tracklets(boxes, link_tracks(boxes, "polyp"), length=None)
+    middles = np.array([rows[len(rows) // 2] for rows in tracks.rows], dtype=np.int64)
+    for row, polyp in enumerate(procedure.scene.polyps):
+        mine = middles[tracks.polyp == polyp.name]
+        facts = (polyp.name, f"{polyp.size_mm:.1f} mm", polyp.histology, polyp.morphology, counted(len(mine), "track"))
+        draw.text((4, row * row_height + 2), "   ".join(facts), fill=(255, 255, 255))
+        if len(mine) > SHEET_COLUMNS:
+            mine = mine[np.linspace(0, len(mine) - 1, SHEET_COLUMNS).round().astype(int)]
+        for column, box in enumerate(mine):
+            left, top = column * camera.width, row * row_height + CAPTION
+            with Image.open(root / boxes.file[box]) as picture:
+                sheet.paste(picture, (left, top))
+            x, y, w, h = boxes.xywh[box]
+            draw.rectangle((left + x, top + y, left + x + w, top + y + h), outline=(80, 255, 80))
+            time = f"frame {boxes.frame_index[box]:,}"
+            draw.text((left + 4, top + camera.height - 13), time, fill=(200, 200, 200))
+    return sheet

@@ -1,35 +1,34 @@
 """Camera paths: for each look a smooth path around its polyp, inside the lumen, with the polyp in view.
 
-A pose is eight numbers: log distance (mm), the direction from the polyp to the camera (u, v, normal; not normalised),
-the polyp's place in the picture (x, y, as shares of the width from the centre), roll, and nothing else moves.
+A pose is seven numbers: log distance (mm), the direction from the polyp to the camera (u, v, normal; not normalised),
+the polyp's position in the picture (x, y, from the centre, as shares of the width), and roll.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyptrace.synthetic.camera import Camera, aim
-from polyptrace.synthetic.lumen import Lumen
-from polyptrace.synthetic.noise import Rng
-from polyptrace.synthetic.polyps import Polyp
+from polyptrace.synthetic.camera import Camera, Views, aim
+from polyptrace.synthetic.colon import Lumen
+from polyptrace.synthetic.polyps import Polyp, seat
 from polyptrace.synthetic.presets import Preset
-from polyptrace.synthetic.sight import polyp_boxes, seen
-from polyptrace.synthetic.tracing import Views, seat
+from polyptrace.synthetic.tracing import polyp_boxes, surface_points, visible_points
 from polyptrace.synthetic.workflow import Look
 
 Array = NDArray[np.float64]
-KEY_FRAMES = 40  # between two keys of a path
-CANDIDATES = 10
-STAY = 0.8  # share of a key's distance from the look's viewpoint that the next key keeps
-SMALLEST_RENEWAL = 0.1  # below it the lumen keeps its shape
+KEY_FRAMES = 40  # frames between two key poses of a path
+CANDIDATES = 10  # paths drawn for each look
+PERSISTENCE = 0.8  # autocorrelation of successive key poses around the look's viewpoint
+MIN_RENEWAL = 0.1  # smaller changes keep the shape of the lumen
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Every frame in which some look is under way, in time order."""
+    """The frames of all looks in time order, with their views."""
 
     frame_index: NDArray[np.int64]  # (F,)
     look: NDArray[np.int64]  # (F,)
@@ -38,19 +37,19 @@ class Paths:
 
 @dataclass(frozen=True)
 class States:
-    """The shapes of the lumen during a procedure, and the one that each look sees."""
+    """The shapes of the lumen during a procedure, and the index of each look's shape."""
 
     inflation: Tensor  # (S,)
     fold_gain: Tensor  # (S,)
     of_look: NDArray[np.int64]
 
 
-def draw_states(rng: Rng, looks: list[Look], change: float) -> States:
-    """Inflation and folds change with the renewal between looks; a small change keeps the shape."""
+def draw_states(rng: Generator, looks: list[Look], change: float) -> States:
+    """States of the lumen; inflation and folds change with the renewal between looks."""
     latent, rows, of_look, pending = rng.normal(size=2), [], [], 0.0
     for number, look in enumerate(looks):
         pending = 1.0 - (1.0 - pending) * (1.0 - look.renewal)
-        if number == 0 or pending > SMALLEST_RENEWAL:
+        if number == 0 or pending > MIN_RENEWAL:
             latent = np.sqrt(1.0 - pending**2) * latent + pending * rng.normal(size=2)
             rows.append(latent)
             pending = 0.0
@@ -66,7 +65,7 @@ def draw_states(rng: Rng, looks: list[Look], change: float) -> States:
 
 
 def draw_paths(
-    rng: Rng,
+    rng: Generator,
     lumen: Lumen,
     polyps: list[Polyp],
     sites: list[list[int]],
@@ -75,7 +74,7 @@ def draw_paths(
     states: States,
     preset: Preset,
 ) -> Paths:
-    """Paths for all looks of a procedure, each in its state of the lumen."""
+    """The camera paths of all looks of a procedure."""
     keys: list[Array] = []
     last: dict[int, tuple[Array, Array]] = {}  # latent view and last key of each polyp
     beside = {polyp: [other for other in site if other != polyp] for site in sites for polyp in site}
@@ -97,14 +96,14 @@ def draw_paths(
     for index, polyp in enumerate(polyps):
         at = torch.from_numpy(np.flatnonzero(target == index))
         if len(at):
-            views = place(lumen, polyp, camera, torch.from_numpy(poses[at.numpy()].astype(np.float32)), state[at])
+            views = _views(lumen, polyp, camera, torch.from_numpy(poses[at.numpy()].astype(np.float32)), state[at])
             position[at], rotation[at] = views.position, views.rotation
     frame_index = np.concatenate([look.start + np.arange(look.frames) for look in looks])
     return Paths(frame_index.astype(np.int64), owner, Views(position, rotation, state))
 
 
-def place(lumen: Lumen, polyp: Polyp, camera: Camera, pose: Tensor, state: Tensor) -> Views:
-    """Views for poses (F, 7) around a polyp, pushed inwards where they would leave the lumen."""
+def _views(lumen: Lumen, polyp: Polyp, camera: Camera, pose: Tensor, state: Tensor) -> Views:
+    """Views of poses (F, 7) around a polyp; positions outside the lumen are moved inside."""
     site = seat(lumen, polyp, state)
     middle = site.anchor + polyp.lift * site.axes[:, 2]
     direction = torch.nn.functional.normalize(pose[:, 1:4], dim=1)
@@ -120,12 +119,12 @@ def place(lumen: Lumen, polyp: Polyp, camera: Camera, pose: Tensor, state: Tenso
 
 
 def _draw_keys(
-    rng: Rng, polyp: Polyp, look: Look, preset: Preset, before: tuple[Array, Array] | None, candidate: int
+    rng: Generator, polyp: Polyp, look: Look, preset: Preset, before: tuple[Array, Array] | None, candidate: int
 ) -> tuple[Array, Array]:
     """The latent view (6,) and the keys (K, 7) of one candidate path.
 
-    A view is `look.view_renewal` new and otherwise that of the polyp's last look, `before`. Later candidates change
-    more, in case the polyp is hidden from where the camera was.
+    `before` holds the latent view and the last key of the polyp's previous look; `look.view_renewal` is the share that
+    changes. Later candidates change more, in case the polyp is hidden from the previous viewpoint.
     """
     change = preset.difficulty.view_change
     renewal = max(look.view_renewal, 0.6 if candidate >= CANDIDATES // 2 else 0.0) if before else 1.0
@@ -136,7 +135,7 @@ def _draw_keys(
     count = 2 + look.frames // KEY_FRAMES
     keys = [first]
     for _ in range(count - 1):
-        keys.append(home + STAY * (keys[-1] - home) + _step(rng))
+        keys.append(home + PERSISTENCE * (keys[-1] - home) + _step(rng))
         reach = np.hypot(keys[-1][4], keys[-1][5])
         keys[-1][4:6] *= min(1.0, 0.42 / max(reach, 1e-6))
         keys[-1][0] = np.clip(keys[-1][0], np.log(4.5), np.log(70.0))
@@ -148,7 +147,7 @@ def _draw_keys(
 
 
 def _pose(latent: Array, polyp: Polyp, look: Look, change: float) -> Array:
-    """The pose (7,) of a latent view (6,), closer or farther depending on the phase."""
+    """The pose (7,) of a latent view (6,); the phase sets the distance."""
     closeness = {"survey": 0.19, "approach": 0.28, "inspect": 0.42, "wash": 0.31, "remove": 0.33}[look.phase]
     share = closeness * np.exp((0.2 + 0.35 * change) * latent[0])  # of the picture's width that the polyp spans
     spread = 0.25 + 0.75 * change
@@ -156,50 +155,49 @@ def _pose(latent: Array, polyp: Polyp, look: Look, change: float) -> Array:
     side = 1.1 * spread * latent[2]
     distance = np.clip(0.45 * polyp.size_mm**0.85 * 1.35 / share, 4.5, 70.0)
     direction = [np.sin(tilt) * np.cos(side), np.sin(tilt) * np.sin(side), np.cos(tilt)]
-    spot = (0.10 + 0.12 * change) * latent[3:5]
-    return np.array([np.log(distance), *direction, *spot, 1.6 * change * latent[5]])
+    offset = (0.10 + 0.12 * change) * latent[3:5]
+    return np.array([np.log(distance), *direction, *offset, 1.6 * change * latent[5]])
 
 
-def _step(rng: Rng) -> Array:
-    """How a pose changes from one key to the next."""
+def _step(rng: Generator) -> Array:
+    """The random change from one key to the next."""
     return rng.normal(0, [0.16, 0.18, 0.18, 0.10, 0.085, 0.085, 0.12])
 
 
-def _outside(rng: Rng) -> Array:
+def _outside(rng: Generator) -> Array:
+    """A position just outside the picture."""
     angle = rng.uniform(0, 2 * np.pi)
     return np.array([0.56 * np.cos(angle), 0.5 * np.sin(angle)])
 
 
 def _choose(lumen: Lumen, polyp: Polyp, others: list[Polyp], camera: Camera, candidates: Array, state: int) -> int:
-    """Index of the first of the candidates (C, K, 7) whose keys all show the polyp well and none of `others`.
-
-    If there is none, the best one.
-    """
+    """Index of the first candidate (C, K, 7) whose keys all show the polyp and none of `others`, or of the best one."""
     flat = torch.from_numpy(candidates.reshape(-1, 7).astype(np.float32))
-    views = place(lumen, polyp, camera, flat, torch.full((len(flat), 1), float(state)))
-    share = seen(lumen, polyp, views, points=24).to(torch.float32).mean(dim=1)
+    views = _views(lumen, polyp, camera, flat, torch.full((len(flat), 1), float(state)))
+    points = surface_points(lumen, polyp, views, 24)
+    share = visible_points(lumen, polyp, views, points).to(torch.float32).mean(dim=1)
     for other in others:
         visible = ~np.isnan(polyp_boxes(lumen, other, views, camera, points=24)[:, 0])
         share = torch.where(torch.from_numpy(visible), share - 0.5, share)
     worst = share.reshape(candidates.shape[:2]).amin(dim=1)
-    good = torch.nonzero(worst > 0.6)[:, 0]
-    return int(good[0]) if len(good) else int(worst.argmax())
+    suitable = torch.nonzero(worst > 0.6)[:, 0]
+    return int(suitable[0]) if len(suitable) else int(worst.argmax())
 
 
-def _interpolate(rng: Rng, keys: Array, frames: int) -> Array:
-    """Poses (frames, 7) along the keys: cubic between them, with the tremor of a hand."""
+def _interpolate(rng: Generator, keys: Array, frames: int) -> Array:
+    """Poses (frames, 7): cubic interpolation of the keys, with a small hand tremor."""
     at = np.linspace(0, len(keys) - 1, frames) if frames > 1 else np.zeros(1)
     left = np.minimum(at.astype(int), len(keys) - 2)
     part = (at - left)[:, None]
     before, after = keys[np.maximum(left - 1, 0)], keys[np.minimum(left + 2, len(keys) - 1)]
-    here, there = keys[left], keys[left + 1]
-    slope_here, slope_there = 0.5 * (there - before), 0.5 * (after - here)
+    start, end = keys[left], keys[left + 1]
+    start_slope, end_slope = 0.5 * (end - before), 0.5 * (after - start)
     cube, square = part**3, part**2
     smooth = (
-        (2 * cube - 3 * square + 1) * here
-        + (cube - 2 * square + part) * slope_here
-        + (3 * square - 2 * cube) * there
-        + (cube - square) * slope_there
+        (2 * cube - 3 * square + 1) * start
+        + (cube - 2 * square + part) * start_slope
+        + (3 * square - 2 * cube) * end
+        + (cube - square) * end_slope
     )
     tremor = rng.normal(0, 1, (frames, 7)) * np.array([0.006, 0.005, 0.005, 0.004, 0.0035, 0.0035, 0.004])
     for row in range(1, frames):

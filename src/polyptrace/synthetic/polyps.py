@@ -1,8 +1,8 @@
-"""Polyps: what makes one itself (shape, size, surface, colour, vessels, place), and its geometry.
+"""Polyps: geometry, appearance, and their sites in the colon.
 
-A polyp lives in coordinates (u, v, h): u and v in the plane that touches the wall at its anchor, h the height above the
-wall, all in mm, so that it follows the wall it grows on. Its head is an ellipsoid whose surface is moved by a relief;
-the widest diameter in the (u, v) plane is exactly `size_mm`. A pedunculated one stands on a stalk.
+A polyp has its own coordinates (u, v, h) in mm: u and v in the plane tangent to the wall at its anchor, h the height
+above the wall, so that it follows the wall. Its head is an ellipsoid displaced by a relief map; the widest diameter in
+the (u, v) plane is exactly `size_mm`. A pedunculated polyp has a stalk.
 """
 
 from dataclasses import dataclass, replace
@@ -10,14 +10,19 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import grid_sample
+from torch.nn.functional import grid_sample, normalize
 
-from polyptrace.synthetic.noise import Rng, band_noise, vessel_map
+from polyptrace.core.randomness import numpy_generator
+from polyptrace.synthetic.colon import LENGTH_MM, Lumen
+from polyptrace.synthetic.presets import Preset
+from polyptrace.synthetic.textures import band_noise, vessel_map
 
 Morphology = Literal["flat", "sessile", "pedunculated"]
 SURFACE = ("relief", "tone", "pit", "vessel")
+MAX_PER_SITE = 4
 
 
 @dataclass(frozen=True)
@@ -31,20 +36,20 @@ class Polyp:
     theta: float  # anchor: angle and depth on the wall
     z: float
     radii: tuple[float, float, float]  # of the head along u, v, h
-    lift: float  # height of the head's centre above the wall; negative: the wall hides its widest part
-    lean: tuple[float, float]  # (u, v) of the head's centre: a stalk leans
+    lift: float  # height of the head's centre above the wall; negative: the widest part lies below the wall
+    lean: tuple[float, float]  # (u, v) of the head's centre; not 0 for stalks
     stalk: float  # radius of the stalk; 0: none
-    turn: float  # of (u, v) about the normal
-    relief: float  # how far the surface leaves the ellipsoid, as a share of its radius
-    colour: tuple[float, float, float]  # factor on the mucosa's albedo
+    turn: float  # rotation of (u, v) about the normal
+    relief: float  # amplitude of the relief, relative to the ellipsoid's radius
+    colour: tuple[float, float, float]  # factor of the mucosa's albedo
     tint: tuple[float, float, float]  # factor where the tone is high
     pit_depth: float
     vessel_depth: float
-    surface: Tensor  # (1, 4, T, T), see SURFACE: seen from above, the rim is straight below
+    surface: Tensor  # (1, 4, T, T), see SURFACE; azimuthal projection, its rim is the lowest point of the head
 
     @property
     def ball(self) -> tuple[tuple[float, float, float], float]:
-        """Middle (u, v, h) and radius of a ball that holds what is above the wall, and some of the wall's own bends."""
+        """Centre (u, v, h) and radius of a ball around the part above the wall, with a margin for a curved wall."""
         swell = 1.0 + self.relief
         top = self.lift + self.radii[2] * swell
         if self.stalk:
@@ -57,18 +62,18 @@ class Polyp:
         return (0.0, 0.0, height), 1.12 * max(beside, top - height)
 
     def to(self, device: torch.device) -> "Polyp":
-        """The same polyp on another device."""
+        """The polyp on another device."""
         return replace(self, surface=self.surface.to(device))
 
     def height(self, above_wall: Tensor, along_normal: Tensor) -> Tensor:
-        """Height h from the height above the wall and along the normal: a stalk straightens out above the wall."""
+        """Height h from the height above the wall and that along the normal; a stalk follows the normal at its top."""
         if self.stalk == 0.0:
             return above_wall
         share = torch.exp(along_normal.clamp_min(0.0) * (-3.0 / self.lift))
         return along_normal + (above_wall - along_normal) * share
 
     def direction(self, u: Tensor, v: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Two coordinates on the surface map, the level (1: on the ellipsoid) and the mm per level of points (n,)."""
+        """Surface map coordinates (2), level (1: on the ellipsoid) and mm per unit of level of points (n,)."""
         cosine, sine = float(np.cos(self.turn)), float(np.sin(self.turn))
         u, v, h = u - self.lean[0], v - self.lean[1], h - self.lift
         qu = (cosine * u + sine * v) / self.radii[0]
@@ -81,7 +86,7 @@ class Polyp:
         return qu * polar, qv * polar, level, level * torch.rsqrt(steep + 1e-12)
 
     def distance(self, u: Tensor, v: Tensor, h: Tensor) -> Tensor:
-        """About how far points (n,) are from the surface, mm; negative inside."""
+        """Approximate signed distance of points (n,) from the surface, mm; negative inside."""
         map_u, map_v, level, mm = self.direction(u, v, h)
         bump = self.sample(map_u, map_v, channels=1)[0]
         head = (level - 1.0 - self.relief * bump) * mm
@@ -102,7 +107,7 @@ class Polyp:
         )[0, :, 0]
 
     def outline(self, count: int) -> Tensor:
-        """Points (3, about count) in (u, v, h) spread over the part of the surface that is above the wall."""
+        """About `count` points (3, n) in (u, v, h), spread over the surface above the wall."""
         index = torch.arange(count, dtype=torch.float64) + 0.5
         sunk = -self.lift / self.radii[2]
         lowest = max(-1.0, sunk / (1.0 + self.relief) if sunk > 0 else sunk * 1.3)
@@ -110,7 +115,7 @@ class Polyp:
         angle = index * (np.pi * (1.0 + 5**0.5))
         sine = torch.sqrt(1.0 - cosine**2)
         points = self._on_head(torch.stack([sine * torch.cos(angle), sine * torch.sin(angle), cosine]))
-        points = torch.where(points[2] < 0.0, points[:, :1], points)  # below the wall: the top once more
+        points = torch.where(points[2] < 0.0, points[:, :1], points)  # points below the wall are replaced by the top
         if self.stalk:
             steps = torch.arange(count // 8, dtype=torch.float64)
             along, around = steps / len(steps), steps * 2.4
@@ -119,7 +124,7 @@ class Polyp:
         return points.to(torch.float32)
 
     def _on_head(self, direction: Tensor) -> Tensor:
-        """Surface points (3, n) of the head in the directions (3, n) of its own, unturned axes."""
+        """Surface points (3, n) of the head in the directions (3, n), given in its unrotated axes."""
         across = torch.sqrt(direction[0] ** 2 + direction[1] ** 2).clamp_min(1e-9)
         polar = torch.atan2(across, direction[2]) / np.pi / across
         surface = self.surface.cpu()
@@ -131,16 +136,98 @@ class Polyp:
         return torch.stack([cosine * a - sine * b + self.lean[0], sine * a + cosine * b + self.lean[1], c + self.lift])
 
 
-def widest(polyp: Polyp) -> float:
-    """The widest diameter of the polyp in the (u, v) plane, measured on its surface points, mm."""
-    points = polyp.outline(6000)[:2].to(torch.float64)
-    angle = torch.linspace(0, np.pi, 181, dtype=torch.float64)[:-1]
-    along = torch.stack([torch.cos(angle), torch.sin(angle)], dim=1) @ points
-    return float((along.amax(dim=1) - along.amin(dim=1)).max())
+@dataclass(frozen=True)
+class Site:
+    """Position of one polyp in each of B frames: the anchor and the axes (u, v, normal) of its coordinates."""
+
+    anchor: Tensor  # (B, 3)
+    axes: Tensor  # (B, 3, 3), rows u, v, normal
+    upright: Tensor  # (B, 1): height along the normal per radial height
 
 
-def draw_polyp(rng: Rng, name: str, size_mm: float, histology: str, alike: float, typical: Rng) -> Polyp:
-    """A polyp of its own, not yet placed. `alike` in [0, 1] pulls it towards what `typical` draws."""
+def seat(lumen: Lumen, polyp: Polyp, state: Tensor) -> Site:
+    """The position of a polyp on the wall in the states (B, 1) of the lumen."""
+    theta, z = torch.full_like(state, polyp.theta), torch.full_like(state, polyp.z)
+    radius = lumen.radius(theta, z, state)
+    x, y = radius * torch.cos(theta), radius * torch.sin(theta)
+    anchor = torch.cat([x, y, z], dim=1)
+    normal = torch.cat(lumen.inward_normal(x, y, z, state), dim=1)
+    along = torch.zeros_like(normal)
+    along[:, 2] = -1.0  # u points towards the anus, where the endoscope enters
+    along = normalize(along - (along * normal).sum(1, keepdim=True) * normal, dim=1)
+    across = torch.linalg.cross(normal, along)
+    inward = torch.cat([-torch.cos(theta), -torch.sin(theta)], dim=1)
+    upright = (normal[:, :2] * inward).sum(dim=1, keepdim=True)
+    return Site(anchor, torch.stack([along, across, normal], dim=1), upright)
+
+
+def draw_polyps(
+    rng: Generator, lumen: Lumen, video: str, count: int, preset: Preset, seed: int, number: int
+) -> tuple[list[Polyp], list[list[int]]]:
+    """The polyps of procedure `number`, and the polyps of each site in the order of withdrawal."""
+    sites: list[list[int]] = []
+    left = list(range(count))
+    while left:
+        together = min(1 + int(rng.poisson(preset.difficulty.polyps_per_site - 1.0)), MAX_PER_SITE)
+        sites.append([left.pop(0) for _ in range(min(together, len(left)))])
+    polyps: list[Polyp] = []
+    for order, site in enumerate(sites):
+        # The maps of the wall repeat after LENGTH_MM. Sites lie in different periods, so that no site is in view from
+        # another, and at different depths of the period, so that their walls differ.
+        middle = LENGTH_MM * (len(sites) - order - (order + rng.uniform(0.3, 0.6)) / len(sites))
+        for rank, index in enumerate(site):
+            histology = _draw_histology(rng, number, index)
+            size = _draw_size_mm(rng, histology, number, index)
+            typical = numpy_generator(seed, number, 7)
+            polyp = draw_polyp(rng, f"{video}_{index + 1}", size, histology, preset.difficulty.alike, typical)
+            adjacent = rank and not preset.separate and rng.random() < 0.4
+            neighbour = polyps[site[rank - 1]] if adjacent else None
+            apart = (50, 65) if preset.separate else (25, 45)  # mm; out of view of each other, or in view
+            depth = middle + (rng.uniform(*apart) * (0, 1, -1, 2)[rank] if neighbour is None else 0.0)
+            polyps.append(_place_polyp(rng, lumen, polyp, depth, neighbour))
+    return polyps, sites
+
+
+def _draw_histology(rng: Generator, number: int, index: int) -> str:
+    """Mostly alternates between adenomas and others, so that most procedures have both."""
+    adenoma = (number + index) % 2 == 0 if rng.random() < 0.8 else rng.random() < 0.5
+    return "AD" if adenoma else "HP" if rng.random() < 0.75 else "SSL"
+
+
+def _draw_size_mm(rng: Generator, histology: str, number: int, index: int) -> float:
+    """Half of the polyps have at most 5 mm; adenomas are larger on average."""
+    if (number + index // 2) % 2 == 0:
+        size = rng.uniform(2.0, 5.0)
+    else:
+        size = 5.0 + rng.lognormal(np.log(3.5 if histology == "AD" else 2.2), 0.55)
+    return float(np.round(min(size, 20.0), 1))
+
+
+def _place_polyp(rng: Generator, lumen: Lumen, polyp: Polyp, depth: float, neighbour: Polyp | None) -> Polyp:
+    """The polyp near a depth, or beside its neighbour, at a position where the wall is not steep."""
+    best, best_cost = polyp, np.inf
+    for _ in range(40):
+        theta, z = float(rng.uniform(-np.pi, np.pi)), float(depth + rng.normal(0, 6))
+        overlap = 0.0
+        if neighbour is not None:
+            theta = neighbour.theta + float(rng.choice([-1, 1]) * rng.uniform(0.35, 0.9))
+            theta = float(np.mod(theta + np.pi, 2 * np.pi) - np.pi)
+            z = neighbour.z + float(rng.normal(0, 6))
+            apart = np.hypot((np.mod(theta - neighbour.theta + np.pi, 2 * np.pi) - np.pi) * 18, z - neighbour.z)
+            overlap = max(0.0, neighbour.size_mm + polyp.size_mm - float(apart))
+        point = (torch.full((1, 1), float(each)) for each in (np.cos(theta) * 20, np.sin(theta) * 20, z, 0.0))
+        normal = torch.cat(lumen.inward_normal(*point), dim=1)
+        steepness = 1.0 + float(normal[0, 0] * np.cos(theta) + normal[0, 1] * np.sin(theta))
+        cost = steepness + overlap
+        if cost < best_cost:
+            best, best_cost = replace(polyp, theta=theta, z=z), cost
+        if cost < 0.06:
+            break
+    return best
+
+
+def draw_polyp(rng: Generator, name: str, size_mm: float, histology: str, alike: float, typical: Generator) -> Polyp:
+    """A random polyp without a position. `alike` in [0, 1] interpolates its traits towards those of `typical`."""
     own, shared = _traits(rng, histology), _traits(typical, histology)
     trait = (1.0 - alike) * own + alike * shared
     adenoma = histology == "AD"
@@ -175,16 +262,24 @@ def draw_polyp(rng: Rng, name: str, size_mm: float, histology: str, alike: float
     return _resize(polyp, size_mm)
 
 
+def _widest(polyp: Polyp) -> float:
+    """The widest diameter in the (u, v) plane, measured on surface points, mm."""
+    points = polyp.outline(6000)[:2].to(torch.float64)
+    angle = torch.linspace(0, np.pi, 181, dtype=torch.float64)[:-1]
+    along = torch.stack([torch.cos(angle), torch.sin(angle)], dim=1) @ points
+    return float((along.amax(dim=1) - along.amin(dim=1)).max())
+
+
 def _resize(polyp: Polyp, size_mm: float) -> Polyp:
-    """The polyp scaled so that its widest diameter is `size_mm`."""
-    factor = size_mm / widest(replace(polyp, stalk=0.0))
+    """The polyp scaled to a widest diameter of `size_mm`."""
+    factor = size_mm / _widest(replace(polyp, stalk=0.0))
     radii = (polyp.radii[0] * factor, polyp.radii[1] * factor, polyp.radii[2] * factor)
     lean = (polyp.lean[0] * factor, polyp.lean[1] * factor)
     return replace(polyp, radii=radii, lift=polyp.lift * factor, lean=lean, stalk=polyp.stalk * factor)
 
 
-def _traits(rng: Rng, histology: str) -> NDArray[np.float64]:
-    """Eight standard numbers; histology moves some of them by about one deviation, so that classes overlap."""
+def _traits(rng: Generator, histology: str) -> NDArray[np.float64]:
+    """Eight traits with unit deviation; histology shifts their means by less than one deviation, so classes overlap."""
     shift = {
         "AD": [0.0, 0.4, 0.7, -0.5, -0.3, 0.5, 0.4, 0.5],
         "HP": [0.0, -0.4, -0.7, 0.7, 0.3, -0.5, -0.3, -0.5],
@@ -194,15 +289,15 @@ def _traits(rng: Rng, histology: str) -> NDArray[np.float64]:
     return traits
 
 
-def _morphology(rng: Rng, adenoma: bool, size_mm: float) -> Morphology:
+def _morphology(rng: Generator, adenoma: bool, size_mm: float) -> Morphology:
     stalked = 0.25 if size_mm > 7 and adenoma else 0.1 if size_mm > 5 else 0.02
     flat = 0.2 if adenoma else 0.4
     draw = rng.random()
     return "pedunculated" if draw < stalked else "flat" if draw < stalked + flat else "sessile"
 
 
-def _surface(rng: Rng, trait: NDArray[np.float64], adenoma: bool, size_mm: float, texels: int = 160) -> Tensor:
-    """Relief, tone, pits and vessels over the head, seen from above; pits have the size of mucosa's, in mm."""
+def _surface(rng: Generator, trait: NDArray[np.float64], adenoma: bool, size_mm: float, texels: int = 160) -> Tensor:
+    """Relief, tone, pits and vessels of the head; the pits have the same size in mm on every polyp."""
     texel_mm = size_mm * 1.6 / texels  # the upper half spans half the map and half a circumference
     lobe = (2.6, 0.9) if adenoma else (3.5, 1.3)
     relief = band_noise(rng, texels, texels, texels / lobe[1], texels / (3 * lobe[0]), 1.6)
@@ -212,7 +307,9 @@ def _surface(rng: Rng, trait: NDArray[np.float64], adenoma: bool, size_mm: float
     pits = torch.tanh(2.0 * pits) if adenoma else torch.tanh(2.5 * (pits - 0.9))
     vessels = vessel_map(rng, texels, texels, 0.2, roots=int(rng.integers(3, 9)), widest_mm=0.9)
     relief = relief.clamp(-2, 2) * 0.5 + 0.025 * pits * min(1.0, pit_texels / 10)
-    place = torch.linspace(-1, 1, texels)
-    radius = torch.sqrt(place[:, None] ** 2 + place[None, :] ** 2)
-    relief = relief * ((0.85 - radius) / 0.35).clamp(0, 1)  # the rim of the map is one point: no relief there
+    axis = torch.linspace(-1, 1, texels)
+    radius = torch.sqrt(axis[:, None] ** 2 + axis[None, :] ** 2)
+    relief = relief * ((0.85 - radius) / 0.35).clamp(
+        0, 1
+    )  # the rim of the map is a single point, so the relief ends there
     return torch.stack([relief, torch.tanh(1.2 * tone), pits, vessels])[None].contiguous()

@@ -1,7 +1,7 @@
 """Scale and difficulty of generated procedures.
 
-A preset sets the number of procedures and polyps and the picture size; a regime sets how one polyp's tracks differ.
-`real-colon` follows REAL-Colon. `hard` draws a new view, light and colour for every track and often shows two polyps.
+A preset sets the numbers of procedures and polyps and the picture size. A regime sets how tracks of one polyp differ:
+`real-colon` follows REAL-Colon; `hard` draws a new view, light and colour for every track and often shows two polyps.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,13 +14,13 @@ Regime = Literal["real-colon", "hard"]
 
 @dataclass(frozen=True)
 class Difficulty:
-    """What makes it hard to recognise that two tracks show the same polyp; shares in [0, 1] unless noted."""
+    """Settings that make it hard to recognise a polyp again; shares in [0, 1] unless noted."""
 
-    view_change: float = 0.65  #: how much viewpoint, distance, light, blur and inflation vary
+    view_change: float = 0.65  #: variation of viewpoint, distance, light, blur and inflation
     view_memory: float = 100.0  #: frames; a gap of this length changes 63 % of the view; 0: every track is a new view
     colour_drift: float = 0.1  #: share of the colour variation that occurs within a procedure
     narrow_band: float = 0.05  #: probability that an inspection switches to narrow-band imaging
-    alike: float = 0.1  #: how similar the polyps are; 1: the same traits, only patterns and locations differ
+    alike: float = 0.1  #: similarity of the polyps; 1: the same traits, only patterns and positions differ
     polyps_per_site: float = 1.1  #: mean, at least 1; polyps of one site can be seen in turn
     interleave: float = 0.2  #: probability of turning to another polyp of the site before the next track
     resight: float = 0.3  #: share of polyps that are seen again much later
@@ -30,7 +30,7 @@ class Difficulty:
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is generated."""
+    """Scale of a generated dataset, with its difficulty."""
 
     name: str
     train_videos: int
@@ -44,11 +44,11 @@ class Preset:
     fewest_tracklets: int  # minimum per polyp
     spread: float  # standard deviation of the logarithm of the tracklets per polyp
     track_frames: tuple[float, float]  # median, standard deviation of the logarithm
-    longest_track: int
-    leaving: float = 0.5  # share of longer looks that begin, and that end, with the polyp outside the picture
-    whole_tracklets: bool = False  # looks are multiples of a tracklet, so that every rendered frame is used
+    longest_track: int  # frames
+    leaving: float = 0.5  # share of longer looks that start, and that end, with the polyp outside the picture
+    whole_tracklets: bool = False  # lengths of looks are multiples of a tracklet, so that every rendered frame is used
     regime: Regime = "real-colon"
-    separate: bool = True  # the camera frames one polyp at a time
+    separate: bool = True  # the camera shows one polyp at a time
     difficulty: Difficulty = field(default_factory=Difficulty)
 
 
@@ -59,16 +59,16 @@ PRESETS = {
     "small": Preset("small", 10, 5, 28, 14, 224, 192, 0.25, 10, 5, 0.35, (48, 0.9), 240),
     "full": Preset("full", 27, 19, 85, 47, 384, 336, 0.1875, 52, 6, 0.7, (45, 1.3), 500),
 }
-_HARD_TRACKS = {  # tracklets, minimum, spread, track_frames, longest track of the hard regime
+_HARD_TRACKS = {  # tracklets, fewest_tracklets, spread, track_frames, longest_track
     "small": (5, 3, 0.35, (48, 0.7), 200),
     "full": (18, 6, 0.6, (55, 1.1), 450),
 }
 
 
 def find_preset(name: str, regime: Regime = "real-colon") -> Preset:
-    """The preset of that name, in the given regime."""
+    """The preset with this name in the given regime."""
     if name not in PRESETS:
-        raise UserError(f"preset '{name}': no such preset -> choose one of {', '.join(PRESETS)}")
+        raise UserError(f"preset '{name}': unknown -> choose one of {', '.join(PRESETS)}")
     preset = PRESETS[name]
     if regime == "real-colon":
         return preset
@@ -86,9 +86,9 @@ def find_preset(name: str, regime: Regime = "real-colon") -> Preset:
 
 
 def with_difficulty(preset: Preset, *, tracklets: float | None = None, **changes: float | None) -> Preset:
-    """The preset with another number of tracklets per polyp or other difficulty settings; None keeps a value."""
-    chosen = {name: value for name, value in changes.items() if value is not None}
-    for name, value in chosen.items():
+    """The preset with another mean number of tracklets per polyp or other Difficulty fields; None keeps a value."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    for name, value in given.items():
         option = name.replace("_", "-")
         if name == "view_memory":
             if value < 0:
@@ -103,4 +103,4 @@ def with_difficulty(preset: Preset, *, tracklets: float | None = None, **changes
             raise UserError(f"tracklets {tracklets}: not positive -> give a mean number per polyp")
         fewest = min(preset.fewest_tracklets, max(1, int(tracklets)))
         preset = replace(preset, tracklets=tracklets, fewest_tracklets=fewest)
-    return replace(preset, difficulty=replace(preset.difficulty, **chosen))
+    return replace(preset, difficulty=replace(preset.difficulty, **given))

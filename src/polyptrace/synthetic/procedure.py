@@ -1,33 +1,36 @@
-"""One procedure: its colon and polyps, the camera's way, and a box for every frame in which a polyp is seen."""
+"""One procedure: its colon and polyps, the camera's path, the imaging conditions, and the boxes of every frame."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from joblib import Parallel, delayed
+from joblib.externals.loky import get_reusable_executor
 from numpy.typing import NDArray
+from torch import Tensor
 
+from polyptrace.core.console import progress
+from polyptrace.core.device import usable_cores
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
-from polyptrace.synthetic.camera import pick_camera
-from polyptrace.synthetic.colon import Colon, grow_colon
-from polyptrace.synthetic.conditions import draw_conditions
-from polyptrace.synthetic.lumen import LENGTH_MM, Lumen, inflate
-from polyptrace.synthetic.noise import Rng
-from polyptrace.synthetic.optics import grain_tile
+from polyptrace.synthetic.camera import draw_camera
+from polyptrace.synthetic.colon import draw_colon, inflate
+from polyptrace.synthetic.conditions import Conditions, draw_conditions
 from polyptrace.synthetic.paths import Paths, draw_paths, draw_states
-from polyptrace.synthetic.polyps import Polyp, draw_polyp
+from polyptrace.synthetic.polyps import draw_polyps
 from polyptrace.synthetic.presets import Preset
-from polyptrace.synthetic.render import Scene
-from polyptrace.synthetic.shading import Conditions
-from polyptrace.synthetic.sight import disturb, polyp_boxes
+from polyptrace.synthetic.render import Scene, draw_grain, render
+from polyptrace.synthetic.tracing import detect, polyp_boxes
 from polyptrace.synthetic.workflow import FPS, Look, plan_looks
 
-MOST_PER_SITE = 4
+MIN_PARALLEL = 4  # cores and procedures from which drawing in processes pays for their start
+MAX_LINK_GAP = 3  # with missed boxes, pictures exist for tracks.max_gap up to this
 
 
 @dataclass(frozen=True)
 class Procedure:
-    """All there is to know about a procedure before a picture of it is rendered."""
+    """Everything about a procedure except its pictures."""
 
     dataset: str
     video: str
@@ -38,104 +41,130 @@ class Procedure:
     paths: Paths
     conditions: Conditions
     boxes: NDArray[np.float64]  # (F, number of polyps, 4) corners; NaN: no box
-    clear_boxes: NDArray[np.float64]  # the same before jitter and dropout
+
+    def box_table(self) -> Boxes:
+        """All boxes in time order."""
+        row, polyp = np.nonzero(~np.isnan(self.boxes[:, :, 0]))
+        corners = self.boxes[row, polyp]
+        frame_index = self.paths.frame_index[row]
+        lesions = self.scene.polyps
+        return Boxes.of(
+            dataset=self.dataset,
+            video=self.video,
+            frame_index=frame_index,
+            file=[f"images/{self.file_name(int(each))}" for each in frame_index],
+            xywh=np.round(np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1), 2),
+            image_width=self.scene.camera.width,
+            image_height=self.scene.camera.height,
+            polyp=[lesions[each].name for each in polyp],
+            size_mm=[lesions[each].size_mm for each in polyp],
+            histology=[lesions[each].histology for each in polyp],
+            fps=self.fps,
+        )
+
+    def file_name(self, frame_index: int) -> str:
+        """The file name of a frame."""
+        return f"{self.video}_{frame_index:06d}.jpg"
+
+    def render(self, rows: NDArray[np.int64], scene: Scene | None = None) -> Tensor:
+        """Pictures (B, 3, H, W) uint8 of the frames in `rows`; `scene`: the scene on the device to render on."""
+        scene = scene or self.scene
+        device, index = scene.grain.device, torch.from_numpy(rows)
+        views, conditions = self.paths.views.take(index).to(device), self.conditions.take(index).to(device)
+        with torch.inference_mode():
+            return render(scene, views, conditions, torch.from_numpy(self.paths.frame_index[rows]))[0]
+
+    def frames_to_render(
+        self, boxes: Boxes, every_frame: bool = False, missed_boxes: bool = False
+    ) -> NDArray[np.int64]:
+        """Rows of the frames that need a picture: those of whole tracks with default settings, or all with a box.
+
+        Tracks are linked within polyps and within videos; with `missed_boxes` also with gaps of up to MAX_LINK_GAP.
+        """
+        if every_frame:
+            needed = boxes.frame_index
+        else:
+            gaps = range(1 + (MAX_LINK_GAP if missed_boxes else 0))
+            tracks = [link_tracks(boxes, "polyp", max_gap=gap) for gap in gaps]
+            tracks += [link_tracks(boxes, "video", max_gap=gap) for gap in gaps]
+            used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).box_index] for track in tracks]
+            needed = np.concatenate(used)
+        return np.flatnonzero(np.isin(self.paths.frame_index, needed)).astype(np.int64)
+
+
+def draw_procedures(preset: Preset, seed: int, workers: int = 0) -> list[Procedure]:
+    """All procedures of a preset, training procedures first, not yet rendered; 0 workers: one per core."""
+    splits = ["train"] * preset.train_videos + ["test"] * preset.test_videos
+    counts = [
+        *_polyps_per_video(preset.train_polyps, preset.train_videos, seed, 0),
+        *_polyps_per_video(preset.test_polyps, preset.test_videos, seed, 1),
+    ]
+    workers = workers or usable_cores()
+    procedures: list[Procedure] = []
+    with progress("drawing", len(splits), "procedures") as bar:
+        for procedure in _draw_parallel(preset, seed, list(zip(splits, counts, strict=True)), workers):
+            procedures.append(procedure)
+            bar.advance()
+    return procedures
 
 
 def draw_procedure(seed: int, number: int, split: str, polyps: int, preset: Preset) -> Procedure:
     """Procedure `number` of a seed; it does not depend on the other procedures."""
     rng = numpy_generator(seed, number)
     video = f"synth-{seed}-{number:03d}"
-    colon = grow_colon(rng, preset.texel_mm)
-    camera = pick_camera(rng, preset.width, preset.height)
-    lesions, sites = _draw_polyps(rng, colon, video, polyps, preset, seed, number)
-    hard = preset.difficulty
-    for extra in (1, 3, 6, 10):
+    colon = draw_colon(rng, preset.texel_mm)
+    camera = draw_camera(rng, preset.width, preset.height)
+    at_rest = inflate(colon.shape, colon.slope, torch.ones(1), torch.ones(1))
+    lesions, sites = draw_polyps(rng, at_rest, video, polyps, preset, seed, number)
+    difficulty = preset.difficulty
+    for extra in (1, 3, 6, 10):  # some looks lose the polyp: plan more until every polyp has its minimum
         looks = plan_looks(rng, preset, sites, extra)
-        states = draw_states(rng, looks, hard.view_change)
+        states = draw_states(rng, looks, difficulty.view_change)
         lumen = inflate(colon.shape, colon.slope, states.inflation, states.fold_gain)
         paths = draw_paths(rng, lumen, lesions, sites, camera, looks, states, preset)
-        clear = np.stack([polyp_boxes(lumen, each, paths.views, camera) for each in lesions], axis=1)
-        if _fewest_tracklets(paths.frame_index, clear) >= preset.fewest_tracklets:
+        true_boxes = np.stack([polyp_boxes(lumen, each, paths.views, camera) for each in lesions], axis=1)
+        if _fewest_tracklets(paths.frame_index, true_boxes) >= preset.fewest_tracklets:
             break
-    target = clear[np.arange(len(clear)), np.array([each.polyp for each in looks])[paths.look]]
-    conditions = draw_conditions(rng, looks, paths.look, target, preset.width, hard)
-    given = [disturb(rng, each, camera, hard.box_jitter, hard.box_dropout) for each in clear.swapaxes(0, 1)]
-    boxes = np.stack(given, axis=1)
-    scene = Scene(colon, lumen, tuple(lesions), camera, grain_tile(rng, camera, torch.device("cpu")))
+    target = true_boxes[np.arange(len(true_boxes)), np.array([each.polyp for each in looks])[paths.look]]
+    conditions = draw_conditions(rng, looks, paths.look, target, preset.width, difficulty)
+    detected = [
+        detect(rng, each, camera, difficulty.box_jitter, difficulty.box_dropout) for each in true_boxes.swapaxes(0, 1)
+    ]
+    scene = Scene(colon, lumen, tuple(lesions), camera, draw_grain(rng, camera))
     fps = float(rng.choice(FPS))
-    return Procedure(f"synthetic-{seed}", video, split, fps, scene, looks, paths, conditions, boxes, clear)
+    boxes = np.stack(detected, axis=1)
+    return Procedure(f"synthetic-{seed}", video, split, fps, scene, looks, paths, conditions, boxes)
+
+
+def _draw_parallel(preset: Preset, seed: int, parts: list[tuple[str, int]], workers: int) -> Iterator[Procedure]:
+    """The procedures for pairs of split and number of polyps, in order, drawn in threads or processes."""
+    processes = min(workers, len(parts)) >= MIN_PARALLEL
+    draw = delayed(_draw_in_process if processes else draw_procedure)
+    jobs = (draw(seed, number, *part, preset) for number, part in enumerate(parts, 1))
+    yield from Parallel(workers, backend="loky" if processes else "threading", return_as="generator")(jobs)
+    if processes:
+        get_reusable_executor().shutdown()
+
+
+def _draw_in_process(seed: int, number: int, split: str, polyps: int, preset: Preset) -> Procedure:
+    torch.set_num_threads(1)
+    return draw_procedure(seed, number, split, polyps, preset)
+
+
+def _polyps_per_video(polyps: int, videos: int, seed: int, stream: int) -> list[int]:
+    """A random partition of the polyps among the videos: at least three each where possible."""
+    rng = numpy_generator(seed, 1_000_000, stream)
+    fewest = min(3, polyps // videos)
+    weight = rng.dirichlet(np.full(videos, 2.0))
+    extra = rng.multinomial(polyps - fewest * videos, weight)
+    return [int(fewest + each) for each in extra]
 
 
 def _fewest_tracklets(frame_index: NDArray[np.int64], corners: NDArray[np.float64]) -> int:
-    """Tracklets of the polyp that has fewest, from boxes (F, number of polyps, 4)."""
+    """The smallest number of tracklets of any polyp, from boxes (F, number of polyps, 4)."""
     row, polyp = np.nonzero(~np.isnan(corners[:, :, 0]))
     box = corners[row, polyp]
     xywh = np.concatenate([box[:, :2], box[:, 2:] - box[:, :2]], axis=1)
     boxes = Boxes.of(video="", frame_index=frame_index[row], xywh=xywh, polyp=polyp.astype(str))
-    found = cut_tracklets(boxes, link_tracks(boxes, "polyp")).polyp
-    return min(int((found == str(index)).sum()) for index in range(corners.shape[1]))
-
-
-def _draw_polyps(
-    rng: Rng, colon: Colon, video: str, count: int, preset: Preset, seed: int, number: int
-) -> tuple[list[Polyp], list[list[int]]]:
-    """The polyps of a procedure and the sites they sit at, in the order of withdrawal."""
-    sites: list[list[int]] = []
-    left = list(range(count))
-    while left:
-        together = min(1 + int(rng.poisson(preset.difficulty.polyps_per_site - 1.0)), MOST_PER_SITE)
-        sites.append([left.pop(0) for _ in range(min(together, len(left)))])
-    polyps: list[Polyp] = []
-    resting = inflate(colon.shape, colon.slope, torch.ones(1), torch.ones(1))
-    for order, site in enumerate(sites):
-        # The maps of the wall repeat after LENGTH_MM. Sites lie in different periods, so that no site is in view from
-        # another, at different depths of the period, so that their walls differ.
-        middle = LENGTH_MM * (len(sites) - order - (order + rng.uniform(0.3, 0.6)) / len(sites))
-        for place, index in enumerate(site):
-            histology = _histology(rng, number, index)
-            size = _size_mm(rng, histology, number, index)
-            typical = numpy_generator(seed, number, 7)
-            polyp = draw_polyp(rng, f"{video}_{index + 1}", size, histology, preset.difficulty.alike, typical)
-            beside = place and not preset.separate and rng.random() < 0.4
-            near = polyps[site[place - 1]] if beside else None
-            apart = (50, 65) if preset.separate else (25, 45)  # mm; beyond sight, or in view of each other
-            depth = middle + (rng.uniform(*apart) * (0, 1, -1, 2)[place] if near is None else 0.0)
-            polyps.append(_settle(rng, resting, polyp, depth, near))
-    return polyps, sites
-
-
-def _histology(rng: Rng, number: int, index: int) -> str:
-    """Adenomas and others in turn, so that each procedure has both, shuffled a little."""
-    adenoma = (number + index) % 2 == 0 if rng.random() < 0.8 else rng.random() < 0.5
-    return "AD" if adenoma else "HP" if rng.random() < 0.75 else "SSL"
-
-
-def _size_mm(rng: Rng, histology: str, number: int, index: int) -> float:
-    """Small ones are frequent; large ones are more often adenomas."""
-    if (number + index // 2) % 2 == 0:
-        size = rng.uniform(2.0, 5.0)
-    else:
-        size = 5.0 + rng.lognormal(np.log(3.5 if histology == "AD" else 2.2), 0.55)
-    return float(np.round(min(size, 20.0), 1))
-
-
-def _settle(rng: Rng, lumen: Lumen, polyp: Polyp, middle: float, near: Polyp | None) -> Polyp:
-    """The polyp at a place near depth `middle`, or beside another, where the wall is not steep."""
-    best, best_steep = polyp, np.inf
-    for _ in range(40):
-        theta, z = float(rng.uniform(-np.pi, np.pi)), float(middle + rng.normal(0, 6))
-        crowded = 0.0
-        if near is not None:
-            theta = near.theta + float(rng.choice([-1, 1]) * rng.uniform(0.35, 0.9))
-            theta = float(np.mod(theta + np.pi, 2 * np.pi) - np.pi)
-            z = near.z + float(rng.normal(0, 6))
-            apart = np.hypot((np.mod(theta - near.theta + np.pi, 2 * np.pi) - np.pi) * 18, z - near.z)
-            crowded = max(0.0, near.size_mm + polyp.size_mm - float(apart))
-        here = (torch.full((1, 1), float(each)) for each in (np.cos(theta) * 20, np.sin(theta) * 20, z, 0.0))
-        normal = torch.cat(lumen.inward_normal(*here), dim=1)
-        steep = 1.0 + float(normal[0, 0] * np.cos(theta) + normal[0, 1] * np.sin(theta)) + crowded
-        if steep < best_steep:
-            best, best_steep = replace(polyp, theta=theta, z=z), steep
-        if steep < 0.06:
-            break
-    return best
+    tracklets = cut_tracklets(boxes, link_tracks(boxes, "polyp"))
+    return min(int((tracklets.polyp == str(index)).sum()) for index in range(corners.shape[1]))

@@ -1,33 +1,29 @@
-"""How generated procedures look in time and in colour, as numbers to hold beside REAL-Colon's."""
+"""Statistics of generated procedures beside real ones: tracks and boxes (REAL-Colon), pictures (real clips)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torchvision.transforms.v2.functional import resize
 
 from polyptrace.core.codec import decode
-from polyptrace.data import Boxes, Tracklets, box_iou, crop_regions, cut_crop, cut_tracklets, link_tracks
+from polyptrace.core.errors import UserError
+from polyptrace.data import Boxes, box_iou, cut_tracklets, link_tracks
 
 Array = NDArray[np.float64]
-GRID = 8
 
-
-@dataclass(frozen=True)
-class Figure:
-    """One row of the table: ours, and REAL-Colon's where it is known."""
-
-    name: str
-    ours: str
-    real: str = ""
-
-
-#: Percentiles (10th / 50th / 90th) over three procedures of REAL-Colon, as ranges, and the paper's counts.
-REAL_COLON = {
+#: REAL-Colon: percentiles (10th / 50th / 90th) of three procedures as ranges, and the paper's counts.
+PUBLISHED = {
     "videos, polyps": "27 + 19, 85 + 47",
+    "boxes per polyp": "2,661 (351,264 boxes)",
     "tracks per polyp, all lengths": "11-48 (two procedures with one polyp)",
     "whole tracks (>= 30 frames) per polyp": "15.7 (736 of 47 polyps); 36 in one procedure",
     "tracklets per polyp": "40, 255 (two procedures with one polyp)",
+    "tracklets per polyp, mean": "about 60",
     "track length, frames": "1-3 / 16-67 / 121-376",
     "gap between tracks, frames": "1-2 / 4-21 / 56-72",
     "box size, share of the picture": "0.08-0.14 / 0.16-0.29 / 0.31-0.53",
@@ -35,10 +31,32 @@ REAL_COLON = {
     "boxes at the picture's edge": "14-31 %",
     "frames with two polyps": "0.02 % in one procedure",
 }
+MAX_HEIGHT = 224  # pixels
+MEASURES = (
+    "L mean",
+    "a mean",
+    "b mean",
+    "L spread",
+    "a spread",
+    "b spread",
+    "specular share",
+    "near-black share",
+    "spectrum slope",
+    "sharpness",
+)
 
 
-def box_figures(boxes: Boxes) -> list[Figure]:
-    """Tracks, gaps, lengths and sizes of a box table with identities, beside REAL-Colon's."""
+@dataclass(frozen=True)
+class Statistic:
+    """One statistic of generated boxes, and REAL-Colon's value where it is known."""
+
+    name: str
+    generated: str
+    real: str
+
+
+def box_statistics(boxes: Boxes) -> list[Statistic]:
+    """Tracks, gaps, lengths and box sizes of a table with polyp identities."""
     track = link_tracks(boxes, "polyp")
     whole = cut_tracklets(boxes, track, length=None)
     short = cut_tracklets(boxes, track)
@@ -47,62 +65,23 @@ def box_figures(boxes: Boxes) -> list[Figure]:
     size = np.sqrt(boxes.xywh[:, 2] * boxes.xywh[:, 3] / (boxes.image_width * boxes.image_height))
     rows = {
         "videos, polyps": f"{len(np.unique(boxes.video))}, {polyps}",
-        "tracks per polyp, all lengths": _spread(_per_polyp(boxes.polyp[np.unique(track, return_index=True)[1]])),
+        "boxes per polyp": f"{len(boxes) / polyps:,.0f} ({len(boxes):,} boxes)",
+        "tracks per polyp, all lengths": _percentiles(_per_polyp(boxes.polyp[np.unique(track, return_index=True)[1]])),
         "whole tracks (>= 30 frames) per polyp": f"{len(whole) / polyps:.1f}",
-        "tracklets per polyp": _spread(_per_polyp(short.polyp)),
-        "track length, frames": _spread(lengths),
-        "gap between tracks, frames": _spread(gaps),
-        "box size, share of the picture": _spread(size, 2),
+        "tracklets per polyp": _percentiles(_per_polyp(short.polyp)),
+        "tracklets per polyp, mean": f"{len(short) / polyps:.1f}",
+        "track length, frames": _percentiles(lengths),
+        "gap between tracks, frames": _percentiles(gaps),
+        "box size, share of the picture": _percentiles(size, 2),
         "IoU of neighbouring boxes, median": f"{_neighbour_iou(boxes, track):.2f}",
         "boxes at the picture's edge": f"{100 * _at_edge(boxes):.0f} %",
         "frames with two polyps": f"{100 * _shared_frames(boxes):.1f} %",
     }
-    return [Figure(name, ours, REAL_COLON.get(name, "")) for name, ours in rows.items()]
-
-
-def colour_grid_map(boxes: Boxes, root: Path) -> float:
-    """Mean average precision (0 to 1) of retrieving whole tracks by colour alone: an 8x8 grid of the crop, cosine.
-
-    `boxes` are those of one split, `root` the folder their files are relative to. A query without a match is left out.
-    """
-    tracks = cut_tracklets(boxes, link_tracks(boxes, "polyp"), length=None)
-    vectors = colour_grids(boxes, tracks, root)
-    return mean_average_precision(vectors, tracks.polyp)
-
-
-def colour_grids(boxes: Boxes, tracks: Tracklets, root: Path) -> Array:
-    """The colour grid of each track (N, 8 * 8 * 3): the mean over its frames."""
-    rows, place = np.unique(tracks.box_index, return_inverse=True)
-    regions = crop_regions(boxes.xywh[rows], boxes.image_width[rows], boxes.image_height[rows])
-    grids = np.stack([_grid(root / file, region) for file, region in zip(boxes.file[rows], regions, strict=True)])
-    owner = np.repeat(np.arange(len(tracks)), tracks.length)
-    total = np.zeros((len(tracks), grids.shape[1]))
-    np.add.at(total, owner, grids[place])
-    mean: Array = total / tracks.length[:, None]
-    return mean
-
-
-def mean_average_precision(vectors: Array, label: NDArray[np.object_]) -> float:
-    """Mean over queries of the average precision by cosine, the query itself left out."""
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    similarity = unit @ unit.T
-    precisions = []
-    for query in range(len(unit)):
-        others = np.delete(np.arange(len(unit)), query)
-        order = others[np.argsort(-similarity[query, others], kind="stable")]
-        match = label[order] == label[query]
-        if match.any():
-            place = np.flatnonzero(match)
-            precisions.append(np.mean((np.arange(len(place)) + 1) / (place + 1)))
-    return float(np.mean(precisions)) if precisions else float("nan")
-
-
-def _grid(file: Path, region: NDArray[np.int64]) -> Array:
-    return cut_crop(decode(file.read_bytes()), region, GRID).numpy().reshape(-1).astype(np.float64)
+    return [Statistic(name, value, PUBLISHED[name]) for name, value in rows.items()]
 
 
 def _lengths_and_gaps(boxes: Boxes, track: NDArray[np.int64]) -> tuple[Array, Array]:
-    """Frames of each track, and frames without a box between a polyp's tracks that follow each other."""
+    """The length of each track, and the gaps between consecutive tracks of one polyp, in frames."""
     names, first = np.unique(track, return_index=True)
     start = np.array([boxes.frame_index[track == name].min() for name in names], dtype=np.float64)
     end = np.array([boxes.frame_index[track == name].max() for name in names], dtype=np.float64)
@@ -117,8 +96,8 @@ def _lengths_and_gaps(boxes: Boxes, track: NDArray[np.int64]) -> tuple[Array, Ar
 
 def _neighbour_iou(boxes: Boxes, track: NDArray[np.int64]) -> float:
     order = np.lexsort((boxes.frame_index, track))
-    follows = np.flatnonzero(np.diff(track[order]) == 0)
-    return float(np.median(box_iou(boxes.xywh[order[follows]], boxes.xywh[order[follows + 1]])))
+    first = np.flatnonzero(np.diff(track[order]) == 0)
+    return float(np.median(box_iou(boxes.xywh[order[first]], boxes.xywh[order[first + 1]])))
 
 
 def _at_edge(boxes: Boxes) -> float:
@@ -138,5 +117,115 @@ def _per_polyp(polyp: NDArray[np.object_]) -> Array:
     return np.unique(polyp.astype(str), return_counts=True)[1].astype(np.float64)
 
 
-def _spread(values: Array, digits: int = 0) -> str:
+def _percentiles(values: Array, digits: int = 0) -> str:
     return " / ".join(f"{value:.{digits}f}" for value in np.percentile(values, [10, 50, 90]))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One measure of generated and real recordings: 10th, 50th and 90th percentile over recordings."""
+
+    measure: str
+    generated: tuple[float, float, float]
+    real: tuple[float, float, float]
+
+    @property
+    def within(self) -> bool:
+        """Whether the generated median lies between the real 10th and 90th percentiles."""
+        return self.real[0] <= self.generated[1] <= self.real[2]
+
+
+def compare_pictures(generated: Array, real: Array) -> list[Comparison]:
+    """One row per measure, from the measures (recordings, len(MEASURES)) of generated and real recordings."""
+    both = (np.percentile(each, [10, 50, 90], axis=0).T.tolist() for each in (generated, real))
+    return [
+        Comparison(name, (ours[0], ours[1], ours[2]), (theirs[0], theirs[1], theirs[2]))
+        for name, ours, theirs in zip(MEASURES, *both, strict=True)
+    ]
+
+
+def find_recordings(root: Path, most: int) -> list[list[Path]]:
+    """At most `most` evenly spaced JPEGs of every recording below `root`.
+
+    A recording is a folder, or, in a folder named images, the files that share the name before the last underscore.
+    """
+    files = sorted(root.rglob("*.jpg"))
+    if not files:
+        raise UserError(f"{root}: contains no .jpg -> give a folder of clips")
+    groups: dict[str, list[Path]] = {}
+    for file in files:
+        key = file.stem.rpartition("_")[0] if file.parent.name == "images" else str(file.parent)
+        groups.setdefault(key, []).append(file)
+    return [
+        [group[int(index)] for index in np.unique(np.linspace(0, len(group) - 1, most).astype(int))]
+        for group in groups.values()
+    ]
+
+
+def measure_recording(files: Sequence[Path], height: int = MAX_HEIGHT) -> Array:
+    """The measures (len(MEASURES),) of one recording: means over its pictures, resized to this height.
+
+    The black border, which is dark in all of the pictures, is excluded.
+    """
+    pictures = torch.stack([_read(file, height) for file in files])  # (n, 3, H, W) in [0, 1]
+    inside = pictures.amax(dim=(0, 1)) > 0.12  # (H, W)
+    measures: Array = np.mean([_measure(picture, inside) for picture in pictures], axis=0)
+    return measures
+
+
+def _read(file: Path, height: int) -> Tensor:
+    picture = decode(file.read_bytes())
+    width = round(picture.shape[2] * height / picture.shape[1])
+    small: Tensor = resize(picture.to(torch.float32) / 255.0, [height, width], antialias=True)
+    return small
+
+
+def _measure(picture: Tensor, inside: Tensor) -> list[float]:
+    lab = to_lab(picture)[:, inside]  # (3, n)
+    grey = picture.mean(dim=0)
+    low, high = picture.amin(dim=0)[inside], picture.amax(dim=0)[inside]
+    specular = ((low > 0.86) & (high > 0.94)).to(torch.float32).mean()
+    black = (high < 0.12).to(torch.float32).mean()
+    return [
+        *lab.mean(dim=1).tolist(),
+        *lab.std(dim=1).tolist(),
+        float(specular),
+        float(black),
+        spectrum_slope(grey),
+        sharpness(grey, inside),
+    ]
+
+
+def to_lab(picture: Tensor) -> Tensor:
+    """CIE Lab (3, ...) of an sRGB picture (3, ...) in [0, 1], white point D65."""
+    linear = torch.where(picture <= 0.04045, picture / 12.92, ((picture + 0.055) / 1.055) ** 2.4)
+    matrix = torch.tensor([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    white = torch.tensor([0.9505, 1.0, 1.089])
+    xyz = torch.einsum("ij,j...->i...", matrix / white[:, None], linear)
+    root = torch.where(xyz > 0.008856, xyz.clamp_min(1e-9) ** (1 / 3), 7.787 * xyz + 16 / 116)
+    return torch.stack([116 * root[1] - 16, 500 * (root[0] - root[1]), 200 * (root[1] - root[2])])
+
+
+def spectrum_slope(grey: Tensor) -> float:
+    """Slope of log power over log frequency in the central square, from 4 cycles to a quarter of the sampling rate."""
+    side = grey.shape[0] * 5 // 7
+    top, left = (grey.shape[0] - side) // 2, (grey.shape[1] - side) // 2
+    central = grey[top : top + side, left : left + side]
+    window = torch.hann_window(side)
+    power = torch.fft.fft2((central - central.mean()) * window[:, None] * window[None, :]).abs() ** 2
+    frequency = torch.fft.fftfreq(side) * side
+    radius = torch.sqrt(frequency[:, None] ** 2 + frequency[None, :] ** 2)
+    ring = radius.round().long().reshape(-1)
+    count = torch.bincount(ring)
+    total = torch.bincount(ring, weights=power.reshape(-1).to(torch.float64))
+    rings = torch.arange(4, side // 4)
+    level = torch.log(total[rings] / count[rings] + 1e-12)
+    return float(np.polyfit(np.log(rings.numpy()), level.numpy(), 1)[0])
+
+
+def sharpness(grey: Tensor, inside: Tensor) -> float:
+    """Logarithm of the standard deviation of the Laplacian, away from the border."""
+    centre = grey[1:-1, 1:-1]
+    laplacian = grey[2:, 1:-1] + grey[:-2, 1:-1] + grey[1:-1, 2:] + grey[1:-1, :-2] - 4 * centre
+    interior = -torch.nn.functional.max_pool2d(-inside.to(torch.float32)[None, None], 5, 1, 2)[0, 0] > 0.5
+    return float(torch.log(laplacian[interior[1:-1, 1:-1]].std()))

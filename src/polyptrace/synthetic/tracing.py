@@ -1,68 +1,32 @@
-"""Where rays meet the colon's wall and its polyps. Components are separate (B, P) tensors: B frames, P pixels."""
+"""Ray tracing of the wall and the polyps, and the boxes of visible polyps.
+
+Vectors are stored as separate components (B, P): B frames, P pixels.
+"""
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.random import Generator
+from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import interpolate, max_pool2d
+from torch.nn.functional import interpolate, max_pool2d, normalize
 
-from polyptrace.synthetic.camera import Camera, camera_rays
-from polyptrace.synthetic.lumen import Lumen
-from polyptrace.synthetic.polyps import Polyp
+from polyptrace.synthetic.camera import Camera, Views, camera_rays
+from polyptrace.synthetic.colon import Lumen
+from polyptrace.synthetic.polyps import Polyp, Site, seat
 
-FAR_MM = 150.0
-SIGHT_MM = 90.0  # polyps farther away are not looked for
+FAR_MM = 150.0  # end of every ray
+SIGHT_MM = 90.0  # polyps beyond this distance are not rendered
+BOX_MM = 60.0  # polyps beyond this distance have no box
+MIN_BOX = 0.03  # minimum box side, as a share of the picture's width
+MIN_VISIBLE = 0.4  # minimum share of a polyp's surface points that are in view
+SIGHT_STEPS = 14  # points at which a line of sight is tested against folds
 Rays = tuple[Tensor, Tensor, Tensor]
 
 
-@dataclass(frozen=True)
-class Views:
-    """Where the camera is in each of B frames, and in which state the lumen lies around it."""
-
-    position: Tensor  # (B, 3) mm
-    rotation: Tensor  # (B, 3, 3), columns right, down, forward
-    state: Tensor  # (B, 1)
-
-    def take(self, index: Tensor) -> "Views":
-        """The views of some frames."""
-        return Views(self.position[index], self.rotation[index], self.state[index])
-
-    def to(self, device: torch.device) -> "Views":
-        """The same views on another device."""
-        return Views(self.position.to(device), self.rotation.to(device), self.state.to(device))
-
-
-@dataclass(frozen=True)
-class Site:
-    """Where one polyp sits in each of B frames: the anchor and the axes (u, v, normal) of its coordinates."""
-
-    anchor: Tensor  # (B, 3)
-    axes: Tensor  # (B, 3, 3), rows u, v, normal
-    upright: Tensor  # (B, 1): height along the normal per height away from the axis
-
-    def take(self, index: Tensor) -> "Site":
-        """The seats of some frames."""
-        return Site(self.anchor[index], self.axes[index], self.upright[index])
-
-
-def seat(lumen: Lumen, polyp: Polyp, state: Tensor) -> Site:
-    """Seats a polyp on the wall as it lies in the states (B, 1)."""
-    theta, z = torch.full_like(state, polyp.theta), torch.full_like(state, polyp.z)
-    radius = lumen.radius(theta, z, state)
-    x, y = radius * torch.cos(theta), radius * torch.sin(theta)
-    anchor = torch.cat([x, y, z], dim=1)
-    normal = torch.cat(lumen.inward_normal(x, y, z, state), dim=1)
-    along = torch.zeros_like(normal)
-    along[:, 2] = -1.0  # u looks back along the colon, to where the scope comes from
-    along = torch.nn.functional.normalize(along - (along * normal).sum(1, keepdim=True) * normal, dim=1)
-    across = torch.linalg.cross(normal, along)
-    inward = torch.cat([-torch.cos(theta), -torch.sin(theta)], dim=1)
-    upright = (normal[:, :2] * inward).sum(dim=1, keepdim=True)
-    return Site(anchor, torch.stack([along, across, normal], dim=1), upright)
-
-
 def turn_rays(views: Views, rays: Tensor) -> Rays:
-    """Directions (B, P) in the colon of camera rays (3, P)."""
+    """Directions (B, P) of camera rays (3, P) in the coordinates of the colon."""
     world = views.rotation @ rays  # (B, 3, P)
     return world[:, 0], world[:, 1], world[:, 2]
 
@@ -70,8 +34,8 @@ def turn_rays(views: Views, rays: Tensor) -> Rays:
 def trace_wall(lumen: Lumen, camera: Camera, views: Views, rays: Rays) -> Tensor:
     """Distance (B, P) along each ray to the wall.
 
-    Few coarse rays feel their way from the camera; each finer grid starts before the nearest hit around it, and the
-    pixels that are then still under way (past the edge of a fold) go on alone.
+    A coarse grid of rays starts at the camera. Each finer grid starts just before the nearest hit in its
+    neighbourhood. The few pixels that have not converged (beyond the edge of a fold) take additional steps.
     """
     start = torch.ones(len(views.position), 1, 1, 1, device=views.position.device)
     distance = start
@@ -87,10 +51,10 @@ def trace_wall(lumen: Lumen, camera: Camera, views: Views, rays: Rays) -> Tensor
 
 
 def _march(lumen: Lumen, views: Views, rays: Rays, distance: Tensor, steps: int) -> Tensor:
-    """Steps to about where the clearance would be 0 if it went on falling as it did; more for the few that need it.
+    """Distances (B, P) after secant steps towards zero clearance; rays that have not converged take more steps.
 
-    With f mm of clearance lost per mm of way the next step is the clearance times (f + 0.03) / (f² + 0.05): about 1 / f
-    where the ray nears the wall, and cautious where it does not.
+    If the clearance falls by f mm per mm, the next step is the clearance times (f + 0.03) / (f² + 0.05): about 1 / f
+    where the ray approaches the wall, and short where it does not.
     """
     if not steps:
         for _ in range(24):
@@ -105,15 +69,15 @@ def _march(lumen: Lumen, views: Views, rays: Rays, distance: Tensor, steps: int)
         step = new * (falling + 0.03) / (falling * falling + 0.05)
         gap = new
     distance = (distance + step).clamp_(0.05, FAR_MM)
-    late = (step.abs() > 0.006 * distance + 0.03) & (distance < FAR_MM)
-    flat = torch.nonzero(late.reshape(-1))[:, 0]
+    unfinished = (step.abs() > 0.006 * distance + 0.03) & (distance < FAR_MM)
+    flat = torch.nonzero(unfinished.reshape(-1))[:, 0]
     frame = flat // distance.shape[1]
     subset = Views(views.position[frame], views.rotation[:1], views.state[frame])
-    few = (rays[0].take(flat)[:, None], rays[1].take(flat)[:, None], rays[2].take(flat)[:, None])
-    here = distance.take(flat)[:, None]
+    some = (rays[0].take(flat)[:, None], rays[1].take(flat)[:, None], rays[2].take(flat)[:, None])
+    refined = distance.take(flat)[:, None]
     for _ in range(12):
-        here = (here + 0.62 * _clearance(lumen, subset, few, here)).clamp_(0.05, FAR_MM)
-    return distance.put(flat, here[:, 0])
+        refined = (refined + 0.62 * _clearance(lumen, subset, some, refined)).clamp_(0.05, FAR_MM)
+    return distance.put(flat, refined[:, 0])
 
 
 def _clearance(lumen: Lumen, views: Views, rays: Rays, distance: Tensor) -> Tensor:
@@ -126,7 +90,7 @@ def _clearance(lumen: Lumen, views: Views, rays: Rays, distance: Tensor) -> Tens
 
 @dataclass(frozen=True)
 class PolypHits:
-    """Pixels (n,) where a polyp is what the camera sees."""
+    """Pixels (n,) in which a polyp is visible."""
 
     frame: Tensor
     pixel: Tensor
@@ -138,7 +102,7 @@ class PolypHits:
 
 
 def in_reach(lumen: Lumen, polyp: Polyp, views: Views) -> bool:
-    """Whether a polyp is near enough, and not behind the camera, in any of the frames."""
+    """Whether a polyp is within sight and not behind the camera in any of the frames."""
     away = seat(lumen, polyp, views.state).anchor - views.position
     distance = away.norm(dim=1)
     ahead = (away * views.rotation[:, :, 2]).sum(dim=1) / distance
@@ -146,10 +110,10 @@ def in_reach(lumen: Lumen, polyp: Polyp, views: Views) -> bool:
 
 
 def trace_polyp(lumen: Lumen, polyp: Polyp, views: Views, rays: Rays, wall: Tensor) -> PolypHits:
-    """Where the polyp stands before the wall, whose distances are (B, P)."""
+    """The pixels in which the polyp is in front of the wall, whose distances are (B, P)."""
     site = seat(lumen, polyp, views.state)
-    middle_of, reach = polyp.ball
-    centre = torch.tensor(middle_of, device=wall.device)
+    ball_centre, reach = polyp.ball
+    centre = torch.tensor(ball_centre, device=wall.device)
     away = site.anchor + torch.einsum("k,bkc->bc", centre, site.axes) - views.position  # (B, 3)
     along = away[:, 0:1] * rays[0] + away[:, 1:2] * rays[1] + away[:, 2:3] * rays[2]  # (B, P)
     miss = (away * away).sum(dim=1, keepdim=True) - along * along
@@ -158,36 +122,36 @@ def trace_polyp(lumen: Lumen, polyp: Polyp, views: Views, rays: Rays, wall: Tens
     frame, pixel = flat // wall.shape[1], flat % wall.shape[1]
     middle, limit, beside = along.take(flat), wall.take(flat), miss.take(flat)
     half = torch.sqrt(reach * reach - beside)
-    few = _aim_few(lumen, polyp, views, site, frame, torch.stack([each.take(flat) for each in rays]))
+    bundle = _ray_bundle(lumen, polyp, views, site, frame, torch.stack([each.take(flat) for each in rays]))
     distance = (middle - half).clamp_min(0.05)
     end = torch.minimum(middle + half, limit)
-    distance, _ = few.march(distance, end, steps=2)
-    under_way = torch.nonzero(distance < end)[:, 0]  # the others pass it by, or end at the wall before it
-    few, frame, pixel = few.take(under_way), frame[under_way], pixel[under_way]
-    distance, gap = few.march(distance[under_way], end[under_way], steps=9)
-    hit = torch.nonzero((gap < 0.012 * min(polyp.radii)) & (distance < end[under_way]))[:, 0]
-    few, distance, frame = few.take(hit), distance[hit], frame[hit]
-    u, v, h = few.local(distance)
-    return PolypHits(frame, pixel[hit], distance, u, v, h, few.normal(distance, site.axes[frame]))
+    distance, _ = bundle.march(distance, end, steps=2)
+    active = torch.nonzero(distance < end)[:, 0]  # the other rays miss the polyp or reach the wall first
+    bundle, frame, pixel, end = bundle.take(active), frame[active], pixel[active], end[active]
+    distance, gap = bundle.march(distance[active], end, steps=9)
+    hit = torch.nonzero((gap < 0.012 * min(polyp.radii)) & (distance < end))[:, 0]
+    bundle, distance, frame = bundle.take(hit), distance[hit], frame[hit]
+    u, v, h = bundle.local(distance)
+    return PolypHits(frame, pixel[hit], distance, u, v, h, bundle.normal(distance, site.axes[frame]))
 
 
 @dataclass(frozen=True)
-class _Few:
-    """A polyp and a handful of rays, in the colon's coordinates (x, y, z) and in the polyp's (u, v, w: the normal)."""
+class _RayBundle:
+    """A polyp and n rays, in the coordinates of the colon (x, y, z) and of the polyp (u, v, w along the normal)."""
 
     lumen: Lumen
     polyp: Polyp
     start: Tensor  # (6, n): x, y, z, u, v, w of the camera
-    change: Tensor  # (6, n): the same per mm of way
+    change: Tensor  # (6, n): their change per mm along the ray
     upright: Tensor  # (n,)
     state: Tensor  # (n,)
 
-    def take(self, index: Tensor) -> "_Few":
+    def take(self, index: Tensor) -> "_RayBundle":
         columns = (self.start[:, index], self.change[:, index], self.upright[index], self.state[index])
-        return _Few(self.lumen, self.polyp, *columns)
+        return _RayBundle(self.lumen, self.polyp, *columns)
 
     def march(self, distance: Tensor, end: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-        """Distances (n,) so many steps later, at most `end`, and the gap that is left there."""
+        """Distances (n,), at most `end`, after `steps` steps, and the remaining gaps."""
         gap = self.gap(distance)
         for _ in range(steps):
             distance = torch.minimum(distance + 0.9 * gap, end)
@@ -204,19 +168,90 @@ class _Few:
         return self.polyp.distance(*self.local(distance, shift))
 
     def normal(self, distance: Tensor, axes: Tensor) -> Tensor:
-        """Unit normals (3, n), from the gap at the four corners of a small tetrahedron (axes: n, 3, 3)."""
+        """Unit normals (3, n) from finite differences at the corners of a tetrahedron (axes: n, 3, 3)."""
         total = torch.zeros(3, len(distance), device=distance.device)
         for corner in ((1.0, -1.0, -1.0), (-1.0, -1.0, 1.0), (-1.0, 1.0, -1.0), (1.0, 1.0, 1.0)):
-            way = torch.tensor(corner, device=distance.device)
-            shift = torch.cat([way.expand(len(axes), 3).T, (axes @ way).T]) * (0.012 * self.polyp.size_mm)
-            total += way[:, None] * self.gap(distance, shift)
-        return torch.nn.functional.normalize(total, dim=0)
+            corner_vector = torch.tensor(corner, device=distance.device)
+            shift = torch.cat([corner_vector.expand(len(axes), 3).T, (axes @ corner_vector).T]) * (
+                0.012 * self.polyp.size_mm
+            )
+            total += corner_vector[:, None] * self.gap(distance, shift)
+        return normalize(total, dim=0)
 
 
-def _aim_few(lumen: Lumen, polyp: Polyp, views: Views, site: Site, frame: Tensor, ray: Tensor) -> _Few:
-    """Rays (3, n) of the frames (n,) in both coordinates."""
+def _ray_bundle(lumen: Lumen, polyp: Polyp, views: Views, site: Site, frame: Tensor, ray: Tensor) -> _RayBundle:
+    """The bundle of rays (3, n) in the frames (n,)."""
     local_start = torch.einsum("bkc,bc->bk", site.axes, views.position - site.anchor)  # (B, 3)
     start = torch.cat([views.position, local_start], dim=1)[frame].T.contiguous()
     axes = site.axes.reshape(-1, 9)[frame].T.reshape(3, 3, -1)
     change = torch.cat([ray, (axes * ray).sum(dim=1)])
-    return _Few(lumen, polyp, start, change, site.upright[frame, 0], views.state[frame, 0])
+    return _RayBundle(lumen, polyp, start, change, site.upright[frame, 0], views.state[frame, 0])
+
+
+def surface_points(lumen: Lumen, polyp: Polyp, views: Views, points: int) -> Tensor:
+    """Points (B, 3, n) spread over the polyp's surface in each frame."""
+    u, v, h = polyp.outline(points).to(views.position.device)
+    site = seat(lumen, polyp, views.state)
+    flat = u[None, None] * site.axes[:, 0, :, None] + v[None, None] * site.axes[:, 1, :, None]
+    normal = site.axes[:, 2, :, None]
+    point: Tensor = site.anchor[:, :, None] + flat + h * normal
+    for _ in range(3):  # fixed-point iteration: heights are measured from the wall, which may be curved
+        height = lumen.clearance(point[:, 0], point[:, 1], point[:, 2], views.state)
+        above = ((point - site.anchor[:, :, None]) * normal).sum(dim=1)
+        miss = h - polyp.height(height * site.upright, above)
+        point = point + (miss * 0.9)[:, None] * normal
+    return point
+
+
+def visible_points(lumen: Lumen, polyp: Polyp, views: Views, points: Tensor) -> Tensor:
+    """Whether each of the polyp's surface points (B, 3, n) is not hidden by a fold: (B, n)."""
+    tolerance = 0.12 * min(polyp.size_mm, 2.0 * (polyp.lift + polyp.radii[2]))  # mm behind the wall
+    away = points - views.position[:, :, None]  # (B, 3, n)
+    clearance = torch.full_like(points[:, 0], np.inf)
+    for share in torch.linspace(0.06, 0.94, SIGHT_STEPS).tolist():
+        at = views.position[:, :, None] + share * away
+        clearance = torch.minimum(clearance, lumen.clearance(at[:, 0], at[:, 1], at[:, 2], views.state))
+    return clearance > -tolerance
+
+
+def polyp_boxes(lumen: Lumen, polyp: Polyp, views: Views, camera: Camera, points: int = 220) -> NDArray[np.float64]:
+    """Box corners (B, 4) x0, y0, x1, y1 of the visible part of the polyp; NaN where it is not in view."""
+    anchor = seat(lumen, polyp, views.state).anchor
+    near = torch.nonzero((anchor - views.position).norm(dim=1) < BOX_MM)[:, 0]
+    boxes = torch.full((len(anchor), 4), torch.nan)
+    boxes[near] = _near_boxes(lumen, polyp, views.take(near), camera, points)
+    return boxes.numpy().astype(np.float64)
+
+
+def _near_boxes(lumen: Lumen, polyp: Polyp, views: Views, camera: Camera, points: int) -> Tensor:
+    surface = surface_points(lumen, polyp, views, points)
+    away = surface - views.position[:, :, None]
+    right, down, forward = torch.einsum("bck,bcn->kbn", views.rotation, away)
+    x, y = camera.project(right, down, forward)
+    clear = visible_points(lumen, polyp, views, surface)
+    in_view = clear & (camera.inside(x, y) > 0)
+    low_x = torch.where(clear, x, np.inf).amin(dim=1).clamp(0, camera.width)
+    high_x = torch.where(clear, x, -np.inf).amax(dim=1).clamp(0, camera.width)
+    low_y = torch.where(clear, y, np.inf).amin(dim=1).clamp(0, camera.height)
+    high_y = torch.where(clear, y, -np.inf).amax(dim=1).clamp(0, camera.height)
+    least = MIN_BOX * camera.width
+    large = (high_x - low_x > least) & (high_y - low_y > least)
+    valid = large & (in_view.to(torch.float32).mean(dim=1) > MIN_VISIBLE)
+    return torch.where(valid[:, None], torch.stack([low_x, low_y, high_x, high_y], dim=1), torch.nan)
+
+
+def detect(
+    rng: Generator, boxes: NDArray[np.float64], camera: Camera, jitter: float, dropout: float
+) -> NDArray[np.float64]:
+    """Boxes (F, 4) of a simulated detector.
+
+    `jitter` is the standard deviation of an edge relative to the box; a share `dropout` of the boxes becomes NaN.
+    """
+    size = boxes[:, 2:] - boxes[:, :2]
+    moved = boxes + np.tile(size, 2) * jitter * rng.normal(0, 1, boxes.shape)
+    bounds = np.array([camera.width, camera.height])
+    low = np.clip(np.round(moved[:, :2], 1), 0.0, bounds - 1)
+    high = np.clip(np.round(moved[:, 2:], 1), low + 1, bounds)  # at least one pixel
+    detected = np.concatenate([low, high], axis=1)
+    detected[rng.random(len(boxes)) < dropout] = np.nan
+    return detected

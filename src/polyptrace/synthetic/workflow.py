@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.random import Generator
 
-from polyptrace.synthetic.noise import Rng
 from polyptrace.synthetic.presets import Preset
 
 Phase = Literal["survey", "approach", "inspect", "wash", "remove"]
 FPS = (25.0, 29.97, 30.0)
 GAP_FRAMES = (7.0, 1.4)  # between two looks at a site: median, standard deviation of the logarithm
-LONGEST_GAP = 600
+MAX_GAP = 600
 NEW_PHASE = 0.15  # probability of a new phase after a short gap
 
 
 @dataclass(frozen=True)
 class Look:
-    """A run of frames in which the camera looks at one polyp: one track, unless the polyp slips out of view."""
+    """A run of frames in which the camera shows one polyp: one track, unless the polyp leaves the view."""
 
     start: int  # frame index
     frames: int
@@ -33,9 +33,9 @@ class Look:
     narrow_band: bool = False
 
 
-def tracklets_in(frames: int, stride: int = 4, length: int = 8, shortest: int = 30) -> int:
+def tracklets_in(frames: int, stride: int = 4, length: int = 8, min_track: int = 30) -> int:
     """Number of complete tracklets in a track of `frames` frames."""
-    return 0 if frames < shortest else -(-frames // stride) // length
+    return 0 if frames < min_track else -(-frames // stride) // length
 
 
 def renewal_after(gap: int, memory: float) -> float:
@@ -43,31 +43,33 @@ def renewal_after(gap: int, memory: float) -> float:
     return 1.0 if memory <= 0 else float(1.0 - np.exp(-gap / memory))
 
 
-def plan_looks(rng: Rng, preset: Preset, sites: list[list[int]], extra: int = 0) -> list[Look]:
+def plan_looks(rng: Generator, preset: Preset, sites: list[list[int]], extra: int = 0) -> list[Look]:
     """The looks of one procedure in time order; `sites` holds the polyps of each site in order of withdrawal.
 
     `extra` tracklets per polyp are added, because some looks lose the polyp.
     """
     looks: list[Look] = []
     now = int(rng.integers(1500, 9000))
-    again: list[int] = []
+    seen_again: list[int] = []
     for polyps in sites:
         now = _visit(rng, preset, looks, now, {each: _draw_count(rng, preset) + extra for each in polyps})
-        again += [each for each in polyps if rng.random() < preset.difficulty.resight]
+        seen_again += [each for each in polyps if rng.random() < preset.difficulty.resight]
         now += int(rng.lognormal(np.log(1500), 0.7))
-    for polyp in again:
+    for polyp in seen_again:
         count = max(1, round(0.2 * _draw_count(rng, preset)))
         now = _visit(rng, preset, looks, now + int(rng.integers(600, 4000)), {polyp: count}, late=True)
     return looks
 
 
-def _draw_count(rng: Rng, preset: Preset) -> int:
+def _draw_count(rng: Generator, preset: Preset) -> int:
     """Number of tracklets of one polyp."""
     drawn = preset.tracklets * np.exp(rng.normal(-0.5 * preset.spread**2, preset.spread))
     return max(preset.fewest_tracklets, round(float(drawn)))
 
 
-def _visit(rng: Rng, preset: Preset, looks: list[Look], now: int, counts: dict[int, int], late: bool = False) -> int:
+def _visit(
+    rng: Generator, preset: Preset, looks: list[Look], now: int, counts: dict[int, int], late: bool = False
+) -> int:
     """Append the looks of one visit to a site until every polyp has its tracklets; return the next free frame."""
     hard = preset.difficulty
     left = dict(counts)
@@ -91,7 +93,7 @@ def _visit(rng: Rng, preset: Preset, looks: list[Look], now: int, counts: dict[i
         last[current] = look
         left[current] -= tracklets_in(frames)
         median, deviation = GAP_FRAMES
-        now += frames + min(1 + int(rng.lognormal(np.log(median), deviation)), LONGEST_GAP)
+        now += frames + min(1 + int(rng.lognormal(np.log(median), deviation)), MAX_GAP)
     return now
 
 
@@ -99,13 +101,13 @@ def _end(look: Look) -> int:
     return look.start + look.frames
 
 
-def _draw_frames(rng: Rng, preset: Preset) -> int:
+def _draw_frames(rng: Generator, preset: Preset) -> int:
     median, deviation = preset.track_frames
     frames = int(np.clip(round(float(rng.lognormal(np.log(median), deviation))), 2, preset.longest_track))
     return 32 * max(1, round(frames / 32)) if preset.whole_tracklets else frames
 
 
-def _draw_phase(rng: Rng, share: float) -> Phase:
+def _draw_phase(rng: Generator, share: float) -> Phase:
     """The phase of a look after `share` of the polyp's tracklets."""
     draw = rng.random()
     if share < 0.15:

@@ -4,10 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyptrace.synthetic.colon import grow_colon
-from polyptrace.synthetic.lumen import LENGTH_MM, Lumen, inflate
+from polyptrace.synthetic.colon import LENGTH_MM, Lumen, draw_colon, inflate
 
-COLON = grow_colon(np.random.default_rng(5), texel_mm=2.0)
+COLON = draw_colon(np.random.default_rng(5), texel_mm=2.0)
 INFLATION, GAIN = (0.9, 1.1), (1.0, 0.5)
 LUMEN = inflate(COLON.shape, COLON.slope, torch.tensor(INFLATION), torch.tensor(GAIN))
 
@@ -27,8 +26,8 @@ def slow_radius(theta: float, z: float, state: int) -> float:
 
 @given(st.floats(-3.14, 3.14), st.floats(-400, 800), st.integers(0, 1))
 def test_the_radius_is_interpolated_in_the_map_of_its_state(theta: float, z: float, state: int) -> None:
-    found = LUMEN.radius(torch.tensor([[theta]]), torch.tensor([[z]]), torch.tensor([[float(state)]]))
-    assert float(found) == pytest.approx(slow_radius(theta, z, state), abs=0.02)
+    radius = LUMEN.radius(torch.tensor([[theta]]), torch.tensor([[z]]), torch.tensor([[float(state)]]))
+    assert float(radius) == pytest.approx(slow_radius(theta, z, state), abs=0.02)
 
 
 def test_a_point_on_the_axis_is_a_radius_away_from_the_wall() -> None:
@@ -59,14 +58,14 @@ def test_the_normal_is_at_right_angles_to_the_wall_and_points_inwards(theta: flo
         radius = 20 + 2 * np.cos(a) + 3 * np.sin(2 * np.pi * depth / LENGTH_MM)
         return np.array([radius * np.cos(a), radius * np.sin(a), depth])
 
-    here = point(theta, z)
-    x, y, depth, state = (torch.tensor([[float(each)]]) for each in (*here, 0.0))
+    wall_point = point(theta, z)
+    x, y, depth, state = (torch.tensor([[float(each)]]) for each in (*wall_point, 0.0))
     normal = np.array([float(each) for each in lumen.inward_normal(x, y, depth, state)])
     assert np.linalg.norm(normal) == pytest.approx(1, abs=1e-5)
     for a, b in ((1e-4, 0.0), (0.0, 1e-3)):
         along = point(theta + a, z + b) - point(theta - a, z - b)
         assert abs(normal @ along) / np.linalg.norm(along) < 5e-3
-    assert normal[:2] @ here[:2] < 0
+    assert normal[:2] @ wall_point[:2] < 0
 
 
 def test_less_air_and_higher_folds_leave_less_room() -> None:
