@@ -123,7 +123,7 @@ def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tupl
             epoch = run.plan.epoch(state.epoch, epochs)
             for loaded in run.feed.stream(_remaining(epoch, state.index, steps - state.step)):
                 torch.manual_seed(torch_seed(config.train.seed, state.step, run.fabric.global_rank))  # dropout
-                torch.backends.cudnn.benchmark = loaded.place is None  # only pays off if shapes do not change
+                torch.backends.cudnn.benchmark = loaded.frame_index is None  # only pays off if shapes do not change
 
                 loss, metrics = step_loss(run.learner, loaded, run.method, config)
                 run.fabric.backward(loss * processes)  # processes average gradients; see `gather`
@@ -155,7 +155,7 @@ def step_loss(
     learner: nn.Module, loaded: Loaded, method: TrainingMethod, config: Config
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss of the whole batch and its metrics, the same in every process."""
-    z = learner(loaded.crops, loaded.shape, loaded.place, loaded.mask)  # (B / processes, T, P)
+    z = learner(loaded.crops, loaded.shape, loaded.frame_index, loaded.mask)  # (B / processes, T, P)
     return method.loss(gather(z), loaded.targets, config)
 
 
