@@ -17,7 +17,7 @@ from polyptrace.synthetic import PRESETS, Preset, Procedure, draw_procedure, wit
 
 HERE = Path(__file__).parent
 LARGE: Preset = replace(
-    PRESETS["small"], width=336, height=288, texel_mm=0.1875, tracklets=8, difficulty=PRESETS["full"].difficulty
+    PRESETS["small"], width=336, height=288, texel_mm=0.1875, tracklets=20, difficulty=PRESETS["full"].difficulty
 )
 COLUMNS = 7
 CAPTION = 18  # pixels
@@ -94,7 +94,7 @@ def options() -> None:
     """The effect of three options."""
     strips = []
     for memory in (100.0, 0.0):
-        preset = with_difficulty(LARGE, view_memory=memory, tracklets=20, resight=0.0)
+        preset = with_difficulty(LARGE, view_memory=memory, resight=0.0)
         procedure = draw_procedure(1, 1, "train", 1, preset)
         strips.append((f"consecutive tracks, --view-memory {memory:g}", tracks(procedure, 0, consecutive=True)))
     stack(strips, "view-memory.jpg")
