@@ -46,7 +46,7 @@ BENCHMARKS = {
     "synth": Benchmark("generated procedures: frames drawn and written a second"),
     "growth": Benchmark("time and memory of every stage against size, over two decades; draws the figure"),
     "memory": Benchmark("prepare, train, embed and evaluate on more data than the memory they may have"),
-    "coverage": Benchmark("how often the 95 % intervals hold the truth (no speed)"),
+    "coverage": Benchmark("coverage of the 95 % intervals and type I error of the tests, by simulation (no speed)"),
     "embedding": Benchmark("a dataset to vectors, beside tracklet by tracklet and the forward pass alone", True),
     "latency": Benchmark("one tracklet of new frames, and one more frame of a running track"),
     "train_step": Benchmark("a training step, beside plain float32, the hand-tuned step and PIL", True),

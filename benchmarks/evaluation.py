@@ -1,12 +1,14 @@
 """python -m benchmarks.evaluation [--full] [--device cuda]
 
-Retrieval (mAP, HR@1, HR@5), ReID (AUROC, AUPR), its 1,000 bootstrap draws and the size probe for 1k and 10k tracklets
-of 256 numbers (20 of each polyp), beside the plain way: the full similarity matrix, scikit-learn's average precision
-query by query, and its areas over all pairs. --full adds 100k tracklets, which the plain way has no memory for.
+Measures retrieval (mAP, HR@1, HR@5), ReID (AUROC, AUPR), its 1,000 bootstrap draws and the size probe for 1k and 10k
+tracklets of width 256 (20 of each polyp). The plain implementation computes the full similarity matrix, scikit-learn's
+average precision query by query, and its areas over all pairs. --full adds 100k tracklets, for which the plain
+implementation has not enough memory.
 
-On a CPU each measurement is a process of its own on one core; on a GPU all are made in one, and the plain way, which
-cannot use it, at 1k alone. Memory is the peak beyond what imports and the vectors need, on the GPU that of the GPU.
-Expected: work that grows as tracklets squared in memory that does not; 100k in minutes on the CPU, in seconds on a GPU.
+On a CPU each measurement runs in its own process on one core. On a GPU all run in one process, and the plain
+implementation, which cannot use the GPU, runs at 1k only. Memory is the peak in addition to imports and vectors; on a
+GPU it is GPU memory. Expected: time grows with the square of the number of tracklets, memory does not; 100k take
+minutes on a CPU and seconds on a GPU.
 """
 
 import argparse
@@ -31,15 +33,15 @@ MEASURED = {
     "probe": ((1_000, 10_000), (100_000,)),
 }
 
-#: What is also shown at 100k tracklets on one core, in some minutes: that memory stays bounded.
+#: Measurements that are also made at 100k tracklets on one core, to show that memory is bounded.
 BOUNDED = ("retrieval", "reid")
 
-#: MiB that may be used at 100k tracklets, whose full matrix has 38,147: on a GPU blocks are larger, to fill it.
+#: Maximum MiB at 100k tracklets, whose full matrix has 38,147; blocks are larger on a GPU.
 MOST_MEMORY = {"cpu": 1024, "cuda": 4096}
 
 
 def table(tracklets: int) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of polyps that overlap, so that rankings are neither perfect nor random."""
+    """Vectors of overlapping polyps, so that rankings are neither perfect nor random."""
     random = np.random.default_rng(0)
     polyp = np.arange(tracklets) // PER_POLYP
     vectors = random.standard_normal((tracklets, WIDTH), dtype=np.float32)
@@ -48,7 +50,7 @@ def table(tracklets: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plain_retrieval(vectors: np.ndarray, polyp: np.ndarray) -> None:
-    """The whole similarity matrix, then query by query."""
+    """The full similarity matrix, then query by query."""
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     scores = unit @ unit.T
     figures = []
@@ -61,7 +63,7 @@ def plain_retrieval(vectors: np.ndarray, polyp: np.ndarray) -> None:
 
 
 def plain_reid(vectors: np.ndarray, polyp: np.ndarray) -> None:
-    """Every pair's score in one array."""
+    """The scores of all pairs in one array."""
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     one, other = np.triu_indices(len(polyp), k=1)
     scores, same = (unit @ unit.T)[one, other], polyp[one] == polyp[other]
@@ -70,12 +72,12 @@ def plain_reid(vectors: np.ndarray, polyp: np.ndarray) -> None:
 
 
 def timed(way: str, tracklets: int, device: str) -> tuple[float, float]:
-    """Seconds of one measurement, and its peak in MiB."""
+    """Seconds and peak MiB of one measurement."""
     torch.set_num_threads(1)
     vectors, polyp = table(tracklets)
     counts = draw_counts(int(polyp[-1]) + 1, DRAWS, seed=0)
     judged = reid(vectors, polyp, device=device) if way == "reid draws" else None
-    retrieval(vectors[:100], polyp[:100], device=device)  # starts libraries and the GPU
+    retrieval(vectors[:100], polyp[:100], device=device)  # initialises libraries and the GPU
     label = (np.random.default_rng(1).random(polyp[-1] + 1) < 0.5).astype(np.int64)[polyp]
     before = _forget_peak(device)
     clock = time.perf_counter if device == "cuda" else time.process_time
@@ -94,12 +96,12 @@ def timed(way: str, tracklets: int, device: str) -> tuple[float, float]:
             reid_draws(vectors, polyp, polyp, counts, judged, device=device)
         case "probe":
             probe(vectors, label, polyp, device=device)
-    peak = _peak(device)  # waits for the GPU
+    peak = _peak(device)  # synchronises the GPU
     return clock() - start, peak - before
 
 
 def _forget_peak(device: str) -> float:
-    """The peak counts from here on; returns the MiB in use now."""
+    """Resets the peak; returns the MiB in use."""
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -108,7 +110,7 @@ def _forget_peak(device: str) -> float:
 
 
 def _peak(device: str) -> float:
-    """MiB at most so far, of the GPU's memory where it does the work."""
+    """Peak MiB since the reset; of the GPU if it is used."""
     if device == "cuda":
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() / 2**20
@@ -116,7 +118,7 @@ def _peak(device: str) -> float:
 
 
 def measure(quick: bool = False, device: str = "", full: bool = True) -> Result:
-    """Seconds and memory of each measurement, and the power of the number of tracklets with which it grows."""
+    """Seconds and memory of each measurement, and the exponent of its growth with the number of tracklets."""
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     details = [("", "tracklets", "seconds", "MiB", "grows as n to the")]
     found: dict[tuple[str, int], tuple[float, float]] = {}
@@ -130,7 +132,7 @@ def measure(quick: bool = False, device: str = "", full: bool = True) -> Result:
             else:
                 ((seconds, memory),) = apart("benchmarks.evaluation", "--one", way, tracklets)
             power = "" if last is None else f"{np.log(seconds / last[1]) / np.log(tracklets / last[0]):.2f}"
-            measured = device == "cpu" or not way.endswith("plain")  # the plain way takes nothing of a GPU's memory
+            measured = device == "cpu" or not way.endswith("plain")  # the plain implementation uses no GPU memory
             details.append((way, f"{tracklets:,}", number(seconds), number(memory) if measured else "", power))
             found[way, tracklets] = seconds, memory
             last = tracklets, seconds
@@ -143,15 +145,15 @@ def measure(quick: bool = False, device: str = "", full: bool = True) -> Result:
         if tracklets == 100_000 and way in BOUNDED:
             most = MOST_MEMORY[device]
             rows.append(Row(f"{way}, {tracklets:,} tracklets, memory", "MiB", memory, most=most))
-    where = "On the GPU" if device == "cuda" else "On one core, a process each"
-    note = f"{where}; vectors of {WIDTH} numbers, {PER_POLYP} tracklets of each polyp."
+    where = "On the GPU" if device == "cuda" else "On one core, one process each"
+    note = f"{where}; vectors of width {WIDTH}, {PER_POLYP} tracklets of each polyp."
     return Result("evaluation", tuple(rows), note, tuple(details))
 
 
 def main() -> None:
-    """Prints the table, or what one process measures."""
+    """Prints the table, or the measurement of one process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="100k tracklets too")
+    parser.add_argument("--full", action="store_true", help="also 100k tracklets")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -31,7 +31,7 @@ def call(*words):
     return 0
 
 
-def test_foreign_vectors_are_measured_and_the_table_is_printed(theirs, tmp_path, capsys):
+def test_vectors_of_other_programs_are_evaluated_and_the_table_is_printed(theirs, tmp_path, capsys):
     code = call(
         *("retrieval", "reid", "--embeddings", theirs, "--out", tmp_path / "R", "--evaluate.bootstrap", "40"),
         *("--name", "Theirs", "--group", "Endoscopy FM", "--trained-on-test", "size", "--evaluate.cluster=polyp"),
@@ -51,7 +51,7 @@ def test_foreign_vectors_are_measured_and_the_table_is_printed(theirs, tmp_path,
     assert "no polyp is seen in two procedures" in shown
 
 
-def test_all_tasks_run_when_none_is_named_and_say_what_they_lack(theirs, tmp_path, capsys):
+def test_all_tasks_run_by_default_and_give_reasons(theirs, tmp_path, capsys):
     quick = ("--evaluate.bootstrap", "20", "--evaluate.repeats", "2")
     assert call("--embeddings", theirs, "--out", tmp_path / "R", "--histology", "villous=1", *quick) == 0
     tasks = json.loads((tmp_path / "R" / "results.json").read_text())["tasks"]
@@ -81,7 +81,7 @@ def test_seeds_are_combined(theirs, tmp_path):
         (["size", "--train-for", "sizes=x"], "task 'sizes'"),
     ],
 )
-def test_mistakes_end_in_one_line_and_exit_code_two(words, message, tmp_path, capsys):
+def test_errors_are_one_line_and_exit_code_two(words, message, tmp_path, capsys):
     assert call(*words, "--out", tmp_path / "R") == 2
     assert message in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "R").exists()
@@ -92,7 +92,7 @@ def test_an_unknown_histology_is_an_error_that_shows_how_to_map_it(theirs, tmp_p
     assert "--histology NAME=1" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_the_help_names_every_column_that_foreign_vectors_may_have(capsys):
+def test_the_help_lists_every_column(capsys):
     assert call("--help") == 0
     shown = capsys.readouterr().out
     for column in ("vectors", "vector", "polyp", "video", "size_mm", "histology", "position", "last", "fps", "unit"):

@@ -44,9 +44,9 @@ def test_a_polyp_of_one_colour_is_found_again_with_a_page_to_look_at(
     page = (out / "found.html").read_text(encoding="utf-8")
     assert page.count("<img ") == len(rows)
     assert page.count('class="strip same"') == 4
-    said = capsys.readouterr().out
-    assert said.count("✓") == 4
-    assert "found.html" in said
+    printed = capsys.readouterr().out
+    assert printed.count("✓") == 4
+    assert "found.html" in printed
 
 
 def test_a_moment_is_enough_and_what_it_meant_is_said(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_a_dataset_that_was_not_embedded_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--video", "v0"), "one of --at, --frame and --track"),
         (("--video", "v0", "--track", 1, "--frame", 3), "one of --at, --frame and --track"),
@@ -93,10 +93,10 @@ def test_a_dataset_that_was_not_embedded_is_refused(
     ],
 )
 def test_what_is_missing_or_mistyped_is_one_line(
-    vectors: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[object, ...], said: str
+    vectors: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[object, ...], message: str
 ) -> None:
     assert call(vectors, *arguments) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_without_a_frame_rate_one_is_told_to_say_the_frame(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,3 +112,17 @@ def test_a_procedure_may_be_called_what_looks_like_markup(tmp_path: Path, capsys
     Embeddings.from_columns(columns).save(tmp_path / "theirs")
     assert call(tmp_path / "theirs", "--video", "[/b] one", "--track", 0) == 0
     assert "[/b] one" in capsys.readouterr().out
+
+
+def test_names_neither_control_the_terminal_nor_run_in_a_spreadsheet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "=1+2\x1b]0;title\x07"
+    columns = {"vectors": np.eye(2), "video": np.array([name] * 2), "track": np.arange(2)}
+    Embeddings.from_columns(columns).save(tmp_path / "theirs")
+    assert call(tmp_path / "theirs", "--video", name, "--track", 0, "--out", tmp_path / "found") == 0
+    printed = capsys.readouterr().out
+    assert "=1+2" in printed
+    assert "\x1b]" not in printed
+    rows = list(csv.DictReader((tmp_path / "found" / "found.csv").open(encoding="utf-8", newline="")))
+    assert [row["video"] for row in rows] == [f"'{name}"] * 2

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from polyptrace.core import console as module
-from polyptrace.core.console import counted, echo, printable, progress
+from polyptrace.core.console import counted, echo, printable, progress, proportion
 from polyptrace.core.device import choose_device
 
 EVIL = "\x1b]0;title\x07video\x1b[31m\x9b1m\u202e\udcff"
@@ -61,3 +61,17 @@ def test_without_a_terminal_progress_is_a_line_every_half_minute_with_the_time_l
         "training: 850 of 1,000 tracklets, 10.0 tracklets/s, 15 s left, loss 1.23",
         "training: 1,000 of 1,000 tracklets, 10.0 tracklets/s, done in 80 s, loss 1.23",
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "text"),
+    [
+        (19, 19, "19 of 19"),
+        (3, 7, "3 of 7"),
+        (990, 1000, "99.0 %"),
+        (1000, 1000, "1,000 of 1,000"),
+        (0, 500, "0 of 500"),
+    ],
+)
+def test_a_share_of_few_is_a_count(count: int, total: int, text: str) -> None:
+    assert proportion(count, total) == text

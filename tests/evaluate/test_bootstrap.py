@@ -1,4 +1,4 @@
-"""The bootstrap: what a draw is, and whether its intervals and tests keep their promise on simulated data."""
+"""The bootstrap: what a draw is, and coverage and type I error on simulated data."""
 
 import numpy as np
 import pytest

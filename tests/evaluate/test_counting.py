@@ -54,14 +54,14 @@ def test_copies_are_one_cluster_at_threshold_one():
     assert cluster(np.array([[1.0, 2.0], [2.0, 1.0], [3.0, 6.0]]), "threshold", 1.0).tolist() == [0, 1, 0]
 
 
-def test_without_a_setting_the_stated_default_stands():
+def test_without_a_setting_the_default_is_used():
     vectors, *_, first = procedures(1)
     for method, setting in DEFAULT_SETTING.items():
         kept = {"first": first, "last": first + 30}
         np.testing.assert_array_equal(cluster(vectors, method, **kept), cluster(vectors, method, setting, **kept))
 
 
-def test_temporal_similarity_mixes_stretched_cosines_and_closeness_in_time():
+def test_temporal_similarity_mixes_scaled_cosines_and_closeness_in_time():
     vectors = np.random.default_rng(2).standard_normal((4, 5))
     first, last = np.array([0, 50, 40, 900]), np.array([45, 60, 80, 999])
     cosine, close = similarities(vectors, "temporal", first, last)
@@ -115,7 +115,7 @@ def test_a_fixed_setting_gives_pairs_clusters_and_fragmentation():
     assert not found.tuned.any()
 
 
-def test_each_video_is_clustered_with_the_setting_that_the_other_videos_choose():
+def test_each_video_is_clustered_with_the_setting_tuned_on_the_other_videos():
     vectors, video, polyp, _ = procedures(noise=1.0)
     found = count(vectors, video, polyp)
     names = np.unique(video)
@@ -136,7 +136,7 @@ def test_each_video_is_clustered_with_the_setting_that_the_other_videos_choose()
     assert found.tuned.all()
 
 
-def test_a_video_does_not_choose_its_own_setting():
+def test_a_video_does_not_tune_its_own_setting():
     vectors, video, polyp, _ = procedures()
     before = count(vectors, video, polyp).setting[1]
     changed = vectors.copy()
@@ -152,7 +152,7 @@ def test_well_separated_polyps_are_counted_right_by_every_clustering():
         assert found.recall > 0.95
 
 
-def test_without_labels_there_are_clusters_by_the_default_and_no_figures():
+def test_without_labels_the_default_is_used_and_there_are_no_metrics():
     vectors, video, *_ = procedures()
     found = count(vectors, video)
     assert (found.setting == DEFAULT_SETTING["threshold"]).all()
@@ -162,7 +162,7 @@ def test_without_labels_there_are_clusters_by_the_default_and_no_figures():
     assert (found.clusters >= 1).all()
 
 
-def test_where_no_other_video_has_two_polyps_the_default_stands():
+def test_where_no_other_video_has_two_polyps_the_default_is_used():
     vectors, video, polyp, _ = procedures(videos=2)  # one polyp, two polyps
     found = count(vectors, video, polyp)
     assert found.tuned.tolist() == [True, False]
@@ -177,7 +177,7 @@ def test_a_video_with_a_track_of_unknown_polyp_has_clusters_and_no_fragmentation
     assert len(found.fragmentations) == 4
 
 
-def test_mistakes_are_told():
+def test_wrong_arguments_are_errors():
     with pytest.raises(UserError, match="threshold, affinity, temporal"):
         count(np.eye(2), ["v", "v"], method="kmeans")
     with pytest.raises(UserError, match="row 1 has no video"):

@@ -121,7 +121,7 @@ def test_the_release_convention_is_what_torchmetrics_gives_on_raw_cosines():
     assert released.map == pytest.approx(RetrievalMAP()(scores[off], same, indexes=query).item(), abs=1e-6)
     for k, value in ((1, released.hr1), (5, released.hr5)):
         assert value == pytest.approx(RetrievalHitRate(top_k=k)(scores[off], same, indexes=query).item(), abs=1e-6)
-    assert released.map > search(vectors, polyp).map + 0.005  # dropping hard positives flatters
+    assert released.map > search(vectors, polyp).map + 0.005  # dropping hard positives inflates mAP
 
 
 def test_a_query_that_loses_all_its_positives_to_the_release_convention_has_average_precision_zero():
@@ -145,7 +145,7 @@ def test_the_scope_limits_the_gallery(scope):
     assert found.queries + found.without_positive == 40
 
 
-def test_neighbours_closer_than_so_many_seconds_are_left_out_of_their_video_only():
+def test_neighbours_closer_than_apart_are_excluded_in_their_video_only():
     vectors, polyp = blobs(40, 5, seed=4)
     rng = np.random.default_rng(5)
     video, start = rng.integers(0, 3, 40), rng.uniform(0, 60, 40)
@@ -194,14 +194,14 @@ def test_a_single_polyp_has_average_precision_one():
     assert (found.map, found.hr1, found.hr5) == (1.0, 1.0, 1.0)
 
 
-def test_polyps_with_one_tracklet_leave_no_query_and_the_figures_undefined():
+def test_polyps_with_one_tracklet_give_no_query_and_nan():
     found = search(np.eye(3), ["a", "b", "c"])
     assert (found.queries, found.without_positive) == (0, 3)
     assert np.isnan([found.map, found.hr1, found.hr5]).all()
 
 
 @pytest.mark.parametrize("scope", ["all", "within"])
-def test_nothing_labelled_is_nothing_to_ask(scope):
+def test_without_labels_there_is_no_query(scope):
     found = search(np.eye(3), ["", "", ""], scope=scope, video=["v", "v", "w"])
     assert (found.queries, found.without_positive, found.unlabelled) == (0, 0, 3)
 
@@ -224,7 +224,7 @@ def test_a_zero_vector_has_cosine_zero_and_ranks_between_positive_and_negative_s
     assert found.ap[1] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)  # a tie of three, one of them positive
 
 
-def test_mistakes_are_told():
+def test_wrong_arguments_are_errors():
     with pytest.raises(UserError, match="convention"):
         search(np.eye(2), [0, 0], "new")
     with pytest.raises(UserError, match="scope"):

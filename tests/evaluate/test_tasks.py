@@ -1,4 +1,4 @@
-"""A whole evaluation: what is in the results, what is skipped and why, and how rows compare."""
+"""A complete evaluation: metrics, skipped tasks with reasons, comparisons of rows, and inputs."""
 
 from dataclasses import replace
 
@@ -70,7 +70,7 @@ def results(embeddings):
     return run(embeddings)
 
 
-def test_every_figure_is_that_of_its_function_on_the_right_unit(embeddings, results):
+def test_every_metric_is_that_of_its_function_on_the_right_unit(embeddings, results):
     tracks, tracklets = embeddings.select("track"), embeddings.select("tracklet")
     found = retrieval(tracks.vectors, tracks.polyp)
     value = {name: figure.value for name, figure in results.tasks["retrieval"].metrics.items()}
@@ -108,16 +108,16 @@ def test_variants_restrict_the_gallery(embeddings, results):
     assert results.tasks["retrieval.across"].reason == "no polyp is seen in two procedures"
 
 
-def test_intervals_contain_their_values_and_every_figure_has_its_draws(results):
+def test_intervals_contain_their_values_and_every_metric_has_draws(results):
     for name, task in results.tasks.items():
-        for figure, told in task.metrics.items():
-            assert told.low <= told.value + 1e-9, (name, figure)
-            assert results.arrays[f"{name}/draws/{figure}"].shape == (50,)
-            if figure not in ("f1", "f1_plain", "fragmentation_sd"):  # not means: a draw is biased
-                assert told.value <= told.high + 1e-9, (name, figure)
+        for key, metric in task.metrics.items():
+            assert metric.low <= metric.value + 1e-9, (name, key)
+            assert results.arrays[f"{name}/draws/{key}"].shape == (50,)
+            if key not in ("f1", "f1_plain", "fragmentation_sd"):  # not means: the draws are biased
+                assert metric.value <= metric.high + 1e-9, (name, key)
 
 
-def test_counts_say_what_there_was(embeddings, results):
+def test_counts_describe_the_data(embeddings, results):
     tracks = embeddings.select("track")
     counts = results.tasks["retrieval"].counts
     assert counts["tracklets"] == counts["queries"] == len(tracks)
@@ -142,7 +142,7 @@ def test_arrays_point_into_the_table_of_their_task(embeddings, results):
     np.testing.assert_allclose(arrays["tracks/plane_vectors"], unit[arrays["tracks/plane_index"]], atol=1e-3)
 
 
-def test_without_labels_each_task_says_what_it_needs_and_counting_counts():
+def test_without_labels_each_task_gives_its_reason_and_counting_counts():
     bare = procedures(without=("polyp", "size_mm", "histology"))
     results = run(bare)
     for name in ("retrieval", "retrieval.within", "reid"):
@@ -168,7 +168,7 @@ def test_a_task_without_its_columns_is_skipped_with_a_reason():
     assert timeless.tasks["counting.threshold"].status == "done"
 
 
-def test_data_that_leave_nothing_to_judge_are_skipped_with_a_reason():
+def test_data_without_queries_or_pairs_are_skipped_with_a_reason():
     one = procedures(videos=1)
     results = run(one)
     assert results.tasks["reid"].reason == "there is no pair of tracklets of different polyps"
@@ -200,7 +200,7 @@ def test_polyps_of_two_datasets_may_share_a_name():
     assert results.tasks["retrieval"].datasets == ("a", "b")
 
 
-def test_tasks_may_have_embeddings_of_their_own(embeddings):
+def test_tasks_may_have_different_embeddings(embeddings):
     other = procedures(videos=5)
     results = evaluate({"retrieval": embeddings, "reid": other, "counting": embeddings}, ["retrieval", "reid"], QUICK)
     assert results.tasks["retrieval"].table == "tracks"
@@ -223,7 +223,7 @@ def test_polyps_are_drawn_where_videos_are_unknown_and_a_remark_says_so():
     assert not np.isnan(task.metrics["map"].low)
 
 
-def test_the_paper_s_protocols_can_be_had_alone(embeddings):
+def test_variants_can_be_switched_off(embeddings):
     alone = run(embeddings, "retrieval", "size", settings=replace(QUICK, variants=False))
     assert list(alone.tasks) == ["retrieval", "size"]
 
@@ -273,12 +273,12 @@ def test_training_seeds_become_one_row_with_a_wider_interval():
     seeds = [run(procedures(seed=s, noise=noise), "retrieval") for s, noise in enumerate((0.8, 1.2, 1.6))]
     joined = combine(seeds)
     values = [row.tasks["retrieval"].metrics["map"].value for row in seeds]
-    told = joined.tasks["retrieval"].metrics["map"]
-    assert told.value == pytest.approx(np.mean(values))
+    metric = joined.tasks["retrieval"].metrics["map"]
+    assert metric.value == pytest.approx(np.mean(values))
     assert joined.method.seeds == 3
     np.testing.assert_allclose(joined.arrays["retrieval/seeds/map"], values)
     widths = [f.high - f.low for f in (row.tasks["retrieval"].metrics["map"] for row in seeds)]
-    assert told.high - told.low > max(widths)
+    assert metric.high - metric.low > max(widths)
 
 
 def test_seeds_of_different_data_or_methods_are_not_combined(results):
@@ -290,7 +290,7 @@ def test_seeds_of_different_data_or_methods_are_not_combined(results):
         combine([])
 
 
-def test_a_method_takes_over_what_the_embeddings_say():
+def test_the_method_is_read_from_the_embeddings():
     info = {
         "encoder": "tracklet",
         "method": {"name": "TA", "group": "Fully supervised", "labels": "labels", "params": 26_400_000},

@@ -23,22 +23,22 @@ from polyptrace.figures.tracklets import TrainingTracklets, training_tracklets
 def procedure(videos: int = 3, polyps: int = 3, each: int = 10) -> TrainingTracklets:
     """Polyps one after the other in each video, tracklets 32 frames apart."""
     count = videos * polyps * each
-    place = np.arange(count)
-    video = np.array([f"v{n // (polyps * each)}" for n in place], object)
-    polyp = np.array([f"v{n // (polyps * each)}-p{n // each % polyps}" for n in place], object)
-    return TrainingTracklets(video, 32 * (place % (polyps * each)), polyp, place)
+    index = np.arange(count)
+    video = np.array([f"v{n // (polyps * each)}" for n in index], object)
+    polyp = np.array([f"v{n // (polyps * each)}-p{n // each % polyps}" for n in index], object)
+    return TrainingTracklets(video, 32 * (index % (polyps * each)), polyp, index)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 6)), min_size=2, max_size=9), st.integers(0, 99))
-def test_a_rank_counts_the_nearer_ones_and_a_tie_has_its_mean(places: list[tuple[str, int]], seed: int) -> None:
-    video = np.array([v for v, _ in places], object)
-    position = np.array([p for _, p in places], np.int64)
-    tracklets = TrainingTracklets(video, position, np.full(len(places), "", object), np.arange(len(places)))
+def test_a_rank_counts_the_nearer_ones_and_a_tie_has_its_mean(tracks: list[tuple[str, int]], seed: int) -> None:
+    video = np.array([v for v, _ in tracks], object)
+    position = np.array([p for _, p in tracks], np.int64)
+    tracklets = TrainingTracklets(video, position, np.full(len(tracks), "", object), np.arange(len(tracks)))
     bags, _ = draw_bags(tracklets, Supervision(bag_size=2), 1.0, seed)
     ranks = bag_ranks(tracklets, bags)
     for i, members in enumerate(bags):
-        others = [abs(position[j] - position[i]) for j in range(len(places)) if j != i and video[j] == video[i]]
+        others = [abs(position[j] - position[i]) for j in range(len(tracks)) if j != i and video[j] == video[i]]
         for k, member in enumerate(members):
             if member < 0:
                 assert np.isnan(ranks[i, k])

@@ -41,21 +41,21 @@ def test_report_of_something_else_is_one_line(tmp_path: Path, capsys: pytest.Cap
 def test_figures_curriculum_draws_figure_2_with_the_settings_given(coloured: Dataset, tmp_path: Path) -> None:
     arguments = ("figures", "curriculum", "--data", coloured.path, "--points", 3, "--encoder", "colour-grid")
     assert call(*arguments, "--supervision.tau_max", 4, "--out", tmp_path / "out") == 0
-    said = json.loads((tmp_path / "out" / "figures.json").read_text(encoding="utf-8"))
-    assert list(said["figures"]) == ["curriculum_rank", "curriculum_pure", "curriculum_gradient"]
+    content = json.loads((tmp_path / "out" / "figures.json").read_text(encoding="utf-8"))
+    assert list(content["figures"]) == ["curriculum_rank", "curriculum_pure", "curriculum_gradient"]
     assert ">4<" in (tmp_path / "out" / "curriculum_rank.svg").read_text(encoding="utf-8")
 
 
 def test_figures_bag_shows_the_anchor_that_was_asked_for(coloured: Dataset, tmp_path: Path) -> None:
     arguments = ("figures", "bag", "--data", coloured.path, "--encoder", "colour-grid")
     assert call(*arguments, "--video", "v1", "--frame", 80, "--out", tmp_path / "out") == 0
-    said = json.loads((tmp_path / "out" / "figures.json").read_text(encoding="utf-8"))
-    assert "procedure v1, frame 84" in said["caption"]
+    content = json.loads((tmp_path / "out" / "figures.json").read_text(encoding="utf-8"))
+    assert "procedure v1, frame 84" in content["caption"]
     assert "share of the gradient" in (tmp_path / "out" / "bag.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--video", "v9"), "one of v0, v1, v2"),
         (("--frame", "5"), "--video"),
@@ -63,10 +63,10 @@ def test_figures_bag_shows_the_anchor_that_was_asked_for(coloured: Dataset, tmp_
     ],
 )
 def test_what_can_be_mistyped_is_one_line_that_helps(
-    coloured: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+    coloured: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
     assert call("figures", "bag", "--data", coloured.path, "--out", tmp_path / "out", *arguments) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_encoder_and_vectors_together_are_refused(

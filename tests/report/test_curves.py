@@ -8,8 +8,8 @@ from polyptrace.report.curves import base_rate, precision_recall, roc, similarit
 def test_each_method_stands_in_the_legend_with_its_interval_best_first(rows: list[Results]) -> None:
     weak, ours = rows[-1], rows[0]
     for drawing, figure in ((roc([weak, ours], [LineStyle("red"), LineStyle("blue")]), "auroc"),):
-        told = ours.tasks["reid"].metrics[figure]
-        assert f"Ours  {100 * told.value:.1f}  [{100 * told.low:.1f}–{100 * told.high:.1f}]" in drawing.svg
+        metric = ours.tasks["reid"].metrics[figure]
+        assert f"Ours  {100 * metric.value:.1f}  [{100 * metric.low:.1f}–{100 * metric.high:.1f}]" in drawing.svg
         assert drawing.svg.index("Ours  ") < drawing.svg.index("&lt;script&gt;")
 
 

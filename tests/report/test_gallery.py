@@ -11,10 +11,10 @@ from polyptrace.report.page import Page, Section, Strips, render_page
 
 def test_queries_go_from_the_best_to_the_worst(rows: list[Results], coloured: Dataset) -> None:
     weak = rows[-1]
-    places = pick_queries(weak, TrackImages.of([coloured]), 5)
+    indices = pick_queries(weak, TrackImages.of([coloured]), 5)
     precision = weak.arrays["retrieval/ap"]
-    assert len(set(places)) == 5
-    shown = precision[places]
+    assert len(set(indices)) == 5
+    shown = precision[indices]
     assert shown[0] == precision.max()
     assert np.corrcoef(shown, np.arange(5))[0, 1] < -0.8
     assert shown[-1] <= np.quantile(precision, 0.3)
@@ -23,8 +23,8 @@ def test_queries_go_from_the_best_to_the_worst(rows: list[Results], coloured: Da
 def test_only_queries_with_images_are_picked(rows: list[Results], coloured: Dataset) -> None:
     images = TrackImages.of([coloured])
     one = next(key for key in images.location if key[1] == "v1")
-    places = pick_queries(rows[0], TrackImages(images.sources, {one: images.location[one]}), 6)
-    assert [query.track.key for query in look_up(rows[0], places)] == [one]
+    indices = pick_queries(rows[0], TrackImages(images.sources, {one: images.location[one]}), 6)
+    assert [query.track.key for query in look_up(rows[0], indices)] == [one]
     assert pick_queries(rows[0], TrackImages((), {}), 6) == []
 
 

@@ -52,12 +52,12 @@ def test_a_running_mean_is_a_mean_of_what_there_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "not a run"), ("", "completed a step"), ('{"step": 1}\n{"st', "line 2")]
+    ("content", "message"), [(None, "not a run"), ("", "completed a step"), ('{"step": 1}\n{"st', "line 2")]
 )
-def test_a_broken_run_is_an_error_that_says_where(tmp_path: Path, content: str | None, said: str) -> None:
+def test_a_broken_run_is_an_error_that_says_where(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "metrics.jsonl").write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         load_run(tmp_path)
 
 

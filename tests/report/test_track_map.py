@@ -14,9 +14,9 @@ def test_the_same_vectors_give_the_same_map_and_groups_stay_together() -> None:
     random = np.random.default_rng(0)
     group = np.repeat(np.arange(3), 12)
     vectors = 5 * np.eye(8)[group] + random.normal(scale=0.1, size=(36, 8))
-    places = project_2d(vectors)
-    np.testing.assert_array_equal(places, project_2d(vectors))
-    distance = np.linalg.norm(places[:, None] - places[None], axis=2) + np.eye(36) * 1e9
+    points = project_2d(vectors)
+    np.testing.assert_array_equal(points, project_2d(vectors))
+    distance = np.linalg.norm(points[:, None] - points[None], axis=2) + np.eye(36) * 1e9
     assert (group[distance.argmin(1)] == group).all()
 
 

@@ -12,7 +12,7 @@ from polyptrace.evaluate.bootstrap import (
 )
 from polyptrace.evaluate.comparison import combine, compare
 from polyptrace.evaluate.counting import DEFAULT_SETTING, Counting, cluster, count
-from polyptrace.evaluate.files import evaluate_files
+from polyptrace.evaluate.evaluation import evaluate, evaluate_files
 from polyptrace.evaluate.inputs import join_inputs
 from polyptrace.evaluate.probe import Probe, adenoma, larger, probe
 from polyptrace.evaluate.reid import ReID, reid
@@ -30,7 +30,7 @@ from polyptrace.evaluate.results import (
 )
 from polyptrace.evaluate.retrieval import Retrieval, retrieval
 from polyptrace.evaluate.similarity import unit_vectors
-from polyptrace.evaluate.tasks import TASKS, evaluate
+from polyptrace.evaluate.tasks import TASKS
 
 __all__ = [
     "DEFAULT_SETTING",

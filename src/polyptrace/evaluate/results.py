@@ -231,9 +231,10 @@ def _check_arrays(tasks: Mapping[str, Task], arrays: Arrays, path: Path) -> None
             draws = arrays.get(f"{name}/draws/{metric}")
             check(f"{name}/draws/{metric}", draws is not None, "is missing")
             assert draws is not None
-            check(
-                f"{name}/draws/{metric}", draws.dtype.kind == "f" and draws.ndim in (1, 2), "is not an array of draws"
-            )
+            numeric = draws.dtype.kind == "f" and draws.ndim in (1, 2)
+            check(f"{name}/draws/{metric}", numeric, "is not an array of draws")
+            seeds = arrays.get(f"{name}/seeds/{metric}", np.zeros(1))
+            check(f"{name}/seeds/{metric}", seeds.shape == np.atleast_2d(draws).shape[:1], "does not fit the draws")
         rows = arrays.get(f"{task.table}/video")
         for key, columns in INDEX.items():
             index = arrays.get(f"{name}/{key}")

@@ -5,25 +5,22 @@ class, ...) is part of the results as skipped, with the reason.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyptrace.config import Evaluate
 from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.core.files import provenance
-from polyptrace.embed import Embeddings
 from polyptrace.evaluate.bootstrap import interval, mean_draws
 from polyptrace.evaluate.counting import DEFAULT_SETTING, SETTINGS, TARGET, Clustering, Counting, count
-from polyptrace.evaluate.inputs import Clusters, TaskInput, task_input
+from polyptrace.evaluate.inputs import Clusters, TaskInput
 from polyptrace.evaluate.probe import METRICS, Probe, adenoma, larger, probe
 from polyptrace.evaluate.reid import EDGES, ReID, reid
 from polyptrace.evaluate.reid_bootstrap import reid_draws
-from polyptrace.evaluate.results import Arrays, Method, Metric, Results, Task, method_of
+from polyptrace.evaluate.results import Arrays, Metric, Task
 from polyptrace.evaluate.retrieval import Scope, retrieval
 
 #: Task -> its unit.
@@ -45,55 +42,8 @@ class Outcome:
     arrays: Arrays = field(default_factory=dict)
 
 
-def evaluate(
-    embeddings: Mapping[str, Embeddings],
-    tasks: Sequence[str] = tuple(TASKS),
-    settings: Evaluate | None = None,
-    *,
-    method: Method | None = None,
-    histology: Mapping[str, int] | None = None,
-    train: Mapping[str, Embeddings] | None = None,
-    on_task: Callable[[str], None] = lambda _: None,
-) -> Results:
-    """The results of one method, from the embeddings of each task.
-
-    `histology` maps names beyond the known ones to 1, 0 or -1. `train` gives the training part of a published split
-    for size or histology; the embeddings of the task are then the test part. `on_task` is called with the name of each
-    task before it starts.
-    """
-    settings, train = settings or Evaluate(), train or {}
-    unknown = [name for name in (*tasks, *train) if name not in TASKS]
-    if unknown:
-        raise UserError(f"task {unknown[0]!r}: no such task -> use {', '.join(TASKS)}")
-    without_split = [name for name in train if name not in RATES]
-    if without_split:
-        raise UserError(f"train: {without_split[0]} trains nothing -> give a training part for {' or '.join(RATES)}")
-    arrays: Arrays = {}
-    outcomes: dict[str, Outcome] = {}
-    inputs: dict[tuple[int, int, str], TaskInput] = {}
-    for name in tasks:
-        on_task(name)
-        unit = TASKS[name]
-        key = (id(embeddings[name]), id(train.get(name)), unit)
-        if key not in inputs:
-            earlier = sum(data.unit == unit for data in inputs.values())
-            table = f"{unit}s" + (f"-{earlier + 1}" if earlier else "")
-            inputs[key] = task_input(embeddings[name], train.get(name), unit, table, settings)
-            arrays |= inputs[key].ids()
-        outcomes |= _run(name, inputs[key], histology)
-    for outcome in outcomes.values():
-        arrays |= outcome.arrays
-    used = [embeddings[name] for name in tasks]
-    return Results(
-        method or method_of(next(iter(embeddings.values()))),
-        {name: outcome.task for name, outcome in outcomes.items()},
-        arrays,
-        provenance=provenance(),
-        generated=any(bool(each.info.get("generated", False)) for each in used),
-    )
-
-
-def _run(name: str, data: TaskInput, histology: Mapping[str, int] | None) -> dict[str, Outcome]:
+def run_task(name: str, data: TaskInput, histology: Mapping[str, int] | None = None) -> dict[str, Outcome]:
+    """The outcomes of a task of `TASKS` and its variants, by name."""
     match name:
         case "retrieval":
             return _retrieval_tasks(data)
