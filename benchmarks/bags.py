@@ -1,10 +1,10 @@
 """python -m benchmarks.bags [--quick]
 
-An epoch's batches (12 bags of 1 + 4, τ = 12, 500 tracklets a video) for more and more tracklets, beside the plain way,
-an N x N matrix of distances and a loop over anchors, at the sizes that it can do.
+The time to draw the batches of an epoch (12 bags of 1 + 4, τ = 12, 500 tracklets per video), compared with a plain
+implementation: an N x N matrix of distances and a loop over anchors, where that is feasible.
 
-Each measurement is a process of its own. Seconds are those of one core; memory is the peak beyond what imports need.
-Expected: under 10 s and 2 GiB for a million tracklets in 2,000 videos, and time that grows as tracklets to the power 1.
+Each measurement runs in its own process on one core. Memory is the peak above that of the imports.
+Expected: less than 10 s and 2 GiB for a million tracklets in 2,000 videos, and time proportional to the tracklets.
 """
 
 import argparse
@@ -20,7 +20,7 @@ BAG_SIZE, TEMPERATURE = 4, 12.0
 
 
 def table(tracklets: int) -> tuple[np.ndarray, np.ndarray]:
-    """Video and position: tracks of about ten tracklets 32 frames apart, short breaks between them."""
+    """Video and position of tracks of about ten tracklets, 32 frames apart, with short breaks between tracks."""
     random = np.random.default_rng(0)
     steps = np.where(random.random(tracklets) < 0.9, 32, random.integers(33, 400, tracklets))
     return np.arange(tracklets) // min(TRACKLETS_PER_VIDEO, tracklets), np.cumsum(steps)
@@ -33,7 +33,7 @@ def ours(tracklets: int, composition: str) -> None:
 
 
 def plain(tracklets: int) -> None:
-    """The same bags without any thought: all distances at once, then anchor by anchor."""
+    """The plain implementation: all distances at once, then anchor by anchor."""
     video, position = table(tracklets)
     random = np.random.default_rng(0)
     distance = np.abs(position[:, None] - position[None, :]).astype(np.float64)
@@ -48,7 +48,7 @@ def plain(tracklets: int) -> None:
 
 
 def measure(quick: bool = False) -> Result:
-    """Seconds of an epoch's bags at 10k tracklets; seconds and memory at a million."""
+    """Time for 10,000 tracklets; time and memory for a million."""
     common, most = (1_000, 10_000) if quick else (10_000, 1_000_000)
     ((plain_seconds, plain_mebibytes),) = apart("benchmarks.bags", "--one", "plain", common)
     rows, details = [], [("composition", "tracklets", "seconds", "MiB", "µs each")]
@@ -65,12 +65,12 @@ def measure(quick: bool = False) -> Result:
         rows.append(Row(f"… {most:,} tracklets", "s", seconds, most=10))
         rows.append(Row("… memory", "MiB", mebibytes, most=2048))
     details.append(("plain", f"{common:,}", number(plain_seconds), number(plain_mebibytes), ""))
-    note = "One core, a process each; memory beyond what imports need."
+    note = "One core, one process per measurement; memory above that of the imports."
     return Result("bags", tuple(rows), note, tuple(details))
 
 
 def main() -> None:
-    """Prints the table, or what one process measures."""
+    """Prints the table, or the measurement of one process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="1k and 10k tracklets")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)

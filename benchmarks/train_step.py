@@ -1,21 +1,20 @@
-"""How long a training step takes, ours beside the plain one, and beside a loop that decodes JPEGs as it goes.
+"""The time of a training step: ours, a plain one, and a loop that decodes JPEGs in every epoch.
 
-    python -m benchmarks.train_step            # on a GPU, 16 cores: about 4 minutes
-    python -m benchmarks.train_step --tiny     # checks the script itself on a CPU
+    python -m benchmarks.train_step            # on a GPU with 16 cores: about 4 minutes
+    python -m benchmarks.train_step --tiny     # on a CPU, to check the script
 
 The step is the paper's: 60 tracklets x 8 frames x 232 px, ResNet-50, three transformer layers, the loss at both levels.
 
     plain        float32 with TF32, NCHW, eager, the batch copied from the host
-    hand-tuned   bf16, channels last, compiled, fused AdamW, one batch that never leaves the GPU, no loop: the ceiling
-    ours         `polyptrace.train.train` itself: sampler, data, loss, loop, log; crops on the GPU
+    hand-tuned   bf16, channels last, compiled, fused AdamW, one batch that stays on the GPU, no loop: the upper limit
+    ours         `polyptrace.train.train`: sampler, data, loss, loop, log; crops on the GPU
     ours (host)  the same with the crops in the memory map, pinned and read ahead
     PIL loop     the plain step, fed by a DataLoader of 16 processes that opens, crops and resizes 480 JPEGs with PIL
-    PIL alone    what that DataLoader reaches with nothing to feed
+    PIL alone    that DataLoader without a network
     torchvision  the same two with torchvision's decoder
 
-JPEGs have 1350 x 1080 pixels and about 350 KiB: REAL-Colon's 2,757,723 frames are about 1 TB. Each process of a
-DataLoader makes whole batches, so that as many batches as there are processes come at about the same time, and a loop
-takes a while to settle: the first two batches of every process are not counted, nor the time until then.
+JPEGs have 1350 x 1080 pixels and about 350 KiB, as REAL-Colon's 2,757,723 frames (about 1 TB). Each process of a
+DataLoader produces whole batches, so batches arrive in groups; the first two batches of every process are not counted.
 """
 
 import argparse
@@ -47,13 +46,13 @@ from polyptrace.losses import noise_aware, noise_aware_frames
 from polyptrace.train import train
 from polyptrace.train.learner import Learner
 
-#: Batches of each process until a loop that decodes has settled.
+#: Batches of each process of a DataLoader before the measurement begins.
 SETTLING = 2
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How large everything is."""
+    """The size of the measurement."""
 
     bags: int = 12
     bag_size: int = 4
@@ -65,7 +64,7 @@ class Scale:
     tracklets_per_video: int = 30
     steps: int = 120
     timed: int = 20  # steps of the plain and the hand-tuned loop
-    rounds: int = 2  # batches of each process that decodes, beside its first two
+    rounds: int = 2  # batches of each process that are measured
     workers: int = 16
 
     @property
@@ -117,14 +116,14 @@ def make_dataset(folder: Path, scale: Scale) -> Dataset:
 
 
 def both_levels(z: Tensor, scale: Scale) -> Tensor:
-    """The paper's loss of projected tokens (B, T, P), as short as it can be written."""
+    """The paper's loss of projected tokens (B, T, P)."""
     bags = z.float().reshape(scale.bags, 1 + scale.bag_size, *z.shape[1:])
     frames = noise_aware_frames(bags[:, 0, 1:], bags[:, 1:, 1:])
     return noise_aware(bags[:, 0, 0], bags[:, 1:, 0]) + frames
 
 
 def plain_step(scale: Scale, device: torch.device) -> Callable[[Tensor], None]:
-    """What one would write first: float32 with TF32, NCHW, eager; the batch (B, L, 3, S, S) comes from the host."""
+    """A straightforward step: float32 with TF32, NCHW, eager; the batch (B, L, 3, S, S) comes from the host."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     encoder = TrackletEncoder.from_settings(scale.encoder, scale.size).to(device).train()
     optimiser = torch.optim.AdamW(encoder.parameters(), lr=1e-5, weight_decay=1e-4)
@@ -140,7 +139,7 @@ def plain_step(scale: Scale, device: torch.device) -> Callable[[Tensor], None]:
 
 
 def hand_tuned_step(scale: Scale, device: torch.device) -> Callable[[], None]:
-    """As fast as the step goes: bf16, channels last, compiled, fused, one batch on the GPU, nothing around it."""
+    """The fastest step: bf16, channels last, compiled, fused, one batch on the GPU, no loop."""
     on_gpu = device.type == "cuda"
     encoder = TrackletEncoder.from_settings(scale.encoder, scale.size)
     learner = Learner(encoder).to(device).to(memory_format=torch.channels_last).train()
@@ -163,7 +162,7 @@ def hand_tuned_step(scale: Scale, device: torch.device) -> Callable[[], None]:
 
 
 def time_steps(step: Callable[[], None], count: int, device: torch.device) -> tuple[float, float]:
-    """Milliseconds a step, after some to warm up, and GiB of GPU memory at most."""
+    """Milliseconds per step after a warm-up, and the peak GPU memory in GiB."""
 
     def wait() -> None:
         if device.type == "cuda":
@@ -183,12 +182,12 @@ def time_steps(step: Callable[[], None], count: int, device: torch.device) -> tu
 
 
 def peak_memory(device: torch.device) -> float:
-    """GiB of GPU memory at most since it was last reset."""
+    """Peak GPU memory in GiB since it was last reset."""
     return torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
 
 
 def time_ours(dataset: Dataset, out: Path, scale: Scale, device: torch.device, where: str) -> tuple[float, float]:
-    """Milliseconds a step of the real loop: how fast its log grows in the second half of the run; and GiB."""
+    """Milliseconds per step of the real loop, from the growth of its log in the second half of the run; and GiB."""
     epochs = -(-scale.steps * scale.bags // (scale.videos * scale.tracklets_per_video))
     config = Config(
         supervision=Supervision(bags_per_batch=scale.bags, bag_size=scale.bag_size),
@@ -220,7 +219,7 @@ def time_ours(dataset: Dataset, out: Path, scale: Scale, device: torch.device, w
 
 
 class Pictures(TorchDataset[Tensor]):
-    """Tracklets cut from JPEG files each time they are asked for."""
+    """Tracklets that are cut from JPEG files on every access."""
 
     def __init__(self, files: list[Path], scale: Scale, decoder: str) -> None:
         self.files, self.scale, self.decoder = files, scale, decoder
@@ -264,7 +263,7 @@ def make_pictures(folder: Path, scale: Scale, count: int = 48) -> list[Path]:
 
 
 def time_decoding(files: list[Path], scale: Scale, decoder: str, use: Callable[[Tensor], None]) -> float:
-    """Milliseconds from batch to batch of a loop that decodes as it goes and uses each batch, once it is under way."""
+    """Milliseconds per batch of a loop that decodes and uses each batch, after the first batches."""
     loader = DataLoader(
         Pictures(files, scale, decoder),
         batch_size=scale.frames // scale.length,
@@ -279,7 +278,7 @@ def time_decoding(files: list[Path], scale: Scale, decoder: str, use: Callable[[
 
 
 def measure(quick: bool = False) -> Result:
-    """Milliseconds a step of everything."""
+    """Milliseconds per step of every variant."""
     scale = TINY if quick else replace(Scale(), workers=min(16, os.cpu_count() or 1))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -314,7 +313,7 @@ def measure(quick: bool = False) -> Result:
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="small everything, on a CPU, to check the script")
+    parser.add_argument("--tiny", action="store_true", help="small sizes, on a CPU, to check the script")
     print(measure(parser.parse_args().tiny).text())
 
 

@@ -79,7 +79,8 @@ def test_one_command_trains_embeds_and_evaluates_all_methods_and_writes_the_tabl
     assert all(row.method.params for name, row in rows.items() if name != "colour-grid")
     table = (out / "report" / "table1.md").read_text()
     places = [
-        table.index(f"| {title} |") for title in ("Colour grid", "Untrained", "Sup", "TA", "TPC", "MVE", "SFE", "Ours")
+        table.index(f"| {title} |")
+        for title in ("Colour grid", "Frozen backbone", "Untrained", "Sup", "TA", "TPC", "MVE", "SFE", "Ours")
     ]
     assert places == sorted(places)
     assert (out / "report" / "table1.tex").exists()

@@ -21,6 +21,10 @@ def data(make_dataset: Callable[..., Path], tmp_path: Path) -> Data:
     return Data(make_dataset(tmp_path / "train", [[2, 2]]), (make_dataset(tmp_path / "test", [[2, 2]], seed=1),))
 
 
+#: Settings of all rows that a row records.
+SETTINGS: dict[str, Settings] = {"ours": {"loss": {"frame_weight": 2.0}}, "frozen": {"encoder": {"backbone": "x"}}}
+
+
 @dataclass
 class Stages:
     """Stands for train, embed and evaluate: writes what each would, and fails or is interrupted on request."""
@@ -215,9 +219,9 @@ def test_a_row_records_its_settings_its_commands_and_their_duration(data: Data, 
     assert stages.ran == ["ours/train", "ours/embed", "ours/evaluate"]
 
 
-@pytest.mark.parametrize("name", ["colour-grid", "tpc", "ours"])
+@pytest.mark.parametrize("name", ["colour-grid", "frozen", "tpc", "ours"])
 def test_a_worker_restores_the_trial_from_its_record(name: str, data: Data, tmp_path: Path) -> None:
-    (trial,) = trials(data, tmp_path / "out", {"loss": {"frame_weight": 2.0}} if name == "ours" else {}, (name,))
+    (trial,) = trials(data, tmp_path / "out", SETTINGS.get(name, {}), (name,))
     begin_trial(trial)
     assert load_trial(trial.folder) == trial
 

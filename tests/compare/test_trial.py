@@ -51,6 +51,12 @@ def test_a_frozen_row_needs_no_training_data(data: Data, tmp_path: Path) -> None
         make_trial(ROWS["ours"], 0, "rows/ours/seed0", replace(data, train=None), shared)
 
 
+def test_the_frozen_row_is_the_backbone_of_the_settings(data: Data, tmp_path: Path) -> None:
+    shared = Shared(tmp_path, {"encoder": {"backbone": "resnet18", "weights": "mine.safetensors"}})
+    trial = make_trial(ROWS["frozen"], 0, "rows/frozen/seed0", replace(data, train=None), shared)
+    assert trial.steps[0].words[:4] == ("embed", "frozen:resnet18", "--weights", "mine.safetensors")
+
+
 def test_settings_of_the_row_override_those_of_all_rows(data: Data, tmp_path: Path) -> None:
     shared = Shared(tmp_path, {"loss": {"frame_weight": 2.0}, "train": {"epochs": 7}, "evaluate": {"bootstrap": 9}})
     row = Row("x", "X", "Self-supervised", "ours", {"loss": {"frame_weight": 0.0}})

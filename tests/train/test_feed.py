@@ -64,7 +64,6 @@ def test_a_compiled_network_is_compiled_once_however_many_frames_are_real(
 def test_a_process_loads_its_own_part_and_knows_the_targets_of_all(crops: np.ndarray) -> None:
     second = Feed(crops, 8, torch.device("cpu"), process=1, processes=2).load(batch([[3], [4], [5], [-1]]))
     assert second.crops.numpy().tobytes() == crops[[5]].tobytes()
-    assert second.part == slice(2, 4)
     assert second.targets.group.tolist() == [0, 0, 1, 1]
     assert second.targets.mask.flatten().tolist() == [True, True, True, False]
 

@@ -15,6 +15,7 @@ from polyptrace.core.files import read_json
 from polyptrace.encoders import FROZEN, ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 from polyptrace.methods import METHODS
+from polyptrace.train import SECTIONS as TRAINING
 
 #: Foundation models of the group "Endoscopy FM"; the others are general-purpose models.
 ENDOSCOPY = ("endofm", "endofm-lv", "endovit", "surgenet")
@@ -29,11 +30,17 @@ class Row:
     group: str
     method: str = ""
     settings: Settings = field(default_factory=dict)  # by section and key: how the row differs from its method
-    encoder: str = ""  # a known name, a folder or a file
+    encoder: str = ""  # a known name, a folder or a file; `frozen:` alone: the backbone of the settings
     weights: str = ""  # of a foundation model
     labels: str = ""  # which labels a frozen encoder was trained with, if known
     seen: tuple[str, ...] = ()  # datasets that its pretraining used
     start: str = ""  # row whose training precedes this one's
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """The sections of the settings that affect the row."""
+        used = TRAINING if self.method else ("encoder",) if self.encoder == FROZEN else ()
+        return (*used, "embed", "evaluate")
 
     @property
     def trained(self) -> bool:
@@ -51,6 +58,7 @@ ROWS = {
     row.name: row
     for row in (
         Row("colour-grid", "Colour grid", _BASELINE, encoder=ColourGrid.name),
+        Row("frozen", "Frozen backbone", _BASELINE, encoder=FROZEN),
         Row("untrained", "Untrained", _BASELINE, "ours", _UNTRAINED),
         Row("sup", "Sup", _SUPERVISED, "sup"),
         Row("ta", "TA", _SUPERVISED, "ta"),
@@ -65,8 +73,8 @@ ROWS = {
     )
 }
 
-#: What `all` stands for: the six methods, and the two rows without learning.
-ALL = ("colour-grid", "untrained", "sup", "ta", "tpc", "mve", "sfe", "ours")
+#: What `all` stands for: the six methods, and three rows without training.
+ALL = ("colour-grid", "frozen", "untrained", "sup", "ta", "tpc", "mve", "sfe", "ours")
 
 
 def resolve(row: Row, *layers: Settings) -> Config:

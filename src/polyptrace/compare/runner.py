@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 
 from polyptrace.compare.rows import Row
-from polyptrace.compare.trial import SECTIONS, Data, Trial
+from polyptrace.compare.trial import Data, Trial
 from polyptrace.config import as_dict, difference, from_dict
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, file_hash, read_json, write_json
@@ -133,7 +133,7 @@ def begin_trial(trial: Trial) -> dict[str, Any]:
     record = read_json(path)
     if not isinstance(record, dict) or not {"trial", "inputs", "seconds"} <= set(record):
         raise UserError(f"{path}: not a record of this version -> give another --out, or remove this folder")
-    sections = _sections(trial.row)
+    sections = trial.row.sections
     made = from_dict({name: record["trial"]["config"].get(name, {}) for name in sections}, where=str(path))
     changed = difference(made, trial.config, sections) + differences(record["inputs"], inputs)
     refuse_changes(f"{trial.folder}: this row was made", changed, "give another --out, or remove this folder")
@@ -159,7 +159,7 @@ def _as_json(trial: Trial) -> dict[str, Any]:
         "train": str(trial.data.train) if trial.data.train else None,
         "tests": [str(path) for path in trial.data.tests],
         "tests_of": {task: [str(path) for path in paths] for task, paths in trial.data.tests_of.items()},
-        "config": as_dict(trial.config, _sections(trial.row)),
+        "config": as_dict(trial.config, trial.row.sections),
         "tasks": list(trial.tasks),
         "start": _as_json(trial.start) if trial.start else None,
     }
@@ -177,11 +177,6 @@ def _from_json(content: dict[str, Any]) -> Trial:
         tuple(content["tasks"]),
         _from_json(content["start"]) if content["start"] else None,
     )
-
-
-def _sections(row: Row) -> Sequence[str]:
-    """The sections that affect a row; a frozen one is not trained."""
-    return SECTIONS if row.method else ("embed", "evaluate")
 
 
 def _inputs(trial: Trial) -> dict[str, Any]:

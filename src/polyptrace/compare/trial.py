@@ -18,6 +18,7 @@ from polyptrace.config import Config, Settings, as_options
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.embed import VECTORS_FILE, embed_files
+from polyptrace.encoders import FROZEN
 from polyptrace.evaluate import RESULTS_FILE, TASKS, evaluate_files
 from polyptrace.methods import METHODS
 from polyptrace.train import SECTIONS as TRAINING
@@ -126,8 +127,10 @@ class Trial:
         return Step("train", out / "encoder", lambda: train(config, Dataset.open(data), out, init_from), tuple(words))
 
     def _embed(self, test: Path) -> Step:
-        encoder = str(self.run) if self.row.method else self.row.encoder
-        weights, out, settings = self.row.weights or None, self._vectors()[test], self.config.embed
+        encoder, weights = str(self.run) if self.row.method else self.row.encoder, self.row.weights or None
+        if encoder == FROZEN:
+            encoder, weights = FROZEN + self.config.encoder.backbone, self.config.encoder.weights
+        out, settings = self._vectors()[test], self.config.embed
         words = ["embed", encoder, *(["--weights", weights] if weights else []), "--data", str(test), "--out", str(out)]
         words += as_options(self.config, Config(), ["embed"])
 

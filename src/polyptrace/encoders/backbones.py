@@ -10,9 +10,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
+from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
+from polyptrace.core.network import hub_or_cache
 from polyptrace.encoders.padding import features_of_valid_frames, mean_of_frames
 from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess, as_frames
 from polyptrace.encoders.weights import load_weights
@@ -127,12 +129,17 @@ def _from_hub(name: str, options: Mapping[str, Any], option: str) -> nn.Module:
     tagged = [f"{name}.{tag}" for tag in TORCHVISION_TAGS]
     known = set(timm.list_pretrained(f"{name}.*"))
     full_name = next((n for n in tagged if n in known), name)
+    advice = f"give a file with {option} FILE, or use random weights with {option} none"
     try:
-        backbone: nn.Module = timm.create_model(full_name, pretrained=True, **options)
+        with hub_or_cache():
+            backbone: nn.Module = timm.create_model(full_name, pretrained=True, **options)
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled):
+        raise UserError(
+            f"{option} imagenet: {full_name} is not in the local cache and the hub cannot be reached -> {advice}"
+        ) from None
     except (OSError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"{option} imagenet: {full_name} cannot be downloaded from the hub ({reason}) -> give a file with"
-            f" {option} FILE, or use random weights with {option} none"
+            f"{option} imagenet: {full_name} cannot be downloaded from the hub ({reason}) -> {advice}"
         ) from None
     return backbone

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_json
+from polyptrace.core.network import hub_or_cache
 from polyptrace.encoders.backbones import FROZEN, FrozenBackbone
 from polyptrace.encoders.colour_grid import ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
@@ -131,7 +132,8 @@ def from_pretrained(path_or_id: str | Path) -> OwnEncoder:
     if folder.is_dir():
         return load_folder(folder)
     try:
-        downloaded = snapshot_download(str(path_or_id), allow_patterns=[WEIGHTS, CONFIG])
+        with hub_or_cache():
+            downloaded = snapshot_download(str(path_or_id), allow_patterns=[WEIGHTS, CONFIG])
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(

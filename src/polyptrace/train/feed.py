@@ -20,7 +20,6 @@ class Loaded:
     """A batch on the device; valid until the next one is requested."""
 
     batch: Batch
-    part: slice  # of the B, the part of this process
     crops: Tensor  # (n, S, S, 3) uint8, valid frames only
     shape: tuple[int, int]  # (B of this process, L)
     place: Tensor | None  # (n,) position of each crop in B * L; None: all frames are valid
@@ -70,8 +69,7 @@ class Feed:
         return next(iter(self.stream([batch])))
 
     def _loaded(self, batch: Batch, crops: Tensor) -> Loaded:
-        part = batch.part(self.process, self.processes)
-        valid = batch.rows[part] >= 0  # (B of this process, L)
+        valid = batch.rows[batch.part(self.process, self.processes)] >= 0  # (B of this process, L)
         device, place, mask = self.loader.device, None, None
         if not valid.all():
             place, mask = to_device(np.flatnonzero(valid), device), to_device(valid, device)
@@ -79,7 +77,7 @@ class Feed:
                 mark_varying(crops, place)
         arrays = (batch.rows >= 0, batch.tracklet, batch.group, batch.position)
         targets = Targets(*(to_device(array, device) for array in arrays))
-        return Loaded(batch, part, crops, (valid.shape[0], valid.shape[1]), place, mask, targets)
+        return Loaded(batch, crops, (valid.shape[0], valid.shape[1]), place, mask, targets)
 
 
 def mark_varying(*tensors: Tensor) -> None:

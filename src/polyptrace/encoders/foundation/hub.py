@@ -16,6 +16,7 @@ from huggingface_hub.errors import (
 )
 
 from polyptrace.core.errors import UserError
+from polyptrace.core.network import hub_or_cache
 from polyptrace.encoders.foundation.catalogue import FoundationModel
 
 #: Files to try in a repository that is not the model's own.
@@ -57,7 +58,10 @@ def download(name: str, model: FoundationModel, repository: str, files: tuple[st
     manually = f"or download the file on another computer ({model.page}) and give its path with --weights"
     for file in files:
         try:
-            return _cached(repository, file) or Path(hf_hub_download(repository, file))
+            if cached := _cached(repository, file):
+                return cached
+            with hub_or_cache():
+                return Path(hf_hub_download(repository, file))
         except GatedRepoError:
             mirror = f"use the mirror with --weights hub:{model.mirror}, " if model.mirror else ""
             raise UserError(
