@@ -1,11 +1,11 @@
 """Frames per second of the twelve foundation models at full size, bf16, compiled, with random weights.
 
     python -m benchmarks.foundation_models --out results/foundation_models.json   # on a GPU
-    python -m benchmarks.foundation_models --tiny                                 # anywhere: does it run at all
+    python -m benchmarks.foundation_models --tiny                                 # on a CPU: checks that it runs
 
-From uint8 crops on the device to vectors, as `polyptrace embed` does it: 512 frames at a time, in tracklets of 8 frames
-or clips of the model's own length. The share is true operations per second (attention included) over the rate of one
-large bf16 matrix product on the same device, measured in the same run.
+From uint8 crops on the device to vectors, as in `polyptrace embed`: 512 frames at a time, in tracklets of 8 frames or
+clips of the model's length. The share is the true operations per second (attention included) divided by the rate of one
+large bf16 matrix product on the same device in the same run.
 """
 
 import argparse
@@ -47,12 +47,12 @@ class Speed:
 
 
 def measure(quick: bool = False) -> Result:
-    """Frames per second of every model, beside what one large matrix product would allow."""
+    """Frames per second of every model, compared with the rate of one large matrix product."""
     return as_result(*measure_all(parse(["--tiny"] if quick else [])))
 
 
 def measure_all(arguments: argparse.Namespace) -> tuple[float, list[Speed]]:
-    """The matrix rate, and the speed of each model that was asked for."""
+    """The rate of the matrix product, and the speed of each selected model."""
     device = torch.device("cuda" if torch.cuda.is_available() and not arguments.tiny else "cpu")
     torch.set_float32_matmul_precision("high")
     if arguments.tiny:
@@ -90,9 +90,9 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=list(FOUNDATION_MODELS), choices=list(FOUNDATION_MODELS))
     parser.add_argument("--frames", type=int, default=512, help="frames at a time")
-    parser.add_argument("--seconds", type=float, default=3.0, help="time to measure each model for")
+    parser.add_argument("--seconds", type=float, default=3.0, help="duration of the measurement of each model")
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
-    parser.add_argument("--tiny", action="store_true", help="small models on the CPU, to see whether this runs")
+    parser.add_argument("--tiny", action="store_true", help="small models on the CPU, to check that it runs")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     arguments = parser.parse_args(words)
     if arguments.tiny:
@@ -101,7 +101,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def speed_of(name: str, device: torch.device, arguments: argparse.Namespace, matrix: float) -> Speed:
-    """The speed of one model, with nothing left of the one before."""
+    """The speed of one model, with caches and statistics cleared."""
     torch.compiler.reset()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -141,7 +141,7 @@ def matrix_rate(side: int, device: torch.device, seconds: float) -> float:
 
 
 def seconds_per_call(call: Callable[[], object], device: torch.device, seconds: float) -> float:
-    """Mean time of a call, measured over about so many seconds after two calls that do not count."""
+    """Mean time of a call over about `seconds` seconds, after two calls of warm-up."""
     for _ in range(2):
         call()
     synchronise(device)
@@ -150,19 +150,19 @@ def seconds_per_call(call: Callable[[], object], device: torch.device, seconds: 
         call()
         calls += 1
         if calls % 4 == 0:
-            synchronise(device)  # or the queue would run far ahead of the clock
+            synchronise(device)  # limits how far the queue runs ahead of the clock
     synchronise(device)
     return (time.perf_counter() - begin) / calls
 
 
 def synchronise(device: torch.device) -> None:
-    """Waits until the device has done what it was told."""
+    """Waits until the device has finished its queue."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def make_tiny() -> None:
-    """Puts small architectures under the twelve names."""
+    """Replaces the twelve models by small ones."""
     small: dict[str, Architecture] = {
         "dinov2": Dinov2(24, 2, 2, native=28),
         "dinov3": Dinov3(32, 2, 2),

@@ -1,13 +1,13 @@
 """python -m benchmarks.latency [--quick] [--device cuda]
 
-How long a running track waits for its vector, from a crop in host memory to the vector in host memory: ResNet-50 at
-232 px, `polyptrace.embed.OnlineTrack` beside the plain way, which encodes the whole track again each time in float32.
+Latency of the vector of a running track, from a crop in host memory to the vector in host memory: ResNet-50 at 232 px,
+`polyptrace.embed.OnlineTrack` compared with the plain way, which encodes the whole track again each time in float32.
 
-8 new frames    a tracklet that nothing is known of yet
-one more frame  of a track that has 64 already
+8 new frames    a new track of 8 frames
+one more frame  of a track that has 64 frames
 
-Of that frame the second table says what the device alone needs: the crop is there already, for the backbone; then the
-aggregation, with the vector's way back. The rest is the crop's way there.
+For one more frame, the second table gives the time on the device only: the backbone, with the crop on the device, and
+the aggregation, with the copy of the vector to the host. The rest is the copy of the crop to the device.
 """
 
 import argparse
@@ -29,33 +29,33 @@ T = TypeVar("T")
 
 
 def plain(encoder: TrackletEncoder, device: torch.device, crops: np.ndarray) -> np.ndarray:
-    """The vector of a whole track, encoded from its first frame to its last."""
+    """The vector of a whole track, with every frame encoded again."""
     with torch.inference_mode():
         frames = prepare_crops(torch.from_numpy(crops).to(device), encoder.preprocess)
         return encoder(frames[None])[0].cpu().numpy()
 
 
 def milliseconds(times: int, function: Callable[[T], object], before: Callable[[], T]) -> np.ndarray:
-    """Milliseconds of calls with what `before` makes ready, which is not counted; nor are the first calls."""
-    found = []
+    """Milliseconds of calls with the result of `before`, which is not counted; the first calls are warm-up."""
+    durations = []
     for _ in range(times + min(times, 20)):
-        ready = before()
+        argument = before()
         begun = time.perf_counter()
-        function(ready)
-        found.append(1e3 * (time.perf_counter() - begun))
-    return np.array(found[-times:])
+        function(argument)
+        durations.append(1e3 * (time.perf_counter() - begun))
+    return np.array(durations[-times:])
 
 
 def parts_of(online: OnlineEncoder, crop: np.ndarray, times: int) -> dict[str, np.ndarray]:
-    """Milliseconds of the backbone and of the aggregation, each waited for."""
-    there = torch.from_numpy(crop[None]).to(online.device)
+    """Milliseconds of the backbone and of the aggregation, each synchronised."""
+    on_device = torch.from_numpy(crop[None]).to(online.device)
     length = next(length for length in LENGTHS if length > BEFORE)
     with online.replaying():
-        features = next(online.features(there))
+        features = next(online.features(on_device))
         track = features.new_zeros(length, features.shape[1])
 
         def backbone(_: None) -> None:
-            next(online.features(there))
+            next(online.features(on_device))
             if online.device.type == "cuda":
                 torch.cuda.synchronize(online.device)
 
@@ -108,14 +108,14 @@ def measure(quick: bool = False, device: str = "auto") -> Result:
         (what, *(number(float(np.percentile(each, share))) for share in (50, 95)), "", "")
         for what, each in parts_of(online, crops[BEFORE], times).items()
     ]
-    note = f"{backbone}, {size} px, {online.precision}; made ready in {start:.1f} s, once. {times:,} calls each."
+    note = f"{backbone}, {size} px, {online.precision}; set up in {start:.1f} s, once. {times:,} calls each."
     return Result("latency", rows, note, tuple(details))
 
 
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small everything: whether it runs, not what it reaches")
+    parser.add_argument("--quick", action="store_true", help="a small version that only checks that it runs")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     options = parser.parse_args()
     print(measure(options.quick, options.device).text())

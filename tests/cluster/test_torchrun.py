@@ -36,7 +36,7 @@ def run(command: list[object], **environment: str) -> None:
 
 
 def check_run(out: Path, processes: int) -> None:
-    """One step was taken by so many processes, and its encoder is there."""
+    """One step was taken by this number of processes, and its encoder was written."""
     steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert [(step["step"], step["frames"]) for step in steps] == [(1, 64)]
     (start,) = json.loads((out / "environment.json").read_text())["starts"]

@@ -36,7 +36,7 @@ def small() -> TrackletEncoder:
 
 
 class Clip(nn.Module):
-    """An encoder that is not frame by frame: the mean colour, weighted by place in the clip."""
+    """An encoder that is not frame by frame: the mean colour, weighted by position in the clip."""
 
     name, width, preprocess = "clip", 3, Preprocess(32, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 

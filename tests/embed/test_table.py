@@ -138,7 +138,7 @@ def changed(name, row, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "row", "value", "told"),
+    ("name", "row", "value", "message"),
     [
         ("vectors", 4, np.nan, r"row 4 .*video 'v2'.*NaN"),
         ("vectors", 2, np.inf, r"row 2 .*infinity"),
@@ -147,8 +147,8 @@ def changed(name, row, value):
         ("fps", 0, "fast", "column 'fps'"),
     ],
 )
-def test_a_bad_row_is_named(name, row, value, told):
-    with pytest.raises(UserError, match=told):
+def test_a_bad_row_is_named(name, row, value, message):
+    with pytest.raises(UserError, match=message):
         Embeddings.from_columns(changed(name, row, value), where="E")
 
 
@@ -158,10 +158,10 @@ def test_broken_files_and_columns_are_told(tmp_path):
         "text.npz": (b"not a zip", "not an .npz"),
         "text.parquet": (b"not parquet", "not a readable .parquet"),
     }
-    for name, (content, told) in cases.items():
+    for name, (content, message) in cases.items():
         if content is not None:
             (tmp_path / name).write_bytes(content)
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             Embeddings.load(tmp_path / name)
     np.savez(tmp_path / "other.npz", features=np.eye(2))
     with pytest.raises(UserError, match="no array called 'vectors'"):
@@ -178,7 +178,7 @@ def test_broken_files_and_columns_are_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"vectors": np.ones(3)}, "shape"),
         ({"vectors": np.ones((0, 3))}, "no vectors"),
@@ -187,8 +187,8 @@ def test_broken_files_and_columns_are_told(tmp_path):
         ({"vectors": np.ones((2, 3)), "track": np.array([0.5, 1.0])}, "row 0: track is"),
     ],
 )
-def test_columns_that_cannot_be_meant_are_refused(given, told):
-    with pytest.raises(UserError, match=told):
+def test_invalid_columns_are_refused(given, message):
+    with pytest.raises(UserError, match=message):
         Embeddings.from_columns(given)
 
 

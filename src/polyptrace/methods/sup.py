@@ -111,9 +111,9 @@ def draw_batches(polyp: Ints, polyps: int, tracklets: int, keep_small: bool, ran
     batches = []
     while (available := np.flatnonzero((left >= needed) & (left > 0))).size >= polyps:
         drawn = random.choice(available, polyps, replace=False, p=left[available] / left[available].sum())
-        place = (begin[drawn] + left[drawn])[:, None] - 1 - np.arange(tracklets)
+        slot = (begin[drawn] + left[drawn])[:, None] - 1 - np.arange(tracklets)
         valid = np.arange(tracklets) < needed[drawn][:, None]
-        batches.append(np.where(valid, order[np.where(valid, place, 0)], -1).flatten())
+        batches.append(np.where(valid, order[np.where(valid, slot, 0)], -1).flatten())
         left[drawn] -= needed[drawn]
     return batches
 

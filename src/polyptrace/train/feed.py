@@ -22,7 +22,7 @@ class Loaded:
     batch: Batch
     crops: Tensor  # (n, S, S, 3) uint8, valid frames only
     shape: tuple[int, int]  # (B of this process, L)
-    place: Tensor | None  # (n,) position of each crop in B * L; None: all frames are valid
+    frame_index: Tensor | None  # (n,) position of each crop in B * L; None: all frames are valid
     mask: Tensor | None  # (B of this process, L)
     targets: Targets
 
@@ -70,14 +70,14 @@ class Feed:
 
     def _loaded(self, batch: Batch, crops: Tensor) -> Loaded:
         valid = batch.rows[batch.part(self.process, self.processes)] >= 0  # (B of this process, L)
-        device, place, mask = self.loader.device, None, None
+        device, frame_index, mask = self.loader.device, None, None
         if not valid.all():
-            place, mask = to_device(np.flatnonzero(valid), device), to_device(valid, device)
+            frame_index, mask = to_device(np.flatnonzero(valid), device), to_device(valid, device)
             if self.compiled:
-                mark_varying(crops, place)
+                mark_varying(crops, frame_index)
         arrays = (batch.rows >= 0, batch.tracklet, batch.group, batch.position)
         targets = Targets(*(to_device(array, device) for array in arrays))
-        return Loaded(batch, crops, (valid.shape[0], valid.shape[1]), place, mask, targets)
+        return Loaded(batch, crops, (valid.shape[0], valid.shape[1]), frame_index, mask, targets)
 
 
 def mark_varying(*tensors: Tensor) -> None:

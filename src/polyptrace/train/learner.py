@@ -17,19 +17,19 @@ class Learner(nn.Module):
         self.normalise = Normalise(encoder.preprocess)
 
     def forward(
-        self, crops: Tensor, shape: tuple[int, int], place: Tensor | None = None, mask: Tensor | None = None
+        self, crops: Tensor, shape: tuple[int, int], frame_index: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
         """Projected tokens (B, 1 + L, P) of the crops (n, S, S, 3) uint8 of all real frames.
 
-        shape: (B, L). If frames are missing, place (n,) is the index of each crop among B * L frames, and mask (B, L)
-        is True where there is a frame; otherwise n = B * L.
+        shape: (B, L). If frames are missing, frame_index (n,) is the index of each crop among B * L frames, and mask
+        (B, L) is True where there is a frame; otherwise n = B * L.
         """
         pixels = self.normalise.frames(crops)  # (n, 3, S, S)
         if self.augment is not None:
             pixels = self.augment(pixels)
         features = self.encoder.frame_features(self.normalise(pixels))  # (n, F)
-        if place is None or mask is None:
+        if frame_index is None or mask is None:
             features = features.reshape(*shape, -1)  # (B, L, F)
         else:
-            features = scatter_features(features, place, mask)
+            features = scatter_features(features, frame_index, mask)
         return self.encoder.project(self.encoder.tokens_of_features(features, mask))

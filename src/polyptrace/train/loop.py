@@ -43,7 +43,7 @@ WARM_UP = 0.1
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """What the steps of a run need."""
 
     fabric: "Fabric"
@@ -101,7 +101,7 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
 
     with StopRequest() as stop:
         state, finished = run_steps(
-            Run(fabric, config, method, plan, feed, encoder, learner, optimiser, out), state, stop
+            TrainingRun(fabric, config, method, plan, feed, encoder, learner, optimiser, out), state, stop
         )
     if finished and fabric.is_global_zero:
         trained = _description(config, plan, data.path, state, init_from)
@@ -111,7 +111,7 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
     return out / ENCODER
 
 
-def run_steps(run: Run, state: TrainingState, stop: StopRequest) -> tuple[TrainingState, bool]:
+def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tuple[TrainingState, bool]:
     """Trains from `state` to the end, or until the process is asked to stop; returns whether the end was reached."""
     config, optimiser, processes = run.config, run.optimiser, run.fabric.world_size
     epochs, steps = run.plan.length(config.train)
@@ -123,7 +123,7 @@ def run_steps(run: Run, state: TrainingState, stop: StopRequest) -> tuple[Traini
             epoch = run.plan.epoch(state.epoch, epochs)
             for loaded in run.feed.stream(_remaining(epoch, state.index, steps - state.step)):
                 torch.manual_seed(torch_seed(config.train.seed, state.step, run.fabric.global_rank))  # dropout
-                torch.backends.cudnn.benchmark = loaded.place is None  # only pays off if shapes do not change
+                torch.backends.cudnn.benchmark = loaded.frame_index is None  # only pays off if shapes do not change
 
                 loss, metrics = step_loss(run.learner, loaded, run.method, config)
                 run.fabric.backward(loss * processes)  # processes average gradients; see `gather`
@@ -155,7 +155,7 @@ def step_loss(
     learner: nn.Module, loaded: Loaded, method: TrainingMethod, config: Config
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss of the whole batch and its metrics, the same in every process."""
-    z = learner(loaded.crops, loaded.shape, loaded.place, loaded.mask)  # (B / processes, T, P)
+    z = learner(loaded.crops, loaded.shape, loaded.frame_index, loaded.mask)  # (B / processes, T, P)
     return method.loss(gather(z), loaded.targets, config)
 
 
@@ -230,7 +230,7 @@ def _remaining(epoch: Epoch, index: int, most: int) -> Iterator[Batch]:
         yield epoch.batch(step)
 
 
-def _save(run: Run, state: TrainingState) -> None:
+def _save(run: TrainingRun, state: TrainingState) -> None:
     if run.fabric.is_global_zero:
         save_checkpoint(run.out / CHECKPOINTS, state, run.encoder, run.optimiser)
 

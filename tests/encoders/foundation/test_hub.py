@@ -1,4 +1,4 @@
-"""Where weights are looked for: paths first, the hub only when asked, and what a user is told when it says no.
+"""Where weights are found: paths first, the hub only on request, and the errors of the hub.
 
 The hub is a small server on this machine that answers as the real one does.
 """

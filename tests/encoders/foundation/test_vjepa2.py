@@ -42,13 +42,13 @@ def meta(model: VJEPA2Model) -> dict[str, object]:
 
 
 def rotate(vector: Tensor, position: int) -> Tensor:
-    """One axis's share of a head, turned pair by pair; the angle of a number goes by its place modulo the half."""
+    """One axis's share of a head, turned pair by pair; the angle of a number depends on its index modulo the half."""
     half = len(vector) // 2
     turned = vector.clone()
-    for place in range(len(vector)):
-        angle = torch.tensor(position / 10000 ** ((place % half) / half))
-        partner = -vector[place + 1] if place % 2 == 0 else vector[place - 1]
-        turned[place] = vector[place] * angle.cos() + partner * angle.sin()
+    for index in range(len(vector)):
+        angle = torch.tensor(position / 10000 ** ((index % half) / half))
+        partner = -vector[index + 1] if index % 2 == 0 else vector[index - 1]
+        turned[index] = vector[index] * angle.cos() + partner * angle.sin()
     return turned
 
 
@@ -61,11 +61,11 @@ def attention(tokens: Tensor, state: dict[str, Tensor], block: str, heads: int, 
     queries, keys, values = (linear(n, tokens).unflatten(-1, (heads, -1)) for n in ("query", "key", "value"))
     share = 2 * (queries.shape[-1] // 3 // 2)
     for side in (queries, keys):
-        for token, place in enumerate(positions):
+        for token, index in enumerate(positions):
             for head in range(heads):
                 for axis in range(3):
                     part = slice(axis * share, (axis + 1) * share)
-                    side[token, head, part] = rotate(side[token, head, part].clone(), place[axis])
+                    side[token, head, part] = rotate(side[token, head, part].clone(), index[axis])
     joined = torch.zeros_like(values)
     for head in range(heads):
         weights = (queries[:, head] @ keys[:, head].T / queries.shape[-1] ** 0.5).softmax(-1)
