@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from polyptrace.cli import main
-from polyptrace.cli.ablate import in_order
+from polyptrace.cli.ablate import point_order
 from polyptrace.config import read_config
 
 SMALL = """
@@ -84,4 +84,4 @@ def test_a_sweep_compares_the_losses_on_each_pair_of_datasets(folder: Path) -> N
 
 
 def test_points_that_are_numbers_come_by_size() -> None:
-    assert sorted(["0.75", "often", "0", "10", "0.25"], key=in_order) == ["0", "0.25", "0.75", "10", "often"]
+    assert sorted(["0.75", "often", "0", "10", "0.25"], key=point_order) == ["0", "0.25", "0.75", "10", "often"]

@@ -9,9 +9,9 @@ import typer
 from polyptrace.cli.settings import check_options
 from polyptrace.compare import (
     SECTIONS,
-    Data,
+    ComparisonRow,
+    Datasets,
     Failure,
-    Row,
     Shared,
     Trial,
     Workers,
@@ -67,7 +67,7 @@ def shared_of(ctx: typer.Context, out: Path, config: Path | None, tasks: str | N
     return Shared(out, _merged(file, options), wanted)
 
 
-def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence[str] | None) -> Data:
+def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence[str] | None) -> Datasets:
     """The datasets of a comparison, which must exist."""
     of_tasks: dict[str, tuple[Path, ...]] = {}
     for text in tests_of or []:
@@ -78,14 +78,14 @@ def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence
         of_tasks[task] = (*of_tasks.get(task, ()), Path(folder))
     if not tests:
         raise UserError("no test data -> give --eval DATASET")
-    data = Data(train, tuple(tests), of_tasks)
+    data = Datasets(train, tuple(tests), of_tasks)
     for path in [*data.all_tests(), *([train] if train else [])]:
         if not (path / "dataset.json").is_file():
             raise UserError(f"{path}: not a dataset folder (no dataset.json) -> make one with 'polyptrace prepare'")
     return data
 
 
-def frames_of(data: Data, shared: Shared, rows: Sequence[Row], own_epochs: bool) -> int:
+def frames_of(data: Datasets, shared: Shared, rows: Sequence[ComparisonRow], own_epochs: bool) -> int:
     """The number of frames on which every row is trained; 0: each row has its own epochs."""
     if own_epochs or data.train is None or not any(row.trained for row in rows):
         return 0

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 import torch
 
-from polyptrace.compare.rows import Row
-from polyptrace.compare.trial import Data, Trial
+from polyptrace.compare.rows import ComparisonRow
+from polyptrace.compare.trial import Datasets, Trial
 from polyptrace.config import as_dict, difference, from_dict
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, file_hash, read_json, write_json
@@ -166,13 +166,13 @@ def _as_json(trial: Trial) -> dict[str, Any]:
 
 
 def _from_json(content: dict[str, Any]) -> Trial:
-    row = {name: content["row"][name] for name in (f.name for f in fields(Row))}
+    row = {name: content["row"][name] for name in (f.name for f in fields(ComparisonRow))}
     tests_of = {task: tuple(map(Path, paths)) for task, paths in content["tests_of"].items()}
     return Trial(
         content["key"],
-        Row(**{**row, "seen": tuple(row["seen"])}),
+        ComparisonRow(**{**row, "seen": tuple(row["seen"])}),
         Path(content["folder"]),
-        Data(Path(content["train"]) if content["train"] else None, tuple(map(Path, content["tests"])), tests_of),
+        Datasets(Path(content["train"]) if content["train"] else None, tuple(map(Path, content["tests"])), tests_of),
         from_dict(content["config"], where=content["key"]),
         tuple(content["tasks"]),
         _from_json(content["start"]) if content["start"] else None,
