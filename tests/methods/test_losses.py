@@ -61,7 +61,7 @@ def test_a_tracklet_that_occurs_twice_is_not_its_own_negative(z: Tensor) -> None
         assert whole("ours", z, twice, config) < whole("ours", z, of, config)
 
 
-def test_a_member_that_is_not_there_changes_nothing(z: Tensor) -> None:
+def test_a_missing_member_changes_nothing(z: Tensor) -> None:
     of = targets(3, missing=True)
     other = z.clone()
     other[5] = 100.0

@@ -204,7 +204,7 @@ def _draw_size_mm(rng: Generator, histology: str, number: int, index: int) -> fl
 
 
 def _place_polyp(rng: Generator, lumen: Lumen, polyp: Polyp, depth: float, neighbour: Polyp | None) -> Polyp:
-    """The polyp near a depth, or beside its neighbour, at a position where the wall is not steep."""
+    """The polyp near a depth, or next to its neighbour, at a position where the wall is not steep."""
     best, best_cost = polyp, np.inf
     for _ in range(40):
         theta, z = float(rng.uniform(-np.pi, np.pi)), float(depth + rng.normal(0, 6))

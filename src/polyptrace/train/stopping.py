@@ -1,4 +1,4 @@
-"""Stops training between two steps when the process is asked to, so that a checkpoint can be written first."""
+"""Stops training between two steps after a stop signal, so that a checkpoint can be written first."""
 
 import signal
 import threading
