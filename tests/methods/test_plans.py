@@ -180,7 +180,7 @@ def test_tracks_know_how_many_frames_they_span(coloured: Dataset) -> None:
 
 
 def test_multi_positive_in_the_form_of_equation_1_is_refused(coloured: Dataset) -> None:
-    config = replace(CONFIG, loss=Loss(name="multi-positive"))
+    config = replace(CONFIG, loss=Loss(name="multi-positive", form="paper"))
     with pytest.raises(UserError, match=r"add --loss\.form symmetric"):
         METHODS["ours"].plan(coloured.label_free(), config)
     for temperature in (0.07, 0.25):

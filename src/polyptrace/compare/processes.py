@@ -103,7 +103,8 @@ class Workers:
                 process.terminate()
             return process.wait()
         finally:
-            process.terminate()  # no effect if it has ended
+            if not self._terminated:  # a second signal would stop training before its checkpoint
+                process.terminate()  # no effect if it has ended
             process.wait()
             self._running.remove(process)
 
