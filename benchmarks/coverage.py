@@ -168,7 +168,7 @@ def measure(quick: bool = False) -> Result:
             for metric, share in zip(("mAP", "HR@1", "AUROC", "AUPR"), covered, strict=True):
                 rows.append(Row(f"coverage of {metric}, correlation {correlation:g}, {drawn} drawn", "%", 100 * share))
     note = (
-        f"In percent; nominal: type I 5, coverage 95. {simulations} simulations a line ({of_vectors} of vectors),"
+        f"In percent; nominal: type I 5, coverage 95. {simulations} simulations per line ({of_vectors} of vectors),"
         f" {PROCEDURES} procedures, {POLYPS} polyps, {DRAWS} draws."
     )
     return Result("coverage", tuple(rows), note, tuple(details))

@@ -1,7 +1,7 @@
 """All stages in a few minutes on two CPU cores: `make demo`, or `python -m polyptrace.demo FOLDER`.
 
-Generates procedures, trains without labels on some of them, and evaluates the encoder on others, beside the untrained
-encoder and the colour baseline. Every command is printed before it runs. Completed steps are skipped, so an
+Generates procedures, trains without labels on some of them, evaluates the encoder on others, and compares it with the
+untrained encoder and the colour baseline. Every command is printed before it runs. Completed steps are skipped, so an
 interrupted demo resumes.
 """
 

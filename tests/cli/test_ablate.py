@@ -47,7 +47,7 @@ def common(folder: Path) -> list[str]:
     return ["--config", f"{folder}/settings.toml", "--tasks", "retrieval", "--seeds", "1", "--out", f"{folder}/out"]
 
 
-def test_variants_differ_in_their_settings_alone_and_stand_in_blocks_beside_ours(folder: Path) -> None:
+def test_variants_differ_in_their_settings_only_and_are_in_blocks_with_ours(folder: Path) -> None:
     data = ["--data", f"{folder}/train", "--eval", f"{folder}/test"]
     assert call(*data, *common(folder), "--variants", "level,multi-positive") == 0
     runs = {path.parts[-4]: read_config(path) for path in (folder / "out").glob("*/*/seed0/run/config.toml")}

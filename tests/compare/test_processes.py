@@ -38,7 +38,7 @@ def test_a_failure_of_a_worker_has_its_message(trial: Trial, tmp_path: Path) -> 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trial: Trial) -> Path:
-    """Where a stand-in for Python writes the environment that it was started with."""
+    """The log of a replacement for Python that writes its environment."""
     program = tmp_path / "python"
     program.write_text('#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-any} ${POLYPTRACE_GPU_SHARED_BY-1} $OMP_NUM_THREADS"\n')
     program.chmod(0o755)

@@ -27,7 +27,7 @@ SETTINGS: dict[str, Settings] = {"ours": {"loss": {"frame_weight": 2.0}}, "froze
 
 @dataclass
 class Stages:
-    """Stands for train, embed and evaluate: writes what each would, and fails or is interrupted on request."""
+    """Replaces train, embed and evaluate: writes their outputs, and fails or is interrupted on request."""
 
     fails: tuple[str, ...] = ()
     interrupted: tuple[str, ...] = ()

@@ -101,7 +101,7 @@ def command(
     without the curriculum; loss on frames, tracklets or both. Further blocks: other losses on the same bags, which bags
     share a batch, bag size, highest temperature.
 
-    [bold]--sweep[/] compares our loss, its symmetric form and the multi-positive loss on several pairs of datasets
+    [bold]--sweep[/] compares our loss, Equation 1 as printed and the multi-positive loss on several pairs of datasets
     instead, for example procedures with more and more interleaved polyps.
 
     Rows run as in 'polyptrace compare'; in the same folder, ours is not trained again.

@@ -59,7 +59,7 @@ Rates = Annotated[Path | None, typer.Option("--rates", help="Learning rates from
 
 def shared_of(ctx: typer.Context, out: Path, config: Path | None, tasks: str | None) -> Shared:
     """What all rows have in common, from the TOML file and the command line."""
-    check_options(ctx, SECTIONS)
+    check_options(ctx, SECTIONS, ctx.args)
     file, options = read_toml(config), parse_options(ctx.args, SECTIONS)
     from_dict(file, where=str(config))
     wanted = tuple(task.strip() for task in tasks.split(",")) if tasks else tuple(TASKS)

@@ -73,7 +73,7 @@ ROWS = {
     )
 }
 
-#: What `all` stands for: the six methods, and three rows without training.
+#: The rows of `all`: the six methods, and three rows without training.
 ALL = ("colour-grid", "frozen", "untrained", "sup", "ta", "tpc", "mve", "sfe", "ours")
 
 
@@ -86,7 +86,7 @@ def resolve(row: ComparisonRow, *layers: Settings) -> Config:
 
 
 def select_rows(text: str, known: Mapping[str, ComparisonRow], all_names: Sequence[str]) -> list[ComparisonRow]:
-    """The rows of a comma-separated list of names, in the order of the table; `all` stands for `all_names`."""
+    """The rows of a comma-separated list of names, in the order of the table; `all` means `all_names`."""
     names: list[str] = []
     for word in (w.strip() for w in text.split(",")):
         names += all_names if word == "all" else [word] if word else []

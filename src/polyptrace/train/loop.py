@@ -122,7 +122,7 @@ def _train(
 
 
 def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tuple[TrainingState, bool]:
-    """Trains from `state` to the end, or until the process is asked to stop; returns whether the end was reached."""
+    """Trains from `state` to the end, or until a stop signal; returns whether the end was reached."""
     config, optimiser, processes = run.config, run.optimiser, run.fabric.world_size
     epochs, steps = run.plan.length(config.train)
     schedule = learning_rate_schedule(optimiser, config, steps, state.step)
