@@ -101,11 +101,12 @@ def prepare(
         record = {"format": source, "path": path.resolve().name, "split": split, "min_score": None} | record
     settings = PrepareSettings(tracks or Tracks(), crops or Crops(), skip_bad, record)
     _check_settings(settings)
+    _check_out(out, settings)
     with lock(out):
-        _check_out(out, settings)
         cache = out.with_name(out.name + ".annotations")
         boxes = selection.apply(_read(source, path, options, cache)).in_order()
         if out.exists():
+            refuse_other_settings(out, settings)  # another process may have finished it since the first check
             refuse_other_boxes(out, boxes)
         else:
             root = picture_root(path) if isinstance(source, str) else path
