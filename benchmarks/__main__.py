@@ -1,9 +1,9 @@
 """python -m benchmarks [NAMES] [--all] [--quick] [--out benchmarks/results] [--write]
 
-Without names: the list of benchmarks. Each prints its figures beside the plain way of doing the same work and beside
-the limit, in the same run, and writes them with the machine, the versions and the command as JSON: NAME.json, or
-NAME-gpu.json where there is a GPU. --write puts the tables of all JSON files into docs/performance.md, between the
-lines `<!-- NAME -->` and `<!-- end -->`, and all rows that have a target into `targets`; the prose around them stays.
+Without names, lists the benchmarks. A benchmark measures our implementation, a plain implementation and, if possible,
+an upper limit in the same run, prints them, and writes them with hardware, versions and command to NAME.json, or to
+NAME-gpu.json on a machine with a GPU. --write rewrites the table in docs/performance.md from all JSON files: each row
+that has a target or a comparison.
 
 `python -m benchmarks regime --help` calibrates the generated procedures.
 """
@@ -15,13 +15,14 @@ import os
 import platform
 import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.result import Result
+from benchmarks.result import PAGE_HEADER, Cells, Result, markdown
+from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, provenance, read_json, write_json
 
 ROOT = Path(__file__).parents[1]
@@ -30,34 +31,36 @@ PAGE = ROOT / "docs/performance.md"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What a module measures, and whether it needs a GPU."""
+    """A line about what a module measures, and whether it needs a GPU."""
 
     line: str
     needs_gpu: bool = False
 
 
 BENCHMARKS = {
-    "linking": Benchmark("boxes to tracks and tracklets, beside a loop over boxes"),
-    "bags": Benchmark("an epoch's bags, beside an N x N matrix of distances"),
-    "parsing": Benchmark("REAL-Colon's XML files, beside ElementTree and beside opening files"),
-    "crops": Benchmark("pictures to crops, beside PIL"),
-    "nvjpeg": Benchmark("pictures to crops with nvJPEG, beside all cores", True),
-    "evaluation": Benchmark("retrieval, ReID, their bootstrap and the probe, beside scikit-learn on full matrices"),
-    "synth": Benchmark("generated procedures: frames drawn and written a second"),
-    "growth": Benchmark("time and memory of every stage against size, over two decades; draws the figure"),
-    "memory": Benchmark("prepare, train, embed and evaluate on more data than the memory they may have"),
-    "coverage": Benchmark("coverage of the 95 % intervals and type I error of the tests, by simulation (no speed)"),
-    "embedding": Benchmark("a dataset to vectors, beside tracklet by tracklet and the forward pass alone", True),
-    "latency": Benchmark("one tracklet of new frames, and one more frame of a running track"),
-    "train_step": Benchmark("a training step, beside plain float32, the hand-tuned step and PIL", True),
+    "linking": Benchmark("boxes to tracks and tracklets, compared with a loop over boxes"),
+    "bags": Benchmark("the bags of an epoch, compared with an N x N matrix of distances"),
+    "parsing": Benchmark("REAL-Colon's XML files, compared with ElementTree and with opening the files"),
+    "crops": Benchmark("pictures to crops, compared with PIL"),
+    "nvjpeg": Benchmark("pictures to crops with nvJPEG, compared with all cores", True),
+    "evaluation": Benchmark("retrieval, ReID, their bootstrap and the probe, compared with scikit-learn"),
+    "synth": Benchmark("generated procedures: frames rendered and written per second"),
+    "growth": Benchmark("time and memory of every stage against input size, and the figure"),
+    "memory": Benchmark("prepare, train, embed and evaluate on data larger than their memory limit"),
+    "coverage": Benchmark("coverage of the 95 % intervals and type I error of the tests, by simulation"),
+    "embedding": Benchmark(
+        "a dataset to vectors, compared with one tracklet at a time and with the forward alone", True
+    ),
+    "latency": Benchmark("the vector of a new track, and of a running track after one more frame"),
+    "train_step": Benchmark("a training step, compared with plain float32, a hand-tuned step and PIL", True),
     "foundation_models": Benchmark("frames per second of the twelve foundation models", True),
 }
 
 
 def main(words: list[str] | None = None) -> None:
-    """Lists, measures, writes."""
+    """Lists the benchmarks, or runs some of them and writes the page."""
     words = sys.argv[1:] if words is None else words
-    if words[:1] == ["regime"]:  # a calibration with options of its own, not a measurement of speed
+    if words[:1] == ["regime"]:  # a calibration with different options
         importlib.import_module("benchmarks.regime").main(words[1:])
         return
     options = parse(words)
@@ -69,7 +72,7 @@ def main(words: list[str] | None = None) -> None:
         return
     for name in names:
         if BENCHMARKS[name].needs_gpu and not torch.cuda.is_available():
-            print(f"{name}: skipped, it needs a GPU and torch sees none here\n")
+            print(f"{name}: skipped, because it needs a GPU\n")
             continue
         print(f"{name}: {BENCHMARKS[name].line}\n", flush=True)
         result: Result = importlib.import_module(f"benchmarks.{name}").measure(options.quick)
@@ -84,11 +87,11 @@ def main(words: list[str] | None = None) -> None:
 def parse(words: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="what to measure")
-    parser.add_argument("--all", action="store_true", help="everything that this machine can measure")
-    parser.add_argument("--quick", action="store_true", help="small sizes: whether it runs, not what it reaches")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run")
+    parser.add_argument("--all", action="store_true", help="all benchmarks that this machine can run")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to check that it runs")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results", help="folder of the JSON files")
-    parser.add_argument("--write", action="store_true", help="put the tables into the page")
+    parser.add_argument("--write", action="store_true", help="rewrite the table of the page")
     parser.add_argument("--page", type=Path, default=PAGE, help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     if unknown := set(options.names) - set(BENCHMARKS):
@@ -97,7 +100,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
 
 
 def conditions(command: str) -> dict[str, Any]:
-    """When, with what and on what something was measured."""
+    """The command, date, hardware and versions of a measurement."""
     made_by = provenance()
     return {
         "command": command,
@@ -108,7 +111,7 @@ def conditions(command: str) -> dict[str, Any]:
 
 
 def hardware() -> str:
-    """Processor, cores that this process may use, memory, and the GPU."""
+    """Processor, usable cores, memory and GPU."""
     info = Path("/proc/cpuinfo")
     name = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -118,31 +121,29 @@ def hardware() -> str:
 
 
 def write_page(page: Path, results: Path) -> None:
-    """Replaces what stands between the markers of every JSON file, and those of all targets; no place is said."""
+    """Replaces the table of the page, between `<!-- table -->` and `<!-- end -->`."""
+    table, machines = page_table([read_json(path) for path in sorted(results.glob("*.json"))])
+    block = "\n\n".join(["<!-- table -->", markdown(table), *machines, "<!-- end -->"])
     text = page.read_text(encoding="utf-8")
-    aimed = []
-    for path in sorted(results.glob("*.json")):
-        content = read_json(path)
-        result, versions = Result.from_json(content), content["versions"]
-        made = (
-            f"`{content['command']}`, {content['date']}; {content['hardware']}; "
-            f"torch {versions['torch']}, NumPy {versions['numpy']}."
-        )
-        text, found = _filled(text, path.stem, f"{result.markdown()}\n\n{made}")
-        if not found:
-            print(f"{path.name}: {page.name} has no place for it -> add <!-- {path.stem} --> and <!-- end -->")
-        aimed += [replace(row, what=f"{path.stem}: {row.what}") for row in result.rows if row.target]
-    text, _ = _filled(text, "targets", Result("targets", tuple(aimed)).markdown())
+    text, count = re.subn(r"<!-- table -->.*?<!-- end -->", lambda _: block, text, count=1, flags=re.DOTALL)
+    if not count:
+        raise UserError(f"{page}: no place for the table -> add the lines <!-- table --> and <!-- end -->")
     with atomic_file(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _filled(text: str, name: str, content: str) -> tuple[str, bool]:
-    """The text with `content` between the markers of `name`, and whether it has them."""
-    block = f"<!-- {name} -->\n\n{content}\n\n<!-- end -->"
-    pattern = rf"<!-- {re.escape(name)} -->.*?<!-- end -->"
-    text, count = re.subn(pattern, lambda _: block, text, count=1, flags=re.DOTALL)
-    return text, count == 1
+def page_table(contents: list[dict[str, Any]]) -> tuple[list[Cells], list[str]]:
+    """The rows that have a target or a ratio, in the order of BENCHMARKS; and one line per machine."""
+    contents = sorted(contents, key=lambda content: list(BENCHMARKS).index(content["name"]))
+    table, machines = [PAGE_HEADER], list[str]()
+    for content in contents:
+        rows = [row for row in Result.from_json(content).rows if row.target or row.ratio is not None]
+        machine = content["hardware"].rpartition("NVIDIA ")[2] if "NVIDIA" in content["hardware"] else "CPU"
+        measured = f"{content['date']}, {machine}"
+        table += [(*row.page_cells(), f"`{content['name']}`", measured) for row in rows]
+        if rows:
+            machines.append(f"{machine}: {content['hardware']}.")
+    return table, list(dict.fromkeys(machines))
 
 
 if __name__ == "__main__":

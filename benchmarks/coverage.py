@@ -4,10 +4,10 @@ Checks by simulation how often the 95 % confidence intervals contain the truth, 
 true null hypothesis at p < 0.05 (type I error). The simulated test set has the size of REAL-Colon's: 19 procedures, 47
 polyps, about 660 queries (280 for vectors).
 
-The first table simulates the average precision of each query as polyp + training seed + seed x polyp + noise, where the
-polyps of a procedure are correlated, and evaluates it as `polyptrace evaluate` does. "df = C - 1" is
-the same test without Welch and Satterthwaite. The second table simulates vectors of one training seed and computes all
-four metrics. About two minutes on one core.
+The table of scenarios simulates the average precision of each query as polyp + training seed + seed x polyp + noise,
+where the polyps of a procedure are correlated, and evaluates it as `polyptrace evaluate` does. "df = C - 1" is the same
+test without Welch and Satterthwaite. The list of metrics simulates vectors of one training seed and computes all four
+metrics. About three minutes on one core.
 """
 
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def estimate(values: Floats, cluster: Ints, counts: Ints) -> Estimate:
     return Estimate(values.mean(axis=1), draws, counts.shape[1])
 
 
-def p_without_seeds(one: Estimate, other: Estimate) -> float:
+def p_cluster_degrees(one: Estimate, other: Estimate) -> float:
     """p with C - 1 degrees of freedom, whatever the number of seeds."""
     drawn = one.mean_draws - other.mean_draws
     variance = drawn.var() * one.clusters / (one.clusters - 1) + one.seed_part[0] + other.seed_part[0]
@@ -104,7 +104,7 @@ def simulate(scenario: Scenario, seeds: int, simulations: int) -> tuple[float, .
             for kind in draws
         }
         covered = [low <= 0 <= high for low, high in (by[kind][0].interval() for kind in ("video", "polyp"))]
-        p = [paired(*by["video"]).p, p_without_seeds(*by["video"]), paired(*by["polyp"]).p]
+        p = [paired(*by["video"]).p, p_cluster_degrees(*by["video"]), paired(*by["polyp"]).p]
         results.append([*(each < 0.05 for each in p), *covered])
     return tuple(np.mean(results, axis=0))
 
@@ -168,7 +168,7 @@ def measure(quick: bool = False) -> Result:
             for metric, share in zip(("mAP", "HR@1", "AUROC", "AUPR"), covered, strict=True):
                 rows.append(Row(f"coverage of {metric}, correlation {correlation:g}, {drawn} drawn", "%", 100 * share))
     note = (
-        f"In percent; nominal: type I 5, coverage 95. {simulations} simulations a line ({of_vectors} of vectors),"
+        f"In percent; nominal: type I 5, coverage 95. {simulations} simulations per line ({of_vectors} of vectors),"
         f" {PROCEDURES} procedures, {POLYPS} polyps, {DRAWS} draws."
     )
     return Result("coverage", tuple(rows), note, tuple(details))

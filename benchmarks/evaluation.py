@@ -36,6 +36,8 @@ MEASURED = {
 #: Measurements that are also made at 100k tracklets on one core, to show that memory is bounded.
 BOUNDED = ("retrieval", "reid")
 
+PLAIN_NAME = "full matrices and scikit-learn"
+
 #: Maximum MiB at 100k tracklets, whose full matrix has 38,147; blocks are larger on a GPU.
 MOST_MEMORY = {"cpu": 1024, "cuda": 4096}
 
@@ -120,7 +122,7 @@ def _peak(device: str) -> float:
 def measure(quick: bool = False, device: str = "", full: bool = True) -> Result:
     """Seconds and memory of each measurement, and the exponent of its growth with the number of tracklets."""
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    details = [("", "tracklets", "seconds", "MiB", "grows as n to the")]
+    details = [("", "tracklets", "seconds", "MiB", "exponent of growth")]
     found: dict[tuple[str, int], tuple[float, float]] = {}
     for way, (sizes, more) in MEASURED.items():
         last = None
@@ -141,7 +143,7 @@ def measure(quick: bool = False, device: str = "", full: bool = True) -> Result:
         if way.endswith("plain"):
             continue
         plain = found.get((f"{way}, plain", tracklets), (None, None))
-        rows.append(Row(f"{way}, {tracklets:,} tracklets", "s", seconds, plain[0]))
+        rows.append(Row(f"{way}, {tracklets:,} tracklets", "s", seconds, plain[0], plain_name=PLAIN_NAME))
         if tracklets == 100_000 and way in BOUNDED:
             most = MOST_MEMORY[device]
             rows.append(Row(f"{way}, {tracklets:,} tracklets, memory", "MiB", memory, most=most))

@@ -71,12 +71,12 @@ def as_result(matrix: float, speeds: list[Speed]) -> Result:
     for s in speeds:
         numbers = (s.gflop_per_frame, s.teraflops, s.memory_gib, s.start_seconds)
         details.append((s.name, *(f"{each:,.1f}" for each in numbers)))
-    note = f"The limit: the rate of one large bf16 matrix product, {matrix / 1e12:,.1f} TFLOP/s."
+    note = f"Limit: the rate of one large bf16 matrix product, {matrix / 1e12:,.1f} TFLOP/s."
     return Result("foundation_models", tuple(rows), note, tuple(details))
 
 
 def main() -> None:
-    """Measures, prints a table, and writes JSON where asked."""
+    """Measures, prints a table, and writes JSON with --out."""
     arguments = parse()
     matrix, speeds = measure_all(arguments)
     print(as_result(matrix, speeds).text())

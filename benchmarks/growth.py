@@ -1,8 +1,9 @@
 """python -m benchmarks growth
 
-Time and memory of every stage against the size of its input over two decades, on one core, without a GPU. Each point is
-a process of its own: processor seconds of the work, and its peak of memory beyond the imports, with its input. The
-exponents are those of the last decade, where fixed costs hardly count. Draws docs/performance-growth.png. Ten minutes.
+Time and memory of every stage against the size of its input over two orders of magnitude, on one core, without a GPU.
+Each point is measured in a separate process: processor seconds of the work, and its peak memory above that of the
+imports, including its input. Exponents are fitted to the last order of magnitude, where fixed costs matter little.
+Draws docs/performance-growth.png. Takes ten minutes.
 """
 
 import argparse
@@ -29,8 +30,8 @@ from polyptrace.synthetic import PRESETS, draw_procedure, write_pictures
 from polyptrace.train import train
 
 FIGURE = Path(__file__).parents[1] / "docs/performance-growth.png"
-POINTS = 5  # in two decades
-#: What n log n may show over a decade: log2(10n) / log2(n) is 1.2 at n = 100,000, the exponent 1.08; the rest is noise.
+POINTS = 5  # per stage
+#: Largest exponent that n log n can show: 1.08 between n = 100,000 and 1,000,000, plus noise.
 N_LOG_N = 1.15
 
 Work = Callable[[], object]
@@ -53,7 +54,7 @@ def _parsing(n: int, folder: Path) -> Work:
 def _crops(n: int, folder: Path) -> Work:
     few = crops.make_source(folder, 8)
     boxes = few.take(np.arange(n) % 8)
-    for row in range(n):  # other names of the same eight pictures
+    for row in range(n):  # more names for the same eight pictures
         (folder / f"{row}.jpg").hardlink_to(folder / few.file[row % 8])
     columns = {"file": [f"{row}.jpg" for row in range(n)], "image_width": crops.WIDTH, "image_height": crops.HEIGHT}
     table = Boxes.of(video="v", frame_index=np.arange(n), xywh=boxes.xywh, **columns)
@@ -108,13 +109,13 @@ def _counting(n: int, _: Path) -> Work:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage: what its input is counted in, the largest size, and what makes its work from a size and a folder."""
+    """A stage: the unit and largest size of its input, and a function that sets up its work."""
 
     unit: str
     largest: int
-    multiple: int  # sizes are multiples of it
+    multiple: int  # all sizes are multiples of this
     work: Callable[[int, Path], Work]
-    repeats: int = 1  # of work that leaves nothing behind: the best counts
+    repeats: int = 1  # the best run counts
 
     def sizes(self, largest: int, points: int = POINTS) -> list[int]:
         """From a hundredth of the largest size upwards."""
@@ -138,7 +139,7 @@ STAGES = {
 
 
 def measure(quick: bool = False, figure: Path = FIGURE) -> Result:
-    """Exponents of time and memory, the points behind them, and the figure; quick: a few stages, no figure."""
+    """Exponents of time and memory, the points, and the figure; `quick`: two stages, no figure."""
     curves = []
     for name, stage in STAGES.items():
         if quick and name not in ("linking and cutting", "counting"):
@@ -148,23 +149,23 @@ def measure(quick: bool = False, figure: Path = FIGURE) -> Result:
         curves.append(Curve(name, stage.unit, tuple(sizes), *zip(*points, strict=True)))
     rows = []
     for curve in curves:
-        what = f"{curve.name}, {curve.sizes[0]:,} to {curve.sizes[-1]:,} {curve.unit}"
-        rows.append(Row(what, "power of n", curve.time_exponent, most=None if quick else N_LOG_N))
+        what = f"growth exponent, {curve.name}, {curve.sizes[0]:,} to {curve.sizes[-1]:,} {curve.unit}"
+        rows.append(Row(what, "", curve.time_exponent, most=None if quick else N_LOG_N))
     details = [("", "size", "s", "MiB", "exponent of memory")]
     for curve in curves:
-        for place, (size, seconds, memory) in enumerate(zip(curve.sizes, curve.seconds, curve.memory, strict=True)):
-            last = number(curve.memory_exponent) if place == len(curve.sizes) - 1 else ""
+        for index, (size, seconds, memory) in enumerate(zip(curve.sizes, curve.seconds, curve.memory, strict=True)):
+            last = number(curve.memory_exponent) if index == len(curve.sizes) - 1 else ""
             details.append((curve.name, f"{size:,} {curve.unit}", number(seconds), number(memory), last))
     if not quick:
         draw(curves, figure)
-    note = f"One core, a process a point. Exponents over the last decade; up to {N_LOG_N} is what n log n may show."
+    note = f"One core, one process per point. n log n shows an exponent of up to {N_LOG_N}."
     return Result("growth", tuple(rows), note, tuple(details))
 
 
 def main() -> None:
-    """Prints the tables, or what one process measures."""
+    """Prints the tables, or the measurement of one process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a few stages, small")
+    parser.add_argument("--quick", action="store_true", help="two stages, small sizes")
     parser.add_argument("--one", nargs="*", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not options.one:
@@ -172,7 +173,7 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     name, *sizes = options.one
-    for size in sizes:  # a copy of this process, in which everything is imported and nothing done yet
+    for size in sizes:  # a fork of this process, in which everything is imported already
         copy = get_context("fork").Process(target=point, args=(name, int(size)))
         copy.start()
         copy.join()
@@ -181,7 +182,7 @@ def main() -> None:
 
 
 def point(name: str, size: int) -> None:
-    """Prints seconds and MiB of a stage at one size."""
+    """Prints seconds and MiB of a stage for one size."""
     with tempfile.TemporaryDirectory() as folder:
         imports = mebibytes("VmRSS")
         report_work(STAGES[name].work(size, Path(folder)), imports, STAGES[name].repeats)

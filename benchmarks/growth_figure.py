@@ -1,4 +1,4 @@
-"""The figure of growth: time and memory of every stage against the size of its input, both axes logarithmic."""
+"""Figure: time and memory of every stage against the size of its input, on logarithmic axes."""
 
 import io
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from polyptrace.drawing import DASHES, GREY, MARKERS, POLYPS, canvas, styled
 
 @dataclass(frozen=True)
 class Curve:
-    """One stage: sizes, and seconds and MiB at each."""
+    """The measurements of one stage: seconds and MiB for each size."""
 
     name: str
     unit: str
@@ -25,18 +25,18 @@ class Curve:
 
     @property
     def time_exponent(self) -> float:
-        """Of the size, over the last decade."""
+        """The exponent of time over the last order of magnitude."""
         return exponent(self.sizes, self.seconds)
 
     @property
     def memory_exponent(self) -> float:
-        """Of the size, over the last decade."""
+        """The exponent of memory over the last order of magnitude."""
         return exponent(self.sizes, self.memory)
 
 
 def exponent(sizes: tuple[int, ...], values: tuple[float, ...]) -> float:
-    """The slope of a straight line through the points of the last decade, both axes logarithmic."""
-    last = [place for place, size in enumerate(sizes) if size * 11 >= sizes[-1]]
+    """The slope of a line fitted to the last order of magnitude on logarithmic axes."""
+    last = [index for index, size in enumerate(sizes) if size * 11 >= sizes[-1]]
     logs = np.log(np.array([sizes, np.maximum(values, 1e-9)]))[:, last]
     return float(np.polyfit(*logs, 1)[0])
 
@@ -46,14 +46,14 @@ def draw(curves: list[Curve], path: Path) -> None:
     """Writes the figure as a small PNG."""
     figure = canvas(8.4, 5.6)
     time, memory = figure.subplots(1, 2)
-    for place, curve in enumerate(curves):
-        pen = {"color": POLYPS[place % len(POLYPS)], "marker": MARKERS[place % len(MARKERS)], "markersize": 4}
-        dash = DASHES[place // len(POLYPS)]
+    for index, curve in enumerate(curves):
+        pen = {"color": POLYPS[index % len(POLYPS)], "marker": MARKERS[index % len(MARKERS)], "markersize": 4}
+        dash = DASHES[index // len(POLYPS)]
         label = f"{curve.name}: time n^{curve.time_exponent:.2f}, memory n^{curve.memory_exponent:.2f}  ({curve.unit})"
         time.plot(curve.sizes, curve.seconds, label=label, linestyle=dash, **pen)
         memory.plot(curve.sizes, np.maximum(curve.memory, 1.0), linestyle=dash, **pen)
     time.set(title="Processor seconds", xlabel="size n")
-    memory.set(title="Memory beyond imports, MiB", xlabel="size n")
+    memory.set(title="Memory above imports, MiB", xlabel="size n")
     for axes in (time, memory):
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -81,7 +81,7 @@ def _short(value: float, _: int) -> str:
 
 
 def _slopes(axes: Axes, *powers: tuple[int, str]) -> None:
-    """Straight lines to compare with, from the lower left corner."""
+    """Draws reference lines from the lower left corner."""
     left, right = axes.get_xlim()
     bottom, top = axes.get_ylim()
     for power, name in powers:

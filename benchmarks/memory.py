@@ -182,7 +182,9 @@ def measure(quick: bool = False, scale: Scale | None = None) -> Result:
     for name, large in whole.items():
         small = part[name]
         size = scale.tracks**2 * 4 / 2**20 if name == "evaluate" else scale.store
-        rows.append(Row(name, "MiB", large.anonymous, plain=size, most=scale.limit))
+        rows.append(
+            Row(f"memory of {name}", "MiB", large.anonymous, size, most=scale.limit, plain_name="the data in memory")
+        )
         numbers = map(number, (size, small.anonymous, large.anonymous, large.with_files))
         details.append((name, *numbers, "yes" if large.limited else "only measured", number(large.seconds)))
     note = (

@@ -1,7 +1,7 @@
 """python -m benchmarks regime --preset full --seed N [--view-change 0.65 ...] [--weights FILE] --out DIR
 
 Calibration of the generated procedures: generates one candidate, prepares it, and writes OUT/regime.json with
-- the statistics of its boxes beside REAL-Colon's;
+- the statistics of its boxes, compared with REAL-Colon's;
 - mAP, HR@1, AUROC and AUPR over whole test tracks for the colour grid, for a frozen ResNet-50 (mean of its frame
   features, with --weights) and, with --sup-epochs, for the supervised baseline.
 

@@ -1,32 +1,36 @@
-"""What a benchmark found: figures beside the plain way, the limit and the target; as text, Markdown and JSON.
+"""The result of a benchmark: measurements compared with a baseline, a limit and a target; as text, Markdown and JSON.
 
-Every module of a benchmark has one function `measure(quick: bool) -> Result`; `python -m benchmarks` does the rest.
+Each benchmark is a module with a function `measure(quick: bool) -> Result`; `python -m benchmarks` calls it.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 Cells = tuple[str, ...]
-HEADER: Cells = ("", "unit", "ours", "plain", "limit", "against plain", "of the limit", "target", "met")
+HEADER: Cells = ("", "unit", "ours", "plain", "limit", "ratio", "of the limit", "target", "met")
+PAGE_HEADER: Cells = ("stage", "figure", "compared with", "target", "met", "benchmark", "measured")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One figure, measured in the same run as the plain way and the limit that it is compared with."""
+    """One measurement; the plain implementation and the limit are measured in the same run."""
 
     what: str
-    unit: str  # "ms", "pictures/s", ...
+    unit: str  # "ms", "pictures/s", ...; "" for a number without a unit
     ours: float
     plain: float | None = None  # a careful researcher's script
-    limit: float | None = None  # what nothing could beat: a copy of the bytes, the forward pass alone, ...
-    more_is_better: bool = False  # rates; otherwise times and memory
-    least_ratio: float | None = None  # targets: so many times as good as the plain way,
-    least_share: float | None = None  # such a share of the limit,
-    most: float | None = None  # or no more than this
+    limit: float | None = None  # an upper limit, such as a copy of the bytes or the forward pass alone
+    more_is_better: bool = False  # for rates; False for times and memory
+    least_ratio: float | None = None  # target: at least this many times as good as the plain implementation
+    least_share: float | None = None  # target: at least this share of the limit
+    most: float | None = None  # target: at most this value
+    plain_name: str = "the plain implementation"
+    limit_name: str = "the limit"
 
     @property
     def ratio(self) -> float | None:
-        """How many times as good as the plain way."""
+        """How many times as good as the plain implementation."""
         return None if self.plain is None else self._against(self.plain)
 
     @property
@@ -36,17 +40,17 @@ class Row:
 
     @property
     def target(self) -> str:
-        """What was aimed for, in words; "" if nothing was."""
-        wanted = [
+        """The targets as text; "" without a target."""
+        targets = [
             "" if self.least_ratio is None else f"≥ {self.least_ratio:g}×",
             "" if self.least_share is None else f"≥ {self.least_share:.0%} of the limit",
-            "" if self.most is None else f"≤ {self.most:g} {self.unit}",
+            "" if self.most is None else f"≤ {self.most:g} {self.unit}".rstrip(),
         ]
-        return ", ".join(filter(None, wanted))
+        return ", ".join(filter(None, targets))
 
     @property
     def met(self) -> bool | None:
-        """Whether every target is met; None where there is none."""
+        """Whether all targets are met; None without a target."""
         judged = [
             None if self.least_ratio is None or self.ratio is None else self.ratio >= self.least_ratio,
             None if self.least_share is None or self.share is None else self.share >= self.least_share,
@@ -56,7 +60,7 @@ class Row:
         return all(known) if known else None
 
     def cells(self) -> Cells:
-        """The row as the table's cells."""
+        """The row of the table for a terminal."""
         return (
             self.what,
             self.unit,
@@ -64,8 +68,18 @@ class Row:
             "" if self.ratio is None else f"{number(self.ratio)}×",
             "" if self.share is None else f"{self.share:.0%}",
             self.target,
-            {True: "yes", False: "**no**", None: ""}[self.met],
+            {True: "yes", False: "no", None: ""}[self.met],
         )
+
+    def page_cells(self) -> Cells:
+        """The row of the table on the page, without benchmark and date."""
+        compared = [
+            "" if self.ratio is None else f"{number(self.ratio)}× {self.plain_name}",
+            "" if self.share is None else f"{self.share:.0%} of {self.limit_name}",
+        ]
+        figure = f"{number(self.ours)} {self.unit}".rstrip()
+        met = {True: "yes", False: "**no**", None: ""}[self.met]
+        return self.what, figure, "; ".join(filter(None, compared)), self.target, met
 
     def _against(self, other: float) -> float:
         return self.ours / other if self.more_is_better else other / self.ours
@@ -73,30 +87,23 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """What one benchmark found."""
+    """All measurements of one benchmark."""
 
-    name: str  # the module's
+    name: str  # of the module
     rows: tuple[Row, ...]
     note: str = ""  # sizes and conditions, one or two sentences
-    details: tuple[Cells, ...] = ()  # a second table, as text; its first row is the header
-
-    def tables(self) -> list[tuple[Cells, ...]]:
-        """The table of figures, without columns that nothing stands in, and the second one."""
-        whole = (HEADER, *(row.cells() for row in self.rows))
-        used = [column for column in range(len(HEADER)) if column == 0 or any(row[column] for row in whole[1:])]
-        figures = tuple(tuple(row[column] for column in used) for row in whole)
-        return [table for table in (figures, self.details) if len(table) > 1]
-
-    def markdown(self) -> str:
-        """Both tables and the note."""
-        return "\n\n".join([*map(_markdown, self.tables()), *filter(None, [self.note])])
+    details: tuple[Cells, ...] = ()  # a second table, as text; the first row is the header
 
     def text(self) -> str:
-        """Both tables and the note, in columns for a terminal."""
-        return "\n\n".join([*map(_columns, self.tables()), *filter(None, [self.note])])
+        """The table of measurements without empty columns, the details and the note, for a terminal."""
+        table = (HEADER, *(row.cells() for row in self.rows))
+        used = [column for column in range(len(HEADER)) if column == 0 or any(row[column] for row in table[1:])]
+        rows = tuple(tuple(row[column] for column in used) for row in table)
+        tables = [columns(each) for each in (rows, self.details) if len(each) > 1]
+        return "\n\n".join([*tables, *filter(None, [self.note])])
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with what follows from it, as JSON."""
+        """The result and its derived values."""
         rows = [
             asdict(row) | {"ratio": row.ratio, "share": row.share, "target": row.target, "met": row.met}
             for row in self.rows
@@ -105,7 +112,7 @@ class Result:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Result":
-        """What `to_json` wrote."""
+        """The inverse of `to_json`."""
         derived = ("ratio", "share", "target", "met")
         rows = [Row(**{key: value for key, value in row.items() if key not in derived}) for row in content["rows"]]
         details = tuple(tuple(row) for row in content["details"])
@@ -113,20 +120,21 @@ class Result:
 
 
 def number(value: float | None) -> str:
-    """Three figures, or all of them before the point."""
+    """The value with three significant digits, or rounded to an integer from 100."""
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}".rstrip(".")
 
 
-def _markdown(table: tuple[Cells, ...]) -> str:
+def markdown(table: Sequence[Cells]) -> str:
+    """A Markdown table; the first row is the header."""
     header, *rows = table
-    right = [_numeric([row[column] for row in rows]) for column in range(len(header))]
-    lines = [header, tuple("---:" if each else "---" for each in right), *rows]
+    lines = [header, ("---",) * len(header), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def _columns(table: tuple[Cells, ...]) -> str:
+def columns(table: Sequence[Cells]) -> str:
+    """A table in columns for a terminal, with numbers aligned to the right."""
     header, *rows = table
     width = [max(len(row[column]) for row in table) for column in range(len(header))]
     right = [_numeric([row[column] for row in rows]) for column in range(len(header))]
@@ -138,5 +146,5 @@ def _columns(table: tuple[Cells, ...]) -> str:
 
 
 def _numeric(cells: list[str]) -> bool:
-    """Whether a column holds numbers, and stands to the right."""
+    """Whether a column has only numbers."""
     return all(cell == "" or cell[0].isdigit() or cell[0] in "-+" for cell in cells) and any(cells)

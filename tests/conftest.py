@@ -1,4 +1,4 @@
-"""Fixtures that every folder of tests shares."""
+"""Fixtures for all tests."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +16,10 @@ SIZE = 32
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of facts, oracles and real clips beside the repository; tests that need it skip without it."""
+    """The folder `shared` next to the repository: facts, reference results and real clips. Tests skip without it."""
     folder = Path(__file__).parents[2] / "shared"
     if not folder.is_dir():
-        pytest.skip("needs the shared folder (oracles, real clips) beside the repository")
+        pytest.skip("needs the folder `shared` (reference results, real clips) next to the repository")
     return folder
 
 
@@ -33,18 +33,18 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def make_dataset() -> Callable[..., Path]:
-    """Writes a small dataset folder whose polyps have a colour each: enough to learn from, made in no time."""
+    """Writes a small dataset folder in which each polyp has its own colour, so that training can learn from it."""
     return _make_dataset
 
 
 @pytest.fixture(scope="session")
 def coloured(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Three videos; 48 tracklets of 24 tracks of six polyps, 32 pixels."""
+    """A dataset of three videos with six polyps, 24 tracks and 48 tracklets of 32 pixels."""
     return Dataset.open(_make_dataset(tmp_path_factory.mktemp("data") / "coloured", [[4, 3], [5, 4], [3, 5]]))
 
 
 def _make_dataset(folder: Path, tracks_of_polyps: list[list[int]], frames: int = 16, seed: int = 0) -> Path:
-    """A dataset folder: per video the number of tracks of each of its polyps; each track has so many stored frames."""
+    """Writes a dataset folder, given the number of tracks of each polyp of each video and the frames per track."""
     random = np.random.default_rng(seed)
     columns: dict[str, list[object]] = {n: [] for n in ("unit", "video", "track", "position", "polyp", "rows")}
     crops, row = [], 0

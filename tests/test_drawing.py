@@ -35,7 +35,7 @@ def test_the_same_figure_has_the_same_bytes() -> None:
     assert draw() == draw()
 
 
-def test_a_name_is_shown_as_it_is_whatever_it_holds() -> None:
+def test_any_name_is_shown_unchanged() -> None:
     nasty = '_<b>&amp; $x_1 \\frac{ "quoted" $'
     text = inline(draw(label=nasty))
     root = ElementTree.fromstring(text)

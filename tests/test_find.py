@@ -73,14 +73,14 @@ def test_the_tracks_at_a_frame_or_the_nearest_is_meant(frame: int, track: int) -
     assert tracks.video[chosen].tolist() == ["v1"]
 
 
-def test_a_track_can_be_named_and_all_at_a_frame_are_told() -> None:
+def test_a_track_can_be_named_and_all_tracks_at_a_frame_are_listed() -> None:
     tracks = tracks_of()
     assert tracks_at(tracks, "v2", track=4).tolist() == [14]
     tracks.last[2] = 25
     assert tracks_at(tracks, "v2", frame=22).tolist() == [2, 5]
 
 
-def test_mistakes_say_what_there_is() -> None:
+def test_errors_list_the_valid_choices() -> None:
     tracks = tracks_of()
     with pytest.raises(UserError, match=r"--video v7: .*v0"):
         tracks_at(tracks, "v7", frame=0)

@@ -40,7 +40,7 @@ def lines_of(page: Path) -> list[list[str]]:
 
 
 def write_video(path: Path, images: Path, boxes: Boxes) -> None:
-    """All frames of a procedure; where no picture was rendered the last one stands still."""
+    """Writes all frames of a procedure; a frame that was not rendered repeats the previous one."""
     names = dict(zip(boxes.frame_index.tolist(), boxes.file.tolist(), strict=True))
     picture = torch.zeros(3, boxes.image_height[0], boxes.image_width[0], dtype=torch.uint8)
     with av.open(str(path), "w") as container:

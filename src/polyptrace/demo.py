@@ -1,7 +1,7 @@
 """All stages in a few minutes on two CPU cores: `make demo`, or `python -m polyptrace.demo FOLDER`.
 
-Generates procedures, trains without labels on some of them, and evaluates the encoder on others, beside the untrained
-encoder and the colour baseline. Every command is printed before it runs. Completed steps are skipped, so an
+Generates procedures, trains without labels on some of them, evaluates the encoder on others, and compares it with the
+untrained encoder and the colour baseline. Every command is printed before it runs. Completed steps are skipped, so an
 interrupted demo resumes.
 """
 
@@ -16,7 +16,7 @@ from polyptrace.core.console import console
 SYNTH = "--preset small --seed 0"
 PREPARE = "--crops.size 64 --tracks.length 4"
 TRAIN = (
-    "--encoder.backbone regnetx_002 --encoder.weights none --optimiser.lr 3e-4 --train.epochs 3 --train.threads 2"
+    "--encoder.backbone regnetx_002 --encoder.weights none --optimiser.lr 3e-4 --train.epochs 2 --train.threads 2"
     " --supervision.bags-per-batch 6 --supervision.tau-fit share"
 )
 

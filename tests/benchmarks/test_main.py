@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import main
+from benchmarks.__main__ import main, page_table
+from benchmarks.result import markdown
+from polyptrace.core.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,9 +25,9 @@ def test_an_unknown_name_is_an_error_that_names_the_known_ones(capsys: pytest.Ca
     assert "no benchmark linkin -> one of linking, bags" in capsys.readouterr().err
 
 
-def test_it_measures_writes_json_and_fills_its_place_on_the_page(tmp_path: Path) -> None:
+def test_it_measures_writes_json_and_the_table_of_the_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("before\n<!-- linking -->\nold\n<!-- end -->\nafter\n<!-- linking-gpu -->\nold too\n<!-- end -->\n")
+    page.write_text("before\n<!-- table -->\nold\n<!-- end -->\nafter\n")
     main(["linking", "--quick", "--out", str(tmp_path), "--write", "--page", str(page)])
     (file,) = tmp_path.glob("linking*.json")
     content = json.loads(file.read_text())
@@ -33,8 +35,23 @@ def test_it_measures_writes_json_and_fills_its_place_on_the_page(tmp_path: Path)
     assert content["hardware"]
     assert content["command"] == "python -m benchmarks linking --quick"
     text = page.read_text()
-    assert text.startswith(
-        f"before\n<!-- {file.stem} -->" if file.stem == "linking" else "before\n<!-- linking -->\nold"
-    )
-    assert "| linking by polyp, 10,000 boxes | ms |" in text
-    assert text.count("old") == 1, "the place of the other machine stays as it is"
+    assert text.startswith("before\n<!-- table -->\n\n| stage | figure |")
+    assert text.endswith("<!-- end -->\nafter\n")
+    assert "| linking by polyp, 10,000 boxes | " in text
+    assert "cutting tracklets" not in text, "a row without target or comparison is not on the page"
+    assert "old" not in text
+
+
+def test_a_page_without_a_place_for_the_table_is_an_error(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("no table\n")
+    with pytest.raises(UserError, match="no place for the table -> add"):
+        main(["--write", "--out", str(tmp_path), "--page", str(page)])
+
+
+def test_the_page_has_the_table_of_the_stored_results() -> None:
+    contents = [json.loads(path.read_text()) for path in (ROOT / "benchmarks/results").glob("*.json")]
+    table, _ = page_table(contents)
+    shown = set((ROOT / "docs/performance.md").read_text().splitlines())
+    assert len(table) > 10
+    assert set(markdown(table).splitlines()) <= shown

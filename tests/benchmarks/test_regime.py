@@ -8,7 +8,7 @@ import pytest
 from benchmarks.__main__ import main
 
 
-def test_a_candidate_is_measured_beside_its_targets(tmp_path: Path) -> None:
+def test_a_candidate_is_measured_and_compared_with_its_targets(tmp_path: Path) -> None:
     words = ["regime", "--preset", "tiny", "--tracklets", "1", "--view-change", "0.25", "--size", "32"]
     main([*words, "--device", "cpu", "--workers", "1", "--out", str(tmp_path)])
     report = json.loads((tmp_path / "regime.json").read_text())

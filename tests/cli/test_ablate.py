@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from polyptrace.cli import main
-from polyptrace.cli.ablate import in_order
+from polyptrace.cli.ablate import point_order
 from polyptrace.config import read_config
 
 SMALL = """
@@ -47,7 +47,7 @@ def common(folder: Path) -> list[str]:
     return ["--config", f"{folder}/settings.toml", "--tasks", "retrieval", "--seeds", "1", "--out", f"{folder}/out"]
 
 
-def test_variants_differ_in_their_settings_alone_and_stand_in_blocks_beside_ours(folder: Path) -> None:
+def test_variants_differ_in_their_settings_only_and_are_in_blocks_with_ours(folder: Path) -> None:
     data = ["--data", f"{folder}/train", "--eval", f"{folder}/test"]
     assert call(*data, *common(folder), "--variants", "level,multi-positive") == 0
     runs = {path.parts[-4]: read_config(path) for path in (folder / "out").glob("*/*/seed0/run/config.toml")}
@@ -78,10 +78,10 @@ def test_a_sweep_compares_the_losses_on_each_pair_of_datasets(folder: Path) -> N
     assert call(*common(folder), "--sweep", f"0.25={folder}/train:{folder}/test") == 0
     table = (folder / "out/ablations/sweep-retrieval-map.md").read_text()
     assert "0.25" in table
-    rows = [line for line in table.splitlines() if line.startswith(("| Multi", "| Symm", "| Ours"))]
+    rows = [line for line in table.splitlines() if line.startswith(("| Multi", "| Equation 1", "| Ours"))]
     assert [line.count("[") for line in rows] == [1, 1, 1]  # each a figure with its interval
     assert call(*common(folder), "--sweep", "0.5=here") == 2
 
 
 def test_points_that_are_numbers_come_by_size() -> None:
-    assert sorted(["0.75", "often", "0", "10", "0.25"], key=in_order) == ["0", "0.25", "0.75", "10", "often"]
+    assert sorted(["0.75", "often", "0", "10", "0.25"], key=point_order) == ["0", "0.25", "0.75", "10", "often"]

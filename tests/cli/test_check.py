@@ -41,7 +41,7 @@ def test_a_good_dataset_has_no_findings(dataset: Path, capsys: pytest.CaptureFix
     assert "no findings" in capsys.readouterr().out
 
 
-def test_every_fatal_finding_is_printed_unless_fewer_are_asked_for(
+def test_every_fatal_finding_is_printed_unless_a_limit_is_given(
     dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     boxes = Boxes.load(dataset / "boxes.parquet")

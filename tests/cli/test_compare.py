@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -102,14 +103,14 @@ def test_all_methods_have_seen_the_same_number_of_frames(compared: tuple[int, Pa
         assert 240 <= total < 240 + 2 * 120  # at most one more batch each
 
 
-def test_a_row_that_fails_is_told_and_stops_no_other(compared: tuple[int, Path]) -> None:
+def test_a_failed_row_is_reported_and_stops_no_other(compared: tuple[int, Path]) -> None:
     code, out = compared
     assert code == 1
     assert "missing.pth" in (out / "rows/dinov2-small/seed0/error.txt").read_text()
     assert [path.parts[-3] for path in out.rglob("error.txt")] == ["dinov2-small"]
 
 
-def test_what_is_done_is_skipped_and_the_table_is_made_of_what_is_there(
+def test_completed_rows_are_skipped_and_the_table_has_the_completed_rows(
     compared: tuple[int, Path], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, out = compared
@@ -124,7 +125,7 @@ def test_what_is_done_is_skipped_and_the_table_is_made_of_what_is_there(
 
 
 @pytest.mark.parametrize("command", ["compare", "ablate"])
-def test_a_table_of_nothing_is_an_error_that_says_which_folder_is_wrong(
+def test_an_empty_table_is_an_error_that_names_the_folder(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -137,7 +138,7 @@ def test_a_table_of_nothing_is_an_error_that_says_which_folder_is_wrong(
     assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
 
 
-def test_a_comparison_of_which_every_row_failed_tells_the_failures_and_that_there_is_no_table(
+def test_a_comparison_in_which_every_row_failed_prints_the_failures_and_no_table(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(words(folder, "failed", "--methods", "untrained", "--encoder.backbone", "no_such_backbone")) == 1
@@ -164,7 +165,7 @@ def test_a_line_that_is_copied_makes_the_row(folder: Path, capsys: pytest.Captur
     assert not (folder / "copied/report").exists()
 
 
-def test_a_comparison_that_was_killed_between_rows_goes_on(folder: Path) -> None:
+def test_a_comparison_that_was_killed_between_rows_resumes(folder: Path) -> None:
     arguments = words(folder, "killed", "--methods", "colour-grid,untrained,ours")
     first, last = (folder / f"killed/rows/{row}/seed0" for row in ("colour-grid", "ours"))
     process = subprocess.Popen(
@@ -237,7 +238,7 @@ def test_rates_are_searched_on_development_data_and_used_again(folder: Path) -> 
     assert call([*arguments, "--optimiser.lr", "1"]) == 2  # which of the two?
 
 
-def test_what_can_be_mistyped_is_told_before_anything_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_typing_errors_are_reported_before_anything_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = {
         "no such row": ["--methods", "simclr"],
         "no such row ": ["--only", "ours/seed7"],
@@ -250,3 +251,21 @@ def test_what_can_be_mistyped_is_told_before_anything_runs(folder: Path, capsys:
         assert call(words(folder, "wrong", *arguments)) == 2
         assert text.strip() in capsys.readouterr().err
     assert not (folder / "wrong").exists()
+
+
+def test_a_second_comparison_is_refused_while_the_first_runs_and_starts_after_it_was_killed(
+    folder: Path, capsys: pytest.CaptureFixture[str], start_waiting: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    arguments = words(folder, "twice", "--methods", "colour-grid,untrained")
+    first = start_waiting("polyptrace.compare.runner.run_trial", *arguments)  # in the row colour-grid
+    assert call(arguments) == 2
+    assert f"twice: in use by process {first.pid} on " in capsys.readouterr().err
+    assert call([*arguments, "--only", "colour-grid"]) == 1
+    assert f"seed0: in use by process {first.pid} on " in capsys.readouterr().err
+    assert not list((folder / "twice").rglob("error.txt"))
+    assert call([*arguments, "--only", "untrained"]) == 0  # rows may be distributed
+    first.kill()
+    first.wait()
+    assert call(arguments) == 0
+    assert not list((folder / "twice").rglob(".*"))
+    assert not (folder / ".twice.lock").exists()

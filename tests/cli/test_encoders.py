@@ -84,7 +84,7 @@ def test_embed_takes_a_video_model_and_its_settings(
 
 
 @pytest.mark.parametrize(("setting", "times"), [("on", 1), ("auto", 0), ("off", 0)])
-def test_a_foundation_model_is_compiled_when_asked_and_not_of_itself_on_a_cpu(
+def test_a_foundation_model_is_compiled_on_request_but_not_by_default_on_a_cpu(
     setting: str, times: int, monkeypatch: pytest.MonkeyPatch, make_dataset: Callable[..., Path], tmp_path: Path
 ) -> None:
     shrink(monkeypatch, "endofm", Endofm(4, width=24, layers=1, heads=2, native=32), 32)

@@ -77,6 +77,7 @@ def test_seeds_are_combined(theirs, tmp_path):
         (["retrieval", "--embeddings", "nowhere"], "no such file"),
         (["size", "--embeddings-for", "size"], "not TASK=PATH"),
         (["retrieval", "--evaluate.bootstrp", "9", "--embeddings", "x"], "did you mean '--evaluate.bootstrap'"),
+        (["retrieval", "--embedding", "x"], "--embedding: no such option -> did you mean --embeddings?"),
         (["histology", "--histology", "villous=2"], "not NAME=LABEL"),
         (["size", "--train-for", "sizes=x"], "task 'sizes'"),
     ],

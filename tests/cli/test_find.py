@@ -49,7 +49,7 @@ def test_a_polyp_of_one_colour_is_found_again_with_a_page_to_look_at(
     assert "found.html" in printed
 
 
-def test_a_moment_is_enough_and_what_it_meant_is_said(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_time_selects_a_track_and_the_choice_is_printed(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(vectors, "--video", "v0", "--at", "0:04", "--among", "all", "--top", 3) == 0
     assert "similar to track 1 of v0" in " ".join(capsys.readouterr().out.split())
     assert call(vectors, "--video", "v0", "--at", "0:40", "--top", 1) == 0
@@ -99,7 +99,7 @@ def test_what_is_missing_or_mistyped_is_one_line(
     assert message in capsys.readouterr().err
 
 
-def test_without_a_frame_rate_one_is_told_to_say_the_frame(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_frame_rate_the_error_asks_for_a_frame(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = {"vectors": np.eye(2), "video": np.array(["v", "v"]), "position": np.array([0, 50])}
     Embeddings.from_columns(columns).save(tmp_path / "theirs")
     assert call(tmp_path / "theirs", "--video", "v", "--at", "0:01") == 2

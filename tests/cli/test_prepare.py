@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,7 @@ def test_the_python_function_writes_what_the_command_writes(clips: Path, tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clips", "command", "python"]
 
 
-def test_identities_that_are_missing_are_asked_for_with_every_way_out(clips: Path, tmp_path: Path, said) -> None:
+def test_missing_identities_are_an_error_that_lists_all_options(clips: Path, tmp_path: Path, said) -> None:
     assert run("mot", clips, "--out", tmp_path / "d") == 2
     assert "--tracks.link video or by the given tracks: --tracks.link track" in said()
     assert run("mot", clips, "--boxes", "det", "--out", tmp_path / "d") == 2
@@ -84,7 +85,7 @@ def test_identities_that_are_missing_are_asked_for_with_every_way_out(clips: Pat
     assert run("mot", clips, "--boxes", "det", "--tracks.link", "video", "--out", tmp_path / "d") == 0
 
 
-def test_a_score_that_no_box_has_or_reaches_is_said(clips: Path, tmp_path: Path, said) -> None:
+def test_a_missing_or_unreachable_score_is_reported(clips: Path, tmp_path: Path, said) -> None:
     link = ("--tracks.link", "video", "--out", tmp_path / "d")
     assert run("mot", clips, "--boxes", "det", "--min-score", 0.9, *link) == 2
     assert "--min-score 0.9: no box is left -> the highest score is 0.75" in said()
@@ -101,7 +102,7 @@ def test_a_misspelt_option_is_answered_with_the_right_one(clips: Path, tmp_path:
     assert "did you mean --tracks.max-gap?" in said()
 
 
-def test_a_path_or_a_split_that_is_not_there_is_said_as_that(tmp_path: Path, said) -> None:
+def test_a_missing_path_or_split_is_named_in_the_error(tmp_path: Path, said) -> None:
     assert run("coco", tmp_path / "nowhere", "--out", tmp_path / "d") == 2
     assert "nowhere: no such file or folder" in said()
     (tmp_path / "instances_train.json").write_text("{}")
@@ -116,7 +117,7 @@ def test_an_existing_folder_is_refused_before_anything_is_read(tmp_path: Path, s
     assert "d: already exists" in said()
 
 
-def test_a_dataset_that_is_there_already_is_left_alone_and_said_to_be_there(clips: Path, tmp_path: Path, said) -> None:
+def test_an_existing_dataset_is_not_changed_and_reported(clips: Path, tmp_path: Path, said) -> None:
     words = ("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
     assert run(*words) == 0
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "d").rglob("*")}
@@ -140,10 +141,10 @@ def test_a_dataset_that_was_made_otherwise_is_refused_with_what_differs(clips: P
     ):
         said()
         assert run(*words, *more) == 2
-        told = said()
-        assert "d: already exists, made " in told
-        assert text in told
-        assert "give another folder, or remove this one first" in told
+        text_printed = said()
+        assert "d: already exists, made " in text_printed
+        assert text in text_printed
+        assert "give another folder, or remove this one first" in text_printed
     rows = (clips / "a/gt/gt.txt").read_text().replace("20,20,10,10", "21,20,10,10", 1)
     (clips / "a/gt/gt.txt").write_text(rows)
     assert run(*words) == 2
@@ -159,7 +160,7 @@ def test_left_out_rows_are_pointed_at(clips: Path, tmp_path: Path, said) -> None
     assert "d/rejected.csv" in said()
 
 
-def test_the_papers_counts_stand_beside_a_combination_by_its_name(tmp_path: Path, clips: Path, said) -> None:
+def test_the_papers_counts_are_shown_with_a_combination_of_that_name(tmp_path: Path, clips: Path, said) -> None:
     run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
     info = json.loads((tmp_path / "d/dataset.json").read_text())
     info["source"] = {"format": "rsp", "path": "rspp", "split": None}
@@ -182,9 +183,7 @@ def test_a_disk_that_refuses_is_one_line(
     assert words in said()
 
 
-def test_ctrl_c_says_that_the_command_goes_on(
-    clips: Path, tmp_path: Path, said, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_prints_how_to_resume(clips: Path, tmp_path: Path, said, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -193,7 +192,7 @@ def test_ctrl_c_says_that_the_command_goes_on(
     assert "interrupted -> run the same command again; it resumes" in said()
 
 
-def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_resumes(tmp_path: Path) -> None:
     films, out = tmp_path / "films", tmp_path / "d"
     write_film(films / "short/film.mp4", 1)
     write_film(films / "long/film.mp4", LONG, scale=10)  # many seconds to its boxes, which are at its end
@@ -209,10 +208,10 @@ def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_goes_on(tmp_path:
         time.sleep(0.01)
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert time.monotonic() - began < 10
     assert process.returncode == 130
-    assert "run the same command again" in told.decode()
+    assert "run the same command again" in errors.decode()
     (films / "short/film.mp4").unlink()  # it is not read again
     write_film(films / "long/film.mp4", LONG)  # the same frames, decoded sooner
     assert run(*words) == 0
@@ -221,7 +220,7 @@ def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_goes_on(tmp_path:
 
 
 def write_film(path: Path, times: int, scale: int = 1) -> None:
-    """A video that shows the same 200 frames so many times, and the CVAT task of a track in the last 40."""
+    """A video that repeats the same 200 frames, and the CVAT task of a track in the last 40."""
     av = pytest.importorskip("av")
     path.parent.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(0).integers(0, 256, (48, 64, 3), np.uint8)
@@ -255,3 +254,16 @@ def test_spaces_other_alphabets_and_links_in_paths_are_no_matter(clips: Path, tm
     (tmp_path / "link").symlink_to(odd)
     assert run("mot", tmp_path / "link", "--identities", "polyp", "--out", tmp_path / "données ß") == 0
     assert (tmp_path / "données ß" / "crops.npy").exists()
+
+
+def test_a_second_prepare_is_refused_while_the_first_runs_and_starts_after_it_was_killed(
+    clips: Path, tmp_path: Path, said, start_waiting: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    words = ["mot", clips, "--identities", "polyp", "--out", tmp_path / "d"]
+    first = start_waiting("polyptrace.data.prepare._write_folder", "prepare", *words)
+    assert run(*words) == 2
+    assert f"in use by process {first.pid} on " in said()
+    first.kill()
+    first.wait()
+    assert run(*words) == 0
+    assert not list(tmp_path.glob(".d.*"))

@@ -20,7 +20,7 @@ def test_synth_prints_statistics_of_an_existing_folder(tiny: Path) -> None:
     assert 20 < float(precision[1]) < 95  # with three polyps chance is about 40; colour alone must not solve it
 
 
-def test_synth_prints_picture_statistics_beside_real_ones(tiny: Path) -> None:
+def test_synth_prints_picture_statistics_compared_with_real_ones(tiny: Path) -> None:
     arguments = ["synth", str(tiny), "--preset", "tiny", "--real", str(tiny / "images")]
     result = CliRunner().invoke(build("synth"), arguments, env={"COLUMNS": "160"})
     assert result.exit_code == 0, result.output

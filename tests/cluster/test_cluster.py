@@ -84,14 +84,14 @@ def test_bad_pictures_are_found_where_they_are(address: str, tiny: Path, alone: 
     assert len((tmp_path / "cluster" / "rejected.csv").read_text().splitlines()) == 3
 
 
-def test_what_a_worker_refuses_is_said_in_one_line(address: str, tiny: Path, tmp_path: Path) -> None:
+def test_an_error_of_a_worker_is_reported_in_one_line(address: str, tiny: Path, tmp_path: Path) -> None:
     boxes = read_coco(tiny).in_order()
     boxes.file[0] = "../elsewhere.jpg"
     with pytest.raises(UserError, match=r"^'\.\./elsewhere\.jpg': leaves its folder"), connected(address):
         fill_store_on(address, tmp_path / "crops.npy", boxes, tiny, size=32)
 
 
-def test_what_a_worker_cannot_start_with_is_said_in_one_line(
+def test_what_prevents_a_worker_from_starting_is_reported_in_one_line(
     address: str, alone: Dataset, encoder: TrackletEncoder
 ) -> None:
     unseen = replace(alone, path=alone.path / "elsewhere")  # as on a machine without the shared file system
@@ -115,7 +115,7 @@ def test_vectors_computed_on_two_nodes_have_the_same_bytes(
     assert found.position.tolist() == expected.position.tolist()
 
 
-def test_what_cannot_be_done_is_said_before_workers_start(
+def test_impossible_requests_are_reported_before_workers_start(
     address: str, tiny: Path, alone: Dataset, tmp_path: Path
 ) -> None:
     larger = TrackletEncoder("test_resnet", width=16, heads=2, feed_forward=16, layers=1, size=48)

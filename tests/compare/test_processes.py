@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from polyptrace.compare import ROWS, Data, Row, Shared, Trial, Workers, make_trial
+from polyptrace.compare import ROWS, ComparisonRow, Datasets, Shared, Trial, Workers, make_trial
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 
 
 @pytest.fixture
 def trial(make_dataset: Callable[..., Path], tmp_path: Path) -> Trial:
-    data = Data(None, (make_dataset(tmp_path / "test", [[2, 2], [2, 3]]),))
+    data = Datasets(None, (make_dataset(tmp_path / "test", [[2, 2], [2, 3]]),))
     shared = Shared(tmp_path / "out", {"evaluate": {"bootstrap": 20}}, ("retrieval",))
     return make_trial(ROWS["colour-grid"], 0, "rows/colour-grid/seed0", data, shared)
 
@@ -30,7 +30,7 @@ def test_a_worker_runs_a_row_and_its_output_is_kept(trial: Trial) -> None:
 
 
 def test_a_failure_of_a_worker_has_its_message(trial: Trial, tmp_path: Path) -> None:
-    row = Row("x", "X", "Baseline", encoder=str(tmp_path / "missing"))
+    row = ComparisonRow("x", "X", "Baseline", encoder=str(tmp_path / "missing"))
     broken = make_trial(row, 0, "rows/x/seed0", trial.data, Shared(tmp_path / "out"))
     with pytest.raises(UserError, match=r"the row's process ended with code 2: (.|\n)*error: .*missing"):
         Workers(2)(broken)
@@ -38,7 +38,7 @@ def test_a_failure_of_a_worker_has_its_message(trial: Trial, tmp_path: Path) -> 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trial: Trial) -> Path:
-    """Where a stand-in for Python writes the environment that it was started with."""
+    """The log of a replacement for Python that writes its environment."""
     program = tmp_path / "python"
     program.write_text('#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-any} ${POLYPTRACE_GPU_SHARED_BY-1} $OMP_NUM_THREADS"\n')
     program.chmod(0o755)

@@ -8,7 +8,7 @@ import pytest
 
 from polyptrace.compare import (
     ROWS,
-    Data,
+    Datasets,
     Shared,
     Trial,
     choose_rates,
@@ -26,7 +26,7 @@ RATES = (1e-5, 3e-5, 1e-4)
 
 @pytest.fixture
 def trials(make_dataset: Callable[..., Path], tmp_path: Path) -> list[Trial]:
-    data = Data(make_dataset(tmp_path / "train", [[2, 2]]), (make_dataset(tmp_path / "test", [[2, 2]]),))
+    data = Datasets(make_dataset(tmp_path / "train", [[2, 2]]), (make_dataset(tmp_path / "test", [[2, 2]]),))
     rows = [ROWS[name] for name in ("colour-grid", "untrained", "sup", "ours")]
     return search_trials(rows, RATES, data, Shared(tmp_path / "out"), 480)
 

@@ -58,9 +58,7 @@ def test_a_frozen_backbone_is_a_baseline_with_its_weights() -> None:
     assert (row.name, row.encoder, row.weights) == ("imagenet", "frozen:resnet18", "")
 
 
-def test_a_run_that_is_taken_as_it_is_says_itself_what_it_saw(
-    make_dataset: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_trained_run_that_is_reused_reports_what_it_saw(make_dataset: Callable[..., Path], tmp_path: Path) -> None:
     data = Dataset.open(make_dataset(tmp_path / "data", [[2, 2], [2, 2]]))
     for method, labels, group in (("sup", "labels", "Fully supervised"), ("ours", "label-free", "Self-supervised")):
         config = Config(

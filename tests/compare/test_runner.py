@@ -8,7 +8,7 @@ from threading import Barrier, Event
 
 import pytest
 
-from polyptrace.compare import ROWS, Data, Keep, Shared, Trial, make_trial, run_trials
+from polyptrace.compare import ROWS, Datasets, Keep, Shared, Trial, make_trial, run_trials
 from polyptrace.compare import runner as module
 from polyptrace.compare.runner import begin_trial, load_trial, run_trial, with_starts
 from polyptrace.config import Settings
@@ -17,8 +17,8 @@ from polyptrace.core.files import read_json, write_json
 
 
 @pytest.fixture
-def data(make_dataset: Callable[..., Path], tmp_path: Path) -> Data:
-    return Data(make_dataset(tmp_path / "train", [[2, 2]]), (make_dataset(tmp_path / "test", [[2, 2]], seed=1),))
+def data(make_dataset: Callable[..., Path], tmp_path: Path) -> Datasets:
+    return Datasets(make_dataset(tmp_path / "train", [[2, 2]]), (make_dataset(tmp_path / "test", [[2, 2]], seed=1),))
 
 
 #: Settings of all rows that a row records.
@@ -27,7 +27,7 @@ SETTINGS: dict[str, Settings] = {"ours": {"loss": {"frame_weight": 2.0}}, "froze
 
 @dataclass
 class Stages:
-    """Stands for train, embed and evaluate: writes what each would, and fails or is interrupted on request."""
+    """Replaces train, embed and evaluate: writes their outputs, and fails or is interrupted on request."""
 
     fails: tuple[str, ...] = ()
     interrupted: tuple[str, ...] = ()
@@ -68,13 +68,13 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
 
 
 def trials(
-    data: Data, out: Path, settings: Settings | None = None, rows: tuple[str, ...] = ("colour-grid", "sup", "ours")
+    data: Datasets, out: Path, settings: Settings | None = None, rows: tuple[str, ...] = ("colour-grid", "sup", "ours")
 ) -> list[Trial]:
     shared = Shared(out, settings or {})
     return [make_trial(ROWS[name], 0, f"rows/{name}/seed0", data, shared) for name in rows]
 
 
-def test_a_failure_is_recorded_and_the_other_rows_continue(data: Data, tmp_path: Path, stages: Stages) -> None:
+def test_a_failure_is_recorded_and_the_other_rows_continue(data: Datasets, tmp_path: Path, stages: Stages) -> None:
     out = tmp_path / "out"
     stages.fails = ("sup/embed",)
     (failure,) = run_trials(trials(data, out))
@@ -90,7 +90,7 @@ def test_a_failure_is_recorded_and_the_other_rows_continue(data: Data, tmp_path:
     assert not failure.file.exists()
 
 
-def test_several_rows_at_a_time_end_as_one_after_the_other(data: Data, tmp_path: Path, stages: Stages) -> None:
+def test_several_rows_at_a_time_end_as_one_after_the_other(data: Datasets, tmp_path: Path, stages: Stages) -> None:
     stages.fails, together = ("colour-grid/embed", "ours/train"), Barrier(3, timeout=20)
 
     def run(trial: Trial, keep: Keep) -> None:
@@ -102,7 +102,7 @@ def test_several_rows_at_a_time_end_as_one_after_the_other(data: Data, tmp_path:
     assert stages.ran == ["sup/train", "sup/embed", "sup/evaluate"]
 
 
-def test_after_ctrl_c_no_other_row_begins(data: Data, tmp_path: Path) -> None:
+def test_after_ctrl_c_no_other_row_begins(data: Datasets, tmp_path: Path) -> None:
     together, interrupted, ran = Barrier(2, timeout=20), Event(), []
 
     def run(trial: Trial, _: Keep) -> None:
@@ -122,7 +122,7 @@ def test_after_ctrl_c_no_other_row_begins(data: Data, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_the_rows_that_others_start_from_run_first_and_once(
-    at_once: int, data: Data, tmp_path: Path, stages: Stages
+    at_once: int, data: Datasets, tmp_path: Path, stages: Stages
 ) -> None:
     wanted = trials(data, tmp_path / "out", rows=("tpc", "mve", "colour-grid"))
     assert [trial.key for trial in with_starts(wanted)] == [
@@ -140,7 +140,7 @@ def test_the_rows_that_others_start_from_run_first_and_once(
     assert stages.ran == []
 
 
-def test_a_row_fails_if_the_one_it_starts_from_does(data: Data, tmp_path: Path, stages: Stages) -> None:
+def test_a_row_fails_if_the_one_it_starts_from_does(data: Datasets, tmp_path: Path, stages: Stages) -> None:
     stages.fails = ("sfe/train",)
     failures = run_trials(trials(data, tmp_path / "out", rows=("tpc", "ours")))
     assert [failure.key for failure in failures] == ["starts/sfe/seed0", "rows/tpc/seed0"]
@@ -148,7 +148,7 @@ def test_a_row_fails_if_the_one_it_starts_from_does(data: Data, tmp_path: Path, 
     assert "ours/evaluate" in stages.ran
 
 
-def test_a_row_resumes_after_a_kill(data: Data, tmp_path: Path, stages: Stages) -> None:
+def test_a_row_resumes_after_a_kill(data: Datasets, tmp_path: Path, stages: Stages) -> None:
     out = tmp_path / "out"
     stages.interrupted = ("ours/embed",)
     with pytest.raises(KeyboardInterrupt):
@@ -161,7 +161,7 @@ def test_a_row_resumes_after_a_kill(data: Data, tmp_path: Path, stages: Stages) 
     assert not left.exists()
 
 
-def test_an_unexpected_error_keeps_its_traceback(data: Data, tmp_path: Path) -> None:
+def test_an_unexpected_error_keeps_its_traceback(data: Datasets, tmp_path: Path) -> None:
     def broken(_trial: Trial, _keep: Keep) -> None:
         raise ZeroDivisionError("by zero")
 
@@ -170,14 +170,16 @@ def test_an_unexpected_error_keeps_its_traceback(data: Data, tmp_path: Path) -> 
     assert "Traceback" in failures[0].file.read_text()
 
 
-def test_a_step_without_output_is_a_failure(data: Data, tmp_path: Path, stages: Stages) -> None:
+def test_a_step_without_output_is_a_failure(data: Datasets, tmp_path: Path, stages: Stages) -> None:
     stages.run = lambda name, _: stages.ran.append(name)  # type: ignore[method-assign]
     failures = run_trials(trials(data, tmp_path / "out"))
     assert len(failures) == 3
     assert "embed ended without" in failures[0].message
 
 
-def test_weights_of_completed_rows_are_deleted_and_not_made_again(data: Data, tmp_path: Path, stages: Stages) -> None:
+def test_weights_of_completed_rows_are_deleted_and_not_made_again(
+    data: Datasets, tmp_path: Path, stages: Stages
+) -> None:
     out = tmp_path / "out"
     rows = ("colour-grid", "tpc", "ours")
     assert run_trials(trials(data, out, rows=rows), "vectors") == []
@@ -189,7 +191,7 @@ def test_weights_of_completed_rows_are_deleted_and_not_made_again(data: Data, tm
     assert stages.ran == ["ours/evaluate"]
 
 
-def test_a_row_that_was_made_with_other_settings_is_refused(data: Data, tmp_path: Path, stages: Stages) -> None:
+def test_a_row_that_was_made_with_other_settings_is_refused(data: Datasets, tmp_path: Path, stages: Stages) -> None:
     out = tmp_path / "out"
     run_trials(trials(data, out))
     failures = run_trials(trials(data, out, {"optimiser": {"lr": 0.5}}))
@@ -200,7 +202,7 @@ def test_a_row_that_was_made_with_other_settings_is_refused(data: Data, tmp_path
     assert len(stages.ran) == 8
 
 
-def test_a_row_that_was_measured_on_other_crops_is_refused(data: Data, tmp_path: Path, stages: Stages) -> None:
+def test_a_row_that_was_measured_on_other_crops_is_refused(data: Datasets, tmp_path: Path, stages: Stages) -> None:
     out = tmp_path / "out"
     run_trials(trials(data, out))
     assert len(stages.ran) == 8
@@ -209,7 +211,9 @@ def test_a_row_that_was_measured_on_other_crops_is_refused(data: Data, tmp_path:
     assert len(run_trials(trials(data, out))) == 3
 
 
-def test_a_row_records_its_settings_its_commands_and_their_duration(data: Data, tmp_path: Path, stages: Stages) -> None:
+def test_a_row_records_its_settings_its_commands_and_their_duration(
+    data: Datasets, tmp_path: Path, stages: Stages
+) -> None:
     (trial,) = trials(data, tmp_path / "out", rows=("ours",))
     run_trials([trial])
     record = read_json(trial.folder / "row.json")
@@ -220,13 +224,13 @@ def test_a_row_records_its_settings_its_commands_and_their_duration(data: Data, 
 
 
 @pytest.mark.parametrize("name", ["colour-grid", "frozen", "tpc", "ours"])
-def test_a_worker_restores_the_trial_from_its_record(name: str, data: Data, tmp_path: Path) -> None:
+def test_a_worker_restores_the_trial_from_its_record(name: str, data: Datasets, tmp_path: Path) -> None:
     (trial,) = trials(data, tmp_path / "out", SETTINGS.get(name, {}), (name,))
     begin_trial(trial)
     assert load_trial(trial.folder) == trial
 
 
-def test_a_record_of_something_else_is_an_error(data: Data, tmp_path: Path) -> None:
+def test_a_record_of_something_else_is_an_error(data: Datasets, tmp_path: Path) -> None:
     (trial,) = trials(data, tmp_path / "out", rows=("ours",))
     write_json(trial.folder / module.RECORD, {"recipe": {}})
     with pytest.raises(UserError, match=r"row\.json: not a record of this version"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.compare import ROWS, Data, Row, Shared, frames_of_ours, make_trial, resolve
+from polyptrace.compare import ROWS, ComparisonRow, Datasets, Shared, frames_of_ours, make_trial, resolve
 from polyptrace.compare.trial import names_of
 from polyptrace.config import override
 from polyptrace.core.errors import UserError
@@ -19,17 +19,17 @@ from polyptrace.methods import METHODS
 
 
 @pytest.fixture(scope="module")
-def data(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Data:
+def data(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Datasets:
     folder = tmp_path_factory.mktemp("plan")
     train = make_dataset(folder / "train", [[4, 3], [5, 4], [3, 5]])
-    return Data(train, (make_dataset(folder / "test", [[2, 2]]),))
+    return Datasets(train, (make_dataset(folder / "test", [[2, 2]]),))
 
 
 def value_of(words: tuple[str, ...], option: str) -> str:
     return words[words.index(option) + 1]
 
 
-def test_a_row_is_trained_embedded_and_evaluated_in_its_own_folder(data: Data, tmp_path: Path) -> None:
+def test_a_row_is_trained_embedded_and_evaluated_in_its_own_folder(data: Datasets, tmp_path: Path) -> None:
     trial = make_trial(ROWS["ta"], 2, "rows/ta/seed2", data, Shared(tmp_path))
     assert [step.name for step in trial.steps] == ["train", "embed", "evaluate"]
     assert all(step.output.is_relative_to(tmp_path / "rows/ta/seed2") for step in trial.steps)
@@ -40,7 +40,7 @@ def test_a_row_is_trained_embedded_and_evaluated_in_its_own_folder(data: Data, t
     assert value_of(evaluate, "--group") == "Fully supervised"
 
 
-def test_a_frozen_row_needs_no_training_data(data: Data, tmp_path: Path) -> None:
+def test_a_frozen_row_needs_no_training_data(data: Datasets, tmp_path: Path) -> None:
     shared = Shared(tmp_path, {"train": {"epochs": 3}, "embed": {"batch_frames": 8}})
     trial = make_trial(ROWS["colour-grid"], 0, "rows/colour-grid/seed0", replace(data, train=None), shared)
     assert trial.steps[0].words[:2] == ("embed", "colour-grid")
@@ -51,15 +51,15 @@ def test_a_frozen_row_needs_no_training_data(data: Data, tmp_path: Path) -> None
         make_trial(ROWS["ours"], 0, "rows/ours/seed0", replace(data, train=None), shared)
 
 
-def test_the_frozen_row_is_the_backbone_of_the_settings(data: Data, tmp_path: Path) -> None:
+def test_the_frozen_row_is_the_backbone_of_the_settings(data: Datasets, tmp_path: Path) -> None:
     shared = Shared(tmp_path, {"encoder": {"backbone": "resnet18", "weights": "mine.safetensors"}})
     trial = make_trial(ROWS["frozen"], 0, "rows/frozen/seed0", replace(data, train=None), shared)
     assert trial.steps[0].words[:4] == ("embed", "frozen:resnet18", "--weights", "mine.safetensors")
 
 
-def test_settings_of_the_row_override_those_of_all_rows(data: Data, tmp_path: Path) -> None:
+def test_settings_of_the_row_override_those_of_all_rows(data: Datasets, tmp_path: Path) -> None:
     shared = Shared(tmp_path, {"loss": {"frame_weight": 2.0}, "train": {"epochs": 7}, "evaluate": {"bootstrap": 9}})
-    row = Row("x", "X", "Self-supervised", "ours", {"loss": {"frame_weight": 0.0}})
+    row = ComparisonRow("x", "X", "Self-supervised", "ours", {"loss": {"frame_weight": 0.0}})
     trial = make_trial(row, 0, "rows/x/seed0", data, shared, 960, {"ours": 3e-5})
     assert trial.config.loss.frame_weight == 0
     assert (trial.config.train.frames, trial.config.train.epochs, trial.config.optimiser.lr) == (960, 7, 3e-5)
@@ -69,7 +69,7 @@ def test_settings_of_the_row_override_those_of_all_rows(data: Data, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["sfe", "sup", "ours"])
-def test_the_printed_command_gives_the_settings_of_the_trial(name: str, data: Data, tmp_path: Path) -> None:
+def test_the_printed_command_gives_the_settings_of_the_trial(name: str, data: Datasets, tmp_path: Path) -> None:
     shared = Shared(tmp_path, {"supervision": {"tau_fit": "share"}, "train": {"loggers": []}})
     trial = make_trial(ROWS[name], 1, f"rows/{name}/seed1", data, shared, 960)
     words = shlex.split(trial.steps[0].command)
@@ -85,7 +85,7 @@ def test_a_method_keeps_its_published_settings_unless_they_are_overridden() -> N
 
 @pytest.mark.parametrize(("name", "first"), [("mve", "sfe"), ("tpc", "sfe"), ("tpc-polyp", "sfe-polyp")])
 def test_a_row_that_starts_from_sfe_shares_its_frames_with_it(
-    name: str, first: str, data: Data, tmp_path: Path
+    name: str, first: str, data: Datasets, tmp_path: Path
 ) -> None:
     trial = make_trial(ROWS[name], 1, f"rows/{name}/seed1", data, Shared(tmp_path), 961, {"sfe": 0.5, "tpc": 0.25})
     start = trial.start
@@ -99,7 +99,7 @@ def test_a_row_that_starts_from_sfe_shares_its_frames_with_it(
     assert (own.start is not None, own.config.train.frames) == (True, 0)
 
 
-def test_other_rows_start_from_the_backbone_weights(data: Data, tmp_path: Path) -> None:
+def test_other_rows_start_from_the_backbone_weights(data: Datasets, tmp_path: Path) -> None:
     for name in ("ours", "sup", "ta", "sfe", "tpc-scratch", "mve-scratch", "untrained"):
         trial = make_trial(ROWS[name], 0, f"rows/{name}/seed0", data, Shared(tmp_path), 960)
         assert trial.start is None
@@ -113,7 +113,7 @@ def test_results_record_which_labels_training_used(
     train = make_dataset(tmp_path / "train", [[2, 2]])
     info = read_json(train / "dataset.json")
     write_json(train / "dataset.json", {**info, "settings": {"tracks": {"link": link}}})
-    data = Data(train, (train,))
+    data = Datasets(train, (train,))
     labels = {
         name: value_of(make_trial(ROWS[name], 0, name, data, Shared(tmp_path)).steps[-1].words, "--labels")
         for name in ("untrained", "ours", "tpc", "tpc-polyp", "sup")
@@ -127,8 +127,8 @@ def test_a_model_that_saw_a_test_dataset_is_marked_for_the_tasks_that_use_it(
     paths = {name: make_dataset(tmp_path / name, [[2, 2]]) for name in ("rc", "sun")}
     sun = Dataset.open(paths["sun"]).tracklets
     save_tracklets(replace(sun, dataset=np.full(len(sun), "sun", object)), paths["sun"] / "tracklets.parquet")
-    data = Data(None, (paths["rc"],), {"size": (paths["rc"], paths["sun"])})
-    row = Row("endofm", "EndoFM", "Endoscopy FM", encoder="endofm", seen=("SUN",))
+    data = Datasets(None, (paths["rc"],), {"size": (paths["rc"], paths["sun"])})
+    row = ComparisonRow("endofm", "EndoFM", "Endoscopy FM", encoder="endofm", seen=("SUN",))
     words = make_trial(row, 0, "rows/endofm/seed0", data, Shared(tmp_path)).steps[-1].words
     assert [words[n + 1] for n, word in enumerate(words) if word == "--trained-on-test"] == ["size"]
     assert [words[n + 1].rpartition("/")[2] for n, word in enumerate(words) if word == "--embeddings-for"] == [
@@ -143,7 +143,7 @@ def test_two_test_datasets_of_one_name_have_separate_vectors() -> None:
 
 
 @pytest.mark.parametrize("epochs", [1, 3, 7])
-def test_all_methods_see_as_many_frames_as_ours_in_its_epochs(epochs: int, data: Data, tmp_path: Path) -> None:
+def test_all_methods_see_as_many_frames_as_ours_in_its_epochs(epochs: int, data: Datasets, tmp_path: Path) -> None:
     assert data.train is not None
     settings = {"train": {"epochs": epochs}, "supervision": {"bags_per_batch": 5}}
     frames = frames_of_ours(data.train, Shared(tmp_path, settings))
@@ -161,6 +161,6 @@ def test_all_methods_see_as_many_frames_as_ours_in_its_epochs(epochs: int, data:
     assert plan.length(with_frames.train) == plan.length(config.train)
 
 
-def test_a_given_number_of_frames_is_used(data: Data, tmp_path: Path) -> None:
+def test_a_given_number_of_frames_is_used(data: Datasets, tmp_path: Path) -> None:
     assert data.train is not None
     assert frames_of_ours(data.train, Shared(tmp_path, {"train": {"frames": 123}})) == 123

@@ -116,7 +116,7 @@ def test_a_smaller_picture_has_the_pixels_that_pil_drafts(shrink: int, settings:
     assert torch.equal(decode(content, shrink), drafted)
 
 
-def test_a_header_that_lies_is_an_error_or_a_picture() -> None:
+def test_a_wrong_header_gives_an_error_or_a_picture() -> None:
     content = noisy_jpeg(4, 48, 40)
     size = content.index(b"\xff\xc0") + 5
     for place in range(2, content.index(b"\xff\xda") + 14):

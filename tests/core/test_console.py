@@ -4,9 +4,10 @@ import io
 
 import pytest
 import torch
+from rich.table import Table
 
 from polyptrace.core import console as module
-from polyptrace.core.console import counted, echo, printable, progress, proportion
+from polyptrace.core.console import SafeConsole, counted, echo, printable, progress, proportion
 from polyptrace.core.device import choose_device
 
 EVIL = "\x1b]0;title\x07video\x1b[31m\x9b1m\u202e\udcff"
@@ -75,3 +76,13 @@ def test_without_a_terminal_progress_is_a_line_every_half_minute_with_the_time_l
 )
 def test_a_share_of_few_is_a_count(count: int, total: int, text: str) -> None:
     assert proportion(count, total) == text
+
+
+def test_without_a_terminal_tables_are_not_cut_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    file = io.StringIO()
+    table = Table("name", "value")
+    table.add_row("x" * 60, "y" * 60)
+    SafeConsole(file=file).print(table)
+    assert "x" * 60 in file.getvalue()
+    assert "y" * 60 in file.getvalue()

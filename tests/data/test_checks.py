@@ -60,7 +60,7 @@ def test_each_thing_that_is_wrong_is_found_and_named_by_file_and_line(boxes: Box
     assert " -> " in findings[0].message
 
 
-def test_a_good_box_beside_one_that_is_left_out_is_no_duplicate() -> None:
+def test_a_good_box_next_to_an_excluded_one_is_no_duplicate() -> None:
     boxes = replace(with_box(1, [-500, 10, 20, 20]), frame_index=np.array([0, 1, 1, 3]))
     assert [(f.kind, f.row) for f in check_boxes(boxes)] == [("outside", 1)]
 

@@ -15,7 +15,7 @@ from polyptrace.data.clips import GAP, join_clips
 
 
 def clips(number: int, frames: int = 40, start: int = 100) -> Boxes:
-    """So many clips of one polyp each, every frame with the same box."""
+    """Clips of one polyp each, with the same box in every frame."""
     video = np.repeat([f"clip{n}" for n in range(number)], frames)
     return Boxes.of(
         video=video,
@@ -29,7 +29,7 @@ def clips(number: int, frames: int = 40, start: int = 100) -> Boxes:
 
 @settings(deadline=None)
 @given(number=st.integers(1, 30), size=st.integers(1, 6), seed=st.integers(0, 5))
-def test_every_clip_is_in_one_procedure_of_at_most_so_many(number: int, size: int, seed: int) -> None:
+def test_every_clip_is_in_one_procedure_of_limited_size(number: int, size: int, seed: int) -> None:
     joined = join_clips(clips(number, frames=3), size, seed)
     of_polyp = {
         polyp: set(joined.video[joined.polyp == polyp].tolist()) for polyp in sorted(set(joined.polyp.tolist()))

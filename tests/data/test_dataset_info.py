@@ -25,7 +25,7 @@ from polyptrace.data.dataset_info import decoders
         (["a.mp4"], "scaled", ["FFmpeg (PyAV)"]),
     ],
 )
-def test_what_decoded_the_pictures_is_named_whatever_the_setting(
+def test_the_decoder_of_the_pictures_is_named_for_every_setting(
     files: list[str], decoding: str, named: list[str]
 ) -> None:
     assert decoders(files, decoding) == ", ".join(named)

@@ -223,19 +223,19 @@ def test_rows_without_a_whole_frame_are_left_out_counted_once_and_listed(make_so
     ]
 
 
-def test_a_bad_picture_costs_only_the_crops_of_its_own_track_again(
+def test_after_a_bad_picture_only_the_crops_of_its_track_are_cut_again(
     make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes, root = make_source(videos=4)
     break_missing(root / "v1_0008.jpg")
     break_missing(root / "v1_0021.jpg")  # not wanted before the first is left out
-    asked = []
+    filled = []
     original = PartialStore._fill_round
-    monkeypatch.setattr(PartialStore, "_fill_round", lambda *a: asked.append(len(a[2])) or original(*a))
+    monkeypatch.setattr(PartialStore, "_fill_round", lambda *a: filled.append(len(a[2])) or original(*a))
     found = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
     assert found.info["counts"]["rejected"] == 2
-    assert asked[0] == 72
-    assert sum(asked[1:]) < 36
+    assert filled[0] == 72
+    assert sum(filled[1:]) < 36
     assert sorted(file.name for file in (tmp_path / "d").iterdir()) == [
         "boxes.parquet", "crops.npy", "dataset.json", "rejected.csv", "tracklets.parquet",
     ]  # fmt: skip
@@ -245,7 +245,7 @@ def test_a_bad_picture_costs_only_the_crops_of_its_own_track_again(
     np.testing.assert_array_equal(found.tracklets.crop_index, at_once.tracklets.crop_index)
 
 
-def test_a_run_killed_after_a_bad_picture_goes_on_in_its_round(
+def test_a_run_killed_after_a_bad_picture_resumes_in_the_same_round(
     make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes, root = make_source()
@@ -297,7 +297,7 @@ def raise_interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_when_no_track_is_long_enough_it_is_said_what_to_change(make_source: Source, tmp_path: Path) -> None:
+def test_if_no_track_is_long_enough_the_error_says_what_to_change(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
     with pytest.raises(
         UserError, match=r"20 boxes in 2 tracks, the longest of 10 frames, and --tracks.min-track is 30"
@@ -372,7 +372,7 @@ prepare(Boxes.load(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]), cro
 """
 
 
-def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(make_source: Source, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_and_gives_the_same_bytes(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source(videos=12)
     boxes.save(tmp_path / "boxes.parquet")
     out = tmp_path / "d"

@@ -21,7 +21,7 @@ def clips(number: int, frames: int = 3) -> Boxes:
     )
 
 
-def test_no_group_stands_on_both_sides() -> None:
+def test_no_group_is_on_both_sides() -> None:
     group = np.random.default_rng(0).integers(0, 40, 500)
     test = split_by(group, seed=3)
     assert not set(group[test]) & set(group[~test])
@@ -64,7 +64,7 @@ def test_a_share_of_the_videos_and_its_rest_have_no_video_in_common_and_all_toge
     assert abs(len(set(part.video.tolist())) - 10 * share) <= 0.5 + 1e-9
 
 
-def test_named_videos_are_taken_and_an_unknown_one_is_an_error() -> None:
+def test_named_videos_are_selected_and_an_unknown_one_is_an_error() -> None:
     boxes = clips(4)
     assert set(take_videos(boxes, names=["clip1", "clip3"]).video.tolist()) == {"clip1", "clip3"}
     assert set(take_videos(boxes, names=["clip1", "clip3"], rest=True).video.tolist()) == {"clip0", "clip2"}

@@ -54,7 +54,7 @@ def test_blocks_end_at_the_first_place_after_their_size_where_nothing_is_shared(
             assert max(int(r[-1]) for r in earlier) >= case.rows[i][0]
 
 
-def test_a_plan_says_where_each_block_s_frames_stand_among_all(case: SimpleNamespace) -> None:
+def test_a_plan_gives_the_position_of_each_blocks_frames_among_all(case: SimpleNamespace) -> None:
     plan = make_plan(case.tracklets, case.chosen, 50)
     assert (np.diff(plan.frames) > 0).all()
     for block in plan.blocks:

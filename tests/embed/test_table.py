@@ -45,7 +45,7 @@ def test_what_is_saved_is_loaded_bit_for_bit(tmp_path):
     assert [getattr(loaded, c).dtype.kind for c in COLUMNS] == ["O", "O", "O", "i", "i", "i", "f", "O", "f", "O"]
 
 
-def test_a_folder_that_is_there_is_not_replaced_unless_told(tmp_path):
+def test_an_existing_folder_is_replaced_only_with_overwrite(tmp_path):
     table = Embeddings.from_columns(columns())
     table.save(tmp_path / "E")
     with pytest.raises(UserError, match="already exists"):
@@ -152,7 +152,7 @@ def test_a_bad_row_is_named(name, row, value, message):
         Embeddings.from_columns(changed(name, row, value), where="E")
 
 
-def test_broken_files_and_columns_are_told(tmp_path):
+def test_broken_files_and_columns_are_errors(tmp_path):
     cases = {
         "absent.npz": (None, "no such file"),
         "text.npz": (b"not a zip", "not an .npz"),

@@ -26,7 +26,7 @@ def test_without_a_mask_every_frame_is_real():
     torch.testing.assert_close(ColourGrid()(frames), ColourGrid()(frames, torch.ones(2, 3, dtype=torch.bool)))
 
 
-def test_it_is_loaded_by_its_name_and_says_what_it_takes():
+def test_it_is_loaded_by_name_and_describes_its_input():
     encoder = load_encoder("colour-grid")
     assert isinstance(encoder, ColourGrid)
     assert encoder.width == 192

@@ -22,7 +22,7 @@ def frames() -> Tensor:
 def test_a_padded_batch_gives_the_vectors_of_the_tracklets_alone(encoder: TrackletEncoder, frames: Tensor) -> None:
     lengths = (2, 6, 3)
     mask = torch.arange(6) < torch.tensor(lengths)[:, None]
-    frames[~mask] = torch.nan  # whatever stands there must not matter
+    frames[~mask] = torch.nan  # the values of masked frames must not matter
     padded, tokens = encoder(frames, mask), encoder.tokens(frames, mask)
     for i, length in enumerate(lengths):
         alone = encoder.tokens(frames[i : i + 1, :length])

@@ -308,7 +308,7 @@ def four_tracks(polyp: str = "") -> Embeddings:
 
 
 @pytest.mark.parametrize(("threshold", "polyps", "remark"), [(None, 1, "default, 0.5"), (0.9, 2, "yours, 0.9")])
-def test_without_labels_the_users_setting_stands_or_else_the_default(
+def test_without_labels_the_users_setting_or_else_the_default_is_used(
     threshold: float | None, polyps: int, remark: str
 ) -> None:
     settings = Evaluate(bootstrap=20, count_threshold=threshold)
@@ -340,7 +340,7 @@ def given_split(share=0.5):
     return whole.rows(~test), whole.rows(test)
 
 
-def test_a_given_split_is_used_as_it_is():
+def test_a_given_split_is_used_unchanged():
     train, test = given_split()
     results = evaluate({"size": test}, ["size"], QUICK, train={"size": train})
     task = results.tasks["size"]

@@ -23,8 +23,8 @@ def test_two_places_of_one_tracklet_are_no_pair() -> None:
     assert ignore.nonzero().tolist() == [[0, 2], [2, 0]]
 
 
-def test_a_repeated_tracklet_costs_nothing_in_either_form() -> None:
-    """Bags far apart, but tracklet 7 stands in bag 0 and is the anchor of bag 1."""
+def test_a_repeated_tracklet_adds_no_loss_in_either_form() -> None:
+    """Tracklet 7 is a member of bag 0 and the anchor of bag 1."""
     vector = {1: [1.0, 0, 0], 7: [0, 1.0, 0], 8: [0, 1.0, 0.1], 2: [1.0, 0, 0.1]}
     anchor, bag = torch.tensor([1, 7]), torch.tensor([[2, 7], [8, 8]])
     anchors = torch.tensor([vector[int(i)] for i in anchor])

@@ -174,7 +174,7 @@ def test_bags_of_one_are_a_cross_entropy_over_anchors() -> None:
     assert noise_aware(anchors, bags, TEMPERATURE).item() == pytest.approx(want.item(), abs=1e-12)
 
 
-def test_one_good_member_is_enough_and_a_wrong_one_is_let_go() -> None:
+def test_one_good_member_is_enough_and_a_wrong_one_is_ignored() -> None:
     anchors = torch.eye(4, 8, dtype=torch.float64)
     wrong = torch.eye(8, dtype=torch.float64)[4:]  # orthogonal to every anchor
     bags = torch.stack([anchors, wrong], dim=1).requires_grad_()
@@ -184,7 +184,7 @@ def test_one_good_member_is_enough_and_a_wrong_one_is_let_go() -> None:
     assert bags.grad[:, 1].norm() < 1e-4 * max(bags.grad[:, 0].norm(), 1)
 
 
-def test_what_stands_in_masked_places_has_no_influence_even_nan() -> None:
+def test_values_in_masked_places_have_no_influence_even_nan() -> None:
     mask = torch.tensor([[True, False], [False, False], [True, True]])
     anchors, bags = made(3, 4), made(3, 2, 4, seed=1)
     spoilt = bags.clone()

@@ -34,12 +34,12 @@ def test_polyps_are_the_same_number_only_when_they_are_the_same_polyp(coloured: 
     assert set(code) == set(range(6))
 
 
-def test_a_label_free_view_cannot_be_asked_for_polyps(coloured: Dataset) -> None:
+def test_a_label_free_view_has_no_polyps(coloured: Dataset) -> None:
     with pytest.raises(TypeError, match="label-free"):
         polyp_codes(coloured.label_free(), coloured.select("tracklet"))
 
 
-def test_what_labels_training_saw_is_said_in_words(coloured: Dataset) -> None:
+def test_the_labels_that_training_saw_are_described_in_words(coloured: Dataset) -> None:
     said = {
         link: labels_seen(replace(coloured, info={"settings": {"tracks": {"link": link}}}), "none")
         for link in ("polyp", "track", "video")

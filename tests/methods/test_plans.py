@@ -112,7 +112,7 @@ def test_sfe_pairs_frames_of_one_track_that_are_near_and_never_the_same(coloured
     assert len(set(pairs[:, 0])) == len(pairs)  # an item once an epoch
 
 
-def test_sfe_s_second_view_lies_as_far_as_the_normal_distribution_says(coloured: Dataset) -> None:
+def test_the_distance_of_sfes_second_view_follows_the_normal_distribution(coloured: Dataset) -> None:
     near = replace(CONFIG, views=replace(CONFIG.views, deviation=4.0))  # one stored frame
     pairs = np.concatenate([b.rows.reshape(-1, 2) for e in range(10) for b in drawn("sfe", coloured, near, e)])
     inside = pairs[(pairs[:, 0] % 16 > 4) & (pairs[:, 0] % 16 < 11)]
@@ -180,7 +180,7 @@ def test_tracks_know_how_many_frames_they_span(coloured: Dataset) -> None:
 
 
 def test_multi_positive_in_the_form_of_equation_1_is_refused(coloured: Dataset) -> None:
-    config = replace(CONFIG, loss=Loss(name="multi-positive"))
+    config = replace(CONFIG, loss=Loss(name="multi-positive", form="paper"))
     with pytest.raises(UserError, match=r"add --loss\.form symmetric"):
         METHODS["ours"].plan(coloured.label_free(), config)
     for temperature in (0.07, 0.25):

@@ -46,7 +46,7 @@ def test_figures_curriculum_draws_figure_2_with_the_settings_given(coloured: Dat
     assert ">4<" in (tmp_path / "out" / "curriculum_rank.svg").read_text(encoding="utf-8")
 
 
-def test_figures_bag_shows_the_anchor_that_was_asked_for(coloured: Dataset, tmp_path: Path) -> None:
+def test_figures_bag_shows_the_selected_anchor(coloured: Dataset, tmp_path: Path) -> None:
     arguments = ("figures", "bag", "--data", coloured.path, "--encoder", "colour-grid")
     assert call(*arguments, "--video", "v1", "--frame", 80, "--out", tmp_path / "out") == 0
     content = json.loads((tmp_path / "out" / "figures.json").read_text(encoding="utf-8"))
@@ -77,7 +77,7 @@ def test_encoder_and_vectors_together_are_refused(
     assert "give one of them" in capsys.readouterr().err
 
 
-def test_the_colour_grid_is_added_beside_results_without_labels(
+def test_the_colour_grid_is_added_to_results_without_labels(
     unlabelled: Path, coloured: Dataset, tmp_path: Path
 ) -> None:
     data = tmp_path / "synthetic"

@@ -5,7 +5,7 @@ from polyptrace.evaluate import Results
 from polyptrace.report.curves import base_rate, precision_recall, roc, similarities
 
 
-def test_each_method_stands_in_the_legend_with_its_interval_best_first(rows: list[Results]) -> None:
+def test_the_legend_lists_each_method_with_its_interval_best_first(rows: list[Results]) -> None:
     weak, ours = rows[-1], rows[0]
     for drawing, figure in ((roc([weak, ours], [LineStyle("red"), LineStyle("blue")]), "auroc"),):
         metric = ours.tasks["reid"].metrics[figure]

@@ -20,7 +20,7 @@ from polyptrace.report.film_strips import (
 )
 
 
-def test_frames_stand_in_order_on_the_strip() -> None:
+def test_frames_are_in_order_on_the_strip() -> None:
     frames = np.stack([np.full((36, 36, 3), value, np.uint8) for value in (50, 100, 150)])
     strip = film_strip(frames)
     line = strip[strip.shape[0] // 2, :, 0]

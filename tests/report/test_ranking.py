@@ -20,7 +20,7 @@ def test_the_highest_figure_is_best_and_the_next_that_differs_is_second(make_row
     assert set(ranking.p) == {0, 2}
 
 
-def test_a_method_that_cannot_be_told_apart_shares_the_first_place(make_row: Make) -> None:
+def test_a_method_without_a_significant_difference_shares_the_first_place(make_row: Make) -> None:
     rows = [make_row("a", 0.70, seed=1, spread=0.05), make_row("b", 0.71, seed=2, spread=0.05), make_row("c", 0.2)]
     ranking = rank(rows, MAP)
     assert [ranking.mark(n) for n in range(3)] == ["best", "best", "second"]
@@ -49,7 +49,7 @@ def test_a_method_that_saw_the_test_data_is_never_best_in_that_task(make_row: Ma
     assert ranking.mark(0) == "best"
 
 
-def test_seeing_the_test_data_of_another_task_costs_nothing(make_row: Make) -> None:
+def test_seeing_the_test_data_of_another_task_is_not_marked(make_row: Make) -> None:
     rows = [make_row("a", 0.5), make_row("b", 0.9, saw=("size",))]
     assert rank(rows, MAP).mark(1) == "best"
 

@@ -45,7 +45,7 @@ def test_figures_that_a_method_does_not_log_are_left_out(run: Path, tmp_path: Pa
     assert "sfe" in both[0].svg
 
 
-def test_a_running_mean_is_a_mean_of_what_there_is() -> None:
+def test_a_running_mean_is_the_mean_of_the_available_values() -> None:
     values = np.array([4.0, 0.0, 2.0, 6.0, 3.0])
     expected = [values[max(0, n - 1) : n + 2].mean() for n in range(5)]
     np.testing.assert_allclose(running_mean(values, 3), expected)
@@ -68,7 +68,7 @@ def test_the_papers_switches_are_read_from_the_settings() -> None:
     assert switches(FRAMES) == (True, True, True, False)
 
 
-def test_rows_stand_in_the_papers_two_blocks_and_the_full_method_in_both(make_row: Callable[..., Results]) -> None:
+def test_rows_are_in_the_papers_two_blocks_and_the_full_method_in_both(make_row: Callable[..., Results]) -> None:
     names = ("full", "nearest", "fixed", "frames", "multi")
     rows = [make_row(name, 0.5 + n / 20, seed=n) for n, name in enumerate(names)]
     table = ablation_table(rows, [FULL, NEAREST, FIXED, FRAMES, MULTI], MAIN[:1])

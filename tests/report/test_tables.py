@@ -49,7 +49,7 @@ def test_a_cell_has_the_figure_its_interval_and_its_mark(make_row: Make) -> None
     assert (cell.text, cell.interval, cell.mark) == ("63.13", "59.1–67.1", "best")
 
 
-def test_a_method_that_saw_test_data_has_a_sign_and_the_table_explains_it(make_row: Make) -> None:
+def test_a_method_that_saw_test_data_is_marked_and_the_table_explains_the_mark(make_row: Make) -> None:
     table = table_of([make_row("a", 0.5), make_row("b", 0.4), make_row("saw", 0.9, saw=("retrieval",))])
     assert table.groups[0][1][2].cells[-1].note == "*"
     assert any(note.startswith("*") for note in table.notes)

@@ -103,7 +103,7 @@ def test_results_of_runs_that_left_something_out_become_table_2(
     assert (tmp_path / "out" / "table2.tex").exists()
 
 
-def test_methods_of_other_data_have_a_sign_and_without_pictures_the_page_says_what_to_give(
+def test_methods_of_other_data_are_marked_and_a_page_without_pictures_says_what_to_pass(
     make_row: Callable[..., Results], tmp_path: Path
 ) -> None:
     rows = [make_row("Here", 0.5), make_row("Too", 0.4), make_row("Elsewhere", 0.9, key="other")]

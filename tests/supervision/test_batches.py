@@ -246,7 +246,7 @@ def test_separation_exchanges_bags_and_never_adds_overlaps(
     assert overlapping(after, extents) == slow_overlapping(after, extents)
 
 
-def test_separation_ends_without_overlaps_where_there_is_room() -> None:
+def test_separation_removes_all_overlaps_if_possible() -> None:
     """As many videos as in the paper, bags that cover a fifth of theirs: most batches have an overlap at first."""
     extents = made_extents(2400, 27, 200, 40)
     before = np.arange(2400).reshape(200, 12)
@@ -256,7 +256,7 @@ def test_separation_ends_without_overlaps_where_there_is_room() -> None:
     assert (np.sort(extents.video[after], axis=1)[:, 1:] == np.sort(extents.video[after], axis=1)[:, :-1]).any()
 
 
-def test_separation_gives_up_where_there_is_no_room() -> None:
+def test_separation_stops_if_overlaps_cannot_be_avoided() -> None:
     everywhere = Extents(np.zeros(60, dtype=int), np.zeros(60, dtype=int), np.full(60, 100))
     batches = separate_overlaps(np.arange(60).reshape(10, 6), everywhere, torch_generator(0))
     assert overlapping(batches, everywhere) == 50

@@ -7,7 +7,7 @@ from polyptrace.supervision import bursts, fitted_temperature, sample_bags
 
 
 def visits(sizes: list[list[int]], seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Video, position and polyp of tracklets: visits of so many, short breaks inside them, minutes between them."""
+    """Video, position and polyp of tracklets: visits of the given sizes, minutes apart, with short breaks inside."""
     random = np.random.default_rng(seed)
     video, position, polyp = [], [], []
     for v, of_video in enumerate(sizes):

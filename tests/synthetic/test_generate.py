@@ -47,13 +47,13 @@ def fingerprints(folder: Path) -> dict[str, str]:
 
 
 def test_the_same_seed_gives_the_same_bytes_in_another_process_with_other_workers(tmp_path: Path) -> None:
-    generate(tmp_path / "here", LEAST, 0, workers=1)
-    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "there")], check=True, capture_output=True)
-    here = fingerprints(tmp_path / "here")
-    assert len(here) > 10
-    assert here == fingerprints(tmp_path / "there")
+    generate(tmp_path / "first", LEAST, 0, workers=1)
+    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "second")], check=True, capture_output=True)
+    first = fingerprints(tmp_path / "first")
+    assert len(first) > 10
+    assert first == fingerprints(tmp_path / "second")
     generate(tmp_path / "other", LEAST, 1, workers=1)
-    assert here != fingerprints(tmp_path / "other")
+    assert first != fingerprints(tmp_path / "other")
 
 
 def test_tiny_has_what_every_other_test_needs(tiny: Path) -> None:

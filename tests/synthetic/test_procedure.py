@@ -22,7 +22,7 @@ def test_polyps_keep_their_labels_and_their_position_through_all_tracks(procedur
         assert (anchor[:, 2] == polyp.z).all()
 
 
-def test_a_procedure_is_the_same_whatever_else_is_drawn(preset: Preset) -> None:
+def test_a_procedure_does_not_depend_on_the_other_procedures(preset: Preset) -> None:
     alone = draw_procedure(7, 2, "train", 2, preset)
     draw_procedure(7, 1, "train", 2, preset)
     again = draw_procedure(7, 2, "test", 2, preset)

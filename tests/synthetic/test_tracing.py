@@ -19,15 +19,15 @@ def test_rays_end_where_small_steps_would_end_them(procedure: Procedure) -> None
     scene = procedure.scene
     views = procedure.paths.views.take(frames(procedure, 12))
     rays = turn_rays(views, camera_rays(scene.camera, torch.device("cpu")))
-    found = trace_wall(scene.lumen, scene.camera, views, rays)
-    some = torch.arange(0, found.shape[1], 37)
+    traced = trace_wall(scene.lumen, scene.camera, views, rays)
+    some = torch.arange(0, traced.shape[1], 37)
     few = tuple(ray[:, some] for ray in rays)
     slow = torch.full_like(few[0], FAR_MM)
     for distance in torch.arange(0.1, FAR_MM, 0.1).tolist():
         x, y, z = (views.position[:, k : k + 1] + few[k] * distance for k in range(3))
         beyond = scene.lumen.clearance(x, y, z, views.state) < 0
         slow = torch.where(beyond & (slow == FAR_MM), distance, slow)
-    error = (found[:, some] - slow).abs() / slow
+    error = (traced[:, some] - slow).abs() / slow
     assert float((error < 0.03).float().mean()) > 0.97
     assert float(error.median()) < 0.005
 
@@ -61,7 +61,7 @@ def test_a_seat_is_on_the_wall_with_axes_at_right_angles(procedure: Procedure) -
 
 @pytest.fixture(scope="module")
 def owners(procedure: Procedure) -> tuple[np.ndarray, np.ndarray]:
-    """Some frames, and for each of their pixels the polyp that the renderer put there."""
+    """Some frames, and for each of their pixels the polyp that the renderer shows in it."""
     rows = np.linspace(0, len(procedure.boxes) - 1, SOME).astype(int)
     index = torch.from_numpy(rows)
     _, owner = render(procedure.scene, procedure.paths.views.take(index), procedure.conditions.take(index), index)

@@ -29,8 +29,8 @@ def test_looks_follow_each_other_with_gaps_and_withdrawal_goes_from_site_to_site
     gaps = [b.start - a.start - a.frames for a, b in pairwise(looks)]
     assert min(gaps) >= 1
     order = [look.polyp for look in looks]
-    assert order.index(3) > max(place for place, polyp in enumerate(order) if polyp in (1, 2))
-    assert max(place for place, polyp in enumerate(order) if polyp == 0) < min(order.index(1), order.index(2))
+    assert order.index(3) > max(index for index, polyp in enumerate(order) if polyp in (1, 2))
+    assert max(index for index, polyp in enumerate(order) if polyp == 0) < min(order.index(1), order.index(2))
 
 
 def test_every_polyp_gets_the_tracklets_that_are_wanted(preset: Preset) -> None:

@@ -29,7 +29,7 @@ BASE = Config(
     encoder=SMALL,
 )
 CASES = {
-    "ours paper": ("ours", BASE),
+    "ours paper": ("ours", replace(BASE, loss=Loss(form="paper"))),
     "ours symmetric": ("ours", replace(BASE, loss=Loss(form="symmetric"))),
     "ours multi-positive": ("ours", replace(BASE, loss=Loss(name="multi-positive", form="symmetric"))),
     "ours, small videos": ("ours", replace(BASE, supervision=Supervision(bags_per_batch=8, bag_size=3))),

@@ -17,7 +17,7 @@ def test_a_cpu_gets_float32_without_compilation_and_the_log_says_why(monkeypatch
         assert said in text
 
 
-def test_a_run_is_told_by_how_many_its_gpu_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_receives_the_number_of_runs_that_share_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SHARED_BY, raising=False)
     assert choose_hardware(Train()).shared_by == 1
     monkeypatch.setenv(SHARED_BY, "3")
@@ -28,7 +28,7 @@ def test_a_run_is_told_by_how_many_its_gpu_is_shared(monkeypatch: pytest.MonkeyP
             choose_hardware(Train())
 
 
-def test_a_gpu_that_is_not_there_is_an_error_not_a_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_gpu_is_an_error_not_a_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="torch finds no GPU"):
         choose_hardware(Train(device="cuda"))

@@ -284,7 +284,7 @@ def test_a_finished_run_can_be_continued_for_more_epochs(
 def test_a_full_disk_gives_one_line_and_the_previous_checkpoint_stays_usable(
     small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A limit on the size of files stands for a full disk."""
+    """A limit on the size of files simulates a full disk."""
     config = with_train(epochs=2, checkpoint_every=2)
     whole = train(config, small, tmp_path / "whole")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,7 +1,7 @@
 """python docs/pictures/synthetic/make.py
 
-Renders the pictures of docs/synthetic.md into this folder: tracks of two procedures, and the effect of the options
-view-memory, view-change and alike. A few minutes on one core.
+Renders the pictures of docs/synthetic.md into this folder: tracks of one procedure, and the effect of the options
+view-memory, view-change and alike. Half a minute on one core.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from polyptrace.synthetic import PRESETS, Preset, Procedure, draw_procedure, wit
 
 HERE = Path(__file__).parent
 LARGE: Preset = replace(
-    PRESETS["small"], width=336, height=288, texel_mm=0.1875, tracklets=8, difficulty=PRESETS["full"].difficulty
+    PRESETS["small"], width=336, height=288, texel_mm=0.1875, tracklets=20, difficulty=PRESETS["full"].difficulty
 )
 COLUMNS = 7
 CAPTION = 18  # pixels
@@ -79,22 +79,21 @@ def stack(strips: list[tuple[str, Image.Image]], name: str) -> None:
     small.save(HERE / name, quality=82, optimize=True)
 
 
-def procedures() -> None:
-    """Two procedures, one row per polyp."""
-    for number in (2, 5):
-        procedure = draw_procedure(0, number, "train", 4, LARGE)
-        strips = []
-        for index, polyp in enumerate(procedure.scene.polyps):
-            caption = f"{polyp.name}: {polyp.size_mm} mm, {polyp.histology}, {polyp.morphology}"
-            strips.append((caption, tracks(procedure, index)))
-        stack(strips, f"procedure-{number}.jpg")
+def procedure_rows() -> None:
+    """One procedure, one row per polyp."""
+    procedure = draw_procedure(0, 5, "train", 4, LARGE)
+    strips = []
+    for index, polyp in enumerate(procedure.scene.polyps):
+        caption = f"{polyp.name}: {polyp.size_mm} mm, {polyp.histology}, {polyp.morphology}"
+        strips.append((caption, tracks(procedure, index)))
+    stack(strips, "procedure-5.jpg")
 
 
 def options() -> None:
     """The effect of three options."""
     strips = []
     for memory in (100.0, 0.0):
-        preset = with_difficulty(LARGE, view_memory=memory, tracklets=20, resight=0.0)
+        preset = with_difficulty(LARGE, view_memory=memory, resight=0.0)
         procedure = draw_procedure(1, 1, "train", 1, preset)
         strips.append((f"consecutive tracks, --view-memory {memory:g}", tracks(procedure, 0, consecutive=True)))
     stack(strips, "view-memory.jpg")
@@ -116,5 +115,5 @@ def options() -> None:
 
 if __name__ == "__main__":
     with one_thread():
-        procedures()
+        procedure_rows()
         options()

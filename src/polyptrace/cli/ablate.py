@@ -24,6 +24,7 @@ from polyptrace.cli.trials import (
     data_of,
     exit_with,
     frames_of,
+    lock_out,
     no_results,
     print_commands,
     require_trials,
@@ -40,8 +41,8 @@ from polyptrace.compare import (
     SWEEP,
     SWEEP_FOLDER,
     VARIANTS_FOLDER,
-    Block,
-    Row,
+    AblationBlock,
+    ComparisonRow,
     Shared,
     Trial,
     folder_name,
@@ -100,7 +101,7 @@ def command(
     without the curriculum; loss on frames, tracklets or both. Further blocks: other losses on the same bags, which bags
     share a batch, bag size, highest temperature.
 
-    [bold]--sweep[/] compares our loss, its symmetric form and the multi-positive loss on several pairs of datasets
+    [bold]--sweep[/] compares our loss, Equation 1 as printed and the multi-positive loss on several pairs of datasets
     instead, for example procedures with more and more interleaved polyps.
 
     Rows run as in 'polyptrace compare'; in the same folder, ours is not trained again.
@@ -129,7 +130,7 @@ def command(
         rows = list({row.name: row for block in blocks for row in block.rows}.values())
         frames = frames_of(datasets, shared, rows, own_epochs=False)
         trials = [
-            make_trial(row, seed, f"{place_of(row)}/seed{seed}", datasets, shared, frames, known_rates)
+            make_trial(row, seed, f"{folder_of(row)}/seed{seed}", datasets, shared, frames, known_rates)
             for row in rows
             for seed in range(seeds)
         ]
@@ -138,6 +139,7 @@ def command(
     if dry_run:
         print_commands(chosen)
         return
+    lock_out(ctx, out, only)
     failed = runner(at_once, keep)(chosen)
     if not only and not write_tables(out, blocks):
         echo(f"{out}: fewer than two variants have results, so there is no table")
@@ -160,23 +162,25 @@ def sweep_trials(text: str, seeds: int, shared: Shared, rates: Mapping[str, floa
     ]
 
 
-def place_of(row: Row) -> str:
+def folder_of(row: ComparisonRow) -> str:
     """The folder of a variant; our own settings are a row of the comparison, which is trained only once."""
     return f"{VARIANTS_FOLDER if row.settings else ROWS_FOLDER}/{row.name}"
 
 
-def write_tables(out: Path, blocks: Sequence[Block]) -> bool:
+def write_tables(out: Path, blocks: Sequence[AblationBlock]) -> bool:
     """Writes the ablation tables into R/ablations; False if there are too few results."""
-    of_blocks = {block.title: lines_of([(row.title, out / place_of(row)) for row in block.rows]) for block in blocks}
+    of_blocks = {
+        block.title: ablation_rows([(row.title, out / folder_of(row)) for row in block.rows]) for block in blocks
+    }
     of_blocks = {title: lines for title, lines in of_blocks.items() if len(lines) > 1}
     of_points = {
-        folder.name: lines_of([(row.title, folder / row.name) for row in SWEEP])
-        for folder in sorted((out / SWEEP_FOLDER).glob("*"), key=lambda folder: in_order(folder.name))
+        folder.name: ablation_rows([(row.title, folder / row.name) for row in SWEEP])
+        for folder in sorted((out / SWEEP_FOLDER).glob("*"), key=lambda folder: point_order(folder.name))
     }
     of_points = {name: lines for name, lines in of_points.items() if lines}
     columns = measured([line.results for lines in of_blocks.values() for line in lines], MAIN)
     tables = [block_table("table2", "Table 2. Ablations", of_blocks, columns)] if columns else []
-    tables += [*filter(None, [of_ours(of_blocks, columns)])]
+    tables += [*filter(None, [differences_from_ours(of_blocks, columns)])]
     for measure in measured([line.results for lines in of_points.values() for line in lines], MAIN):
         title = f"Sweep: {measure.over} {measure.name}"
         tables.append(sweep_table(folder_name(title), title, of_points, measure))
@@ -190,14 +194,14 @@ def write_tables(out: Path, blocks: Sequence[Block]) -> bool:
     return True
 
 
-def of_ours(of_blocks: Mapping[str, Sequence[AblationRow]], columns: Sequence[Measure]) -> Table | None:
+def differences_from_ours(of_blocks: Mapping[str, Sequence[AblationRow]], columns: Sequence[Measure]) -> Table | None:
     """Ours minus each variant, on the same bootstrap draws; None without ours."""
     results = list({line.results.method.name: line.results for lines in of_blocks.values() for line in lines}.values())
     names = [each.method.name for each in results]
     return difference_table(results, columns, names.index(OURS.title)) if OURS.title in names else None
 
 
-def in_order(name: str) -> tuple[float, str]:
+def point_order(name: str) -> tuple[float, str]:
     """Sorting key of a sweep's points: numbers by value, then other names."""
     try:
         return float(name), name
@@ -205,12 +209,12 @@ def in_order(name: str) -> tuple[float, str]:
         return math.inf, name
 
 
-def lines_of(rows: Sequence[tuple[str, Path]]) -> list[AblationRow]:
+def ablation_rows(rows: Sequence[tuple[str, Path]]) -> list[AblationRow]:
     """A line for each (title, folder) that has results: its training seeds combined, and its settings."""
     lines = []
     for title, folder in rows:
-        sound = [path for path in sorted(folder.glob("seed*/results")) if not (path.parent / ERROR).exists()]
-        results = [Results.load(path) for path in sound]
+        completed = [path for path in sorted(folder.glob("seed*/results")) if not (path.parent / ERROR).exists()]
+        results = [Results.load(path) for path in completed]
         settings = sorted(folder.glob("seed*/run/config.toml"))
         if results and settings:
             whole = results[0] if len(results) == 1 else combine(results)

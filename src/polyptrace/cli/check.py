@@ -41,7 +41,7 @@ def command(
 ) -> None:
     """Show the content of a dataset folder and check it.
 
-    Prints the number of videos, polyps, tracks and tracklets (beside the paper's, for its datasets) and every finding,
+    Prints the number of videos, polyps, tracks and tracklets (with the paper's, for its datasets) and every finding,
     counted by kind. The exit code is 1 if a finding is fatal.
     """
     opened = Dataset.open(dataset)
@@ -60,7 +60,7 @@ def command(
 
 
 def print_dataset(dataset: Dataset) -> None:
-    """Prints the counts of a dataset, beside the paper's for its datasets."""
+    """Prints the counts of a dataset, with the paper's for its datasets."""
     counts, labels = dataset.info["counts"], dataset.info["labels"]
     names = (dataset.info["source"].get(key) for key in ("split", "format", "path"))
     paper = next((PAPER[name] for name in names if name in PAPER), None)

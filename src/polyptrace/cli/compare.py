@@ -25,6 +25,7 @@ from polyptrace.cli.trials import (
     data_of,
     exit_with,
     frames_of,
+    lock_out,
     no_results,
     print_commands,
     require_trials,
@@ -39,8 +40,8 @@ from polyptrace.compare import (
     ROWS,
     ROWS_FOLDER,
     SECTIONS,
+    ComparisonRow,
     Failure,
-    Row,
     Shared,
     Trial,
     choose_rates,
@@ -127,6 +128,8 @@ def command(
     datasets = data_of(data, tests, tests_of)
     rows = [*map(frozen_row, frozen or []), *select_rows(methods, ROWS, ALL)]
     run = runner(at_once, keep)
+    if not dry_run:
+        lock_out(ctx, out, only)
     known_rates = existing_rates(shared, rates, searching=bool(search_lr))
     search: list[Trial] = []
     if search_lr and known_rates is None:
@@ -172,7 +175,7 @@ def existing_rates(shared: Shared, file: Path | None, searching: bool) -> dict[s
 
 
 def plan_search(
-    rows: Sequence[Row], shared: Shared, rates: str, train: Path | None, test: Path | None, own_epochs: bool
+    rows: Sequence[ComparisonRow], shared: Shared, rates: str, train: Path | None, test: Path | None, own_epochs: bool
 ) -> list[Trial]:
     """The trials of a search for learning rates."""
     if train is None or test is None:
@@ -202,15 +205,15 @@ def finish_search(trials: Sequence[Trial], out: Path) -> dict[str, float]:
     return read_rates(written)
 
 
-def without_rate(rows: Sequence[Row], rates: dict[str, float], out: Path) -> list[Failure]:
+def without_rate(rows: Sequence[ComparisonRow], rates: dict[str, float], out: Path) -> list[Failure]:
     """The rows for which no searched rate worked."""
     lacking = [row for row in rows if row.trained and rates and row.name not in rates and row.method not in rates]
     return [Failure(row.name, "no learning rate worked", out / RATES_FILE) for row in lacking]
 
 
-def with_seeds(rows: Sequence[Row], seeds: int) -> list[tuple[Row, int]]:
+def with_seeds(rows: Sequence[ComparisonRow], seeds: int) -> list[tuple[ComparisonRow, int]]:
     """Each row with a method at each seed; a frozen row once, or as often as its name is given."""
-    pairs: list[tuple[Row, int]] = []
+    pairs: list[tuple[ComparisonRow, int]] = []
     for row in rows:
         before = sum(other.name == row.name for other, _ in pairs)
         pairs += [(row, seed) for seed in range(seeds)] if row.method else [(row, before)]

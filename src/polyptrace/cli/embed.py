@@ -9,7 +9,7 @@ import typer
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import embed_on
 from polyptrace.compare import frozen_row
-from polyptrace.core.console import counted
+from polyptrace.core.console import counted, echo
 from polyptrace.embed import embed, embed_files
 from polyptrace.encoders import FROZEN, ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
@@ -52,7 +52,7 @@ def command(
         encoder, data, out, weights, settings, row=_row(encoder), overwrite=overwrite, compute=compute
     )
     count, width = embeddings.vectors.shape
-    typer.echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
+    echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
 
 
 def _row(encoder: str) -> dict[str, Any]:

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from polyptrace.config import Config
-from polyptrace.core.console import progress
+from polyptrace.core.console import echo, output, progress
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.encoders.cost import COST_LENGTH, COST_SIZE, Cost, cost, foundation_cost, published_cost
 from polyptrace.encoders.foundation import (
@@ -26,7 +25,7 @@ OURS = "ours"
 
 
 @dataclass(frozen=True)
-class Row:
+class EncoderRow:
     """One encoder: cost, input, and source of the weights."""
 
     name: str
@@ -65,19 +64,18 @@ def command(
             bar.advance()
     rows += [] if names else [_our_row()]
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
-    console = Console()
-    console.print(_cost_table(rows))
-    console.print()
-    console.print(_weights_table(rows))
+    output.print(_cost_table(rows))
+    output.print()
+    output.print(_weights_table(rows))
 
 
-def _foundation_row(name: str, model: FoundationModel, folder: Path | None) -> Row:
+def _foundation_row(name: str, model: FoundationModel, folder: Path | None) -> EncoderRow:
     architecture, used, paper = model.architecture, foundation_cost(name), published_cost(name)
     known = pooling_choices(architecture.prefix_tokens)
     marked = [f"{choice} (default)" if choice == model.pooling else choice for choice in known]
-    return Row(
+    return EncoderRow(
         name,
         model.title,
         used.params,
@@ -101,13 +99,13 @@ def _local(model: FoundationModel, folder: Path | None) -> str:
     return "no" if path is None else str(path)
 
 
-def _our_row() -> Row:
+def _our_row() -> EncoderRow:
     with torch.device("meta"):
         encoder = TrackletEncoder(Config().encoder.backbone).eval()
         frames = torch.empty(1, COST_LENGTH, 3, COST_SIZE, COST_SIZE)
     counted: Cost = cost(encoder, lambda: encoder(frames))
     unused = sum(parameter.numel() for parameter in encoder.projector.parameters())
-    return Row(
+    return EncoderRow(
         OURS,
         "Ours",
         counted.params - unused,
@@ -124,7 +122,7 @@ def _our_row() -> Row:
     )
 
 
-def _cost_table(rows: list[Row]) -> Table:
+def _cost_table(rows: list[EncoderRow]) -> Table:
     table = Table(box=None, header_style="bold")
     table.add_column("encoder", no_wrap=True)
     for title in ("params\nM", "true\nGFLOP", "paper's\nparams M", "paper's\nFLOPs G", "width", "pixels"):
@@ -146,7 +144,7 @@ def _cost_table(rows: list[Row]) -> Table:
     return table
 
 
-def _weights_table(rows: list[Row]) -> Table:
+def _weights_table(rows: list[EncoderRow]) -> Table:
     table = Table(box=None, header_style="bold")
     table.add_column("encoder", no_wrap=True)
     for title in ("licence", "weights", "local file"):

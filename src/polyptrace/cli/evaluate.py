@@ -1,7 +1,6 @@
 """`polyptrace evaluate retrieval reid size histology counting --embeddings EMBEDDINGS --out RESULTS`."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from polyptrace.cli.settings import ConfigFile
-from polyptrace.config import Config, override, read_config
+from polyptrace.cli.settings import ConfigFile, resolve, split_arguments
+from polyptrace.config import Config
 from polyptrace.core.console import SafeConsole, console, counted, echo, output
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
@@ -38,6 +37,7 @@ NOT_FRACTIONS = ("fragmentation", "fragmentation_sd", "count_error", "count_bias
 
 
 def command(
+    ctx: typer.Context,
     tasks: Annotated[list[str] | None, typer.Argument(help=f"Any of {', '.join(TASKS)}; default: all.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Results folder to write.")] = Path("results"),
     embeddings: Annotated[
@@ -132,12 +132,13 @@ def command(
       polyptrace evaluate --combine results/ours-0 --combine results/ours-1 \\
         --out results/ours
     """
-    wanted, arguments = _split(tasks or [])
+    words, arguments = split_arguments(tasks or [])
+    wanted = list(dict.fromkeys(map(_known, words)))
     refuse_existing(out, overwrite, RESULTS_FILE)
     if seeds:
         results = combine([Results.load(folder) for folder in seeds])
     else:
-        settings = override(read_config(config), arguments, SECTIONS)
+        settings = resolve(ctx, config, SECTIONS, arguments=arguments)
         inputs = _Inputs(
             embeddings or [], _by_task("--embeddings-for", embeddings_for), _by_task("--train-for", train_for)
         )
@@ -210,20 +211,6 @@ def _cells(name: str, metric: Metric) -> tuple[str, str, str]:
         "-" if math.isnan(metric.low) else f"{low} to {high}",
         counted(metric.n, SINGULAR.get(metric.of, metric.of), metric.of),
     )
-
-
-def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The tasks, and the `--section.key value` arguments among them."""
-    tasks, arguments = [], []
-    remaining = iter(words)
-    for word in remaining:
-        if not word.startswith("-"):
-            tasks.append(_known(word))
-            continue
-        arguments.append(word)
-        if "=" not in word:
-            arguments += [value for value in [next(remaining, None)] if value is not None]
-    return list(dict.fromkeys(tasks)), arguments
 
 
 def _known(task: str) -> str:

@@ -58,9 +58,9 @@ def command(
     contact_sheet: Annotated[
         bool, typer.Option("--contact-sheet", help="Write sheets/VIDEO.png with some tracks of every polyp.")
     ] = False,
-    stats: Annotated[bool, typer.Option("--stats", help="Print statistics beside REAL-Colon's.")] = False,
+    stats: Annotated[bool, typer.Option("--stats", help="Print statistics, compared with REAL-Colon's.")] = False,
     real: Annotated[
-        Path | None, typer.Option(help="Folder of real clips (JPEG): print picture statistics beside theirs.")
+        Path | None, typer.Option(help="Folder of real clips (JPEG): print picture statistics, compared with theirs.")
     ] = None,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to render.")] = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite OUT if it exists.")] = False,

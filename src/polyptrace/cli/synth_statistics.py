@@ -1,4 +1,4 @@
-"""The tables of `polyptrace synth --stats --real CLIPS`: generated procedures beside REAL-Colon and real clips."""
+"""The tables of `polyptrace synth --stats --real CLIPS`: generated procedures, REAL-Colon and real clips."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -9,9 +9,9 @@ import typer
 from polyptrace.cli.settings import check_options
 from polyptrace.compare import (
     SECTIONS,
-    Data,
+    ComparisonRow,
+    Datasets,
     Failure,
-    Row,
     Shared,
     Trial,
     Workers,
@@ -22,6 +22,7 @@ from polyptrace.compare import (
 from polyptrace.config import Settings, from_dict, parse_options, read_toml
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
+from polyptrace.core.lock import lock
 from polyptrace.evaluate import TASKS
 
 TrainData = Annotated[Path | None, typer.Option("--data", help="Training dataset of all rows.")]
@@ -58,7 +59,7 @@ Rates = Annotated[Path | None, typer.Option("--rates", help="Learning rates from
 
 def shared_of(ctx: typer.Context, out: Path, config: Path | None, tasks: str | None) -> Shared:
     """What all rows have in common, from the TOML file and the command line."""
-    check_options(ctx, SECTIONS)
+    check_options(ctx, SECTIONS, ctx.args)
     file, options = read_toml(config), parse_options(ctx.args, SECTIONS)
     from_dict(file, where=str(config))
     wanted = tuple(task.strip() for task in tasks.split(",")) if tasks else tuple(TASKS)
@@ -67,7 +68,7 @@ def shared_of(ctx: typer.Context, out: Path, config: Path | None, tasks: str | N
     return Shared(out, _merged(file, options), wanted)
 
 
-def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence[str] | None) -> Data:
+def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence[str] | None) -> Datasets:
     """The datasets of a comparison, which must exist."""
     of_tasks: dict[str, tuple[Path, ...]] = {}
     for text in tests_of or []:
@@ -78,14 +79,14 @@ def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence
         of_tasks[task] = (*of_tasks.get(task, ()), Path(folder))
     if not tests:
         raise UserError("no test data -> give --eval DATASET")
-    data = Data(train, tuple(tests), of_tasks)
+    data = Datasets(train, tuple(tests), of_tasks)
     for path in [*data.all_tests(), *([train] if train else [])]:
         if not (path / "dataset.json").is_file():
             raise UserError(f"{path}: not a dataset folder (no dataset.json) -> make one with 'polyptrace prepare'")
     return data
 
 
-def frames_of(data: Data, shared: Shared, rows: Sequence[Row], own_epochs: bool) -> int:
+def frames_of(data: Datasets, shared: Shared, rows: Sequence[ComparisonRow], own_epochs: bool) -> int:
     """The number of frames on which every row is trained; 0: each row has its own epochs."""
     if own_epochs or data.train is None or not any(row.trained for row in rows):
         return 0
@@ -131,6 +132,12 @@ def runner(at_once: int, keep: Literal["all", "vectors"]) -> Callable[[list[Tria
             return run_trials(trials, keep, _announce, workers, at_once)
 
     return run
+
+
+def lock_out(ctx: typer.Context, out: Path, only: Sequence[str] | None) -> None:
+    """Locks the folder of a comparison until the command ends. With --only, several processes may share it."""
+    if not only:
+        ctx.with_resource(lock(out))
 
 
 def exit_with(failures: Sequence[Failure]) -> None:

@@ -3,21 +3,21 @@
 from polyptrace.compare.processes import Workers
 from polyptrace.compare.rates import FILE as RATES_FILE
 from polyptrace.compare.rates import choose_rates, read_rates, search_trials, write_rates
-from polyptrace.compare.rows import ALL, ROWS, Row, folder_name, frozen_row, resolve, select_rows
+from polyptrace.compare.rows import ALL, ROWS, ComparisonRow, folder_name, frozen_row, resolve, select_rows
 from polyptrace.compare.runner import ERROR, Failure, Keep, failure_of, run_trial, run_trials, with_starts
 from polyptrace.compare.trial import (
     ROWS_FOLDER,
     SECTIONS,
     SWEEP_FOLDER,
     VARIANTS_FOLDER,
-    Data,
+    Datasets,
     Shared,
     Step,
     Trial,
     frames_of_ours,
     make_trial,
 )
-from polyptrace.compare.variants import BLOCKS, OURS, SWEEP, Block, select_blocks, variant
+from polyptrace.compare.variants import BLOCKS, OURS, SWEEP, AblationBlock, select_blocks, variant
 
 __all__ = [
     "ALL",
@@ -31,11 +31,11 @@ __all__ = [
     "SWEEP",
     "SWEEP_FOLDER",
     "VARIANTS_FOLDER",
-    "Block",
-    "Data",
+    "AblationBlock",
+    "ComparisonRow",
+    "Datasets",
     "Failure",
     "Keep",
-    "Row",
     "Shared",
     "Step",
     "Trial",

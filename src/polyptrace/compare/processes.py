@@ -36,7 +36,7 @@ VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
 
 
 class Workers:
-    """Runs each trial in a process of its own; one more than `at_once` waits until another has ended."""
+    """Runs each trial in a separate process, at most `at_once` at a time."""
 
     def __init__(self, at_once: int) -> None:
         gpus = visible_gpus()
@@ -103,7 +103,8 @@ class Workers:
                 process.terminate()
             return process.wait()
         finally:
-            process.terminate()  # no effect if it has ended
+            if not self._terminated:  # a second signal would stop training before its checkpoint
+                process.terminate()  # no effect if it has ended
             process.wait()
             self._running.remove(process)
 

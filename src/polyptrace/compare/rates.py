@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polyptrace.compare.rows import Row
+from polyptrace.compare.rows import ComparisonRow
 from polyptrace.compare.runner import failure_of
-from polyptrace.compare.trial import SEARCH_FOLDER, STARTS_FOLDER, Data, Shared, Trial, make_trial
+from polyptrace.compare.trial import SEARCH_FOLDER, STARTS_FOLDER, Datasets, Shared, Trial, make_trial
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance, read_json, write_json
 from polyptrace.evaluate import Results
@@ -18,7 +18,9 @@ from polyptrace.evaluate import Results
 FILE = "rates.json"
 
 
-def search_trials(rows: Sequence[Row], rates: Sequence[float], data: Data, shared: Shared, frames: int) -> list[Trial]:
+def search_trials(
+    rows: Sequence[ComparisonRow], rates: Sequence[float], data: Datasets, shared: Shared, frames: int
+) -> list[Trial]:
     """A trial for each trained row and rate, at seed 0. Rows that others start from keep their published rate."""
     return [
         make_trial(
@@ -37,7 +39,7 @@ def search_trials(rows: Sequence[Row], rates: Sequence[float], data: Data, share
     ]
 
 
-def choose_rates(trials: Sequence[Trial], data: Data) -> dict[str, Any] | None:
+def choose_rates(trials: Sequence[Trial], data: Datasets) -> dict[str, Any] | None:
     """The content of `rates.json`: for each row every rate with its mAP (null if it failed), and the best rate.
 
     None while some trials have neither finished nor failed.

@@ -22,7 +22,7 @@ ENDOSCOPY = ("endofm", "endofm-lv", "endovit", "surgenet")
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One row of a table: trained with `method`, or, if that is empty, the frozen `encoder`."""
 
     name: str  # of its folder
@@ -57,27 +57,27 @@ _BY_POLYP: Settings = {"views": {"source": "polyp"}}
 ROWS = {
     row.name: row
     for row in (
-        Row("colour-grid", "Colour grid", _BASELINE, encoder=ColourGrid.name),
-        Row("frozen", "Frozen backbone", _BASELINE, encoder=FROZEN),
-        Row("untrained", "Untrained", _BASELINE, "ours", _UNTRAINED),
-        Row("sup", "Sup", _SUPERVISED, "sup"),
-        Row("ta", "TA", _SUPERVISED, "ta"),
-        Row("tpc-polyp", "TPC, views by polyp", _SELF_SUPERVISED, "tpc", _BY_POLYP, start="sfe-polyp"),
-        Row("tpc-scratch", "TPC, not from SFE", _SELF_SUPERVISED, "tpc"),
-        Row("tpc", "TPC", _SELF_SUPERVISED, "tpc", start="sfe"),
-        Row("mve-scratch", "MVE, not from SFE", _SELF_SUPERVISED, "mve"),
-        Row("mve", "MVE", _SELF_SUPERVISED, "mve", start="sfe"),
-        Row("sfe-polyp", "SFE, views by polyp", _SELF_SUPERVISED, "sfe", _BY_POLYP),
-        Row("sfe", "SFE", _SELF_SUPERVISED, "sfe"),
-        Row("ours", "Ours", _SELF_SUPERVISED, "ours"),
+        ComparisonRow("colour-grid", "Colour grid", _BASELINE, encoder=ColourGrid.name),
+        ComparisonRow("frozen", "Frozen backbone", _BASELINE, encoder=FROZEN),
+        ComparisonRow("untrained", "Untrained", _BASELINE, "ours", _UNTRAINED),
+        ComparisonRow("sup", "Sup", _SUPERVISED, "sup"),
+        ComparisonRow("ta", "TA", _SUPERVISED, "ta"),
+        ComparisonRow("tpc-polyp", "TPC, views by polyp", _SELF_SUPERVISED, "tpc", _BY_POLYP, start="sfe-polyp"),
+        ComparisonRow("tpc-scratch", "TPC, not from SFE", _SELF_SUPERVISED, "tpc"),
+        ComparisonRow("tpc", "TPC", _SELF_SUPERVISED, "tpc", start="sfe"),
+        ComparisonRow("mve-scratch", "MVE, not from SFE", _SELF_SUPERVISED, "mve"),
+        ComparisonRow("mve", "MVE", _SELF_SUPERVISED, "mve", start="sfe"),
+        ComparisonRow("sfe-polyp", "SFE, views by polyp", _SELF_SUPERVISED, "sfe", _BY_POLYP),
+        ComparisonRow("sfe", "SFE", _SELF_SUPERVISED, "sfe"),
+        ComparisonRow("ours", "Ours", _SELF_SUPERVISED, "ours"),
     )
 }
 
-#: What `all` stands for: the six methods, and three rows without training.
+#: The rows of `all`: the six methods, and three rows without training.
 ALL = ("colour-grid", "frozen", "untrained", "sup", "ta", "tpc", "mve", "sfe", "ours")
 
 
-def resolve(row: Row, *layers: Settings) -> Config:
+def resolve(row: ComparisonRow, *layers: Settings) -> Config:
     """All settings of a row: its method's published ones, updated by the layers in order, then by its own."""
     config = METHODS[row.method].published() if row.method else Config()
     for layer in (*layers, row.settings):
@@ -85,8 +85,8 @@ def resolve(row: Row, *layers: Settings) -> Config:
     return config
 
 
-def select_rows(text: str, known: Mapping[str, Row], all_names: Sequence[str]) -> list[Row]:
-    """The rows of a comma-separated list of names, in the order of the table; `all` stands for `all_names`."""
+def select_rows(text: str, known: Mapping[str, ComparisonRow], all_names: Sequence[str]) -> list[ComparisonRow]:
+    """The rows of a comma-separated list of names, in the order of the table; `all` means `all_names`."""
     names: list[str] = []
     for word in (w.strip() for w in text.split(",")):
         names += all_names if word == "all" else [word] if word else []
@@ -96,7 +96,7 @@ def select_rows(text: str, known: Mapping[str, Row], all_names: Sequence[str]) -
     return [row for row in known.values() if row.name in names]
 
 
-def frozen_row(text: str) -> Row:
+def frozen_row(text: str) -> ComparisonRow:
     """The row of an encoder that is not trained: [TITLE=]ENCODER[:WEIGHTS].
 
     ENCODER is a known name (colour-grid, a foundation model) or the folder of a run or an encoder of ours, which
@@ -108,19 +108,19 @@ def frozen_row(text: str) -> Row:
         model = FOUNDATION_MODELS[encoder]
         group = "Endoscopy FM" if encoder in ENDOSCOPY else "General Purpose FM"
         name = folder_name(title) if title else encoder
-        return Row(name, title or model.title, group, encoder=encoder, weights=weights, seen=model.seen)
+        return ComparisonRow(name, title or model.title, group, encoder=encoder, weights=weights, seen=model.seen)
     if encoder == ColourGrid.name:
         return ROWS["colour-grid"]
     if rest.startswith(FROZEN):
         backbone, _, weights = rest.removeprefix(FROZEN).partition(":")
         title = title or f"Frozen {backbone}"
-        return Row(folder_name(title), title, _BASELINE, encoder=FROZEN + backbone, weights=weights)
+        return ComparisonRow(folder_name(title), title, _BASELINE, encoder=FROZEN + backbone, weights=weights)
     if not Path(rest).exists():
         raise UserError(f"--frozen {text}: neither a known encoder nor a folder -> 'polyptrace encoders' lists names")
     title = title or Path(rest).resolve().name
     method, labels = _training_of(Path(rest))
     group = ROWS[method].group if method in ROWS else _SELF_SUPERVISED
-    return Row(folder_name(title), title, group, encoder=rest, labels=labels)
+    return ComparisonRow(folder_name(title), title, group, encoder=rest, labels=labels)
 
 
 def folder_name(title: str) -> str:

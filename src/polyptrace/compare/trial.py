@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from polyptrace.compare.rows import ROWS, Row, resolve
+from polyptrace.compare.rows import ROWS, ComparisonRow, resolve
 from polyptrace.config import Config, Settings, as_options
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
@@ -32,7 +32,7 @@ STARTS_FOLDER = "starts"
 
 
 @dataclass(frozen=True)
-class Data:
+class Datasets:
     """The training dataset, if anything is trained, and the test datasets: for all tasks, or for single tasks."""
 
     train: Path | None
@@ -81,9 +81,9 @@ class Trial:
     """One row at one training seed."""
 
     key: str  # rows/ours/seed0: its folder inside the comparison's folder
-    row: Row
+    row: ComparisonRow
     folder: Path
-    data: Data
+    data: Datasets
     config: Config  # all settings, resolved
     tasks: tuple[str, ...] = tuple(TASKS)
     start: "Trial | None" = None  # trial whose encoder is the initial one
@@ -172,10 +172,10 @@ class Trial:
 
 
 def make_trial(
-    row: Row,
+    row: ComparisonRow,
     seed: int,
     key: str,
-    data: Data,
+    data: Datasets,
     shared: Shared,
     frames: int = 0,
     rates: Mapping[str, float] | None = None,
@@ -191,14 +191,14 @@ def make_trial(
     if row.start:
         first, frames = frames // 2, frames - frames // 2
         start_key = f"{starts}/{row.start}/seed{seed}"
-        start = make_trial(ROWS[row.start], seed, start_key, Data(data.train, ()), shared, first, rates)
+        start = make_trial(ROWS[row.start], seed, start_key, Datasets(data.train, ()), shared, first, rates)
     layers: list[Settings] = [shared.settings]
     if row.method:
         layers += [{"train": {"seed": seed, **({"frames": frames} if frames else {})}}, rate_setting(row, rates or {})]
     return Trial(key, row, shared.out / key, data, resolve(row, *layers), shared.tasks, start)
 
 
-def rate_setting(row: Row, rates: Mapping[str, float]) -> Settings:
+def rate_setting(row: ComparisonRow, rates: Mapping[str, float]) -> Settings:
     """The learning rate of a row as a setting; a variant without its own has the rate of its method."""
     rate = rates.get(row.name, rates.get(row.method))
     return {} if rate is None or not row.trained else {"optimiser": {"lr": rate}}
@@ -213,7 +213,7 @@ def frames_of_ours(data: Path, shared: Shared) -> int:
     return plan.steps(config.train.epochs) * plan.frames_per_step
 
 
-def label_use(row: Row, config: Config, data: Path | None) -> str:
+def label_use(row: ComparisonRow, config: Config, data: Path | None) -> str:
     """Which labels the training of a row uses, as results record it."""
     if not row.method or data is None:
         return row.labels

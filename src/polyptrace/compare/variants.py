@@ -7,7 +7,7 @@ compared. All variants have the paper's 60 tracklets per batch and see the same 
 from dataclasses import dataclass
 from typing import Any
 
-from polyptrace.compare.rows import ROWS, Row
+from polyptrace.compare.rows import ROWS, ComparisonRow
 from polyptrace.config import Settings
 from polyptrace.core.errors import UserError
 
@@ -16,58 +16,58 @@ BATCH = 60  # tracklets
 
 
 @dataclass(frozen=True)
-class Block:
+class AblationBlock:
     """Variants that are compared with each other, and what they have in common."""
 
     name: str
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
 
 
-def variant(name: str, title: str, settings: Settings) -> Row:
+def variant(name: str, title: str, settings: Settings) -> ComparisonRow:
     """Our method with other settings."""
-    return Row(name, title, OURS.group, OURS.method, settings)
+    return ComparisonRow(name, title, OURS.group, OURS.method, settings)
 
 
-def _supervision(name: str, title: str, /, **settings: Any) -> Row:
+def _supervision(name: str, title: str, /, **settings: Any) -> ComparisonRow:
     return variant(name, title, {"supervision": settings})
 
 
-def _loss(name: str, title: str, /, **settings: Any) -> Row:
+def _loss(name: str, title: str, /, **settings: Any) -> ComparisonRow:
     return variant(name, title, {"loss": settings})
 
 
-def _fixed(tau: float) -> Row:  # tau_fit: also where our own τ_max is estimated from the data
+def _fixed(tau: float) -> ComparisonRow:  # tau_fit: also where our own τ_max is estimated from the data
     title = f"Exponential, fixed τ = {tau:g}"
     return _supervision(f"fixed-{tau:g}", title, curriculum="fixed", tau_max=tau, tau_fit="none")
 
 
-def _tau_max(tau: float) -> Row:
+def _tau_max(tau: float) -> ComparisonRow:
     return _supervision(f"tau-{tau:g}", f"τ_max = {tau:g}", tau_max=tau, tau_fit="none")
 
 
-def _bag_size(size: int) -> Row:
+def _bag_size(size: int) -> ComparisonRow:
     return _supervision(f"bag-{size}", f"K = {size}", bag_size=size, bags_per_batch=BATCH // (1 + size))
 
 
-def _multi_positive(name: str, temperature: float) -> Row:
+def _multi_positive(name: str, temperature: float) -> ComparisonRow:
     title = f"Multi-positive on the same bags, temperature {temperature:g}"
-    return _loss(name, title, name="multi-positive", form="symmetric", temperature=temperature)
+    return _loss(name, title, name="multi-positive", temperature=temperature)
 
 
 _MULTI_POSITIVE = _multi_positive("multi-positive", 0.07)
-_SYMMETRIC = _loss("symmetric", "Symmetric form, as released", form="symmetric")
+_EQUATION_1 = _loss("equation-1", "Equation 1 as printed", form="paper")
 
 #: By name, in the order of the table; the first two are the paper's Table 2.
 BLOCKS = {
     block.name: block
     for block in (
-        Block(
+        AblationBlock(
             "sampling",
             "Sampling and curriculum",
             (_supervision("nearest", "Nearest K", sampling="nearest"), _fixed(1), _fixed(4), _fixed(12), OURS),
         ),
-        Block(
+        AblationBlock(
             "level",
             "Level of the loss",
             (
@@ -76,23 +76,18 @@ BLOCKS = {
                 OURS,
             ),
         ),
-        Block(
+        AblationBlock(
             "loss",
             "Loss",
             (
                 _MULTI_POSITIVE,
                 _multi_positive("multi-positive-0.25", 0.25),
-                _SYMMETRIC,
-                _loss(
-                    "symmetric-across",
-                    "Symmetric form, no pairs of frames of one tracklet",
-                    form="symmetric",
-                    within_tracklet=False,
-                ),
+                _EQUATION_1,
+                _loss("across-tracklets", "No pairs of frames of one tracklet", within_tracklet=False),
                 OURS,
             ),
         ),
-        Block(
+        AblationBlock(
             "composition",
             "Which bags share a batch",
             (
@@ -101,8 +96,8 @@ BLOCKS = {
                 OURS,
             ),
         ),
-        Block("bag-size", "Bag size", (_bag_size(1), _bag_size(2), _bag_size(9), OURS)),
-        Block(
+        AblationBlock("bag-size", "Bag size", (_bag_size(1), _bag_size(2), _bag_size(9), OURS)),
+        AblationBlock(
             "tau-max",
             "Highest temperature",
             (
@@ -122,10 +117,10 @@ BLOCKS = {
 TABLE2 = ("sampling", "level")
 
 #: The rows of a sweep over datasets: three losses on the same bags.
-SWEEP = (_MULTI_POSITIVE, _SYMMETRIC, OURS)
+SWEEP = (_MULTI_POSITIVE, _EQUATION_1, OURS)
 
 
-def select_blocks(text: str) -> list[Block]:
+def select_blocks(text: str) -> list[AblationBlock]:
     """The blocks of a comma-separated list of blocks or single variants, `table2` or `all`.
 
     A single variant is compared with our own settings, inside its block.
@@ -142,5 +137,5 @@ def select_blocks(text: str) -> list[Block]:
         whole = "all" in wanted or block.name in wanted or ("table2" in wanted and block.name in TABLE2)
         rows = tuple(row for row in block.rows if whole or row is OURS or row.name in wanted)
         if whole or len(rows) > 1:
-            blocks.append(Block(block.name, block.title, rows))
+            blocks.append(AblationBlock(block.name, block.title, rows))
     return blocks

@@ -74,7 +74,7 @@ class Loss:
     """The training objective."""
 
     name: Literal["noise-aware", "multi-positive"] = "noise-aware"  #: multi-positive: ablation that ignores noise
-    form: Literal["paper", "symmetric"] = "paper"  #: paper: Equation 1; symmetric: as in the authors' code
+    form: Literal["paper", "symmetric"] = "symmetric"  #: symmetric: as in the authors' code; paper: Equation 1
     temperature: float = 0.07  #: temperature of the cosine similarities
     tracklet_weight: float = 1.0  #: weight of the tracklet-level term
     frame_weight: float = 1.0  #: weight of the frame-level term

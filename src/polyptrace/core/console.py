@@ -4,12 +4,13 @@ Names of videos and files are data: `console`, `output` and `echo` replace contr
 can change the terminal's title, colours or cursor.
 """
 
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -24,6 +25,7 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
+WIDTH = 160  # columns without a terminal
 FIRST_LINE, LINE_EVERY = 5.0, 30.0  # seconds between progress lines without a terminal
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -39,7 +41,17 @@ def printable(text: str) -> str:
 
 
 class SafeConsole(Console):
-    """A console that prints the text of its renderables with `printable`, in its own styles."""
+    """A console that prints the text of its renderables with `printable`, in its own styles.
+
+    Without a terminal it is wide enough for our tables, so that pipes and logs get full names.
+    """
+
+    @property
+    def options(self) -> ConsoleOptions:
+        options = super().options
+        columns = os.environ.get("COLUMNS", "")
+        width = int(columns) if columns.isdecimal() else WIDTH
+        return options if self.is_terminal else options.update(max_width=width)
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(

@@ -1,6 +1,6 @@
 """Artificial procedures: independent clips concatenated in time.
 
-Clips show one polyp each; four in a row stand in for a procedure with four polyps. They are not real procedures: the
+Clips show one polyp each; four in a row serve as a procedure with four polyps. They are not real procedures: the
 clips come from different patients, and no polyp is seen again later. Dataset and video names therefore start with
 "artificial".
 """

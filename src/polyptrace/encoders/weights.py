@@ -1,8 +1,8 @@
 """Weights files: read without running pickled code, checked name by name against a network, and hashed.
 
 Safetensors and torch files are recognised by their content, whatever they are called. A torch file is read with
-`weights_only=True`. Beside tensors, two kinds of pickled objects are accepted, because training scripts leave them in
-their files: `argparse.Namespace`, and NumPy scalars and dtypes, which are replaced by objects that do nothing.
+`weights_only=True`. In addition to tensors, two kinds of pickled objects are accepted, because training scripts leave
+them in their files: `argparse.Namespace`, and NumPy scalars and dtypes, which are replaced by objects that do nothing.
 """
 
 import argparse

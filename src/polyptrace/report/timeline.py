@@ -1,4 +1,4 @@
-"""A procedure on a time axis: its tracks in the clusters that counting found, beside the true polyps.
+"""A procedure on a time axis: its tracks in the clusters that counting found, above the true polyps.
 
 The upper panel has a lane for each cluster. The lower one has a lane for each true polyp or, without labels, for each
 cluster of a baseline. Colour and number are those of the cluster in both panels, so a lane in one colour was counted

@@ -64,7 +64,7 @@ GENERATED_NOTICE = (
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What a report shows beside the results."""
+    """What a report shows in addition to the results."""
 
     data: tuple[Path, ...] = ()  # datasets, for images
     runs: tuple[Path, ...] = ()  # training runs, for curves
@@ -179,10 +179,10 @@ def _page(content: Content, sections: Sequence[Section], title: str | None) -> P
     )
     generated = is_generated(content.rows)
     others = len(content.rows) - 1
-    beside = f", compared with {counted(others, 'other method')}" if others else ""
+    compared = f", compared with {counted(others, 'other method')}" if others else ""
     return Page(
         title=title or f"{content.row.method.name} on {', '.join(names)}",
-        lead=f"How well it recognises a polyp that appears again{beside}. Intervals: 95 % confidence.",
+        lead=f"How well it recognises a polyp that appears again{compared}. Intervals: 95 % confidence.",
         sections=tuple(sections),
         footer=(
             f"Made by polyptrace {polyptrace.__version__} on {date.today():%d %B %Y}. For research use; not a medical"

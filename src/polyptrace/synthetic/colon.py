@@ -20,8 +20,6 @@ Array = NDArray[np.float64]
 LENGTH_MM = 384.0
 RADIUS_MM = 22.0
 SHAPE_STEPS = (384, 128)  # texels of the shape maps along z and theta: about 1 mm
-DETAIL = ("vessel", "debris")  # channels of high resolution
-FIELDS = ("tone", "pale", "relief")  # channels that vary slowly
 FIELD_MM = 0.75  # texel of the fields
 FOAM_MM = 30.0  # period of the foam map
 
@@ -88,8 +86,8 @@ class Colon:
 
     shape: Tensor  # (2, Z + 1, A + 1): base radius and fold height, mm
     slope: Tensor  # (4, Z + 1, A + 1): their derivatives along z, then along theta
-    detail: Tensor  # (1, len(DETAIL), Z' + 1, A' + 1)
-    fields: Tensor  # (1, len(FIELDS), Z" + 1, A" + 1)
+    detail: Tensor  # (1, 2, Z' + 1, A' + 1): vessel, debris; high resolution
+    fields: Tensor  # (1, 3, Z" + 1, A" + 1): tone, pale, relief; low resolution
     fine: Tensor  # (1, 3, F + 1, F + 1): grain and the two slopes of the wet film; period fine_mm
     fine_mm: float
     foam: Tensor  # (1, 1, F + 1, F + 1): bubbles; period FOAM_MM
@@ -102,7 +100,7 @@ class Colon:
         return Colon(shape, slope, detail, fields, fine, self.fine_mm, foam, colour)
 
     def mucosa_at(self, theta: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """DETAIL and FIELDS at angles and depths (B, P): (len(DETAIL), B, P) and (len(FIELDS), B, P)."""
+        """The detail (2, B, P) and the fields (3, B, P) at angles and depths (B, P)."""
         depth = z * (1.0 / LENGTH_MM)
         grid = torch.stack([theta * (1.0 / np.pi), 2.0 * (depth - torch.floor(depth)) - 1.0], dim=-1)
         return _sample(self.detail, grid), _sample(self.fields, grid)

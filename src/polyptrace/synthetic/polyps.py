@@ -21,7 +21,6 @@ from polyptrace.synthetic.presets import Preset
 from polyptrace.synthetic.textures import band_noise, vessel_map
 
 Morphology = Literal["flat", "sessile", "pedunculated"]
-SURFACE = ("relief", "tone", "pit", "vessel")
 MAX_PER_SITE = 4
 
 
@@ -45,7 +44,7 @@ class Polyp:
     tint: tuple[float, float, float]  # factor where the tone is high
     pit_depth: float
     vessel_depth: float
-    surface: Tensor  # (1, 4, T, T), see SURFACE; azimuthal projection, its rim is the lowest point of the head
+    surface: Tensor  # (1, 4, T, T): relief, tone, pit, vessel; azimuthal projection, the rim is the lowest point
 
     @property
     def ball(self) -> tuple[tuple[float, float, float], float]:
@@ -204,7 +203,7 @@ def _draw_size_mm(rng: Generator, histology: str, number: int, index: int) -> fl
 
 
 def _place_polyp(rng: Generator, lumen: Lumen, polyp: Polyp, depth: float, neighbour: Polyp | None) -> Polyp:
-    """The polyp near a depth, or beside its neighbour, at a position where the wall is not steep."""
+    """The polyp near a depth, or next to its neighbour, at a position where the wall is not steep."""
     best, best_cost = polyp, np.inf
     for _ in range(40):
         theta, z = float(rng.uniform(-np.pi, np.pi)), float(depth + rng.normal(0, 6))
@@ -309,7 +308,6 @@ def _surface(rng: Generator, trait: NDArray[np.float64], adenoma: bool, size_mm:
     relief = relief.clamp(-2, 2) * 0.5 + 0.025 * pits * min(1.0, pit_texels / 10)
     axis = torch.linspace(-1, 1, texels)
     radius = torch.sqrt(axis[:, None] ** 2 + axis[None, :] ** 2)
-    relief = relief * ((0.85 - radius) / 0.35).clamp(
-        0, 1
-    )  # the rim of the map is a single point, so the relief ends there
+    # The rim of the map is a single point of the head, so the relief must end before it.
+    relief = relief * ((0.85 - radius) / 0.35).clamp(0, 1)
     return torch.stack([relief, torch.tanh(1.2 * tone), pits, vessels])[None].contiguous()

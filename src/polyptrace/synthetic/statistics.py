@@ -1,4 +1,4 @@
-"""Statistics of generated procedures beside real ones: tracks and boxes (REAL-Colon), pictures (real clips)."""
+"""Statistics of generated procedures, compared with real ones: tracks and boxes (REAL-Colon), pictures (real clips)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

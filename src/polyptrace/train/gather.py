@@ -1,8 +1,8 @@
 """Gathers the vectors of all processes with gradients, so that every process computes the loss of the whole batch.
 
-Each process then has the gradient of the loss with respect to all vectors and keeps the part of its own. The gradient
-of a weight is the sum of what the processes obtain from their parts. Where gradients are averaged over processes,
-multiply the loss by their number.
+Each process then has the gradient of the loss with respect to all vectors and keeps the part of its own vectors. The
+gradient of a weight is the sum over the processes. If gradients are averaged over processes, multiply the loss by their
+number.
 """
 
 from typing import Any

@@ -59,7 +59,7 @@ class TrainingLog:
         self._pending: PendingStep | None = None
         self._stack = ExitStack()
         self._writers: list[Writer] = []  # besides metrics.jsonl
-        self.stop = False  # whether any process was asked to stop, the same in all processes
+        self.stop = False  # whether any process received a stop signal; equal in all processes
 
     def __enter__(self) -> Self:
         self._clock, self._frames = time.monotonic(), self._start.frames

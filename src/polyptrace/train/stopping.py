@@ -1,21 +1,26 @@
-"""Stops training between two steps when the process is asked to, so that a checkpoint can be written first."""
+"""Stops training between two steps after a stop signal, so that a checkpoint can be written first."""
 
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 from polyptrace.core.console import console
 
+#: Seconds within which several signals are one request: a scheduler, a terminal and a parent process may all send one.
+SAME_REQUEST = 2.0
+
 
 class StopRequest:
-    """Records SIGINT (Ctrl-C) and SIGTERM while it is active. A second signal takes effect at once.
+    """Records SIGINT (Ctrl-C) and SIGTERM while it is active. A later second signal takes effect at once.
 
     Signals can be handled in the main thread only; in other threads it does nothing.
     """
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self._since = 0.0
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -35,9 +40,12 @@ class StopRequest:
             signal.raise_signal(self.signal)
 
     def _record(self, number: int, _: FrameType | None) -> None:
-        self.signal = number
-        self._restore()
-        console.print("stopping after this step, with a checkpoint; once more to stop at once", highlight=False)
+        if self.signal is None:
+            self.signal, self._since = number, time.monotonic()
+            console.print("stopping after this step, with a checkpoint; once more to stop at once", highlight=False)
+        elif time.monotonic() - self._since > SAME_REQUEST:
+            self._restore()
+            signal.raise_signal(number)
 
     def _restore(self) -> None:
         while self._previous:

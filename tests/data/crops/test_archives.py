@@ -56,7 +56,7 @@ def test_a_pass_can_be_stopped_on_its_way_to_what_is_wanted(archive: Path) -> No
         list(read_members(archive, ["001-001_frames/001-001_20.jpg"], go_on))
 
 
-def test_members_that_are_not_there_do_not_come(archive: Path) -> None:
+def test_missing_members_are_not_returned(archive: Path) -> None:
     assert list(read_members(archive, ["001-001_frames/001-001_99.jpg"])) == []
 
 

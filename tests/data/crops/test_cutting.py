@@ -22,9 +22,9 @@ Source = Callable[..., tuple[Boxes, Path]]
 
 def test_progress_moves_within_a_video_and_counts_every_picture_once(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source(videos=1)
-    told: list[int] = []
-    fill_store(tmp_path / "a.npy", boxes, root, size=16, advance=told.append)
-    assert told == [1] * 72
+    advances: list[int] = []
+    fill_store(tmp_path / "a.npy", boxes, root, size=16, advance=advances.append)
+    assert advances == [1] * 72
     again: list[int] = []
     fill_store(tmp_path / "a.npy", boxes, root, size=16, advance=again.append)
     assert sum(again) == 72
@@ -115,7 +115,7 @@ def test_a_picture_that_says_it_is_larger_than_the_memory_is_a_bad_picture(
     assert [(one.row, "12.0 GiB" in one.reason) for one in bad] == [(0, True), (1, True)]
 
 
-def test_an_nvjpeg_that_does_not_work_is_told_before_anything_is_cut(
+def test_a_broken_nvjpeg_is_reported_before_any_crop_is_cut(
     make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def decode_jpegs(_: list[bytes], device: torch.device) -> list[torch.Tensor]:

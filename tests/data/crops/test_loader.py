@@ -31,17 +31,17 @@ def test_padding_is_zeros_behind_the_rows() -> None:
 
 
 def test_only_some_parts_are_read_ahead() -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     class Parts(list[np.ndarray]):
         def __iter__(self):
             for number, part in enumerate(super().__iter__()):
-                asked.append(number)
+                requested.append(number)
                 yield part
 
     stream = read_ahead(np.zeros((9, 2, 2, 3), np.uint8), Parts([np.arange(9)] * 50), CPU)
     next(stream)
-    assert len(asked) <= 3
+    assert len(requested) <= 3
     stream.close()
 
 

@@ -1,4 +1,4 @@
-"""Crops of a whole batch by products of matrices, beside one crop after another."""
+"""Crops of a batch by matrix products, compared with one crop at a time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -119,14 +119,16 @@ def test_a_store_filled_in_batches_holds_the_same_crops_and_names_the_same_bad_p
     (root / "v0_0008.jpg").write_bytes((root / "v0_0008.jpg").read_bytes()[:200])
     (root / "v0_0009.jpg").write_bytes(encode_jpeg(noise(8, 8, 0)))  # of another size than stated
     with Image.open(root / "v0_0010.jpg") as picture:
-        picture.save(root / "v0_0010.jpg", "PNG")  # what nvJPEG does not take is decoded alone
+        picture.save(root / "v0_0010.jpg", "PNG")  # not a JPEG: decoded separately
     plain = fill_store(tmp_path / "a.npy", boxes, root, size=SIZE)
-    monkeypatch.setattr(nvjpeg, "find_gpu", lambda: torch.device("cpu"))  # what a GPU does, where there is none
-    told: list[int] = []
-    together = fill_store(tmp_path / "b.npy", boxes, root, size=SIZE, decoding="nvjpeg", workers=2, advance=told.append)
+    monkeypatch.setattr(nvjpeg, "find_gpu", lambda: torch.device("cpu"))  # runs the GPU code on the CPU
+    advances: list[int] = []
+    together = fill_store(
+        tmp_path / "b.npy", boxes, root, size=SIZE, decoding="nvjpeg", workers=2, advance=advances.append
+    )
     assert together == plain
     assert [bad.row for bad in plain] == np.flatnonzero(np.isin(rows, (7, 8, 9))).tolist()
-    assert sum(told) == 72
+    assert sum(advances) == 72
     difference = np.abs(np.load(tmp_path / "a.npy").astype(int) - np.load(tmp_path / "b.npy"))
     assert difference.max() <= 1
     assert difference.mean() < 0.3

@@ -21,13 +21,13 @@ def jpeg(*, thumbnail: bool = False) -> bytes:
 
 @pytest.mark.parametrize("thumbnail", [False, True])
 @pytest.mark.parametrize("after", [b"", bytes(5000), b"what a device writes after its picture " * 9])
-def test_a_whole_jpeg_is_decoded_whatever_stands_after_it(thumbnail: bool, after: bytes) -> None:
+def test_a_complete_jpeg_is_decoded_even_with_bytes_after_it(thumbnail: bool, after: bytes) -> None:
     assert torch.equal(decode_picture(jpeg(thumbnail=thumbnail) + after), decode_picture(jpeg()))
 
 
 @pytest.mark.parametrize("thumbnail", [False, True])
 @pytest.mark.parametrize("lost", [2, 3, 500, 1500])
 @pytest.mark.parametrize("after", [b"", bytes(5000), b"what a device writes after its picture " * 9])
-def test_a_jpeg_that_ends_early_is_truncated_whatever_stands_after_it(thumbnail: bool, lost: int, after: bytes) -> None:
+def test_a_jpeg_that_ends_early_is_truncated_even_with_bytes_after_it(thumbnail: bool, lost: int, after: bytes) -> None:
     with pytest.raises(PictureError, match="picture is truncated"):
         decode_picture(jpeg(thumbnail=thumbnail)[:-lost] + after)

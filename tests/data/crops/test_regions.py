@@ -50,7 +50,7 @@ def test_the_crops_are_those_of_the_authors(shared: Path) -> None:
 @pytest.mark.parametrize(
     "region", [(0, 0, 240, 200), (7, 3, 221, 190), (30, 5, 60, 180), (11, 20, 203, 31), (9, 9, 8, 1)]
 )
-def test_a_crop_is_the_float_path_rounded_whatever_its_shape(width: int, region: tuple[int, ...]) -> None:
+def test_a_crop_of_any_shape_is_the_rounded_float_result(width: int, region: tuple[int, ...]) -> None:
     picture = torch.randint(0, 256, (200, width, 3), generator=torch.Generator().manual_seed(width)).to(torch.uint8)
     x, y, w, h = region
     for chw in (picture.permute(2, 0, 1), picture.permute(2, 0, 1).contiguous()):  # as JPEGs and as PNGs are decoded

@@ -57,7 +57,7 @@ def rotate(path: Path, matrix: tuple[int, ...]) -> Path:
 
 
 @pytest.mark.parametrize("ending", [".mp4", ".mov", ".mkv", ".avi"])
-def test_the_frame_that_comes_is_the_frame_that_was_asked_for(tmp_path: Path, ending: str) -> None:
+def test_the_requested_frame_is_returned(tmp_path: Path, ending: str) -> None:
     video = write_video(tmp_path / f"procedure{ending}", 80)
     wanted = [70, 0, 33, 33, 34, 79]
     found = {index: number_in(picture) for index, picture in read_frames(video, wanted)}

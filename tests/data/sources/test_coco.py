@@ -83,7 +83,7 @@ def test_the_published_annotations_come_in_as_the_authors_order_them(shared: Pat
     np.testing.assert_array_equal(found.xywh, oracle["instance_bbox"])
 
 
-def test_a_hidden_file_beside_the_annotations_is_ignored(tmp_path: Path, world, same_rows) -> None:
+def test_a_hidden_file_next_to_the_annotations_is_ignored(tmp_path: Path, world, same_rows) -> None:
     write_coco(tmp_path, content_of(world))
     (tmp_path / "annotations" / "._instances_train.json").write_bytes(b"\0\5")
     same_rows(read_coco(tmp_path), world)

@@ -19,7 +19,7 @@ def put(path: Path, content: str) -> None:
 
 @pytest.fixture
 def all_four(tmp_path: Path) -> Path:
-    """One box of each dataset of the paper, in folders named in several ways, and a training video beside."""
+    """One box of each dataset of the paper, in folders with different names, and one training video."""
     for video in ("001-001", "001-009"):
         put(tmp_path / "REAL-Colon" / f"{video}_annotations" / f"{video}_5.xml", VOC.format("lesion", f"{video}_1"))
     put(tmp_path / "REAL-Colon" / "lesion_info.csv", "unique_object_id,size [mm],histology_class\n001-009_1,4,AD\n")

@@ -93,7 +93,7 @@ def test_ground_truth_is_preferred_and_detections_can_be_selected(tmp_path: Path
     same_rows(read_mot(tmp_path, boxes="det"), world[:5], "score")
 
 
-def test_pictures_are_found_whatever_their_padding_and_missing_ones_are_named_alike(
+def test_pictures_are_found_with_any_zero_padding_and_missing_ones_are_named_with_it(
     tmp_path: Path, world, picture
 ) -> None:
     write_mot(tmp_path, world)
@@ -213,7 +213,7 @@ def test_a_folder_without_mot_files_says_what_is_expected(tmp_path: Path) -> Non
         read_mot(tmp_path / "nowhere")
 
 
-def test_text_files_beside_videos_are_detections_of_those_videos(
+def test_text_files_next_to_videos_are_detections_of_those_videos(
     tmp_path: Path, world, same_rows, video: Callable
 ) -> None:
     for name in ("case1", "case2"):
@@ -233,7 +233,7 @@ def test_text_files_beside_videos_are_detections_of_those_videos(
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ("", r"a\.txt: no video a\.mp4 and no folder a of pictures -> put one of them beside"),
+        ("", r"a\.txt: no video a\.mp4 and no folder a of pictures -> put one of them next to"),
         ("b.mp4", r"a\.txt: no video is named 'a', only b\.mp4 -> give a video and its boxes the same name"),
         ("a.wmv", r"a\.txt: a\.wmv has a type that is not known as video -> convert it to one of \.mp4, \.mov"),
         ("._a.mp4", r"a\.txt: no video a\.mp4 and no folder a of pictures"),
@@ -251,9 +251,7 @@ def test_a_missing_video_a_differently_named_one_and_an_unknown_type_have_their_
 
 
 def test_decimal_commas_are_refused_with_their_line(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"gt\.txt:2: '2;1;409,4;445,7;30,5;40,1;1' has commas beside another separator"
-    ):
+    with pytest.raises(UserError, match=r"gt\.txt:2: '2;1;409,4;445,7;30,5;40,1;1' has commas and another separator"):
         read_mot(one_file(tmp_path, b"1;1;409;445;30;40;1\n2;1;409,4;445,7;30,5;40,1;1\n"))
 
 

@@ -145,7 +145,7 @@ def test_a_bad_csv_file_names_its_line(tmp_path: Path, content: bytes, message: 
         read_table(tmp_path / "t.csv", ("a", "b"))
 
 
-def test_small_files_come_in_full_and_a_large_one_is_refused(tmp_path: Path) -> None:
+def test_small_files_are_read_completely_and_a_large_one_is_refused(tmp_path: Path) -> None:
     sizes = {"a": 10, "b": 2**16, "c": 2**16 + 1, "d": 3 * 2**20}
     for name, size in sizes.items():
         (tmp_path / name).write_bytes(b"x" * size)

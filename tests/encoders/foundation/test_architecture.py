@@ -42,7 +42,7 @@ def test_a_weight_that_is_missing_is_an_error_that_names_it(
 
 
 @pytest.mark.parametrize("name", list(FOUNDATION_MODELS))
-def test_a_weight_that_nobody_asked_for_is_an_error_that_names_it(
+def test_an_unexpected_weight_is_an_error_that_names_it(
     name: str, small: dict[str, Architecture], tmp_path: Path
 ) -> None:
     save_file({**own_weights(small[name], name), "adapter.weight": torch.ones(3)}, tmp_path / "model.safetensors")

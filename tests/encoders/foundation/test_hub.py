@@ -22,10 +22,10 @@ GATED = "facebook/dinov3-vits16-pretrain-lvd1689m"
 class Hub(BaseHTTPRequestHandler):
     """One open repository with a .bin, one that is gated, and nothing else."""
 
-    asked: list[str]
+    requested: list[str]
 
     def answer(self) -> None:
-        Hub.asked.append(self.path)
+        Hub.requested.append(self.path)
         if self.path.startswith(f"/{GATED}/"):
             self._refuse(401, "GatedRepo")
         elif not self.path.startswith("/someone/open/"):
@@ -51,8 +51,8 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
-    """The paths that the server was asked for, from then on."""
-    Hub.asked = []
+    """The paths requested from the server."""
+    Hub.requested = []
     answering = type("Answering", (Hub,), {"do_HEAD": Hub.answer, "do_GET": Hub.answer})
     server = ThreadingHTTPServer(("127.0.0.1", 0), answering)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -61,7 +61,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
     monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    yield Hub.asked
+    yield Hub.requested
     server.shutdown()
     server.server_close()
 
@@ -93,14 +93,14 @@ def test_a_path_that_does_not_exist_is_an_error_and_never_asks_the_hub(
 def test_a_hub_id_is_fetched_once_and_then_taken_from_the_cache(weights: str, hub: list[str]) -> None:
     path = find("dinov2-small", weights)
     assert path.read_bytes() == CONTENT
-    asked = len(hub)
-    assert asked > 0
+    requests = len(hub)
+    assert requests > 0
     if weights.endswith(".bin"):
         assert find("dinov2-small", weights) == path
-        assert len(hub) == asked
+        assert len(hub) == requests
 
 
-def test_a_gated_repository_says_how_to_get_in_and_names_the_mirror(hub: list[str]) -> None:
+def test_the_error_for_a_gated_repository_explains_access_and_names_the_mirror(hub: list[str]) -> None:
     with pytest.raises(
         UserError, match=rf"{GATED}.*hf auth login.*hub:timm/vit_small_patch16_dinov3.lvd1689m.*--weights"
     ):
@@ -108,7 +108,7 @@ def test_a_gated_repository_says_how_to_get_in_and_names_the_mirror(hub: list[st
     assert hub
 
 
-def test_a_repository_or_file_that_is_not_there_is_named(hub: list[str]) -> None:
+def test_a_missing_repository_or_file_is_named(hub: list[str]) -> None:
     with pytest.raises(UserError, match=r"someone/else: no such repository"):
         find("dinov2-small", "hub:someone/else")
     with pytest.raises(UserError, match=r"someone/open: has none of x.bin.*hub:someone/open/FILE"):
@@ -129,7 +129,7 @@ def test_a_model_that_is_not_on_the_hub_says_where_its_file_is() -> None:
             find("endofm", weights)
 
 
-def test_without_weights_in_the_cache_the_user_is_told_to_ask_for_the_hub(hub: list[str]) -> None:
+def test_without_cached_weights_the_error_suggests_the_hub(hub: list[str]) -> None:
     with pytest.raises(UserError, match=r"not in the local cache -> download them with --weights hub"):
         find("vjepa2", "cached")
     assert hub == []

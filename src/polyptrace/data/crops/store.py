@@ -1,6 +1,6 @@
 """The crop store: one uint8 array (n, S, S, 3) in a file, and what makes an interrupted run resumable.
 
-A log beside the file lists the jobs whose crops are on disk, so that a run that was killed, or a machine that lost
+A log next to the file lists the jobs whose crops are on disk, so that a run that was killed, or a machine that lost
 power, repeats only the others.
 """
 

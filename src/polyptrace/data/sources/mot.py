@@ -1,7 +1,7 @@
 """MOT challenge: `frame,id,left,top,w,h,conf,…` per line, frames and pixels counted from 1.
 
 A source is a sequence folder (`img1/`, `gt/gt.txt` or `det/det.txt`, `seqinfo.ini`), a folder of such folders at any
-depth, or a folder of `NAME.txt` files, each beside a video file `NAME.mp4` or a folder `NAME/` of pictures.
+depth, or a folder of `NAME.txt` files, each next to a video file `NAME.mp4` or a folder `NAME/` of pictures.
 """
 
 import configparser
@@ -91,7 +91,7 @@ def _sequences(path: Path, root: Path, split: str | None, boxes: str) -> list[_S
     sequences = sequences or _named_tables([start / name for name in names_in(start, ".txt")], root)
     if not sequences:
         raise UserError(
-            f"{start}: no {' or '.join(f'{kind}/{kind}.txt' for kind in kinds)}, and no NAME.txt beside a video "
+            f"{start}: no {' or '.join(f'{kind}/{kind}.txt' for kind in kinds)}, and no NAME.txt next to a video "
             "NAME.mp4 or a folder NAME -> give a MOT folder"
         )
     return sorted(sequences, key=lambda sequence: natural(sequence.video))
@@ -113,7 +113,7 @@ def _named_tables(tables: list[Path], root: Path) -> list[_Sequence]:
 
 
 def _named_table(table: Path, root: Path) -> _Sequence:
-    """A text file beside its video file or its folder of pictures."""
+    """A text file next to its video file or its folder of pictures."""
     folders = [table.parent, table.parent / "videos", *(root, root / "videos") * (root != table.parent)]
     file = video_file(folders, table.stem)
     folder = table.with_suffix("")

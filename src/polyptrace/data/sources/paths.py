@@ -1,4 +1,4 @@
-"""Files of a source: which files a folder has, and which video and frame a file name stands for.
+"""Files of a source: which files a folder has, and which video and frame a file name means.
 
 Names in annotations are relative to the source's folder and may not leave it. Hidden files (`._clip.mp4`) are ignored.
 """
@@ -193,4 +193,4 @@ def why_no_video(folders: Iterable[Path], stem: str) -> str:
     if others:
         shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
         return f"no video is named {stem!r}, only {shown} -> give a video and its boxes the same name"
-    return f"no video {stem}.mp4 and no folder {stem} of pictures -> put one of them beside the boxes"
+    return f"no video {stem}.mp4 and no folder {stem} of pictures -> put one of them next to the boxes"

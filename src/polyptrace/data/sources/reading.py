@@ -159,11 +159,11 @@ def _regular_rows(text: str, columns: int, needed: int) -> Floats | None:
 
 
 def _cells(content: str, where: str) -> list[str]:
-    """The cells of a line; a comma beside another separator is a decimal comma and refused."""
+    """The cells of a line; a comma next to another separator is a decimal comma and refused."""
     cells = [cell.strip() for cell in content.split(";" if ";" in content else ",")]
     if "," in content and any("," in cell or len(cell.split()) > 1 for cell in cells):
         raise UserError(
-            f"{where}: {content.strip()[:60]!r} has commas beside another separator -> write numbers with a decimal "
+            f"{where}: {content.strip()[:60]!r} has commas and another separator -> write numbers with a decimal "
             "point, 409.4 instead of 409,4"
         )
     if len(cells) == 1:

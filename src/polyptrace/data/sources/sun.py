@@ -2,7 +2,7 @@
 
 A line is `NAME xmin,ymin,xmax,ymax,class`, class 0 a polyp, 1 none. A name ends in `_aN_…_imageNNNN.jpg`. Frames are
 consecutive only within a sub-clip `aN`, so sub-clips are placed one after another with a gap that no track can cross.
-Sizes and histologies are not in the download; `sun_cases.csv` beside this file has them from the dataset's website.
+Sizes and histologies are not in the download; `sun_cases.csv` next to this file has them from the dataset's website.
 """
 
 import re

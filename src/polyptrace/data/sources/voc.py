@@ -1,6 +1,6 @@
 """Pascal VOC: one XML per frame with corner coordinates.
 
-A source is a folder with XML files at any depth. Pictures are beside them or in a folder with VOC's name for it
+A source is a folder with XML files at any depth. Pictures are next to them or in a folder with VOC's name for it
 (`Annotations` and `JPEGImages`, `Image`, `images`). The video of a frame is its folder, or else the part of its name
 before the number; the number is the frame. VOC has no identities: tags such as `track_id`, `polyp_id` and `unique_id`
 inside an object are read if they exist.

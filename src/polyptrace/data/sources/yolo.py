@@ -118,7 +118,7 @@ def _boxes(
 
 
 def _pictures(folder: Path, labels: Path, root: Path) -> dict[str, str]:
-    """Pictures of a folder of labels by their stems: in `images/…`, or beside the labels."""
+    """Pictures of a folder of labels by their stems: in `images/…`, or next to the labels."""
     for place in (labels.parent / "images" / folder.relative_to(labels), folder):
         if place.absolute().is_relative_to(root.absolute()) and (pictures := pictures_by_stem(place)):
             return {stem: prefix_of(place, root) + name for stem, name in pictures.items()}

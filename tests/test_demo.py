@@ -1,0 +1,33 @@
+"""The demo's commands."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from polyptrace import demo
+from polyptrace.cli import COMMANDS
+from polyptrace.config import parse_options
+
+
+def test_every_step_of_the_demo_is_a_command_with_valid_settings() -> None:
+    steps = demo.steps(Path("demo"))
+    assert [line.split()[0] for _, line in steps][:5] == ["synth", "prepare", "prepare", "train", "train"]
+    for _, line in steps:
+        words = shlex.split(line)
+        assert words[0] in COMMANDS
+        settings = [n for n, word in enumerate(words) if word.startswith("--") and "." in word]
+        parse_options([word for n in settings for word in words[n : n + 2]])
+
+
+def test_completed_steps_of_the_demo_are_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+    for output, _ in demo.steps(tmp_path)[:-1]:
+        output.mkdir(parents=True)
+    monkeypatch.setattr(demo, "polyptrace", lambda words: ran.append(words[0]))
+    monkeypatch.setattr("sys.argv", ["demo", str(tmp_path)])
+    demo.main()
+    assert ran == ["report"]
+    assert "report.html" in capsys.readouterr().err
