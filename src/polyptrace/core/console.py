@@ -6,11 +6,13 @@ can change the terminal's title, colours or cursor.
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
-from rich.console import Console, ConsoleOptions, Group
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -41,17 +43,7 @@ def printable(text: str) -> str:
 
 
 class SafeConsole(Console):
-    """A console that prints the text of its renderables with `printable`, in its own styles.
-
-    Without a terminal it is wide enough for our tables, so that pipes and logs get full names.
-    """
-
-    @property
-    def options(self) -> ConsoleOptions:
-        options = super().options
-        columns = os.environ.get("COLUMNS", "")
-        width = int(columns) if columns.isdecimal() else WIDTH
-        return options if self.is_terminal else options.update(max_width=width)
+    """A console that prints the text of its renderables with `printable`, in its own styles."""
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(
@@ -59,10 +51,15 @@ class SafeConsole(Console):
         )
 
 
+def _width(stream: TextIO) -> int | None:
+    """The columns of a console: those of the terminal, or enough for our tables in pipes and logs."""
+    return None if stream.isatty() or "COLUMNS" in os.environ else WIDTH
+
+
 #: Standard error: messages, warnings and progress.
-console = SafeConsole(stderr=True)
+console = SafeConsole(stderr=True, width=_width(sys.stderr))
 #: Standard output: what a command answers.
-output = SafeConsole()
+output = SafeConsole(width=_width(sys.stdout))
 
 
 def echo(text: str) -> None:
