@@ -25,6 +25,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, file_hash, read_json, remove_partial, write_json
 from polyptrace.core.lock import InUseError, lock
 from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.data.dataset import read_info
 
 Keep = Literal["all", "vectors"]
 
@@ -198,7 +199,7 @@ def _inputs(trial: Trial) -> dict[str, Any]:
 
 def _fingerprint(dataset: Path) -> dict[str, Any]:
     """Identifies a dataset wherever it is stored: the hash of its tracklets, and how their crops were cut."""
-    crops = read_json(dataset / "dataset.json").get("settings", {}).get("crops", {})
+    crops = read_info(dataset).get("settings", {}).get("crops", {})
     return {"tracklets": file_hash(dataset / "tracklets.parquet"), **{k: v for k, v in crops.items() if k != "workers"}}
 
 
