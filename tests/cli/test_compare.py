@@ -88,8 +88,7 @@ def test_one_command_trains_embeds_and_evaluates_all_methods_and_writes_the_tabl
 
 
 def frames_of(run: Path) -> int:
-    text = read_json(run / "encoder/config.json")["trained"]
-    return int(text.partition("(")[2].partition(" frames")[0].replace(",", ""))
+    return int(read_json(run / "encoder/config.json")["training"]["frames"])
 
 
 def test_all_methods_have_seen_the_same_number_of_frames(compared: tuple[int, Path]) -> None:

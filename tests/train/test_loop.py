@@ -50,6 +50,14 @@ def finished(small: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_the_trained_encoder_says_how_it_was_trained(finished: Path) -> None:
+    record = load_encoder(finished).record
+    assert (record.method, record.data, record.labels, record.seed) == ("ours", "small", "none", 0)
+    assert (record.steps, record.frames, record.init_from) == (3, 3 * 12 * 8, "")
+    assert record.generated is None  # the dataset does not state it
+    assert record.settings["optimiser"]["lr"] == 1e-3
+
+
 def test_a_run_leaves_settings_figures_checkpoints_and_an_encoder(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
     assert names >= {"config.toml", "metrics.jsonl", "checkpoints", "environment.json", "encoder", "tensorboard"}
