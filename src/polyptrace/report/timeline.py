@@ -105,10 +105,21 @@ def _numbered(cluster: Ints) -> Ints:
 
 
 @styled
-def timeline(procedure: Procedure, images: TrackImages | None, number: int, method: str, baseline: str = "") -> Drawing:
-    """The tracks by cluster and below by polyp, or by cluster of the baseline; with an image of each lane if given."""
+def timeline(
+    procedure: Procedure,
+    images: TrackImages | None,
+    number: int,
+    method: str,
+    baseline: str = "",
+    title: str | None = None,
+) -> Drawing:
+    """The tracks by cluster and below by polyp, or by cluster of the baseline; with an image of each lane if given.
+
+    `title` replaces the heading of the first panel, which names the method and its number of clusters.
+    """
     clusters = int(procedure.cluster.max()) + 1
-    panels = [(f"{method}: {counted(clusters, 'polyp')} found", procedure.cluster, _numbers(clusters))]
+    heading = title or f"{method}: {counted(clusters, 'polyp')} found"
+    panels = [(heading, procedure.cluster, _numbers(clusters))]
     if procedure.labelled:
         polyps = list(dict.fromkeys(procedure.polyp.tolist()))
         lanes = np.array([polyps.index(polyp) for polyp in procedure.polyp])
