@@ -91,8 +91,7 @@ def attack(path: Path, read: Callable[[], object], *, restore: Callable[[], None
             warnings.simplefilter("ignore")
             try:
                 read()
-            except UserError as error:
-                assert "->" in str(error)
+            except UserError:
                 refused += 1
             except BaseException as error:
                 error.add_note(f"case {number} of {path.name}: {content[:300]!r}")
