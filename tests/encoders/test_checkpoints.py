@@ -109,7 +109,7 @@ def test_a_folder_without_an_encoder_is_refused(tmp_path: Path) -> None:
 def test_a_name_that_is_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     for name in ("somebody/something", "no such thing at all"):
-        with pytest.raises(UserError, match="neither a folder nor"):
+        with pytest.raises(UserError, match="not a folder, not the name of an encoder"):
             load_encoder(name)
 
 

@@ -137,8 +137,9 @@ def from_pretrained(path_or_id: str | Path) -> OwnEncoder:
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"{path_or_id}: neither a folder nor a repository on the hub that can be downloaded ({reason})"
-            " -> check the path, or download the repository on a computer with a network and give its folder"
+            f"{path_or_id}: not a folder, not the name of an encoder, and no repository on the hub that can be"
+            f" downloaded ({reason}) -> check the path or the name ('polyptrace encoders' lists them), or download the"
+            " repository on a computer with a network and give its folder"
         ) from None
     return load_folder(Path(downloaded))
 
