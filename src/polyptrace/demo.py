@@ -16,7 +16,7 @@ from polyptrace.core.console import console
 SYNTH = "--preset small --seed 0"
 PREPARE = "--crops.size 64 --tracks.length 4"
 TRAIN = (
-    "--encoder.backbone regnetx_002 --encoder.weights none --optimiser.lr 3e-4 --train.epochs 3 --train.threads 2"
+    "--encoder.backbone regnetx_002 --encoder.weights none --optimiser.lr 3e-4 --train.epochs 2 --train.threads 2"
     " --supervision.bags-per-batch 6 --supervision.tau-fit share"
 )
 

@@ -78,7 +78,7 @@ def test_a_sweep_compares_the_losses_on_each_pair_of_datasets(folder: Path) -> N
     assert call(*common(folder), "--sweep", f"0.25={folder}/train:{folder}/test") == 0
     table = (folder / "out/ablations/sweep-retrieval-map.md").read_text()
     assert "0.25" in table
-    rows = [line for line in table.splitlines() if line.startswith(("| Multi", "| Symm", "| Ours"))]
+    rows = [line for line in table.splitlines() if line.startswith(("| Multi", "| Equation 1", "| Ours"))]
     assert [line.count("[") for line in rows] == [1, 1, 1]  # each a figure with its interval
     assert call(*common(folder), "--sweep", "0.5=here") == 2
 

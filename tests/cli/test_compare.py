@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -250,3 +251,21 @@ def test_typing_errors_are_reported_before_anything_runs(folder: Path, capsys: p
         assert call(words(folder, "wrong", *arguments)) == 2
         assert text.strip() in capsys.readouterr().err
     assert not (folder / "wrong").exists()
+
+
+def test_a_second_comparison_is_refused_while_the_first_runs_and_starts_after_it_was_killed(
+    folder: Path, capsys: pytest.CaptureFixture[str], start_waiting: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    arguments = words(folder, "twice", "--methods", "colour-grid,untrained")
+    first = start_waiting("polyptrace.compare.runner.run_trial", *arguments)  # in the row colour-grid
+    assert call(arguments) == 2
+    assert f"twice: in use by process {first.pid} on " in capsys.readouterr().err
+    assert call([*arguments, "--only", "colour-grid"]) == 1
+    assert f"seed0: in use by process {first.pid} on " in capsys.readouterr().err
+    assert not list((folder / "twice").rglob("error.txt"))
+    assert call([*arguments, "--only", "untrained"]) == 0  # rows may be distributed
+    first.kill()
+    first.wait()
+    assert call(arguments) == 0
+    assert not list((folder / "twice").rglob(".*"))
+    assert not (folder / ".twice.lock").exists()

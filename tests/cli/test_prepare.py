@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -253,3 +254,16 @@ def test_spaces_other_alphabets_and_links_in_paths_are_no_matter(clips: Path, tm
     (tmp_path / "link").symlink_to(odd)
     assert run("mot", tmp_path / "link", "--identities", "polyp", "--out", tmp_path / "données ß") == 0
     assert (tmp_path / "données ß" / "crops.npy").exists()
+
+
+def test_a_second_prepare_is_refused_while_the_first_runs_and_starts_after_it_was_killed(
+    clips: Path, tmp_path: Path, said, start_waiting: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    words = ["mot", clips, "--identities", "polyp", "--out", tmp_path / "d"]
+    first = start_waiting("polyptrace.data.prepare._write_folder", "prepare", *words)
+    assert run(*words) == 2
+    assert f"in use by process {first.pid} on " in said()
+    first.kill()
+    first.wait()
+    assert run(*words) == 0
+    assert not list(tmp_path.glob(".d.*"))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,20 @@ def test_what_is_mistyped_gets_one_line_not_a_traceback(
         assert run(*mistyped) == 2
         assert said in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
+
+
+def test_a_second_run_is_refused_while_the_first_trains_and_starts_after_it_was_killed(
+    coloured: Dataset,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    start_waiting: Callable[..., "subprocess.Popen[str]"],
+) -> None:
+    words = ["train", "ours", "--data", coloured.path, "--out", tmp_path / "r", *SMALL, "--train.frames", "100"]
+    first = start_waiting("polyptrace.train.loop.run_steps", *words)
+    for more in ([], ["--overwrite"]):
+        assert run(*words, *more) == 2
+        assert f"in use by process {first.pid} on " in capsys.readouterr().err
+    first.kill()
+    first.wait()
+    assert run(*words) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]

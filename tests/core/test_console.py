@@ -1,6 +1,9 @@
 """Terminal output: progress without a terminal, names as data, counts with their nouns."""
 
 import io
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -9,6 +12,13 @@ from polyptrace.core import console as module
 from polyptrace.core.console import counted, echo, printable, progress, proportion
 from polyptrace.core.device import choose_device
 
+WIDE_TABLE = """
+from rich.table import Table
+from polyptrace.core.console import output
+table = Table("name", "value")
+table.add_row("x" * 60, "y" * 60)
+output.print(table)
+"""
 EVIL = "\x1b]0;title\x07video\x1b[31m\x9b1m\u202e\udcff"
 
 
@@ -75,3 +85,9 @@ def test_without_a_terminal_progress_is_a_line_every_half_minute_with_the_time_l
 )
 def test_a_share_of_few_is_a_count(count: int, total: int, text: str) -> None:
     assert proportion(count, total) == text
+
+
+def test_without_a_terminal_tables_are_not_cut_at_80_columns() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    text = subprocess.check_output([sys.executable, "-c", WIDE_TABLE], text=True, env=environment)
+    assert f"{'x' * 60} │ {'y' * 60}" in text

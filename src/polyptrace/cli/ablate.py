@@ -24,6 +24,7 @@ from polyptrace.cli.trials import (
     data_of,
     exit_with,
     frames_of,
+    lock_out,
     no_results,
     print_commands,
     require_trials,
@@ -138,6 +139,7 @@ def command(
     if dry_run:
         print_commands(chosen)
         return
+    lock_out(ctx, out, only)
     failed = runner(at_once, keep)(chosen)
     if not only and not write_tables(out, blocks):
         echo(f"{out}: fewer than two variants have results, so there is no table")

@@ -25,6 +25,7 @@ from polyptrace.cli.trials import (
     data_of,
     exit_with,
     frames_of,
+    lock_out,
     no_results,
     print_commands,
     require_trials,
@@ -127,6 +128,8 @@ def command(
     datasets = data_of(data, tests, tests_of)
     rows = [*map(frozen_row, frozen or []), *select_rows(methods, ROWS, ALL)]
     run = runner(at_once, keep)
+    if not dry_run:
+        lock_out(ctx, out, only)
     known_rates = existing_rates(shared, rates, searching=bool(search_lr))
     search: list[Trial] = []
     if search_lr and known_rates is None:

@@ -22,6 +22,7 @@ from polyptrace.compare import (
 from polyptrace.config import Settings, from_dict, parse_options, read_toml
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
+from polyptrace.core.lock import lock
 from polyptrace.evaluate import TASKS
 
 TrainData = Annotated[Path | None, typer.Option("--data", help="Training dataset of all rows.")]
@@ -131,6 +132,12 @@ def runner(at_once: int, keep: Literal["all", "vectors"]) -> Callable[[list[Tria
             return run_trials(trials, keep, _announce, workers, at_once)
 
     return run
+
+
+def lock_out(ctx: typer.Context, out: Path, only: Sequence[str] | None) -> None:
+    """Locks the folder of a comparison until the command ends. With --only, several processes may share it."""
+    if not only:
+        ctx.with_resource(lock(out))
 
 
 def exit_with(failures: Sequence[Failure]) -> None:

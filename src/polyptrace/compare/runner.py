@@ -22,7 +22,8 @@ from polyptrace.compare.rows import ComparisonRow
 from polyptrace.compare.trial import Datasets, Trial
 from polyptrace.config import as_dict, difference, from_dict
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_file, file_hash, read_json, write_json
+from polyptrace.core.files import atomic_file, file_hash, read_json, remove_partial, write_json
+from polyptrace.core.lock import InUseError, lock
 from polyptrace.core.reuse import differences, refuse_changes
 
 Keep = Literal["all", "vectors"]
@@ -60,11 +61,14 @@ def run_trials(
             futures[trial.start.key].result()  # it was submitted earlier, so it is running or finished
         say(f"[{number}/{len(ordered)}] {trial.key}{' (done)' if trial.done else ''}")
         try:
-            _check_start(trial)
-            (run or run_trial)(trial, keep)
+            with lock(trial.folder):
+                _check_start(trial)
+                (run or run_trial)(trial, keep)
         except KeyboardInterrupt:
             stopped.set()
             raise
+        except InUseError as error:  # not a failure of the trial, which runs elsewhere
+            return Failure(trial.key, str(error), trial.folder)
         except Exception as error:  # any failure is recorded and must not stop the other rows
             failure = _record_failure(trial, error)
             say(f"{trial.key}: failed, {failure.message}")
@@ -103,8 +107,7 @@ def with_starts(trials: Sequence[Trial]) -> list[Trial]:
 def run_trial(trial: Trial, keep: Keep = "all") -> None:
     """Runs the pending steps of a trial in this process; refuses a folder that was made with other settings."""
     record = begin_trial(trial)
-    for abandoned in trial.folder.rglob(".*.partial"):  # by a process that was killed
-        shutil.rmtree(abandoned) if abandoned.is_dir() else abandoned.unlink()
+    remove_partial(trial.folder)
     for step in trial.pending():
         began = time.monotonic()
         try:

@@ -4,10 +4,13 @@ Names of videos and files are data: `console`, `output` and `echo` replace contr
 can change the terminal's title, colours or cursor.
 """
 
+import os
 import re
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -24,6 +27,7 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
+WIDTH = 160  # columns without a terminal
 FIRST_LINE, LINE_EVERY = 5.0, 30.0  # seconds between progress lines without a terminal
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -47,10 +51,15 @@ class SafeConsole(Console):
         )
 
 
+def _width(stream: TextIO) -> int | None:
+    """The columns of a console: those of the terminal, or enough for our tables in pipes and logs."""
+    return None if stream.isatty() or "COLUMNS" in os.environ else WIDTH
+
+
 #: Standard error: messages, warnings and progress.
-console = SafeConsole(stderr=True)
+console = SafeConsole(stderr=True, width=_width(sys.stderr))
 #: Standard output: what a command answers.
-output = SafeConsole()
+output = SafeConsole(width=_width(sys.stdout))
 
 
 def echo(text: str) -> None:

@@ -1,6 +1,8 @@
 """Atomic files and folders (a temporary name, then a rename), JSON, CSV, hashes and provenance."""
 
 import csv
+import ctypes
+import errno
 import hashlib
 import json
 import os
@@ -16,13 +18,18 @@ from typing import Any
 
 import polyptrace
 from polyptrace.core.errors import UserError
+from polyptrace.core.lock import TAG, owner_ended, owner_tag
+
+PARTIAL, REPLACED = ".partial", ".replaced"  # endings of temporary names: being written, moved away to be replaced
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of renameat2(2)
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yields a temporary path that is renamed to `path` if the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial{path.suffix}")
+    recover(path)
+    temporary = path.with_name(f".{path.name}.{owner_tag()}{PARTIAL}{path.suffix}")
     try:
         yield temporary
         with temporary.open("rb+") as file:
@@ -37,6 +44,7 @@ def refuse_existing(path: Path, overwrite: bool = False, mark: str | None = None
 
     With `overwrite`, a folder is replaced only if it contains the file `mark`, which shows that polyptrace wrote it.
     """
+    recover(path)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not overwrite:
@@ -52,19 +60,70 @@ def refuse_existing(path: Path, overwrite: bool = False, mark: str | None = None
 def atomic_folder(path: Path, *, overwrite: bool = False, mark: str | None = None) -> Iterator[Path]:
     """Yields a temporary folder that is renamed to `path` if the block ends without an error.
 
-    An existing folder is replaced under the conditions of `refuse_existing`.
+    An existing folder is replaced under the conditions of `refuse_existing`. At any moment either the old folder or the
+    new one is complete, under its name or under one that `recover` puts back.
     """
     refuse_existing(path, overwrite, mark)
+    path = path.resolve()  # replace the target of a link, not the link
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+    prefix = f".{path.name}.{owner_tag()}."
+    temporary = Path(tempfile.mkdtemp(prefix=prefix, suffix=PARTIAL, dir=path.parent))
     temporary.chmod(0o755)
     try:
         yield temporary
-        if path.exists():
-            shutil.rmtree(path)
-        temporary.rename(path)
+        if not path.is_dir():
+            temporary.rename(path)
+        elif not _exchange(temporary, path):
+            replaced = temporary.with_suffix(REPLACED)
+            path.rename(replaced)
+            temporary.rename(path)
+            shutil.rmtree(replaced)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def recover(path: Path) -> None:
+    """Cleans up after processes that were killed while they wrote `path`: call it before looking at `path`.
+
+    A folder that was moved away to be replaced is put back, and temporary files and folders are removed. Those of
+    running processes and of other hosts are kept.
+    """
+    if not path.parent.is_dir():
+        return
+    for leftover in sorted(path.parent.iterdir()):
+        name = leftover.name
+        if not (name.startswith(f".{path.name}.") and TAG.match(name, 1 + len(path.name)) and owner_ended(name)):
+            continue
+        if name.endswith(REPLACED) and not path.exists():
+            leftover.rename(path)
+        elif PARTIAL in name or name.endswith(REPLACED):
+            _remove(leftover)
+
+
+def remove_partial(folder: Path) -> None:
+    """Removes all temporary files and folders in a folder and below. The caller has the folder's lock."""
+    for leftover in list(folder.rglob(f".*{PARTIAL}*")):
+        _remove(leftover)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swaps two names in one atomic step; False where the system or the file system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        return False
+    raise OSError(number, os.strerror(number), str(second))
 
 
 def write_json(path: Path, content: object) -> None:

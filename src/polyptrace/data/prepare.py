@@ -20,7 +20,8 @@ import numpy as np
 from polyptrace.config import Crops, Tracks
 from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.core.files import write_json
+from polyptrace.core.files import remove_partial, write_json
+from polyptrace.core.lock import lock
 from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.checks import Finding, check_boxes, summary, suspected_corners, write_rejected
 from polyptrace.data.crops import VIDEO_ENDS, BadPicture, Fill, PartialStore, fill_store, is_video
@@ -101,14 +102,16 @@ def prepare(
     settings = PrepareSettings(tracks or Tracks(), crops or Crops(), skip_bad, record)
     _check_settings(settings)
     _check_out(out, settings)
-    cache = out.with_name(out.name + ".annotations")
-    boxes = selection.apply(_read(source, path, options, cache)).in_order()
-    if out.exists():
-        refuse_other_boxes(out, boxes)
-    else:
-        root = picture_root(path) if isinstance(source, str) else path
-        _write_folder(boxes, root, out, settings, fill)
-    shutil.rmtree(cache, ignore_errors=True)
+    with lock(out):
+        cache = out.with_name(out.name + ".annotations")
+        boxes = selection.apply(_read(source, path, options, cache)).in_order()
+        if out.exists():
+            refuse_other_settings(out, settings)  # another process may have finished it since the first check
+            refuse_other_boxes(out, boxes)
+        else:
+            root = picture_root(path) if isinstance(source, str) else path
+            _write_folder(boxes, root, out, settings, fill)
+        shutil.rmtree(cache, ignore_errors=True)
     return Dataset.open(out)
 
 
@@ -145,6 +148,7 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
     used = linked.boxes.take(linked.cropped)
     write_json(partial / FILE, dataset_info(partial, boxes, used, linked.tracklets, settings, linked.counts(boxes)))
     store.finish(linked.cropped_source_rows)
+    remove_partial(partial)  # of a killed run
     partial.rename(out)
 
 

@@ -5,13 +5,18 @@ from polyptrace.report.gallery import strip
 from polyptrace.report.markup import latex, markdown, write_table
 from polyptrace.report.page import (
     Block,
+    Card,
+    Cards,
+    Heading,
     Page,
     Paragraph,
+    Picture,
     Plots,
     Section,
     Strip,
     StripRow,
     Strips,
+    Tile,
     render_page,
     render_table,
 )
@@ -19,6 +24,7 @@ from polyptrace.report.ranking import MAIN, Measure, measured
 from polyptrace.report.runs import Run, load_run
 from polyptrace.report.sections import COLOUR_GRID
 from polyptrace.report.tables import AblationRow, Table, block_table, difference_table, method_table, sweep_table
+from polyptrace.report.timeline import Procedure, timeline
 from polyptrace.report.write import GENERATED_NOTICE, PAGE_FILE, ReportOptions, check_dataset, write_report
 
 __all__ = [
@@ -28,11 +34,16 @@ __all__ = [
     "PAGE_FILE",
     "AblationRow",
     "Block",
+    "Card",
+    "Cards",
     "CropImages",
+    "Heading",
     "Measure",
     "Page",
     "Paragraph",
+    "Picture",
     "Plots",
+    "Procedure",
     "ReportOptions",
     "Run",
     "Section",
@@ -40,6 +51,7 @@ __all__ = [
     "StripRow",
     "Strips",
     "Table",
+    "Tile",
     "TrackImages",
     "block_table",
     "check_dataset",
@@ -54,6 +66,7 @@ __all__ = [
     "render_table",
     "strip",
     "sweep_table",
+    "timeline",
     "write_report",
     "write_table",
 ]

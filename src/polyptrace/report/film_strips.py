@@ -39,10 +39,19 @@ class CropImages:
         rows = self.dataset.tracklets.rows[tracklet]
         count = min(count, len(rows))
         chosen = rows[((np.arange(count) + 0.5) * len(rows) / count).astype(np.int64)]
-        frames = resize(np.asarray(self.dataset.crops[chosen]), side)
+        return self._shown(chosen, side, boxes=boxes)
+
+    def crop(self, row: int, side: int) -> Pixels:
+        """One crop (side, side, 3) with its box."""
+        shown: Pixels = self._shown(np.array([row]), side)[0]
+        return shown
+
+    def _shown(self, rows: NDArray[np.int64], side: int, *, boxes: bool = True) -> Pixels:
+        """Crops (F, side, side, 3) with their boxes."""
+        frames = resize(np.asarray(self.dataset.crops[rows]), side)
         if boxes and self.boxes is not None:
             frames = frames.copy()
-            for frame, box in zip(frames, self.boxes[chosen], strict=True):
+            for frame, box in zip(frames, self.boxes[rows], strict=True):
                 if np.isfinite(box).all():
                     draw_box(frame, box)
         return frames

@@ -90,6 +90,31 @@ class Strips:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """An image with a caption."""
+
+    image: Pixels
+    caption: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """A heading, a line of text, pictures side by side, and lines below; not split between printed pages."""
+
+    title: str
+    text: str
+    pictures: tuple[Picture, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cards:
+    kind: ClassVar[str] = "cards"
+    cards: tuple[Card, ...]
+
+
+@dataclass(frozen=True)
 class Details:
     """Blocks that the reader can unfold; they are not printed."""
 
@@ -98,7 +123,7 @@ class Details:
     blocks: tuple["Block", ...]
 
 
-Block: TypeAlias = Paragraph | Heading | Legend | Plots | Facts | Strips | Table | Details
+Block: TypeAlias = Paragraph | Heading | Legend | Plots | Facts | Strips | Cards | Table | Details
 
 
 @dataclass(frozen=True)
@@ -143,6 +168,7 @@ class Page:
     sections: tuple[Section, ...]
     footer: str
     notice: tuple[str, str] | None = None
+    brand: str = "polyptrace report"
     tiles: tuple[Tile, ...] = ()
 
 

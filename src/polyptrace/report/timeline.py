@@ -32,7 +32,7 @@ MAX_IMAGES = 40
 
 
 @dataclass(frozen=True)
-class ProcedureTracks:
+class Procedure:
     """The tracks of one procedure in temporal order."""
 
     dataset: str
@@ -55,9 +55,7 @@ def shown_clustering(row: Results) -> str | None:
     return next((task for task in PREFERRED if is_done(row, task)), None)
 
 
-def procedures(
-    row: Results, task: str, count: int = 6, baseline: Results | None = None
-) -> tuple[list[ProcedureTracks], int]:
+def procedures(row: Results, task: str, count: int = 6, baseline: Results | None = None) -> tuple[list[Procedure], int]:
     """Up to `count` procedures, those with the most polyps (or clusters) first; and the total number."""
     table = row.tasks[task].table
     index, cluster = row.arrays[f"{task}/index"], row.arrays[f"{task}/cluster"]
@@ -72,7 +70,7 @@ def procedures(
         rows = np.flatnonzero([pair == (dataset, video) for pair in pairs])
         rows = rows[np.argsort(columns["position"][rows], kind="stable")]
         found.append(
-            ProcedureTracks(
+            Procedure(
                 dataset,
                 video,
                 columns["track"][rows].astype(np.int64),
@@ -108,11 +106,20 @@ def _numbered(cluster: Ints) -> Ints:
 
 @styled
 def timeline(
-    procedure: ProcedureTracks, images: TrackImages | None, number: int, method: str, baseline: str = ""
+    procedure: Procedure,
+    images: TrackImages | None,
+    number: int,
+    method: str,
+    baseline: str = "",
+    title: str | None = None,
 ) -> Drawing:
-    """The tracks by cluster and below by polyp, or by cluster of the baseline; with an image of each lane if given."""
+    """The tracks by cluster and below by polyp, or by cluster of the baseline; with an image of each lane if given.
+
+    `title` replaces the heading of the first panel, which names the method and its number of clusters.
+    """
     clusters = int(procedure.cluster.max()) + 1
-    panels = [(f"{method}: {counted(clusters, 'polyp')} found", procedure.cluster, _numbers(clusters))]
+    heading = title or f"{method}: {counted(clusters, 'polyp')} found"
+    panels = [(heading, procedure.cluster, _numbers(clusters))]
     if procedure.labelled:
         polyps = list(dict.fromkeys(procedure.polyp.tolist()))
         lanes = np.array([polyps.index(polyp) for polyp in procedure.polyp])
@@ -142,9 +149,7 @@ def _numbers(count: int) -> list[str]:
     return [str(number + 1) for number in range(count)]
 
 
-def _draw_lanes(
-    axes: Axes, procedure: ProcedureTracks, lane: Ints, names: list[str], images: TrackImages | None
-) -> None:
+def _draw_lanes(axes: Axes, procedure: Procedure, lane: Ints, names: list[str], images: TrackImages | None) -> None:
     """Draws each track in its lane, in the colour of its cluster and with its number where there is room."""
     span = max(int(procedure.last.max() - procedure.first.min()), 1)
     width = np.maximum(procedure.last - procedure.first, MIN_WIDTH * span)
@@ -166,7 +171,7 @@ def _draw_lanes(
         _draw_images(axes, procedure, lane, len(names), images)
 
 
-def _draw_images(axes: Axes, procedure: ProcedureTracks, lane: Ints, lanes: int, images: TrackImages) -> None:
+def _draw_images(axes: Axes, procedure: Procedure, lane: Ints, lanes: int, images: TrackImages) -> None:
     """An image of the longest track of each lane, to its left."""
     for y in range(lanes):
         inside = np.flatnonzero(lane == y)

@@ -81,6 +81,15 @@ def processes(wanted: int, environment: Mapping[str, str]) -> tuple[int, int, st
     return wanted, 1, f"processes: {wanted} (train.devices)"
 
 
+def is_first_process(environment: Mapping[str, str]) -> bool:
+    """Whether this is the process that writes the run folder, before the group of processes is started."""
+    if "LOCAL_WORLD_SIZE" in environment:  # torchrun
+        return environment.get("RANK", "0") == "0"
+    if int(environment.get("SLURM_NTASKS", 1)) > 1:
+        return environment.get("SLURM_PROCID", "0") == "0"
+    return environment.get("LOCAL_RANK", "0") == "0"  # set by Lightning for the processes of train.devices
+
+
 def gpu_shared_by(environment: Mapping[str, str]) -> int:
     """The number of runs that share the GPU, which `compare --at-once` sets for the rows that it starts."""
     value = environment.get(SHARED_BY, "1")

@@ -7,8 +7,10 @@ gradients, computes the method's loss, and updates the weights. A step depends o
 weights, so a run that was interrupted continues from its last checkpoint with the same result.
 """
 
+import os
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,14 +24,15 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 from polyptrace.config import Config, as_dict
 from polyptrace.core.console import console, counted
 from polyptrace.core.errors import UserError
+from polyptrace.core.lock import lock
 from polyptrace.core.randomness import torch_seed
-from polyptrace.data import Dataset
+from polyptrace.data import Dataset, LabelFree
 from polyptrace.encoders import OwnEncoder, fill_network, load_encoder, save_encoder
 from polyptrace.methods import METHODS, Batch, Epoch, TrainingMethod, TrainingPlan
 from polyptrace.train.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from polyptrace.train.feed import Feed, Loaded
 from polyptrace.train.gather import gather
-from polyptrace.train.hardware import Hardware, choose_hardware, start_fabric
+from polyptrace.train.hardware import Hardware, choose_hardware, is_first_process, start_fabric
 from polyptrace.train.learner import Learner
 from polyptrace.train.log import TrainingLog
 from polyptrace.train.run import CHECKPOINTS, ENCODER, SECTIONS, begin_run, check_run, frames_of, thread_note
@@ -66,6 +69,13 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
         raise UserError(f"train.method: {config.train.method!r} is not a method -> one of {', '.join(METHODS)}")
     method = METHODS[config.train.method]
     data = dataset if method.sees_labels(config) else dataset.label_free()
+    with lock(out) if is_first_process(os.environ) else nullcontext():
+        return _train(config, method, data, out, init_from, overwrite)
+
+
+def _train(
+    config: Config, method: TrainingMethod, data: LabelFree, out: Path, init_from: str | None, overwrite: bool
+) -> Path:
     resumption = check_run(out, config, data, init_from, overwrite)
     if resumption.finished:
         console.print(f"{out}: this run has finished", highlight=False)

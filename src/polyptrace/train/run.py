@@ -18,7 +18,7 @@ import torch
 
 from polyptrace.config import Config, as_toml, difference, read_config
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_file, file_hash, provenance, read_json, write_json
+from polyptrace.core.files import PARTIAL, atomic_file, file_hash, provenance, read_json, remove_partial, write_json
 from polyptrace.core.reuse import refuse_changes
 from polyptrace.data import LabelFree
 from polyptrace.train.checkpoint import last_checkpoint, read_state
@@ -82,7 +82,7 @@ def begin_run(
     """Records the start of a run, or one more start of a run that is resumed."""
     known = (out / CONFIG).exists() and not overwrite
     earlier = read_json(out / ENVIRONMENT) if known else {"starts": []}
-    _remove(*out.glob(".*.partial*"), *(out / CHECKPOINTS).glob(".*"))  # of an interrupted start
+    remove_partial(out)  # of an interrupted start
     _remove(out / ENCODER)  # of a run that is continued for longer, or overwritten
     if resumption.checkpoint is None:
         _remove(out / CHECKPOINTS, out / TENSORBOARD, out / "mlflow-run")
@@ -140,7 +140,7 @@ def _is_longer(old: Config, new: Config) -> bool:
 
 def _is_leftover(path: Path) -> bool:
     """Whether a file may be left by a start that was killed before it had recorded its run."""
-    return path.name == ENVIRONMENT or (path.name.startswith(".") and ".partial" in path.name)
+    return path.name == ENVIRONMENT or (path.name.startswith(".") and PARTIAL in path.name)
 
 
 def _remove(*paths: Path) -> None:

@@ -1,0 +1,111 @@
+"""`polyptrace lesions VECTORS --data DATASET --out LESIONS`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from polyptrace.core.console import counted, echo, output
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv, write_json
+from polyptrace.data import Dataset
+from polyptrace.embed import Embeddings
+from polyptrace.find import check_same_dataset, whole_tracks
+from polyptrace.lesions import SAME_FILE, ProcedureLesions, SameModel, lesions, same_model
+from polyptrace.lesions.cards import describe, lesion_page, lesion_table, track_table
+from polyptrace.lesions.pictures import LesionPictures
+from polyptrace.report import render_page
+
+#: The file by which a folder of this command is known.
+MARK = "lesions.csv"
+
+
+def command(
+    vectors: Annotated[
+        Path, typer.Argument(help="Folder of 'polyptrace embed', or a .npz or .parquet file made elsewhere.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
+    data: Annotated[
+        list[Path] | None, typer.Option("--data", help="Dataset folder, for pictures on the page. Can be repeated.")
+    ] = None,
+    labels: Annotated[
+        bool, typer.Option("--labels", help="Fit the probability on the polyps that are known, not without labels.")
+    ] = False,
+    same: Annotated[
+        Path | None, typer.Option("--same", help="Use this same.json, fitted on other vectors of the same encoder.")
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit the probability again, even if same.json is beside the vectors.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
+) -> None:
+    """List the lesions of each procedure: which tracks belong together, and how certain that is.
+
+    No labels are needed. The probability that two tracks show the same lesion is fitted to the vectors and stored
+    beside them (same.json). The folder gets lesions.csv, tracks.csv, lesions.json and the page lesions.html.
+
+    Examples:
+
+      polyptrace lesions vectors/mine --data data/mine --out lesions/mine
+
+      polyptrace lesions vectors/one --same vectors/many/same.json --data data/one --out lesions/one
+    """
+    if same is not None and (labels or refit):
+        raise UserError("--same: the given model is not fitted again -> leave out --labels and --refit")
+    refuse_existing(out, overwrite, MARK)
+    tracks = whole_tracks(Embeddings.load(vectors), str(vectors))
+    datasets = [Dataset.open(path) for path in data or ()]
+    for dataset in datasets:
+        check_same_dataset(dataset, tracks)
+    model, fitted = same_model(vectors, tracks, path=same, labels=labels, refit=refit)
+    found = lesions(tracks, same=model)
+    pictures = LesionPictures.of(datasets) if datasets else None
+    described = [describe(tracks, procedure, pictures) for procedure in found]
+    footer = f"polyptrace {provenance()['polyptrace']}, vectors {vectors}"
+    page = lesion_page(tracks, found, described, model, pictures, footer)
+    with atomic_folder(out, overwrite=overwrite, mark=MARK) as folder:
+        write_csv(folder / MARK, lesion_table(tracks, found, described))
+        write_csv(folder / "tracks.csv", track_table(tracks, found))
+        write_json(folder / "lesions.json", _summary(found, vectors))
+        model.save(folder / SAME_FILE)
+        (folder / "lesions.html").write_text(render_page(page), encoding="utf-8")
+    if fitted and vectors.is_dir():
+        model.save(vectors / SAME_FILE)
+    _print(found, model)
+    echo(f"written: {out / 'lesions.html'}, {out / MARK}, {out / 'tracks.csv'}")
+
+
+def _summary(found: list[ProcedureLesions], vectors: Path) -> dict[str, Any]:
+    """The content of lesions.json."""
+    counts = [
+        {
+            "dataset": procedure.dataset,
+            "video": procedure.video,
+            "tracks": len(procedure.rows),
+            "lesions": procedure.count,
+            "low": procedure.interval[0],
+            "high": procedure.interval[1],
+            "distribution": {
+                str(number): round(float(p), 6) for number, p in enumerate(procedure.distribution) if p >= 1e-6
+            },
+        }
+        for procedure in found
+    ]
+    return {"format": 1, "vectors": str(vectors), "procedures": counts, "made_by": provenance()}
+
+
+def _print(found: list[ProcedureLesions], model: SameModel) -> None:
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("procedure", "tracks", "lesions", "90 % interval"):
+        table.add_column(name, justify="left" if name == "procedure" else "right")
+    for procedure in found:
+        low, high = procedure.interval
+        table.add_row(escape(procedure.video), str(len(procedure.rows)), str(procedure.count), f"{low}–{high}")
+    output.print(table)
+    for assumption in model.assumptions:
+        echo(f"assumed: {assumption}")
+    used = "with labels" if model.labelled_pairs else "without labels"
+    echo(f"probability of the same lesion: fitted on {counted(model.pairs, 'pair')} of tracks, {used}")

@@ -1,0 +1,26 @@
+"""Lesions: from tracks to lesions, with the probability that two tracks show the same one.
+
+`polyptrace.lesions.cards` makes the page. It is not imported here, because it needs `report`, which needs `evaluate`,
+which counts with this package.
+"""
+
+from polyptrace.lesions.clustering import PairScores, Partition, pair_scores, partition, weakest_link
+from polyptrace.lesions.procedure import Link, ProcedureLesions, lesions, same_model
+from polyptrace.lesions.same import SAME_FILE, ProcedureTracks, SameModel, fit_same, procedures
+
+__all__ = [
+    "SAME_FILE",
+    "Link",
+    "PairScores",
+    "Partition",
+    "ProcedureLesions",
+    "ProcedureTracks",
+    "SameModel",
+    "fit_same",
+    "lesions",
+    "pair_scores",
+    "partition",
+    "procedures",
+    "same_model",
+    "weakest_link",
+]

@@ -1,0 +1,282 @@
+"""What a user reads: `lesions.csv`, `tracks.csv` and the page with one card per lesion."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from polyptrace.core.console import counted
+from polyptrace.core.timecode import has_rate, seconds_text, time_offset, time_range, timecode
+from polyptrace.embed import Embeddings
+from polyptrace.lesions.pictures import BestFrame, LesionPictures, available
+from polyptrace.lesions.procedure import Link, ProcedureLesions
+from polyptrace.lesions.same import ASSUMED_FPS, Ints, SameModel
+from polyptrace.report import (
+    GENERATED_NOTICE,
+    Block,
+    Card,
+    Cards,
+    Heading,
+    Page,
+    Paragraph,
+    Picture,
+    Plots,
+    Procedure,
+    Section,
+    StripRow,
+    Strips,
+    Tile,
+    TrackImages,
+    strip,
+    timeline,
+)
+from polyptrace.report.film_strips import TrackKey
+
+#: Tracks of a lesion that are further apart belong to two sightings.
+SIGHTING_GAP_S = 30.0
+#: Pictures of a card.
+PICTURES = 4
+#: Uncertain pairs shown for each procedure.
+MAX_UNCERTAIN = 12
+
+LESION_COLUMNS = (
+    *("dataset", "video", "lesion", "first_frame", "last_frame", "first_s", "last_s", "in_view_s", "sightings"),
+    *("tracks", "confidence", "weakest_link", "best_track", "best_frame", "best_frame_s"),
+)
+TRACK_COLUMNS = ("dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "lesion", "polyp")
+
+
+@dataclass(frozen=True)
+class Lesion:
+    """One lesion of a procedure, ready to be written."""
+
+    number: int  # 1, 2, ... within its procedure
+    rows: Ints
+    sightings: tuple[Ints, ...]  # rows of each sighting
+    in_view: float  # frames in which it is visible
+    confidence: float
+    weakest: Link | None
+    best: tuple[BestFrame, ...]  # of each track whose pictures are available; best first
+
+
+def describe(tracks: Embeddings, found: ProcedureLesions, pictures: LesionPictures | None) -> list[Lesion]:
+    """The lesions of a procedure with their sightings and best frames."""
+    described = []
+    for number in range(found.count):
+        rows = found.tracks_of(number)
+        fps = _rate(tracks, rows)
+        gap = tracks.position[rows[1:]] - np.maximum.accumulate(tracks.last[rows])[:-1] - 1
+        sightings = np.split(rows, np.flatnonzero(gap > SIGHTING_GAP_S * fps) + 1)
+        frames = [] if pictures is None else [pictures.best(track_key(tracks, row)) for row in rows.tolist()]
+        best = sorted((each for each in frames if each is not None), key=lambda each: -each.score)
+        described.append(
+            Lesion(
+                number + 1,
+                rows,
+                tuple(sightings),
+                float((tracks.last[rows] - tracks.position[rows] + 1).sum()),
+                float(found.confidence[number]),
+                found.weakest[number],
+                tuple(best),
+            )
+        )
+    return described
+
+
+def lesion_table(
+    tracks: Embeddings, found: Sequence[ProcedureLesions], lesions: Sequence[Sequence[Lesion]]
+) -> list[list[str]]:
+    """The lines of lesions.csv. Unknown cells are empty."""
+    lines = [list(LESION_COLUMNS)]
+    for procedure, described in zip(found, lesions, strict=True):
+        for lesion in described:
+            fps = float(tracks.fps[lesion.rows[0]])
+            first, last = int(tracks.position[lesion.rows].min()), int(tracks.last[lesion.rows].max())
+            best = lesion.best[0] if lesion.best else None
+            frame = -1 if best is None else best.frame
+            cells = (
+                *(procedure.dataset, procedure.video, lesion.number, first, last),
+                *(seconds_text(first, fps), seconds_text(last, fps)),
+                f"{lesion.in_view / fps:.2f}" if has_rate(fps) else "",
+                *(len(lesion.sightings), len(lesion.rows), f"{lesion.confidence:.3f}"),
+                "" if lesion.weakest is None else f"{lesion.weakest.probability:.3f}",
+                *("" if best is None else best.key[2], "" if frame < 0 else frame, seconds_text(frame, fps)),
+            )
+            lines.append([str(cell) for cell in cells])
+    return lines
+
+
+def track_table(tracks: Embeddings, found: Sequence[ProcedureLesions]) -> list[list[str]]:
+    """The lines of tracks.csv: the lesion of each track."""
+    lines = [list(TRACK_COLUMNS)]
+    for procedure in found:
+        for row, lesion in zip(procedure.rows.tolist(), procedure.lesion.tolist(), strict=True):
+            first, last, fps = int(tracks.position[row]), int(tracks.last[row]), float(tracks.fps[row])
+            cells = (procedure.dataset, procedure.video, tracks.track[row], first, last)
+            times = (seconds_text(first, fps), seconds_text(last, fps))
+            lines.append([*map(str, cells), *times, str(lesion + 1), str(tracks.polyp[row])])
+    return lines
+
+
+def lesion_page(
+    tracks: Embeddings,
+    found: Sequence[ProcedureLesions],
+    lesions: Sequence[Sequence[Lesion]],
+    model: SameModel,
+    pictures: LesionPictures | None,
+    footer: str,
+) -> Page:
+    """The page: for each procedure the timeline, a card per lesion, and the uncertain pairs."""
+    images = TrackImages((), {}) if pictures is None else pictures.images
+    sections = [
+        Section(f"procedure-{number}", f"{procedure.video}: {procedure.count_text}", blocks)
+        for number, (procedure, described) in enumerate(zip(found, lesions, strict=True), 1)
+        for blocks in [_procedure_blocks(tracks, procedure, described, images, pictures, number)]
+    ]
+    remark = available(pictures, [track_key(tracks, row) for row in range(len(tracks))])
+    total = sum(procedure.count for procedure in found)
+    return Page(
+        title="Lesions" if len(found) > 1 else f"Lesions of procedure {found[0].video}",
+        lead=(
+            f"{counted(total, 'lesion')} in {counted(len(found), 'procedure')}, from {counted(len(tracks), 'track')}."
+            f" {_source(model)} {remark}"
+        ).strip(),
+        sections=(*sections, Section("method", "How to read this page", tuple(_explanation(model)))),
+        footer=footer,
+        notice=GENERATED_NOTICE if tracks.info.get("generated", False) else None,
+        tiles=tuple(
+            Tile(procedure.video, str(procedure.count), _interval_text(procedure), None) for procedure in found[:14]
+        ),
+        brand="polyptrace lesions",
+    )
+
+
+def track_key(tracks: Embeddings, row: int) -> TrackKey:
+    """The key of a track in datasets and results."""
+    return str(tracks.dataset[row]), str(tracks.video[row]), int(tracks.track[row]), int(tracks.position[row])
+
+
+def _procedure_blocks(
+    tracks: Embeddings,
+    procedure: ProcedureLesions,
+    lesions: Sequence[Lesion],
+    images: TrackImages,
+    pictures: LesionPictures | None,
+    number: int,
+) -> tuple[Block, ...]:
+    rows = procedure.rows
+    lanes = Procedure(
+        procedure.dataset,
+        procedure.video,
+        tracks.track[rows],
+        tracks.position[rows],
+        tracks.last[rows],
+        float(tracks.fps[rows[0]]),
+        procedure.lesion,
+        np.full(len(rows), ""),
+    )
+    drawing = timeline(lanes, images if images.location else None, number, "", title=procedure.count_text)
+    caption = "One lane per lesion; each bar is a track. " + _count_sentence(procedure)
+    cards = Cards(tuple(_card(tracks, lesion, pictures) for lesion in lesions))
+    blocks: list[Block] = [Plots((drawing,), caption, wide=True), cards]
+    if procedure.uncertain:
+        shown = procedure.uncertain[:MAX_UNCERTAIN]
+        text = (
+            "These tracks may or may not show the same lesion. The probability takes all tracks of the procedure into"
+            " account."
+        )
+        if len(procedure.uncertain) > len(shown):
+            text += f" The {len(shown)} least certain of {len(procedure.uncertain)} pairs are shown."
+        lesion_of = dict(zip(rows.tolist(), (procedure.lesion + 1).tolist(), strict=True))
+        strips = tuple(_uncertain_row(tracks, link, lesion_of, images) for link in shown)
+        blocks += [Heading("Uncertain pairs"), Paragraph(text), Strips(strips)]
+    return tuple(blocks)
+
+
+def _card(tracks: Embeddings, lesion: Lesion, pictures: LesionPictures | None) -> Card:
+    fps = float(tracks.fps[lesion.rows[0]])
+    shown = sorted(lesion.best[:PICTURES], key=lambda best: best.frame)
+    visible = timecode(lesion.in_view, fps) if has_rate(fps) else counted(round(lesion.in_view), "frame")
+    text = (
+        f"{counted(len(lesion.sightings), 'sighting')}, {counted(len(lesion.rows), 'track')}, {visible} in view;"
+        f" confidence {percent(lesion.confidence)}"
+    )
+    lines = []
+    for number, rows in enumerate(lesion.sightings):
+        range_text = time_range(float(tracks.position[rows].min()), float(tracks.last[rows].max()), fps)
+        again = ""
+        if number:
+            gap = float(tracks.position[rows].min() - tracks.last[lesion.sightings[number - 1]].max())
+            again = f", seen again after {timecode(gap, fps) if has_rate(fps) else time_offset(gap, fps).lstrip('+')}"
+        lines.append(f"{range_text}{again} ({counted(len(rows), 'track')})")
+    if lesion.weakest is not None and lesion.weakest.probability < 0.9:
+        first, second = (tracks.track[row] for row in (lesion.weakest.first, lesion.weakest.second))
+        lines.append(f"Weakest link: tracks {first} and {second}, {percent(lesion.weakest.probability)}")
+    return Card(f"Lesion {lesion.number}", text, tuple(_picture(best, fps, pictures) for best in shown), tuple(lines))
+
+
+def _picture(best: BestFrame, fps: float, pictures: LesionPictures | None) -> Picture:
+    assert pictures is not None, "a best frame comes from pictures"
+    caption = f"track {best.key[2]}" + (f", {timecode(best.frame, fps)}" if best.frame >= 0 else "")
+    return Picture(pictures.picture(best), caption, f"{best.key[1]}, {caption}")
+
+
+def _uncertain_row(tracks: Embeddings, link: Link, lesion_of: dict[int, int], images: TrackImages) -> StripRow:
+    first, second = lesion_of[link.first], lesion_of[link.second]
+    lesions = f"lesion {first}, counted once" if first == second else f"lesions {first} and {second}, counted as two"
+    strips = []
+    for row, number in ((link.first, first), (link.second, second)):
+        time = time_range(float(tracks.position[row]), float(tracks.last[row]), float(tracks.fps[row]))
+        name = f"track {tracks.track[row]}"
+        strips.append(strip(track_key(tracks, row), images, "match", f"lesion {number}", name, time))
+    return StripRow(f"{percent(link.probability)} the same lesion ({lesions})", tuple(strips))
+
+
+def _explanation(model: SameModel) -> list[Block]:
+    """The section at the end of the page."""
+    text = (
+        "Two tracks of a procedure show the same lesion with a probability that depends on the cosine of their vectors,"
+        " on the time between them, and on the longest pause without any track between them. Tracks that are visible at"
+        " the same time show different lesions. The number in parentheses is the interval that contains the number of"
+        " lesions with a probability of 90 %, given this model."
+    )
+    confidence = (
+        "The confidence of a lesion is the probability that it consists of exactly these tracks. The weakest link is"
+        f" the pair of tracks that holds it together. Tracks of a lesion that are less than {SIGHTING_GAP_S:g} s apart"
+        " are one sighting. Pictures are chosen by sharpness, box size, highlights and dark corners; each"
+        " shows its detection box."
+    )
+    return [Paragraph(text), Paragraph(confidence), *(Paragraph(f"Assumed: {each}.") for each in model.assumptions)]
+
+
+def _source(model: SameModel) -> str:
+    fitted = f"fitted on {counted(model.pairs, 'pair')} of tracks of {counted(model.procedures, 'procedure')}"
+    used = "with polyp labels" if model.labelled_pairs else "without labels"
+    return f"The probability that two tracks show the same lesion was {fitted}, {used}."
+
+
+def _count_sentence(procedure: ProcedureLesions) -> str:
+    """The three most probable counts."""
+    order = np.argsort(-procedure.distribution, kind="stable")[:3]
+    likely = [each for each in sorted(order.tolist()) if procedure.distribution[each] >= 0.005]
+    parts = [f"{counted(each, 'lesion')} {percent(float(procedure.distribution[each]))}" for each in likely]
+    return f"Probability of the count: {', '.join(parts)}."
+
+
+def _interval_text(procedure: ProcedureLesions) -> str:
+    low, high = procedure.interval
+    return "certain" if low == high else f"{low}–{high}"
+
+
+def percent(probability: float) -> str:
+    """A probability in per cent; it is only 0 or 100 % if it is exactly so."""
+    if 0 < probability < 0.005:
+        return "under 1 %"
+    if 0.995 < probability < 1:
+        return "over 99 %"
+    return f"{100 * probability:.0f} %"
+
+
+def _rate(tracks: Embeddings, rows: Ints) -> float:
+    fps = float(tracks.fps[rows[0]])
+    return fps if has_rate(fps) else ASSUMED_FPS

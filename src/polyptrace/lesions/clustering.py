@@ -1,0 +1,312 @@
+"""From pairwise log-odds to lesions: a partition of the tracks of a procedure, with a distribution of the count.
+
+1. Average linkage on the log-odds of pairs joins tracks that almost certainly belong together (mean log-odds of at
+   least 3) into groups, usually the visits to a lesion.
+2. The posterior over all partitions of the groups is computed exactly, by dynamic programming over subsets. The weight
+   of a lesion C, whose groups are taken in temporal order, is
+
+       log w(C) = Σ over its groups but the first: log prior(shortest pause to an earlier group of C)
+                                                   + mean log ratio(pairs with the earlier groups of C)
+
+   The mean counts one group as one piece of evidence, because its tracks repeat each other. Groups with simultaneous
+   tracks are in no common lesion.
+3. The count is the median of its posterior. Among the partitions with that count, the one is chosen that maximises the
+   sum over pairs of tracks in one lesion of P(same) - 1/2, which minimises the expected number of wrong pairs.
+
+Groups that are linked by undecided log-odds form components, which are solved one by one. A component of more than
+`MAX_GROUPS` groups is solved approximately: its groups are assigned one after the other in temporal order, each to the
+lesion with the largest weight or to a new one, and each assignment is taken as independent in the distribution.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from polyptrace.lesions.same import Bools, Floats, Ints, ProcedureTracks, SameModel
+
+#: Groups whose partitions are enumerated: 2^12 subsets, 4,213,597 partitions.
+MAX_GROUPS = 12
+#: Mean log-odds of a group, and the mean log-odds above which two groups are undecided: probabilities of 95 and 5 %.
+JOIN, LINK = 3.0, -3.0
+#: Up to this many earlier groups, each is a place to return to. Among more, the prior of a return is shared.
+RETURNS = 6
+#: Distance of tracks that are visible at the same time. It dominates every mean over pairs.
+APART = 1e9
+#: Probability that the interval of the count leaves out, half of it on each side.
+OUTSIDE = 0.10
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The lesions of one procedure and how certain they are; tracks in temporal order."""
+
+    lesion: Ints  # (n,) 0, 1, ... by first appearance
+    group: Ints  # (n,) tracks that were joined before the partitions were enumerated
+    together: Floats  # (G, G) probability that two groups are one lesion
+    confidence: Floats  # (lesions,) probability that a lesion consists of exactly these groups
+    distribution: Floats  # (n + 1,) probability of each count
+
+    @property
+    def count(self) -> int:
+        """Number of lesions."""
+        return int(self.lesion.max()) + 1
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        """The smallest and the largest count of the central 90 %."""
+        cumulative = np.cumsum(self.distribution)
+        low = int(np.searchsorted(cumulative, OUTSIDE / 2 + 1e-12))
+        high = int(np.searchsorted(cumulative, 1 - OUTSIDE / 2 - 1e-12))
+        return min(low, self.count), max(high, self.count)
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """Log prior and log ratio (n, n) of all pairs of tracks of a procedure, and which are simultaneous."""
+
+    prior: NDArray[np.float32]
+    ratio: NDArray[np.float32]
+    simultaneous: Bools
+
+    @property
+    def odds(self) -> NDArray[np.float32]:
+        return self.prior + self.ratio
+
+
+def pair_scores(tracks: ProcedureTracks, model: SameModel) -> PairScores:
+    """The scores of all pairs, computed row by row so that only the results are held in memory."""
+    count = len(tracks)
+    prior, ratio = np.zeros((2, count, count), np.float32)
+    simultaneous = np.zeros((count, count), bool)
+    for i in range(count - 1):
+        j = np.arange(i + 1, count)
+        cosine = tracks.unit[j] @ tracks.unit[i]
+        pause = np.maximum.accumulate(tracks.pause_s[i:])
+        prior[i, j] = prior[j, i] = model.visits.log_odds(pause)
+        ratio[i, j] = ratio[j, i] = model.log_ratio(cosine, np.maximum(tracks.start_s[j] - tracks.end_s[i], 0.0))
+        simultaneous[i, j] = simultaneous[j, i] = tracks.start_s[j] <= tracks.end_s[i]
+    return PairScores(prior, ratio, simultaneous)
+
+
+def partition(scores: PairScores) -> Partition:
+    """The lesions of one procedure."""
+    count = len(scores.prior)
+    group = _join(scores)
+    groups = _Groups.of(scores, group)
+    block = np.empty(len(groups.prior), np.int64)  # lesion of each group
+    together = np.eye(len(block))
+    confidence: list[float] = []
+    distribution = np.ones(1)
+    for members in groups.components():
+        solve = _solve if len(members) <= MAX_GROUPS else _assign
+        solved = solve(groups.of_component(members))
+        block[members] = solved.block + len(confidence)
+        together[np.ix_(members, members)] = solved.together
+        confidence += solved.confidence
+        distribution = np.convolve(distribution, solved.distribution)
+    number, lesion = _by_appearance(block[group])
+    padded = np.zeros(count + 1)
+    padded[: len(distribution)] = distribution
+    return Partition(lesion, group, together, np.array(confidence)[number], padded)
+
+
+def weakest_link(odds: NDArray[np.floating], members: Ints) -> tuple[int, int, float] | None:
+    """The weakest link of the tree of strongest links within a lesion: two tracks and their log-odds."""
+    if len(members) < 2:
+        return None
+    inside = odds[np.ix_(members, members)].astype(np.float64)
+    joined, best, source = [0], inside[0].copy(), np.zeros(len(members), np.int64)
+    best[0] = -np.inf
+    weakest = (0, 0, np.inf)
+    for _ in range(len(members) - 1):  # Prim's algorithm
+        new = int(np.argmax(best))
+        if best[new] < weakest[2]:
+            weakest = (int(members[source[new]]), int(members[new]), float(best[new]))
+        joined.append(new)
+        closer = inside[new] > best
+        best, source = np.where(closer, inside[new], best), np.where(closer, new, source)
+        best[joined] = -np.inf
+    return weakest
+
+
+def _join(scores: PairScores) -> Ints:
+    """Groups (n,) of tracks that almost certainly belong together."""
+    count = len(scores.prior)
+    if count == 1:
+        return np.zeros(1, np.int64)
+    upper = np.triu(np.ones((count, count), bool), 1)
+    distance = -scores.odds[upper].astype(np.float64)
+    distance[scores.simultaneous[upper]] = APART
+    offset = max(0.0, -float(distance.min()))  # linkage wants distances of at least 0
+    distance += offset
+    tree = linkage(distance, "average")
+    _, group = _by_appearance(fcluster(tree, offset - JOIN, "distance"))
+    return group
+
+
+def _sums(matrix: NDArray[Any], codes: Ints, count: int) -> Floats:
+    """Sums (G, G) of a matrix (n, n) over the rows and columns of each group."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(count))
+    rows = np.stack([matrix[some].sum(axis=0, dtype=np.float64) for some in np.split(order, starts[1:])])
+    return np.asarray(np.add.reduceat(rows[:, order], starts, axis=1))
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Largest log prior, mean log ratio and their sum (G, G) between groups; -inf where tracks are simultaneous."""
+
+    prior: Floats
+    ratio: Floats
+    odds: Floats
+    first: Ints  # (G,) first track of each group
+    size: Ints  # (G,) tracks of each group
+
+    @classmethod
+    def of(cls, scores: PairScores, group: Ints) -> "_Groups":
+        count = int(group.max()) + 1
+        size = np.bincount(group, minlength=count)
+        pairs = np.outer(size, size)
+        apart = _sums(scores.simultaneous, group, count) > 0
+        ratio = np.where(apart, -np.inf, _sums(scores.ratio, group, count) / pairs)
+        order = np.argsort(group, kind="stable")
+        starts = np.searchsorted(group[order], np.arange(count))
+        rows = np.maximum.reduceat(scores.prior[order], starts, axis=0)
+        prior = np.maximum.reduceat(rows[:, order], starts, axis=1).astype(np.float64)
+        first = order[starts]
+        earlier = np.argsort(np.argsort(first, kind="stable"), kind="stable")  # groups before each group
+        shared = np.log(np.maximum(np.maximum.outer(earlier, earlier) / RETURNS, 1.0))
+        prior = np.where(prior < 0, prior - shared, prior)
+        return cls(prior, ratio, prior + ratio, first, size)
+
+    def components(self) -> list[Ints]:
+        """Groups with undecided links between them."""
+        linked = self.odds > LINK
+        _, component = connected_components(coo_array(linked), directed=False)
+        return [np.flatnonzero(component == code) for code in range(component.max() + 1)]
+
+    def of_component(self, members: Ints) -> "_Groups":
+        inside = np.ix_(members, members)
+        return _Groups(
+            self.prior[inside], self.ratio[inside], self.odds[inside], self.first[members], self.size[members]
+        )
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """The posterior over the partitions of the groups of a component."""
+
+    block: Ints  # (G,) of the chosen partition
+    together: Floats
+    confidence: list[float]  # of each block
+    distribution: Floats  # (G + 1,)
+
+
+def _solve(groups: _Groups) -> _Solved:
+    """The posterior by summing over all partitions, by dynamic programming over subsets of groups."""
+    order = np.argsort(groups.first, kind="stable")
+    inside = np.ix_(order, order)
+    count, full = len(order), 2 ** len(order) - 1
+    weight = _subset_weights(groups.prior[inside], groups.ratio[inside])
+    total = np.full((full + 1, count + 1), -np.inf)  # log sum over partitions of a subset into k blocks
+    total[0, 0] = 0.0
+    for subset in range(1, full + 1):
+        blocks = _blocks(subset)
+        total[subset, 1:] = np.logaddexp.reduce(weight[blocks][:, None] + total[subset ^ blocks, :-1], axis=0)
+    every = np.logaddexp.reduce(total, axis=1)  # over the number of blocks
+    distribution = np.exp(total[full] - every[full])
+    probability = np.exp(weight + every[full - np.arange(full + 1)] - every[full])  # that a subset is a block
+    probability[0] = 0.0
+    contains = (np.arange(full + 1)[:, None] >> np.arange(count)) & 1  # (subsets, G)
+    together = np.minimum(contains.T @ (probability[:, None] * contains), 1.0)
+    number = int(np.searchsorted(np.cumsum(distribution), 0.5 - 1e-12))
+    size = groups.size[order]
+    agreement = np.where(np.isneginf(groups.ratio[inside]), -np.inf, np.outer(size, size) * (together - 0.5))
+    best = _best_blocks(agreement, number)
+    block, unordered = np.empty(count, np.int64), np.empty((count, count))
+    for code, subset in enumerate(best):
+        block[order[np.flatnonzero((subset >> np.arange(count)) & 1)]] = code
+    unordered[inside] = together
+    return _Solved(block, unordered, [float(probability[subset]) for subset in best], distribution)
+
+
+def _best_blocks(agreement: Floats, number: int) -> list[int]:
+    """The partition into `number` blocks, as subsets, with the largest sum of agreement over pairs in one block."""
+    count = len(agreement)
+    full = 2**count - 1
+    weight = np.zeros(full + 1)
+    for last in range(1, count):
+        earlier = np.arange(1, 2**last)
+        members = ((earlier[:, None] >> np.arange(last)) & 1).astype(bool)
+        weight[earlier | 1 << last] = weight[earlier] + np.where(members, agreement[last, :last], 0.0).sum(axis=1)
+    best, choice = np.full((full + 1, count + 1), -np.inf), np.zeros((full + 1, count + 1), np.int64)
+    best[0, 0] = 0.0
+    for subset in range(1, full + 1):
+        blocks = _blocks(subset)
+        scores = weight[blocks][:, None] + best[subset ^ blocks, :-1]
+        chosen = scores.argmax(axis=0)
+        best[subset, 1:], choice[subset, 1:] = scores[chosen, np.arange(count)], blocks[chosen]
+    chain, subset = [], full
+    while subset:
+        chain.append(int(choice[subset, number]))
+        subset, number = subset ^ chain[-1], number - 1
+    return chain
+
+
+def _assign(groups: _Groups) -> _Solved:
+    """Assigns the groups one after the other, for components that are too large to enumerate."""
+    order = np.argsort(groups.first, kind="stable")
+    count = len(order)
+    block, together, chosen = np.zeros(count, np.int64), np.eye(count), np.ones(count)
+    distribution = np.ones(1)
+    for number, group in enumerate(order):
+        earlier = order[:number]
+        blocks = int(block[earlier].max(initial=-1)) + 1
+        odds = np.zeros(blocks + 1)  # the last one: a new lesion
+        for each in range(blocks):
+            members = earlier[block[earlier] == each]
+            odds[each] = groups.prior[group, members].max() + groups.ratio[group, members].mean()
+        probability = np.exp(odds - np.logaddexp.reduce(odds))
+        block[group] = int(np.argmax(probability))
+        chosen[group] = probability[block[group]]
+        together[group, earlier] = together[earlier, group] = probability[block[earlier]]
+        distribution = np.convolve(distribution, (1 - probability[-1], probability[-1]))
+    confidence = [float(chosen[block == each].min()) for each in range(int(block.max()) + 1)]
+    return _Solved(block, together, confidence, distribution)
+
+
+def _subset_weights(prior: Floats, ratio: Floats) -> Floats:
+    """log w of each subset of groups in temporal order; -inf where two groups cannot be one lesion."""
+    count = len(prior)
+    weight = np.zeros(2**count)
+    for last in range(1, count):
+        earlier = np.arange(1, 2**last)
+        members = ((earlier[:, None] >> np.arange(last)) & 1).astype(bool)
+        nearest = np.where(members, prior[last, :last], -np.inf).max(axis=1)
+        looks = np.where(members, ratio[last, :last], 0.0).sum(axis=1) / members.sum(axis=1)
+        weight[earlier | 1 << last] = weight[earlier] + nearest + looks
+    return weight
+
+
+def _blocks(subset: int) -> Ints:
+    """The subsets of a subset that contain its lowest element."""
+    lowest = subset & -subset
+    blocks, rest = np.array([lowest]), subset ^ lowest
+    while rest:
+        bit = rest & -rest
+        blocks, rest = np.concatenate([blocks, blocks | bit]), rest ^ bit
+    return blocks
+
+
+def _by_appearance(labels: Ints) -> tuple[Ints, Ints]:
+    """The labels in order of first appearance, and the place of each label in that order."""
+    names, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return names[order], place[inverse.reshape(-1)]

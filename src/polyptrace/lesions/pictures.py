@@ -1,0 +1,129 @@
+"""The best pictures of a track: sharp, large and unobstructed, measured inside the box of the lesion.
+
+    score = log(1 + sharpness) + log(box area) / 2 - 5 x (specular share + dark share) - 2 if the box is cut
+
+Specular are pixels whose red, green and blue are all above 230, dark are those below 15, as in the corners of an
+endoscopic picture. Sharpness is the variance of the Laplacian of the grey values (0 to 255) over the other pixels,
+because the outline of a highlight is sharp in every picture. The box area is a share of the picture. A box that touches
+the edge of the picture is cut.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyptrace.core.console import counted
+from polyptrace.data import Dataset
+from polyptrace.report import TrackImages
+from polyptrace.report.film_strips import CropImages, Pixels, TrackKey
+
+#: Frames of a track that are measured, evenly spaced.
+MEASURED = 12
+HIGHLIGHT, DARK = 230, 15
+#: A box closer to the edge than this share of the picture is cut.
+EDGE = 0.01
+#: The box in a crop where the box table is missing: a crop is its box scaled by 5.
+CENTRAL_BOX, UNKNOWN_AREA = (0.4, 0.4, 0.2, 0.2), 0.04
+
+
+@dataclass(frozen=True)
+class BestFrame:
+    """The best frame of a track; `frame` is -1 where the box table is missing."""
+
+    key: TrackKey
+    crop: int
+    frame: int
+    score: float
+
+
+@dataclass(frozen=True)
+class LesionPictures:
+    """Film strips and best frames of the whole tracks of some datasets."""
+
+    images: TrackImages
+    area: tuple[NDArray[np.float64] | None, ...]  # of each dataset and crop: box area as a share of the picture
+    cut: tuple[NDArray[np.bool_] | None, ...]  # whether the box touches the edge of the picture
+    frame: tuple[NDArray[np.int64] | None, ...]  # frame in the video
+
+    @classmethod
+    def of(cls, datasets: Sequence[Dataset]) -> Self:
+        """The pictures of some datasets."""
+        images = TrackImages.of(datasets)
+        area: list[NDArray[np.float64] | None] = []
+        cut: list[NDArray[np.bool_] | None] = []
+        frame: list[NDArray[np.int64] | None] = []
+        for source in images.sources:
+            if source.boxes is None:
+                area.append(None)
+                cut.append(None)
+                frame.append(None)
+                continue
+            boxes, rows = source.dataset.boxes(), source.dataset.box_of_crop()
+            size = np.maximum(np.stack([boxes.image_width[rows], boxes.image_height[rows]], 1), 1)
+            low, extent = boxes.xywh[rows, :2] / size, boxes.xywh[rows, 2:] / size
+            area.append(extent.prod(axis=1))
+            cut.append(np.asarray(((low < EDGE) | (low + extent > 1 - EDGE)).any(axis=1)))
+            frame.append(boxes.frame_index[rows])
+        return cls(images, tuple(area), tuple(cut), tuple(frame))
+
+    def best(self, key: TrackKey) -> BestFrame | None:
+        """The frame of a track with the highest score, or None if no dataset contains the track."""
+        if key not in self.images.location:
+            return None
+        number, index = self.images.location[key]
+        source, area, frame = self.images.sources[number], self.area[number], self.frame[number]
+        cut = self.cut[number]
+        rows = source.dataset.tracklets.rows[index]
+        rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(MEASURED, len(rows))).astype(np.int64))]
+        crops = np.asarray(source.dataset.crops[rows])
+        scores = [
+            picture_score(
+                crop,
+                _box(source, row),
+                UNKNOWN_AREA if area is None else float(area[row]),
+                cut=cut is not None and bool(cut[row]),
+            )
+            for crop, row in zip(crops, rows.tolist(), strict=True)
+        ]
+        best = int(np.argmax(scores))
+        row = int(rows[best])
+        return BestFrame(key, row, -1 if frame is None else int(frame[row]), scores[best])
+
+    def picture(self, best: BestFrame, side: int = 176) -> Pixels:
+        """The best frame (side, side, 3) with its box."""
+        source = self.images.sources[self.images.location[best.key][0]]
+        return source.crop(best.crop, side)
+
+
+def picture_score(crop: Pixels, box: Sequence[float], area: float, *, cut: bool = False) -> float:
+    """The score of one crop (S, S, 3); the box is x, y, w, h as fractions of the crop."""
+    side = len(crop)
+    left, top = (int(edge * side) for edge in box[:2])
+    right, bottom = (int(np.ceil((box[axis] + box[axis + 2]) * side)) for axis in (0, 1))
+    left, top = min(max(left, 0), side - 3), min(max(top, 0), side - 3)
+    inside = crop[top : max(bottom, top + 3), left : max(right, left + 3)].astype(np.float64)
+    clear = (inside.min(axis=2) <= HIGHLIGHT) & (inside.max(axis=2) >= DARK)
+    grey = inside.mean(axis=2)
+    around = [(slice(None, -2), slice(1, -1)), (slice(2, None), slice(1, -1)), (slice(1, -1), slice(None, -2))]
+    around.append((slice(1, -1), slice(2, None)))
+    laplacian = sum(grey[each] for each in around) - 4 * grey[1:-1, 1:-1]
+    usable = np.logical_and.reduce([clear[each] for each in around]) & clear[1:-1, 1:-1]
+    sharpness = float(laplacian[usable].var()) if usable.any() else 0.0
+    return float(np.log1p(sharpness) + 0.5 * np.log(max(area, 1e-6)) - 5 * (1 - clear.mean()) - 2 * cut)
+
+
+def available(pictures: LesionPictures | None, keys: Sequence[TrackKey]) -> str:
+    """A remark if the datasets do not contain some of the tracks, "" otherwise."""
+    if pictures is None:
+        return "No dataset was given, so there are no pictures."
+    missing = sum(key not in pictures.images.location for key in keys)
+    return f"The datasets do not contain {counted(missing, 'track')}." if missing else ""
+
+
+def _box(source: CropImages, row: int) -> Sequence[float]:
+    if source.boxes is None or not np.isfinite(source.boxes[row]).all():
+        return CENTRAL_BOX
+    return [float(edge) for edge in source.boxes[row]]

@@ -1,0 +1,132 @@
+"""The lesions of procedures: tracks per lesion, confidence, weakest links and the distribution of the count.
+
+for procedure in lesions(Embeddings.load("vectors/mine")):
+    print(procedure.video, procedure.count_text)  # 4 lesions (3–5)
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
+from polyptrace.embed import Embeddings
+from polyptrace.lesions.clustering import Partition, pair_scores, partition, weakest_link
+from polyptrace.lesions.same import SAME_FILE, Floats, Ints, ProcedureTracks, SameModel, fit_same, procedures
+
+#: Two groups of tracks whose probability of being one lesion lies between these are reported as uncertain.
+UNCERTAIN = (0.1, 0.9)
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two tracks, as rows of the table, and a probability that they show the same lesion."""
+
+    first: int
+    second: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class ProcedureLesions:
+    """The lesions of one procedure. Rows are those of the table of whole tracks, in temporal order."""
+
+    dataset: str
+    video: str
+    rows: Ints
+    lesion: Ints  # (n,) 0, 1, ... by first appearance
+    confidence: Floats  # (lesions,) probability that a lesion consists of exactly these tracks
+    weakest: tuple[Link | None, ...]  # of each lesion: the link that holds it together; None for one track
+    distribution: Floats  # (n + 1,) probability of each count
+    interval: tuple[int, int]  # central 90 % of the count
+    uncertain: tuple[Link, ...]  # undecided groups, by their most similar tracks; most uncertain first
+
+    @property
+    def count(self) -> int:
+        """Number of lesions."""
+        return len(self.confidence)
+
+    @property
+    def count_text(self) -> str:
+        """The count and its interval, such as "4 lesions (3–5)"."""
+        low, high = self.interval
+        return counted(self.count, "lesion") + ("" if low == high else f" ({low}–{high})")
+
+    def tracks_of(self, lesion: int) -> Ints:
+        """Rows of a lesion's tracks."""
+        return np.asarray(self.rows[self.lesion == lesion])
+
+
+def lesions(embeddings: Embeddings, *, same: SameModel | None = None) -> list[ProcedureLesions]:
+    """The lesions of each procedure, procedures in sorted order; without a model it is fitted without labels."""
+    tracks = whole_tracks(embeddings)
+    model = same or fit_same(tracks)
+    model.check(tracks, "same")
+    found = []
+    for procedure in procedures(tracks):
+        scores = pair_scores(procedure, model)
+        solved = partition(scores)
+        odds = np.where(scores.simultaneous, -np.inf, scores.odds)
+        found.append(_procedure_lesions(tracks, procedure, solved, odds))
+    return found
+
+
+def whole_tracks(embeddings: Embeddings) -> Embeddings:
+    """The vectors of whole tracks."""
+    tracks = embeddings.select("track")
+    if not len(tracks):
+        raise UserError("lesions: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
+    return tracks
+
+
+def same_model(
+    vectors: Path, tracks: Embeddings, *, path: Path | None = None, labels: bool = False, refit: bool = False
+) -> tuple[SameModel, bool]:
+    """The model of some vectors, and whether it was fitted now: the given file, `same.json` beside them, or a new fit.
+
+    The file beside the vectors is only used for a model of the same kind, with labels or without.
+    """
+    stored = vectors / SAME_FILE if vectors.is_dir() else None
+    if path is None and not refit and stored is not None and stored.is_file():
+        path = stored
+    if path is not None:
+        model = SameModel.load(path)
+        if path != stored or (model.labelled_pairs > 0) == labels:
+            model.check(tracks, str(path))
+            return model, False
+    return fit_same(tracks, labels=labels), True
+
+
+def _procedure_lesions(
+    tracks: Embeddings, procedure: ProcedureTracks, solved: Partition, odds: Floats
+) -> ProcedureLesions:
+    rows = procedure.rows
+    weakest = []
+    for lesion in range(solved.count):
+        link = weakest_link(odds, np.flatnonzero(solved.lesion == lesion))
+        weakest.append(link and Link(int(rows[link[0]]), int(rows[link[1]]), float(1 / (1 + np.exp(-link[2])))))
+    return ProcedureLesions(
+        str(tracks.dataset[rows[0]]),
+        str(tracks.video[rows[0]]),
+        rows,
+        solved.lesion,
+        solved.confidence,
+        tuple(weakest),
+        solved.distribution,
+        solved.interval,
+        tuple(_uncertain(solved, odds, rows)),
+    )
+
+
+def _uncertain(solved: Partition, odds: Floats, rows: Ints) -> list[Link]:
+    """For each two undecided groups the two tracks that look most like one lesion."""
+    links = []
+    low, high = UNCERTAIN
+    first, second = np.nonzero(np.triu((solved.together > low) & (solved.together < high), 1))
+    for a, b in zip(first.tolist(), second.tolist(), strict=True):
+        inside, others = np.flatnonzero(solved.group == a), np.flatnonzero(solved.group == b)
+        best = int(np.argmax(odds[np.ix_(inside, others)]))
+        i, j = sorted((int(inside[best // len(others)]), int(others[best % len(others)])))
+        links.append(Link(int(rows[i]), int(rows[j]), float(solved.together[a, b])))
+    return sorted(links, key=lambda link: (abs(link.probability - 0.5), link.first, link.second))

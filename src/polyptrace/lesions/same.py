@@ -1,0 +1,430 @@
+"""The probability that two tracks of a procedure show the same lesion, estimated without labels.
+
+    log-odds(same) = logit π(pause) + log p₁(y | gap) / p₀(y)
+
+- y is the cosine of the two tracks after Fisher's transformation, y = artanh(cosine).
+- gap: seconds between the two tracks. Tracks of one lesion look less alike after a longer gap, because the view
+  changes: p₁ = N(far + (near - far) exp(-gap / memory), positive_sd²).
+- pause: the longest time without any track between the two. Within one visit to a lesion the pauses are short, even if
+  the gap is long. π falls with the pause from `ceiling` to `floor`, the share of lesions that are seen again.
+- p₀ = N(negative_mean, negative_sd²): two lesions of one procedure. They look more alike than lesions of two procedures
+  (same scope, colours and mucosa), so the mean of pairs across procedures is its lower bound.
+- Tracks that are visible at the same time show two lesions: probability 0.
+
+The log ratio never falls with the cosine: where the two normal densities would make it fall, it is constant.
+
+The parameters are fitted by EM on the pairs of tracks within procedures. Simultaneous pairs and pairs across
+procedures are known negatives; labels and answers fix the pairs that they decide. Neighbouring tracks repeat each
+other. So, with m and n tracks in the visits of its two tracks, a pair weighs 1 / sqrt(m n) in the densities, and
+1 / (m n) in the prior of visits, which clustering uses: does this visit return to an earlier lesion? The prior of pairs
+is fitted afterwards and weighs all pairs equally: visits with many tracks are in many pairs.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit, logit
+
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import read_json, write_json
+from polyptrace.core.randomness import numpy_generator
+from polyptrace.core.schema import from_json
+from polyptrace.data import polyp_keys, video_keys
+from polyptrace.embed import Embeddings
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+FORMAT = 1
+#: The file beside the vectors.
+SAME_FILE = "same.json"
+#: Frames per second where the frame rate is unknown.
+ASSUMED_FPS = 25.0
+#: A longer pause ends a visit to a lesion, for the weights of pairs.
+VISIT_PAUSE_S = 5.0
+#: Candidates for `memory_s`.
+MEMORIES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+#: Cosines are limited to this before Fisher's transformation.
+MAX_COSINE = 0.999
+#: Pairs used by the fit: more are drawn at random.
+MAX_PAIRS = 60_000
+#: Weight of what is assumed beforehand about the densities, in pairs.
+ASSUMED_PAIRS = 10.0
+#: What is assumed beforehand about the prior of pairs and that of visits: means and standard deviations of floor and
+#: ceiling (logit), pause (log(1 + s)) and steepness (log). Pictures alone hardly tell how often lesions are seen again.
+PAIR_PRIOR = np.array([logit(0.1), logit(0.97), np.log1p(20.0), np.log(2.0)])
+VISIT_PRIOR = np.array([logit(0.2), logit(0.97), np.log1p(20.0), np.log(2.0)])
+PRIOR_SD = np.array([0.5, 0.35, 0.35, 0.25])
+PRIOR_BOUNDS = ((-7.0, 7.0), (-7.0, 7.0), (0.1, 8.0), (-2.0, 3.0))
+#: Fisher's y of different and of the same lesions, where one procedure is all there is.
+ASSUMED_NEGATIVE, ASSUMED_SD, ASSUMED_POSITIVE = 0.2, 0.3, 1.0
+ITERATIONS = 100
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The densities p₁ and p₀ of Fisher's y."""
+
+    negative_mean: float
+    negative_sd: float
+    near: float  # mean of same-lesion pairs at gap 0
+    far: float  # and after a long gap
+    positive_sd: float
+    memory_s: float
+
+    def __post_init__(self) -> None:
+        _check_numbers(self.negative_mean, self.near, self.far)
+        _check_numbers(self.negative_sd, self.positive_sd, self.memory_s, positive=True)
+
+    def log_ratio(self, y: ArrayLike, gap_s: ArrayLike) -> Floats:
+        """log p₁ / p₀ of pairs; never falls with y."""
+        value = np.asarray(y, np.float64)
+        mean = self.far + (self.near - self.far) * np.exp(-np.asarray(gap_s, np.float64) / self.memory_s)
+        precision, other = self.negative_sd**-2, self.positive_sd**-2
+        curvature = 0.5 * (precision - other)
+        slope = mean * other - self.negative_mean * precision
+        if curvature > 1e-9:
+            value = np.maximum(value, -slope / (2 * curvature))
+        elif curvature < -1e-9:
+            value = np.minimum(value, -slope / (2 * curvature))
+        positive = -0.5 * other * (value - mean) ** 2 - math.log(self.positive_sd)
+        return np.asarray(positive + 0.5 * precision * (value - self.negative_mean) ** 2 + math.log(self.negative_sd))
+
+
+@dataclass(frozen=True)
+class TimePrior:
+    """π as a function of the pause: a logistic fall in log(1 + pause) from `ceiling` to `floor`."""
+
+    floor: float
+    ceiling: float
+    pause_s: float  # where π is halfway
+    steepness: float
+
+    def __post_init__(self) -> None:
+        _check_numbers(self.floor, self.ceiling, self.pause_s, self.steepness, positive=True)
+        if not self.floor <= self.ceiling < 1:
+            raise ValueError(f"floor {self.floor} and ceiling {self.ceiling} are not probabilities in order")
+
+    def log_odds(self, pause_s: ArrayLike) -> Floats:
+        """logit π of pauses."""
+        fall = expit((np.log1p(self.pause_s) - np.log1p(np.asarray(pause_s, np.float64))) * self.steepness)
+        return np.asarray(logit(self.floor + (self.ceiling - self.floor) * fall))
+
+
+@dataclass(frozen=True)
+class SameModel:
+    """P(same lesion | cosine, gap, pause, simultaneous) of one encoder, with what it was fitted on."""
+
+    encoder: str  # fingerprint of the encoder's weights, "" if unknown
+    dataset: str
+    width: int  # of the vectors
+    looks: Looks
+    prior: TimePrior  # of two tracks
+    visits: TimePrior  # of two visits
+    procedures: int
+    pairs: int
+    labelled_pairs: int = 0
+    assumptions: tuple[str, ...] = ()
+    format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        if self.format != FORMAT:
+            raise ValueError(f"format {self.format}, expected {FORMAT}")
+
+    def log_ratio(self, cosine: ArrayLike, gap_s: ArrayLike) -> Floats:
+        """log p₁ / p₀ of pairs; never falls with the cosine."""
+        return self.looks.log_ratio(fisher(cosine), gap_s)
+
+    def probability(
+        self, cosine: ArrayLike, gap_s: ArrayLike, pause_s: ArrayLike, simultaneous: ArrayLike = False
+    ) -> Floats:
+        """P(same lesion) of pairs of tracks of one procedure."""
+        odds = self.prior.log_odds(pause_s) + self.log_ratio(cosine, gap_s)
+        return np.where(np.asarray(simultaneous, bool), 0.0, expit(odds))
+
+    def check(self, tracks: Embeddings, where: str) -> None:
+        """Raises an error if the vectors are of another encoder than the one that the model was fitted on."""
+        own = encoder_of(tracks)
+        if (self.encoder and own and self.encoder != own) or self.width != tracks.vectors.shape[1]:
+            raise UserError(
+                f"{where}: fitted on vectors of another encoder ({self.encoder[:12] or 'unknown'}, width {self.width};"
+                f" these: {own[:12] or 'unknown'}, width {tracks.vectors.shape[1]}) -> fit it again with --refit"
+            )
+
+    def save(self, path: Path) -> None:
+        """Writes the model as JSON, atomically."""
+        write_json(path, asdict(self))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads a model; a damaged file is an error that names the field."""
+        return from_json(cls, read_json(path), str(path), "delete it, or fit it again with --refit")
+
+
+@dataclass(frozen=True)
+class ProcedureTracks:
+    """The tracks of one procedure in temporal order: rows of the table, and their times."""
+
+    rows: Ints
+    unit: Floats  # (n, D) vectors of length 1
+    start_s: Floats
+    end_s: Floats
+    pause_s: Floats = field(init=False)  # (n - 1,) seconds without any track before each track but the first
+
+    def __post_init__(self) -> None:
+        pause = self.start_s[1:] - np.maximum.accumulate(self.end_s)[:-1]
+        object.__setattr__(self, "pause_s", np.maximum(pause, 0.0))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def visits(self) -> Ints:
+        """Tracks (n,) in the visit of each track."""
+        visit = np.concatenate([[0], np.cumsum(self.pause_s > VISIT_PAUSE_S)])
+        return np.asarray(np.bincount(visit)[visit])
+
+    def pairs(self, i: Ints, j: Ints) -> tuple[Floats, Floats, Floats, Bools]:
+        """Cosine, gap, pause and whether simultaneous of the pairs i < j."""
+        cosine = np.einsum("nd,nd->n", self.unit[i], self.unit[j])
+        simultaneous = self.start_s[j] <= self.end_s[i]
+        gap = np.maximum(self.start_s[j] - self.end_s[i], 0.0)
+        return cosine, gap, self.longest_pause(i, j), simultaneous
+
+    def longest_pause(self, i: Ints, j: Ints) -> Floats:
+        """The longest pause between tracks i < j, by a table of maxima over 1, 2, 4, ... pauses."""
+        table = [self.pause_s]
+        while 2 ** len(table) <= len(self.pause_s):
+            step = 2 ** (len(table) - 1)
+            table.append(np.maximum(table[-1][:-step], table[-1][step:]))
+        level = np.frexp(j - i)[1] - 1
+        longest = np.empty(len(i))
+        for power in np.unique(level):
+            some = level == power
+            longest[some] = np.maximum(table[power][i[some]], table[power][j[some] - 2**power])
+        return longest
+
+
+def procedures(tracks: Embeddings) -> Iterator[ProcedureTracks]:
+    """The tracks of each procedure, procedures sorted by key. An error where a track has no video or no frames."""
+    for column, unknown in (("video", tracks.video == ""), ("position", tracks.position < 0)):
+        if unknown.any():
+            raise UserError(
+                f"lesions: row {int(np.argmax(unknown))} has no {column}"
+                " -> give the procedure and the first and last frame of each track"
+            )
+    fps = np.where(tracks.fps > 0, tracks.fps, ASSUMED_FPS)
+    start, end = tracks.position / fps, (tracks.last + 1) / fps
+    key = video_keys(tracks).astype(str)
+    for video in np.unique(key):
+        rows = np.flatnonzero(key == video)
+        rows = rows[np.lexsort((tracks.track[rows], tracks.last[rows], tracks.position[rows]))]
+        vectors = tracks.vectors[rows].astype(np.float64)
+        length = np.linalg.norm(vectors, axis=1, keepdims=True)
+        # `end` is exclusive: the end of a track that ends in the frame before another one starts is not simultaneous
+        yield ProcedureTracks(rows, vectors / np.where(length == 0, 1.0, length), start[rows], end[rows] - 1e-9)
+
+
+def fisher(cosine: ArrayLike) -> Floats:
+    """Fisher's transformation of cosines; it makes the spread of high cosines comparable with that of low ones."""
+    return np.asarray(np.arctanh(np.clip(np.asarray(cosine, np.float64), -MAX_COSINE, MAX_COSINE)))
+
+
+def encoder_of(tracks: Embeddings) -> str:
+    """Fingerprint of the encoder, "" if unknown."""
+    return str(tracks.info.get("model_hash") or "")
+
+
+def fit_same(
+    tracks: Embeddings, *, labels: bool = False, answers: Sequence[tuple[int, int, bool]] = (), seed: int = 0
+) -> SameModel:
+    """Fits the model on whole tracks: without labels, or with the polyps (`labels`) or some pairs of rows (`answers`).
+
+    Answers are (row, row, same). Pairs that neither decides are estimated by EM beside them.
+    """
+    groups = list(procedures(tracks))
+    data = _collect(tracks, groups, labels, answers, seed)
+    assumptions = []
+    if not (tracks.fps > 0).all():
+        assumptions.append(f"the frame rate of some tracks is unknown: {ASSUMED_FPS:g} frames per second are assumed")
+    if len(groups) < 2:
+        assumptions.append(
+            "one procedure only: there are no pairs across procedures that show how similar different lesions are,"
+            " so their similarity is estimated from tracks far apart in time and from general values"
+        )
+    if not len(data.y):
+        assumptions.append("no pair of tracks to fit on: general values are used")
+    names = sorted(set(tracks.dataset.tolist()))
+    looks, visits = _em(data, data.repeats, VISIT_PRIOR)
+    _, prior = _em(data, np.ones(len(data.y)), PAIR_PRIOR, looks)
+    return SameModel(
+        encoder=encoder_of(tracks),
+        dataset=", ".join(names),
+        width=int(tracks.vectors.shape[1]),
+        looks=looks,
+        prior=prior,
+        visits=visits,
+        procedures=len(groups),
+        pairs=data.total,
+        labelled_pairs=int((data.known >= 0).sum()),
+        assumptions=tuple(assumptions),
+    )
+
+
+@dataclass(frozen=True)
+class _Data:
+    """The pairs that the fit uses."""
+
+    y: Floats
+    gap_s: Floats
+    pause_s: Floats
+    repeats: Floats  # tracks in the visit of one x tracks in the visit of the other
+    known: Floats  # 1 same, 0 different, -1 unknown
+    simultaneous: Bools
+    across: Floats  # y of pairs across procedures
+    total: int
+
+
+def _collect(
+    tracks: Embeddings,
+    groups: Sequence[ProcedureTracks],
+    labels: bool,
+    answers: Sequence[tuple[int, int, bool]],
+    seed: int,
+) -> _Data:
+    polyp = polyp_keys(tracks) if labels else np.full(len(tracks), "", object)
+    answered = {(min(i, j), max(i, j)): bool(same) for i, j, same in answers}
+    total = sum(len(group) * (len(group) - 1) // 2 for group in groups)
+    share = min(1.0, MAX_PAIRS / max(total, 1))
+    columns: list[list[NDArray[Any]]] = [[] for _ in range(6)]
+    for number, group in enumerate(groups):
+        i, j = _some_pairs(len(group), share, numpy_generator(seed, 0, number))
+        if not len(i):
+            continue
+        cosine, gap, pause, simultaneous = group.pairs(i, j)
+        a, b = group.rows[i], group.rows[j]
+        same = np.where((polyp[a] != "") & (polyp[b] != ""), polyp[a] == polyp[b], -1).astype(np.float64)
+        if answered:
+            given = [answered.get((min(p), max(p))) for p in zip(a.tolist(), b.tolist(), strict=True)]
+            same = np.array([s if g is None else g for s, g in zip(same, given, strict=True)], np.float64)
+        same[simultaneous] = 0.0
+        visits = group.visits()
+        values = (fisher(cosine), gap, pause, visits[i] * visits[j], same, simultaneous)
+        for column, each in zip(columns, values, strict=True):
+            column.append(each)
+    y, gap, pause, repeats, known, simultaneous = (np.concatenate([np.empty(0), *column]) for column in columns)
+    return _Data(y, gap, pause, repeats, known, simultaneous.astype(bool), _across(groups, seed), total)
+
+
+def _some_pairs(count: int, share: float, generator: np.random.Generator) -> tuple[Ints, Ints]:
+    """All pairs i < j of `count` tracks, or a random share of them."""
+    if share >= 1.0:
+        first, second = np.triu_indices(count, 1)
+        return first.astype(np.int64), second.astype(np.int64)
+    drawn = generator.integers(count, size=(2, round(share * count * (count - 1) / 2)))
+    drawn = drawn[:, drawn[0] != drawn[1]]
+    return drawn.min(axis=0), drawn.max(axis=0)
+
+
+def _across(groups: Sequence[ProcedureTracks], seed: int) -> Floats:
+    """y of random pairs of tracks of two procedures."""
+    if len(groups) < 2:
+        return np.empty(0)
+    unit = np.concatenate([group.unit for group in groups])
+    owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    i, j = numpy_generator(seed, 1).integers(len(unit), size=(2, MAX_PAIRS))
+    i, j = i[owner[i] != owner[j]], j[owner[i] != owner[j]]
+    return fisher(np.einsum("nd,nd->n", unit[i], unit[j]))
+
+
+def _time_prior(parameters: Floats) -> TimePrior:
+    """The prior with parameters as in `PAIR_PRIOR`; the ceiling is at least the floor."""
+    floor, ceiling = (float(expit(each)) for each in parameters[:2])
+    return TimePrior(floor, max(floor, ceiling), float(np.expm1(parameters[2])), float(np.exp(parameters[3])))
+
+
+def _em(data: _Data, repeats: Floats, assumed: Floats, fixed: Looks | None = None) -> tuple[Looks, TimePrior]:
+    """The densities, unless they are fixed, and the prior, in which a pair weighs 1 / repeats."""
+    parameters = assumed
+    prior = _time_prior(parameters)
+    same = np.where(data.known >= 0, data.known, expit(prior.log_odds(data.pause_s)))
+    bins = _PauseBins.of(data, 1 / repeats)
+    for _ in range(ITERATIONS):
+        looks = fixed or _fit_looks(data, same)
+        parameters = bins.fit(same, parameters, assumed)
+        prior = _time_prior(parameters)
+        odds = prior.log_odds(data.pause_s) + looks.log_ratio(data.y, data.gap_s)
+        updated = np.where(data.known >= 0, data.known, expit(odds))
+        change = np.abs(updated - same).max(initial=0.0)
+        same = updated
+        if change < TOLERANCE:
+            break
+    return looks, prior
+
+
+def _fit_looks(data: _Data, same: Floats) -> Looks:
+    """The means and widths of both densities, given P(same) of each pair."""
+    base, spread = ASSUMED_NEGATIVE, ASSUMED_SD
+    if len(data.across):
+        base, spread = float(data.across.mean()), max(float(data.across.std()), 1e-3)
+    weight = 1 / np.sqrt(data.repeats)
+    negative, positive = weight * (1 - same), weight * same
+    mean = float((negative @ data.y + ASSUMED_PAIRS * base) / (negative.sum() + ASSUMED_PAIRS))
+    if len(data.across):
+        mean = max(mean, base)
+    width = (negative @ (data.y - mean) ** 2 + ASSUMED_PAIRS * spread**2) / (negative.sum() + ASSUMED_PAIRS)
+    best = (np.inf, MEMORIES_S[0], ASSUMED_POSITIVE, ASSUMED_POSITIVE)
+    for memory in MEMORIES_S:
+        recent = np.exp(-data.gap_s / memory)
+        basis = np.stack([recent, 1 - recent], 1)
+        # one assumed pair at each end keeps the means finite where there are no pairs
+        normal = (basis * positive[:, None]).T @ basis + np.eye(2)
+        near, far = np.linalg.solve(normal, basis.T @ (positive * data.y) + (ASSUMED_POSITIVE, mean + spread))
+        near = max(float(near), mean)
+        far = min(max(float(far), mean), near)
+        error = float(positive @ (data.y - basis @ (near, far)) ** 2)
+        if error < best[0] * (1 - 1e-9):
+            best = (error, memory, near, far)
+    error, memory, near, far = best
+    positive_width = (error + ASSUMED_PAIRS * spread**2) / (positive.sum() + ASSUMED_PAIRS)
+    return Looks(mean, math.sqrt(width), near, far, math.sqrt(positive_width), memory)
+
+
+@dataclass(frozen=True)
+class _PauseBins:
+    """Pairs by pause, so that a step of the prior's fit costs as many terms as there are bins."""
+
+    bin: Ints
+    pause_s: Floats  # of each bin
+    weight: Floats  # of each pair; 0 for simultaneous ones, to which the prior does not apply
+
+    @classmethod
+    def of(cls, data: _Data, weight: Floats, count: int = 60) -> Self:
+        scaled = np.log1p(data.pause_s)
+        step = max(float(scaled.max(initial=0.0)) / count, 1e-9)
+        number = np.minimum((scaled / step).astype(np.int64), count - 1)
+        return cls(number, np.expm1((np.arange(count) + 0.5) * step), np.where(data.simultaneous, 0.0, weight))
+
+    def fit(self, same: Floats, start: Floats, assumed: Floats) -> Floats:
+        """The prior's parameters, given P(same) of each pair."""
+        size = len(self.pause_s)
+        total, share = np.bincount(self.bin, self.weight, size), np.bincount(self.bin, self.weight * same, size)
+
+        def loss(parameters: Floats) -> float:
+            odds = _time_prior(parameters).log_odds(self.pause_s)
+            data = share @ log_expit(odds) + (total - share) @ log_expit(-odds)
+            return float(0.5 * (((parameters - assumed) / PRIOR_SD) ** 2).sum() - data)
+
+        return np.asarray(minimize(loss, start, method="L-BFGS-B", bounds=PRIOR_BOUNDS).x)
+
+
+def _check_numbers(*numbers: float, positive: bool = False) -> None:
+    if not all(map(math.isfinite, numbers)) or (positive and min(numbers) <= 0):
+        raise ValueError("a parameter is not finite or not positive")
