@@ -71,7 +71,8 @@ def run_trials(
         except InUseError as error:  # not a failure of the trial, which runs elsewhere
             return Failure(trial.key, str(error), trial.folder)
         except Exception as error:  # any failure is recorded and must not stop the other rows
-            failure = _record_failure(trial, error)
+            # a finished row that is refused, because it was made with other settings, keeps its results in the tables
+            failure = Failure(trial.key, str(error), trial.folder) if trial.done else _record_failure(trial, error)
             say(f"{trial.key}: failed, {failure.message}")
             return failure
         return None
