@@ -218,9 +218,9 @@ def _procedure(tracks: Embeddings, video: str) -> Ints:
     inside: Ints = np.flatnonzero(tracks.video == video)
     if not len(inside):
         known = list(dict.fromkeys(tracks.video.tolist()))
-        near = ", ".join(get_close_matches(video, known, 3, 0.0))
+        near = ", ".join(get_close_matches(video, known, 3, 0.0)) + (", ..." if len(known) > 3 else "")
         raise UserError(
-            f"--video {video}: not among the {counted(len(known), 'procedure')} of these vectors -> {near}, ..."
+            f"--video {video}: not among the {counted(len(known), 'procedure')} of these vectors -> use {near}"
         )
     if len(set(tracks.dataset[inside].tolist())) > 1:
         raise UserError(f"--video {video}: in several datasets -> give the vectors of one dataset")

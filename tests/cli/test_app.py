@@ -43,6 +43,15 @@ def test_settings_are_listed_with_full_names_in_a_pipe() -> None:
     assert "--optimiser.weight-decay  number, default 0.0001: weight decay" in lines
 
 
+def test_an_unknown_section_beside_a_known_one_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["settings", "encoder", "trian"])
+    assert end.value.code == 2
+    shown = capsys.readouterr()
+    assert "trian: no such section -> use tracks, crops" in shown.err
+    assert not shown.out
+
+
 def test_a_name_that_is_not_utf_8_is_one_line_without_a_traceback(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/broken-\xff"
     done = subprocess.run([sys.executable, "-m", "polyptrace", "check", folder], capture_output=True, text=True)

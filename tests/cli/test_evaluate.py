@@ -61,6 +61,18 @@ def test_all_tasks_run_by_default_and_give_reasons(theirs, tmp_path, capsys):
     assert "size_mm" in capsys.readouterr().out
 
 
+def test_a_remark_that_several_tasks_share_is_printed_once(theirs, tmp_path, capsys):
+    words = ("size", "--embeddings", theirs, "--out", tmp_path / "R")
+    assert call(*words) == 0
+    remarks = {}
+    for name, task in json.loads((tmp_path / "R" / "results.json").read_text())["tasks"].items():
+        remarks.setdefault(task["reason"], []).append(name)
+    shared = next(remark for remark, names in remarks.items() if remark and len(names) > 1)
+    shown = capsys.readouterr().out
+    assert shown.count(shared) == 1
+    assert ", ".join(remarks[shared]) in shown
+
+
 def test_seeds_are_combined(theirs, tmp_path):
     for seed in (0, 1):
         words = ("retrieval", "--embeddings", theirs, "--name", "Theirs", "--evaluate.bootstrap", "20")

@@ -87,7 +87,7 @@ def test_a_dataset_that_was_not_embedded_is_refused(
         (("--video", "v0"), "one of --at, --frame and --track"),
         (("--video", "v0", "--track", 1, "--frame", 3), "one of --at, --frame and --track"),
         (("--video", "v0", "--at", "soon"), "MM:SS"),
-        (("--video", "w0", "--frame", 3), "v0"),
+        (("--video", "w0", "--frame", 3), "-> use v0"),
         (("--video", "v0", "--track", 77), "0, 1, 2"),
         (("--video", "v0", "--track", 1, "--data", "somewhere"), "--out"),
     ],

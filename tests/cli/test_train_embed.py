@@ -9,8 +9,10 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import polyptrace
 from polyptrace.cli import main
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
@@ -35,6 +37,11 @@ def test_a_run_is_trained_and_embedded(coloured: Dataset, tmp_path: Path) -> Non
     table = Embeddings.load(vectors)
     assert len(table) == len(coloured.tracklets)
     assert table.info["from"] == str(out)
+    encoder = polyptrace.from_pretrained(out)
+    assert table.info["fingerprint"] == encoder.fingerprint
+    tolerance = 1e-5 if encoder.precision == "float32" else 1e-2
+    again = encoder(coloured.crops[rows] for rows in coloured.tracklets.rows)
+    np.testing.assert_allclose(again, table.vectors, atol=tolerance, rtol=0)
 
 
 def test_a_method_starts_from_its_published_settings_and_the_user_has_the_last_word(

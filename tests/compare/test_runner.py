@@ -198,6 +198,7 @@ def test_a_row_that_was_made_with_other_settings_is_refused(data: Datasets, tmp_
     assert [failure.key for failure in failures] == ["rows/sup/seed0", "rows/ours/seed0"]  # the other is not trained
     assert "made with other settings" in failures[-1].message
     assert "optimiser.lr: 1e-05 -> 0.5" in failures[-1].message
+    assert not list(out.rglob("error.txt"))  # the finished rows stay in the tables
     assert run_trials(trials(data, out, {"train": {"device": "cpu"}})) == []
     assert len(stages.ran) == 8
 

@@ -1,27 +1,29 @@
 """Encoders saved and loaded: folders, the authors' checkpoint, and names."""
 
-import json
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub.constants
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load, save_file
 
 from polyptrace.core.errors import UserError
+from polyptrace.core.files import read_json, write_json
 from polyptrace.encoders import (
     ColourGrid,
     FrameEncoder,
     FrozenBackbone,
     OwnEncoder,
     TrackletEncoder,
-    from_pretrained,
+    TrainingRecord,
+    fingerprint,
     load_authors_checkpoint,
     load_encoder,
     save_encoder,
-    weights_hash,
 )
 
 
@@ -34,58 +36,109 @@ def small(kind: str) -> OwnEncoder:
 @pytest.mark.parametrize("kind", ["tracklet", "frame"])
 def test_a_saved_encoder_gives_the_same_vectors_when_loaded(kind: str, tmp_path: Path) -> None:
     encoder = small(kind).eval()
-    save_encoder(encoder, tmp_path / "e", trained="by nobody")
-    loaded = from_pretrained(tmp_path / "e")
+    record = TrainingRecord(method="ours", seed=3, results={"mAP": 0.25})
+    save_encoder(encoder, tmp_path / "e", record=record)
+    loaded = load_encoder(tmp_path / "e")
     frames = torch.randn(2, 3, 3, 32, 32)
     with torch.no_grad():
         torch.testing.assert_close(loaded(frames), encoder(frames), atol=0, rtol=0)
     assert (loaded.name, loaded.width, loaded.preprocess) == (encoder.name, encoder.width, encoder.preprocess)
-    assert weights_hash(loaded) == weights_hash(encoder)
+    assert fingerprint(loaded) == fingerprint(encoder) == read_json(tmp_path / "e/config.json")["fingerprint"]
+    assert loaded.record == record
     assert not loaded.training
 
 
-def test_the_card_says_how_it_was_trained_and_what_goes_in(tmp_path: Path) -> None:
-    save_encoder(small("tracklet"), tmp_path / "e", trained="ours, 50 epochs")
-    card = (tmp_path / "e" / "README.md").read_text()
-    assert card.startswith("---\nlibrary_name: polyptrace")
-    assert "ours, 50 epochs" in card
-    assert "32 x 32 pixels" in card
+def test_only_encoders_that_were_trained_here_are_saved(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="colour-grid: was not trained here"):
+        save_encoder(ColourGrid(), tmp_path / "e")
 
 
 def test_a_folder_that_is_no_encoder_is_refused(tmp_path: Path) -> None:
-    for content in ('{"kind": "resnet"}', "[]"):
+    (tmp_path / "model.safetensors").touch()
+    for content in ('{"model_type": "resnet"}', "[]"):
         (tmp_path / "config.json").write_text(content)
         with pytest.raises(UserError, match=r"config\.json: not an encoder of polyptrace"):
-            from_pretrained(tmp_path)
+            load_encoder(tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a saved encoder."""
+    save_encoder(small("tracklet"), tmp_path / "e")
+    return tmp_path / "e"
+
+
+def change_config(folder: Path, change: dict[str, Any]) -> None:
+    write_json(folder / "config.json", {**read_json(folder / "config.json"), **change})
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"polyptrace": 2}, "version 2, this release reads 1"),
+        (
+            {"polyptrace": 3, "tokens": 1},
+            r"format version 3, written by release .*reads 2 \(the file has also tokens\)",
+        ),
+        ({"kind": "resnet"}, "kind: 'resnet' is not one of 'tracklet', 'frame'"),
         ({"encoder": {"width": "many"}}, "'encoder' does not describe an encoder"),
         ({"encoder": {"backbone": "resnett"}}, "'encoder': backbone: timm has no model 'resnett'"),
         ({"encoder": {"depth": 3}}, "'encoder' does not describe an encoder"),
-        ({"encoder": []}, "'encoder' does not describe an encoder"),
+        ({"encoder": {"weights": "elsewhere.pth"}}, "'encoder' does not describe an encoder"),
+        ({"encoder": []}, r"encoder: \[\] is not an object"),
+        ({"training": {"epoch": 3}}, r"training\.epoch: is not a known field"),
     ],
 )
 def test_a_config_that_does_not_describe_an_encoder_is_refused(
-    change: dict[str, object], message: str, tmp_path: Path
+    change: dict[str, Any], message: str, folder: Path
 ) -> None:
-    save_encoder(small("tracklet"), tmp_path / "e")
-    config = json.loads((tmp_path / "e" / "config.json").read_text())
-    (tmp_path / "e" / "config.json").write_text(json.dumps({**config, **change}))
+    change_config(folder, change)
     with pytest.raises(UserError, match=rf"config\.json: {message}"):
-        from_pretrained(tmp_path / "e")
+        load_encoder(folder)
 
 
-def test_weights_that_do_not_fit_the_config_are_listed(tmp_path: Path) -> None:
-    save_encoder(small("tracklet"), tmp_path / "e")
-    config = json.loads((tmp_path / "e" / "config.json").read_text())
-    config["encoder"]["layers"] = 4
-    (tmp_path / "e" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match=r"missing: layers\.3"):
-        from_pretrained(tmp_path / "e")
+def test_a_folder_of_an_earlier_format_says_what_it_lacks(folder: Path) -> None:
+    content = read_json(folder / "config.json")
+    del content["fingerprint"], content["weights_hash"]
+    write_json(folder / "config.json", content | {"polyptrace": 1})
+    with pytest.raises(UserError, match=r"format version 1, .*\(the file lacks fingerprint, weights_hash\)"):
+        load_encoder(folder)
+
+
+def test_weights_that_do_not_fit_the_config_are_listed(folder: Path) -> None:
+    tensors = load((folder / "model.safetensors").read_bytes())
+    tensors["fc.weight"] = tensors.pop("adapter.bias")
+    tensors["token"] = torch.zeros(1, 1, 31)
+    save_file(tensors, folder / "model.safetensors")
+    problems = r"1 missing: adapter\.bias; 1 unexpected: fc\.weight; 1 of another shape: token is \(1, 1, 31\)"
+    with pytest.raises(UserError, match=rf"model\.safetensors: .*{problems}"):
+        load_encoder(folder)
+
+
+def test_changed_weights_are_refused(folder: Path) -> None:
+    tensors = load((folder / "model.safetensors").read_bytes())
+    tensors["adapter.bias"][0] += 1e-3
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(UserError, match=r"model\.safetensors: not the weights that were saved"):
+        load_encoder(folder)
+
+
+def test_changed_settings_are_refused(folder: Path) -> None:
+    content = read_json(folder / "config.json")
+    change_config(folder, {"encoder": content["encoder"] | {"heads": 2}})
+    with pytest.raises(UserError, match=r"config\.json: 'encoder' was changed after saving"):
+        load_encoder(folder)
+    change_config(folder, content | {"preprocess": content["preprocess"] | {"size": 64}})
+    with pytest.raises(UserError, match=r"config\.json: saved by release .*\(size: 64 -> 32\)"):
+        load_encoder(folder)
+
+
+def test_pickled_weights_are_refused(folder: Path) -> None:
+    torch.save(small("tracklet").state_dict(), folder / "model.safetensors")
+    with pytest.raises(UserError, match=r"model\.safetensors: not a safetensors file; pickled"):
+        load_encoder(folder)
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"contains no encoder \(model\.safetensors"):
+        load_encoder(folder)
 
 
 def test_a_run_and_its_encoder_folder_are_both_found(tmp_path: Path) -> None:
@@ -106,11 +159,40 @@ def test_a_folder_without_an_encoder_is_refused(tmp_path: Path) -> None:
         load_encoder(tmp_path)
 
 
-def test_a_name_that_is_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The empty local cache of a hub that cannot be reached."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    for name in ("somebody/something", "no such thing at all"):
-        with pytest.raises(UserError, match="neither a folder nor"):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "cache"
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_name_that_is_nothing_is_refused() -> None:
+    for name in ("no such thing at all", "encoder.pth", "/somewhere/encoder"):
+        with pytest.raises(UserError, match="no such file or folder, and no encoder has this name"):
             load_encoder(name)
+    with pytest.raises(UserError, match=r"the hub cannot be reached -> .*`hf download somebody/something --local-dir"):
+        load_encoder("somebody/something")
+
+
+def test_a_repository_in_the_cache_loads_offline_at_any_revision(offline: Path) -> None:
+    repository = offline / "models--somebody--something"
+    (repository / "refs").mkdir(parents=True)
+    for revision, commit, seed in (("main", "a" * 40, 1), ("v2", "b" * 40, 2)):
+        save_encoder(small("frame"), repository / "snapshots" / commit, record=TrainingRecord(seed=seed))
+        (repository / "refs" / revision).write_text(commit)
+    assert load_encoder("somebody/something").record.seed == 1
+    assert load_encoder("somebody/something", revision="v2").record.seed == 2
+
+
+def test_arguments_that_would_be_ignored_are_refused(folder: Path) -> None:
+    for name in (folder, "colour-grid", "frozen:test_resnet"):
+        with pytest.raises(UserError, match="not a repository on the hub -> leave out revision='v2'"):
+            load_encoder(name, revision="v2")
+    with pytest.raises(UserError, match="comes with its own weights -> leave out --weights"):
+        load_encoder(folder, weights="w.pth")
 
 
 def test_known_names_are_found() -> None:

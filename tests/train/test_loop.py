@@ -50,6 +50,20 @@ def finished(small: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_the_trained_encoder_says_how_it_was_trained(finished: Path) -> None:
+    record = load_encoder(finished).record
+    assert (record.method, record.data, record.labels, record.seed) == ("ours", "small", "none", 0)
+    assert (record.steps, record.frames, record.init_from) == (3, 3 * 12 * 8, "")
+    assert record.generated is None  # the dataset does not state it
+    assert record.settings["optimiser"]["lr"] == 1e-3
+
+
+def test_an_encoder_trained_on_generated_pictures_says_so(small: Dataset, tmp_path: Path) -> None:
+    data = replace(small, info=small.info | {"generated": True, "counts": {"videos": 2}})
+    out = train(with_train(epochs=0), data, tmp_path / "run")
+    assert "- Data: small; generated pictures; 2 videos\n" in (out / "README.md").read_text()
+
+
 def test_a_run_leaves_settings_figures_checkpoints_and_an_encoder(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
     assert names >= {"config.toml", "metrics.jsonl", "checkpoints", "environment.json", "encoder", "tensorboard"}
@@ -62,7 +76,7 @@ def test_a_run_leaves_settings_figures_checkpoints_and_an_encoder(finished: Path
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["labels"] == "none"
     assert any("torch finds no GPU" in note or "device" in note for note in environment["starts"][0]["notes"])
-    assert "polyp labels: none" in (finished / "encoder" / "README.md").read_text()
+    assert "Polyp labels used: none" in (finished / "encoder" / "README.md").read_text()
 
 
 def test_the_encoder_of_a_run_is_the_one_of_its_last_checkpoint(finished: Path) -> None:
@@ -129,7 +143,7 @@ def test_mve_may_begin_with_the_backbone_of_an_sfe_whose_frames_are_counted(
     assert len(backbone) > 20
     assert all(torch.equal(trained[name], source[name]) for name in backbone)
     assert frames_of(sfe) == frames_of(mve) == 112
-    assert f"initialised from {sfe} (112 frames)" in (out / "README.md").read_text()
+    assert f"Initial weights: {sfe} (112 frames)" in (out / "README.md").read_text()
     longer = train(with_train(method="mve", frames=100), small, tmp_path / "longer", init_from=sfe)
     assert frames_of(str(longer)) == 112 + 128
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from polyptrace.core.console import echo, output
 from polyptrace.data import Dataset, check_boxes
 from polyptrace.data.checks import summary, suspected_corners
+from polyptrace.data.dataset_info import count_labels, count_tracklets
 
 CROPS_TO_CHECK = 512  # about
 
@@ -61,8 +62,10 @@ def command(
 
 def print_dataset(dataset: Dataset) -> None:
     """Prints the counts of a dataset, with the paper's for its datasets."""
-    counts, labels = dataset.info["counts"], dataset.info["labels"]
-    names = (dataset.info["source"].get(key) for key in ("split", "format", "path"))
+    counts = dataset.info.get("counts", {}) | count_tracklets(dataset.tracklets)
+    labels = count_labels(dataset.tracklets)
+    source = dataset.info.get("source", {})
+    names = (source.get(key) for key in ("split", "format", "path"))
     paper = next((PAPER[name] for name in names if name in PAPER), None)
     table = Table("", *(["here", "paper"] if paper else [""]), box=None, header_style="bold", show_header=bool(paper))
     stated = {"videos": paper.videos, "polyps": paper.polyps, "tracks": paper.tracks} if paper else {}
@@ -78,5 +81,5 @@ def print_dataset(dataset: Dataset) -> None:
     if len(lengths):
         low, median, high = np.percentile(lengths, [10, 50, 90]).astype(int)
         output.print(f" frames kept per track: {low} / {median} / {high} (10th / 50th / 90th percentile)")
-    if counts["rejected"]:
+    if counts.get("rejected"):
         echo(f" rejected boxes are listed in {dataset.path / 'rejected.csv'}")

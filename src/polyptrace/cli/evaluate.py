@@ -174,10 +174,13 @@ def print_results(results: Results) -> None:
     screen = SafeConsole(width=max(90, output.width))
     if table.row_count:
         screen.print(table)
+    names: dict[tuple[str, str], list[str]] = {}  # one line for all tasks with the same remark
     for name, task in results.tasks.items():
         if task.reason:
-            status = "" if task.status == "done" else f" {task.status}"
-            screen.print(f"[yellow]{name}[/]{status}: {escape(task.reason)}", soft_wrap=True)
+            names.setdefault((task.status, task.reason), []).append(name)
+    for (status, reason), tasks in names.items():
+        suffix = "" if status == "done" else f" {status}"
+        screen.print(f"[yellow]{', '.join(tasks)}[/]{suffix}: {escape(reason)}", soft_wrap=True)
     _print_polyps(results, screen)
 
 

@@ -5,6 +5,7 @@ polyptrace settings tracks crops
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -74,10 +75,10 @@ def command(
     A setting can be given in a TOML file (--config FILE: \\[section], key = value) or on the command line of the
     commands that use its section (--section.key value). The command line takes precedence.
     """
+    known = [section.name for section in fields(Config)]
+    if unknown := [name for name in sections or [] if name not in known]:
+        raise UserError(f"{', '.join(unknown)}: no such section -> use {', '.join(known)}")
     rows = describe(sections)
-    if not rows:
-        names = dict.fromkeys(row[0].removeprefix("--").partition(".")[0] for row in describe())
-        raise UserError(f"no section {', '.join(sections or [])} -> one of {', '.join(names)}")
     if output.is_terminal and output.width >= max(len(row[0]) for row in rows) + 60:
         table = Table("setting", "values", "default", "meaning", box=None, header_style="bold")
         table.columns[0].no_wrap = True

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from polyptrace.config import Config, Settings, from_dict, read_config
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import read_json
 from polyptrace.encoders import FROZEN, ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 from polyptrace.methods import METHODS
 from polyptrace.train import SECTIONS as TRAINING
+from polyptrace.train import read_environment
 
 #: Foundation models of the group "Endoscopy FM"; the others are general-purpose models.
 ENDOSCOPY = ("endofm", "endofm-lv", "endovit", "surgenet")
@@ -135,6 +135,6 @@ def _training_of(folder: Path) -> tuple[str, str]:
     """Method and label use of a run, read from its folder; "" if not recorded."""
     if not (folder / "config.toml").is_file() or not (folder / "environment.json").is_file():
         return "", ""
-    used = str(read_json(folder / "environment.json").get("labels", ""))
+    used = read_environment(folder).labels
     labels = "labels" if not used.startswith("none") else "label-free given tracks" if "given" in used else "label-free"
     return read_config(folder / "config.toml").train.method, labels

@@ -25,6 +25,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, file_hash, read_json, remove_partial, write_json
 from polyptrace.core.lock import InUseError, lock
 from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.data.dataset import read_info
 
 Keep = Literal["all", "vectors"]
 
@@ -70,7 +71,8 @@ def run_trials(
         except InUseError as error:  # not a failure of the trial, which runs elsewhere
             return Failure(trial.key, str(error), trial.folder)
         except Exception as error:  # any failure is recorded and must not stop the other rows
-            failure = _record_failure(trial, error)
+            # a finished row that is refused, because it was made with other settings, keeps its results in the tables
+            failure = Failure(trial.key, str(error), trial.folder) if trial.done else _record_failure(trial, error)
             say(f"{trial.key}: failed, {failure.message}")
             return failure
         return None
@@ -198,7 +200,7 @@ def _inputs(trial: Trial) -> dict[str, Any]:
 
 def _fingerprint(dataset: Path) -> dict[str, Any]:
     """Identifies a dataset wherever it is stored: the hash of its tracklets, and how their crops were cut."""
-    crops = read_json(dataset / "dataset.json").get("settings", {}).get("crops", {})
+    crops = read_info(dataset).get("settings", {}).get("crops", {})
     return {"tracklets": file_hash(dataset / "tracklets.parquet"), **{k: v for k, v in crops.items() if k != "workers"}}
 
 

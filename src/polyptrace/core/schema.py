@@ -1,10 +1,17 @@
-"""Checks JSON content against a dataclass, so that a damaged file gives one error that names the file and the field."""
+"""Checks our own files on load, so that a damaged one gives one error that names the file and the field.
+
+JSON is checked against a dataclass, a Parquet table against a schema.
+"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from polyptrace.core.errors import UserError
 
@@ -31,6 +38,24 @@ def from_json(kind: type[T], content: Any, where: str, advice: str) -> T:
     except _MismatchError as error:
         raise UserError(f"{where}: {error} -> {advice}") from None
     return value
+
+
+def read_parquet(path: Path, advice: str, schema: pa.Schema | None = None) -> pa.Table:
+    """A Parquet table, fully validated; with a schema, it must have these columns, of these types and without nulls."""
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+        table.validate(full=True)
+    except Exception as error:  # a damaged file can raise almost anything
+        raise UserError(f"{path}: not a readable Parquet file ({error}) -> {advice}") from None
+    for column in schema or ():
+        if table.column_names.count(column.name) != 1:
+            raise UserError(f"{path}: has no column {column.name} -> {advice}")
+        values = table[column.name]
+        if values.type != column.type:
+            raise UserError(f"{path}: {column.name}: has type {values.type}, not {column.type} -> {advice}")
+        if values.null_count:
+            raise UserError(f"{path}: {column.name}: has missing values -> {advice}")
+    return table
 
 
 def _value(kind: Any, content: Any, field: str) -> Any:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
+from polyptrace.core.schema import read_parquet
 from polyptrace.data.identity import video_codes
 
 if TYPE_CHECKING:
@@ -126,26 +127,23 @@ class Boxes:
         columns |= {name: self.xywh[:, i] for i, name in enumerate("xywh")}
         table = pa.table({name: _arrow(column) for name, column in columns.items()})
         with atomic_file(path) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
+            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Reads `boxes.parquet`; raises an error that names missing columns."""
-        try:
-            table = pq.read_table(path)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise UserError(f"{path}: not a readable Parquet file ({error}) -> prepare the dataset again") from None
+        table = read_parquet(path, "prepare the dataset again")
         missing = {"video", "frame_index", *"xywh"} - set(table.column_names)
         if missing:
             raise UserError(f"{path}: has no column {', '.join(sorted(missing))} -> add it, or prepare again")
-        columns = {name: table[name].to_numpy() for name in table.column_names if name in UNKNOWN}
-        boxes = np.stack([table[name].to_numpy() for name in "xywh"], axis=1)
-        return cls.of(
-            video=table["video"].to_numpy(),
-            frame_index=table["frame_index"].to_numpy(),
-            xywh=boxes,
-            **columns,
-        )
+        try:
+            columns = {name: table[name].to_numpy() for name in table.column_names if name in UNKNOWN}
+            boxes = np.stack([table[name].to_numpy() for name in "xywh"], axis=1)
+            return cls.of(
+                video=table["video"].to_numpy(), frame_index=table["frame_index"].to_numpy(), xywh=boxes, **columns
+            )
+        except (ValueError, TypeError, KeyError, pa.ArrowException) as error:
+            raise UserError(f"{path}: a column has another type ({error}) -> prepare the dataset again") from None
 
     def to_pandas(self) -> "pd.DataFrame":
         """The table as a pandas frame, with x, y, w, h as columns (needs the extra `pandas`)."""

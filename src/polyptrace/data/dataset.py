@@ -6,7 +6,7 @@ crops.npy          uint8 (n, S, S, 3), memory-mapped
 dataset.json       how it was made
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,11 +20,15 @@ from torch import Tensor
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, read_json
+from polyptrace.core.schema import from_json, read_parquet
 from polyptrace.data.boxes import Boxes, Floats, Ints, Strings
+from polyptrace.data.crops.store import open_store
 from polyptrace.data.tracklets import TrackletTable, pad_rows
 
 FORMAT = 1
+AGAIN = "prepare the dataset again"
 Unit = Literal["tracklet", "track"]
+Scalar = str | int | float | bool | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +90,13 @@ class Dataset(LabelFree):
         path = Path(path)
         if not (path / "dataset.json").is_file():
             raise UserError(f"{path}: not a dataset folder (no dataset.json) -> make one with 'polyptrace prepare'")
-        info = read_json(path / "dataset.json")
-        if info.get("format") != FORMAT:
-            raise UserError(f"{path}: has format {info.get('format')}, expected {FORMAT} -> prepare it again")
-        return cls(path, info, load_tracklets(path / "tracklets.parquet"), np.load(path / "crops.npy", mmap_mode="r"))
+        info = read_info(path)
+        tracklets = load_tracklets(path / "tracklets.parquet")
+        crops = open_store(path / "crops.npy", AGAIN)
+        used = int(tracklets.crop_index.max(initial=-1)) + 1
+        if used != len(crops):
+            raise UserError(f"{path}: crops.npy has {len(crops)} crops, but the tracklets use {used} -> {AGAIN}")
+        return cls(path, info, tracklets, crops)
 
     @property
     def generated(self) -> bool:
@@ -107,26 +114,98 @@ class Dataset(LabelFree):
 
     def box_of_crop(self) -> Ints:
         """Row of the box table of each crop (n,)."""
-        crop = pq.read_table(self.path / "boxes.parquet", columns=["crop"])["crop"].to_numpy()
+        path = self.path / "boxes.parquet"
+        crop = read_parquet(path, AGAIN, pa.schema({"crop": pa.int64()}))["crop"].to_numpy()
         rows = np.flatnonzero(crop >= 0)
-        return rows[np.argsort(crop[rows])]
+        rows = rows[np.argsort(crop[rows])]
+        if not np.array_equal(crop[rows], np.arange(len(self.crops))):
+            raise UserError(f"{path}: crop: does not name every row of crops.npy once -> {AGAIN}")
+        return rows
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The settings in `dataset.json`; other versions may have other ones."""
+
+    tracks: dict[str, Scalar] = field(default_factory=dict)
+    crops: dict[str, Scalar] = field(default_factory=dict)
+    skip_bad: bool = False
+
+    def __post_init__(self) -> None:
+        scale = self.crops.get("scale", 1)
+        if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < np.inf:
+            raise ValueError(f"crops.scale: {scale!r} is not a positive number")
+
+
+@dataclass(frozen=True)
+class _Info:
+    """The fields of `dataset.json`, which `dataset_info` writes."""
+
+    format: int
+    source: dict[str, Scalar] = field(default_factory=dict)
+    settings: _Settings = field(default_factory=_Settings)
+    generated: bool = False
+    decoder: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
+    made_by: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, count in (*self.counts.items(), *self.labels.items()):
+            if count < 0:
+                raise ValueError(f"{name}: the count {count} is negative")
+
+
+def read_info(folder: Path) -> dict[str, Any]:
+    """The content of `dataset.json`, checked."""
+    path = folder / "dataset.json"
+    info = read_json(path)
+    if isinstance(info, dict) and info.get("format") != FORMAT:
+        raise UserError(f"{folder}: has format {info.get('format')}, expected {FORMAT} -> prepare it again")
+    from_json(_Info, info, str(path), AGAIN)
+    checked: dict[str, Any] = info
+    return checked
+
+
+_STRINGS = ("unit", "dataset", "video", "polyp", "histology")
+_INTS = ("track", "position", "last")
+_FLOATS = ("fps", "size_mm")
+#: Columns of `tracklets.parquet`.
+TRACKLETS = pa.schema(
+    dict.fromkeys(_STRINGS, pa.string())
+    | dict.fromkeys(_INTS, pa.int64())
+    | dict.fromkeys(_FLOATS, pa.float64())
+    | {"rows": pa.large_list(pa.int64())}
+)
 
 
 def save_tracklets(tracklets: DatasetTracklets, path: Path) -> None:
     """Writes `tracklets.parquet` atomically."""
-    columns: dict[str, Any] = {
-        name: getattr(tracklets, name)
-        for name in ("unit", "dataset", "video", "track", "position", "last", "fps", "polyp", "size_mm", "histology")
-    }
+    columns: dict[str, Any] = {name: getattr(tracklets, name) for name in TRACKLETS.names if name != "rows"}
     columns["rows"] = pa.LargeListArray.from_arrays(pa.array(tracklets.offset), pa.array(tracklets.crop_index))
     with atomic_file(path) as temporary:
-        pq.write_table(pa.table(columns), temporary, compression="zstd")
+        pq.write_table(pa.table(columns, TRACKLETS), temporary, compression="zstd", write_page_checksum=True)
 
 
 def load_tracklets(path: Path) -> DatasetTracklets:
-    """Reads `tracklets.parquet`."""
-    table = pq.read_table(path).combine_chunks()
+    """Reads `tracklets.parquet` and checks its columns, their types and their ranges."""
+    table = read_parquet(path, AGAIN, TRACKLETS)
     rows = table["rows"].combine_chunks()
-    columns = {name: table[name].to_numpy() for name in table.column_names if name != "rows"}
-    crop_index, offset = rows.flatten().to_numpy(), rows.offsets.to_numpy()
-    return DatasetTracklets(**columns, crop_index=crop_index, offset=offset.astype(np.int64))
+    columns = {name: table[name].to_numpy() for name in (*_STRINGS, *_INTS, *_FLOATS)}
+    crop_index, offset = rows.flatten().to_numpy(), rows.offsets.to_numpy().astype(np.int64)
+    tracklets = DatasetTracklets(**columns, crop_index=crop_index, offset=offset)
+    valid_rows = tracklets.length > 0
+    valid_rows[np.repeat(np.arange(len(tracklets)), tracklets.length)[crop_index < 0]] = False
+    valid = {
+        "unit": np.isin(tracklets.unit.astype(str), ("tracklet", "track")),
+        "track": tracklets.track >= 0,
+        "last": tracklets.last >= tracklets.position,
+        "fps": np.isnan(tracklets.fps) | ((tracklets.fps > 0) & np.isfinite(tracklets.fps)),
+        "size_mm": ~np.isinf(tracklets.size_mm),
+        "rows": valid_rows,
+    }
+    for name, in_range in valid.items():
+        if not in_range.all():
+            raise UserError(f"{path}: {name}: is out of range in row {int(np.argmin(in_range))} -> {AGAIN}")
+    return tracklets

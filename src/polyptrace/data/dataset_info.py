@@ -15,11 +15,11 @@ import numpy as np
 from polyptrace.config import Crops, Tracks
 from polyptrace.core.codec import JPEG_DECODER, PNG_DECODER
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import file_hash, provenance, read_json
+from polyptrace.core.files import file_hash, provenance
 from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops import container, is_video
-from polyptrace.data.dataset import FORMAT, DatasetTracklets, LabelFreeTracklets
+from polyptrace.data.dataset import FORMAT, DatasetTracklets, LabelFreeTracklets, read_info
 from polyptrace.data.identity import polyp_keys, video_keys
 
 FILE = "dataset.json"
@@ -73,7 +73,7 @@ def refuse_other_settings(out: Path, settings: PrepareSettings) -> None:
     """Raises an error unless `out` is a dataset folder that was made with the same settings."""
     if not (out / FILE).is_file():
         raise UserError(f"{out}: already exists -> give another folder, or remove it first")
-    old = read_json(out / FILE)
+    old = read_info(out)
     new = json.loads(json.dumps(settings.as_dict()))
     changed = differences({"source": old.get("source", {})}, {"source": new["source"]})
     changed += differences(old.get("settings", {}), new["settings"])
@@ -82,7 +82,7 @@ def refuse_other_settings(out: Path, settings: PrepareSettings) -> None:
 
 def refuse_other_boxes(out: Path, source: Boxes) -> None:
     """Raises an error unless the dataset folder `out` was made from these boxes, which must be sorted."""
-    if read_json(out / FILE).get("hashes", {}).get(SOURCE_BOXES) != boxes_hash(source):
+    if read_info(out).get("hashes", {}).get(SOURCE_BOXES) != boxes_hash(source):
         raise UserError(
             f"{out}: already exists, made from other boxes: the source, or an option of its reader, has changed"
             f" -> {ADVICE}"

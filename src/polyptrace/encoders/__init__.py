@@ -1,17 +1,13 @@
 """From frames to vectors: our encoders, frozen backbones and foundation models, and their weights."""
 
 from polyptrace.encoders.backbones import FROZEN, FrozenBackbone, create_backbone
-from polyptrace.encoders.checkpoints import (
-    OwnEncoder,
-    from_pretrained,
-    load_authors_checkpoint,
-    load_encoder,
-    save_encoder,
-)
+from polyptrace.encoders.card import OwnEncoder
+from polyptrace.encoders.checkpoints import load_authors_checkpoint, load_encoder, save_encoder
 from polyptrace.encoders.colour_grid import ColourGrid
 from polyptrace.encoders.frame import FrameEncoder
 from polyptrace.encoders.padding import scatter_features
 from polyptrace.encoders.preprocess import CropPreparation, Normalise, Preprocess, input_size, prepare_crops
+from polyptrace.encoders.record import TrainingRecord
 from polyptrace.encoders.tracklet import TrackletEncoder
 from polyptrace.encoders.weights import fill_network, fingerprint, weights_hash
 
@@ -25,10 +21,10 @@ __all__ = [
     "OwnEncoder",
     "Preprocess",
     "TrackletEncoder",
+    "TrainingRecord",
     "create_backbone",
     "fill_network",
     "fingerprint",
-    "from_pretrained",
     "input_size",
     "load_authors_checkpoint",
     "load_encoder",

@@ -1,47 +1,62 @@
 """Encoders saved and loaded: our folders, the authors' checkpoints, known names, and repositories on the hub.
 
-save_encoder(encoder, Path("my-encoder"), trained="ours, 50 epochs on REAL-Colon")
+save_encoder(encoder, Path("my-encoder"), record=TrainingRecord(method="ours", data="REAL-Colon"))
 encoder = load_encoder("my-encoder")  # also a run, a checkpoint, colour-grid, frozen:resnet50, dinov2-small, OWNER/NAME
 
-A folder contains model.safetensors, config.json and README.md (a model card).
+A folder follows the hub's conventions: model.safetensors, config.json and README.md, the model card. config.json has
+hashes of weights, settings and preprocessing, which are verified when the folder is loaded.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+import polyptrace
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_json
 from polyptrace.core.network import hub_or_cache
+from polyptrace.core.reuse import differences
+from polyptrace.core.schema import from_json
 from polyptrace.encoders.backbones import FROZEN, FrozenBackbone
+from polyptrace.encoders.card import OwnEncoder, model_card
 from polyptrace.encoders.colour_grid import ColourGrid
-from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
+from polyptrace.encoders.foundation import FOUNDATION_MODELS, is_hub_id, load_foundation
 from polyptrace.encoders.frame import FrameEncoder
+from polyptrace.encoders.preprocess import Preprocess
+from polyptrace.encoders.record import TrainingRecord
 from polyptrace.encoders.tracklet import TrackletEncoder
-from polyptrace.encoders.weights import fill_network, load_weights, read_content
+from polyptrace.encoders.weights import fill_network, fingerprint, read_content, read_safetensors, weights_hash
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 
 #: Version of config.json.
-VERSION = 1
+VERSION = 2
 
 #: The folder of a run that contains its trained encoder.
 FINAL = "encoder"
 
-#: Suffixes of weights files.
-SUFFIXES = (".ckpt", ".pt", ".pth", ".safetensors")
-
 KINDS = {"tracklet": TrackletEncoder, "frame": FrameEncoder}
 
-#: The encoders that this package trains.
-OwnEncoder = TrackletEncoder | FrameEncoder
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The content of config.json."""
+
+    polyptrace: int  # format version
+    release: str  # version of the package that saved the encoder
+    kind: Literal["tracklet", "frame"]
+    encoder: dict[str, Any]  # arguments of its class
+    preprocess: Preprocess
+    weights_hash: str
+    fingerprint: str
+    training: TrainingRecord
+
 
 #: Names in the authors' checkpoint, and ours.
 AUTHORS_NAMES = {
@@ -57,15 +72,25 @@ AUTHORS_NAMES = {
 
 
 def load_encoder(
-    path_or_name: str | Path, weights: str | Path | None = None, pooling: str = "default", preprocess: str = "own"
+    path_or_name: str | Path,
+    weights: str | Path | None = None,
+    pooling: str = "default",
+    preprocess: str = "own",
+    revision: str | None = None,
 ) -> nn.Module:
     """The encoder of a run, an encoder folder, the authors' checkpoint, a known name, or a hub id.
 
     Known names are `colour-grid`, `frozen:BACKBONE` (any timm model) and the foundation models, which
     `polyptrace encoders` lists. `weights` and `preprocess` are for the last two, `pooling` for foundation models.
     Without `weights`, a frozen backbone gets ImageNet weights and a foundation model those in the hub's local cache.
+    `revision` is a branch, tag or commit of a repository on the hub.
     """
     name, path = str(path_or_name), Path(path_or_name)
+    backbone = name.startswith(FROZEN) or name in FOUNDATION_MODELS
+    if revision is not None and (backbone or name == ColourGrid.name or path.exists()):
+        raise UserError(f"{name}: not a repository on the hub -> leave out revision={revision!r}")
+    if weights is not None and not backbone:
+        raise UserError(f"{name}: comes with its own weights -> leave out --weights")
     if name == ColourGrid.name:
         return ColourGrid()
     if name.startswith(FROZEN):
@@ -76,71 +101,109 @@ def load_encoder(
         return load_folder(_encoder_folder(path))
     if path.is_file():
         return load_authors_checkpoint(path)
-    if path.suffix in SUFFIXES:
-        raise UserError(f"{path}: no such file -> check the path")
-    return from_pretrained(path_or_name)
+    return load_folder(_download(name, revision))
 
 
 def save_encoder(
-    encoder: OwnEncoder,
-    folder: Path,
-    *,
-    trained: str = "not stated",
-    details: Mapping[str, Any] | None = None,
-    overwrite: bool = False,
+    encoder: nn.Module, folder: Path, *, record: TrainingRecord | None = None, overwrite: bool = False
 ) -> None:
-    """Writes an encoder's folder: weights, settings, and a model card.
+    """Writes an encoder's folder: weights, settings with the fingerprint, and a model card.
 
-    `trained` is a sentence on how it was trained; `details` (settings, provenance) go into config.json.
+    `record` says how the encoder was trained; by default, it is the record that the encoder was loaded with.
     """
-    kind = next(name for name, class_ in KINDS.items() if type(encoder) is class_)
-    with atomic_folder(folder, overwrite=overwrite) as temporary:
+    if not isinstance(encoder, TrackletEncoder | FrameEncoder):
+        raise UserError(f"{encoder.name}: was not trained here and is not saved -> load it by its name")
+    record, weights = record or encoder.record, weights_hash(encoder)
+    config = EncoderConfig(
+        polyptrace=VERSION,
+        release=polyptrace.__version__,
+        kind="tracklet" if isinstance(encoder, TrackletEncoder) else "frame",
+        encoder=encoder.settings,
+        preprocess=encoder.preprocess,
+        weights_hash=weights,
+        fingerprint=fingerprint(encoder, weights),
+        training=record,
+    )
+    with atomic_folder(folder, overwrite=overwrite, mark=CONFIG) as temporary:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in encoder.state_dict().items()}
         save_file(tensors, temporary / WEIGHTS, {"format": "pt"})
-        content = {"polyptrace": VERSION, "kind": kind, "encoder": encoder.settings}
-        content |= {"preprocess": asdict(encoder.preprocess), "trained": trained, "details": dict(details or {})}
-        write_json(temporary / CONFIG, content)
-        (temporary / CARD).write_text(model_card(encoder, trained), encoding="utf-8")
+        write_json(temporary / CONFIG, asdict(config))
+        (temporary / CARD).write_text(model_card(encoder, record, config.fingerprint), encoding="utf-8")
 
 
 def load_folder(folder: Path) -> OwnEncoder:
-    """The encoder of a folder that `save_encoder` wrote, in evaluation mode."""
+    """The encoder of a folder that `save_encoder` wrote, in evaluation mode; its hashes are verified."""
     path = folder / CONFIG
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("kind") not in KINDS:
-        kind = content.get("kind") if isinstance(content, dict) else None
-        raise UserError(f"{path}: not an encoder of polyptrace (kind: {kind!r}) -> check the folder")
-    if content.get("polyptrace") != VERSION:
-        raise UserError(
-            f"{path}: version {content.get('polyptrace')!r}, this release reads {VERSION} -> save the encoder again"
-        )
+    config = _read_config(path)
     try:
-        encoder: OwnEncoder = KINDS[content["kind"]](**content["encoder"])
+        encoder: OwnEncoder = KINDS[config.kind](weights="none", **config.encoder)
     except UserError as error:
         raise UserError(f"{path}: 'encoder': {error}") from None
     except Exception as error:  # any setting can have a value that torch or timm refuses in its own way
         raise UserError(
             f"{path}: 'encoder' does not describe an encoder ({type(error).__name__}: {error}) -> check the file"
         ) from None
-    load_weights(encoder, folder / WEIGHTS)
+    fill_network(encoder, read_safetensors(folder / WEIGHTS), str(folder / WEIGHTS), "get the folder again")
+    _verify(encoder, config, folder)
+    encoder.record = config.training
     return encoder.eval()
 
 
-def from_pretrained(path_or_id: str | Path) -> OwnEncoder:
-    """The encoder of a folder, or of a repository on the Hugging Face hub (OWNER/NAME)."""
-    folder = Path(path_or_id)
-    if folder.is_dir():
-        return load_folder(folder)
+def _read_config(path: Path) -> EncoderConfig:
+    content = read_json(path)
+    version = content.get("polyptrace") if isinstance(content, dict) else None
+    if version is None:
+        raise UserError(f"{path}: not an encoder of polyptrace (no format version) -> check the folder")
+    if version != VERSION:
+        known = {field.name for field in fields(EncoderConfig)}
+        changes = {"lacks": known - set(content), "has also": set(content) - known}
+        listed = "; ".join(f"{verb} {', '.join(sorted(names))}" for verb, names in changes.items() if names)
+        raise UserError(
+            f"{path}: format version {version!r}, written by release {content.get('release', 'unknown')}; this release"
+            f" ({polyptrace.__version__}) reads {VERSION}{f' (the file {listed})' if listed else ''}"
+            " -> use that release, or train again"
+        )
+    return from_json(EncoderConfig, content, str(path), "check the file, or get the folder again")
+
+
+def _verify(encoder: OwnEncoder, config: EncoderConfig, folder: Path) -> None:
+    """Raises an error if weights, settings or preprocessing are not those that were saved."""
+    if config.preprocess != encoder.preprocess:
+        changed = differences(asdict(config.preprocess), asdict(encoder.preprocess))
+        raise UserError(
+            f"{folder / CONFIG}: saved by release {config.release} with other preprocessing ({'; '.join(changed)})"
+            " -> use that release, or get the folder again"
+        )
+    weights = weights_hash(encoder)
+    if weights != config.weights_hash:
+        raise UserError(
+            f"{folder / WEIGHTS}: not the weights that were saved (hash {weights[:12]}, {CONFIG} has"
+            f" {config.weights_hash[:12]}) -> get the folder again"
+        )
+    if fingerprint(encoder, weights) != config.fingerprint:
+        raise UserError(f"{folder / CONFIG}: 'encoder' was changed after saving (fingerprint) -> get the folder again")
+
+
+def _download(name: str, revision: str | None) -> Path:
+    """The folder of a repository on the Hugging Face hub, in the local cache."""
+    if not is_hub_id(name):
+        raise UserError(
+            f"{name}: no such file or folder, and no encoder has this name -> check the path; `polyptrace encoders`"
+            " lists the names"
+        )
     try:
         with hub_or_cache():
-            downloaded = snapshot_download(str(path_or_id), allow_patterns=[WEIGHTS, CONFIG])
-    except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+            return Path(snapshot_download(name, revision=revision, allow_patterns=[WEIGHTS, CONFIG]))
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled):
+        raise UserError(
+            f"{name}: no such folder, not in the local cache of the hub, and the hub cannot be reached -> check the"
+            f" path; or run `hf download {name} --local-dir FOLDER` on a computer with a network and give the folder"
+        ) from None
+    except (HFValidationError, HfHubHTTPError, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"{path_or_id}: neither a folder nor a repository on the hub that can be downloaded ({reason})"
-            " -> check the path, or download the repository on a computer with a network and give its folder"
+            f"{name}: no such folder, and cannot be downloaded from the hub ({reason}) -> check the path or the name"
         ) from None
-    return load_folder(Path(downloaded))
 
 
 def load_authors_checkpoint(path: Path) -> TrackletEncoder:
@@ -174,40 +237,6 @@ def load_authors_checkpoint(path: Path) -> TrackletEncoder:
         ) from None
     fill_network(encoder, tensors, str(path), "give a checkpoint that the authors' release wrote")
     return encoder.eval()
-
-
-def model_card(encoder: OwnEncoder, trained: str) -> str:
-    """The README.md of an encoder's folder, with the header that the hub reads."""
-    millions = sum(p.numel() for p in encoder.parameters()) / 1e6
-    size, mean, std = encoder.preprocess.size, encoder.preprocess.mean[0], encoder.preprocess.std[0]
-    return f"""---
-library_name: polyptrace
-pipeline_tag: feature-extraction
-tags: [colonoscopy, polyp, re-identification, contrastive-learning]
----
-# {encoder.name}: vectors of polyp tracklets
-
-- Input: tracklets, each with any number of square RGB crops of a polyp. uint8 crops of at least {size} x {size} pixels
-  are resized and normalised (mean {mean}, std {std}); floats must be prepared already.
-- Output: one vector of {encoder.width} numbers per tracklet, to be compared by cosine similarity.
-- Backbone {encoder.settings["backbone"]}, {millions:.1f} M parameters with the projector.
-- Training: {trained}
-
-```python
-from polyptrace.encoders import load_encoder
-
-encoder = load_encoder("PATH")  # this folder, or its id on the hub
-vectors = encoder(crops, mask)  # (B, L, S, S, 3) uint8, (B, L) bool -> (B, {encoder.width})
-```
-
-`polyptrace embed PATH --data DATASET --out EMBEDDINGS` does the same for a prepared dataset.
-
-For research only. Not a medical device: do not use it for decisions about patients.
-
-```json
-{json.dumps(encoder.settings, indent=2)}
-```
-"""
 
 
 def _encoder_folder(folder: Path) -> Path:

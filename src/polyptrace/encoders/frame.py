@@ -12,10 +12,13 @@ from torch import Tensor, nn
 from polyptrace.encoders.backbones import create_backbone, feature_width
 from polyptrace.encoders.padding import features_of_valid_frames, mean_of_frames
 from polyptrace.encoders.preprocess import RELEASE, Preprocess, as_frames
+from polyptrace.encoders.record import TrainingRecord
 
 
 class FrameEncoder(nn.Module):
     """Vectors of tracklets as means over frames; the vector is the head's output, as published."""
+
+    record = TrainingRecord()
 
     def __init__(
         self,

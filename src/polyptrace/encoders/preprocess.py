@@ -67,8 +67,8 @@ class CropPreparation(nn.Module):
         self.normalise = Normalise(preprocess)
 
     def forward(self, crops: Tensor) -> Tensor:
-        """Floats (…, 3, H, W) of crops (…, S, S, 3) uint8."""
-        side = input_size(crops.shape[-2], self.preprocess, enlarge=self.enlarge)
+        """Floats (…, 3, H, W) of crops (…, S, S, 3) uint8; crops that are not square are stretched."""
+        side = input_size(max(crops.shape[-3:-1]), self.preprocess, enlarge=self.enlarge)
         pixels = resize_frames(self.normalise.frames(crops.flatten(0, -4)), side)  # (n, 3, H, W)
         frames: Tensor = self.normalise(pixels)
         return frames.reshape(*crops.shape[:-3], 3, side, side)

@@ -17,10 +17,13 @@ from polyptrace.config import Encoder as EncoderSettings
 from polyptrace.encoders.backbones import create_backbone, feature_width
 from polyptrace.encoders.padding import features_of_valid_frames
 from polyptrace.encoders.preprocess import RELEASE, Preprocess, as_frames
+from polyptrace.encoders.record import TrainingRecord
 
 
 class TrackletEncoder(nn.Module):
     """Vectors of tracklets with any number of frames; see the module for the parts."""
+
+    record = TrainingRecord()
 
     def __init__(
         self,

@@ -103,14 +103,27 @@ def _read_parts(index: Path) -> dict[str, Any]:
     return tensors
 
 
-def _read_file(path: Path) -> Mapping[str, Any]:
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; any other file is an error."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such weights file -> check the path")
+    if not _is_safetensors(path):
+        raise UserError(f"{path}: not a safetensors file; pickled weights are not read here -> download it again")
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path}: not a complete safetensors file ({error}) -> download it again") from None
+
+
+def _is_safetensors(path: Path) -> bool:
     with path.open("rb") as file:
         start = file.read(9)
-    if start[8:] == b"{" and int.from_bytes(start[:8], "little") <= SAFETENSORS_HEADER:
-        try:
-            return load_file(path)
-        except (SafetensorError, OSError, ValueError) as error:
-            raise UserError(f"{path}: not a complete safetensors file ({error}) -> download it again") from None
+    return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= SAFETENSORS_HEADER
+
+
+def _read_file(path: Path) -> Mapping[str, Any]:
+    if _is_safetensors(path):
+        return read_safetensors(path)
     allowed: list[Any] = [argparse.Namespace, *((_Inert, name) for name in _NUMPY_NAMES)]
     try:
         with torch.serialization.safe_globals(allowed), path.open("rb") as file:  # a path's suffix would be trusted
@@ -159,31 +172,31 @@ def wrong_type(name: str, given: Tensor, wanted: Tensor) -> str | None:
 def fill_network(network: nn.Module, tensors: Mapping[str, Tensor], where: str, advice: str = "") -> None:
     """Fills a network with named tensors; an error lists those that are missing, unexpected, reshaped or not floats."""
     wanted = network.state_dict()
-    given = {name: tensor for name, tensor in tensors.items() if name in wanted or not name.startswith(CLASSIFIERS)}
     counters = {name for name in wanted if name.endswith("num_batches_tracked")}
-    common = sorted(set(given) & set(wanted))
+    common = sorted(set(tensors) & set(wanted))
     mismatch = Mismatch(
-        missing=tuple(sorted(set(wanted) - set(given) - counters)),
-        unexpected=tuple(sorted(set(given) - set(wanted))),
+        missing=tuple(sorted(set(wanted) - set(tensors) - counters)),
+        unexpected=tuple(sorted(set(tensors) - set(wanted))),
         reshaped=tuple(
-            f"{name} is {tuple(given[name].shape)}, not {tuple(wanted[name].shape)}"
+            f"{name} is {tuple(tensors[name].shape)}, not {tuple(wanted[name].shape)}"
             for name in common
-            if given[name].shape != wanted[name].shape
+            if tensors[name].shape != wanted[name].shape
         ),
-        retyped=tuple(text for name in common if (text := wrong_type(name, given[name], wanted[name]))),
+        retyped=tuple(text for name in common if (text := wrong_type(name, tensors[name], wanted[name]))),
     )
     if mismatch:
         advice = advice or "give weights of the same architecture"
         raise UserError(f"{where}: not the weights of this network ({mismatch}) -> {advice}")
-    network.load_state_dict(given, strict=False)
+    network.load_state_dict(tensors, strict=False)
 
 
 def load_weights(network: nn.Module, path: Path) -> None:
-    """Fills a network from a weights file, whatever prefix its names have."""
+    """Fills a network from a weights file, whatever prefix its names have; a classifier is left out."""
     wanted, tensors = set(network.state_dict()), read_tensors(path)
     for prefix in PREFIXES:
         if not wanted & set(tensors):
             tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    tensors = {name: value for name, value in tensors.items() if name in wanted or not name.startswith(CLASSIFIERS)}
     fill_network(network, tensors, str(path))
 
 

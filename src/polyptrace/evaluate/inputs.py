@@ -93,9 +93,11 @@ class TaskInput:
     def cluster_remark(self, clusters: Clusters) -> str:
         """A remark for the user if the intervals are too narrow or missing; "" otherwise."""
         if clusters.kind != self.settings.cluster and self.settings.cluster == "video":
-            return "videos are unknown, so the bootstrap draws polyps: intervals are too narrow if polyps share videos"
+            return (
+                "videos are unknown, so the bootstrap resamples polyps: intervals are too narrow if polyps share videos"
+            )
         if clusters.kind == "video" and clusters.number == 1:
-            return "there is one video, so there are no intervals; --evaluate.cluster polyp draws its polyps"
+            return "no confidence intervals with one video; --evaluate.cluster polyp resamples its polyps"
         return ""
 
     def counts(self) -> dict[str, int]:

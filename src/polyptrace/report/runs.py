@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from polyptrace.config import Config, as_dict, read_config
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import read_json
 from polyptrace.drawing import ACCENT, METHODS, Drawing, LineStyle, canvas, finished, legend, shortened, styled
 from polyptrace.evaluate import Results
 from polyptrace.report.ranking import Measure
 from polyptrace.report.tables import AblationRow, Table, block_table, row_name, switches
+from polyptrace.train import read_environment
 
 Floats = NDArray[np.float64]
 
@@ -60,25 +60,27 @@ def load_run(folder: Path) -> Run:
     if not path.is_file():
         raise UserError(f"{folder}: not a run (no metrics.jsonl) -> give a folder written by 'polyptrace train'")
     lines = []
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, text in enumerate(path.read_bytes().splitlines(), 1):
         try:
             line = json.loads(text)
             values = {key: np.nan if line.get(key) is None else float(line[key]) for key in PLOTTED}
-            lines.append({"step": float(line["step"]), **values})
-        except (ValueError, TypeError, KeyError, AttributeError):
+            step = float(line["step"])
+            if not 0 <= step < np.inf:
+                raise ValueError
+            lines.append({"step": step, **values})
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise UserError(
                 f"{path}: line {number} is not a JSON object with a step -> wait if the run is still writing"
             ) from None
     if not lines:
         raise UserError(f"{path}: empty -> wait until the run has completed a step")
-    environment = read_json(folder / "environment.json") if (folder / "environment.json").is_file() else {}
-    data = environment.get("data", {})
+    data = read_environment(folder).data if (folder / "environment.json").is_file() else None
     metrics = {key: np.array([line[key] for line in lines]) for key in PLOTTED}
     return Run(
         folder,
         read_config(folder / "config.toml"),
-        Path(data["path"]) if "path" in data else None,
-        str(data.get("tracklets", "")),
+        Path(data.path) if data else None,
+        data.tracklets if data else "",
         np.array([line["step"] for line in lines]),
         {key: values for key, values in metrics.items() if np.isfinite(values).any()},
     )

@@ -155,7 +155,10 @@ def counting(content: Content) -> Section | None:
         return None
     text = "The tracks of a procedure are clustered; each cluster counts as one polyp."
     if has_labels(content.rows):
-        text += " The setting for each procedure is tuned on the other procedures to 5 % false positives."
+        text += (
+            " The setting for each procedure is tuned on the other procedures to 5 % false positives; where no other"
+            " procedure has two labelled polyps, the default is used."
+        )
     else:
         text += (
             " No polyp is labelled: the settings are defaults, and nothing here shows whether the count is right. The"

@@ -50,20 +50,20 @@ class Camera:
 
 
 @dataclass(frozen=True)
-class Views:
+class CameraViews:
     """Camera position and orientation in each of B frames, and the state of the lumen."""
 
     position: Tensor  # (B, 3) mm
     rotation: Tensor  # (B, 3, 3), columns right, down, forward
     state: Tensor  # (B, 1)
 
-    def take(self, index: Tensor) -> "Views":
+    def take(self, index: Tensor) -> "CameraViews":
         """The views of the given frames."""
-        return Views(self.position[index], self.rotation[index], self.state[index])
+        return CameraViews(self.position[index], self.rotation[index], self.state[index])
 
-    def to(self, device: torch.device) -> "Views":
+    def to(self, device: torch.device) -> "CameraViews":
         """The views on another device."""
-        return Views(self.position.to(device), self.rotation.to(device), self.state.to(device))
+        return CameraViews(self.position.to(device), self.rotation.to(device), self.state.to(device))
 
 
 @lru_cache(maxsize=16)

@@ -12,7 +12,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyptrace.synthetic.camera import Camera, Views, aim
+from polyptrace.synthetic.camera import Camera, CameraViews, aim
 from polyptrace.synthetic.colon import Lumen
 from polyptrace.synthetic.polyps import Polyp, seat
 from polyptrace.synthetic.presets import Preset
@@ -32,7 +32,7 @@ class Paths:
 
     frame_index: NDArray[np.int64]  # (F,)
     look: NDArray[np.int64]  # (F,)
-    views: Views
+    views: CameraViews
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ def draw_paths(
             views = _views(lumen, polyp, camera, torch.from_numpy(poses[at.numpy()].astype(np.float32)), state[at])
             position[at], rotation[at] = views.position, views.rotation
     frame_index = np.concatenate([look.start + np.arange(look.frames) for look in looks])
-    return Paths(frame_index.astype(np.int64), owner, Views(position, rotation, state))
+    return Paths(frame_index.astype(np.int64), owner, CameraViews(position, rotation, state))
 
 
-def _views(lumen: Lumen, polyp: Polyp, camera: Camera, pose: Tensor, state: Tensor) -> Views:
+def _views(lumen: Lumen, polyp: Polyp, camera: Camera, pose: Tensor, state: Tensor) -> CameraViews:
     """Views of poses (F, 7) around a polyp; positions outside the lumen are moved inside."""
     site = seat(lumen, polyp, state)
     middle = site.anchor + polyp.lift * site.axes[:, 2]
@@ -115,7 +115,7 @@ def _views(lumen: Lumen, polyp: Polyp, camera: Camera, pose: Tensor, state: Tens
     factor = torch.minimum(torch.ones_like(across), limit / across)
     position = torch.cat([position[:, :2] * factor, position[:, 2:]], dim=1)
     u, v = pose[:, 4] * camera.width, pose[:, 5] * camera.width
-    return Views(position, aim(position, middle, u, v, pose[:, 6], camera), state)
+    return CameraViews(position, aim(position, middle, u, v, pose[:, 6], camera), state)
 
 
 def _draw_keys(

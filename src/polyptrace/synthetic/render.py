@@ -11,7 +11,7 @@ from numpy.random import Generator
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-from polyptrace.synthetic.camera import Camera, Views, border, camera_rays
+from polyptrace.synthetic.camera import Camera, CameraViews, border, camera_rays
 from polyptrace.synthetic.colon import Colon, Lumen
 from polyptrace.synthetic.conditions import Conditions
 from polyptrace.synthetic.polyps import Polyp
@@ -35,7 +35,7 @@ class Scene:
         return Scene(self.colon.to(device), self.lumen.to(device), polyps, self.camera, self.grain.to(device))
 
 
-def render(scene: Scene, views: Views, conditions: Conditions, seeds: Tensor) -> tuple[Tensor, Tensor]:
+def render(scene: Scene, views: CameraViews, conditions: Conditions, seeds: Tensor) -> tuple[Tensor, Tensor]:
     """Pictures (B, 3, H, W) uint8, and the polyp visible in each pixel (B, H, W) int8 (-1: none).
 
     `seeds` (B,) select the sensor noise.

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyptrace.synthetic.camera import Camera, Views
+from polyptrace.synthetic.camera import Camera, CameraViews
 from polyptrace.synthetic.colon import RADIUS_MM, Colon, Lumen
 from polyptrace.synthetic.conditions import Conditions
 from polyptrace.synthetic.polyps import Polyp
@@ -17,7 +17,7 @@ CHANNEL_ANGLE = np.deg2rad(52.0)  # the working channel opens at about five o'cl
 def shade(
     colon: Colon,
     lumen: Lumen,
-    views: Views,
+    views: CameraViews,
     conditions: Conditions,
     rays: Rays,
     wall: Tensor,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate, max_pool2d, normalize
 
-from polyptrace.synthetic.camera import Camera, Views, camera_rays
+from polyptrace.synthetic.camera import Camera, CameraViews, camera_rays
 from polyptrace.synthetic.colon import Lumen
 from polyptrace.synthetic.polyps import Polyp, Site, seat
 
@@ -25,13 +25,13 @@ SIGHT_STEPS = 14  # points at which a line of sight is tested against folds
 Rays = tuple[Tensor, Tensor, Tensor]
 
 
-def turn_rays(views: Views, rays: Tensor) -> Rays:
+def turn_rays(views: CameraViews, rays: Tensor) -> Rays:
     """Directions (B, P) of camera rays (3, P) in the coordinates of the colon."""
     world = views.rotation @ rays  # (B, 3, P)
     return world[:, 0], world[:, 1], world[:, 2]
 
 
-def trace_wall(lumen: Lumen, camera: Camera, views: Views, rays: Rays) -> Tensor:
+def trace_wall(lumen: Lumen, camera: Camera, views: CameraViews, rays: Rays) -> Tensor:
     """Distance (B, P) along each ray to the wall.
 
     A coarse grid of rays starts at the camera. Each finer grid starts just before the nearest hit in its
@@ -50,7 +50,7 @@ def trace_wall(lumen: Lumen, camera: Camera, views: Views, rays: Rays) -> Tensor
     return distance
 
 
-def _march(lumen: Lumen, views: Views, rays: Rays, distance: Tensor, steps: int) -> Tensor:
+def _march(lumen: Lumen, views: CameraViews, rays: Rays, distance: Tensor, steps: int) -> Tensor:
     """Distances (B, P) after secant steps towards zero clearance; rays that have not converged take more steps.
 
     If the clearance falls by f mm per mm, the next step is the clearance times (f + 0.03) / (f² + 0.05): about 1 / f
@@ -72,7 +72,7 @@ def _march(lumen: Lumen, views: Views, rays: Rays, distance: Tensor, steps: int)
     unfinished = (step.abs() > 0.006 * distance + 0.03) & (distance < FAR_MM)
     flat = torch.nonzero(unfinished.reshape(-1))[:, 0]
     frame = flat // distance.shape[1]
-    subset = Views(views.position[frame], views.rotation[:1], views.state[frame])
+    subset = CameraViews(views.position[frame], views.rotation[:1], views.state[frame])
     some = (rays[0].take(flat)[:, None], rays[1].take(flat)[:, None], rays[2].take(flat)[:, None])
     refined = distance.take(flat)[:, None]
     for _ in range(12):
@@ -80,7 +80,7 @@ def _march(lumen: Lumen, views: Views, rays: Rays, distance: Tensor, steps: int)
     return distance.put(flat, refined[:, 0])
 
 
-def _clearance(lumen: Lumen, views: Views, rays: Rays, distance: Tensor) -> Tensor:
+def _clearance(lumen: Lumen, views: CameraViews, rays: Rays, distance: Tensor) -> Tensor:
     position = views.position
     x = torch.addcmul(position[:, 0:1], rays[0], distance)
     y = torch.addcmul(position[:, 1:2], rays[1], distance)
@@ -101,7 +101,7 @@ class PolypHits:
     normal: Tensor  # (3, n)
 
 
-def in_reach(lumen: Lumen, polyp: Polyp, views: Views) -> bool:
+def in_reach(lumen: Lumen, polyp: Polyp, views: CameraViews) -> bool:
     """Whether a polyp is within sight and not behind the camera in any of the frames."""
     away = seat(lumen, polyp, views.state).anchor - views.position
     distance = away.norm(dim=1)
@@ -109,7 +109,7 @@ def in_reach(lumen: Lumen, polyp: Polyp, views: Views) -> bool:
     return bool(((distance < SIGHT_MM) & (ahead > -0.1) | (distance < 3 * polyp.size_mm)).any())
 
 
-def trace_polyp(lumen: Lumen, polyp: Polyp, views: Views, rays: Rays, wall: Tensor) -> PolypHits:
+def trace_polyp(lumen: Lumen, polyp: Polyp, views: CameraViews, rays: Rays, wall: Tensor) -> PolypHits:
     """The pixels in which the polyp is in front of the wall, whose distances are (B, P)."""
     site = seat(lumen, polyp, views.state)
     ball_centre, reach = polyp.ball
@@ -179,7 +179,7 @@ class _RayBundle:
         return normalize(total, dim=0)
 
 
-def _ray_bundle(lumen: Lumen, polyp: Polyp, views: Views, site: Site, frame: Tensor, ray: Tensor) -> _RayBundle:
+def _ray_bundle(lumen: Lumen, polyp: Polyp, views: CameraViews, site: Site, frame: Tensor, ray: Tensor) -> _RayBundle:
     """The bundle of rays (3, n) in the frames (n,)."""
     local_start = torch.einsum("bkc,bc->bk", site.axes, views.position - site.anchor)  # (B, 3)
     start = torch.cat([views.position, local_start], dim=1)[frame].T.contiguous()
@@ -188,7 +188,7 @@ def _ray_bundle(lumen: Lumen, polyp: Polyp, views: Views, site: Site, frame: Ten
     return _RayBundle(lumen, polyp, start, change, site.upright[frame, 0], views.state[frame, 0])
 
 
-def surface_points(lumen: Lumen, polyp: Polyp, views: Views, points: int) -> Tensor:
+def surface_points(lumen: Lumen, polyp: Polyp, views: CameraViews, points: int) -> Tensor:
     """Points (B, 3, n) spread over the polyp's surface in each frame."""
     u, v, h = polyp.outline(points).to(views.position.device)
     site = seat(lumen, polyp, views.state)
@@ -203,7 +203,7 @@ def surface_points(lumen: Lumen, polyp: Polyp, views: Views, points: int) -> Ten
     return point
 
 
-def visible_points(lumen: Lumen, polyp: Polyp, views: Views, points: Tensor) -> Tensor:
+def visible_points(lumen: Lumen, polyp: Polyp, views: CameraViews, points: Tensor) -> Tensor:
     """Whether each of the polyp's surface points (B, 3, n) is not hidden by a fold: (B, n)."""
     tolerance = 0.12 * min(polyp.size_mm, 2.0 * (polyp.lift + polyp.radii[2]))  # mm behind the wall
     away = points - views.position[:, :, None]  # (B, 3, n)
@@ -214,7 +214,9 @@ def visible_points(lumen: Lumen, polyp: Polyp, views: Views, points: Tensor) -> 
     return clearance > -tolerance
 
 
-def polyp_boxes(lumen: Lumen, polyp: Polyp, views: Views, camera: Camera, points: int = 220) -> NDArray[np.float64]:
+def polyp_boxes(
+    lumen: Lumen, polyp: Polyp, views: CameraViews, camera: Camera, points: int = 220
+) -> NDArray[np.float64]:
     """Box corners (B, 4) x0, y0, x1, y1 of the visible part of the polyp; NaN where it is not in view."""
     anchor = seat(lumen, polyp, views.state).anchor
     near = torch.nonzero((anchor - views.position).norm(dim=1) < BOX_MM)[:, 0]
@@ -223,7 +225,7 @@ def polyp_boxes(lumen: Lumen, polyp: Polyp, views: Views, camera: Camera, points
     return boxes.numpy().astype(np.float64)
 
 
-def _near_boxes(lumen: Lumen, polyp: Polyp, views: Views, camera: Camera, points: int) -> Tensor:
+def _near_boxes(lumen: Lumen, polyp: Polyp, views: CameraViews, camera: Camera, points: int) -> Tensor:
     surface = surface_points(lumen, polyp, views, points)
     away = surface - views.position[:, :, None]
     right, down, forward = torch.einsum("bck,bcn->kbn", views.rotation, away)

@@ -207,19 +207,31 @@ class TrainingLog:
 
 
 def discard_after(out: Path, step: int) -> None:
-    """Moves the lines of metrics.jsonl after `step`, which will be computed again, to metrics.discarded.jsonl."""
+    """Moves the lines of metrics.jsonl after `step`, which will be computed again, to metrics.discarded.jsonl.
+
+    Damaged lines are moved as well; an incomplete last line is removed.
+    """
     path = out / METRICS
     if not path.exists():
         return
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    complete = [line for line in lines if line.endswith("\n")]
-    kept = [line for line in complete if json.loads(line)["step"] <= step]
+    lines = path.read_bytes().splitlines(keepends=True)
+    complete = [line for line in lines if line.endswith(b"\n")]
+    kept = [line for line in complete if _step(line) <= step]
     if kept == lines:
         return
-    with (out / DISCARDED).open("a", encoding="utf-8") as file:
-        file.writelines(complete[len(kept) :])
+    with (out / DISCARDED).open("ab") as file:
+        file.writelines(line for line in complete if _step(line) > step)
     with atomic_file(path) as temporary:
-        temporary.write_text("".join(kept), encoding="utf-8")
+        temporary.write_bytes(b"".join(kept))
+
+
+def _step(line: bytes) -> float:
+    """The step of a line of metrics.jsonl; infinity if the line is damaged."""
+    try:
+        step = json.loads(line)["step"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return math.inf
+    return step if isinstance(step, int) else math.inf
 
 
 def peak_memory(device: torch.device) -> float:

@@ -22,12 +22,12 @@ from torch.optim import Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from polyptrace.config import Config, as_dict
-from polyptrace.core.console import console, counted
+from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
 from polyptrace.core.lock import lock
 from polyptrace.core.randomness import torch_seed
 from polyptrace.data import Dataset, LabelFree
-from polyptrace.encoders import OwnEncoder, fill_network, load_encoder, save_encoder
+from polyptrace.encoders import OwnEncoder, TrainingRecord, fill_network, load_encoder, save_encoder
 from polyptrace.methods import METHODS, Batch, Epoch, TrainingMethod, TrainingPlan
 from polyptrace.train.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from polyptrace.train.feed import Feed, Loaded
@@ -114,8 +114,7 @@ def _train(
             TrainingRun(fabric, config, method, plan, feed, encoder, learner, optimiser, out), state, stop
         )
     if finished and fabric.is_global_zero:
-        trained = _description(config, plan, data.path, state, init_from)
-        save_encoder(encoder, out / ENCODER, trained=trained, details={"settings": as_dict(config, SECTIONS)})
+        save_encoder(encoder, out / ENCODER, record=_record(config, plan, data, state, init_from))
     fabric.barrier()
     stop.deliver()
     return out / ENCODER
@@ -245,10 +244,20 @@ def _save(run: TrainingRun, state: TrainingState) -> None:
         save_checkpoint(run.out / CHECKPOINTS, state, run.encoder, run.optimiser)
 
 
-def _description(config: Config, plan: TrainingPlan, data: Path, state: TrainingState, init_from: str | None) -> str:
-    """How the encoder was trained, for its model card."""
-    start = f", initialised from {init_from} ({frames_of(init_from):,} frames)" if init_from else ""
-    return (
-        f"{config.train.method}, {counted(state.step, 'step')} ({counted(state.frames, 'frame')}) on {data.name},"
-        f" seed {config.train.seed}{start}; polyp labels: {plan.labels}"
+def _record(
+    config: Config, plan: TrainingPlan, data: LabelFree, state: TrainingState, init_from: str | None
+) -> TrainingRecord:
+    """How the encoder was trained, for its config.json and its model card."""
+    return TrainingRecord(
+        method=config.train.method,
+        data=data.path.name,
+        generated=data.info.get("generated"),
+        counts=data.info.get("counts", {}),
+        labels=plan.labels,
+        steps=state.step,
+        frames=state.frames,
+        seed=config.train.seed,
+        init_from=init_from or "",
+        init_frames=frames_of(init_from) if init_from else 0,
+        settings=as_dict(config, SECTIONS),
     )

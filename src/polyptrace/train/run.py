@@ -10,9 +10,9 @@ encoder/           the trained encoder, when the run has finished
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -20,6 +20,7 @@ from polyptrace.config import Config, as_toml, difference, read_config
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import PARTIAL, atomic_file, file_hash, provenance, read_json, remove_partial, write_json
 from polyptrace.core.reuse import refuse_changes
+from polyptrace.core.schema import from_json
 from polyptrace.data import LabelFree
 from polyptrace.train.checkpoint import last_checkpoint, read_state
 
@@ -28,6 +29,44 @@ SECTIONS = ("supervision", "views", "loss", "encoder", "optimiser", "train")
 
 CONFIG, ENVIRONMENT, CHECKPOINTS, ENCODER = "config.toml", "environment.json", "checkpoints", "encoder"
 METRICS, DISCARDED, TENSORBOARD = "metrics.jsonl", "metrics.discarded.jsonl", "tensorboard"
+
+
+@dataclass(frozen=True)
+class _Data:
+    """The dataset of a run."""
+
+    path: str
+    tracklets: str = ""  # SHA-256 of its table of tracklets
+    source: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """One start of a run."""
+
+    time: str
+    step: int
+    threads: int
+    notes: list[str]
+    made_by: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The fields of `environment.json`."""
+
+    data: _Data
+    init_from: str | None = None
+    init_frames: int = 0  # frames seen by the run that it was initialised from
+    labels: str = ""
+    starts: list[_Start] = field(default_factory=list)
+    version: Literal[1] = 1
+
+
+def read_environment(run: Path) -> Environment:
+    """`environment.json` of a run folder, checked."""
+    path = run / ENVIRONMENT
+    return from_json(Environment, read_json(path), str(path), "restore the file, or train again with --overwrite")
 
 
 @dataclass(frozen=True)
@@ -56,11 +95,11 @@ def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None,
     if longer:
         old = replace(old, train=replace(old.train, epochs=config.train.epochs, frames=config.train.frames))
     changed = difference(old, config, SECTIONS)
-    began = read_json(out / ENVIRONMENT)
-    if began["data"]["tracklets"] != data_hash(data):
-        changed.append(f"data: not the dataset that this run began with ({began['data']['path']})")
-    if began["init_from"] != init_from:
-        changed.append(f"init-from: {began['init_from']} -> {init_from}")
+    began = read_environment(out)
+    if began.data.tracklets != data_hash(data):
+        changed.append(f"data: not the dataset that this run began with ({began.data.path})")
+    if began.init_from != init_from:
+        changed.append(f"init-from: {began.init_from} -> {init_from}")
     refuse_changes(
         f"{out}: this run was started",
         changed,
@@ -81,7 +120,7 @@ def begin_run(
 ) -> None:
     """Records the start of a run, or one more start of a run that is resumed."""
     known = (out / CONFIG).exists() and not overwrite
-    earlier = read_json(out / ENVIRONMENT) if known else {"starts": []}
+    earlier = asdict(read_environment(out)) if known else {"starts": []}
     remove_partial(out)  # of an interrupted start
     _remove(out / ENCODER)  # of a run that is continued for longer, or overwritten
     if resumption.checkpoint is None:
@@ -92,6 +131,7 @@ def begin_run(
             "init_frames": frames_of(init_from) if init_from else 0,
             "labels": labels,
             "starts": earlier["starts"],
+            "version": 1,
         }
     if overwrite:
         _remove(out / METRICS, out / DISCARDED)
@@ -113,14 +153,15 @@ def frames_of(run: str) -> int:
     checkpoint = last_checkpoint(folder / CHECKPOINTS)
     if checkpoint is None:
         return 0
-    return read_state(checkpoint).frames + int(read_json(folder / ENVIRONMENT).get("init_frames", 0))
+    return read_state(checkpoint).frames + read_environment(folder).init_frames
 
 
 def thread_note(out: Path, accelerator: str) -> list[str]:
     """A note for the log if a run on a CPU is resumed with another number of threads than it began with."""
     if accelerator != "cpu":
         return []
-    before, now = read_json(out / ENVIRONMENT)["starts"][0]["threads"], torch.get_num_threads()
+    starts, now = read_environment(out).starts, torch.get_num_threads()
+    before = starts[0].threads if starts else now
     if before == now:
         return []
     return [f"threads: {now}, but the run began with {before}: weights differ in the last bits (--train.threads)"]

@@ -16,6 +16,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
 from polyptrace.data.crops import fill_store
 from polyptrace.data.crops.cutting import PICTURES_PER_JOB
+from polyptrace.data.crops.store import log_line
 
 Source = Callable[..., tuple[Boxes, Path]]
 
@@ -35,7 +36,7 @@ def test_a_line_of_the_log_that_was_cut_off_is_not_continued(make_source: Source
     fill_store(tmp_path / "a.npy", boxes, root, size=16)
     whole, log = (tmp_path / "a.npy").read_bytes(), tmp_path / "a.log"
     jobs = set(log.read_text().splitlines())
-    log.write_text(f"0 of {PICTURES_PER_JOB}\n1 of ")
+    log.write_text(log_line(0, PICTURES_PER_JOB) + "1 of ")
     fill_store(tmp_path / "a.npy", boxes, root, size=16, workers=1)
     assert set(log.read_text().splitlines()) == jobs
     assert (tmp_path / "a.npy").read_bytes() == whole

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from polyptrace.core.errors import PolyptraceWarning
 from polyptrace.data.crops import store as store_module
-from polyptrace.data.crops.store import CropFile, JobLog, create_store, finished_jobs
+from polyptrace.data.crops.store import CropFile, JobLog, create_store, finished_jobs, log_line
 
 
 def test_crops_are_put_in_their_rows_those_that_follow_each_other_at_once(tmp_path: Path) -> None:
@@ -30,7 +31,7 @@ def test_a_job_is_named_once_the_disk_has_its_crops(tmp_path: Path, monkeypatch:
     with store.open("wb") as file, JobLog.open(log, file.fileno(), 8) as finished:
         finished.add(3)
         finished.add(1)
-    assert named_before == ["", "3 of 8\n", "3 of 8\n1 of 8\n"]
+    assert named_before == ["", log_line(3, 8), log_line(3, 8) + log_line(1, 8)]
     assert finished_jobs(log, 8) == {1, 3}
 
 
@@ -50,6 +51,29 @@ def test_what_was_finished_is_named_where_the_work_is_stopped_too(tmp_path: Path
 
 def test_a_line_that_was_cut_off_is_taken_away_and_jobs_of_another_size_are_others(tmp_path: Path) -> None:
     log = tmp_path / "crops.log"
-    log.write_text("1 of 8\n2 of 64\n3 o", "utf-8")
+    log.write_text(log_line(1, 8) + log_line(2, 64) + "3 o", "utf-8")
     assert finished_jobs(log, 8) == {1}
-    assert log.read_text("utf-8") == "1 of 8\n2 of 64\n"
+    assert log.read_text("utf-8") == log_line(1, 8) + log_line(2, 64)
+
+
+def test_a_damaged_line_marks_no_job_as_finished(tmp_path: Path) -> None:
+    log = tmp_path / "crops.log"
+    log.write_bytes(log_line(1, 8).replace("1 of", "2 of").encode() + b"\xff 3 of 8\n\n" + log_line(4, 8).encode())
+    assert finished_jobs(log, 8) == {4}
+
+
+@pytest.mark.parametrize("damage", ["truncated", "header", "other shape"])
+def test_a_damaged_partial_store_is_created_anew(tmp_path: Path, damage: str) -> None:
+    path, log = tmp_path / "crops.npy", tmp_path / "crops.log"
+    np.save(path, np.ones((4 if damage == "other shape" else 5, 2, 2, 3), np.uint8))
+    log.write_text(log_line(0, 8), "utf-8")
+    content = path.read_bytes()
+    if damage == "truncated":
+        path.write_bytes(content[:-1])
+    elif damage == "header":
+        path.write_bytes(content.replace(b"False", b"True "))
+    with pytest.warns(PolyptraceWarning, match="damaged"):
+        create_store(path, log, (5, 2, 2, 3))
+    assert np.load(path).shape == (5, 2, 2, 3)
+    assert not np.load(path).any()
+    assert finished_jobs(log, 8) == set()

@@ -69,7 +69,7 @@ def fill_store(
     log = path.with_suffix(".log")
     header = create_store(path, log, (len(boxes), size, size, 3))
     jobs = _jobs(boxes, pictures_per_job)
-    done = finished_jobs(log, pictures_per_job)
+    done = finished_jobs(log, pictures_per_job) & set(range(len(jobs)))
     for number in done:
         advance(len({(boxes.file[row], int(boxes.frame_index[row])) for row in jobs[number]}))
     cancelled, lock = Event(), Lock()

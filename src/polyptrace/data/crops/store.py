@@ -8,6 +8,8 @@ import hashlib
 import json
 import os
 import shutil
+import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -17,10 +19,12 @@ from time import monotonic
 from typing import Self, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.config import Crops
 from polyptrace.core.console import progress
+from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes, Ints
 
 SECONDS_BETWEEN_SYNCS = 2.0  # the most work that a killed run loses
@@ -93,30 +97,67 @@ class JobLog:
     def sync(self) -> None:
         """Flushes the crops to disk, then logs their jobs."""
         os.fsync(self.store)
-        self.file.writelines(f"{job} of {self.pictures_per_job}\n" for job in self.finished)
+        self.file.writelines(log_line(job, self.pictures_per_job) for job in self.finished)
         self.file.flush()
         self.finished, self.last_sync = [], monotonic()
 
 
 def create_store(path: Path, log: Path, shape: tuple[int, ...]) -> int:
-    """Creates a store of this shape unless an interrupted run left one; returns the size of its header in bytes."""
-    if not (path.exists() and log.exists()):  # the log is created after the store: without it the store is incomplete
+    """Creates a store of this shape unless an interrupted run left one; returns the size of its header in bytes.
+
+    A damaged store is created anew, with a warning.
+    """
+    exists = path.exists() and log.exists()  # the log is created after the store: without it the store is incomplete
+    if exists and not _has_shape(path, shape):
+        warnings.warn(f"{path}: damaged, so its crops are cut again", PolyptraceWarning, stacklevel=2)
+        exists = False
+    if not exists:
         log.unlink(missing_ok=True)
         np.lib.format.open_memmap(path, "w+", np.uint8, shape).flush()
     header: int = np.lib.format.open_memmap(path, "r").offset
     return header
 
 
+def open_store(path: Path, advice: str) -> NDArray[np.uint8]:
+    """The crops (n, S, S, 3) of a store, memory-mapped; an error if its header and size do not fit."""
+    try:
+        crops = np.lib.format.open_memmap(path, "r")
+    except Exception as error:  # a damaged header can raise almost anything
+        raise UserError(f"{path}: not a readable crop store ({error}) -> {advice}") from None
+    square = crops.ndim == 4 and crops.shape[1:] == (crops.shape[1], crops.shape[1], 3)
+    if crops.dtype != np.uint8 or not square or not crops.flags.c_contiguous:
+        raise UserError(f"{path}: has {crops.dtype} {crops.shape}, not uint8 (n, S, S, 3) -> {advice}")
+    if path.stat().st_size != crops.offset + crops.nbytes:
+        raise UserError(f"{path}: its size does not fit its shape {crops.shape} -> {advice}")
+    return crops
+
+
+def _has_shape(path: Path, shape: tuple[int, ...]) -> bool:
+    try:
+        return open_store(path, "").shape == shape
+    except UserError:
+        return False
+
+
+def log_line(job: int, pictures_per_job: int) -> str:
+    """The line of a finished job, with a checksum: a damaged line must not mark another job as finished."""
+    entry = f"{job} of {pictures_per_job}"
+    return f"{entry} {zlib.crc32(entry.encode()):08x}\n"
+
+
 def finished_jobs(log: Path, pictures_per_job: int) -> set[int]:
     """The jobs that an earlier run finished, of those with the same number of pictures per job.
 
-    An incomplete last line is removed; the next entry would otherwise continue it.
+    An incomplete last line is removed; the next entry would otherwise continue it. Damaged lines are ignored, so that
+    their jobs run again.
     """
-    lines = log.read_text(encoding="utf-8").splitlines(keepends=True) if log.exists() else []
-    if lines and not lines[-1].endswith("\n"):
-        log.write_text("".join(lines[:-1]), encoding="utf-8")
-        lines.pop()
-    return {int(line.split()[0]) for line in lines if line.split()[1:] == ["of", str(pictures_per_job)]}
+    content = log.read_bytes() if log.exists() else b""
+    complete = content[: content.rfind(b"\n") + 1]
+    if complete != content:
+        log.write_bytes(complete)
+    entries = [(line, line.split()[0]) for line in complete.decode("ascii", "replace").splitlines(True) if line.strip()]
+    numbers = {line: int(job) for line, job in entries if job.isascii() and job.isdigit() and len(job) < 20}
+    return {job for line, job in numbers.items() if line == log_line(job, pictures_per_job)}
 
 
 class PartialStore:
@@ -158,7 +199,7 @@ class PartialStore:
         """Fills the store in a folder, resuming an earlier run with the same fingerprint."""
         fingerprint = _fingerprint(boxes, self._root, self._crops)
         plan = folder / "plan"
-        if folder.exists() and (not plan.exists() or plan.read_text(encoding="utf-8") != fingerprint):
+        if folder.exists() and (not plan.exists() or plan.read_bytes() != fingerprint.encode()):
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
         if not plan.exists():  # written once: rewriting it on a full disk would truncate it and lose the crops

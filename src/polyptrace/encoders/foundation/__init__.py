@@ -7,7 +7,7 @@ from polyptrace.encoders.foundation.encoder import (
     VideoModelEncoder,
     pooling_choices,
 )
-from polyptrace.encoders.foundation.hub import cached_weights
+from polyptrace.encoders.foundation.hub import cached_weights, is_hub_id
 from polyptrace.encoders.foundation.loading import find_model, load_foundation
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "VideoModelEncoder",
     "cached_weights",
     "find_model",
+    "is_hub_id",
     "load_foundation",
     "pooling_choices",
 ]

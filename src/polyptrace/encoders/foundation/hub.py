@@ -41,7 +41,7 @@ def find_weights(name: str, model: FoundationModel, weights: str | Path) -> Path
         owner, repository, file = [*text.removeprefix("hub:").split("/", 2), "", ""][:3]
         named = f"{owner}/{repository}"
         return download(name, model, named, (file,) if file else _files(model, named))
-    if _is_hub_id(text):
+    if is_hub_id(text):
         return download(name, model, text, _files(model, text))
     raise UserError(
         f"--weights: {text} is not a file, a folder or a hub id -> check the path; weights of {name}: {model.page}"
@@ -106,7 +106,7 @@ def _files(model: FoundationModel, repository: str) -> tuple[str, ...]:
     return (model.file,) if repository == model.hub else USUAL_FILES
 
 
-def _is_hub_id(text: str) -> bool:
+def is_hub_id(text: str) -> bool:
     """Whether a text is OWNER/NAME and not a path."""
     path = Path(text)
     plain = re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", text) is not None

@@ -1,0 +1,171 @@
+"""Pretrained encoders in one line, for tracklets of any size and length.
+
+    encoder = from_pretrained("runs/ours")
+    vectors = encoder(tracklets)  # list of (frames, height, width, 3) uint8 -> (n, D) float32
+
+The vectors are those that `polyptrace embed` computes for the same crops.
+"""
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from polyptrace.config import Embed
+from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.embed.embedding import Embedder, FrameByFrame, preprocess_of
+from polyptrace.embed.plan import batches_by_length
+from polyptrace.encoders import CropPreparation, TrainingRecord, fingerprint, input_size, load_encoder, save_encoder
+
+Frames = Tensor | NDArray[np.uint8]
+
+
+class PretrainedEncoder(Embedder):
+    """An encoder that is called with a list of tracklets. The torch module is `.encoder`."""
+
+    def __init__(self, encoder: nn.Module, settings: Embed | None = None) -> None:
+        super().__init__(encoder, settings)
+        self._preprocess = preprocess_of(encoder)
+        self._enlarge = self.settings.enlarge or not self._preprocess.flexible
+        self._prepare_any_size = CropPreparation(self._preprocess, enlarge=self._enlarge).to(self.device)
+
+    @property
+    def name(self) -> str:
+        """The name of the encoder."""
+        return str(self.encoder.name)
+
+    @property
+    def width(self) -> int:
+        """The length of a vector (D)."""
+        assert isinstance(self.encoder.width, int)
+        return self.encoder.width
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all that decides the vectors: weights, architecture, preprocessing and pooling."""
+        return fingerprint(self.encoder, self.weights_hash)
+
+    def __call__(self, tracklets: Iterable[Frames]) -> NDArray[np.float32]:
+        """Vectors (n, D) of n tracklets, each (frames, height, width, 3) uint8 of any size and length.
+
+        Frames are RGB crops of a polyp. They are resized and normalised here; the device and the precision are those of
+        the settings.
+        """
+        crops = [_checked(tracklet, index) for index, tracklet in enumerate(tracklets)]
+        self._warn_if_enlarged(crops)
+        sides = np.array([self._side(each) for each in crops], np.int64)
+        lengths = np.array([len(each) for each in crops], np.int64)
+        vectors = np.empty((len(crops), self.width), np.float32)
+        with self._computing():
+            for side in np.unique(sides):
+                for batch in batches_by_length(lengths, np.flatnonzero(sides == side), self.settings.batch_frames):
+                    vectors[batch] = self._batch_vectors([crops[i] for i in batch]).float().cpu().numpy()
+        return vectors
+
+    def save_pretrained(
+        self,
+        folder: str | Path,
+        *,
+        licence: str | None = None,
+        results: Mapping[str, str | float] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Writes model.safetensors, config.json and README.md, the model card, as the hub expects them.
+
+        The card says how the encoder was trained. `licence` (of the weights, an identifier of the hub such as
+        "apache-2.0") and `results` (metric: value, preferably with its confidence interval) are added to it.
+        """
+        save_pretrained(self, folder, licence=licence, results=results, overwrite=overwrite)
+
+    def _batch_vectors(self, crops: Sequence[Tensor]) -> Tensor:
+        """Vectors (B, D) of tracklets whose frames have the same size after preparation."""
+        lengths = torch.tensor([len(each) for each in crops], device=self.device)
+        mask = torch.arange(int(lengths.max()), device=self.device) < lengths[:, None]  # (B, L)
+        valid = None if bool(mask.all()) else mask
+        if not isinstance(self.encoder, FrameByFrame):
+            frames = pad_sequence([self._prepared(each) for each in crops], batch_first=True)  # (B, L, 3, H, W)
+            vectors: Tensor = self.encoder(frames, valid)
+            return vectors
+        parts = [crops] if len(crops) > 1 else [[part] for part in crops[0].split(self.settings.batch_frames)]
+        features = torch.cat(
+            [self.encoder.frame_features(torch.cat([self._prepared(each) for each in part])) for part in parts]
+        )
+        return self.encoder.aggregate(pad_sequence(features.split(lengths.tolist()), batch_first=True), valid)
+
+    def _prepared(self, crops: Tensor) -> Tensor:
+        frames: Tensor = self._prepare_any_size(crops.to(self.device))
+        return frames
+
+    def _side(self, crops: Tensor) -> int:
+        return input_size(max(crops.shape[1:3]), self._preprocess, enlarge=self._enlarge)
+
+    def _warn_if_enlarged(self, crops: Sequence[Tensor]) -> None:
+        small = sum(max(each.shape[1:3]) < self._side(each) for each in crops)
+        if small:
+            warnings.warn(
+                f"tracklets: {small} of {len(crops)} have frames that are smaller than the encoder's input"
+                f" ({self._preprocess.size} pixels) and are enlarged -> cut larger crops if the video has them",
+                PolyptraceWarning,
+                stacklevel=3,
+            )
+
+
+def from_pretrained(
+    path_or_name: str | Path,
+    *,
+    revision: str | None = None,
+    weights: str | Path | None = None,
+    settings: Embed | None = None,
+) -> PretrainedEncoder:
+    """A pretrained encoder, to be called with a list of tracklets.
+
+    `path_or_name` is a run, an encoder folder, a repository on the hub ("OWNER/NAME", with a branch, tag or commit as
+    `revision`), or the name of an encoder that `polyptrace encoders` lists. `weights` are those of a foundation model
+    or a frozen backbone, as for `polyptrace embed --weights`. `settings` choose device, precision, pooling and
+    preprocessing. Only the hub needs a network, and only for what is not in its local cache.
+    """
+    settings = settings or Embed()
+    encoder = load_encoder(path_or_name, weights, settings.pooling, settings.preprocess, revision)
+    return PretrainedEncoder(encoder, settings)
+
+
+def save_pretrained(
+    encoder: nn.Module | Embedder,
+    folder: str | Path,
+    *,
+    licence: str | None = None,
+    results: Mapping[str, str | float] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Writes the folder of an encoder that polyptrace trained; see `PretrainedEncoder.save_pretrained`."""
+    module = encoder.encoder if isinstance(encoder, Embedder) else encoder
+    record = getattr(module, "record", TrainingRecord())
+    record = replace(record, licence=licence or record.licence, results=dict(results or record.results))
+    save_encoder(module, Path(folder), record=record, overwrite=overwrite)
+
+
+def _checked(tracklet: Frames, index: int) -> Tensor:
+    """A tracklet as a tensor (L, H, W, 3) on any device; an error if it has another type or shape."""
+    if isinstance(tracklet, Tensor):
+        crops = tracklet
+    else:
+        array = np.asarray(tracklet)
+        if array.dtype != np.uint8:
+            raise UserError(_expected(index, str(array.dtype), array.shape))
+        crops = torch.from_numpy(np.require(array, requirements=("C", "W")))
+    if crops.dtype != torch.uint8 or crops.ndim != 4 or crops.shape[-1] != 3 or not crops.numel():
+        raise UserError(_expected(index, str(crops.dtype).removeprefix("torch."), tuple(crops.shape)))
+    return crops
+
+
+def _expected(index: int, kind: str, shape: tuple[int, ...]) -> str:
+    return (
+        f"tracklets[{index}]: {kind} of shape {shape} -> give a list of tracklets, each uint8 of shape"
+        " (frames, height, width, 3) with at least one frame"
+    )
