@@ -37,7 +37,7 @@ SIGHTING_GAP_S = 30.0
 #: Pictures of a card.
 PICTURES = 4
 #: Uncertain pairs shown for each procedure.
-MAX_UNCERTAIN = 12
+MAX_UNCERTAIN = 6
 
 LESION_COLUMNS = (
     *("dataset", "video", "lesion", "first_frame", "last_frame", "first_s", "last_s", "in_view_s", "sightings"),
@@ -180,14 +180,14 @@ def _procedure_blocks(
     cards = Cards(tuple(_card(tracks, lesion, pictures) for lesion in lesions))
     blocks: list[Block] = [Plots((drawing,), caption, wide=True), cards]
     if procedure.uncertain:
-        shown = procedure.uncertain[:MAX_UNCERTAIN]
+        lesion_of = dict(zip(rows.tolist(), (procedure.lesion + 1).tolist(), strict=True))
+        shown = _least_certain(procedure.uncertain, lesion_of)
         text = (
             "These tracks may or may not show the same lesion. The probability takes all tracks of the procedure into"
             " account."
         )
         if len(procedure.uncertain) > len(shown):
-            text += f" The {len(shown)} least certain of {len(procedure.uncertain)} pairs are shown."
-        lesion_of = dict(zip(rows.tolist(), (procedure.lesion + 1).tolist(), strict=True))
+            text += " Of each lesion and of each two lesions the least certain pair is shown."
         strips = tuple(_uncertain_row(tracks, link, lesion_of, images) for link in shown)
         blocks += [Heading("Uncertain pairs"), Paragraph(text), Strips(strips)]
     return tuple(blocks)
@@ -219,6 +219,14 @@ def _picture(best: BestFrame, fps: float, pictures: LesionPictures | None) -> Pi
     assert pictures is not None, "a best frame comes from pictures"
     caption = f"track {best.key[2]}" + (f", {timecode(best.frame, fps)}" if best.frame >= 0 else "")
     return Picture(pictures.picture(best), caption, f"{best.key[1]}, {caption}")
+
+
+def _least_certain(links: Sequence[Link], lesion_of: dict[int, int]) -> list[Link]:
+    """The least certain pair of each lesion and of each two lesions; links come least certain first."""
+    chosen: dict[tuple[int, int], Link] = {}
+    for link in links:
+        chosen.setdefault((lesion_of[link.first], lesion_of[link.second]), link)
+    return list(chosen.values())[:MAX_UNCERTAIN]
 
 
 def _uncertain_row(tracks: Embeddings, link: Link, lesion_of: dict[int, int], images: TrackImages) -> StripRow:
