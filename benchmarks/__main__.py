@@ -5,7 +5,8 @@ an upper limit in the same run, prints them, and writes them with hardware, vers
 NAME-gpu.json on a machine with a GPU. --write rewrites the table in docs/performance.md from all JSON files: each row
 that has a target or a comparison.
 
-`python -m benchmarks regime --help` calibrates the generated procedures.
+`python -m benchmarks regime --help` calibrates the generated procedures, `python -m benchmarks lesions --help` measures
+how well lesions are counted.
 """
 
 import argparse
@@ -60,8 +61,8 @@ BENCHMARKS = {
 def main(words: list[str] | None = None) -> None:
     """Lists the benchmarks, or runs some of them and writes the page."""
     words = sys.argv[1:] if words is None else words
-    if words[:1] == ["regime"]:  # a calibration with different options
-        importlib.import_module("benchmarks.regime").main(words[1:])
+    if words[:1] in (["regime"], ["lesions"]):  # measurements with different options
+        importlib.import_module(f"benchmarks.{words[0]}").main(words[1:])
         return
     options = parse(words)
     names = [name for name in BENCHMARKS if options.all or name in options.names]

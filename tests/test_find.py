@@ -5,7 +5,8 @@ import pytest
 
 from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
-from polyptrace.find import most_similar, tracks_at, whole_tracks
+from polyptrace.find import match_table, most_similar, tracks_at, whole_tracks
+from polyptrace.lesions import fit_same, procedures
 
 
 def tracks_of(count: int = 60, videos: int = 3, seed: int = 0) -> Embeddings:
@@ -94,3 +95,20 @@ def test_errors_list_the_valid_choices() -> None:
     tracks.dataset[1::6] = "another"
     with pytest.raises(UserError, match="several datasets"):
         tracks_at(tracks, "v1", frame=0)
+
+
+def test_the_probability_of_the_same_lesion_is_that_of_the_model() -> None:
+    tracks = tracks_of()
+    model = fit_same(tracks)
+    found = most_similar(tracks, 7, "all", top=100, model=model)
+    group = next(each for each in procedures(tracks) if 7 in each.rows)
+    place = {row: index for index, row in enumerate(group.rows.tolist())}
+    for row, same in zip(found.rows.tolist(), found.same, strict=True):
+        if row not in place:
+            assert np.isnan(same)
+            continue
+        i, j = sorted((place[7], place[row]))
+        assert same == model.probability(*group.pairs(np.array([i]), np.array([j])))[0]
+    lines = match_table(tracks, found)
+    assert [line[1] == "" for line in lines[2:]] == np.isnan(found.same).tolist()
+    assert np.isnan(most_similar(tracks, 7).same).all()

@@ -42,6 +42,8 @@ def steps(folder: Path) -> list[tuple[Path, str]]:
         lines.append((row_results, f"evaluate --embeddings {vectors} --out {row_results} {row}"))
     results = " ".join(str(folder / "results" / name) for name in rows)
     pictures = f"--data {test} --data {train} --run {folder}/run"
+    vectors = folder / "embeddings/ours"
+    lines.append((folder / "lesions", f"lesions {vectors} --data {test} --out {folder}/lesions"))
     lines.append((folder / "report", f"report {results} {pictures} --out {folder}/report"))
     return lines
 
@@ -60,8 +62,9 @@ def main() -> None:
         except SystemExit as end:
             if end.code:
                 raise
-    page = (folder / "report/report.html").resolve()
-    console.print(f"\n{time.monotonic() - start:.0f} s. Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
+    pages = [(folder / name).resolve() for name in ("report/report.html", "lesions/lesions.html")]
+    listed = f"Report: [bold]{pages[0]}[/] Lesions: [bold]{pages[1]}[/]"
+    console.print(f"\n{time.monotonic() - start:.0f} s. {listed}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

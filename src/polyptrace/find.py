@@ -18,6 +18,7 @@ from polyptrace.core.timecode import has_rate, seconds_text, time_range, timecod
 from polyptrace.data import Dataset, polyp_keys, video_keys
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate import unit_vectors
+from polyptrace.lesions import SameModel, procedures
 from polyptrace.report import GENERATED_NOTICE, Page, Paragraph, Section, Strip, StripRow, Strips, TrackImages, strip
 
 Ints = NDArray[np.int64]
@@ -26,7 +27,10 @@ Ints = NDArray[np.int64]
 Among = Literal["own", "others", "all"]
 
 #: Columns of found.csv.
-COLUMNS = ("cosine", "beyond", "dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "polyp")
+COLUMNS = (
+    *("cosine", "same", "beyond", "dataset", "video", "track"),
+    *("first_frame", "last_frame", "start_s", "end_s", "polyp"),
+)
 
 #: A time that is this long after the last track is taken for a mistake.
 MAX_SECONDS_AFTER = 60
@@ -41,9 +45,14 @@ class Matches:
     query: int
     rows: Ints
     cosine: NDArray[np.float64]
+    same: NDArray[np.float64]  # P(same lesion) of tracks of the query's procedure; NaN if unknown
     beyond: Ints  # tracks of other procedures that are less similar; -1 if undefined
     others: int  # tracks of other procedures
     simultaneous: int  # tracks left out because they are visible at the same time
+
+    def same_text(self, position: int) -> str:
+        """P(same lesion) of a match; "" if unknown."""
+        return "" if np.isnan(self.same[position]) else f"{self.same[position]:.2f}"
 
     def beyond_text(self, position: int) -> str:
         """How many tracks of other procedures are less similar than a match; "" if undefined."""
@@ -91,8 +100,13 @@ def frame_at(tracks: Embeddings, video: str, seconds: int) -> int:
     return round(seconds * fps)
 
 
-def most_similar(tracks: Embeddings, query: int, among: Among = "own", top: int = 10) -> Matches:
-    """The tracks most similar to a query, without those that are visible at the same time."""
+def most_similar(
+    tracks: Embeddings, query: int, among: Among = "own", top: int = 10, model: SameModel | None = None
+) -> Matches:
+    """The tracks most similar to a query, without those that are visible at the same time.
+
+    With a model, the probability of the same lesion is given for tracks of the query's procedure.
+    """
     unit, _ = unit_vectors(tracks.vectors)
     cosine = (unit @ unit[query]).double().numpy()
     video = video_keys(tracks)
@@ -106,7 +120,22 @@ def most_similar(tracks: Embeddings, query: int, among: Among = "own", top: int 
     rows = rows[np.argsort(-cosine[rows], kind="stable")][:top]
     others = np.sort(cosine[~own])
     beyond = np.where(own[rows] & (len(others) > 0), np.searchsorted(others, cosine[rows]), -1)
-    return Matches(query, rows, cosine[rows], beyond, len(others), int(simultaneous.sum()))
+    same = np.full(len(rows), np.nan) if model is None else _same_lesion(tracks, query, rows, model)
+    return Matches(query, rows, cosine[rows], same, beyond, len(others), int(simultaneous.sum()))
+
+
+def _same_lesion(tracks: Embeddings, query: int, rows: Ints, model: SameModel) -> NDArray[np.float64]:
+    """P(same lesion) of rows of the query's procedure; NaN for rows of others."""
+    video = video_keys(tracks)
+    inside = np.flatnonzero(video == video[query])
+    (group,) = procedures(tracks.rows(inside))
+    place = np.empty(len(tracks), np.int64)
+    place[inside[group.rows]] = np.arange(len(inside))
+    own = video[rows] == video[query]
+    pairs = np.sort(np.stack([np.full(int(own.sum()), place[query]), place[rows[own]]]), axis=0)
+    same = np.full(len(rows), np.nan)
+    same[own] = model.probability(*group.pairs(pairs[0], pairs[1]))
+    return same
 
 
 def roles(tracks: Embeddings, matches: Matches) -> list[str]:
@@ -126,13 +155,14 @@ def visible(tracks: Embeddings, row: int) -> str:
 def match_table(tracks: Embeddings, matches: Matches) -> list[list[str]]:
     """The lines of found.csv: a header, the query, and the matches. Unknown cells are empty."""
     lines = [list(COLUMNS)]
-    rows = [(matches.query, 1.0, -1), *zip(matches.rows.tolist(), matches.cosine, matches.beyond, strict=True)]
-    for row, cosine, beyond in rows:
+    columns = (matches.rows.tolist(), matches.cosine, matches.same, matches.beyond)
+    for row, cosine, same, beyond in [(matches.query, 1.0, np.nan, -1), *zip(*columns, strict=True)]:
         first, last, fps = int(tracks.position[row]), int(tracks.last[row]), float(tracks.fps[row])
         share = "" if beyond < 0 else f"{beyond / matches.others:.4f}"
         names = (tracks.dataset[row], tracks.video[row], tracks.track[row], first, last)
         times = (seconds_text(first, fps), seconds_text(last, fps))
-        lines.append([f"{cosine:.6f}", share, *map(str, names), *times, str(tracks.polyp[row])])
+        probability = "" if np.isnan(same) else f"{same:.4f}"
+        lines.append([f"{cosine:.6f}", probability, share, *map(str, names), *times, str(tracks.polyp[row])])
     return lines
 
 
@@ -147,8 +177,8 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer
     query = matches.query
     strips = [film(query, "query", "query")]
     for position, (row, role) in enumerate(zip(matches.rows.tolist(), roles(tracks, matches), strict=True)):
-        parts = (SIGNS[role], f"{matches.cosine[position]:.2f}")
-        label = " ".join(part for part in parts if part)
+        label = f"{SIGNS[role]} {matches.cosine[position]:.2f}".strip()
+        label += f" · same {matches.same_text(position)}" if matches.same_text(position) else ""
         beyond = matches.beyond_text(position)
         strips.append(film(row, role, f"{label} · {beyond}" if beyond else label))
     text = "Each crop shows its detection box. The number below is the cosine similarity to the query."

@@ -9,7 +9,8 @@ from sklearn.cluster import AffinityPropagation
 from sklearn.metrics import adjusted_rand_score
 
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate import DEFAULT_SETTING, cluster, count
+from polyptrace.embed import Embeddings
+from polyptrace.evaluate import DEFAULT_SETTING, cluster, count, count_lesions
 from polyptrace.evaluate.counting import SETTINGS, affinity_propagation, similarities
 
 
@@ -225,3 +226,34 @@ def test_equal_similarities_are_one_cluster_unless_the_preference_is_higher():
 def test_affinity_propagation_settles_on_two_symmetric_pairs():
     similarity = np.array([[1, 0.9, 0, 0], [0.9, 1, 0, 0], [0, 0, 1, 0.9], [0, 0, 0.9, 1]])
     assert affinity_propagation(similarity, 0.5).tolist() == [0, 0, 1, 1]
+
+
+def test_lesions_are_counted_without_labels_and_judged_with_them() -> None:
+    random = np.random.default_rng(0)
+    polyp = np.repeat([0, 1, 0, 2, 3, 3], 4)
+    video = np.repeat(["a", "a", "a", "b", "b", "b"], 4)
+    first = np.concatenate([np.arange(4) * 60 + visit * 3000 for visit in (0, 1, 2, 0, 1, 2)])
+    columns = {
+        "vectors": random.normal(size=(4, 16))[polyp] + 0.2 * random.normal(size=(24, 16)),
+        "video": video.astype(object),
+        "position": first,
+        "last": first + 40,
+        "fps": np.full(24, 25.0),
+    }
+    tracks = Embeddings.from_columns(columns)
+    counted = count_lesions(tracks, video, polyp)
+    assert counted.clusters.tolist() == counted.polyps.tolist() == [2, 2]
+    assert counted.pairs[:, [0, 3]].sum() == 0
+    assert counted.rand.tolist() == [1.0, 1.0]
+    assert counted.interval is not None
+    assert (counted.interval[:, 0] <= 2).all()
+    assert (counted.interval[:, 1] >= 2).all()
+    np.testing.assert_array_equal(count_lesions(tracks, video).cluster, counted.cluster)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_adjusted_rand_index_is_that_of_scikit_learn(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    vectors, polyp = random.normal(size=(20, 3)), random.integers(4, size=20)
+    counted = count(vectors, ["v"] * 20, polyp, setting=0.6)
+    assert counted.rand[0] == pytest.approx(adjusted_rand_score(polyp, counted.cluster))

@@ -28,6 +28,7 @@ from polyptrace.find import (
     visible,
     whole_tracks,
 )
+from polyptrace.lesions import same_model
 from polyptrace.report import TrackImages, render_page
 
 
@@ -59,9 +60,11 @@ def command(
 ) -> None:
     """Find where a lesion appears again: the tracks most similar to one track.
 
-    No labels are needed. For a track of the same procedure, the column "beyond others" says how many tracks of other
-    procedures are less similar to the query. These show lesions of other patients: 99 % means that chance produces
-    such a similarity once in a hundred tracks. Tracks that are visible at the same time as the query are left out.
+    No labels are needed. For a track of the same procedure, "same lesion" is the probability that both show the same
+    lesion, from same.json beside the vectors or fitted now (see 'polyptrace lesions'). "Beyond others" says how many
+    tracks of other procedures are less similar to the query. These show lesions of other patients: 99 % means that
+    chance produces such a similarity once in a hundred tracks. Tracks that are visible at the same time as the query
+    are left out.
     Where polyps are known, ✓ and ✗ mark correct and wrong matches.
 
     Examples:
@@ -79,7 +82,9 @@ def command(
     for dataset in datasets:
         check_same_dataset(dataset, tracks)
     query = _query(tracks, video, at, frame, track)
-    matches = most_similar(tracks, query, among, top)
+    known = bool((tracks.position >= 0).all())
+    model = same_model(embeddings, tracks)[0] if known else None
+    matches = most_similar(tracks, query, among, top, model)
     if not len(matches.rows):
         raise UserError(f"--among {among}: no other tracks -> use --among all, or vectors of more procedures")
     _print(tracks, matches)
@@ -113,12 +118,13 @@ def _print(tracks: Embeddings, matches: Matches) -> None:
     query = matches.query
     title = f"similar to track {tracks.track[query]} of {escape(str(tracks.video[query]))}, {visible(tracks, query)}"
     table = Table(box=box.SIMPLE_HEAD, title=title)
-    for name in ("", "cosine", "beyond others", "procedure", "track", "visible"):
+    for name in ("", "cosine", "same lesion", "beyond others", "procedure", "track", "visible"):
         table.add_column(name, justify="left" if name in ("procedure", "visible") else "right")
     for position, (row, role) in enumerate(zip(matches.rows.tolist(), roles(tracks, matches), strict=True)):
         table.add_row(
             SIGNS[role],
             f"{matches.cosine[position]:.3f}",
+            matches.same_text(position),
             matches.beyond_text(position),
             escape(str(tracks.video[row])),
             str(tracks.track[row]),

@@ -11,7 +11,7 @@ from polyptrace.evaluate.bootstrap import (
     paired,
 )
 from polyptrace.evaluate.comparison import combine, compare
-from polyptrace.evaluate.counting import DEFAULT_SETTING, Counting, cluster, count
+from polyptrace.evaluate.counting import DEFAULT_SETTING, Counting, cluster, count, count_lesions
 from polyptrace.evaluate.evaluation import evaluate, evaluate_files
 from polyptrace.evaluate.inputs import join_inputs
 from polyptrace.evaluate.probe import Probe, adenoma, larger, probe
@@ -54,6 +54,7 @@ __all__ = [
     "combine",
     "compare",
     "count",
+    "count_lesions",
     "draw_counts",
     "evaluate",
     "evaluate_files",

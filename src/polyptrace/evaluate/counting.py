@@ -1,6 +1,7 @@
 """Counting: cluster the tracks of each procedure and compare clusters with polyps (the authors' earlier papers).
 
-Three clusterings of the vectors of a procedure, none of which needs labels:
+`count_lesions` counts as `polyptrace lesions` does, without labels. Beside it three published clusterings of the
+vectors of a procedure, each with a setting:
 
 - threshold: tracks with a cosine of at least the setting are linked; clusters are the connected components.
 - affinity: affinity propagation (scikit-learn, damping 0.9) on the cosines; the setting is the preference.
@@ -30,7 +31,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
+from polyptrace.embed import Embeddings
 from polyptrace.evaluate.similarity import Labels, Vectors, label_codes, unit_vectors
+from polyptrace.lesions import lesions
 
 Clustering = Literal["threshold", "affinity", "temporal"]
 #: The settings that tuning chooses from, and the one that is used without tuning.
@@ -57,6 +60,7 @@ class Counting:
     clusters: NDArray[np.int64]  # (V,)
     polyps: NDArray[np.int64]  # (V,)
     pairs: NDArray[np.int64]  # (V, 4): FP, TN, TP, FN
+    interval: NDArray[np.int64] | None = None  # (V, 2): smallest and largest count, where the clustering gives them
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
@@ -84,6 +88,14 @@ class Counting:
         """Share of same-polyp pairs in one cluster."""
         total = self.pairs.sum(axis=0)
         return _share(total[2], total[2] + total[3])
+
+    @property
+    def rand(self) -> NDArray[np.float64]:
+        """Adjusted Rand index of each labelled video; 1 where clusters and polyps are the same partition."""
+        fp, tn, tp, fn = self.pairs[self.labelled].T.astype(np.float64)
+        chance = (tp + fn) * (fn + tn) + (tp + fp) * (fp + tn)
+        same = (fp == 0) & (fn == 0)
+        return np.asarray(np.where(same, 1.0, 2 * (tp * tn - fn * fp) / np.where(chance == 0, 1.0, chance)))
 
     @property
     def errors(self) -> NDArray[np.int64]:
@@ -121,6 +133,22 @@ def count(
         times = (None, None) if first is None or last is None else (np.asarray(first)[rows], np.asarray(last)[rows])
         labels.append(_cluster_settings(similarities(unit[rows], method, *times), method, settings))
     return _chosen(members, labels, polyps, settings, target)
+
+
+def count_lesions(tracks: Embeddings, video: Labels, polyp: Labels | None = None) -> Counting:
+    """Counts the lesions of each procedure from whole tracks as `polyptrace lesions` does; labels only judge."""
+    videos = label_codes(video, len(tracks), "video")
+    polyps = np.full(len(tracks), -1) if polyp is None else label_codes(polyp, len(tracks))
+    number, size = int(videos.max()) + 1, len(tracks)
+    cluster, interval = np.empty(size, dtype=np.int64), np.empty((number, 2), dtype=np.int64)
+    pairs, clusters, counts = np.empty((number, 4), dtype=np.int64), *np.empty((2, number), dtype=np.int64)
+    for found in lesions(tracks):
+        code = videos[found.rows[0]]
+        cluster[found.rows], interval[code], clusters[code] = found.lesion, found.interval, found.count
+        counts[code] = _number_of_polyps(polyps[found.rows])
+        pairs[code] = _pairs(found.lesion[None], polyps[found.rows])[0]
+    unused = np.full(number, np.nan)
+    return Counting(cluster, videos, unused, np.zeros(number, dtype=bool), clusters, counts, pairs, interval)
 
 
 def cluster(

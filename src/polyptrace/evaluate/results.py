@@ -16,9 +16,10 @@
                 drawn (number of clusters that the bootstrap draws), draws_key}
 
 Tasks: retrieval (map, hr1, hr5), reid (auroc, aupr), size and histology (f1, accuracy, f1_plain, accuracy_weighted),
-counting.threshold, .affinity and .temporal (fragmentation, fragmentation_sd, false_positive_rate, recall, count_error,
-count_bias, clusters); in addition to the paper's protocols retrieval.within, .across, .between, .apart, size.video and
-histology.video. Values are fractions, except for fragmentation and counts.
+counting.threshold, .affinity, .temporal and .lesions (fragmentation, fragmentation_sd, false_positive_rate, recall,
+pair_f1, rand, count_error, count_bias, clusters; .lesions also covered); in addition to the paper's protocols
+retrieval.within, .across, .between, .apart, size.video and histology.video. Values are
+fractions, except for fragmentation and counts.
 
 `arrays.npz` holds what plots and paired tests need (no pickles; text as unicode):
 

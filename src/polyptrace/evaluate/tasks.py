@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.evaluate.bootstrap import interval, mean_draws
-from polyptrace.evaluate.counting import DEFAULT_SETTING, SETTINGS, TARGET, Clustering, Counting, count
+from polyptrace.evaluate.counting import DEFAULT_SETTING, SETTINGS, TARGET, Clustering, Counting, count, count_lesions
 from polyptrace.evaluate.inputs import Clusters, TaskInput
 from polyptrace.evaluate.probe import METRICS, Probe, adenoma, larger, probe
 from polyptrace.evaluate.reid import EDGES, ReID, reid
@@ -50,7 +50,8 @@ def run_task(name: str, data: TaskInput, histology: Mapping[str, int] | None = N
         case "reid":
             return {"reid": _reid_task(data)}
         case "counting":
-            return {f"counting.{method}": _counting_task(data, method) for method in SETTINGS}
+            published = {f"counting.{method}": _counting_task(data, method) for method in SETTINGS}
+            return {**published, "counting.lesions": _lesions_task(data)}
         case _:
             return _probe_tasks(data, name, histology)
 
@@ -328,11 +329,35 @@ def _counting_task(data: TaskInput, method: Clustering) -> Outcome:
         "temporal": settings.count_alpha,
     }[method]
     result = count(e.vectors, data.video, data.polyp, method=method, first=e.position, last=e.last, setting=given)
+    tuned = int(result.tuned.sum())
+    used = f"the default, {DEFAULT_SETTING[method]:g}" if given is None else f"yours, {given:g}"
+    protocol = {
+        "clustering": method,
+        "tuning": f"leave one video out, false positive rate {TARGET}" if tuned else "none",
+        "default": DEFAULT_SETTING[method],
+        "given": given,
+    }
+    unlabelled = f"no labels, so the setting is {used}, and only clusters are counted"
+    return _counting_outcome(data, name, result, protocol, unlabelled)
+
+
+def _lesions_task(data: TaskInput) -> Outcome:
+    """`counting.lesions`: as `polyptrace lesions`, without labels."""
+    missing = _without_videos(data, "temporal")
+    if missing:
+        return _skipped(data, missing)
+    result = count_lesions(data.embeddings, data.video, data.polyp)
+    protocol = {"clustering": "lesions", "tuning": "none", "labels": "none"}
+    return _counting_outcome(data, "counting.lesions", result, protocol, "no labels, so only lesions are counted")
+
+
+def _counting_outcome(
+    data: TaskInput, name: str, result: Counting, protocol: Mapping[str, Any], unlabelled: str
+) -> Outcome:
     clusters = data.clusters("video", np.ones(len(data), dtype=bool))
     values = _counting_draws(result, np.ones((1, clusters.number), dtype=np.int64))
     draws = _counting_draws(result, clusters.counts)
-    labelled, tuned = int(result.labelled.sum()), int(result.tuned.sum())
-    used = f"the default, {DEFAULT_SETTING[method]:g}" if given is None else f"yours, {given:g}"
+    labelled = int(result.labelled.sum())
     return _done(
         data,
         name,
@@ -340,22 +365,17 @@ def _counting_task(data: TaskInput, method: Clustering) -> Outcome:
         {key: (values[key][0], draws[key]) for key in draws},
         n=labelled or len(result.clusters),
         of="videos",
-        counts={"labelled_videos": labelled, "tuned_videos": tuned},
-        protocol={
-            "clustering": method,
-            "tuning": f"leave one video out, false positive rate {TARGET}" if tuned else "none",
-            "default": DEFAULT_SETTING[method],
-            "given": given,
-        },
+        counts={"labelled_videos": labelled, "tuned_videos": int(result.tuned.sum())},
+        protocol=protocol,
         arrays={
-            f"{name}/index": np.arange(len(e)),
+            f"{name}/index": np.arange(len(data)),
             f"{name}/cluster": result.cluster,
             f"{name}/procedure": np.unique(data.video.astype(str)),
             f"{name}/clusters": result.clusters,
             f"{name}/polyps": result.polyps,
             f"{name}/setting": result.setting,
         },
-        reason="" if labelled else f"no labels, so the setting is {used}, and only clusters are counted",
+        reason="" if labelled else unlabelled,
     )
 
 
@@ -383,11 +403,17 @@ def _counting_draws(result: Counting, counts: NDArray[np.int64]) -> dict[str, ND
         square = known @ result.fragmentations**2 / videos
         several = weights[:, result.polyps > 1] @ result.pairs[result.polyps > 1]
         total = weights @ result.pairs
+        if result.interval is not None:
+            low, high = result.interval[result.labelled].T
+            polyps = result.polyps[result.labelled]
+            metrics["covered"] = known @ ((low <= polyps) & (polyps <= high)) / videos
         return metrics | {
             "fragmentation": fragmentation,
             "fragmentation_sd": np.sqrt(np.maximum(square - fragmentation**2, 0.0)),
             "false_positive_rate": several[:, 0] / (several[:, 0] + several[:, 1]),
             "recall": total[:, 2] / (total[:, 2] + total[:, 3]),
+            "pair_f1": 2 * total[:, 2] / (2 * total[:, 2] + total[:, 0] + total[:, 3]),
+            "rand": known @ result.rand / videos,
             "count_error": known @ np.abs(result.errors) / videos,
             "count_bias": known @ result.errors / videos,
         }

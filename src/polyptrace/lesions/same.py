@@ -17,7 +17,7 @@ The parameters are fitted by EM on the pairs of tracks within procedures. Simult
 procedures are known negatives; labels and answers fix the pairs that they decide. Neighbouring tracks repeat each
 other. So, with m and n tracks in the visits of its two tracks, a pair weighs 1 / sqrt(m n) in the densities, and
 1 / (m n) in the prior of visits, which clustering uses: does this visit return to an earlier lesion? The prior of pairs
-is fitted afterwards and weighs all pairs equally: visits with many tracks are in many pairs.
+is fitted afterwards and weighs all pairs equally, with the same total: visits with many tracks are in many pairs.
 """
 
 import math
@@ -58,9 +58,10 @@ MAX_PAIRS = 60_000
 #: Weight of what is assumed beforehand about the densities, in pairs.
 ASSUMED_PAIRS = 10.0
 #: What is assumed beforehand about the prior of pairs and that of visits: means and standard deviations of floor and
-#: ceiling (logit), pause (log(1 + s)) and steepness (log). Pictures alone hardly tell how often lesions are seen again.
-PAIR_PRIOR = np.array([logit(0.1), logit(0.97), np.log1p(20.0), np.log(2.0)])
-VISIT_PRIOR = np.array([logit(0.2), logit(0.97), np.log1p(20.0), np.log(2.0)])
+#: ceiling (logit), pause (log(1 + s)) and steepness (log). Vectors alone hardly tell how often lesions are seen again.
+#: The pause follows REAL-Colon, where the pauses of procedures with one lesion are up to 15 s long.
+PAIR_PRIOR = np.array([logit(0.07), logit(0.97), np.log1p(12.0), np.log(3.0)])
+VISIT_PRIOR = np.array([logit(0.3), logit(0.97), np.log1p(12.0), np.log(3.0)])
 PRIOR_SD = np.array([0.5, 0.35, 0.35, 0.25])
 PRIOR_BOUNDS = ((-7.0, 7.0), (-7.0, 7.0), (0.1, 8.0), (-2.0, 3.0))
 #: Fisher's y of different and of the same lesions, where one procedure is all there is.
@@ -263,7 +264,8 @@ def fit_same(
         assumptions.append("no pair of tracks to fit on: general values are used")
     names = sorted(set(tracks.dataset.tolist()))
     looks, visits = _em(data, data.repeats, VISIT_PRIOR)
-    _, prior = _em(data, np.ones(len(data.y)), PAIR_PRIOR, looks)
+    average = np.full(len(data.y), len(data.y) / max(float((1 / data.repeats).sum()), 1e-9))
+    _, prior = _em(data, average, PAIR_PRIOR, looks)
     return SameModel(
         encoder=encoder_of(tracks),
         dataset=", ".join(names),

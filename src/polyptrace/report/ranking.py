@@ -68,6 +68,7 @@ CLUSTERINGS = {
     "counting.threshold": "Cosine threshold",
     "counting.affinity": "Affinity propagation",
     "counting.temporal": "Temporal affinity propagation",
+    "counting.lesions": "Lesions, without labels",
 }
 
 #: Fragmentation is comparable only at equal false-positive rates, so it is not ranked.
@@ -79,6 +80,7 @@ COUNTING = tuple(
         Measure(task, "fragmentation", name, "Fragments per polyp", percent=False, ranked=False),
         Measure(task, "false_positive_rate", name, "False positives", ranked=False),
         Measure(task, "recall", name, "Pairs found", ranked=False),
+        Measure(task, "pair_f1", name, "Pair F1"),
         Measure(task, "clusters", name, "Found per procedure", percent=False, ranked=False),
     )
 )
