@@ -110,6 +110,18 @@ def test_a_paired_test_detects_a_difference_that_separate_intervals_hide():
     assert result.p < 1e-4
 
 
+def test_the_interval_of_a_difference_excludes_0_exactly_when_p_is_below_5_per_cent():
+    random = np.random.default_rng(0)
+    significant = []
+    for shift in np.linspace(0, 6, 40):  # skewed draws of few clusters, where percentiles and a t test would disagree
+        draws = random.exponential(1.0, (1, 500))
+        one, other = Estimate(np.array([shift]), draws, 5), Estimate(np.zeros(1), np.zeros((1, 500)), 5)
+        result = paired(one, other)
+        assert (result.p < 0.05) == (result.low > 0)
+        significant.append(result.p < 0.05)
+    assert 0 < sum(significant) < len(significant)
+
+
 def test_one_seed_has_the_interval_of_its_clusters():
     draws = np.random.default_rng(0).gamma(2.0, size=1000)
     assert single(2.0, draws, clusters=19).interval() == interval(draws, clusters=19)

@@ -27,7 +27,8 @@ V_seeds = 0: its interval and tests are about that trained model, not about the 
 The confidence interval is between two percentiles of the draws, which are moved outwards for few clusters
 ("expanded percentile interval", Hesterberg, The American Statistician 2015). V_seeds widens both sides by the method
 of variance estimates recovery (Zou and Donner, Statistics in Medicine 2008). Two rows are compared on the same draws:
-the difference over √V, with the seed variances of both rows, against a t distribution with df degrees of freedom.
+the difference over √V, with the seed variances of both rows, against a t distribution with df degrees of freedom. The
+interval of a difference comes from the same distribution, so it excludes 0 exactly when p is below 0.05.
 """
 
 from collections.abc import Sequence
@@ -141,13 +142,16 @@ def paired(one: Estimate, other: Estimate) -> Paired:
     assert one.clusters == other.clusters
     clusters, difference = one.clusters, one.value - other.value
     drawn = one.mean_draws - other.mean_draws
-    seed_parts = [one.seed_part, other.seed_part]
-    low, high = _widened(difference, interval(drawn, clusters), clusters, seed_parts)
-    if clusters < 2:
-        return Paired(difference, low, high, 1.0)
-    variance, degrees = _total([(float(np.nanvar(drawn)) * _small_sample(clusters), clusters - 1), *seed_parts])
-    p = 2 * stats.t.sf(abs(difference) / np.sqrt(variance), degrees) if variance > 0 else 1.0
-    return Paired(difference, low, high, float(p))
+    if clusters < 2 or np.isnan(drawn).all():
+        return Paired(difference, float("nan"), float("nan"), 1.0)
+    cluster_part = (float(np.nanvar(drawn)) * _small_sample(clusters), clusters - 1)
+    variance, degrees = _total([cluster_part, one.seed_part, other.seed_part])
+    if variance == 0:
+        return Paired(difference, difference, difference, 1.0)
+    deviation = np.sqrt(variance)
+    reach = float(stats.t.ppf((1 + LEVEL) / 2, degrees) * deviation)
+    p = float(2 * stats.t.sf(abs(difference) / deviation, degrees))
+    return Paired(difference, difference - reach, difference + reach, p)
 
 
 def holm(p: Sequence[float]) -> list[float]:
