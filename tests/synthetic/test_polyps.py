@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.synthetic.camera import Camera, Views, aim, camera_rays
+from polyptrace.synthetic.camera import Camera, CameraViews, aim, camera_rays
 from polyptrace.synthetic.colon import LENGTH_MM, Lumen, inflate
 from polyptrace.synthetic.polyps import Polyp, draw_polyp, seat
 from polyptrace.synthetic.tracing import trace_polyp, trace_wall, turn_rays
@@ -31,7 +31,7 @@ def measured_mm(polyp: Polyp, distance: float) -> float:
     middle = site.anchor + widest_at * site.axes[:, 2]
     position = middle + distance * site.axes[:, 2]
     zero = torch.zeros(1)
-    views = Views(position, aim(position, middle, zero, zero, zero, camera), state)
+    views = CameraViews(position, aim(position, middle, zero, zero, zero, camera), state)
     rays = turn_rays(views, camera_rays(camera, torch.device("cpu")))
     wall = trace_wall(lumen, camera, views, rays)
     pixel = trace_polyp(lumen, polyp, views, rays, wall).pixel
