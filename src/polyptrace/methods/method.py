@@ -112,6 +112,13 @@ class TrainingMethod:
         return from_dict({**self.defaults, "train": train}, where=f"defaults of {self.name}")
 
 
+def tracklet_batch(members: Ints, rows: Ints, chosen: Ints, group: Ints, position: Floats, together: int) -> Batch:
+    """The batch of tracklets `members` (B,), indices into `rows` and `chosen`, -1 where there is none."""
+    valid = members >= 0
+    frames, tracklet = np.where(valid[:, None], rows[members], -1), np.where(valid, chosen[members], -1)
+    return Batch(frames, tracklet, group, position, together)
+
+
 def polyp_codes(data: Data, chosen: Ints) -> Ints:
     """The polyp of each chosen tracklet as a number from 0; an error if labels are missing."""
     if not isinstance(data, Dataset):

@@ -31,6 +31,7 @@ from polyptrace.methods.method import (
     TrainingMethod,
     TrainingPlan,
     labels_seen,
+    tracklet_batch,
 )
 from polyptrace.supervision import (
     anchor_count,
@@ -63,6 +64,10 @@ def plan(data: Data, config: Config) -> TrainingPlan:
         video, position, settings.tau_fit, settings.tau_max, settings.tau_share, settings.tau_min
     )
 
+    def batch(members: Ints) -> Batch:  # (M, 1 + K)
+        bag, together = np.arange(len(members)).repeat(members.shape[1]), members.shape[1]
+        return tracklet_batch(members.flatten(), rows, chosen, bag, np.zeros(members.size), together)
+
     def epoch(number: int, epochs: int) -> Epoch:
         tau = temperature_at(number, epochs, settings.tau_min, tau_max, settings.curriculum, settings.progress)
         drawn = epoch_batches(
@@ -81,7 +86,7 @@ def plan(data: Data, config: Config) -> TrainingPlan:
         metrics = {"tau": float(torch.as_tensor(tau, dtype=torch.float64).mean())}
         if settings.composition != "any":
             metrics["collisions"] = float(drawn.collisions)
-        return Epoch(len(members), lambda step: _batch(members[step], rows, chosen), metrics)
+        return Epoch(len(members), lambda step: batch(members[step]), metrics)
 
     sizes = np.unique(video, return_counts=True)[1]  # tracklets of each video
     return TrainingPlan(
@@ -162,17 +167,4 @@ def _symmetric_form(z: Tensor, targets: Targets, settings: Loss) -> tuple[Tensor
     return of_tracklets, of_frames
 
 
-def _batch(members: Ints, rows: Ints, chosen: Ints) -> Batch:
-    """The batch of bags (M, 1 + K) of indices into `chosen`, -1 where a small video has no more tracklets."""
-    flat = members.flatten()
-    valid = flat >= 0
-    return Batch(
-        rows=np.where(valid[:, None], rows[flat], -1),
-        tracklet=np.where(valid, chosen[flat], -1),
-        group=np.repeat(np.arange(len(members)), members.shape[1]),
-        position=np.zeros(len(flat)),
-        together=members.shape[1],
-    )
-
-
-METHOD = TrainingMethod("ours", labels="never", defaults={}, encoder=encoder, plan=plan, loss=loss)
+OURS = TrainingMethod("ours", labels="never", defaults={}, encoder=encoder, plan=plan, loss=loss)
