@@ -33,14 +33,8 @@ from polyptrace.methods.method import (
     labels_seen,
     tracklet_batch,
 )
-from polyptrace.supervision import (
-    anchor_count,
-    check_batch,
-    epoch_batches,
-    fitted_temperature,
-    steps_before,
-    temperature_at,
-)
+from polyptrace.supervision.batches import anchor_count, epoch_batches
+from polyptrace.supervision.curriculum import epoch_temperature, fitted_temperature
 
 
 def encoder(config: Config, size: int) -> OwnEncoder:
@@ -58,30 +52,15 @@ def plan(data: Data, config: Config) -> TrainingPlan:
     chosen, settings = data.select("tracklet"), config.supervision
     rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     video, position = video_keys(data.tracklets)[chosen], data.tracklets.position[chosen]
-    anchors = anchor_count(video, settings.bag_size, settings.small_videos)
-    check_batch(anchors, settings.bag_size, settings.bags_per_batch)
-    tau_max = fitted_temperature(
-        video, position, settings.tau_fit, settings.tau_max, settings.tau_share, settings.tau_min
-    )
+    anchors, tau_max = anchor_count(video, settings), fitted_temperature(video, position, settings)
 
     def batch(members: Ints) -> Batch:  # (M, 1 + K)
         bag, together = np.arange(len(members)).repeat(members.shape[1]), members.shape[1]
         return tracklet_batch(members.flatten(), rows, chosen, bag, np.zeros(members.size), together)
 
     def epoch(number: int, epochs: int) -> Epoch:
-        tau = temperature_at(number, epochs, settings.tau_min, tau_max, settings.curriculum, settings.progress)
-        drawn = epoch_batches(
-            video,
-            position,
-            seed=config.train.seed,
-            epoch=number,
-            temperature=tau,
-            bag_size=settings.bag_size,
-            bags_per_batch=settings.bags_per_batch,
-            sampling=settings.sampling,
-            composition=settings.composition,
-            small_videos=settings.small_videos,
-        )
+        tau = epoch_temperature(number, epochs, settings, tau_max)
+        drawn = epoch_batches(video, position, settings, seed=config.train.seed, epoch=number, temperature=tau)
         members = torch.cat([drawn.anchors[..., None], drawn.bags], dim=2).numpy()  # (S, M, 1 + K)
         metrics = {"tau": float(torch.as_tensor(tau, dtype=torch.float64).mean())}
         if settings.composition != "any":
@@ -91,7 +70,7 @@ def plan(data: Data, config: Config) -> TrainingPlan:
     sizes = np.unique(video, return_counts=True)[1]  # tracklets of each video
     return TrainingPlan(
         epoch,
-        lambda epochs: steps_before(epochs, anchors, settings.bags_per_batch),
+        lambda epochs: epochs * anchors // settings.bags_per_batch,
         batch_size=settings.bags_per_batch * (1 + settings.bag_size),
         frames_per_step=round(settings.bags_per_batch * _mean_bag(sizes, settings) * (rows >= 0).sum(1).mean()),
         labels=labels_seen(data, "none"),
