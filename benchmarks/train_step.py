@@ -44,7 +44,7 @@ from polyptrace.data.dataset import FORMAT, save_tracklets
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.losses import noise_aware, noise_aware_frames
 from polyptrace.train import train
-from polyptrace.train.learner import Learner
+from polyptrace.train.loop import Learner
 
 #: Batches of each process of a DataLoader before the measurement begins.
 SETTLING = 2
