@@ -3,7 +3,7 @@
 from polyptrace.data.crops.archives import first_file, read_all, read_members
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.loader import CropLoader, to_device
-from polyptrace.data.crops.pictures import VIDEO_ENDS, container, is_video
+from polyptrace.data.crops.pictures import VIDEO_ENDS, container, files_hash, is_video
 from polyptrace.data.crops.regions import crop_regions, cut_crop
 from polyptrace.data.crops.resize import resize_crops, resize_frames
 from polyptrace.data.crops.store import BadPicture, Fill, PartialStore
@@ -18,6 +18,7 @@ __all__ = [
     "container",
     "crop_regions",
     "cut_crop",
+    "files_hash",
     "fill_store",
     "first_file",
     "is_video",
