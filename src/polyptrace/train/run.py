@@ -32,6 +32,7 @@ from polyptrace.core.files import PARTIAL, atomic_file, file_hash, provenance, r
 from polyptrace.core.reuse import refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.data import LabelFree
+from polyptrace.encoders import training_record
 
 #: The sections of the settings that training uses.
 SECTIONS = ("supervision", "views", "loss", "encoder", "optimiser", "train")
@@ -137,7 +138,8 @@ def begin_run(
     if environment is None:
         _remove(out / CHECKPOINTS, out / TENSORBOARD, out / "mlflow-run")
         used = _Data(str(data.path), data_hash(data), data.info.get("source", {}))
-        environment = Environment(used, init_from, frames_of(init_from) if init_from else 0, labels)
+        frames = training_record(init_from).total_frames if init_from else 0
+        environment = Environment(used, init_from, frames, labels)
     if overwrite:
         _remove(out / METRICS, out / DISCARDED)
     step = read_state(resumption.checkpoint).step if resumption.checkpoint else 0
@@ -147,15 +149,6 @@ def begin_run(
     write_json(out / ENVIRONMENT, asdict(replace(environment, starts=starts)))
     with atomic_file(out / CONFIG) as temporary:  # last: it marks the folder as a run
         temporary.write_text(as_toml(config, SECTIONS), encoding="utf-8")
-
-
-def frames_of(run: str) -> int:
-    """The frames that a run has seen, with those of the run that it was initialised from; 0 if it is not a run."""
-    folder = Path(run).parent if Path(run).name == ENCODER else Path(run)
-    checkpoint = last_checkpoint(folder / CHECKPOINTS)
-    if checkpoint is None:
-        return 0
-    return read_state(checkpoint).frames + read_environment(folder).init_frames
 
 
 def thread_note(out: Path, accelerator: str) -> list[str]:
