@@ -17,8 +17,10 @@ from PIL import Image
 
 from polyptrace.cli import main
 from polyptrace.config import Crops
-from polyptrace.data import Dataset, Selection, prepare
-from polyptrace.data.crops import pictures, read_frames
+from polyptrace.data import Dataset, prepare
+from polyptrace.data.crops import images as pictures
+from polyptrace.data.crops.images import read_frames
+from polyptrace.data.splits import Selection
 
 FRAMES = 40
 LONG = 120  # times 200 frames

@@ -12,7 +12,9 @@ from torch import Tensor
 from polyptrace.config import Config, Train, from_dict
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.data import Dataset, LabelFree, codes, polyp_keys
+from polyptrace.data import Dataset
+from polyptrace.data.dataset import LabelFree
+from polyptrace.data.identity import codes, polyp_keys
 from polyptrace.encoders import OwnEncoder
 
 Ints = NDArray[np.int64]

@@ -10,7 +10,8 @@ from torch import Tensor
 from polyptrace.config import Config, Loss, Supervision
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.data import pad_rows, video_keys
+from polyptrace.data.identity import video_keys
+from polyptrace.data.tracklets import pad_rows
 from polyptrace.encoders import OwnEncoder, TrackletEncoder
 from polyptrace.losses import (
     condition_satisfied,

@@ -16,7 +16,7 @@ from torch.nn import functional
 from polyptrace.config import Config
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.data import codes, video_keys
+from polyptrace.data.identity import codes, video_keys
 from polyptrace.encoders import FrameEncoder, OwnEncoder
 from polyptrace.losses import nt_xent
 from polyptrace.methods.method import (

@@ -18,7 +18,8 @@ from polyptrace.config import Config, Views
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.data import codes, pad_rows, video_keys
+from polyptrace.data.identity import codes, video_keys
+from polyptrace.data.tracklets import pad_rows
 from polyptrace.losses import multi_positive, temporally_aware
 from polyptrace.methods import ours
 from polyptrace.methods.method import (

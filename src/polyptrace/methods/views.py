@@ -25,7 +25,7 @@ from torch import Tensor
 from polyptrace.config import Config
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.data import video_keys
+from polyptrace.data.identity import video_keys
 from polyptrace.losses import nt_xent, repeated_tracklets
 from polyptrace.methods import ours
 from polyptrace.methods.method import (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.crops import CropLoader, to_device
+from polyptrace.data.crops.loader import CropLoader, to_device
 from polyptrace.methods import Batch, Targets
 
 

@@ -30,7 +30,8 @@ from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
 from polyptrace.core.lock import lock
 from polyptrace.core.randomness import torch_seed
-from polyptrace.data import Dataset, LabelFree
+from polyptrace.data import Dataset
+from polyptrace.data.dataset import LabelFree
 from polyptrace.encoders import (
     Normalise,
     OwnEncoder,

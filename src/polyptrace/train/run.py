@@ -31,7 +31,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import PARTIAL, atomic_file, file_hash, provenance, read_json, remove_partial, write_json
 from polyptrace.core.reuse import refuse_changes
 from polyptrace.core.schema import from_json
-from polyptrace.data import LabelFree
+from polyptrace.data.dataset import LabelFree
 from polyptrace.encoders import training_record
 
 #: The sections of the settings that training uses.
