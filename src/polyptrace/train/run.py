@@ -22,6 +22,7 @@ from polyptrace.core.files import PARTIAL, atomic_file, file_hash, provenance, r
 from polyptrace.core.reuse import refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.data import LabelFree
+from polyptrace.encoders import training_record
 from polyptrace.train.checkpoint import last_checkpoint, read_state
 
 #: The sections of the settings that training uses.
@@ -128,7 +129,7 @@ def begin_run(
         earlier = {
             "data": {"path": str(data.path), "tracklets": data_hash(data), "source": data.info.get("source", {})},
             "init_from": init_from,
-            "init_frames": frames_of(init_from) if init_from else 0,
+            "init_frames": training_record(init_from).total_frames if init_from else 0,
             "labels": labels,
             "starts": earlier["starts"],
             "version": 1,
@@ -145,15 +146,6 @@ def begin_run(
     write_json(out / ENVIRONMENT, earlier | {"starts": starts})
     with atomic_file(out / CONFIG) as temporary:  # last: it marks the folder as a run
         temporary.write_text(as_toml(config, SECTIONS), encoding="utf-8")
-
-
-def frames_of(run: str) -> int:
-    """The frames that a run has seen, with those of the run that it was initialised from; 0 if it is not a run."""
-    folder = Path(run).parent if Path(run).name == ENCODER else Path(run)
-    checkpoint = last_checkpoint(folder / CHECKPOINTS)
-    if checkpoint is None:
-        return 0
-    return read_state(checkpoint).frames + read_environment(folder).init_frames
 
 
 def thread_note(out: Path, accelerator: str) -> list[str]:
