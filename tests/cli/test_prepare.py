@@ -197,7 +197,7 @@ def test_a_disk_that_refuses_is_one_line(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, "no")
 
-    monkeypatch.setattr("polyptrace.data.crops.PartialStore.cut", refuse)
+    monkeypatch.setattr("polyptrace.data.crops.store.PartialStore.cut", refuse)
     assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 2
     assert words in said()
 
@@ -206,7 +206,7 @@ def test_ctrl_c_prints_how_to_resume(clips: Path, tmp_path: Path, said, monkeypa
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("polyptrace.data.crops.PartialStore.cut", interrupt)
+    monkeypatch.setattr("polyptrace.data.crops.store.PartialStore.cut", interrupt)
     assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 130
     assert "interrupted -> run the same command again; it resumes" in said()
 
