@@ -22,7 +22,7 @@ def command(
         str | None, typer.Option("--init-from", help="Start from the weights of another run or encoder.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Discard the run that --out already contains.")
+        bool, typer.Option("--overwrite", help="Replace the run that --out contains, when the new one has finished.")
     ] = False,
     config: ConfigFile = None,
 ) -> None:
