@@ -24,7 +24,7 @@ from polyptrace.data import Boxes, Dataset
 from polyptrace.data.crops import PartialStore, fill_store
 from polyptrace.data.crops.cutting import PICTURES_PER_JOB as JOB
 from polyptrace.data.dataset_info import PrepareSettings, refuse_other_content, refuse_other_settings
-from polyptrace.data.prepare import prepare
+from polyptrace.data.preparation import prepare
 from polyptrace.report import load_run
 from polyptrace.train.log import discard_after
 from polyptrace.train.run import Resumption, begin_run, check_run, thread_note

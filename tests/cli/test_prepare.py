@@ -286,7 +286,7 @@ def test_a_second_prepare_is_refused_while_the_first_runs_and_starts_after_it_wa
     clips: Path, tmp_path: Path, said, start_waiting: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     words = ["mot", clips, "--identities", "polyp", "--out", tmp_path / "d"]
-    first = start_waiting("polyptrace.data.prepare._write_folder", "prepare", *words)
+    first = start_waiting("polyptrace.data.preparation._write_folder", "prepare", *words)
     assert run(*words) == 2
     assert f"in use by process {first.pid} on " in said()
     first.kill()

@@ -21,10 +21,10 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import move_folder
 from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.embed import embed
-from polyptrace.encoders import load_encoder, weights_hash
+from polyptrace.encoders import load_encoder, training_record, weights_hash
 from polyptrace.methods import METHODS, Targets
 from polyptrace.methods import ours as ours_module
-from polyptrace.train import frames_of, loop, run, train
+from polyptrace.train import loop, run, train
 
 CONFIG = Config(
     supervision=Supervision(bags_per_batch=4, bag_size=2),
@@ -144,10 +144,10 @@ def test_mve_may_begin_with_the_backbone_of_an_sfe_whose_frames_are_counted(
     backbone = [name for name in trained if name.startswith("backbone.")]
     assert len(backbone) > 20
     assert all(torch.equal(trained[name], source[name]) for name in backbone)
-    assert frames_of(sfe) == frames_of(mve) == 112
+    assert training_record(sfe).total_frames == training_record(mve).total_frames == 112
     assert f"Initial weights: {sfe} (112 frames)" in (out / "README.md").read_text()
     longer = train(with_train(method="mve", frames=100), small, tmp_path / "longer", init_from=sfe)
-    assert frames_of(str(longer)) == 112 + 128
+    assert training_record(longer).total_frames == 112 + 128
 
 
 def test_zero_epochs_give_the_encoder_as_it_starts(small: Dataset, tmp_path: Path) -> None:

@@ -23,7 +23,15 @@ from polyptrace.report.page import (
 from polyptrace.report.ranking import MAIN, Measure, measured
 from polyptrace.report.runs import Run, load_run
 from polyptrace.report.sections import COLOUR_GRID
-from polyptrace.report.tables import AblationRow, Table, block_table, difference_table, method_table, sweep_table
+from polyptrace.report.tables import (
+    AblationRow,
+    Table,
+    block_table,
+    card_results,
+    difference_table,
+    method_table,
+    sweep_table,
+)
 from polyptrace.report.timeline import Procedure, timeline
 from polyptrace.report.write import GENERATED_NOTICE, PAGE_FILE, ReportOptions, check_dataset, write_report
 
@@ -54,6 +62,7 @@ __all__ = [
     "Tile",
     "TrackImages",
     "block_table",
+    "card_results",
     "check_dataset",
     "difference_table",
     "film_strip",

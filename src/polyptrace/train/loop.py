@@ -28,7 +28,14 @@ from polyptrace.core.files import PARTIAL, recover
 from polyptrace.core.lock import lock
 from polyptrace.core.randomness import torch_seed
 from polyptrace.data import Dataset, LabelFree
-from polyptrace.encoders import OwnEncoder, TrainingRecord, fill_network, load_encoder, save_encoder
+from polyptrace.encoders import (
+    OwnEncoder,
+    TrainingRecord,
+    fill_network,
+    load_encoder,
+    save_encoder,
+    training_record,
+)
 from polyptrace.methods import METHODS, Batch, Epoch, TrainingMethod, TrainingPlan
 from polyptrace.train.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from polyptrace.train.feed import Feed, Loaded
@@ -46,7 +53,6 @@ from polyptrace.train.run import (
     check_replacement,
     check_run,
     finish_replacement,
-    frames_of,
     thread_note,
 )
 from polyptrace.train.stopping import StopRequest
@@ -208,16 +214,16 @@ def initial_encoder(
         return method.encoder(config, size), []
     encoder = method.encoder(replace(config, encoder=replace(config.encoder, weights="none")), size)
     source = load_encoder(init_from)
+    seen = f"{init_from} ({training_record(init_from).total_frames:,} frames)"
     if type(source) is type(encoder):
         fill_network(encoder, source.state_dict(), f"--init-from {init_from}")
-        return encoder, [f"initial weights: all from {init_from} ({frames_of(init_from):,} frames)"]
+        return encoder, [f"initial weights: all from {seen}"]
     backbone = getattr(source, "backbone", None)
     if backbone is None:
         raise UserError(f"--init-from {init_from}: an encoder without a backbone -> give a run or an encoder folder")
     fill_network(encoder.backbone, backbone.state_dict(), f"--init-from {init_from}")
     others = ", ".join(sorted({name.partition(".")[0] for name, _ in encoder.named_parameters()} - {"backbone"}))
-    source_note = f"the backbone from {init_from} ({frames_of(init_from):,} frames)"
-    return encoder, [f"initial weights: {source_note}; {others} at random"]
+    return encoder, [f"initial weights: the backbone from {seen}; {others} at random"]
 
 
 def set_up(
@@ -286,6 +292,6 @@ def _record(
         frames=state.frames,
         seed=config.train.seed,
         init_from=init_from or "",
-        init_frames=frames_of(init_from) if init_from else 0,
+        init_frames=training_record(init_from).total_frames if init_from else 0,
         settings=as_dict(config, SECTIONS),
     )

@@ -31,6 +31,7 @@ from polyptrace.core.files import (
 from polyptrace.core.reuse import refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.data import LabelFree
+from polyptrace.encoders import training_record
 from polyptrace.train.checkpoint import last_checkpoint, read_state
 
 #: The sections of the settings that training uses.
@@ -157,7 +158,7 @@ def begin_run(
         earlier = {
             "data": {"path": str(data.path), "tracklets": data_hash(data), "source": data.info.get("source", {})},
             "init_from": init_from,
-            "init_frames": frames_of(init_from) if init_from else 0,
+            "init_frames": training_record(init_from).total_frames if init_from else 0,
             "labels": labels,
             "starts": earlier["starts"],
             "version": 1,
@@ -179,15 +180,6 @@ def finish_replacement(new: Path, out: Path) -> None:
     if (new / NEW).exists():
         move_folder(new, out)
     _remove(new, out / NEW)
-
-
-def frames_of(run: str) -> int:
-    """The frames that a run has seen, with those of the run that it was initialised from; 0 if it is not a run."""
-    folder = Path(run).parent if Path(run).name == ENCODER else Path(run)
-    checkpoint = last_checkpoint(folder / CHECKPOINTS)
-    if checkpoint is None:
-        return 0
-    return read_state(checkpoint).frames + read_environment(folder).init_frames
 
 
 def thread_note(out: Path, accelerator: str) -> list[str]:
