@@ -121,6 +121,17 @@ def tracklet_batch(members: Ints, rows: Ints, chosen: Ints, group: Ints, positio
     return Batch(frames, tracklet, group, position, together)
 
 
+def fixed_length(data: Data) -> Ints:
+    """Indices of the tracklets of fixed length; an error if there are none."""
+    chosen = data.select("tracklet")
+    if not len(chosen):
+        raise UserError(
+            f"{data.path}: has whole tracks, but no tracklets of a fixed length, which this method needs -> prepare it"
+            " with a lower --tracks.length or --tracks.stride"
+        )
+    return chosen
+
+
 def polyp_codes(data: Data, chosen: Ints) -> Ints:
     """The polyp of each chosen tracklet as a number from 0; an error if labels are missing."""
     if not isinstance(data, Dataset):

@@ -31,6 +31,7 @@ from polyptrace.methods.method import (
     Targets,
     TrainingMethod,
     TrainingPlan,
+    fixed_length,
     labels_seen,
     tracklet_batch,
 )
@@ -50,7 +51,7 @@ def plan(data: Data, config: Config) -> TrainingPlan:
             "--loss.name multi-positive: Equation 1 (--loss.form paper) is noise-aware only, the multi-positive loss"
             " has the symmetric form -> add --loss.form symmetric"
         )
-    chosen, settings = data.select("tracklet"), config.supervision
+    chosen, settings = fixed_length(data), config.supervision
     rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     video, position = video_keys(data.tracklets)[chosen], data.tracklets.position[chosen]
     anchors, tau_max = anchor_count(video, settings), fitted_temperature(video, position, settings)

@@ -28,6 +28,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 from polyptrace.config import Config, as_dict
 from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
+from polyptrace.core.files import PARTIAL, recover
 from polyptrace.core.lock import lock
 from polyptrace.core.randomness import torch_seed
 from polyptrace.data import Dataset
@@ -48,11 +49,15 @@ from polyptrace.train.hardware import Hardware, choose_hardware, processes, star
 from polyptrace.train.log import TrainingLog
 from polyptrace.train.run import (
     CHECKPOINTS,
+    CONFIG,
     ENCODER,
     SECTIONS,
+    Resumption,
     TrainingState,
     begin_run,
+    check_replacement,
     check_run,
+    finish_replacement,
     load_checkpoint,
     save_checkpoint,
     thread_note,
@@ -86,7 +91,8 @@ class TrainingRun:
 def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = None, overwrite: bool = False) -> Path:
     """Trains the method of the settings on a dataset, or resumes; returns the folder of the encoder.
 
-    init_from: a run or encoder whose weights are the initial ones. overwrite: discard a run that `out` already has.
+    init_from: a run or encoder whose weights are the initial ones. overwrite: a run that `out` already has is replaced
+    when the new one has finished.
     """
     if config.train.method not in METHODS:
         raise UserError(f"train.method: {config.train.method!r} is not a method -> one of {', '.join(METHODS)}")
@@ -94,16 +100,30 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
     data = dataset if method.sees_labels(config) else dataset.label_free()
     first = processes(config.train.devices, os.environ)[2] == 0  # the process that writes the run folder
     with lock(out) if first else nullcontext():
-        return _train(config, method, data, out, init_from, overwrite)
+        if first:
+            recover(out)
+        if not (overwrite and (out / CONFIG).exists()):
+            _train(config, method, data, out, init_from, check_run(out, config, data, init_from))
+        else:
+            new = out.with_name(out.name + PARTIAL)
+            _train(config, method, data, new, init_from, check_replacement(new, out, config, data, init_from), out)
+            if first:
+                finish_replacement(new, out)
+    return out / ENCODER
 
 
 def _train(
-    config: Config, method: TrainingMethod, data: LabelFree, out: Path, init_from: str | None, overwrite: bool
-) -> Path:
-    resumption = check_run(out, config, data, init_from, overwrite)
+    config: Config,
+    method: TrainingMethod,
+    data: LabelFree,
+    out: Path,
+    init_from: str | None,
+    resumption: Resumption,
+    replaces: Path | None = None,
+) -> None:
     if resumption.finished:
         console.print(f"{out}: this run has finished", highlight=False)
-        return out / ENCODER
+        return
 
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
@@ -128,7 +148,7 @@ def _train(
         *init_notes,
     ]
     if fabric.is_global_zero:
-        begin_run(out, config, data, init_from, resumption, plan.labels, notes, overwrite)
+        begin_run(out, config, data, init_from, resumption, plan.labels, notes, replaces)
         for note in notes:
             console.print(note, highlight=False, soft_wrap=True)
 
@@ -140,7 +160,6 @@ def _train(
         save_encoder(encoder, out / ENCODER, record=_record(config, plan, data, state, init_from))
     fabric.barrier()
     stop.deliver()
-    return out / ENCODER
 
 
 def run_steps(run: TrainingRun, state: TrainingState, stop: "StopRequest") -> tuple[TrainingState, bool]:
