@@ -29,7 +29,8 @@ from polyptrace.data import Boxes, Dataset, prepare, read_coco
 from polyptrace.embed import embed
 from polyptrace.encoders import ColourGrid, Preprocess, create_backbone, load_encoder, prepare_crops
 from polyptrace.evaluate import reid, retrieval
-from polyptrace.synthetic import PRESETS, Difficulty, box_statistics, find_preset, generate, with_difficulty
+from polyptrace.synthetic import PRESETS, Difficulty, find_preset, generate, with_difficulty
+from polyptrace.synthetic.statistics import box_statistics
 from polyptrace.train import train
 
 #: REAL-Colon's published numbers: frozen foundation models and Sup, in per cent.

@@ -26,7 +26,7 @@ from polyptrace.data.crops.cutting import PICTURES_PER_JOB as JOB
 from polyptrace.data.crops.store import JobLog
 from polyptrace.data.dataset_info import PrepareSettings, refuse_other_boxes, refuse_other_settings
 from polyptrace.data.prepare import prepare
-from polyptrace.report import load_run
+from polyptrace.report.runs import load_run
 from polyptrace.train.log import discard_after
 from polyptrace.train.run import Resumption, begin_run, check_run, thread_note
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from polyptrace.cli import main
-from polyptrace.compare import ALL
+from polyptrace.compare.rows import ALL
 from polyptrace.config import Crops
 from polyptrace.core.files import read_json
 from polyptrace.data import prepare, read_coco

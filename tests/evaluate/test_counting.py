@@ -10,8 +10,15 @@ from sklearn.metrics import adjusted_rand_score
 
 from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate import DEFAULT_SETTING, cluster, count, count_lesions
-from polyptrace.evaluate.counting import SETTINGS, affinity_propagation, similarities
+from polyptrace.evaluate import count
+from polyptrace.evaluate.counting import (
+    DEFAULT_SETTING,
+    SETTINGS,
+    affinity_propagation,
+    cluster,
+    count_lesions,
+    similarities,
+)
 
 
 def procedures(videos=5, seed=0, noise=0.6):

@@ -10,8 +10,9 @@ from sklearn.metrics import accuracy_score, f1_score
 from torch import nn
 
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate import adenoma, draw_counts, larger, probe
-from polyptrace.evaluate.probe import train_probe
+from polyptrace.evaluate import probe
+from polyptrace.evaluate.bootstrap import draw_counts
+from polyptrace.evaluate.probe import adenoma, larger, train_probe
 
 
 def case(polyps=40, seed=0, signal=0.6, width=12):

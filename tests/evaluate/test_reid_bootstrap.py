@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from polyptrace.evaluate import draw_counts, reid, reid_bootstrap, reid_draws, similarity
+from polyptrace.evaluate import reid, similarity
+from polyptrace.evaluate import reid as reid_bootstrap
+from polyptrace.evaluate.bootstrap import draw_counts
+from polyptrace.evaluate.reid import reid_draws
 
 
 def case(count, polyps, seed=0, width=6):

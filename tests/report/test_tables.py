@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from polyptrace.config import Config
-from polyptrace.evaluate import Method, Metric, Results, Task
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.results import Method, Metric, Task
 from polyptrace.report.markup import markdown
 from polyptrace.report.ranking import MAIN, Measure
 from polyptrace.report.tables import (

@@ -6,9 +6,17 @@ import torch
 
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
-from polyptrace.synthetic import box_statistics, compare_pictures, find_recordings, measure_recording
-from polyptrace.synthetic.statistics import MEASURES, sharpness, spectrum_slope, to_lab
-from polyptrace.synthetic.textures import band_noise
+from polyptrace.synthetic.colon import band_noise
+from polyptrace.synthetic.statistics import (
+    MEASURES,
+    box_statistics,
+    compare_pictures,
+    find_recordings,
+    measure_recording,
+    sharpness,
+    spectrum_slope,
+    to_lab,
+)
 
 
 def test_statistics_of_a_table_made_by_hand() -> None:

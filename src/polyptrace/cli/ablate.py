@@ -32,41 +32,20 @@ from polyptrace.cli.trials import (
     select_trials,
     shared_of,
 )
-from polyptrace.compare import (
-    BLOCKS,
-    ERROR,
-    OURS,
-    ROWS_FOLDER,
-    SECTIONS,
-    SWEEP,
-    SWEEP_FOLDER,
-    VARIANTS_FOLDER,
-    AblationBlock,
-    ComparisonRow,
-    Shared,
-    Trial,
-    folder_name,
-    make_trial,
-    read_rates,
-    select_blocks,
-)
+from polyptrace.compare.rates import read_rates
+from polyptrace.compare.rows import ComparisonRow, folder_name
+from polyptrace.compare.runner import ERROR
+from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, SWEEP_FOLDER, VARIANTS_FOLDER, Shared, Trial, make_trial
+from polyptrace.compare.variants import BLOCKS, OURS, SWEEP, AblationBlock, select_blocks
 from polyptrace.config import read_config
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder
-from polyptrace.evaluate import Results, combine
-from polyptrace.report import (
-    MAIN,
-    AblationRow,
-    Measure,
-    Table,
-    block_table,
-    difference_table,
-    markdown,
-    measured,
-    sweep_table,
-    write_table,
-)
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.results import combine
+from polyptrace.report.markup import markdown, write_table
+from polyptrace.report.ranking import MAIN, Measure, measured
+from polyptrace.report.tables import AblationRow, Table, block_table, difference_table, sweep_table
 
 __all__ = ["SECTIONS", "command"]
 

@@ -33,26 +33,11 @@ from polyptrace.cli.trials import (
     select_trials,
     shared_of,
 )
-from polyptrace.compare import (
-    ALL,
-    ERROR,
-    RATES_FILE,
-    ROWS,
-    ROWS_FOLDER,
-    SECTIONS,
-    ComparisonRow,
-    Failure,
-    Shared,
-    Trial,
-    choose_rates,
-    failure_of,
-    frozen_row,
-    make_trial,
-    read_rates,
-    search_trials,
-    select_rows,
-    write_rates,
-)
+from polyptrace.compare.rates import FILE as RATES_FILE
+from polyptrace.compare.rates import choose_rates, read_rates, search_trials, write_rates
+from polyptrace.compare.rows import ALL, ROWS, ComparisonRow, frozen_row, select_rows
+from polyptrace.compare.runner import ERROR, Failure, failure_of
+from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Shared, Trial, make_trial
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
 from polyptrace.report import ReportOptions, write_report

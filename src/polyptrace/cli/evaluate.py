@@ -16,17 +16,10 @@ from polyptrace.config import Config
 from polyptrace.core.console import SafeConsole, console, counted, echo, output
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
-from polyptrace.evaluate import (
-    GROUPS,
-    LABEL_USE,
-    RESULTS_FILE,
-    TASKS,
-    TRACK_LIST,
-    Metric,
-    Results,
-    combine,
-    evaluate_files,
-)
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.evaluation import evaluate_files
+from polyptrace.evaluate.results import GROUPS, LABEL_USE, RESULTS_FILE, TRACK_LIST, Metric, combine
+from polyptrace.evaluate.tasks import TASKS
 
 SECTIONS = ("evaluate",)
 MOST_PROCEDURES = 40  # shown on the terminal

@@ -14,19 +14,9 @@ from polyptrace.data import Dataset
 from polyptrace.drawing import Drawing
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import load_encoder
-from polyptrace.figures import (
-    TrainingTracklets,
-    add_embeddings,
-    add_vectors,
-    bag_at,
-    bag_caption,
-    bag_figure,
-    curriculum_caption,
-    curriculum_figures,
-    curriculum_statistics,
-    illustrative_anchor,
-    training_tracklets,
-)
+from polyptrace.figures.bags import bag_at, bag_caption, bag_figure, illustrative_anchor
+from polyptrace.figures.curriculum import curriculum_caption, curriculum_figures, curriculum_statistics
+from polyptrace.figures.tracklets import TrainingTracklets, add_embeddings, add_vectors, training_tracklets
 
 SECTIONS = ("supervision",)
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -87,7 +87,7 @@ def command(
 
       polyptrace synth shared --polyps-per-site 2 --interleave 0.6
     """
-    from polyptrace.synthetic import find_preset, generate, with_difficulty  # --help does not wait for torch
+    from polyptrace.synthetic import find_preset, generate, with_difficulty
 
     chosen = with_difficulty(
         find_preset(preset, regime),

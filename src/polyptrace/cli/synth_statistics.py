@@ -14,7 +14,7 @@ from polyptrace.embed import embed
 from polyptrace.encoders import ColourGrid
 from polyptrace.evaluate import retrieval
 from polyptrace.supervision import bag_purity, sample_bags, temperature
-from polyptrace.synthetic import (
+from polyptrace.synthetic.statistics import (
     MAX_HEIGHT,
     box_statistics,
     compare_pictures,

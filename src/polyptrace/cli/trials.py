@@ -7,23 +7,14 @@ from typing import Annotated, Literal
 import typer
 
 from polyptrace.cli.settings import check_options
-from polyptrace.compare import (
-    SECTIONS,
-    ComparisonRow,
-    Datasets,
-    Failure,
-    Shared,
-    Trial,
-    Workers,
-    frames_of_ours,
-    run_trials,
-    with_starts,
-)
+from polyptrace.compare.rows import ComparisonRow
+from polyptrace.compare.runner import Failure, Workers, run_trials, with_starts
+from polyptrace.compare.trial import SECTIONS, Datasets, Shared, Trial, frames_of_ours
 from polyptrace.config import Settings, from_dict, parse_options, read_toml
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.lock import lock
-from polyptrace.evaluate import TASKS
+from polyptrace.evaluate.tasks import TASKS
 
 TrainData = Annotated[Path | None, typer.Option("--data", help="Training dataset of all rows.")]
 TestData = Annotated[list[Path] | None, typer.Option("--eval", help="Test dataset of all rows; repeatable.")]

@@ -18,8 +18,7 @@ from polyptrace.evaluate.bootstrap import interval, mean_draws
 from polyptrace.evaluate.counting import DEFAULT_SETTING, SETTINGS, TARGET, Clustering, Counting, count, count_lesions
 from polyptrace.evaluate.inputs import Clusters, TaskInput
 from polyptrace.evaluate.probe import METRICS, Probe, adenoma, larger, probe
-from polyptrace.evaluate.reid import EDGES, ReID, reid
-from polyptrace.evaluate.reid_bootstrap import reid_draws
+from polyptrace.evaluate.reid import EDGES, ReID, reid, reid_draws
 from polyptrace.evaluate.results import Arrays, Metric, Task
 from polyptrace.evaluate.retrieval import Scope, retrieval
 

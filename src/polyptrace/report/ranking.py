@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate import GROUPS, Metric, Results, combine, compare, holm
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.bootstrap import holm
+from polyptrace.evaluate.results import GROUPS, Metric, combine, compare
 
 #: Significance level.
 LEVEL = 0.05

@@ -14,7 +14,9 @@ from typing import ClassVar, Literal
 
 from polyptrace.config import Config
 from polyptrace.core.console import counted
-from polyptrace.evaluate import Paired, Results, compare, holm
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.bootstrap import Paired, holm
+from polyptrace.evaluate.results import compare
 from polyptrace.report.ranking import (
     CLUSTERINGS,
     COUNTING,

@@ -21,7 +21,8 @@ from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import atomic_folder, provenance, write_json
 from polyptrace.data import Dataset
 from polyptrace.drawing import line_styles
-from polyptrace.evaluate import Metric, Results
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.results import Metric
 from polyptrace.report.film_strips import TrackImages
 from polyptrace.report.markup import write_table
 from polyptrace.report.page import Block, Page, Section, Tile, render_page

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from polyptrace.compare import ROWS, ComparisonRow, Datasets, Shared, Trial, Workers, make_trial
+from polyptrace.compare.rows import ROWS, ComparisonRow
+from polyptrace.compare.runner import Workers
+from polyptrace.compare.trial import Datasets, Shared, Trial, make_trial
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 
@@ -43,7 +45,7 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trial: Trial) -> Path:
     program.write_text('#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-any} ${POLYPTRACE_GPU_SHARED_BY-1} $OMP_NUM_THREADS"\n')
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    monkeypatch.setattr("polyptrace.compare.processes.usable_cores", lambda: 8)
+    monkeypatch.setattr("polyptrace.compare.runner.usable_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("POLYPTRACE_GPU_SHARED_BY", raising=False)
     return trial.folder / "log.txt"
@@ -81,7 +83,7 @@ def test_a_worker_that_ctrl_c_stopped_has_not_failed(trial: Trial) -> None:
 
 @pytest.mark.usefixtures("log")
 def test_a_worker_that_is_killed_alone_has_failed(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyptrace.compare.processes.SAME_SIGNAL", 0.01)
+    monkeypatch.setattr("polyptrace.compare.runner.SAME_SIGNAL", 0.01)
     Path(sys.executable).write_text("#!/bin/sh\nkill -TERM $$\n")
     with pytest.raises(UserError, match="ended with code -15"):
         Workers(2)(trial)
