@@ -11,7 +11,7 @@ import pytest
 from polyptrace.config import Config
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.results import Method, Metric, Task
-from polyptrace.report.markup import markdown
+from polyptrace.report.page import markdown
 from polyptrace.report.ranking import MAIN, Measure
 from polyptrace.report.tables import (
     AblationRow,

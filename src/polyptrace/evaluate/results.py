@@ -328,6 +328,8 @@ def combine(rows: Sequence[Results]) -> Results:
     if not rows:
         raise UserError("combine: no results -> give one folder per training seed")
     first = rows[0]
+    if len(rows) == 1:
+        return first
     names = {row.method.name for row in rows}
     if len(names) > 1:
         raise UserError(f"combine: results of {', '.join(sorted(names))} -> give seeds of one method")

@@ -33,6 +33,13 @@ RATES = {"size": 1e-4, "histology": 1e-5}
 CLASSES = {"size": "1 above 5.0 mm, 0 up to it", "histology": "1 adenoma, 0 not"}
 
 
+def check_task(name: str) -> str:
+    """The name, or an error if it is not one of `TASKS`."""
+    if name not in TASKS:
+        raise UserError(f"task {name!r}: no such task -> use {', '.join(TASKS)}")
+    return name
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A task and its arrays."""

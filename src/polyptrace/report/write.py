@@ -24,8 +24,7 @@ from polyptrace.drawing import line_styles
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.results import Metric
 from polyptrace.report.film_strips import TrackImages
-from polyptrace.report.markup import write_table
-from polyptrace.report.page import Block, Page, Section, Tile, render_page
+from polyptrace.report.page import Block, Page, Section, Tile, render_page, write_table
 from polyptrace.report.ranking import (
     ADDITIONAL,
     COUNTING,
