@@ -23,9 +23,8 @@ from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.crops import PartialStore, fill_store
 from polyptrace.data.crops.cutting import PICTURES_PER_JOB as JOB
-from polyptrace.data.crops.store import JobLog
-from polyptrace.data.dataset_info import PrepareSettings, refuse_other_boxes, refuse_other_settings
-from polyptrace.data.prepare import prepare
+from polyptrace.data.dataset_info import PrepareSettings, refuse_other_content, refuse_other_settings
+from polyptrace.data.preparation import prepare
 from polyptrace.report.runs import load_run
 from polyptrace.train.log import discard_after
 from polyptrace.train.run import Resumption, begin_run, check_run, thread_note
@@ -160,7 +159,7 @@ def test_a_damaged_dataset_is_reused_or_refused(copied: Path, source: tuple[Boxe
 
     def reuse() -> None:
         refuse_other_settings(copied, settings)
-        refuse_other_boxes(copied, source[0])
+        refuse_other_content(copied, *source)
 
     reuse()
     assert attack(copied / "dataset.json", reuse)
@@ -224,9 +223,8 @@ def test_a_damaged_partial_store_is_never_finished_with_wrong_crops(
         assert name == "crops.npy" or np.array_equal(crops, expected)  # the pixels have no checksum
 
     store().cut(rows)
-    (partial / "crops.log").unlink()
-    with (partial / "crops.npy").open("r+b") as file, JobLog.open(partial / "crops.log", file.fileno(), JOB) as log:
-        log.add(0)  # only the first job has been finished
+    log = partial / "crops.log"
+    log.write_text(next(line for line in log.read_text().splitlines(True) if line.startswith("0 ")))  # the first job
     crops = np.load(partial / "crops.npy", "r+")
     crops[JOB:] = 0
     crops.flush()
@@ -248,7 +246,7 @@ def run(coloured: Dataset, tmp_path: Path) -> Path:
 
 def test_a_damaged_environment_is_read_or_refused(run: Path, coloured: Dataset) -> None:
     def read() -> None:
-        check_run(run, Config(), coloured.label_free(), None, overwrite=False)
+        check_run(run, Config(), coloured.label_free(), None)
         thread_note(run, "cpu")
         load_run(run)
 

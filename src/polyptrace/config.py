@@ -105,7 +105,7 @@ class Encoder:
     """The tracklet encoder."""
 
     backbone: str = "resnet50"  #: name of a timm model
-    weights: str = "imagenet"  #: imagenet (downloaded), none (random), or a safetensors/torch file
+    weights: str = "imagenet"  #: imagenet (downloaded), default (ours), none (random), or a safetensors/torch file
     width: int = 256  #: width of the vectors and of the transformer's tokens (D)
     layers: int = 3  #: transformer layers
     heads: int = 8  #: attention heads per layer

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from PIL import Image
 from polyptrace.cli import main
 from polyptrace.config import Crops
 from polyptrace.data import Dataset, Selection, prepare
+from polyptrace.data.crops import pictures, read_frames
 
 FRAMES = 40
 LONG = 120  # times 200 frames
@@ -113,8 +115,23 @@ def test_a_missing_path_or_split_is_named_in_the_error(tmp_path: Path, said) -> 
 
 def test_an_existing_folder_is_refused_before_anything_is_read(tmp_path: Path, said) -> None:
     (tmp_path / "d").mkdir()
-    assert run("mot", tmp_path / "nowhere", "--out", tmp_path / "d") == 2
+    (tmp_path / "empty").mkdir()
+    assert run("mot", tmp_path / "empty", "--out", tmp_path / "d") == 2
     assert "d: already exists" in said()
+
+
+def test_a_misspelt_source_or_option_is_named_before_an_existing_folder(clips: Path, tmp_path: Path, said) -> None:
+    run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
+    said()
+    for words, message in (
+        (("mto", clips), "mto: is not a source"),
+        (("mot", tmp_path / "clip"), "clip: no such file or folder"),
+        (("mot", clips, "--identities", "polyps"), "--identities polyps: not a choice"),
+    ):
+        assert run(*words, "--out", tmp_path / "d") == 2
+        text = said()
+        assert message in text
+        assert "other settings" not in text
 
 
 def test_an_existing_dataset_is_not_changed_and_reported(clips: Path, tmp_path: Path, said) -> None:
@@ -192,7 +209,9 @@ def test_ctrl_c_prints_how_to_resume(clips: Path, tmp_path: Path, said, monkeypa
     assert "interrupted -> run the same command again; it resumes" in said()
 
 
-def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_resumes(tmp_path: Path) -> None:
+def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     films, out = tmp_path / "films", tmp_path / "d"
     write_film(films / "short/film.mp4", 1)
     write_film(films / "long/film.mp4", LONG, scale=10)  # many seconds to its boxes, which are at its end
@@ -212,9 +231,16 @@ def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_resumes(tmp_path:
     assert time.monotonic() - began < 10
     assert process.returncode == 130
     assert "run the same command again" in errors.decode()
-    (films / "short/film.mp4").unlink()  # it is not read again
     write_film(films / "long/film.mp4", LONG)  # the same frames, decoded sooner
+    read: list[str] = []
+
+    def recorded(path: Path, *rest: Any) -> Any:
+        read.append(path.parent.name)
+        return read_frames(path, *rest)
+
+    monkeypatch.setattr(pictures, "read_frames", recorded)
     assert run(*words) == 0
+    assert read == ["long"]
     assert set(Dataset.open(out).tracklets.video) == {"short", "long"}
     assert Dataset.open(out).crops.any((1, 2, 3)).all()
 
@@ -260,7 +286,7 @@ def test_a_second_prepare_is_refused_while_the_first_runs_and_starts_after_it_wa
     clips: Path, tmp_path: Path, said, start_waiting: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     words = ["mot", clips, "--identities", "polyp", "--out", tmp_path / "d"]
-    first = start_waiting("polyptrace.data.prepare._write_folder", "prepare", *words)
+    first = start_waiting("polyptrace.data.preparation._write_folder", "prepare", *words)
     assert run(*words) == 2
     assert f"in use by process {first.pid} on " in said()
     first.kill()

@@ -16,6 +16,7 @@ import polyptrace
 from polyptrace.cli import main
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
+from polyptrace.encoders import weights
 
 SMALL = shlex.split("--encoder.backbone test_resnet --encoder.weights none --encoder.width 16 --encoder.heads 2")
 
@@ -57,6 +58,25 @@ def test_a_method_starts_from_its_published_settings_and_the_user_has_the_last_w
     assert run("train", "sfe", "--out", tmp_path / "mine", *words) == 0
     mine = settings(tmp_path / "mine")["optimiser"]
     assert mine == {"name": "adam", "lr": 0.125, "weight_decay": 0.25, "schedule": "one-cycle"}
+
+
+def test_the_default_encoder_embeds_and_its_architecture_is_that_of_training_from_it(
+    coloured: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "PRETRAINED", tmp_path)
+    words = ["--data", coloured.path, "--train.loggers", "", "--train.epochs", "0"]
+    assert run("train", "ours", "--out", tmp_path / "run", *words, *SMALL) == 0
+    (tmp_path / "run/encoder").rename(tmp_path / "default")
+    assert run("train", "ours", "--out", tmp_path / "tuned", *words, "--init-from", "default") == 0
+    assert settings(tmp_path / "tuned")["encoder"] == settings(tmp_path / "run")["encoder"] | {"weights": "imagenet"}
+    assert run("embed", "default", "--data", coloured.path, "--out", tmp_path / "vectors") == 0
+    assert run("embed", tmp_path / "tuned", "--data", coloured.path, "--out", tmp_path / "tuned-vectors") == 0
+    table, tuned = Embeddings.load(tmp_path / "vectors"), Embeddings.load(tmp_path / "tuned-vectors")
+    assert table.info["fingerprint"] == tuned.info["fingerprint"]
+    assert table.info["method"]["name"] == "Default encoder"
+    assert (
+        run("train", "mve", "--out", tmp_path / "other", *words, "--init-from", "default", "--encoder.width", "8") == 2
+    )
 
 
 def test_ctrl_c_writes_a_checkpoint_and_the_same_command_resumes(coloured: Dataset, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from polyptrace.core.codec import decode
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset, LabelFree, crop_regions, cut_crop, prepare
 from polyptrace.data.boxes import NO_FRAME
-from polyptrace.data.crops import BadPicture, PartialStore
+from polyptrace.data.crops import BadPicture, PartialStore, fill_store
 from polyptrace.data.crops.store import GATHERED
 
 Source = Callable[..., tuple[Boxes, Path]]
@@ -417,3 +417,23 @@ def test_a_video_that_ends_early_is_kept_up_to_there(make_source: Source, tmp_pa
     assert dataset.tracklets.last[whole].tolist() == [68, 36]
     rejected = list(csv.DictReader((tmp_path / "d/rejected.csv").open(encoding="utf-8")))
     assert {int(row["frame_index"]) for row in rejected} == set(range(40, 72))
+
+
+def test_a_replaced_picture_is_noticed_in_a_finished_folder_and_cut_again_in_an_unfinished_one(
+    make_source: Source, tmp_path: Path
+) -> None:
+    boxes, root = make_source()
+    dataset = prepare(boxes, root, tmp_path / "d", crops=SMALL)
+    rows, before = dataset.box_of_crop(), np.array(dataset.crops)
+    assert prepare(boxes, root, tmp_path / "d", crops=SMALL).path == tmp_path / "d"
+    store = PartialStore(tmp_path / "p", boxes.in_order(), root, SMALL, fill_store)
+    assert not store.cut(rows)
+
+    (root / boxes.file[rows[0]]).write_bytes((root / boxes.file[rows[-1]]).read_bytes())
+    with pytest.raises(UserError, match="made from other pictures"):
+        prepare(boxes, root, tmp_path / "d", crops=SMALL)
+    resumed = PartialStore(tmp_path / "p", boxes.in_order(), root, SMALL, fill_store)
+    assert not resumed.cut(rows)
+    resumed.finish(rows)
+    changed = (np.load(tmp_path / "p/crops.npy") != before).any((1, 2, 3))
+    assert np.flatnonzero(changed).tolist() == [0]

@@ -85,6 +85,16 @@ def test_a_selection_filters_scores_completes_frame_rates_and_joins_clips() -> N
     assert set(selected.video.tolist()) == {"artificial-00"}
 
 
+def test_a_frame_rate_that_is_not_used_is_reported() -> None:
+    boxes = replace(clips(2), fps=np.repeat([25.0, np.nan], 3))
+    with pytest.warns(PolyptraceWarning, match=r"--fps 30: not used for .* such as clip0 \(25\)"):
+        selected = Selection(fps=30.0).apply(boxes)
+    assert selected.fps.tolist() == [25.0] * 3 + [30.0] * 3
+    for rate in (0.0, -1.0, np.inf, np.nan):
+        with pytest.raises(UserError, match="not a frame rate"):
+            Selection(fps=rate).apply(boxes)
+
+
 def test_a_minimum_score_that_no_box_has_or_reaches_is_reported() -> None:
     with pytest.warns(PolyptraceWarning, match="no box has a score"):
         assert len(Selection(min_score=0.5).apply(clips(1))) == 3

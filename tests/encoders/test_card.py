@@ -48,7 +48,7 @@ def test_the_card_says_how_the_encoder_was_trained_and_what_it_is_for(tmp_path: 
         "- Initial weights: runs/sfe (20 frames)",
         "- retrieval mAP: 25.6 [21.1–31.0]",
         "not a medical device",
-        "trained on generated pictures",
+        "Trained on rendered pictures only",
         "32 x 32 pixels",
     ):
         assert line in text

@@ -20,10 +20,13 @@ from polyptrace.encoders import (
     OwnEncoder,
     TrackletEncoder,
     TrainingRecord,
+    create_backbone,
     fingerprint,
     load_authors_checkpoint,
     load_encoder,
     save_encoder,
+    training_record,
+    weights,
 )
 
 
@@ -46,6 +49,45 @@ def test_a_saved_encoder_gives_the_same_vectors_when_loaded(kind: str, tmp_path:
     assert fingerprint(loaded) == fingerprint(encoder) == read_json(tmp_path / "e/config.json")["fingerprint"]
     assert loaded.record == record
     assert not loaded.training
+
+
+@pytest.mark.parametrize("kind", ["tracklet", "frame"])
+def test_half_precision_rounds_the_weights_once(kind: str, tmp_path: Path) -> None:
+    encoder = small(kind).eval()
+    save_encoder(encoder, tmp_path / "e", precision="float16")
+    assert all(t.dtype != torch.float32 for t in load((tmp_path / "e/model.safetensors").read_bytes()).values())
+    loaded = load_encoder(tmp_path / "e")
+    assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
+    assert fingerprint(loaded) != fingerprint(encoder)
+    frames = torch.randn(2, 3, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(frames), encoder(frames), atol=1e-2, rtol=0)
+    save_encoder(loaded.half(), tmp_path / "again", precision="float16")
+    assert fingerprint(load_encoder(tmp_path / "again")) == fingerprint(loaded)
+
+
+def test_weights_that_half_precision_cannot_hold_are_not_saved_in_it(tmp_path: Path) -> None:
+    encoder = small("frame")
+    encoder.head[0].bias.data[0] = 1e6
+    with pytest.raises(UserError, match=r"sfe: head\.0\.bias is not finite in float16 -> save it as float32"):
+        save_encoder(encoder, tmp_path / "e", precision="float16")
+
+
+def test_the_default_encoder_is_the_one_in_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "PRETRAINED", tmp_path)
+    with pytest.raises(UserError, match="default: this installation has no default encoder"):
+        load_encoder("default")
+    encoder = small("tracklet")
+    save_encoder(encoder, tmp_path / "default", record=TrainingRecord(method="ours", frames=7), precision="float16")
+    assert fingerprint(load_encoder("default")) == read_json(tmp_path / "default/config.json")["fingerprint"]
+    assert training_record("default").total_frames == 7
+    assert training_record("colour-grid") == TrainingRecord()
+    backbone = create_backbone("test_resnet", "default")
+    torch.testing.assert_close(
+        backbone.state_dict(), {k: v.half().to(v.dtype) for k, v in encoder.backbone.state_dict().items()}
+    )
+    with pytest.raises(UserError, match=r"--encoder\.weights default: .* -> choose the backbone"):
+        create_backbone("resnet18", "default")
 
 
 def test_only_encoders_that_were_trained_here_are_saved(tmp_path: Path) -> None:

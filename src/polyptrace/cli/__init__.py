@@ -136,7 +136,7 @@ def _value_name(parameter: Any, ctx: Any) -> str:
 if hasattr(typer.core.TyperOption, "display_type"):
     _typers_name = typer.core.TyperOption.display_type
     for each in (typer.core.TyperOption, typer.core.TyperArgument):
-        each.display_type = _value_name  # type: ignore[method-assign]
+        each.display_type = _value_name  # type: ignore[assignment, method-assign]
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

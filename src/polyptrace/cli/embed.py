@@ -11,7 +11,7 @@ from polyptrace.cluster import embed_on
 from polyptrace.compare.rows import frozen_row
 from polyptrace.core.console import counted, echo
 from polyptrace.embed import embed, embed_files
-from polyptrace.encoders import FROZEN, ColourGrid
+from polyptrace.encoders import DEFAULT, FROZEN, ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 
 SECTIONS = ("embed",)
@@ -34,13 +34,15 @@ def command(
 ) -> None:
     """Embed a dataset with a frozen encoder.
 
-    Writes one vector per tracklet and one per whole track. Names: [bold]colour-grid[/], [bold]frozen:BACKBONE[/] (any
-    timm model, vectors averaged over frames), and the foundation models that [bold]polyptrace encoders[/] lists. All
-    settings: [bold]polyptrace settings embed[/].
+    Writes one vector per tracklet and one per whole track. Names: [bold]default[/] (comes with the package),
+    [bold]colour-grid[/], [bold]frozen:BACKBONE[/] (any timm model, vectors averaged over frames), and the foundation
+    models that [bold]polyptrace encoders[/] lists. All settings: [bold]polyptrace settings embed[/].
 
     Examples:
 
       polyptrace embed runs/ours --data data/test --out vectors/ours
+
+      polyptrace embed default --data data/test --out vectors/default
 
       polyptrace embed dinov2-small --weights dinov2-small.safetensors --data data/test --out vectors/dinov2
 
@@ -57,7 +59,7 @@ def command(
 
 def _row(encoder: str) -> dict[str, Any]:
     """The row of an encoder in a table, if it is known by name or its folder says how it was trained."""
-    named = encoder in (*FOUNDATION_MODELS, ColourGrid.name) or encoder.startswith(FROZEN)
+    named = encoder in (*FOUNDATION_MODELS, DEFAULT, ColourGrid.name) or encoder.startswith(FROZEN)
     if not named and not Path(encoder).is_dir():
         return {}
     row = frozen_row(encoder)

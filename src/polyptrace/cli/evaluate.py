@@ -132,7 +132,8 @@ def command(
         results = combine([Results.load(folder) for folder in seeds])
     else:
         settings = resolve(ctx, config, SECTIONS, arguments=arguments)
-        of_task = paths_by_task("--embeddings-for", embeddings_for)
+        of_task, train = paths_by_task("--embeddings-for", embeddings_for), paths_by_task("--train-for", train_for)
+        classes = _mapping(histology or [])
         paths = {task: of_task.get(task, embeddings or []) for task in wanted or TASKS}
         lacking = [task for task in paths if not paths[task]]
         if lacking:
@@ -141,8 +142,8 @@ def command(
             results = evaluate_files(
                 paths,
                 settings.evaluate,
-                histology=_mapping(histology or []),
-                train=paths_by_task("--train-for", train_for),
+                histology=classes,
+                train=train,
                 on_task=lambda task: status.update(f"evaluating {task}"),
             )
     method = results.method

@@ -71,6 +71,9 @@ def command(
     real: Annotated[
         Path | None, typer.Option(help="Folder of real clips (JPEG): print image statistics, compared with theirs.")
     ] = None,
+    split: Annotated[
+        Literal["all", "train", "test"], typer.Option(help="Generate only the training or the test procedures.")
+    ] = "all",
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to render.")] = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite OUT if it exists.")] = False,
 ) -> None:
@@ -111,7 +114,14 @@ def command(
         box_dropout=box_dropout,
     )
     made = generate(
-        out, chosen, seed, device=device, every_frame=every_frame, contact_sheets=contact_sheet, overwrite=overwrite
+        out,
+        chosen,
+        seed,
+        split=split,
+        device=device,
+        every_frame=every_frame,
+        contact_sheets=contact_sheet,
+        overwrite=overwrite,
     )
     console.print(f"{out}: {'written' if made else 'already exists, made with the same settings'}", soft_wrap=True)
     if stats:

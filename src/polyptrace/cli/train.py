@@ -1,14 +1,17 @@
 """`polyptrace train METHOD --data DATASET --out RUN`."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from polyptrace.cli.settings import ConfigFile, resolve
+from polyptrace.config import Config, from_dict
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
+from polyptrace.encoders import encoder_config
 from polyptrace.methods import METHODS
 from polyptrace.train import SECTIONS, train
 
@@ -19,10 +22,10 @@ def command(
     data: Annotated[Path, typer.Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")],
     out: Annotated[Path, typer.Option("--out", help="Run folder to write; an interrupted run resumes.")],
     init_from: Annotated[
-        str | None, typer.Option("--init-from", help="Start from the weights of another run or encoder.")
+        str | None, typer.Option("--init-from", help="Start from the weights of a run, an encoder folder or `default`.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Discard the run that --out already contains.")
+        bool, typer.Option("--overwrite", help="Replace the run that --out contains, when the new one has finished.")
     ] = False,
     config: ConfigFile = None,
 ) -> None:
@@ -31,7 +34,8 @@ def command(
     Run the same command again to resume an interrupted run; Ctrl-C writes a checkpoint first. With more
     --train.epochs, a finished run continues. Each method has its published settings as defaults; a TOML file and
     --section.key value override them. All settings: [bold]polyptrace settings supervision views loss encoder optimiser
-    train[/]. MVE and TPC were published starting from a trained SFE: [bold]--init-from SFE_RUN[/].
+    train[/]. MVE and TPC were published starting from a trained SFE: [bold]--init-from SFE_RUN[/]. The architecture of
+    the initial encoder is then the default.
 
     The backbone starts from ImageNet weights, which are downloaded once. Offline, use [bold]--encoder.weights FILE[/]
     or [bold]--encoder.weights none[/].
@@ -42,14 +46,25 @@ def command(
 
       polyptrace train ours --data data/train --out runs/small --encoder.backbone resnet18 --encoder.weights none
 
+      polyptrace train ours --data data/mine --out runs/mine --init-from default
+
       torchrun --nproc-per-node 4 -m polyptrace train ours --data data/train --out runs/ours
     """
     if method not in METHODS:
         raise UserError(f"{method}: not a method -> one of {', '.join(METHODS)}")
-    settings = resolve(ctx, config, SECTIONS, METHODS[method].published())
+    settings = resolve(ctx, config, SECTIONS, _with_architecture(METHODS[method].published(), init_from))
     if settings.train.method != method:
         raise UserError(
             f"{config}: train.method is {settings.train.method!r}, but the command says {method!r} -> use the same"
         )
     encoder = train(settings, Dataset.open(data), out, init_from, overwrite)
     echo(f"encoder: {encoder}")
+
+
+def _with_architecture(config: Config, init_from: str | None) -> Config:
+    """The settings with the architecture of the initial encoder, if it is one of ours: its weights fit no other."""
+    initial = encoder_config(init_from) if init_from else None
+    if initial is None:
+        return config
+    shared = [key.name for key in fields(config.encoder)] if initial.kind == "tracklet" else ["backbone"]
+    return from_dict({"encoder": {key: value for key, value in initial.encoder.items() if key in shared}}, config)

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from polyptrace.config import Config, Settings, from_dict, read_config
+from polyptrace.config import Config, Settings, from_dict
 from polyptrace.core.errors import UserError
-from polyptrace.encoders import FROZEN, ColourGrid
+from polyptrace.encoders import DEFAULT, FROZEN, ColourGrid, training_record
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 from polyptrace.methods import METHODS
 from polyptrace.train import SECTIONS as TRAINING
-from polyptrace.train import read_environment
 
 #: Foundation models of the group "Endoscopy FM"; the others are general-purpose models.
 ENDOSCOPY = ("endofm", "endofm-lv", "endovit", "surgenet")
@@ -99,8 +98,8 @@ def select_rows(text: str, known: Mapping[str, ComparisonRow], all_names: Sequen
 def frozen_row(text: str) -> ComparisonRow:
     """The row of an encoder that is not trained: [TITLE=]ENCODER[:WEIGHTS].
 
-    ENCODER is a known name (colour-grid, a foundation model) or the folder of a run or an encoder of ours, which
-    records how it was trained.
+    ENCODER is a known name (default, colour-grid, a foundation model) or the folder of a run or an encoder of ours,
+    which records how it was trained.
     """
     title, _, rest = text.rpartition("=")
     encoder, _, weights = rest.partition(":")
@@ -115,10 +114,10 @@ def frozen_row(text: str) -> ComparisonRow:
         backbone, _, weights = rest.removeprefix(FROZEN).partition(":")
         title = title or f"Frozen {backbone}"
         return ComparisonRow(folder_name(title), title, _BASELINE, encoder=FROZEN + backbone, weights=weights)
-    if not Path(rest).exists():
+    if rest != DEFAULT and not Path(rest).exists():
         raise UserError(f"--frozen {text}: neither a known encoder nor a folder -> 'polyptrace encoders' lists names")
-    title = title or Path(rest).resolve().name
-    method, labels = _training_of(Path(rest))
+    title = title or ("Default encoder" if rest == DEFAULT else Path(rest).resolve().name)
+    method, labels = _training_of(rest)
     group = ROWS[method].group if method in ROWS else _SELF_SUPERVISED
     return ComparisonRow(folder_name(title), title, group, encoder=rest, labels=labels)
 
@@ -131,10 +130,11 @@ def folder_name(title: str) -> str:
     return name
 
 
-def _training_of(folder: Path) -> tuple[str, str]:
-    """Method and label use of a run, read from its folder; "" if not recorded."""
-    if not (folder / "config.toml").is_file() or not (folder / "environment.json").is_file():
-        return "", ""
-    used = read_environment(folder).labels
-    labels = "labels" if not used.startswith("none") else "label-free given tracks" if "given" in used else "label-free"
-    return read_config(folder / "config.toml").train.method, labels
+def _training_of(encoder: str) -> tuple[str, str]:
+    """Method and label use of an encoder of ours, read from its folder; "" if not recorded."""
+    record = training_record(encoder)
+    if not record.labels:
+        return record.method, ""
+    if not record.labels.startswith("none"):
+        return record.method, "labels"
+    return record.method, "label-free given tracks" if "given" in record.labels else "label-free"

@@ -18,13 +18,13 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import file_hash, provenance
 from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops import container, is_video
-from polyptrace.data.dataset import FORMAT, DatasetTracklets, LabelFreeTracklets, read_info
+from polyptrace.data.crops import container, files_hash, is_video
+from polyptrace.data.dataset import FORMAT, Dataset, DatasetTracklets, LabelFreeTracklets, read_info
 from polyptrace.data.identity import polyp_keys, video_keys
 
 FILE = "dataset.json"
-#: Key of the hash of the source's boxes.
-SOURCE_BOXES = "source boxes"
+#: Keys of the hashes of the source's boxes, and of the sizes and times of the files that crops were cut from.
+SOURCE_BOXES, PICTURES = "source boxes", "picture files"
 NVJPEG, FFMPEG = "nvJPEG", "FFmpeg (PyAV)"
 ADVICE = "use the same settings, give another folder, or remove this one first"
 
@@ -46,6 +46,7 @@ class PrepareSettings:
 
 def dataset_info(
     folder: Path,
+    root: Path,
     source: Boxes,
     used: Boxes,
     tracklets: DatasetTracklets,
@@ -54,7 +55,7 @@ def dataset_info(
 ) -> dict[str, Any]:
     """The content of `dataset.json`; everything about labels is under `labels`.
 
-    `source` are all boxes of the source, `used` those that have a crop.
+    `source` are all boxes of the source, `used` those that have a crop, cut from pictures below `root`.
     """
     hashes = {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")}
     return {
@@ -64,7 +65,7 @@ def dataset_info(
         "decoder": decoders(used.file, settings.crops.decoding),
         "counts": counts | count_tracklets(tracklets),
         "labels": count_labels(tracklets),
-        "hashes": hashes | {SOURCE_BOXES: boxes_hash(source)},
+        "hashes": hashes | {SOURCE_BOXES: boxes_hash(source), PICTURES: files_hash(used.file, root)},
         "made_by": provenance(),
     }
 
@@ -80,12 +81,23 @@ def refuse_other_settings(out: Path, settings: PrepareSettings) -> None:
     refuse_changes(f"{out}: already exists, made", changed, ADVICE)
 
 
-def refuse_other_boxes(out: Path, source: Boxes) -> None:
-    """Raises an error unless the dataset folder `out` was made from these boxes, which must be sorted."""
-    if read_info(out).get("hashes", {}).get(SOURCE_BOXES) != boxes_hash(source):
+def refuse_other_content(out: Path, source: Boxes, root: Path) -> None:
+    """Raises an error unless the dataset folder `out` was made from these boxes and from the pictures below `root`.
+
+    The boxes must be sorted.
+    """
+    hashes = read_info(out).get("hashes", {})
+    if hashes.get(SOURCE_BOXES) != boxes_hash(source):
         raise UserError(
             f"{out}: already exists, made from other boxes: the source, or an option of its reader, has changed"
             f" -> {ADVICE}"
+        )
+    dataset = Dataset.open(out)
+    used = dataset.boxes().file[dataset.box_of_crop()]
+    if PICTURES in hashes and hashes[PICTURES] != files_hash(used, root):
+        raise UserError(
+            f"{out}: already exists, made from other pictures: a picture, archive or video below {root} was replaced"
+            " or written again -> remove this folder, or give another one"
         )
 
 

@@ -50,7 +50,7 @@ class Selection:
         if self.min_score is not None:
             boxes = _above_score(boxes, self.min_score)
         if self.fps is not None:
-            boxes = replace(boxes, fps=np.where(np.isfinite(boxes.fps), boxes.fps, self.fps))
+            boxes = _with_rate(boxes, self.fps)
         if self.videos is not None or self.share is not None:
             boxes = take_videos(boxes, names=self.videos, share=self.share, rest=self.rest, seed=self.seed)
         return boxes if self.join_clips is None else join_clips(boxes, self.join_clips, self.seed)
@@ -126,3 +126,15 @@ def _above_score(boxes: Boxes, min_score: float) -> Boxes:
     if not len(kept):
         raise UserError(f"--min-score {min_score}: no box is left -> the highest score is {np.nanmax(boxes.score):g}")
     return kept
+
+
+def _with_rate(boxes: Boxes, fps: float) -> Boxes:
+    """The boxes with this frame rate where their source states none; a warning names a video that states another."""
+    if not 0 < fps < np.inf:
+        raise UserError(f"--fps {fps:g}: not a frame rate -> give the frames per second, such as 25")
+    other = np.flatnonzero(np.isfinite(boxes.fps) & (boxes.fps != fps))
+    if len(other):
+        video, stated = boxes.video[other[0]], boxes.fps[other[0]]
+        message = f"--fps {fps:g}: not used for videos that state their own rate, such as {video} ({stated:g})"
+        warnings.warn(message, PolyptraceWarning, stacklevel=3)
+    return replace(boxes, fps=np.where(np.isfinite(boxes.fps), boxes.fps, fps))

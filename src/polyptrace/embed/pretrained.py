@@ -74,14 +74,16 @@ class PretrainedEncoder(Embedder):
         *,
         licence: str | None = None,
         results: Mapping[str, str | float] | None = None,
+        precision: str = "float32",
         overwrite: bool = False,
     ) -> None:
         """Writes model.safetensors, config.json and README.md, the model card, as the hub expects them.
 
         The card says how the encoder was trained. `licence` (of the weights, an identifier of the hub such as
-        "apache-2.0") and `results` (metric: value, preferably with its confidence interval) are added to it.
+        "apache-2.0") and `results` (metric: value, preferably with its confidence interval) are added to it. With
+        `precision` float16 the file has half the size; the rounded weights have another fingerprint.
         """
-        save_pretrained(self, folder, licence=licence, results=results, overwrite=overwrite)
+        save_pretrained(self, folder, licence=licence, results=results, precision=precision, overwrite=overwrite)
 
     def _batch_vectors(self, crops: Sequence[Tensor]) -> Tensor:
         """Vectors (B, D) of tracklets whose frames have the same size after preparation."""
@@ -141,13 +143,14 @@ def save_pretrained(
     *,
     licence: str | None = None,
     results: Mapping[str, str | float] | None = None,
+    precision: str = "float32",
     overwrite: bool = False,
 ) -> None:
     """Writes the folder of an encoder that polyptrace trained; see `PretrainedEncoder.save_pretrained`."""
     module = encoder.encoder if isinstance(encoder, Embedder) else encoder
     record = getattr(module, "record", TrainingRecord())
     record = replace(record, licence=licence or record.licence, results=dict(results or record.results))
-    save_encoder(module, Path(folder), record=record, overwrite=overwrite)
+    save_encoder(module, Path(folder), record=record, precision=precision, overwrite=overwrite)
 
 
 def _checked(tracklet: Frames, index: int) -> Tensor:

@@ -17,7 +17,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.network import hub_or_cache
 from polyptrace.encoders.padding import features_of_valid_frames, mean_of_frames
 from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess, as_frames
-from polyptrace.encoders.weights import load_weights
+from polyptrace.encoders.weights import DEFAULT, default_folder, fill_network, load_weights, read_safetensors
 
 #: Tags of torchvision's weights on the hub (IMAGENET1K_V2, then V1), preferred to timm's if both exist.
 TORCHVISION_TAGS = ("tv2_in1k", "tv_in1k")
@@ -67,8 +67,9 @@ class FrozenBackbone(nn.Module):
 def create_backbone(
     name: str, weights: str | None = "none", size: int = 232, option: str = "--encoder.weights"
 ) -> nn.Module:
-    """A timm network that gives one vector per frame, with `weights`: imagenet, none, or a file.
+    """A timm network that gives one vector per frame, with `weights`: imagenet, default, none, or a file.
 
+    `default` is the backbone of the encoder that comes with the package; only that architecture can have it.
     `option` is the command-line option of the weights, for errors.
     """
     import timm  # here, because it takes seconds to import
@@ -80,7 +81,12 @@ def create_backbone(
     if weights == "imagenet":
         return _from_hub(name, options, option)
     backbone: nn.Module = timm.create_model(name, **options)
-    if weights not in (None, "none"):
+    if weights == DEFAULT:
+        tensors = read_safetensors(default_folder() / "model.safetensors")
+        own = {key.removeprefix("backbone."): t for key, t in tensors.items() if key.startswith("backbone.")}
+        advice = "choose the backbone that `config.json` of the default encoder names, or other weights"
+        fill_network(backbone, own, f"{option} {DEFAULT}", advice)
+    elif weights not in (None, "none"):
         load_weights(backbone, Path(str(weights)))
     return backbone
 

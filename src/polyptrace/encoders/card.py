@@ -16,8 +16,10 @@ OwnEncoder = TrackletEncoder | FrameEncoder
 NOT_STATED = "not stated"
 
 #: Added to the intended use of an encoder that was trained on generated pictures.
-GENERATED = """ It was trained on generated pictures. Its quality on recorded procedures is
-unknown unless the results above include them."""
+GENERATED = """
+
+**Trained on rendered pictures only.** It has seen no recorded procedure. Its quality on recorded procedures is unknown
+unless the results above include them."""
 
 
 def model_card(encoder: OwnEncoder, record: TrainingRecord, fingerprint: str) -> str:
@@ -32,7 +34,7 @@ def model_card(encoder: OwnEncoder, record: TrainingRecord, fingerprint: str) ->
     return f"""---
 {metadata.to_yaml()}
 ---
-# {encoder.name}: vectors of polyp tracklets
+# {encoder.settings["name"]}: vectors of polyp tracklets
 
 One vector of {encoder.width} numbers per tracklet. A high cosine similarity means that two tracklets probably show the
 same polyp.

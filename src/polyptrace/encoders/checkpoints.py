@@ -1,17 +1,19 @@
 """Encoders saved and loaded: our folders, the authors' checkpoints, known names, and repositories on the hub.
 
 save_encoder(encoder, Path("my-encoder"), record=TrainingRecord(method="ours", data="REAL-Colon"))
-encoder = load_encoder("my-encoder")  # also a run, a checkpoint, colour-grid, frozen:resnet50, dinov2-small, OWNER/NAME
+encoder = load_encoder("my-encoder")  # also "default", a run, a checkpoint, colour-grid, dinov2-small, OWNER/NAME
 
 A folder follows the hub's conventions: model.safetensors, config.json and README.md, the model card. config.json has
 hashes of weights, settings and preprocessing, which are verified when the folder is loaded.
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 from safetensors.torch import save_file
@@ -31,7 +33,15 @@ from polyptrace.encoders.frame import FrameEncoder
 from polyptrace.encoders.preprocess import Preprocess
 from polyptrace.encoders.record import TrainingRecord
 from polyptrace.encoders.tracklet import TrackletEncoder
-from polyptrace.encoders.weights import fill_network, fingerprint, read_content, read_safetensors, weights_hash
+from polyptrace.encoders.weights import (
+    DEFAULT,
+    default_folder,
+    fill_network,
+    fingerprint,
+    read_content,
+    read_safetensors,
+    weights_hash,
+)
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 
@@ -40,6 +50,9 @@ VERSION = 2
 
 #: The folder of a run that contains its trained encoder.
 FINAL = "encoder"
+
+#: Floating-point types in which weights can be stored.
+STORED = {"float32": torch.float32, "float16": torch.float16}
 
 KINDS = {"tracklet": TrackletEncoder, "frame": FrameEncoder}
 
@@ -80,17 +93,20 @@ def load_encoder(
 ) -> nn.Module:
     """The encoder of a run, an encoder folder, the authors' checkpoint, a known name, or a hub id.
 
-    Known names are `colour-grid`, `frozen:BACKBONE` (any timm model) and the foundation models, which
-    `polyptrace encoders` lists. `weights` and `preprocess` are for the last two, `pooling` for foundation models.
+    Known names are `default` (comes with the package), `colour-grid`, `frozen:BACKBONE` (any timm model) and the
+    foundation models, which `polyptrace encoders` lists. `weights` and `preprocess` are for the last two, `pooling` for
+    foundation models.
     Without `weights`, a frozen backbone gets ImageNet weights and a foundation model those in the hub's local cache.
     `revision` is a branch, tag or commit of a repository on the hub.
     """
     name, path = str(path_or_name), Path(path_or_name)
     backbone = name.startswith(FROZEN) or name in FOUNDATION_MODELS
-    if revision is not None and (backbone or name == ColourGrid.name or path.exists()):
+    if revision is not None and (backbone or name in (DEFAULT, ColourGrid.name) or path.exists()):
         raise UserError(f"{name}: not a repository on the hub -> leave out revision={revision!r}")
     if weights is not None and not backbone:
         raise UserError(f"{name}: comes with its own weights -> leave out --weights")
+    if name == DEFAULT:
+        return load_folder(default_folder())
     if name == ColourGrid.name:
         return ColourGrid()
     if name.startswith(FROZEN):
@@ -104,15 +120,34 @@ def load_encoder(
     return load_folder(_download(name, revision))
 
 
+def encoder_config(path_or_name: str | Path) -> EncoderConfig | None:
+    """config.json of a run, an encoder folder or the default encoder; None for any other name or path."""
+    path = default_folder() if str(path_or_name) == DEFAULT else Path(path_or_name)
+    return _read_config(_encoder_folder(path) / CONFIG) if path.is_dir() else None
+
+
+def training_record(path_or_name: str | Path) -> TrainingRecord:
+    """How a run, an encoder folder or the default encoder was trained; empty for any other name or path."""
+    config = encoder_config(path_or_name)
+    return TrainingRecord() if config is None else config.training
+
+
 def save_encoder(
-    encoder: nn.Module, folder: Path, *, record: TrainingRecord | None = None, overwrite: bool = False
+    encoder: nn.Module,
+    folder: Path,
+    *,
+    record: TrainingRecord | None = None,
+    precision: str = "float32",
+    overwrite: bool = False,
 ) -> None:
     """Writes an encoder's folder: weights, settings with the fingerprint, and a model card.
 
-    `record` says how the encoder was trained; by default, it is the record that the encoder was loaded with.
+    `record` says how the encoder was trained; by default, it is the record that the encoder was loaded with. With
+    `precision` float16 the weights are rounded, so that the saved encoder has another fingerprint.
     """
     if not isinstance(encoder, TrackletEncoder | FrameEncoder):
         raise UserError(f"{encoder.name}: was not trained here and is not saved -> load it by its name")
+    encoder = _rounded(encoder, precision)
     record, weights = record or encoder.record, weights_hash(encoder)
     config = EncoderConfig(
         polyptrace=VERSION,
@@ -127,8 +162,20 @@ def save_encoder(
     with atomic_folder(folder, overwrite=overwrite, mark=CONFIG) as temporary:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in encoder.state_dict().items()}
         save_file(tensors, temporary / WEIGHTS, {"format": "pt"})
+        (temporary / WEIGHTS).chmod(0o644)  # safetensors makes it private
         write_json(temporary / CONFIG, asdict(config))
         (temporary / CARD).write_text(model_card(encoder, record, config.fingerprint), encoding="utf-8")
+
+
+def _rounded(encoder: OwnEncoder, precision: str) -> OwnEncoder:
+    """A copy whose weights have the type in which they are stored."""
+    if precision not in STORED:
+        raise UserError(f"precision: {precision!r} is unknown -> give {' or '.join(STORED)}")
+    rounded = deepcopy(encoder).to(STORED[precision])
+    for name, tensor in rounded.state_dict().items():
+        if not bool(tensor.isfinite().all()):
+            raise UserError(f"{encoder.name}: {name} is not finite in {precision} -> save it as float32")
+    return rounded
 
 
 def load_folder(folder: Path) -> OwnEncoder:

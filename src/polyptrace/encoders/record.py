@@ -21,3 +21,8 @@ class TrainingRecord:
     settings: dict[str, Any] = field(default_factory=dict)  # all settings of the training
     licence: str = "unknown"  # of the weights, as an identifier of the hub
     results: dict[str, str | float] = field(default_factory=dict)  # metric: value, with its confidence interval
+
+    @property
+    def total_frames(self) -> int:
+        """Frames seen in this training and in those of the initial weights."""
+        return self.frames + self.init_frames

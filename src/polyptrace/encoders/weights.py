@@ -19,8 +19,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+import polyptrace
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json
+
+#: The name of the encoder that comes with the package, and the folder that has it.
+DEFAULT = "default"
+PRETRAINED = Path(polyptrace.__file__).parent / "pretrained"
 
 #: Entries under which training scripts save weights; if a file has several, the first of these is used.
 CONTAINERS = ("teacher", "student", "model", "state_dict", "encoder", "target_encoder")
@@ -200,10 +205,22 @@ def load_weights(network: nn.Module, path: Path) -> None:
     fill_network(network, tensors, str(path))
 
 
+def default_folder() -> Path:
+    """The folder of the encoder that comes with the package."""
+    folder = PRETRAINED / DEFAULT
+    if not (folder / "config.json").is_file():
+        raise UserError(
+            f"{DEFAULT}: this installation has no default encoder ({folder}) -> give a run, a folder or another name;"
+            " in a checkout of the repository, `python -m benchmarks default_encoder` trains it"
+        )
+    return folder
+
+
 def weights_hash(network: nn.Module) -> str:
-    """SHA-256 of a network's weights by name, the same wherever and however they were stored."""
+    """SHA-256 of a network's weights by name, the same wherever and in whatever floating-point type they are stored."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
+    for name, stored in sorted(network.state_dict().items()):
+        tensor = stored.float() if stored.is_floating_point() else stored
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -4,7 +4,7 @@ Everything a user can name (methods, videos, datasets) is escaped by the templat
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -192,8 +192,7 @@ def markdown(table: Table) -> str:
 
 def latex(table: Table) -> str:
     """One floating table in LaTeX, which needs the packages booktabs and amssymb."""
-    delimiters = ("<%", "%>", "<<", ">>", "<#", "#>")  # a LaTeX file is full of braces
-    return _text_environment(delimiters).get_template("table.tex.j2").render(table=table)
+    return _text_environment("<>").get_template("table.tex.j2").render(table=table)
 
 
 def write_table(folder: Path, table: Table) -> None:
@@ -214,39 +213,50 @@ def _environment() -> Environment:
 
 
 @cache
-def _text_environment(delimiters: Sequence[str] = ("{%", "%}", "{{", "}}", "{#", "#}")) -> Environment:
-    """Templates of plain text, whose block statements leave no lines."""
-    loader = PackageLoader("polyptrace.report")
+def _text_environment(braces: str = "{}") -> Environment:
+    """Templates of plain text. Those of LaTeX, which is full of braces, are written <% ... %> and << ... >>."""
+    opening, closing = braces[0], braces[1]
     environment = Environment(  # noqa: S701 - the templates escape for Markdown and LaTeX
-        *delimiters, loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+        block_start_string=f"{opening}%",
+        block_end_string=f"%{closing}",
+        variable_start_string=opening * 2,
+        variable_end_string=closing * 2,
+        comment_start_string=f"{opening}#",
+        comment_end_string=f"#{closing}",
+        loader=PackageLoader("polyptrace.report"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
     )
     environment.filters |= {"markdown": escape_markdown, "latex": escape_latex}
     return environment
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "†": r"\textdagger{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "✓": r"\checkmark{}",
-    "✗": r"\ensuremath{\times}",
-    "–": "--",
-    "↑": r"\ensuremath{\uparrow}",
-    "↓": r"\ensuremath{\downarrow}",
-    "−": r"\ensuremath{-}",
-    "\n": " ",
-    "τ": r"\ensuremath{\tau}",
-    "≤": r"\ensuremath{\leq}",
-}
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "†": r"\textdagger{}",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "✓": r"\checkmark{}",
+        "✗": r"\ensuremath{\times}",
+        "–": "--",
+        "↑": r"\ensuremath{\uparrow}",
+        "↓": r"\ensuremath{\downarrow}",
+        "−": r"\ensuremath{-}",
+        "\n": " ",
+        "τ": r"\ensuremath{\tau}",
+        "≤": r"\ensuremath{\leq}",
+    }
+)
 
 
 def escape_latex(text: str) -> str:
     """Text with the special characters of LaTeX escaped."""
-    return text.translate(str.maketrans(_LATEX))
+    return text.translate(_LATEX)
 
 
 def escape_markdown(text: str) -> str:

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 
 from polyptrace.config import Config
 from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.bootstrap import Paired, holm
 from polyptrace.evaluate.results import compare
@@ -22,6 +23,7 @@ from polyptrace.report.ranking import (
     COUNTING,
     GROUP_ORDER,
     LEVEL,
+    MAIN,
     Measure,
     Ranking,
     measured,
@@ -284,6 +286,26 @@ def interval_text(measure: Measure, low: float, high: float) -> str:
     digits = 1 if measure.percent else 2
     dash = "–" if min(low, high) >= 0 else " to "
     return f"{value_text(measure, low, digits)}{dash}{value_text(measure, high, digits)}"
+
+
+def card_results(results: Results, fingerprint: str) -> dict[str, str | float]:
+    """The main measures with their 95 % intervals, for the model card of the encoder with this fingerprint."""
+    for source in results.embeddings:
+        made = str(source.get("info", {}).get("fingerprint", ""))
+        if made != fingerprint:
+            raise UserError(
+                f"{source['path']}: vectors of another encoder (fingerprint {made[:12] or 'unknown'}, not"
+                f" {fingerprint[:12]}) -> embed and evaluate with the encoder that is saved"
+            )
+    card: dict[str, str | float] = {}
+    for measure in MAIN:
+        task = results.tasks.get(measure.task)
+        if task is not None and measure.metric in task.metrics:
+            metric = task.metrics[measure.metric]
+            interval = interval_text(measure, metric.low, metric.high)
+            value = value_text(measure, metric.value, 1)
+            card[f"{measure.over} {measure.name}"] = f"{value} [{interval}]" if interval else value
+    return card | {"Measured on": table_caption([results], MAIN)}
 
 
 def table_caption(rows: Sequence[Results], measures: Sequence[Measure]) -> str:

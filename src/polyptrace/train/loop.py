@@ -24,10 +24,18 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 from polyptrace.config import Config, as_dict
 from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
+from polyptrace.core.files import PARTIAL, recover
 from polyptrace.core.lock import lock
 from polyptrace.core.randomness import torch_seed
 from polyptrace.data import Dataset, LabelFree
-from polyptrace.encoders import OwnEncoder, TrainingRecord, fill_network, load_encoder, save_encoder
+from polyptrace.encoders import (
+    OwnEncoder,
+    TrainingRecord,
+    fill_network,
+    load_encoder,
+    save_encoder,
+    training_record,
+)
 from polyptrace.methods import METHODS, Batch, Epoch, TrainingMethod, TrainingPlan
 from polyptrace.train.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from polyptrace.train.feed import Feed, Loaded
@@ -35,7 +43,18 @@ from polyptrace.train.gather import gather
 from polyptrace.train.hardware import Hardware, choose_hardware, is_first_process, start_fabric
 from polyptrace.train.learner import Learner
 from polyptrace.train.log import TrainingLog
-from polyptrace.train.run import CHECKPOINTS, ENCODER, SECTIONS, begin_run, check_run, frames_of, thread_note
+from polyptrace.train.run import (
+    CHECKPOINTS,
+    CONFIG,
+    ENCODER,
+    SECTIONS,
+    Resumption,
+    begin_run,
+    check_replacement,
+    check_run,
+    finish_replacement,
+    thread_note,
+)
 from polyptrace.train.stopping import StopRequest
 
 if TYPE_CHECKING:  # Lightning takes seconds to import, and most commands do not need it
@@ -63,23 +82,39 @@ class TrainingRun:
 def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = None, overwrite: bool = False) -> Path:
     """Trains the method of the settings on a dataset, or resumes; returns the folder of the encoder.
 
-    init_from: a run or encoder whose weights are the initial ones. overwrite: discard a run that `out` already has.
+    init_from: a run or encoder whose weights are the initial ones. overwrite: a run that `out` already has is replaced
+    when the new one has finished.
     """
     if config.train.method not in METHODS:
         raise UserError(f"train.method: {config.train.method!r} is not a method -> one of {', '.join(METHODS)}")
     method = METHODS[config.train.method]
     data = dataset if method.sees_labels(config) else dataset.label_free()
-    with lock(out) if is_first_process(os.environ) else nullcontext():
-        return _train(config, method, data, out, init_from, overwrite)
+    first = is_first_process(os.environ)
+    with lock(out) if first else nullcontext():
+        if first:
+            recover(out)
+        if not (overwrite and (out / CONFIG).exists()):
+            _train(config, method, data, out, init_from, check_run(out, config, data, init_from))
+        else:
+            new = out.with_name(out.name + PARTIAL)
+            _train(config, method, data, new, init_from, check_replacement(new, out, config, data, init_from), out)
+            if first:
+                finish_replacement(new, out)
+    return out / ENCODER
 
 
 def _train(
-    config: Config, method: TrainingMethod, data: LabelFree, out: Path, init_from: str | None, overwrite: bool
-) -> Path:
-    resumption = check_run(out, config, data, init_from, overwrite)
+    config: Config,
+    method: TrainingMethod,
+    data: LabelFree,
+    out: Path,
+    init_from: str | None,
+    resumption: Resumption,
+    replaces: Path | None = None,
+) -> None:
     if resumption.finished:
         console.print(f"{out}: this run has finished", highlight=False)
-        return out / ENCODER
+        return
 
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
@@ -105,7 +140,7 @@ def _train(
         *init_notes,
     ]
     if fabric.is_global_zero:
-        begin_run(out, config, data, init_from, resumption, plan.labels, notes, overwrite)
+        begin_run(out, config, data, init_from, resumption, plan.labels, notes, replaces)
         for note in notes:
             console.print(note, highlight=False, soft_wrap=True)
 
@@ -117,7 +152,6 @@ def _train(
         save_encoder(encoder, out / ENCODER, record=_record(config, plan, data, state, init_from))
     fabric.barrier()
     stop.deliver()
-    return out / ENCODER
 
 
 def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tuple[TrainingState, bool]:
@@ -180,16 +214,16 @@ def initial_encoder(
         return method.encoder(config, size), []
     encoder = method.encoder(replace(config, encoder=replace(config.encoder, weights="none")), size)
     source = load_encoder(init_from)
+    seen = f"{init_from} ({training_record(init_from).total_frames:,} frames)"
     if type(source) is type(encoder):
         fill_network(encoder, source.state_dict(), f"--init-from {init_from}")
-        return encoder, [f"initial weights: all from {init_from} ({frames_of(init_from):,} frames)"]
+        return encoder, [f"initial weights: all from {seen}"]
     backbone = getattr(source, "backbone", None)
     if backbone is None:
         raise UserError(f"--init-from {init_from}: an encoder without a backbone -> give a run or an encoder folder")
     fill_network(encoder.backbone, backbone.state_dict(), f"--init-from {init_from}")
     others = ", ".join(sorted({name.partition(".")[0] for name, _ in encoder.named_parameters()} - {"backbone"}))
-    source_note = f"the backbone from {init_from} ({frames_of(init_from):,} frames)"
-    return encoder, [f"initial weights: {source_note}; {others} at random"]
+    return encoder, [f"initial weights: the backbone from {seen}; {others} at random"]
 
 
 def set_up(
@@ -258,6 +292,6 @@ def _record(
         frames=state.frames,
         seed=config.train.seed,
         init_from=init_from or "",
-        init_frames=frames_of(init_from) if init_from else 0,
+        init_frames=training_record(init_from).total_frames if init_from else 0,
         settings=as_dict(config, SECTIONS),
     )

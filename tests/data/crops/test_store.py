@@ -28,45 +28,47 @@ def test_a_job_is_named_once_the_disk_has_its_crops(tmp_path: Path, monkeypatch:
     named_before: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda _: named_before.append(log.read_text("utf-8")))
     monkeypatch.setattr(store_module, "SECONDS_BETWEEN_SYNCS", -1.0)
-    with store.open("wb") as file, JobLog.open(log, file.fileno(), 8) as finished:
-        finished.add(3)
-        finished.add(1)
-    assert named_before == ["", log_line(3, 8), log_line(3, 8) + log_line(1, 8)]
-    assert finished_jobs(log, 8) == {1, 3}
+    with store.open("wb") as file, JobLog.open(log, file.fileno()) as finished:
+        finished.add("3 of 8")
+        finished.add("1 of 8")
+    assert named_before == ["", log_line("3 of 8"), log_line("3 of 8") + log_line("1 of 8")]
+    assert finished_jobs(log) == {"1 of 8", "3 of 8"}
 
 
 def test_what_was_finished_is_named_where_the_work_is_stopped_too(tmp_path: Path) -> None:
     log = tmp_path / "crops.log"
 
     def stopped() -> None:
-        with (tmp_path / "crops.npy").open("wb") as file, JobLog.open(log, file.fileno(), 8) as finished:
-            finished.add(5)
-            assert finished_jobs(log, 8) == set()  # not yet: its crops may be on their way
+        with (tmp_path / "crops.npy").open("wb") as file, JobLog.open(log, file.fileno()) as finished:
+            finished.add("5 of 8")
+            assert finished_jobs(log) == set()  # not yet: its crops may be on their way
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         stopped()
-    assert finished_jobs(log, 8) == {5}
+    assert finished_jobs(log) == {"5 of 8"}
 
 
-def test_a_line_that_was_cut_off_is_taken_away_and_jobs_of_another_size_are_others(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
     log = tmp_path / "crops.log"
-    log.write_text(log_line(1, 8) + log_line(2, 64) + "3 o", "utf-8")
-    assert finished_jobs(log, 8) == {1}
-    assert log.read_text("utf-8") == log_line(1, 8) + log_line(2, 64)
+    log.write_text(log_line("1 of 8") + log_line("2 of 64") + "3 o", "utf-8")
+    assert finished_jobs(log) == {"1 of 8", "2 of 64"}
+    assert log.read_text("utf-8") == log_line("1 of 8") + log_line("2 of 64")
 
 
 def test_a_damaged_line_marks_no_job_as_finished(tmp_path: Path) -> None:
     log = tmp_path / "crops.log"
-    log.write_bytes(log_line(1, 8).replace("1 of", "2 of").encode() + b"\xff 3 of 8\n\n" + log_line(4, 8).encode())
-    assert finished_jobs(log, 8) == {4}
+    log.write_bytes(
+        log_line("1 of 8").replace("1 of", "2 of").encode() + b"\xff 3 of 8\n\n" + log_line("4 of 8").encode()
+    )
+    assert finished_jobs(log) == {"4 of 8"}
 
 
 @pytest.mark.parametrize("damage", ["truncated", "header", "other shape"])
 def test_a_damaged_partial_store_is_created_anew(tmp_path: Path, damage: str) -> None:
     path, log = tmp_path / "crops.npy", tmp_path / "crops.log"
     np.save(path, np.ones((4 if damage == "other shape" else 5, 2, 2, 3), np.uint8))
-    log.write_text(log_line(0, 8), "utf-8")
+    log.write_text(log_line("0 of 8"), "utf-8")
     content = path.read_bytes()
     if damage == "truncated":
         path.write_bytes(content[:-1])
@@ -76,4 +78,4 @@ def test_a_damaged_partial_store_is_created_anew(tmp_path: Path, damage: str) ->
         create_store(path, log, (5, 2, 2, 3))
     assert np.load(path).shape == (5, 2, 2, 3)
     assert not np.load(path).any()
-    assert finished_jobs(log, 8) == set()
+    assert finished_jobs(log) == set()

@@ -1,13 +1,18 @@
 """Crops: what the encoder sees of each box, from the picture to the memory-mapped store."""
 
-from polyptrace.data.crops.archives import first_file, read_all, read_members
-from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.loader import CropLoader, to_device
-from polyptrace.data.crops.pictures import VIDEO_ENDS, container, is_video
-from polyptrace.data.crops.regions import crop_regions, cut_crop
-from polyptrace.data.crops.resize import resize_crops, resize_frames
-from polyptrace.data.crops.store import BadPicture, Fill, PartialStore
-from polyptrace.data.crops.videos import read_frames, video_info
+from typing import TYPE_CHECKING
+
+from polyptrace.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from polyptrace.data.crops.archives import first_file, read_all, read_members
+    from polyptrace.data.crops.cutting import fill_store
+    from polyptrace.data.crops.loader import CropLoader, to_device
+    from polyptrace.data.crops.pictures import VIDEO_ENDS, container, files_hash, is_video
+    from polyptrace.data.crops.regions import crop_regions, cut_crop
+    from polyptrace.data.crops.resize import resize_crops, resize_frames
+    from polyptrace.data.crops.store import BadPicture, Fill, PartialStore
+    from polyptrace.data.crops.videos import read_frames, video_info
 
 __all__ = [
     "VIDEO_ENDS",
@@ -18,6 +23,7 @@ __all__ = [
     "container",
     "crop_regions",
     "cut_crop",
+    "files_hash",
     "fill_store",
     "first_file",
     "is_video",
@@ -29,3 +35,5 @@ __all__ = [
     "to_device",
     "video_info",
 ]
+
+__getattr__ = lazy_names(__name__, "archives", "cutting", "loader", "pictures", "regions", "resize", "store", "videos")

@@ -17,7 +17,7 @@ from torch import Tensor
 from polyptrace.core.device import one_thread, usable_cores
 from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.crops import nvjpeg
-from polyptrace.data.crops.pictures import PictureError, PictureRequest, container, read_pictures
+from polyptrace.data.crops.pictures import PictureError, PictureRequest, container, files_hash, read_pictures
 from polyptrace.data.crops.regions import crop_regions, cut_crop, scale_regions, shrink_factor
 from polyptrace.data.crops.store import BadPicture, CropFile, JobLog, create_store, finished_jobs
 
@@ -69,9 +69,12 @@ def fill_store(
     log = path.with_suffix(".log")
     header = create_store(path, log, (len(boxes), size, size, 3))
     jobs = _jobs(boxes, pictures_per_job)
-    done = finished_jobs(log, pictures_per_job) & set(range(len(jobs)))
-    for number in done:
-        advance(len({(boxes.file[row], int(boxes.frame_index[row])) for row in jobs[number]}))
+    # a job whose files were replaced has another name, so it runs again
+    names = [f"{n} of {pictures_per_job} {files_hash(boxes.file[rows], root)[:16]}" for n, rows in enumerate(jobs)]
+    logged = finished_jobs(log)
+    for name, rows in zip(names, jobs, strict=True):
+        if name in logged:
+            advance(len({(boxes.file[row], int(boxes.frame_index[row])) for row in rows}))
     cancelled, lock = Event(), Lock()
 
     def picture_done() -> None:
@@ -84,7 +87,7 @@ def fill_store(
 
     with (
         path.open("r+b", buffering=0) as file,
-        JobLog.open(log, file.fileno(), pictures_per_job) as finished,
+        JobLog.open(log, file.fileno()) as finished,
         one_thread(),
         _thread_pool(threads, cancelled) as pool,
     ):
@@ -93,7 +96,8 @@ def fill_store(
         may_shrink = decoding == "scaled"
         task = _Task(store, boxes, regions, root, scale, may_shrink, device, picture_done, check_cancelled)
         bad: list[BadPicture] = []
-        running = {pool.submit(_run_job, task, rows): number for number, rows in enumerate(jobs) if number not in done}
+        pending = [(name, rows) for name, rows in zip(names, jobs, strict=True) if name not in logged]
+        running = {pool.submit(_run_job, task, rows): name for name, rows in pending}
         for future in as_completed(running):
             failed = future.result()
             bad += failed

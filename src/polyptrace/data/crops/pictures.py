@@ -4,7 +4,9 @@ A box's file is a JPEG or PNG, a member of an archive (`frames.tar.gz::000-001_7
 frame index selects the frame. Archives and videos are read in one pass, in order.
 """
 
-from collections.abc import Callable, Iterator
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -47,6 +49,18 @@ def is_video(file: str) -> bool:
 def container(file: str) -> str:
     """The archive or video that a file is read from; "" for a picture file."""
     return file if is_video(file) else file.partition(ARCHIVE_MARK)[0] if ARCHIVE_MARK in file else ""
+
+
+def files_hash(files: Iterable[str], root: Path) -> str:
+    """Identifies picture files, archives and videos by name, size and time of change, so that a new one is noticed."""
+    digest = hashlib.sha256()
+    for name in sorted({container(file) or file for file in files}):
+        try:
+            status = (root / name).stat()
+            digest.update(json.dumps([name, status.st_size, status.st_mtime_ns]).encode())
+        except (OSError, ValueError):  # missing files are reported when they are read
+            digest.update(json.dumps([name]).encode())
+    return digest.hexdigest()
 
 
 def path_below(root: Path, file: str) -> Path:

@@ -16,16 +16,18 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic
-from typing import Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from polyptrace.config import Crops
 from polyptrace.core.console import progress
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes, Ints
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SECONDS_BETWEEN_SYNCS = 2.0  # the most work that a killed run loses
 GATHERED = "gathered.npy"
@@ -52,7 +54,7 @@ class CropFile:
     header: int  # bytes before the first crop
     size: int
 
-    def write(self, row: int, crops: Tensor) -> None:
+    def write(self, row: int, crops: "Tensor") -> None:
         """Writes crops (..., size, size, 3) from a row on."""
         content = memoryview(crops.contiguous().numpy().data).cast("B")
         offset = self.header + row * 3 * self.size**2
@@ -60,7 +62,7 @@ class CropFile:
             written = os.pwrite(self.descriptor, content, offset)
             content, offset = content[written:], offset + written
 
-    def write_rows(self, rows: Ints, crops: Tensor) -> None:
+    def write_rows(self, rows: Ints, crops: "Tensor") -> None:
         """Writes crops (n, size, size, 3) to their rows; consecutive rows are written at once."""
         cuts = (np.flatnonzero(np.diff(rows) != 1) + 1).tolist()
         for begin, end in pairwise([0, *cuts, len(rows)]):
@@ -73,22 +75,21 @@ class JobLog:
 
     file: TextIO
     store: int  # file descriptor
-    pictures_per_job: int
     last_sync: float = 0.0
-    finished: list[int] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path, store: int, pictures_per_job: int) -> Iterator[Self]:
+    def open(cls, path: Path, store: int) -> Iterator[Self]:
         """The log of a store; jobs not yet logged are logged at the end, even after an exception."""
         with path.open("a", encoding="utf-8") as file:
-            log = cls(file, store, pictures_per_job, monotonic())
+            log = cls(file, store, monotonic())
             try:
                 yield log
             finally:
                 log.sync()
 
-    def add(self, job: int) -> None:
+    def add(self, job: str) -> None:
         """Adds a job whose crops have been written."""
         self.finished.append(job)
         if monotonic() - self.last_sync > SECONDS_BETWEEN_SYNCS:
@@ -97,7 +98,7 @@ class JobLog:
     def sync(self) -> None:
         """Flushes the crops to disk, then logs their jobs."""
         os.fsync(self.store)
-        self.file.writelines(log_line(job, self.pictures_per_job) for job in self.finished)
+        self.file.writelines(log_line(job) for job in self.finished)
         self.file.flush()
         self.finished, self.last_sync = [], monotonic()
 
@@ -139,14 +140,13 @@ def _has_shape(path: Path, shape: tuple[int, ...]) -> bool:
         return False
 
 
-def log_line(job: int, pictures_per_job: int) -> str:
+def log_line(job: str) -> str:
     """The line of a finished job, with a checksum: a damaged line must not mark another job as finished."""
-    entry = f"{job} of {pictures_per_job}"
-    return f"{entry} {zlib.crc32(entry.encode()):08x}\n"
+    return f"{job} {zlib.crc32(job.encode()):08x}\n"
 
 
-def finished_jobs(log: Path, pictures_per_job: int) -> set[int]:
-    """The jobs that an earlier run finished, of those with the same number of pictures per job.
+def finished_jobs(log: Path) -> set[str]:
+    """The jobs that earlier runs have finished.
 
     An incomplete last line is removed; the next entry would otherwise continue it. Damaged lines are ignored, so that
     their jobs run again.
@@ -155,9 +155,8 @@ def finished_jobs(log: Path, pictures_per_job: int) -> set[int]:
     complete = content[: content.rfind(b"\n") + 1]
     if complete != content:
         log.write_bytes(complete)
-    entries = [(line, line.split()[0]) for line in complete.decode("ascii", "replace").splitlines(True) if line.strip()]
-    numbers = {line: int(job) for line, job in entries if job.isascii() and job.isdigit() and len(job) < 20}
-    return {job for line, job in numbers.items() if line == log_line(job, pictures_per_job)}
+    lines = complete.decode("ascii", "replace").splitlines(True)
+    return {job for line in lines if line == log_line(job := line.rpartition(" ")[0])}
 
 
 class PartialStore:

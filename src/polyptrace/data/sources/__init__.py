@@ -37,17 +37,24 @@ SOURCES: dict[str, Callable[..., Boxes]] = {
 
 
 def read_source(name: str, path: Path, options: Mapping[str, Any], cache: Path | None = None) -> Boxes:
-    """The boxes of a source by its name; options that are None are ignored, one that the source lacks is an error.
+    """The boxes of a source by its name; options that are None are ignored.
 
     `cache` is a folder from which a slow reader resumes after an interruption.
     """
+    given = check_source(name, path, options)
+    resume = {"cache": cache} if "cache" in inspect.signature(SOURCES[name]).parameters else {}
+    return SOURCES[name](path, **given, **resume)
+
+
+def check_source(name: str, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are given; an error if there is no such source or path, or the source lacks an option."""
     if name not in SOURCES:
         raise UserError(f"{name}: is not a source -> one of {', '.join(SOURCES)}")
     if not path.exists():
         raise UserError(f"{path}: no such file or folder -> check the path")
     given = {option: value for option, value in options.items() if value is not None}
     known = dict(list(inspect.signature(SOURCES[name]).parameters.items())[1:])
-    resume = {"cache": cache} if known.pop("cache", None) else {}
+    known.pop("cache", None)
     for option, value in given.items():
         flag = f"--{option.replace('_', '-')}"
         if option not in known:
@@ -56,12 +63,13 @@ def read_source(name: str, path: Path, options: Mapping[str, Any], cache: Path |
         choices = get_args(known[option].annotation) if get_origin(known[option].annotation) is Literal else ()
         if choices and value not in choices:
             raise UserError(f"{flag} {value}: not a choice -> {' or '.join(choices)}")
-    return SOURCES[name](path, **given, **resume)
+    return given
 
 
 __all__ = [
     "HISTOLOGY",
     "SOURCES",
+    "check_source",
     "picture_root",
     "read_coco",
     "read_cocovid",

@@ -30,10 +30,10 @@ from polyptrace.data.dataset_info import (
     FILE,
     PrepareSettings,
     dataset_info,
-    refuse_other_boxes,
+    refuse_other_content,
     refuse_other_settings,
 )
-from polyptrace.data.sources import picture_root, read_source
+from polyptrace.data.sources import check_source, picture_root, read_source
 from polyptrace.data.splits import Selection
 from polyptrace.data.tracklets import Tracklets, cut_both_units
 from polyptrace.data.tracks import link_with_settings
@@ -92,11 +92,13 @@ def prepare(
     Rows with fatal findings are an error; with `skip_bad` they are excluded and listed in `rejected.csv`. If a video
     ends early, the boxes after its end are excluded in any case, with a warning.
     `fill` cuts the crops, by default on this machine; `polyptrace.cluster` does it on many.
-    A folder made from the same boxes with the same settings is opened unchanged; any other existing folder is an error.
+    A folder made from the same boxes and pictures with the same settings is opened unchanged; any other existing
+    folder is an error.
     """
     options, selection = options or {}, selection or Selection()
     record = selection.as_dict()
     if isinstance(source, str):
+        check_source(source, path, options)
         split = options.get("split")
         record = {"format": source, "path": path.resolve().name, "split": split, "min_score": None} | record
     settings = PrepareSettings(tracks or Tracks(), crops or Crops(), skip_bad, record)
@@ -105,11 +107,11 @@ def prepare(
     with lock(out):
         cache = out.with_name(out.name + ".annotations")
         boxes = selection.apply(_read(source, path, options, cache)).in_order()
+        root = picture_root(path) if isinstance(source, str) else path
         if out.exists():
             refuse_other_settings(out, settings)  # another process may have finished it since the first check
-            refuse_other_boxes(out, boxes)
+            refuse_other_content(out, boxes, root)
         else:
-            root = picture_root(path) if isinstance(source, str) else path
             _write_folder(boxes, root, out, settings, fill)
         shutil.rmtree(cache, ignore_errors=True)
     return Dataset.open(out)
@@ -138,6 +140,13 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
         if not new:
             break
         findings += new
+    if not (linked.tracklets.unit == "tracklet").any():
+        warnings.warn(
+            f"no track is long enough for a tracklet of {settings.tracks.length} frames, so there is nothing to train"
+            " on; for a training dataset, lower --tracks.length or --tracks.stride",
+            PolyptraceWarning,
+            stacklevel=3,
+        )
     save_tracklets(linked.tracklets, partial / "tracklets.parquet")
     crop = np.full(len(linked.boxes), -1)
     crop[linked.cropped] = np.arange(len(linked.cropped))
@@ -146,7 +155,8 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
     if findings:
         write_rejected(partial / "rejected.csv", boxes, findings)
     used = linked.boxes.take(linked.cropped)
-    write_json(partial / FILE, dataset_info(partial, boxes, used, linked.tracklets, settings, linked.counts(boxes)))
+    counts = linked.counts(boxes)
+    write_json(partial / FILE, dataset_info(partial, root, boxes, used, linked.tracklets, settings, counts))
     store.finish(linked.cropped_source_rows)
     remove_partial(partial)  # of a killed run
     partial.rename(out)
