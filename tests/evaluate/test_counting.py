@@ -15,10 +15,14 @@ from polyptrace.evaluate.counting import (
     DEFAULT_SETTING,
     SETTINGS,
     affinity_propagation,
-    cluster,
     count_lesions,
     similarities,
 )
+
+
+def cluster(vectors, method, setting=None, **frames):
+    """The clusters of the tracks of one procedure."""
+    return count(vectors, ["v"] * len(vectors), method=method, setting=setting, **frames).cluster
 
 
 def procedures(videos=5, seed=0, noise=0.6):

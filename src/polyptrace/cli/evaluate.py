@@ -32,51 +32,34 @@ NOT_FRACTIONS = ("fragmentation", "fragmentation_sd", "count_error", "count_bias
 def command(
     ctx: typer.Context,
     tasks: Annotated[list[str] | None, typer.Argument(help=f"Any of {', '.join(TASKS)}; default: all.")] = None,
-    out: Annotated[Path, typer.Option("--out", help="Results folder to write.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Results folder to write.")] = Path("results"),
     embeddings: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--embeddings",
-            help="Folder of 'polyptrace embed', or a .npz or .parquet file. Repeat it to evaluate datasets together.",
-        ),
+        typer.Option(help="Folder of 'polyptrace embed', or a .npz or .parquet file; repeat it for several datasets."),
     ] = None,
     embeddings_for: Annotated[
-        list[str] | None,
-        typer.Option("--embeddings-for", metavar="TASK=PATH", help="Embeddings of one task only; may be repeated."),
+        list[str] | None, typer.Option(metavar="TASK=PATH", help="Embeddings of one task only; repeatable.")
     ] = None,
     train_for: Annotated[
         list[str] | None,
         typer.Option(
-            "--train-for",
             metavar="TASK=PATH",
-            help="Training part of a published split, for size or histology; the other embeddings of the task are"
-            " the test part. May be repeated.",
+            help="Training part of a published split, for size or histology; the other embeddings test. Repeatable.",
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Name of the row in the table.")] = None,
-    group: Annotated[str | None, typer.Option("--group", help=f"Group of the row: {', '.join(GROUPS)}.")] = None,
-    labels: Annotated[
-        str | None, typer.Option("--labels", help=f"Labels used in training: {', '.join(LABEL_USE)}.")
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the row in the table.")] = None,
+    group: Annotated[str | None, typer.Option(help=f"Group of the row: {', '.join(GROUPS)}.")] = None,
+    labels: Annotated[str | None, typer.Option(help=f"Labels used in training: {', '.join(LABEL_USE)}.")] = None,
     trained_on_test: Annotated[
-        list[str] | None,
-        typer.Option("--trained-on-test", metavar="TASK", help="Task whose test data the pretraining saw."),
+        list[str] | None, typer.Option(metavar="TASK", help="Task whose test data the pretraining saw.")
     ] = None,
     histology: Annotated[
         list[str] | None,
-        typer.Option(
-            "--histology",
-            metavar="NAME=LABEL",
-            help="Class of an unknown histology: 1 adenoma, 0 not, -1 left out.",
-        ),
+        typer.Option(metavar="NAME=LABEL", help="Class of an unknown histology: 1 adenoma, 0 not, -1 left out."),
     ] = None,
     seeds: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--combine",
-            metavar="RESULTS",
-            help="Combine results of one method, one folder per training seed, into one row instead of evaluating.",
-        ),
+        typer.Option("--combine", metavar="RESULTS", help="Combine the training seeds of one method instead."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
     config: ConfigFile = None,

@@ -4,27 +4,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
-import numpy as np
 import typer
 from rich.table import Table
 
-from polyptrace.config import Crops, Embed
 from polyptrace.core.console import console, output
-from polyptrace.core.randomness import torch_generator
-from polyptrace.data import Boxes, cut_tracklets, link_tracks, prepare, read_coco
-from polyptrace.embed import embed
-from polyptrace.encoders import ColourGrid
-from polyptrace.evaluate import retrieval
-from polyptrace.supervision import bag_purity, sample_bags, temperature
-from polyptrace.synthetic import find_preset, generate, with_difficulty
-from polyptrace.synthetic.statistics import (
-    MAX_HEIGHT,
-    MEASURES,
-    PUBLISHED,
-    box_statistics,
-    find_recordings,
-    measure_recording,
-)
 
 
 def command(
@@ -99,6 +82,8 @@ def command(
 
       polyptrace synth shared --polyps-per-site 2 --interleave 0.6
     """
+    from polyptrace.synthetic import find_preset, generate, with_difficulty  # --help does not wait for torch
+
     chosen = with_difficulty(
         find_preset(preset, regime),
         tracklets=tracklets,
@@ -132,6 +117,15 @@ def command(
 
 def print_box_statistics(out: Path) -> None:
     """Prints tracks, gaps, sizes, bag purity and the colour baseline of a generated folder."""
+    from polyptrace.config import Crops, Embed
+    from polyptrace.core.randomness import torch_generator
+    from polyptrace.data import Boxes, cut_tracklets, link_tracks, prepare, read_coco
+    from polyptrace.embed import embed
+    from polyptrace.encoders import ColourGrid
+    from polyptrace.evaluate import retrieval
+    from polyptrace.supervision import bag_purity, sample_bags, temperature
+    from polyptrace.synthetic.statistics import PUBLISHED, box_statistics
+
     test = read_coco(out, split="test")
     boxes = Boxes.concatenate([read_coco(out, split="train"), test])
     table = Table("10th / 50th / 90th percentile", "here", "REAL-Colon", box=None, header_style="bold")
@@ -144,21 +138,21 @@ def print_box_statistics(out: Path) -> None:
         members = 1 - purity.wrong.sum() / purity.members.sum()
         text = f"{100 * members:.0f} % of members, {100 * purity.pure.mean():.0f} % of bags"
         table.add_row(f"bag purity at c = {progress:g}", text)
-    table.add_row("colour-grid mAP, test split", f"{100 * _colour_grid_map(test, out):.1f}")
-    output.print(table)
-
-
-def _colour_grid_map(boxes: Boxes, root: Path) -> float:
-    """mAP of retrieving whole tracks by the colour grid."""
     encoder = ColourGrid()
     with TemporaryDirectory() as folder:
-        dataset = prepare(boxes, root, Path(folder) / "dataset", crops=Crops(size=encoder.preprocess.size))
+        dataset = prepare(test, out, Path(folder) / "dataset", crops=Crops(size=encoder.preprocess.size))
         vectors = embed(encoder, dataset, ("track",), Embed(device="cpu"))
-    return retrieval(vectors.vectors, vectors.polyp).map
+    table.add_row("colour-grid mAP, test split", f"{100 * retrieval(vectors.vectors, vectors.polyp).map:.1f}")
+    output.print(table)
 
 
 def print_image_statistics(out: Path, real: Path) -> None:
     """Prints simple statistics of generated and real images."""
+    import numpy as np
+
+    from polyptrace.data import read_coco
+    from polyptrace.synthetic.statistics import MAX_HEIGHT, MEASURES, find_recordings, measure_recording
+
     height = min(MAX_HEIGHT, int(read_coco(out, split="test").image_height[0]))  # sharpness is compared at one scale
     ours, theirs = (
         np.percentile([measure_recording(files, height) for files in find_recordings(root, most=12)], [10, 50, 90], 0)
