@@ -25,7 +25,8 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.boxes import Ints
-from polyptrace.data.crops import BadPicture, fill_store
+from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.store import BadPicture
 from polyptrace.embed import Embedder, Embeddings
 from polyptrace.embed.embedding import UNITS, as_table, preprocess_of, tracklets_of
 from polyptrace.embed.plan import make_plan

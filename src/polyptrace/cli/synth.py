@@ -123,7 +123,8 @@ def print_box_statistics(out: Path) -> None:
     from polyptrace.embed import embed
     from polyptrace.encoders import ColourGrid
     from polyptrace.evaluate import retrieval
-    from polyptrace.supervision import bag_purity, sample_bags, temperature
+    from polyptrace.supervision import sample_bags, temperature
+    from polyptrace.supervision.bags import bag_purity
     from polyptrace.synthetic.statistics import PUBLISHED, box_statistics
 
     test = read_coco(out, split="test")

@@ -25,8 +25,9 @@ from polyptrace.core.console import progress
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance, refuse_existing
-from polyptrace.data import Dataset, LabelFree
-from polyptrace.data.crops import CropLoader, to_device
+from polyptrace.data import Dataset
+from polyptrace.data.crops.loader import CropLoader, to_device
+from polyptrace.data.dataset import LabelFree
 from polyptrace.embed.plan import Block, Ints, Plan, batches_by_length, make_plan, padded_rows
 from polyptrace.embed.table import COLUMNS, VECTORS_FILE, Embeddings
 from polyptrace.encoders import CropPreparation, Preprocess, fingerprint, input_size, load_encoder, weights_hash
