@@ -49,7 +49,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_csv, write_json
 from polyptrace.core.schema import from_json
 from polyptrace.core.timecode import seconds_text
-from polyptrace.data import join_keys
+from polyptrace.data.identity import join_keys
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate.bootstrap import Estimate, Paired, paired
 from polyptrace.evaluate.similarity import by_appearance
