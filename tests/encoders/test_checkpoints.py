@@ -17,17 +17,15 @@ from polyptrace.encoders import (
     ColourGrid,
     FrameEncoder,
     FrozenBackbone,
-    OwnEncoder,
     TrackletEncoder,
-    TrainingRecord,
-    create_backbone,
-    fingerprint,
-    load_authors_checkpoint,
     load_encoder,
     save_encoder,
-    training_record,
     weights,
 )
+from polyptrace.encoders.backbones import create_backbone
+from polyptrace.encoders.checkpoints import load_authors_checkpoint, training_record
+from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord
+from polyptrace.encoders.weights import fingerprint
 
 
 def small(kind: str) -> OwnEncoder:

@@ -25,13 +25,11 @@ from polyptrace.core.files import atomic_folder, read_json, write_json
 from polyptrace.core.network import hub_or_cache
 from polyptrace.core.reuse import differences
 from polyptrace.core.schema import from_json
-from polyptrace.encoders.backbones import FROZEN, FrozenBackbone
-from polyptrace.encoders.card import OwnEncoder, model_card
-from polyptrace.encoders.colour_grid import ColourGrid
+from polyptrace.encoders.card import model_card
+from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, is_hub_id, load_foundation
-from polyptrace.encoders.frame import FrameEncoder
+from polyptrace.encoders.frame import FROZEN, ColourGrid, FrameEncoder, FrozenBackbone
 from polyptrace.encoders.preprocess import Preprocess
-from polyptrace.encoders.record import TrainingRecord
 from polyptrace.encoders.tracklet import TrackletEncoder
 from polyptrace.encoders.weights import (
     DEFAULT,
@@ -145,7 +143,7 @@ def save_encoder(
     `record` says how the encoder was trained; by default, it is the record that the encoder was loaded with. With
     `precision` float16 the weights are rounded, so that the saved encoder has another fingerprint.
     """
-    if not isinstance(encoder, TrackletEncoder | FrameEncoder):
+    if not isinstance(encoder, OwnEncoder):
         raise UserError(f"{encoder.name}: was not trained here and is not saved -> load it by its name")
     encoder = _rounded(encoder, precision)
     record, weights = record or encoder.record, weights_hash(encoder)
