@@ -18,8 +18,8 @@ from polyptrace.encoders import load_encoder, prepare_crops
 from polyptrace.encoders.backbones import create_backbone
 from polyptrace.encoders.cost import Cost
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder
-from polyptrace.encoders.foundation.dino import Dinov2
 from polyptrace.encoders.foundation.endoscopy import Endofm
+from polyptrace.encoders.foundation.natural import Dinov2
 from polyptrace.encoders.weights import fingerprint
 
 

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from polyptrace.encoders.foundation import FoundationEncoder, find_model
+from polyptrace.encoders.foundation import FoundationEncoder
+from polyptrace.encoders.foundation.loading import find_model
 from polyptrace.encoders.frame import FrameEncoder, FrozenBackbone
 from polyptrace.encoders.tracklet import TrackletEncoder
 
