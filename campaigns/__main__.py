@@ -15,7 +15,9 @@ from campaigns.commands import load_commands, make_inputs
 from polyptrace.core.files import provenance, write_json
 
 CAMPAIGNS = ("kill", "fuzz", "faults", "load")
-QUICK = {"kill": 3, "fuzz": 4, "faults": 2, "load": 1}  # cases of each command or reader
+#: With --quick: cases of each command or reader, and the commands.
+QUICK = {"kill": 2, "fuzz": 3, "faults": 2, "load": 1}
+QUICK_COMMANDS = {"kill": ["embed", "prepare"], "faults": ["embed", "prepare"], "load": ["evaluate"]}
 
 
 def main(words: list[str] | None = None) -> int:
@@ -36,9 +38,10 @@ def main(words: list[str] | None = None) -> int:
         for name in options.campaigns:
             began, rng = time.monotonic(), random.Random(options.seed)
             cases = QUICK[name] if options.quick else sys.maxsize
-            found = importlib.import_module(f"campaigns.{name}").campaign(
-                folder, folder / "inputs", options.seconds, cases, rng, options.only
-            )
+            only = options.only or (QUICK_COMMANDS.get(name, []) if options.quick else [])
+            campaign = importlib.import_module(f"campaigns.{name}").campaign
+            (folder / name).mkdir()
+            found = campaign(folder / name, folder / "inputs", options.seconds, cases, rng, only)
             spent = {"seconds": round(time.monotonic() - began), "seed": options.seed, "made_by": provenance()}
             write_json(options.out / f"{name}.json", {"campaign": name, **found, **spent})
             failed += len(found["failures"])
