@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from polyptrace.core.errors import UserError
 from polyptrace.data import video_keys
 from polyptrace.embed import Embeddings
+from polyptrace.explore.checks import Check, next_check
 from polyptrace.explore.identities import Identities, agreement, identities
 from polyptrace.explore.journal import Event, Item, Journal, undoable
 from polyptrace.explore.questions import Question, next_question
@@ -105,6 +106,17 @@ class ExploredProcedure:
             if question is not None:
                 return question
         return None
+
+    def check(self, who: str | None = None) -> Check | None:
+        """The next check of an answer that is probably wrong."""
+        state = self.state(who)
+        found = (next_check(state, items, scores) for items, scores in self._windows(state))
+        return max((each for each in found if each is not None), key=lambda each: each.wrong, default=None)
+
+    def forget(self) -> None:
+        """Forgets what was derived from the journal, after its events were changed."""
+        self._states.clear()
+        self._groupings.clear()
 
     def candidates(self, item: int, top: int, who: str | None = None) -> list[Candidate]:
         """The other items, most probably the same lesion first."""
