@@ -246,7 +246,7 @@ def run(coloured: Dataset, tmp_path: Path) -> Path:
 
 def test_a_damaged_environment_is_read_or_refused(run: Path, coloured: Dataset) -> None:
     def read() -> None:
-        check_run(run, Config(), coloured.label_free(), None, overwrite=False)
+        check_run(run, Config(), coloured.label_free(), None)
         thread_note(run, "cpu")
         load_run(run)
 

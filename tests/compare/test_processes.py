@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from polyptrace.compare import ROWS, ComparisonRow, Datasets, Shared, Trial, Workers, make_trial
+from polyptrace.compare.runner import begin_trial
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 
@@ -130,3 +131,35 @@ def test_a_signal_while_a_worker_is_being_started_ends_it(
     started[0].kill()
     started[0].wait()
     assert not left
+
+
+def test_a_worker_ends_when_the_process_that_started_it_is_killed(trial: Trial, tmp_path: Path) -> None:
+    program = tmp_path / "python"  # the worker's interpreter, with a row that takes a minute
+    program.write_text(
+        f"#!/bin/sh\nshift 2\nexec {sys.executable} -c 'import sys, time; from polyptrace.compare import worker;"
+        ' print("started", flush=True); worker.end_with_parent(); time.sleep(60)\' "$@"\n'
+    )
+    program.chmod(0o755)
+    begin_trial(trial)
+    code = f"""
+import sys
+from pathlib import Path
+from polyptrace.compare import Workers
+from polyptrace.compare.runner import load_trial
+sys.executable = {str(program)!r}
+Workers(2)(load_trial(Path({str(trial.folder)!r})))
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    log = trial.folder / "log.txt"
+    while not (log.exists() and "started" in log.read_text()):
+        assert parent.poll() is None
+        time.sleep(0.01)
+    (worker,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    parent.kill()
+    parent.wait()
+    for _ in range(1000):
+        if not Path(f"/proc/{worker}").exists() or ") Z " in Path(f"/proc/{worker}/stat").read_text():
+            return
+        time.sleep(0.01)
+    os.kill(int(worker), signal.SIGKILL)
+    pytest.fail("the worker was still running after 10 s")

@@ -234,5 +234,5 @@ def test_a_worker_restores_the_trial_from_its_record(name: str, data: Datasets, 
 def test_a_record_of_something_else_is_an_error(data: Datasets, tmp_path: Path) -> None:
     (trial,) = trials(data, tmp_path / "out", rows=("ours",))
     write_json(trial.folder / module.RECORD, {"recipe": {}})
-    with pytest.raises(UserError, match=r"row\.json: not a record of this version"):
+    with pytest.raises(UserError, match=r"row\.json: trial: is missing"):
         begin_trial(trial)

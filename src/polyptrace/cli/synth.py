@@ -62,6 +62,9 @@ def command(
     real: Annotated[
         Path | None, typer.Option(help="Folder of real clips (JPEG): print picture statistics, compared with theirs.")
     ] = None,
+    split: Annotated[
+        Literal["all", "train", "test"], typer.Option(help="Generate only the training or the test procedures.")
+    ] = "all",
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to render.")] = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite OUT if it exists.")] = False,
 ) -> None:
@@ -107,6 +110,7 @@ def command(
         out,
         chosen,
         seed,
+        split=split,
         device=device,
         every_frame=every_frame,
         contact_sheets=contact_sheet,

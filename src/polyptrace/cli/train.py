@@ -25,7 +25,7 @@ def command(
         str | None, typer.Option("--init-from", help="Start from the weights of a run, an encoder folder or `default`.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Discard the run that --out already contains.")
+        bool, typer.Option("--overwrite", help="Replace the run that --out contains, when the new one has finished.")
     ] = False,
     config: ConfigFile = None,
 ) -> None:

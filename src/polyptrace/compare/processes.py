@@ -4,7 +4,7 @@ At 112 pixels a training step keeps a large GPU busy for less time than Python n
 one GPU finish sooner than one after the other. A row that crashes does not affect the others.
 
 SIGTERM, which schedulers send to end a job, and SIGINT may reach this process only (Ctrl-C reaches all processes of a
-terminal). It then ends its workers.
+terminal). It then ends its workers. A worker also ends if this process is killed.
 """
 
 import os
@@ -90,7 +90,9 @@ class Workers:
         self._starting = True
         try:
             command = [sys.executable, "-m", "polyptrace.compare.worker", *arguments]
-            process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)  # noqa: S603
+            process = subprocess.Popen(  # noqa: S603
+                command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment
+            )
             self._running.add(process)
         finally:
             self._starting = False

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any, Literal
@@ -25,11 +25,37 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, file_hash, read_json, remove_partial, write_json
 from polyptrace.core.lock import InUseError, lock
 from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.core.schema import from_json
 from polyptrace.data.dataset import read_info
 
 Keep = Literal["all", "vectors"]
 
 RECORD, ERROR = "row.json", "error.txt"
+
+
+@dataclass(frozen=True)
+class _TrialRecord:
+    """A trial as JSON."""
+
+    key: str
+    row: ComparisonRow
+    folder: str
+    train: str | None
+    tests: list[str]
+    tests_of: dict[str, list[str]]
+    config: dict[str, dict[str, Any]]
+    tasks: list[str]
+    start: "_TrialRecord | None"
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The fields of `row.json`."""
+
+    trial: _TrialRecord
+    inputs: dict[str, Any]
+    commands: list[str]
+    seconds: dict[str, float]  # by command
 
 
 @dataclass(frozen=True)
@@ -118,36 +144,38 @@ def run_trial(trial: Trial, keep: Keep = "all") -> None:
             _free_memory()
         if not step.done:
             raise UserError(f"{trial.key}: {step.name} ended without {step.output} -> run: {step.command}")
-        record["seconds"][step.command] = round(time.monotonic() - began, 1)
-        write_json(trial.folder / RECORD, record)
+        record.seconds[step.command] = round(time.monotonic() - began, 1)
+        write_json(trial.folder / RECORD, asdict(record))
     (trial.folder / ERROR).unlink(missing_ok=True)
     if keep == "vectors" and trial.data.tests:
         for weights in ("checkpoints", "encoder"):
             shutil.rmtree(trial.run / weights, ignore_errors=True)
 
 
-def begin_trial(trial: Trial) -> dict[str, Any]:
+def begin_trial(trial: Trial) -> _Record:
     """Writes `row.json`, or returns the existing one if it describes the same row."""
     path = trial.folder / RECORD
     inputs = _inputs(trial)
     if not path.exists():
-        commands = [step.command for step in trial.steps]
-        record: dict[str, Any] = {"trial": _as_json(trial), "inputs": inputs, "commands": commands, "seconds": {}}
-        write_json(path, record)
+        record = _Record(_as_record(trial), inputs, [step.command for step in trial.steps], {})
+        write_json(path, asdict(record))
         return record
-    record = read_json(path)
-    if not isinstance(record, dict) or not {"trial", "inputs", "seconds"} <= set(record):
-        raise UserError(f"{path}: not a record of this version -> give another --out, or remove this folder")
+    record = _read_record(trial.folder)
     sections = trial.row.sections
-    made = from_dict({name: record["trial"]["config"].get(name, {}) for name in sections}, where=str(path))
-    changed = difference(made, trial.config, sections) + differences(record["inputs"], inputs)
+    made = from_dict({name: record.trial.config.get(name, {}) for name in sections}, where=str(path))
+    changed = difference(made, trial.config, sections) + differences(record.inputs, inputs)
     refuse_changes(f"{trial.folder}: this row was made", changed, "give another --out, or remove this folder")
     return record
 
 
 def load_trial(folder: Path) -> Trial:
     """The trial that `row.json` in a folder describes."""
-    return _from_json(read_json(folder / RECORD)["trial"])
+    return _as_trial(_read_record(folder).trial)
+
+
+def _read_record(folder: Path) -> _Record:
+    path = folder / RECORD
+    return from_json(_Record, read_json(path), str(path), "give another --out, or remove this folder")
 
 
 def failure_of(trial: Trial) -> str:
@@ -156,31 +184,30 @@ def failure_of(trial: Trial) -> str:
     return path.read_text(encoding="utf-8").partition("\n")[0] if path.exists() else ""
 
 
-def _as_json(trial: Trial) -> dict[str, Any]:
-    return {
-        "key": trial.key,
-        "row": asdict(trial.row),
-        "folder": str(trial.folder),
-        "train": str(trial.data.train) if trial.data.train else None,
-        "tests": [str(path) for path in trial.data.tests],
-        "tests_of": {task: [str(path) for path in paths] for task, paths in trial.data.tests_of.items()},
-        "config": as_dict(trial.config, trial.row.sections),
-        "tasks": list(trial.tasks),
-        "start": _as_json(trial.start) if trial.start else None,
-    }
+def _as_record(trial: Trial) -> _TrialRecord:
+    return _TrialRecord(
+        trial.key,
+        trial.row,
+        str(trial.folder),
+        str(trial.data.train) if trial.data.train else None,
+        [str(path) for path in trial.data.tests],
+        {task: [str(path) for path in paths] for task, paths in trial.data.tests_of.items()},
+        as_dict(trial.config, trial.row.sections),
+        list(trial.tasks),
+        _as_record(trial.start) if trial.start else None,
+    )
 
 
-def _from_json(content: dict[str, Any]) -> Trial:
-    row = {name: content["row"][name] for name in (f.name for f in fields(ComparisonRow))}
-    tests_of = {task: tuple(map(Path, paths)) for task, paths in content["tests_of"].items()}
+def _as_trial(record: _TrialRecord) -> Trial:
+    tests_of = {task: tuple(map(Path, paths)) for task, paths in record.tests_of.items()}
     return Trial(
-        content["key"],
-        ComparisonRow(**{**row, "seen": tuple(row["seen"])}),
-        Path(content["folder"]),
-        Datasets(Path(content["train"]) if content["train"] else None, tuple(map(Path, content["tests"])), tests_of),
-        from_dict(content["config"], where=content["key"]),
-        tuple(content["tasks"]),
-        _from_json(content["start"]) if content["start"] else None,
+        record.key,
+        record.row,
+        Path(record.folder),
+        Datasets(Path(record.train) if record.train else None, tuple(map(Path, record.tests)), tests_of),
+        from_dict(record.config, where=record.key),
+        tuple(record.tasks),
+        _as_trial(record.start) if record.start else None,
     )
 
 

@@ -140,6 +140,13 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
         if not new:
             break
         findings += new
+    if not (linked.tracklets.unit == "tracklet").any():
+        warnings.warn(
+            f"no track is long enough for a tracklet of {settings.tracks.length} frames, so there is nothing to train"
+            " on; for a training dataset, lower --tracks.length or --tracks.stride",
+            PolyptraceWarning,
+            stacklevel=3,
+        )
     save_tracklets(linked.tracklets, partial / "tracklets.parquet")
     crop = np.full(len(linked.boxes), -1)
     crop[linked.cropped] = np.arange(len(linked.cropped))

@@ -112,6 +112,17 @@ class TrainingMethod:
         return from_dict({**self.defaults, "train": train}, where=f"defaults of {self.name}")
 
 
+def fixed_length(data: Data) -> Ints:
+    """Indices of the tracklets of fixed length; an error if there are none."""
+    chosen = data.select("tracklet")
+    if not len(chosen):
+        raise UserError(
+            f"{data.path}: has whole tracks, but no tracklets of a fixed length, which this method needs -> prepare it"
+            " with a lower --tracks.length or --tracks.stride"
+        )
+    return chosen
+
+
 def polyp_codes(data: Data, chosen: Ints) -> Ints:
     """The polyp of each chosen tracklet as a number from 0; an error if labels are missing."""
     if not isinstance(data, Dataset):

@@ -30,6 +30,7 @@ from polyptrace.methods.method import (
     Targets,
     TrainingMethod,
     TrainingPlan,
+    fixed_length,
     labels_seen,
 )
 from polyptrace.supervision import (
@@ -54,7 +55,7 @@ def plan(data: Data, config: Config) -> TrainingPlan:
             "--loss.name multi-positive: Equation 1 (--loss.form paper) is noise-aware only, the multi-positive loss"
             " has the symmetric form -> add --loss.form symmetric"
         )
-    chosen, settings = data.select("tracklet"), config.supervision
+    chosen, settings = fixed_length(data), config.supervision
     rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     video, position = video_keys(data.tracklets)[chosen], data.tracklets.position[chosen]
     anchors = anchor_count(video, settings.bag_size, settings.small_videos)

@@ -27,6 +27,7 @@ from polyptrace.methods.method import (
     Targets,
     TrainingMethod,
     TrainingPlan,
+    fixed_length,
     labels_seen,
     polyp_codes,
 )
@@ -34,7 +35,7 @@ from polyptrace.methods.method import (
 
 def plan(data: Data, config: Config) -> TrainingPlan:
     """Batches of tracklets of some polyps. Labels are needed."""
-    chosen = data.select("tracklet")
+    chosen = fixed_length(data)
     polyp = polyp_codes(data, chosen)
     rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     position = time_in_polyp(data, chosen, polyp)

@@ -16,8 +16,8 @@ Regime = Literal["real-colon", "hard"]
 class Difficulty:
     """Settings that make it hard to recognise a polyp again; shares in [0, 1] unless noted."""
 
-    view_change: float = 0.65  #: variation of viewpoint, distance, light, blur and inflation
-    view_memory: float = 100.0  #: frames; a gap of this length changes 63 % of the view; 0: every track is a new view
+    view_change: float = 0.72  #: variation of viewpoint, distance, light, blur and inflation
+    view_memory: float = 85.0  #: frames; a gap of this length changes 63 % of the view; 0: every track is a new view
     colour_drift: float = 0.1  #: share of the colour variation that occurs within a procedure
     narrow_band: float = 0.05  #: probability that an inspection switches to narrow-band imaging
     alike: float = 0.1  #: similarity of the polyps; 1: the same traits, only patterns and positions differ

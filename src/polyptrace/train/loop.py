@@ -24,6 +24,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 from polyptrace.config import Config, as_dict
 from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
+from polyptrace.core.files import PARTIAL, recover
 from polyptrace.core.lock import lock
 from polyptrace.core.randomness import torch_seed
 from polyptrace.data import Dataset, LabelFree
@@ -42,7 +43,18 @@ from polyptrace.train.gather import gather
 from polyptrace.train.hardware import Hardware, choose_hardware, is_first_process, start_fabric
 from polyptrace.train.learner import Learner
 from polyptrace.train.log import TrainingLog
-from polyptrace.train.run import CHECKPOINTS, ENCODER, SECTIONS, begin_run, check_run, thread_note
+from polyptrace.train.run import (
+    CHECKPOINTS,
+    CONFIG,
+    ENCODER,
+    SECTIONS,
+    Resumption,
+    begin_run,
+    check_replacement,
+    check_run,
+    finish_replacement,
+    thread_note,
+)
 from polyptrace.train.stopping import StopRequest
 
 if TYPE_CHECKING:  # Lightning takes seconds to import, and most commands do not need it
@@ -70,23 +82,39 @@ class TrainingRun:
 def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = None, overwrite: bool = False) -> Path:
     """Trains the method of the settings on a dataset, or resumes; returns the folder of the encoder.
 
-    init_from: a run or encoder whose weights are the initial ones. overwrite: discard a run that `out` already has.
+    init_from: a run or encoder whose weights are the initial ones. overwrite: a run that `out` already has is replaced
+    when the new one has finished.
     """
     if config.train.method not in METHODS:
         raise UserError(f"train.method: {config.train.method!r} is not a method -> one of {', '.join(METHODS)}")
     method = METHODS[config.train.method]
     data = dataset if method.sees_labels(config) else dataset.label_free()
-    with lock(out) if is_first_process(os.environ) else nullcontext():
-        return _train(config, method, data, out, init_from, overwrite)
+    first = is_first_process(os.environ)
+    with lock(out) if first else nullcontext():
+        if first:
+            recover(out)
+        if not (overwrite and (out / CONFIG).exists()):
+            _train(config, method, data, out, init_from, check_run(out, config, data, init_from))
+        else:
+            new = out.with_name(out.name + PARTIAL)
+            _train(config, method, data, new, init_from, check_replacement(new, out, config, data, init_from), out)
+            if first:
+                finish_replacement(new, out)
+    return out / ENCODER
 
 
 def _train(
-    config: Config, method: TrainingMethod, data: LabelFree, out: Path, init_from: str | None, overwrite: bool
-) -> Path:
-    resumption = check_run(out, config, data, init_from, overwrite)
+    config: Config,
+    method: TrainingMethod,
+    data: LabelFree,
+    out: Path,
+    init_from: str | None,
+    resumption: Resumption,
+    replaces: Path | None = None,
+) -> None:
     if resumption.finished:
         console.print(f"{out}: this run has finished", highlight=False)
-        return out / ENCODER
+        return
 
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
@@ -112,7 +140,7 @@ def _train(
         *init_notes,
     ]
     if fabric.is_global_zero:
-        begin_run(out, config, data, init_from, resumption, plan.labels, notes, overwrite)
+        begin_run(out, config, data, init_from, resumption, plan.labels, notes, replaces)
         for note in notes:
             console.print(note, highlight=False, soft_wrap=True)
 
@@ -124,7 +152,6 @@ def _train(
         save_encoder(encoder, out / ENCODER, record=_record(config, plan, data, state, init_from))
     fabric.barrier()
     stop.deliver()
-    return out / ENCODER
 
 
 def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tuple[TrainingState, bool]:

@@ -18,7 +18,16 @@ import torch
 
 from polyptrace.config import Config, as_toml, difference, read_config
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import PARTIAL, atomic_file, file_hash, provenance, read_json, remove_partial, write_json
+from polyptrace.core.files import (
+    PARTIAL,
+    atomic_file,
+    file_hash,
+    move_folder,
+    provenance,
+    read_json,
+    remove_partial,
+    write_json,
+)
 from polyptrace.core.reuse import refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.data import LabelFree
@@ -30,6 +39,7 @@ SECTIONS = ("supervision", "views", "loss", "encoder", "optimiser", "train")
 
 CONFIG, ENVIRONMENT, CHECKPOINTS, ENCODER = "config.toml", "environment.json", "checkpoints", "encoder"
 METRICS, DISCARDED, TENSORBOARD = "metrics.jsonl", "metrics.discarded.jsonl", "tensorboard"
+NEW = ".new"  # marks a run that replaces another one
 
 
 @dataclass(frozen=True)
@@ -78,18 +88,18 @@ class Resumption:
     finished: bool = False
 
 
-def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None, overwrite: bool) -> Resumption:
+def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None) -> Resumption:
     """How a command continues in `out`; an error if another command's run would be changed.
 
-    Other settings are accepted with `overwrite`, as long as there is no checkpoint, and for more epochs or frames of a
-    run that has finished.
+    Other settings are accepted as long as there is no checkpoint, and for more epochs or frames of a run that has
+    finished.
     """
     if not (out / CONFIG).exists():
         if out.exists() and any(not _is_leftover(path) for path in out.iterdir()):
             raise UserError(f"{out}: not empty, and not a run folder -> give another --out")
         return Resumption()
     checkpoint = last_checkpoint(out / CHECKPOINTS)
-    if overwrite or checkpoint is None:
+    if checkpoint is None:
         return Resumption()
     old, finished = read_config(out / CONFIG), (out / ENCODER).exists()
     longer = finished and _is_longer(old, config)
@@ -109,6 +119,19 @@ def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None,
     return Resumption(checkpoint, finished and not longer)
 
 
+def check_replacement(new: Path, out: Path, config: Config, data: LabelFree, init_from: str | None) -> Resumption:
+    """How the run in `new`, which will replace the run in `out`, continues: other settings begin it anew.
+
+    `NEW` marks it. At the end the two runs change places, so that a kill may leave the old one in `new`.
+    """
+    if (out / NEW).exists() or not (new / NEW).exists():
+        return Resumption()
+    try:
+        return check_run(new, config, data, init_from)
+    except UserError:
+        return Resumption()
+
+
 def begin_run(
     out: Path,
     config: Config,
@@ -117,13 +140,19 @@ def begin_run(
     resumption: Resumption,
     labels: str,
     notes: Sequence[str],
-    overwrite: bool = False,
+    replaces: Path | None = None,
 ) -> None:
-    """Records the start of a run, or one more start of a run that is resumed."""
-    known = (out / CONFIG).exists() and not overwrite
-    earlier = asdict(read_environment(out)) if known else {"starts": []}
+    """Records the start of a run, or one more start of a run that is resumed.
+
+    `replaces` is the run that it will replace, which is kept until then.
+    """
+    if replaces and resumption.checkpoint is None:
+        _remove(out, replaces / NEW)
+        out.mkdir()
+        (out / NEW).touch()
+    earlier = asdict(read_environment(out)) if (out / CONFIG).exists() else {"starts": []}
     remove_partial(out)  # of an interrupted start
-    _remove(out / ENCODER)  # of a run that is continued for longer, or overwritten
+    _remove(out / ENCODER)  # of a run that is continued for longer
     if resumption.checkpoint is None:
         _remove(out / CHECKPOINTS, out / TENSORBOARD, out / "mlflow-run")
         earlier = {
@@ -134,8 +163,6 @@ def begin_run(
             "starts": earlier["starts"],
             "version": 1,
         }
-    if overwrite:
-        _remove(out / METRICS, out / DISCARDED)
     start: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "step": read_state(resumption.checkpoint).step if resumption.checkpoint else 0,
@@ -146,6 +173,13 @@ def begin_run(
     write_json(out / ENVIRONMENT, earlier | {"starts": starts})
     with atomic_file(out / CONFIG) as temporary:  # last: it marks the folder as a run
         temporary.write_text(as_toml(config, SECTIONS), encoding="utf-8")
+
+
+def finish_replacement(new: Path, out: Path) -> None:
+    """Puts a finished run in the place of the run in `out`, which is removed."""
+    if (new / NEW).exists():
+        move_folder(new, out)
+    _remove(new, out / NEW)
 
 
 def thread_note(out: Path, accelerator: str) -> list[str]:
@@ -173,7 +207,7 @@ def _is_longer(old: Config, new: Config) -> bool:
 
 def _is_leftover(path: Path) -> bool:
     """Whether a file may be left by a start that was killed before it had recorded its run."""
-    return path.name == ENVIRONMENT or (path.name.startswith(".") and PARTIAL in path.name)
+    return path.name in (ENVIRONMENT, NEW) or (path.name.startswith(".") and PARTIAL in path.name)
 
 
 def _remove(*paths: Path) -> None:
