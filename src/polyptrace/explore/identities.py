@@ -196,7 +196,7 @@ def _statements(event: Event, known: _Items, state: Identities, earlier: Iterabl
             same = {"same": True, "different": False}.get(str(event.answer))
             yield _statement(event, items[0], items[1], same=same)
         case "merge":
-            for first, second in pairwise(items):
+            for first, second in pairwise(items if len(items) > 1 else items * 2):  # one item: a lesion of its own
                 yield _statement(event, first, second, same=True)
         case "move":
             others = [place for item in event.others if (place := known.find(item, event)) is not None]

@@ -56,7 +56,7 @@ class Event:
         for item in (*self.items, *self.others, *((self.to,) if self.to else ())):
             if len(item) != 3 or item[2] < item[1]:
                 raise ValueError(f"items: {list(item)} is not [track, first frame, last frame]")
-        needed = {"answer": 2, "merge": 2, "move": 1, "split": 1, "reject": 1, "restore": 1, "note": 1}.get(
+        needed = {"answer": 2, "merge": 1, "move": 1, "split": 1, "reject": 1, "restore": 1, "note": 1}.get(
             self.kind, 0
         )
         if len(self.items) < needed or (self.kind == "answer" and len(set(self.items)) != 2):

@@ -31,7 +31,6 @@ class Question:
     first: int
     second: int
     probability: float
-    left: int  # pairs of components that are not decided yet, this one included
     same_decides: int  # pairs of items that a "same" decides, or a "different"
     different_decides: int
 
@@ -67,33 +66,43 @@ class Components:
                         said.append((number, place[other]))
         return cls(np.asarray(code), ratio + prior, apart, tuple(said))
 
-    def best(self) -> tuple[int, int] | None:
-        """The pair of components to ask about; None if all pairs are decided."""
+    def best(self, *, uncertain: bool = False) -> tuple[int, int] | None:
+        """The pair of components to ask about, or the most uncertain one; None if all pairs are decided."""
         if self.apart.all():
             return None
         same = np.where(self.apart, 0.0, expit(self.odds))
+        if uncertain:
+            return _largest(np.where(self.apart, -np.inf, -np.abs(same - 0.5)))
         belongs = same + np.eye(len(same))
         known = np.zeros_like(same)
         for a, b in self.said:
             both = np.outer(belongs[:, a], belongs[:, b])
             known = np.maximum(known, np.maximum(both, both.T))
-        value = np.where(self.apart, -np.inf, same - (1 - same) * known)
-        first, second = np.unravel_index(int(np.argmax(np.triu(value + 3, 1))), value.shape)
-        return int(first), int(second)
+        return _largest(np.where(self.apart, -np.inf, same - (1 - same) * known))
 
 
-def next_question(state: Identities, items: Ints, scores: PairScores, skip: set[tuple[int, int]]) -> Question | None:
-    """The next best question about some items; pairs of components with an item pair in `skip` are not asked."""
+def _largest(value: Floats) -> tuple[int, int]:
+    """The pair i < j with the largest value of at least -1."""
+    first, second = np.unravel_index(int(np.argmax(np.triu(value + 3, 1))), value.shape)
+    return int(first), int(second)
+
+
+def next_question(
+    state: Identities, items: Ints, scores: PairScores, skip: set[tuple[int, int]], *, uncertain: bool = False
+) -> Question | None:
+    """The next best question about some items, or the most uncertain one.
+
+    Pairs of components with an item pair in `skip` are not asked about.
+    """
     if not len(items):
         return None
     components = Components.of(state, items, scores)
-    left = int((~components.apart).sum()) // 2
     place = {int(item): number for number, item in enumerate(items.tolist())}
     for first, second in skip:
         if first in place and second in place:
             a, b = components.code[place[first]], components.code[place[second]]
             components.apart[a, b] = components.apart[b, a] = True
-    pair = components.best()
+    pair = components.best(uncertain=uncertain)
     if pair is None:
         return None
     inside, others = (np.flatnonzero(components.code == each) for each in pair)
@@ -101,7 +110,7 @@ def next_question(state: Identities, items: Ints, scores: PairScores, skip: set[
     i, j = np.unravel_index(int(np.argmax(odds)), odds.shape)
     a, b = sorted((int(items[inside[i]]), int(items[others[j]])))
     same, different = implied(components, *pair)
-    return Question(a, b, float(expit(components.odds[pair])), left, same, different)
+    return Question(a, b, float(expit(components.odds[pair])), same, different)
 
 
 def implied(components: Components, a: int, b: int) -> tuple[int, int]:

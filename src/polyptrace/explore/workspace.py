@@ -97,15 +97,28 @@ class ExploredProcedure:
             self._groupings[who] = cached
         return cached[1]
 
-    def question(self, who: str | None = None) -> Question | None:
-        """The next best question; pairs about which an annotator was unsure are not asked again."""
+    def question(self, who: str | None = None, *, uncertain: bool = False) -> Question | None:
+        """The next best question, or the most uncertain one; "unsure" pairs are not asked again."""
         state = self.state(who)
         unsure = {(each.first, each.second) for each in state.statements if each.same is None}
         for items, scores in self._windows(state):
-            question = next_question(state, items, scores, unsure)
+            question = next_question(state, items, scores, unsure, uncertain=uncertain)
             if question is not None:
                 return question
         return None
+
+    def left(self, who: str | None = None) -> int:
+        """How many more answers settle everything, if the lesions that are shown are the true ones."""
+        state, lesion = self.state(who), self.grouping(who).lesion
+        components = {int(state.component[item]): int(lesion[item]) for item in np.flatnonzero(lesion >= 0).tolist()}
+        lesions = set(components.values())
+        apart = {
+            (min(a, b), max(a, b))
+            for component, a in components.items()
+            for other in state.different.get(component, ())
+            if (b := components.get(other, a)) != a
+        }
+        return len(components) - len(lesions) + len(lesions) * (len(lesions) - 1) // 2 - len(apart)
 
     def check(self, who: str | None = None) -> Check | None:
         """The next check of an answer that is probably wrong."""

@@ -36,4 +36,4 @@ __all__ = [
     "video_info",
 ]
 
-__getattr__ = lazy_names(__name__, "archives", "cutting", "loader", "pictures", "regions", "resize", "store", "videos")
+__getattr__ = lazy_names(__name__, "regions", "archives", "cutting", "loader", "pictures", "resize", "store", "videos")

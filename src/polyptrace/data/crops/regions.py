@@ -4,14 +4,16 @@ The scaled box is clamped to the picture, and x, y, w, h are truncated to whole 
 resize is bilinear with antialiasing in 8-bit arithmetic: about 0.3 grey levels from the float result on average.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor
 
 from polyptrace.data.boxes import Floats, Ints
-from polyptrace.data.crops.resize import resize_frames
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: float = 5.0) -> Ints:
@@ -25,8 +27,12 @@ def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: flo
     return np.concatenate([origin, extent], 1).astype(np.int64)
 
 
-def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: int) -> Tensor:
+def cut_crop(picture: "Tensor", region: NDArray[np.integer | np.floating], size: int) -> "Tensor":
     """The region of a uint8 picture (3, H, W) as a uint8 square (size, size, 3); float regions may split pixels."""
+    import torch  # takes seconds, and regions do not need it
+
+    from polyptrace.data.crops.resize import resize_frames
+
     x, y, w, h = region.tolist()
     if region.dtype.kind == "f":
         image = Image.fromarray(picture.permute(1, 2, 0).numpy())
