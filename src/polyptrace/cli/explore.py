@@ -1,5 +1,6 @@
 """`polyptrace explore VECTORS --data DATASET`."""
 
+import os
 import secrets
 import webbrowser
 from pathlib import Path
@@ -52,13 +53,10 @@ def command(
     for dataset in datasets:
         check_same_dataset(dataset, tracks)
     path = answers or default_answers(vectors)
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UserError(f"{path.parent}: cannot be written -> give a file in another folder with --answers FILE")
     with lock(path):
-        try:
-            journal = Journal.open(path)
-        except OSError as error:
-            raise UserError(
-                f"{path}: {error.strerror} -> give a file in a folder that can be written with --answers FILE"
-            ) from None
+        journal = Journal.open(path)
         workspace = Workspace(vectors, tracks, journal)
         notices = [journal.dropped] if journal.dropped else []
         for notice in notices:

@@ -128,7 +128,7 @@ class Site:
 
     def question(self, request: Request) -> Response:
         _, procedure, view = self._named(request)
-        return answer(asked(procedure, view, request.query_params.get("order", "")))
+        return answer(asked(procedure, view))
 
     def lesions(self, request: Request) -> Response:
         _, procedure, view = self._named(request)
@@ -231,13 +231,7 @@ class Site:
                     return PlainTextResponse(conflict, 409)
                 event = self.workspace.append(kind, who, video=procedure.key, **fields)
             snapshot = self.snapshot(number, procedure, view, who)
-        return answer(
-            {
-                "event": event.as_json(),
-                "state": snapshot,
-                **asked(procedure, view, request.query_params.get("order", "")),
-            }
-        )
+        return answer({"event": event.as_json(), "state": snapshot})
 
     def _withdraw(self, kind: str, who: str, event: object) -> Event | None:
         """Undoes or redoes one event by its number, or the annotator's last one."""
@@ -381,9 +375,9 @@ def forbidden(procedure: ExploredProcedure, view: str | None, kind: str, fields:
     return ""
 
 
-def asked(procedure: ExploredProcedure, view: str | None, order: str) -> dict[str, Any]:
+def asked(procedure: ExploredProcedure, view: str | None) -> dict[str, Any]:
     """The next question, or where there is none the next check."""
-    question = procedure.question(view, uncertain=order == "uncertain")
+    question = procedure.question(view)
     check = procedure.check(view) if question is None else None
     return {
         "question": question
@@ -477,6 +471,7 @@ def bind(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))
+        listening.listen()  # before the address is printed: the first request waits instead of failing
     except OSError as error:
         listening.close()
         raise UserError(f"--port {port}: {error.strerror} -> give another port, or 0 for any free one") from None

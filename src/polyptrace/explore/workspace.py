@@ -97,12 +97,12 @@ class ExploredProcedure:
             self._groupings[who] = cached
         return cached[1]
 
-    def question(self, who: str | None = None, *, uncertain: bool = False) -> Question | None:
-        """The next best question, or the most uncertain one; "unsure" pairs are not asked again."""
-        state = self.state(who)
+    def question(self, who: str | None = None) -> Question | None:
+        """The next best question; "unsure" pairs are not asked again."""
+        state, lesion = self.state(who), self.grouping(who).lesion
         unsure = {(each.first, each.second) for each in state.statements if each.same is None}
         for items, scores in self._windows(state):
-            question = next_question(state, items, scores, unsure, uncertain=uncertain)
+            question = next_question(state, items, scores, lesion[items], unsure)
             if question is not None:
                 return question
         return None

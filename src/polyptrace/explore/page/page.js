@@ -22,7 +22,7 @@ const name = text => el("span", { class: "name", dir: "auto" }, text);
 
 /* ---- the server ---- */
 function query(extra = {}) {
-  const words = new URLSearchParams({ who: who(), ...(view() ? { view: view() } : {}), ...(S.order ? { order: S.order } : {}), ...extra });
+  const words = new URLSearchParams({ who: who(), ...(view() ? { view: view() } : {}), ...extra });
   return words.toString();
 }
 async function get(path, extra) {
@@ -73,9 +73,15 @@ async function load() {
   try {
     S.state = await get(`procedures/${S.number}`);
     render();
-    const [asked] = await Promise.all([get(`procedures/${S.number}/question`), loadLesions()]);
-    Object.assign(S, asked); render();
+    await loadAsked();
   } catch (error) { failed(error); }
+}
+/* The lesions and the next question follow from the answers, but take longer. */
+async function loadAsked() {
+  S.waiting = true;
+  const number = S.number, [asked] = await Promise.all([get(`procedures/${number}/question`), loadLesions()]);
+  if (number !== S.number) return;
+  S.waiting = false; Object.assign(S, asked); render();
 }
 async function loadLesions() {
   const number = S.number, found = await get(`procedures/${number}/lesions`);
@@ -85,9 +91,8 @@ async function loadLesions() {
 async function refresh() {
   const keep = new Set([...S.selected].map(item => itemKey(item).join())), now = S.current >= 0 ? itemKey(S.current).join() : "";
   S.state = await get(`procedures/${S.number}`);
-  restore(keep, now);
-  Object.assign(S, await get(`procedures/${S.number}/question`));
-  render(); await loadLesions();
+  restore(keep, now); render();
+  await loadAsked();
 }
 function restore(keep, now) {
   const place = new Map(S.state.items.track.map((_, item) => [itemKey(item).join(), item]));
@@ -116,10 +121,10 @@ async function edit(content) {
   const keep = new Set([...S.selected].map(item => itemKey(item).join())), now = S.current >= 0 ? itemKey(S.current).join() : "";
   try {
     const reply = await post(content);
-    S.state = reply.state; S.question = reply.question; S.check = reply.check;
+    S.state = reply.state; S.question = S.check = null; S.waiting = true;
     restore(keep, now); render();
     if (S.tab !== "questions") showTab(S.tab, false);
-    loadLesions().catch(failed);
+    await loadAsked();
   } catch (error) { failed(error); } finally { S.busy = false; }
 }
 
@@ -175,8 +180,12 @@ const badge = item => { const node = el("i", { class: "badge" }); node.style.bac
 function renderQuestion() {
   const panel = $("questions"), asked = S.question || S.check;
   const focused = panel.contains(document.activeElement) ? document.activeElement.id : "";
+  if (!asked && S.waiting && panel.childElementCount > 1) {  // the next question is on its way: keep the place
+    for (const button of panel.querySelectorAll(".answers button")) button.setAttribute("aria-disabled", "true");
+    return;
+  }
   if (!asked) {
-    const done = S.state.answers ? "Every pair of tracks is decided. Export the lesions, or look at the timeline once more." : S.lesions ? "There is nothing to ask." : "Looking for the best question …";
+    const done = S.waiting ? "Looking for the best question …" : S.state.answers ? "Every pair of tracks is decided. Export the lesions, or look at the timeline once more." : "There is nothing to ask.";
     panel.replaceChildren(el("p", { class: "ask" }, done));
     return;
   }
@@ -186,11 +195,9 @@ function renderQuestion() {
   if (S.question) facts.push(`same with ${percent(S.question.probability)}`, `“same” decides ${counted(S.question.same_decides, "pair")}, “different” ${S.question.different_decides}`);
   else facts.push(`the earlier answer is wrong with ${percent(S.check.wrong)}`);
   const button = (id, text, key) => el("button", { id: `answer-${id}`, class: id, type: "button", onclick: () => answer(id) }, text, el("kbd", {}, key));
-  const order = el("select", { id: "order", onchange: event => { S.order = event.target.value; refresh().catch(failed); } }, ...[["", "fewest answers"], ["uncertain", "least certain"]].map(([value, text]) => el("option", { value, selected: value === (S.order || "") }, text)));
   panel.replaceChildren(
     el("p", { class: "ask", id: "ask" }, ask), figure(a), figure(b), el("p", { class: "fact" }, facts.join(" · ")),
-    el("div", { class: "buttons answers edit", role: "group", "aria-labelledby": "ask" }, button("same", "Same", "y"), button("different", "Different", "n"), button("unsure", "Unsure", "u")),
-    el("label", { class: "field edit" }, "Ask first what needs the ", order));
+    el("div", { class: "buttons answers edit", role: "group", "aria-labelledby": "ask" }, button("same", "Same", "y"), button("different", "Different", "n"), button("unsure", "Unsure", "u")));
   if (focused && $(focused)) $(focused).focus();
 }
 function answer(said) {
@@ -317,8 +324,8 @@ function move() {
   const items = chosen();
   if (!items.length || !S.lesions) return;
   const lesions = [...new Set(S.lesions.lesion)].filter(each => each >= 0 && each !== lesionOf(items[0])).sort((a, b) => a - b);
-  const rest = lesionItems(lesionOf(items[0])).filter(item => !items.includes(item) && lesionOf(items[0]) >= 0);
-  const go = to => { closeDialog(); edit({ kind: "move", items: keys(items), others: keys(rest), to }); };
+  const left = new Set(items.map(lesionOf)), rest = to => S.lesions.lesion.flatMap((each, item) => each >= 0 && !items.includes(item) && (to ? left.has(each) : true) ? [item] : []);
+  const go = to => { closeDialog(); edit({ kind: "move", items: keys(items), others: keys(rest(to)), to }); };  // a new lesion is none of the others
   const choices = lesions.map(each => {
     const members = lesionItems(each);
     return el("button", { type: "button", onclick: () => go(itemKey(members[0])) }, badge(members[0]), `Lesion ${each + 1}, ${counted(members.length, "track")}, ${times(members[0])}`);
