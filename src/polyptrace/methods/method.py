@@ -15,7 +15,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import LabelFree
 from polyptrace.data.identity import codes, polyp_keys
-from polyptrace.encoders import OwnEncoder
+from polyptrace.encoders.encoder import OwnEncoder
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -12,7 +12,8 @@ from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.data.identity import video_keys
 from polyptrace.data.tracklets import pad_rows
-from polyptrace.encoders import OwnEncoder, TrackletEncoder
+from polyptrace.encoders import TrackletEncoder
+from polyptrace.encoders.encoder import OwnEncoder
 from polyptrace.losses import (
     condition_satisfied,
     frame_vectors,

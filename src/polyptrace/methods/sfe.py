@@ -17,7 +17,8 @@ from polyptrace.config import Config
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.identity import codes, video_keys
-from polyptrace.encoders import FrameEncoder, OwnEncoder
+from polyptrace.encoders import FrameEncoder
+from polyptrace.encoders.encoder import OwnEncoder
 from polyptrace.losses import nt_xent
 from polyptrace.methods.method import (
     Batch,

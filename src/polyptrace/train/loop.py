@@ -33,16 +33,11 @@ from polyptrace.core.lock import lock
 from polyptrace.core.randomness import torch_seed
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import LabelFree
-from polyptrace.encoders import (
-    Normalise,
-    OwnEncoder,
-    TrainingRecord,
-    fill_network,
-    load_encoder,
-    save_encoder,
-    scatter_features,
-    training_record,
-)
+from polyptrace.encoders import load_encoder, save_encoder
+from polyptrace.encoders.checkpoints import training_record
+from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord, scatter_features
+from polyptrace.encoders.preprocess import Normalise
+from polyptrace.encoders.weights import fill_network
 from polyptrace.methods import METHODS, Batch, Epoch, TrainingMethod, TrainingPlan
 from polyptrace.train.feed import Feed, Loaded
 from polyptrace.train.hardware import Hardware, choose_hardware, processes, start_fabric

@@ -41,7 +41,7 @@ from polyptrace.core.files import (
 from polyptrace.core.reuse import refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.data.dataset import LabelFree
-from polyptrace.encoders import training_record
+from polyptrace.encoders.checkpoints import training_record
 
 #: The sections of the settings that training uses.
 SECTIONS = ("supervision", "views", "loss", "encoder", "optimiser", "train")
