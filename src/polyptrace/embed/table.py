@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_json
-from polyptrace.data import Dataset, video_keys
+from polyptrace.data import Dataset
+from polyptrace.data.identity import video_keys
 
 TEXT = ("unit", "dataset", "video", "polyp", "histology")
 WHOLE = ("track", "position", "last")

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, safe_cell
-from polyptrace.data import Boxes, join_keys, video_keys
+from polyptrace.data import Boxes
+from polyptrace.data.identity import join_keys, video_keys
 from polyptrace.explore.exports import CSV_COLUMNS, NO_LESION
 from polyptrace.explore.identities import identities
 from polyptrace.explore.journal import Event, Item, read_journal

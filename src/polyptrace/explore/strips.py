@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.boxes import UNKNOWN
-from polyptrace.data.crops import crop_regions
+from polyptrace.data.boxes import UNKNOWN, crop_regions
 from polyptrace.explore.journal import Item
 
 Ints = NDArray[np.int64]

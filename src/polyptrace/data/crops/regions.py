@@ -1,38 +1,23 @@
-"""Crop regions: the box scaled by 5 about its centre, cut out of its picture and resized to a square.
+"""Regions (see `crop_regions` of the box table) cut out of their picture and resized to a square.
 
-The scaled box is clamped to the picture, and x, y, w, h are truncated to whole pixels, as in the authors' release. The
-resize is bilinear with antialiasing in 8-bit arithmetic: about 0.3 grey levels from the float result on average.
+The resize is bilinear with antialiasing in 8-bit arithmetic: about 0.3 grey levels from the float result on average.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor
+from torch.nn import functional
 
 from polyptrace.data.boxes import Floats, Ints
 
-if TYPE_CHECKING:
-    from torch import Tensor
+#: Crops that are converted to floats at a time.
+CHUNK = 128
 
 
-def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: float = 5.0) -> Ints:
-    """Regions (n, 4) x, y, w, h in whole pixels of pictures of these sizes; each at least one pixel wide and high."""
-    size = np.stack([image_width, image_height], 1)
-    centre = xywh[:, :2] + xywh[:, 2:] / 2
-    low = np.clip(centre - xywh[:, 2:] * scale / 2, 0, size)
-    high = np.clip(centre + xywh[:, 2:] * scale / 2, 0, size)
-    origin = np.minimum(np.trunc(low), size - 1)
-    extent = np.maximum(np.trunc(high - low), 1)
-    return np.concatenate([origin, extent], 1).astype(np.int64)
-
-
-def cut_crop(picture: "Tensor", region: NDArray[np.integer | np.floating], size: int) -> "Tensor":
+def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: int) -> Tensor:
     """The region of a uint8 picture (3, H, W) as a uint8 square (size, size, 3); float regions may split pixels."""
-    import torch  # takes seconds, and regions do not need it
-
-    from polyptrace.data.crops.resize import resize_frames
-
     x, y, w, h = region.tolist()
     if region.dtype.kind == "f":
         image = Image.fromarray(picture.permute(1, 2, 0).numpy())
@@ -53,3 +38,22 @@ def scale_regions(regions: Ints, full: tuple[int, int], shrunk: tuple[int, int])
     """Regions of a picture of the size `full` (width, height), in pixels of the same picture decoded at `shrunk`."""
     ratio: Floats = np.tile(np.array(shrunk) / np.array(full), 2)
     return regions * ratio
+
+
+def resize_frames(frames: Tensor, size: int) -> Tensor:
+    """Frames (n, 3, H, W) as squares (n, 3, size, size), in their own type; not copied if they have that size."""
+    if frames.shape[-2:] == (size, size):
+        return frames
+    return functional.interpolate(frames, size=(size, size), mode="bilinear", antialias=True)
+
+
+def resize_crops(crops: Tensor, size: int) -> Tensor:
+    """uint8 crops (n, H, W, 3) as uint8 squares (n, size, size, 3), rounded to the nearest grey level."""
+    if crops.shape[1:3] == (size, size):
+        return crops
+    return torch.cat([_resized(part, size) for part in crops.split(CHUNK)])
+
+
+def _resized(crops: Tensor, size: int) -> Tensor:
+    frames = resize_frames(crops.permute(0, 3, 1, 2).to(torch.float32), size)
+    return frames.round_().clamp_(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous()
