@@ -85,8 +85,8 @@ class Components:
         first, second = np.nonzero(self.apart)
         separate[lesion[first], lesion[second]] = True
         value = np.where(separate[np.ix_(lesion, lesion)], -np.inf, odds)
-        first, second = np.unravel_index(int(np.argmax(value)), value.shape)
-        return (int(first), int(second)) if value[first, second] > -np.inf else None
+        best = divmod(int(np.argmax(value)), len(value))
+        return best if value[best] > -np.inf else None
 
     def implied(self, a: int, b: int) -> tuple[int, int]:
         """How many undecided pairs of items a "same" and a "different" of two components decide."""
