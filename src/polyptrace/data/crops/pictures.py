@@ -16,6 +16,7 @@ from torch import Tensor
 from polyptrace.core import codec
 from polyptrace.core.errors import UserError
 from polyptrace.data.crops.archives import read_members
+from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import read_frames
 
 VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpeg")
@@ -71,12 +72,16 @@ def path_below(root: Path, file: str) -> Path:
 
 
 def read_pictures(
-    root: Path, requests: list[PictureRequest], check_cancelled: Callable[[], None] = lambda: None
+    root: Path,
+    requests: list[PictureRequest],
+    check_cancelled: Callable[[], None] = lambda: None,
+    border: str = "keep",
 ) -> Iterator[PictureResult]:
     """Reads pictures that are all in one container, or all picture files.
 
     The `shrink` of a returned request is the factor that was applied. `check_cancelled` is called at every picture,
-    including those that are skipped inside a container; an exception that it raises stops reading.
+    including those that are skipped inside a container; an exception that it raises stops reading. With the `border`
+    "blank", pictures of a video are black outside of the endoscope's field.
     """
     shared = container(requests[0].file)
     if not shared:
@@ -85,7 +90,9 @@ def read_pictures(
             yield decode_request(read_content(path_below(root, request.file)), request)
     elif is_video(shared):
         by_frame = {request.frame: request for request in requests}
-        for frame, picture in read_frames(path_below(root, shared), sorted(by_frame), check_cancelled):
+        video = path_below(root, shared)
+        field = field_mask(video) if border == "blank" else None
+        for frame, picture in read_frames(video, sorted(by_frame), check_cancelled, field):
             yield by_frame.pop(frame)._replace(shrink=1), picture
         for request in by_frame.values():
             yield request, PictureError(VIDEO_ENDS)
