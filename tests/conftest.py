@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from polyptrace.core.files import write_json
-from polyptrace.data import Dataset, DatasetTracklets
-from polyptrace.data.dataset import FORMAT, save_tracklets
+from polyptrace.data import Dataset
+from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
 from polyptrace.synthetic import generate
 
 SIZE = 32

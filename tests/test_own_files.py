@@ -21,10 +21,10 @@ from polyptrace.config import Config, Crops, Tracks
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.crops import PartialStore, fill_store
 from polyptrace.data.crops.cutting import PICTURES_PER_JOB as JOB
-from polyptrace.data.dataset_info import PrepareSettings, refuse_other_content, refuse_other_settings
-from polyptrace.data.preparation import prepare
+from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.store import PartialStore
+from polyptrace.data.preparation import PrepareSettings, prepare, refuse_other_content, refuse_other_settings
 from polyptrace.report import load_run
 from polyptrace.train.log import discard_after
 from polyptrace.train.run import Resumption, begin_run, check_run, thread_note

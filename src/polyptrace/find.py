@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from polyptrace.core.console import counted, proportion
 from polyptrace.core.errors import UserError
 from polyptrace.core.timecode import has_rate, seconds_text, time_range, timecode
-from polyptrace.data import Dataset, polyp_keys, video_keys
+from polyptrace.data import Dataset
+from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate import unit_vectors
 from polyptrace.lesions import SameModel, procedures

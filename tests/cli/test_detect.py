@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polyptrace.cli import main
-from polyptrace.data.crops import write_video
+from polyptrace.data.crops.videos import write_video
 
 pytest.importorskip("av")
 

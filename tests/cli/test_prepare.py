@@ -17,8 +17,10 @@ from PIL import Image
 
 from polyptrace.cli import main
 from polyptrace.config import Crops
-from polyptrace.data import Dataset, Selection, prepare
-from polyptrace.data.crops import pictures, read_frames
+from polyptrace.data import Dataset, prepare
+from polyptrace.data.crops import images as pictures
+from polyptrace.data.crops.videos import read_frames
+from polyptrace.data.splits import Selection
 
 FRAMES = 40
 LONG = 120  # times 200 frames
@@ -195,7 +197,7 @@ def test_a_disk_that_refuses_is_one_line(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, "no")
 
-    monkeypatch.setattr("polyptrace.data.crops.PartialStore.cut", refuse)
+    monkeypatch.setattr("polyptrace.data.crops.store.PartialStore.cut", refuse)
     assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 2
     assert words in said()
 
@@ -204,7 +206,7 @@ def test_ctrl_c_prints_how_to_resume(clips: Path, tmp_path: Path, said, monkeypa
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("polyptrace.data.crops.PartialStore.cut", interrupt)
+    monkeypatch.setattr("polyptrace.data.crops.store.PartialStore.cut", interrupt)
     assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 130
     assert "interrupted -> run the same command again; it resumes" in said()
 

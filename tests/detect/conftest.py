@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.data.crops import write_video
+from polyptrace.data.crops.videos import write_video
 
 pytest.importorskip("av")
 

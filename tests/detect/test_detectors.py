@@ -12,7 +12,7 @@ from transformers import RTDetrImageProcessor, RTDetrV2Config, RTDetrV2ForObject
 
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
-from polyptrace.data.crops import write_video
+from polyptrace.data.crops.videos import write_video
 from polyptrace.detect import detect, load_detector
 from polyptrace.synthetic.generate import write_coco
 

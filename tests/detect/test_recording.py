@@ -16,7 +16,7 @@ import pytest
 
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data import read_mot
-from polyptrace.data.crops import all_frames, write_video
+from polyptrace.data.crops.videos import all_frames, write_video
 from polyptrace.detect import Detections, detect, journal
 from tests.detect.conftest import HEIGHT, WIDTH, Numbered, numbered, pictures
 

@@ -21,7 +21,9 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import move_folder
 from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.embed import embed
-from polyptrace.encoders import load_encoder, training_record, weights_hash
+from polyptrace.encoders import load_encoder
+from polyptrace.encoders.checkpoints import training_record
+from polyptrace.encoders.weights import weights_hash
 from polyptrace.methods import METHODS, Targets
 from polyptrace.methods import ours as ours_module
 from polyptrace.train import loop, run, train

@@ -11,8 +11,10 @@ from polyptrace.cluster import embed_on
 from polyptrace.compare import frozen_row
 from polyptrace.core.console import counted, echo
 from polyptrace.embed import embed, embed_files
-from polyptrace.encoders import DEFAULT, FROZEN, ColourGrid
+from polyptrace.encoders import ColourGrid
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
+from polyptrace.encoders.frame import FROZEN
+from polyptrace.encoders.weights import DEFAULT
 
 SECTIONS = ("embed",)
 

@@ -13,13 +13,10 @@ from polyptrace.config import Config
 from polyptrace.core.console import echo, output, progress
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.encoders.cost import COST_LENGTH, COST_SIZE, Cost, cost, foundation_cost, published_cost
-from polyptrace.encoders.foundation import (
-    FOUNDATION_MODELS,
-    FoundationModel,
-    cached_weights,
-    find_model,
-    pooling_choices,
-)
+from polyptrace.encoders.foundation import FOUNDATION_MODELS
+from polyptrace.encoders.foundation.catalogue import FoundationModel
+from polyptrace.encoders.foundation.encoder import pooling_choices
+from polyptrace.encoders.foundation.loading import cached_weights, find_model
 
 OURS = "ours"
 

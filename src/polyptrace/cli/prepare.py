@@ -11,8 +11,10 @@ from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import fill_store_on
 from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
-from polyptrace.data import SOURCES, Selection, prepare
-from polyptrace.data.crops import fill_store
+from polyptrace.data import prepare
+from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.sources import SOURCES
+from polyptrace.data.splits import Selection
 
 SECTIONS = ("tracks", "crops")
 READER = "Options of some sources"

@@ -13,7 +13,8 @@ from polyptrace.data import Boxes, cut_tracklets, link_tracks, prepare, read_coc
 from polyptrace.embed import embed
 from polyptrace.encoders import ColourGrid
 from polyptrace.evaluate import retrieval
-from polyptrace.supervision import bag_purity, sample_bags, temperature
+from polyptrace.supervision import sample_bags, temperature
+from polyptrace.supervision.bags import bag_purity
 from polyptrace.synthetic import (
     MAX_HEIGHT,
     box_statistics,

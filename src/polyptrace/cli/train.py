@@ -11,7 +11,7 @@ from polyptrace.config import Config, from_dict
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
-from polyptrace.encoders import encoder_config
+from polyptrace.encoders.checkpoints import encoder_config
 from polyptrace.methods import METHODS
 from polyptrace.train import SECTIONS, train
 

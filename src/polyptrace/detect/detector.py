@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.schema import from_json
-from polyptrace.data import SOURCES
+from polyptrace.data.sources import SOURCES
 
 Frame = NDArray[np.uint8]  # (H, W, 3) RGB
 #: (n, 5): x, y, width, height in pixels of the frame, and the score.

@@ -10,8 +10,8 @@ from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance
 from polyptrace.core.timecode import timecode
-from polyptrace.data.crops import field_mask, sample_frames
-from polyptrace.data.crops.videos import blank
+from polyptrace.data.crops.field import field_mask
+from polyptrace.data.crops.videos import blank, sample_frames
 from polyptrace.detect.detector import Detector, Found, Frame
 from polyptrace.report import Card, Cards, Page, Picture, Section, render_page
 

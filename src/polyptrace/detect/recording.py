@@ -22,7 +22,8 @@ from polyptrace.core.files import atomic_file, provenance, read_json, write_json
 from polyptrace.core.lock import lock
 from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.core.timecode import timecode
-from polyptrace.data.crops import FramePosition, all_frames, field_mask, video_info
+from polyptrace.data.crops.field import field_mask
+from polyptrace.data.crops.videos import FramePosition, all_frames, video_info
 from polyptrace.detect.detector import Detector, Found, Frame
 from polyptrace.detect.frames import FROZEN, LEAST_RED, FrameJudge
 from polyptrace.detect.journal import ADVICE, Journal, State

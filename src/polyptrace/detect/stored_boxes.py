@@ -7,7 +7,7 @@ import numpy as np
 
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.data.dataset_info import boxes_hash
+from polyptrace.data.preparation import boxes_hash
 from polyptrace.data.sources import read_source
 from polyptrace.detect.detector import Found, Frame
 

@@ -10,7 +10,7 @@ from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
 from polyptrace.core.errors import UserError
 from polyptrace.detect.detector import Found, Frame, as_found, of_classes, read_declaration
-from polyptrace.encoders import weights_hash
+from polyptrace.encoders.weights import weights_hash
 
 LEAST_SCORE = 0.01
 

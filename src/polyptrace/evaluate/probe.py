@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_seed
-from polyptrace.data import split_by
-from polyptrace.data.sources import HISTOLOGY
+from polyptrace.data.sources.labels import HISTOLOGY
+from polyptrace.data.splits import split_by
 from polyptrace.evaluate.bootstrap import nested_draws
 from polyptrace.evaluate.similarity import Labels, Vectors, label_codes
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
-from polyptrace.data import video_keys
+from polyptrace.data.identity import video_keys
 from polyptrace.embed import Embeddings
 from polyptrace.explore.identities import Identities, agreement, identities
 from polyptrace.explore.journal import Event, Item, Journal, undoable

@@ -16,7 +16,7 @@ from polyptrace.drawing import ACCENT, INK, LINE, PAPER, RIGHT, SOFT, WRONG, Dra
 from polyptrace.figures.statistics import bag_ranks, draw_bags, gradient_shares
 from polyptrace.figures.tracklets import Floats, Ints, TrainingTracklets
 from polyptrace.report import CropImages, film_strip
-from polyptrace.supervision import same_polyp
+from polyptrace.supervision.bags import same_polyp
 
 #: Layout in inches: figure size, margin, top and bottom of the timeline, lower edge of the strips of both bags.
 WIDTH, HEIGHT, MARGIN = 10.2, 5.9, 0.12

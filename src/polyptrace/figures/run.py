@@ -8,7 +8,8 @@ from torch import nn
 
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
-from polyptrace.encoders import load_encoder, weights_hash
+from polyptrace.encoders import load_encoder
+from polyptrace.encoders.weights import weights_hash
 from polyptrace.evaluate import Results
 from polyptrace.figures.bags import bag_at, bag_caption, bag_figure, illustrative_anchor
 from polyptrace.figures.curriculum import curriculum_caption, curriculum_figures

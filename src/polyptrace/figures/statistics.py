@@ -14,15 +14,10 @@ from polyptrace.core.randomness import torch_generator
 from polyptrace.evaluate import draw_counts, interval, mean_draws
 from polyptrace.figures.tracklets import Floats, Ints, TrainingTracklets
 from polyptrace.losses import gradient_share
-from polyptrace.supervision import (
-    bag_purity,
-    fitted_temperature,
-    nearest_bags,
-    ranks_of,
-    sample_bags,
-    temperature,
-    uniform_bags,
-)
+from polyptrace.supervision import nearest_bags, sample_bags, temperature
+from polyptrace.supervision.bags import bag_purity
+from polyptrace.supervision.curriculum import fitted_temperature
+from polyptrace.supervision.ranks import ranks_of
 
 #: Bootstrap draws of an interval, and the percentiles of the sampled ranks that are shown.
 DRAWS = 500
@@ -97,14 +92,14 @@ def draw_bags(
 ) -> tuple[Ints, float]:
     """The bags (N, K) that training would draw at progress c, and their mean temperature."""
     video, position, size = tracklets.video, tracklets.position, settings.bag_size
-    high = fitted_temperature(video, position, settings.tau_fit, settings.tau_max, settings.tau_share, settings.tau_min)
+    high = fitted_temperature(video, position, settings)
     tau = high if settings.curriculum == "fixed" else temperature(c, settings.tau_min, high)
     generator = torch_generator(seed, round(c * 1_000_000), repeat)
     match settings.sampling:
         case "exponential":
             bags = sample_bags(video, position, size, tau, generator)
         case "uniform":
-            bags, tau = uniform_bags(video, position, size, generator), math.inf
+            bags, tau = sample_bags(video, position, size, math.inf, generator), math.inf
         case "nearest":
             bags, tau = nearest_bags(video, position, size), 0.0
     drawn: Ints = bags.numpy()

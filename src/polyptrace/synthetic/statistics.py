@@ -12,7 +12,8 @@ from torchvision.transforms.v2.functional import resize
 
 from polyptrace.core.codec import decode
 from polyptrace.core.errors import UserError
-from polyptrace.data import Boxes, box_iou, cut_tracklets, link_tracks
+from polyptrace.data import Boxes, cut_tracklets, link_tracks
+from polyptrace.data.tracks import box_iou
 
 Array = NDArray[np.float64]
 

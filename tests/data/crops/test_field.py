@@ -10,7 +10,8 @@ from PIL import Image, ImageDraw, ImageFilter
 from polyptrace.config import Crops, Tracks
 from polyptrace.core.errors import PolyptraceWarning
 from polyptrace.data import Boxes, prepare
-from polyptrace.data.crops import field_mask, read_frames
+from polyptrace.data.crops.field import field_mask
+from polyptrace.data.crops.videos import read_frames
 
 av = pytest.importorskip("av")
 

@@ -99,22 +99,25 @@ def all_frames(
 
 
 def sample_frames(path: Path, count: int) -> Iterator[tuple[float, Pixels]]:
-    """Yields (seconds, uint8 RGB (H, W, 3)) of up to `count` frames across a video, by seeking.
+    """Yields (seconds, uint8 RGB (H, W, 3)) of up to `count` frames across a video.
 
-    Key frames are taken where they are dense enough, so the times are only about evenly spaced.
+    They are key frames, found by seeking, so their times are only about evenly spaced. Where key frames are too far
+    apart, the rest of the video is decoded.
     """
     with _open(path) as container:
         stream = container.streams.video[0]
-        seconds = float(container.duration or 0) / 1e6
-        first, last = stream.start_time or 0, -1.0
+        duration, first = float(container.duration or 0) / 1e6, stream.start_time or 0
+        last, sparse, frames = -1.0, False, iter(())
         for number in range(count):
-            wanted = seconds * (number + 0.5) / count
-            if not _seek(container, first + int(wanted / stream.time_base)):
-                return
-            spacing = seconds / count
-            for frame in _decoded(container):
+            wanted = duration * (number + 0.5) / count
+            if not sparse:
+                if not _seek(container, first + int(wanted / stream.time_base)):
+                    return
+                frames = _decoded(container)
+            for frame in frames:
                 time = float(((frame.pts or 0) - first) * stream.time_base)
-                if time > last and time > wanted - 2 * spacing:
+                sparse = sparse or time <= last
+                if time > last and (time >= wanted or not sparse):
                     last = time
                     yield time, _picture(frame)
                     break

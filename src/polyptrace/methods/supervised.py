@@ -1,12 +1,15 @@
-"""Sup: supervised contrastive learning over tracklets (Parolari et al. 2025, MICCAI), and the batches of TA.
+"""Sup and TA: supervised contrastive learning over tracklets, plain and temporally aware (Parolari et al. 2025).
 
 A batch has 4 polyps with 14 tracklets each. Polyps are drawn without replacement with weight = tracklets left, and
 their tracklets are used up; the epoch ends when fewer than 4 polyps can be drawn. A polyp with fewer than 14 tracklets
 is drawn once per epoch with all it has. The release never draws it: `--views.small-polyps leave-out`, which also
 reduces the batch if too few polyps have 14.
+
+The target of Sup is uniform over the tracklets of the polyp. That of TA decreases with the distance in time between two
+of them as e^(-λ |t_i - t_j|), with t from 0 at the polyp's first frame to 1 at its last.
 """
 
-from functools import cache, lru_cache
+from functools import cache
 
 import numpy as np
 from torch import Tensor
@@ -15,8 +18,9 @@ from polyptrace.config import Config, Views
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.data import codes, pad_rows, video_keys
-from polyptrace.losses import multi_positive
+from polyptrace.data.identity import codes, video_keys
+from polyptrace.data.tracklets import pad_rows
+from polyptrace.losses import multi_positive, temporally_aware
 from polyptrace.methods import ours
 from polyptrace.methods.method import (
     Batch,
@@ -30,6 +34,7 @@ from polyptrace.methods.method import (
     fixed_length,
     labels_seen,
     polyp_codes,
+    tracklet_batch,
 )
 
 
@@ -42,34 +47,21 @@ def plan(data: Data, config: Config) -> TrainingPlan:
     polyps, tracklets, notes = batch_shape(np.bincount(polyp), config.views)
     keep_small = config.views.small_polyps == "keep"
 
-    @lru_cache(maxsize=2)
+    @cache
     def batches(epoch: int) -> list[Ints]:
         return draw_batches(polyp, polyps, tracklets, keep_small, numpy_generator(config.train.seed, epoch))
 
-    @cache
-    def steps(epoch: int) -> int:
-        return len(batches(epoch))
+    def batch(members: Ints) -> Batch:
+        return tracklet_batch(members, rows, chosen, polyp[members], position[members], together=1)
 
     def epoch(number: int, _epochs: int) -> Epoch:
         drawn = batches(number)
-
-        def batch(step: int) -> Batch:
-            members = drawn[step]
-            valid = members >= 0
-            return Batch(
-                rows=np.where(valid[:, None], rows[members], -1),
-                tracklet=np.where(valid, chosen[members], -1),
-                group=polyp[members],
-                position=position[members],
-                together=1,
-            )
-
-        return Epoch(len(drawn), batch)
+        return Epoch(len(drawn), lambda step: batch(drawn[step]))
 
     drawn = np.array([(members >= 0).sum() for members in batches(0)])
     return TrainingPlan(
         epoch,
-        lambda epochs: sum(map(steps, range(epochs))),
+        lambda epochs: sum(len(batches(number)) for number in range(epochs)),
         batch_size=polyps * tracklets,
         frames_per_step=max(1, round(drawn.mean() * (rows >= 0).sum(1).mean())),
         labels=labels_seen(data, "polyp identities"),
@@ -137,6 +129,13 @@ def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str,
     return multi_positive(z[:, 0], targets.group, config.loss.temperature, mask=mask), {}
 
 
-METHOD = TrainingMethod(
-    "sup", labels="always", defaults={"loss": {"temperature": 0.25}}, encoder=ours.encoder, plan=plan, loss=loss
+def temporal_loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
+    """Softmax over all other tracklets against a target that prefers those of the same polyp close in time."""
+    temperature, decay, mask = config.loss.temperature, config.views.decay, targets.tracklet >= 0
+    return temporally_aware(z[:, 0], targets.group, targets.position, temperature, decay, mask=mask), {}
+
+
+SUP, TA = (
+    TrainingMethod(name, "always", {"loss": {"temperature": 0.25}}, ours.encoder, plan, function)
+    for name, function in (("sup", loss), ("ta", temporal_loss))
 )

@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 import torch
 
+from polyptrace.config import Supervision
 from polyptrace.core.randomness import torch_generator
-from polyptrace.supervision import bursts, fitted_temperature, sample_bags
+from polyptrace.supervision import sample_bags
+from polyptrace.supervision.curriculum import bursts, fitted_temperature
 
 
 def visits(sizes: list[list[int]], seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -45,25 +47,27 @@ def test_one_tracklet_is_a_burst() -> None:
 
 
 def test_a_share_is_that_of_the_videos_tracklets_and_not_below_the_low_temperature() -> None:
-    high = fitted_temperature([0] * 200 + [1] * 2, np.arange(202) * 32, "share", share=0.06)
+    high = fitted_temperature([0] * 200 + [1] * 2, np.arange(202) * 32, Supervision(tau_fit="share"))
     assert high[:200].tolist() == pytest.approx([12.0] * 200)
     assert high[200:].tolist() == pytest.approx([0.3, 0.3])
 
 
 def test_bursts_of_sixty_get_the_papers_temperature() -> None:
     video, position, _ = visits([[60, 60], [60, 60, 60]])
-    assert torch.unique(fitted_temperature(video, position, "gaps")).tolist() == pytest.approx([12.0])
+    assert torch.unique(fitted_temperature(video, position, Supervision(tau_fit="gaps"))).tolist() == pytest.approx(
+        [12.0]
+    )
 
 
 def test_no_fit_is_the_high_temperature_itself() -> None:
-    assert fitted_temperature([0, 0], [0, 32], "none", high=7.0) == 7.0
+    assert fitted_temperature([0, 0], [0, 32], Supervision(tau_max=7.0)) == 7.0
 
 
 def test_on_short_visits_a_fitted_temperature_keeps_bags_pure_where_the_papers_does_not() -> None:
     video, position, polyp = visits([[12, 8, 15, 10]] * 10)
     right = {}
     for fit in ("none", "share", "gaps"):
-        tau = fitted_temperature(video, position, fit)
+        tau = fitted_temperature(video, position, Supervision(tau_fit=fit))
         bags = sample_bags(video, position, 4, tau, torch_generator(0)).numpy()
         right[fit] = (polyp[bags] == polyp[:, None]).mean()
     assert right["none"] < 0.75
