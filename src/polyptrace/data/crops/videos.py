@@ -107,7 +107,7 @@ def sample_frames(path: Path, count: int) -> Iterator[tuple[float, Pixels]]:
     with _open(path) as container:
         stream = container.streams.video[0]
         duration, first = float(container.duration or 0) / 1e6, stream.start_time or 0
-        last, sparse, frames = -1.0, False, iter(())
+        last, sparse, frames = -1.0, False, iter(list[Any]())
         for number in range(count):
             wanted = duration * (number + 0.5) / count
             if not sparse:
