@@ -13,7 +13,7 @@ from polyptrace.core.timecode import timecode
 from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import blank, sample_frames
 from polyptrace.detect.detector import Detector, Found, Frame
-from polyptrace.report import Card, Cards, Page, Picture, Section, render_page
+from polyptrace.report.page import Card, Cards, Page, Picture, Section, render_page
 
 FRAMES, WIDTH, PER_CARD = 20, 460, 2
 STRONG, WEAK = (80, 255, 80), (255, 200, 60)
