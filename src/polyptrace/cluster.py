@@ -29,8 +29,7 @@ from polyptrace.data.boxes import Ints
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import BadPicture
 from polyptrace.embed import Embedder, Embeddings
-from polyptrace.embed.embedding import UNITS, as_table, preprocess_of, tracklets_of
-from polyptrace.embed.plan import make_plan
+from polyptrace.embed.embedding import UNITS, as_table, make_plan, preprocess_of, tracklets_of
 from polyptrace.encoders.preprocess import input_size
 
 #: The folder next to the crop store that holds one file per procedure; `prepare` removes it at the end.
