@@ -19,7 +19,9 @@ from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.drawing import ACCENT, GREY, LINE, Drawing, canvas, finished, styled
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate import Counting, count, count_lesions, interval
+from polyptrace.evaluate import Counting, count
+from polyptrace.evaluate.bootstrap import interval
+from polyptrace.evaluate.counting import count_lesions
 from polyptrace.lesions import fit_same, procedures
 
 Floats = NDArray[np.float64]

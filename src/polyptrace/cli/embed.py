@@ -8,7 +8,7 @@ import typer
 
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import embed_on
-from polyptrace.compare import frozen_row
+from polyptrace.compare.rows import frozen_row
 from polyptrace.core.console import counted, echo
 from polyptrace.embed import embed, embed_files
 from polyptrace.encoders import ColourGrid
