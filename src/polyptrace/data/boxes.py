@@ -50,12 +50,12 @@ _BOOLS = ("generated",)
 
 @dataclass(frozen=True)
 class Boxes:
-    """n boxes; unknown strings are "", unknown numbers NaN, and an unknown image size is 0."""
+    """n boxes; unknown strings are "", unknown numbers NaN, and an unknown picture size is 0."""
 
     dataset: Strings
     video: Strings
     frame_index: Ints  # 0-based
-    file: Strings  # image or video file, relative to the root of the source
+    file: Strings  # picture or video file, relative to the root of the source
     xywh: Floats  # (n, 4) pixels, left, top, width, height
     image_width: Ints
     image_height: Ints

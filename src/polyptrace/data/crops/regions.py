@@ -1,6 +1,6 @@
-"""Crop regions: the box scaled by 5 about its centre, cut out of its image and resized to a square.
+"""Crop regions: the box scaled by 5 about its centre, cut out of its picture and resized to a square.
 
-The scaled box is clamped to the image, and x, y, w, h are truncated to whole pixels, as in the authors' release. The
+The scaled box is clamped to the picture, and x, y, w, h are truncated to whole pixels, as in the authors' release. The
 resize is bilinear with antialiasing in 8-bit arithmetic: about 0.3 grey levels from the float result on average.
 """
 
@@ -18,7 +18,7 @@ CHUNK = 128
 
 
 def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: float = 5.0) -> Ints:
-    """Regions (n, 4) x, y, w, h in whole pixels of images of these sizes; each at least one pixel wide and high."""
+    """Regions (n, 4) x, y, w, h in whole pixels of pictures of these sizes; each at least one pixel wide and high."""
     size = np.stack([image_width, image_height], 1)
     centre = xywh[:, :2] + xywh[:, 2:] / 2
     low = np.clip(centre - xywh[:, 2:] * scale / 2, 0, size)
@@ -29,7 +29,7 @@ def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: flo
 
 
 def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: int) -> Tensor:
-    """The region of a uint8 image (3, H, W) as a uint8 square (size, size, 3); float regions may split pixels."""
+    """The region of a uint8 picture (3, H, W) as a uint8 square (size, size, 3); float regions may split pixels."""
     x, y, w, h = region.tolist()
     if region.dtype.kind == "f":
         image = Image.fromarray(picture.permute(1, 2, 0).numpy())
@@ -41,13 +41,13 @@ def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: i
 
 
 def shrink_factor(regions: NDArray[np.integer], size: int) -> int:
-    """The largest of 1, 2, 4, 8 by which an image may shrink while every region keeps `size` pixels a side."""
+    """The largest of 1, 2, 4, 8 by which a picture may shrink while every region keeps `size` pixels a side."""
     largest = int(regions[:, 2:].min()) // size
     return next(factor for factor in (8, 4, 2, 1) if factor <= max(largest, 1))
 
 
 def scale_regions(regions: Ints, full: tuple[int, int], shrunk: tuple[int, int]) -> Floats:
-    """Regions of an image of the size `full` (width, height), in pixels of the same image decoded at `shrunk`."""
+    """Regions of a picture of the size `full` (width, height), in pixels of the same picture decoded at `shrunk`."""
     ratio: Floats = np.tile(np.array(shrunk) / np.array(full), 2)
     return regions * ratio
 
