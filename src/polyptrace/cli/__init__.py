@@ -28,12 +28,14 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 COMMANDS = {
     "synth": "Generate synthetic procedures with images, boxes and labels.",
+    "detect": "Run a detector over videos.",
     "prepare": "Convert images and boxes of any supported format into a dataset folder.",
     "check": "Summarise a dataset folder and report problems.",
     "train": "Train a tracklet encoder on a dataset.",
     "embed": "Compute the vectors of a dataset with a frozen encoder.",
     "find": "Find the tracks that are most similar to one track.",
     "lesions": "List the lesions of each procedure, with confidence, pictures and a page.",
+    "explore": "Open procedures in the browser and answer which tracks show the same lesion.",
     "evaluate": "Evaluate vectors: retrieval, re-identification, size, histology, counting.",
     "compare": "Train, embed and evaluate every row of a table, and write the table.",
     "ablate": "Train, embed and evaluate variants of our method, and write their tables.",
@@ -43,7 +45,7 @@ COMMANDS = {
     "settings": "List every setting with its values, its default and its meaning.",
 }
 #: Commands that resume when they are run again.
-RESUMABLE = ("prepare", "train", "compare", "ablate")
+RESUMABLE = ("detect", "prepare", "train", "compare", "ablate")
 #: What to do about an error of the file system.
 DISK_ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again; it resumes",

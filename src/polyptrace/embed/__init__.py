@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from polyptrace.core.lazy import lazy_names
-from polyptrace.embed.table import VECTORS_FILE, Embeddings, concatenate
+from polyptrace.embed.table import VECTORS_FILE, Embeddings, check_same_dataset, concatenate
 
 if TYPE_CHECKING:
     from polyptrace.embed.embedding import Embedder, embed, embed_files
@@ -17,6 +17,7 @@ __all__ = [
     "OnlineEncoder",
     "OnlineTrack",
     "PretrainedEncoder",
+    "check_same_dataset",
     "concatenate",
     "embed",
     "embed_files",

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from polyptrace.config import Crops
 from polyptrace.core.device import one_thread, usable_cores
-from polyptrace.data.boxes import Boxes, Floats, Ints
+from polyptrace.data.boxes import Boxes, Floats, Ints, crop_regions
 from polyptrace.data.crops import nvjpeg
 from polyptrace.data.crops.images import PictureError, PictureRequest, container, files_hash, read_pictures
-from polyptrace.data.crops.regions import crop_regions, cut_crop, scale_regions, shrink_factor
+from polyptrace.data.crops.regions import cut_crop, scale_regions, shrink_factor
 from polyptrace.data.crops.store import BadPicture, CropFile, JobLog, create_store, finished_jobs
 
 PICTURES_PER_JOB = 8  # few, so that all threads end at about the same time
@@ -149,9 +149,9 @@ def _read(task: _Task, rows: Ints, bad: list[BadPicture]) -> Iterator[tuple[Tens
         group.sizes.add((int(boxes.image_width[row]), int(boxes.image_height[row])))
     requests = [PictureRequest(*key, _shrink(task, group), max(group.sizes)) for key, group in groups.items()]
     if task.device:
-        results = nvjpeg.read_pictures(task.root, requests, task.device, task.check_cancelled)
+        results = nvjpeg.read_pictures(task.root, requests, task.device, task.check_cancelled, task.settings.border)
     else:
-        results = read_pictures(task.root, requests, task.check_cancelled)
+        results = read_pictures(task.root, requests, task.check_cancelled, task.settings.border)
     for request, picture in results:
         task.picture_done()
         group = groups[request.file, request.frame]
