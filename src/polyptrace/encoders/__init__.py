@@ -1,7 +1,7 @@
 """From frames to vectors: our encoders, frozen backbones and foundation models, and their weights."""
 
 from polyptrace.encoders.backbones import FROZEN, FrozenBackbone, create_backbone
-from polyptrace.encoders.card import OwnEncoder
+from polyptrace.encoders.card import OwnEncoder, model_card
 from polyptrace.encoders.checkpoints import (
     encoder_config,
     load_authors_checkpoint,
@@ -36,6 +36,7 @@ __all__ = [
     "input_size",
     "load_authors_checkpoint",
     "load_encoder",
+    "model_card",
     "prepare_crops",
     "save_encoder",
     "scatter_features",
