@@ -13,7 +13,8 @@ import numpy as np
 
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import apart, report_work
-from polyptrace.supervision import epoch_batches
+from polyptrace.config import Supervision
+from polyptrace.supervision.batches import epoch_batches
 
 TRACKLETS_PER_VIDEO = 500
 BAG_SIZE, TEMPERATURE = 4, 12.0
@@ -29,7 +30,8 @@ def table(tracklets: int) -> tuple[np.ndarray, np.ndarray]:
 def ours(tracklets: int, composition: str) -> None:
     """The batches of one epoch."""
     video, position = table(tracklets)
-    epoch_batches(video, position, seed=0, epoch=1, temperature=TEMPERATURE, bag_size=BAG_SIZE, composition=composition)
+    settings = Supervision(bag_size=BAG_SIZE, composition=composition)
+    epoch_batches(video, position, settings, seed=0, epoch=1, temperature=TEMPERATURE)
 
 
 def plain(tracklets: int) -> None:

@@ -25,9 +25,9 @@ import torch
 from benchmarks.result import Cells, Result, Row, number
 from polyptrace.config import Embed
 from polyptrace.core.files import write_json
-from polyptrace.data import Dataset, DatasetTracklets
-from polyptrace.data.crops import CropLoader
-from polyptrace.data.dataset import FORMAT, save_tracklets
+from polyptrace.data import Dataset
+from polyptrace.data.crops.loader import CropLoader
+from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
 from polyptrace.embed import Embedder, Embeddings, embed
 from polyptrace.embed.embedding import UNITS, as_table, tracklets_of
 from polyptrace.encoders import TrackletEncoder, prepare_crops

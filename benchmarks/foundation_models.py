@@ -23,9 +23,8 @@ from polyptrace.encoders import prepare_crops
 from polyptrace.encoders.cost import foundation_cost
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder, load_foundation
 from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.dino import Dinov2, Dinov3
 from polyptrace.encoders.foundation.endoscopy import Endofm, Endovit, Surgenet
-from polyptrace.encoders.foundation.vjepa2 import Vjepa2
+from polyptrace.encoders.foundation.natural import Dinov2, Dinov3, Vjepa2
 
 #: Frames in a tracklet for models of single frames.
 LENGTH = 8

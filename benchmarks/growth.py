@@ -22,11 +22,13 @@ from benchmarks.result import Result, Row, number
 from benchmarks.timing import apart, mebibytes, report_work
 from polyptrace.config import Config, Supervision, Train
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
-from polyptrace.data.crops import fill_store
+from polyptrace.data.crops.cutting import fill_store
 from polyptrace.embed import embed
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.evaluate import count, probe, reid, retrieval
-from polyptrace.synthetic import PRESETS, draw_procedure, write_pictures
+from polyptrace.synthetic import PRESETS
+from polyptrace.synthetic.generate import write_pictures
+from polyptrace.synthetic.procedure import draw_procedure
 from polyptrace.train import train
 
 FIGURE = Path(__file__).parents[1] / "docs/performance-growth.png"

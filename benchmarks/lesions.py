@@ -16,10 +16,12 @@ from sklearn.linear_model import LogisticRegression
 
 from polyptrace.core.files import provenance, write_json
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.data import polyp_keys, video_keys
+from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.drawing import ACCENT, GREY, LINE, Drawing, canvas, finished, styled
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate import Counting, count, count_lesions, interval
+from polyptrace.evaluate import Counting, count
+from polyptrace.evaluate.bootstrap import interval
+from polyptrace.evaluate.counting import count_lesions
 from polyptrace.lesions import fit_same, procedures
 
 Floats = NDArray[np.float64]

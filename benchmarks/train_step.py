@@ -39,12 +39,12 @@ from benchmarks.result import Result, Row
 from polyptrace.config import Config, Encoder, Supervision, Train
 from polyptrace.core.codec import decode
 from polyptrace.core.files import write_json
-from polyptrace.data import Dataset, DatasetTracklets
-from polyptrace.data.dataset import FORMAT, save_tracklets
+from polyptrace.data import Dataset
+from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.losses import noise_aware, noise_aware_frames
 from polyptrace.train import train
-from polyptrace.train.learner import Learner
+from polyptrace.train.loop import Learner
 
 #: Batches of each process of a DataLoader before the measurement begins.
 SETTLING = 2

@@ -29,7 +29,7 @@ from types import FrameType
 
 from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
-from polyptrace.data.crops import read_all
+from polyptrace.data.crops.images import read_all
 from polyptrace.data.sources import SOURCES, read_yolo
 
 LONGEST = 10  # seconds for one small input

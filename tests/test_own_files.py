@@ -21,11 +21,11 @@ from polyptrace.config import Config, Crops, Tracks
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.crops import PartialStore, fill_store
 from polyptrace.data.crops.cutting import PICTURES_PER_JOB as JOB
-from polyptrace.data.dataset_info import PrepareSettings, refuse_other_content, refuse_other_settings
-from polyptrace.data.prepare import prepare
-from polyptrace.report import load_run
+from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.store import PartialStore
+from polyptrace.data.preparation import PrepareSettings, prepare, refuse_other_content, refuse_other_settings
+from polyptrace.report.runs import load_run
 from polyptrace.train.log import discard_after
 from polyptrace.train.run import Resumption, begin_run, check_run, thread_note
 
@@ -246,7 +246,7 @@ def run(coloured: Dataset, tmp_path: Path) -> Path:
 
 def test_a_damaged_environment_is_read_or_refused(run: Path, coloured: Dataset) -> None:
     def read() -> None:
-        check_run(run, Config(), coloured.label_free(), None, overwrite=False)
+        check_run(run, Config(), coloured.label_free(), None)
         thread_note(run, "cpu")
         load_run(run)
 

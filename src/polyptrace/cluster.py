@@ -25,11 +25,12 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.boxes import Ints
-from polyptrace.data.crops import BadPicture, fill_store
+from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.store import BadPicture
 from polyptrace.embed import Embedder, Embeddings
 from polyptrace.embed.embedding import UNITS, as_table, preprocess_of, tracklets_of
 from polyptrace.embed.plan import make_plan
-from polyptrace.encoders import input_size
+from polyptrace.encoders.preprocess import input_size
 
 #: The folder next to the crop store that holds one file per procedure; `prepare` removes it at the end.
 PARTS = "round-parts"

@@ -15,11 +15,15 @@ from numpy.typing import NDArray
 from polyptrace.core.console import counted, proportion
 from polyptrace.core.errors import UserError
 from polyptrace.core.timecode import has_rate, seconds_text, time_range, timecode
-from polyptrace.data import Dataset, polyp_keys, video_keys
+from polyptrace.data import Dataset
+from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate import unit_vectors
+from polyptrace.evaluate.similarity import unit_vectors
 from polyptrace.lesions import SameModel, procedures
-from polyptrace.report import GENERATED_NOTICE, Page, Paragraph, Section, Strip, StripRow, Strips, TrackImages, strip
+from polyptrace.report.film_strips import TrackImages
+from polyptrace.report.gallery import strip
+from polyptrace.report.page import Page, Paragraph, Section, Strip, StripRow, Strips
+from polyptrace.report.write import GENERATED_NOTICE
 
 Ints = NDArray[np.int64]
 

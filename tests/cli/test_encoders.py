@@ -14,11 +14,13 @@ from timm.models.vision_transformer import VisionTransformer
 from polyptrace.cli import main
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
-from polyptrace.encoders import create_backbone, fingerprint, load_encoder, prepare_crops
+from polyptrace.encoders import load_encoder, prepare_crops
+from polyptrace.encoders.backbones import create_backbone
 from polyptrace.encoders.cost import Cost
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder
-from polyptrace.encoders.foundation.dino import Dinov2
 from polyptrace.encoders.foundation.endoscopy import Endofm
+from polyptrace.encoders.foundation.natural import Dinov2
+from polyptrace.encoders.weights import fingerprint
 
 
 def run(*words: object) -> None:

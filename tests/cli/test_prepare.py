@@ -17,8 +17,10 @@ from PIL import Image
 
 from polyptrace.cli import main
 from polyptrace.config import Crops
-from polyptrace.data import Dataset, Selection, prepare
-from polyptrace.data.crops import pictures, read_frames
+from polyptrace.data import Dataset, prepare
+from polyptrace.data.crops import images as pictures
+from polyptrace.data.crops.images import read_frames
+from polyptrace.data.splits import Selection
 
 FRAMES = 40
 LONG = 120  # times 200 frames
@@ -195,7 +197,7 @@ def test_a_disk_that_refuses_is_one_line(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, "no")
 
-    monkeypatch.setattr("polyptrace.data.crops.PartialStore.cut", refuse)
+    monkeypatch.setattr("polyptrace.data.crops.store.PartialStore.cut", refuse)
     assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 2
     assert words in said()
 
@@ -204,7 +206,7 @@ def test_ctrl_c_prints_how_to_resume(clips: Path, tmp_path: Path, said, monkeypa
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("polyptrace.data.crops.PartialStore.cut", interrupt)
+    monkeypatch.setattr("polyptrace.data.crops.store.PartialStore.cut", interrupt)
     assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 130
     assert "interrupted -> run the same command again; it resumes" in said()
 
@@ -286,7 +288,7 @@ def test_a_second_prepare_is_refused_while_the_first_runs_and_starts_after_it_wa
     clips: Path, tmp_path: Path, said, start_waiting: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     words = ["mot", clips, "--identities", "polyp", "--out", tmp_path / "d"]
-    first = start_waiting("polyptrace.data.prepare._write_folder", "prepare", *words)
+    first = start_waiting("polyptrace.data.preparation._write_folder", "prepare", *words)
     assert run(*words) == 2
     assert f"in use by process {first.pid} on " in said()
     first.kill()

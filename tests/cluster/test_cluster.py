@@ -14,7 +14,7 @@ from polyptrace.cluster import by_procedure, connected, embed_on, fill_store_on
 from polyptrace.config import Crops, Embed
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset, prepare, read_coco
-from polyptrace.data.crops import fill_store
+from polyptrace.data.crops.cutting import fill_store
 from polyptrace.embed import Embeddings, embed
 from polyptrace.encoders import TrackletEncoder, save_encoder
 

@@ -1,25 +1,19 @@
 """The search for learning rates: which one is chosen, and for whom."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from polyptrace.compare import (
-    ROWS,
-    Datasets,
-    Shared,
-    Trial,
-    choose_rates,
-    read_rates,
-    search_trials,
-    write_rates,
-)
-from polyptrace.compare.trial import rate_setting
+from polyptrace.compare.rates import choose_rates, read_rates, search_trials, write_rates
+from polyptrace.compare.rows import ROWS
+from polyptrace.compare.trial import Datasets, Shared, Trial, rate_setting
 from polyptrace.compare.variants import variant
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate import Method, Metric, Results, Task
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.results import Method, Metric, Task
 
 RATES = (1e-5, 3e-5, 1e-4)
 
@@ -81,6 +75,18 @@ def test_a_variant_has_the_rate_of_its_method_and_what_is_not_trained_has_none()
 
 
 def test_another_file_is_not_taken_for_rates(tmp_path: Path) -> None:
-    (tmp_path / "rates.json").write_text("[1, 2]")
-    with pytest.raises(UserError, match="not a file of learning rates"):
-        read_rates(tmp_path / "rates.json")
+    path, row = tmp_path / "rates.json", '{"tried": {}, "at_the_end": false, "rate": %s}'
+    for text, problem in (
+        ("[1, 2]", "is not an object"),
+        ('{"criterion": "mAP", "rows": {"ours": {"rate": 1}}}', "rows.ours.tried: is missing"),
+        ('{"criterion": "mAP", "rows": {"ours": %s}}' % (row % "-1"), "rows.ours: rate: -1.0 is not a positive"),
+        ('{"criterion": "mAP", "rows": {"ours": %s}}' % (row % '"x"'), "rows.ours.rate: 'x' is not a number"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=re.escape(problem)):
+            read_rates(path)
+
+
+def test_the_published_rates_can_be_read() -> None:
+    rates = read_rates(Path(__file__).parents[2] / "docs/results/rates.json")
+    assert rates["ours"] == 1e-4

@@ -8,9 +8,10 @@ from threading import Barrier, Event
 
 import pytest
 
-from polyptrace.compare import ROWS, Datasets, Keep, Shared, Trial, make_trial, run_trials
 from polyptrace.compare import runner as module
-from polyptrace.compare.runner import begin_trial, load_trial, run_trial, with_starts
+from polyptrace.compare.rows import ROWS
+from polyptrace.compare.runner import Keep, begin_trial, load_trial, run_trial, run_trials, with_starts
+from polyptrace.compare.trial import Datasets, Shared, Trial, make_trial
 from polyptrace.config import Settings
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, write_json
@@ -234,5 +235,5 @@ def test_a_worker_restores_the_trial_from_its_record(name: str, data: Datasets, 
 def test_a_record_of_something_else_is_an_error(data: Datasets, tmp_path: Path) -> None:
     (trial,) = trials(data, tmp_path / "out", rows=("ours",))
     write_json(trial.folder / module.RECORD, {"recipe": {}})
-    with pytest.raises(UserError, match=r"row\.json: not a record of this version"):
+    with pytest.raises(UserError, match=r"row\.json: trial: is missing"):
         begin_trial(trial)

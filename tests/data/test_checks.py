@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from polyptrace.data import Boxes, check_boxes
+from polyptrace.data import Boxes
 from polyptrace.data.boxes import NO_FRAME
-from polyptrace.data.checks import summary, suspected_corners
+from polyptrace.data.checks import check_boxes, summary, suspected_corners
 
 GOOD = Boxes.of(
     video="v",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.data.boxes import NO_FRAME
-from polyptrace.data.clips import GAP, join_clips
+from polyptrace.data.splits import GAP, join_clips
 
 
 def clips(number: int, frames: int = 40, start: int = 100) -> Boxes:

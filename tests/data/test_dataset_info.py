@@ -8,8 +8,9 @@ import pytest
 from polyptrace.config import Crops
 from polyptrace.core.codec import JPEG_DECODER, PNG_DECODER
 from polyptrace.data import Boxes, prepare
-from polyptrace.data.crops import BadPicture, fill_store
-from polyptrace.data.dataset_info import decoders
+from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.store import BadPicture
+from polyptrace.data.preparation import decoders
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyptrace.config import Config, Evaluate, Views
-from polyptrace.data import Boxes, Dataset, codes, join_keys, polyp_keys, video_keys
-from polyptrace.data.dataset_info import count_labels
-from polyptrace.data.identity import video_codes
+from polyptrace.data import Boxes, Dataset
+from polyptrace.data.identity import codes, join_keys, polyp_keys, video_codes, video_keys
+from polyptrace.data.preparation import count_labels
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate.inputs import TaskInput
 from polyptrace.methods import METHODS

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.data import REAL_COLON, Boxes, Selection, split_by
-from polyptrace.data.splits import take_videos
+from polyptrace.data import Boxes
+from polyptrace.data.splits import REAL_COLON, Selection, split_by, take_videos
 
 
 def clips(number: int, frames: int = 3) -> Boxes:

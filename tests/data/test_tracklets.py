@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.data import Boxes, cut_tracklets, link_tracks, pad_rows, read_coco
+from polyptrace.data import Boxes, cut_tracklets, link_tracks, read_coco
+from polyptrace.data.tracklets import pad_rows
 
 
 def run(frames: list[int], polyp: object = "p", video: object = "v") -> tuple[Boxes, np.ndarray]:

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyptrace.core.errors import UserError
-from polyptrace.data import Boxes, box_iou, link_tracks, read_coco
+from polyptrace.data import Boxes, link_tracks, read_coco
 from polyptrace.data.boxes import Ints
+from polyptrace.data.tracks import box_iou
 
 
 def boxes_at(frames: list[int], x: list[float], **columns: object) -> Boxes:

@@ -16,16 +16,9 @@ from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.embed import Embedder, Embeddings, embed
 from polyptrace.embed import embedding as embedding_module
-from polyptrace.encoders import (
-    FrameEncoder,
-    FrozenBackbone,
-    OwnEncoder,
-    Preprocess,
-    TrackletEncoder,
-    fingerprint,
-    prepare_crops,
-    weights_hash,
-)
+from polyptrace.encoders import FrameEncoder, FrozenBackbone, Preprocess, TrackletEncoder, prepare_crops
+from polyptrace.encoders.encoder import OwnEncoder
+from polyptrace.encoders.weights import fingerprint, weights_hash
 
 SETTINGS = Embed(batch_frames=37, block_frames=50)
 

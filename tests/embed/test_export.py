@@ -15,7 +15,9 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json
 from polyptrace.embed import OnnxEncoder, PretrainedEncoder, export_encoder
 from polyptrace.embed.export import store_as
-from polyptrace.encoders import ColourGrid, OwnEncoder, fingerprint
+from polyptrace.encoders import ColourGrid
+from polyptrace.encoders.encoder import OwnEncoder
+from polyptrace.encoders.weights import fingerprint
 
 BATCHES, LENGTHS = (1, 2, 7, 100), (1, 3, 8, 200)
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from polyptrace.config import Embed
 from polyptrace.core.errors import UserError
 from polyptrace.embed import OnlineEncoder, online
-from polyptrace.encoders import ColourGrid, FrameEncoder, OwnEncoder, TrackletEncoder, prepare_crops
+from polyptrace.encoders import ColourGrid, FrameEncoder, TrackletEncoder, prepare_crops
+from polyptrace.encoders.encoder import OwnEncoder
 from polyptrace.encoders.foundation import load_foundation
 
 

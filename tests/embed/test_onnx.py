@@ -17,7 +17,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import file_hash, read_json, write_json
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings, OnlineEncoder, OnnxEncoder, embed, embed_export
-from polyptrace.encoders import OwnEncoder
+from polyptrace.encoders.encoder import OwnEncoder
 
 BLOCKED = """
 import sys

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from polyptrace.data import LabelFreeTracklets
+from polyptrace.data.dataset import LabelFreeTracklets
 from polyptrace.embed.plan import batches_by_length, blocks, make_plan, padded_rows
 
 

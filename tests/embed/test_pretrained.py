@@ -18,9 +18,9 @@ from polyptrace.core.files import read_json
 from polyptrace.data import Dataset
 from polyptrace.embed import PretrainedEncoder, embed
 from polyptrace.encoders import ColourGrid, FrameEncoder, FrozenBackbone, TrackletEncoder
-from polyptrace.encoders.foundation import FoundationEncoder, FrameModelEncoder, VideoModelEncoder
+from polyptrace.encoders.foundation import FoundationEncoder
 from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.encoder import Pooling
+from polyptrace.encoders.foundation.encoder import FrameModelEncoder, Pooling, VideoModelEncoder
 from polyptrace.encoders.foundation.endoscopy import Endofm, Surgenet
 from polyptrace.encoders.preprocess import RELEASE
 

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from polyptrace.core.errors import UserError
-from polyptrace.encoders import FrozenBackbone, create_backbone, load_encoder, prepare_crops
-from polyptrace.encoders.backbones import feature_width
+from polyptrace.encoders import FrozenBackbone, load_encoder, prepare_crops
+from polyptrace.encoders.backbones import create_backbone, feature_width
 
 
 def test_a_backbone_gives_one_vector_of_its_stated_width_per_frame() -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard
 
-from polyptrace.encoders import TrackletEncoder, TrainingRecord, save_encoder
+from polyptrace.encoders import TrackletEncoder, save_encoder
+from polyptrace.encoders.encoder import TrainingRecord
 
 RECORD = TrainingRecord(
     method="ours",

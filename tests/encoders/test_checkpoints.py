@@ -17,17 +17,15 @@ from polyptrace.encoders import (
     ColourGrid,
     FrameEncoder,
     FrozenBackbone,
-    OwnEncoder,
     TrackletEncoder,
-    TrainingRecord,
-    create_backbone,
-    fingerprint,
-    load_authors_checkpoint,
     load_encoder,
     save_encoder,
-    training_record,
     weights,
 )
+from polyptrace.encoders.backbones import create_backbone
+from polyptrace.encoders.checkpoints import load_authors_checkpoint, training_record
+from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord
+from polyptrace.encoders.weights import fingerprint
 
 
 def small(kind: str) -> OwnEncoder:
@@ -119,11 +117,11 @@ def change_config(folder: Path, change: dict[str, Any]) -> None:
     [
         (
             {"polyptrace": 3, "tokens": 1},
-            r"format version 3, written by release .*reads 2 \(the file has also tokens\)",
+            r"format version 3, written by release .*reads 2",
         ),
         ({"kind": "resnet"}, "kind: 'resnet' is not one of 'tracklet', 'frame'"),
         ({"encoder": {"width": "many"}}, "'encoder' does not describe an encoder"),
-        ({"encoder": {"backbone": "resnett"}}, "'encoder': backbone: timm has no model 'resnett'"),
+        ({"encoder": {"backbone": "resnett"}}, "'encoder' does not describe an encoder .*timm has no model 'resnett'"),
         ({"encoder": {"depth": 3}}, "'encoder' does not describe an encoder"),
         ({"encoder": {"weights": "elsewhere.pth"}}, "'encoder' does not describe an encoder"),
         ({"encoder": []}, r"encoder: \[\] is not an object"),
@@ -138,11 +136,11 @@ def test_a_config_that_does_not_describe_an_encoder_is_refused(
         load_encoder(folder)
 
 
-def test_a_folder_of_an_earlier_format_says_what_it_lacks(folder: Path) -> None:
+def test_a_folder_of_an_earlier_format_is_refused(folder: Path) -> None:
     content = read_json(folder / "config.json")
     del content["fingerprint"], content["weights_hash"]
     write_json(folder / "config.json", content | {"polyptrace": 1})
-    with pytest.raises(UserError, match=r"format version 1, .*\(the file lacks fingerprint, weights_hash\)"):
+    with pytest.raises(UserError, match=r"format version 1, .*reads 2"):
         load_encoder(folder)
 
 

@@ -14,8 +14,16 @@ from torch import Tensor, nn
 from torchvision.models import resnet18
 
 from polyptrace.core.errors import UserError
-from polyptrace.encoders import FrameEncoder, TrackletEncoder, create_backbone, fill_network, fingerprint, weights_hash
-from polyptrace.encoders.weights import load_weights, read_content, read_tensors
+from polyptrace.encoders import FrameEncoder, TrackletEncoder
+from polyptrace.encoders.backbones import create_backbone
+from polyptrace.encoders.weights import (
+    fill_network,
+    fingerprint,
+    load_weights,
+    read_content,
+    read_tensors,
+    weights_hash,
+)
 
 WEIGHTS = {"a.weight": torch.arange(4.0), "b": torch.ones(2, 3)}
 

@@ -9,7 +9,7 @@ import pytest
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, write_json
-from polyptrace.data import polyp_keys
+from polyptrace.data.identity import polyp_keys
 from polyptrace.embed import Embeddings
 from polyptrace.lesions import SameModel, fit_same, procedures, same_model
 

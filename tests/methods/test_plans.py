@@ -310,3 +310,12 @@ def test_batches_shrink_where_there_are_too_few_tracks(coloured: Dataset) -> Non
     plan = METHODS["mve"].plan(coloured.label_free(), replace(CONFIG, views=Views(batch=30)))
     assert plan.notes == ["data: batches of 24 pairs instead of 30, because there are no more tracks"]
     assert len(plan.epoch(0, 1).batch(0).rows) == 48
+
+
+@pytest.mark.parametrize("name", ["ours", "sup", "ta"])
+def test_data_without_tracklets_of_a_fixed_length_are_refused(
+    name: str, make_dataset: Callable[..., Path], tmp_path: Path
+) -> None:
+    short = Dataset.open(make_dataset(tmp_path / "short", [[4, 3], [5, 4]], frames=6))
+    with pytest.raises(UserError, match="short: has whole tracks, but no tracklets of a fixed length"):
+        drawn(name, short)

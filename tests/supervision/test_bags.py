@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_generator
-from polyptrace.supervision import nearest_bags, sample_bags, uniform_bags
+from polyptrace.supervision import nearest_bags, sample_bags
 from polyptrace.supervision.bags import draw_ranks
 
 TEMPERATURES = [0.3, 1.0, 4.0, 12.0, math.inf]
@@ -186,7 +186,7 @@ def test_each_tracklet_can_have_its_own_temperature() -> None:
 def test_uniform_bags_draw_every_other_tracklet_equally_often() -> None:
     copies = 10_000
     video, position = np.repeat(np.arange(copies), 6), np.tile([0, 1, 2, 3, 4, 5], copies)
-    drawn = uniform_bags(video, position, 2, torch_generator(6))[::6].numpy() - 6 * np.arange(copies)[:, None]
+    drawn = sample_bags(video, position, 2, math.inf, torch_generator(6))[::6].numpy() - 6 * np.arange(copies)[:, None]
     pairs = list(itertools.permutations(range(1, 6), 2))
     assert goodness(count(drawn), dict.fromkeys(pairs, 1 / len(pairs))) > 1e-3
 

@@ -6,10 +6,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyptrace.config import Supervision
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_generator
-from polyptrace.supervision import BagBatches, anchor_count, epoch_batches, ranks_of, steps_before
-from polyptrace.supervision.batches import Extents, overlapping, separate_overlaps, sharing_video, spread_videos
+from polyptrace.supervision.batches import (
+    BagBatches,
+    Extents,
+    anchor_count,
+    epoch_batches,
+    overlapping,
+    separate_overlaps,
+    sharing_video,
+    spread_videos,
+)
+from polyptrace.supervision.ranks import ranks_of
 
 COMPOSITIONS = ["any", "no-overlap", "one-per-video"]
 
@@ -28,10 +38,8 @@ TABLE = made([40, 31, 25, 17, 50, 33, 21, 12])  # 229 tracklets
 
 
 def epoch_of(table: tuple[np.ndarray, np.ndarray], epoch: int, **settings) -> BagBatches:
-    video, position = table
-    return epoch_batches(
-        video, position, **{"seed": 0, "epoch": epoch, "temperature": 3.0, "bags_per_batch": 6, **settings}
-    )
+    numbers = {name: settings.pop(name, default) for name, default in (("seed", 0), ("temperature", 3.0))}
+    return epoch_batches(*table, Supervision(**{"bags_per_batch": 6, **settings}), epoch=epoch, **numbers)
 
 
 @pytest.mark.parametrize("composition", COMPOSITIONS)
@@ -153,21 +161,21 @@ def test_small_videos_have_smaller_bags_or_are_left_out() -> None:
 
 def test_fewer_anchors_than_bags_in_a_batch_are_refused() -> None:
     with pytest.raises(UserError, match="at most 5 bags"):
-        epoch_of(made([3, 2, 1]), 0)
+        anchor_count(made([3, 2, 1])[0], Supervision())
 
 
 @pytest.mark.parametrize("setting", ["bag_size", "bags_per_batch"])
 def test_sizes_below_one_are_refused_by_name(setting: str) -> None:
-    with pytest.raises(UserError, match=f"supervision.{setting}: 0"):
-        epoch_of(TABLE, 0, **{setting: 0})
+    with pytest.raises(UserError, match=f"{setting} 0"):
+        anchor_count(TABLE[0], Supervision(**{setting: 0}))
 
 
 @pytest.mark.parametrize("small_videos", ["keep", "leave-out"])
 def test_the_steps_of_an_epoch_are_known_beforehand(small_videos: str) -> None:
     table = made([20, 3, 1, 9, 4, 30])
-    anchors = anchor_count(table[0], 4, small_videos)
+    anchors = anchor_count(table[0], Supervision(small_videos=small_videos))
     steps = [len(epoch_of(table, e, small_videos=small_videos).anchors) for e in range(7)]
-    assert [steps_before(e, anchors, 6) for e in range(8)] == [sum(steps[:e]) for e in range(8)]
+    assert [e * anchors // 6 for e in range(8)] == [sum(steps[:e]) for e in range(8)]
 
 
 def test_the_temperature_can_be_each_tracklets_own() -> None:

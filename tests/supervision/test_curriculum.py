@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from polyptrace.supervision import epoch_progress, temperature, temperature_at
+from polyptrace.config import Supervision
+from polyptrace.supervision.curriculum import epoch_progress, epoch_temperature, temperature
 
 
 def test_the_temperature_rises_from_low_to_high_by_half_a_cosine() -> None:
@@ -42,6 +43,6 @@ def test_an_epoch_that_is_not_one_of_them_is_refused() -> None:
 
 
 def test_a_fixed_temperature_is_the_high_one_in_every_epoch() -> None:
-    assert [temperature_at(e, 3, 0.3, 4.0, "fixed") for e in range(3)] == [4.0, 4.0, 4.0]
-    assert [temperature_at(e, 3, 0.3, 4.0) for e in range(3)] == pytest.approx([0.3, 2.15, 4.0])
-    assert temperature_at(1, 2, 0.3, 4.0, convention="release") == pytest.approx(2.15)
+    assert [epoch_temperature(e, 3, Supervision(curriculum="fixed"), 4.0) for e in range(3)] == [4.0, 4.0, 4.0]
+    assert [epoch_temperature(e, 3, Supervision(), 4.0) for e in range(3)] == pytest.approx([0.3, 2.15, 4.0])
+    assert epoch_temperature(1, 2, Supervision(progress="release"), 4.0) == pytest.approx(2.15)

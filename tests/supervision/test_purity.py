@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from polyptrace.core.randomness import torch_generator
-from polyptrace.supervision import bag_purity, same_polyp, sample_bags
+from polyptrace.supervision import sample_bags
+from polyptrace.supervision.bags import bag_purity, same_polyp
 
 
 def test_a_member_is_right_wrong_or_unknown() -> None:

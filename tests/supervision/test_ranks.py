@@ -4,8 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyptrace.supervision import nearest_bags, ranks_of
-from polyptrace.supervision.ranks import neighbours, tie_at, timeline
+from polyptrace.supervision import nearest_bags
+from polyptrace.supervision.ranks import neighbours, ranks_of, tie_at, timeline
 
 #: Few videos and few positions, so that ties, runs and videos of one tracklet abound.
 tracklets = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6).map(lambda n: 32 * n)), min_size=1, max_size=24)

@@ -56,6 +56,15 @@ def test_the_same_seed_gives_the_same_bytes_in_another_process_with_other_worker
     assert first != fingerprints(tmp_path / "other")
 
 
+def test_a_split_generated_alone_equals_that_of_the_whole_dataset(tmp_path: Path) -> None:
+    generate(tmp_path / "all", LEAST, 0)
+    generate(tmp_path / "test", LEAST, 0, split="test")
+    alone = fingerprints(tmp_path / "test")
+    assert "annotations/instances_test.json" in alone
+    assert "annotations/instances_train.json" not in alone
+    assert alone.items() < fingerprints(tmp_path / "all").items()
+
+
 def test_tiny_has_what_every_other_test_needs(tiny: Path) -> None:
     train, test = read_coco(tiny, split="train"), read_coco(tiny, split="test")
     assert not set(train.video) & set(test.video)

@@ -19,8 +19,7 @@ from polyptrace.config import Config, Encoder, Loss, Supervision, Views
 from polyptrace.data import Dataset
 from polyptrace.methods import METHODS
 from polyptrace.train.feed import Feed
-from polyptrace.train.learner import Learner
-from polyptrace.train.loop import step_loss
+from polyptrace.train.loop import Learner, step_loss
 
 SMALL = Encoder("test_resnet", "none", width=16, layers=2, heads=2, feed_forward=24, dropout=0.0, projection=8)
 BASE = Config(
@@ -51,7 +50,7 @@ def results(fabric: Fabric, dataset: Dataset) -> dict[str, dict[str, Tensor]]:
         data = dataset if method.sees_labels(config) else dataset.label_free()
         loaded = feed.load(method.plan(data, config).epoch(0, 2).batch(0))
         loss, _ = step_loss(learner, loaded, method, config)
-        fabric.backward(loss * fabric.world_size)
+        fabric.backward(loss)
         gradients = {key: value.grad for key, value in encoder.named_parameters() if value.grad is not None}
         found[name] = {"loss": loss.detach(), **gradients}
     return found

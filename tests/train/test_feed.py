@@ -8,7 +8,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.methods import Batch
 from polyptrace.train.feed import Feed
-from polyptrace.train.learner import Learner
+from polyptrace.train.loop import Learner
 
 
 @pytest.fixture

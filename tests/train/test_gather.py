@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyptrace.train.gather import gather
+from polyptrace.train.loop import gather
 
 
 @pytest.fixture(scope="module")

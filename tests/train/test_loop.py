@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +18,15 @@ from torch import Tensor
 
 from polyptrace.config import Config, Crops, Encoder, Optimiser, Supervision, Tracks, Train, Views
 from polyptrace.core.errors import UserError
+from polyptrace.core.files import move_folder
 from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.embed import embed
-from polyptrace.encoders import load_encoder, training_record, weights_hash
+from polyptrace.encoders import load_encoder
+from polyptrace.encoders.checkpoints import training_record
+from polyptrace.encoders.weights import weights_hash
 from polyptrace.methods import METHODS, Targets
 from polyptrace.methods import ours as ours_module
-from polyptrace.train import train
+from polyptrace.train import loop, run, train
 
 CONFIG = Config(
     supervision=Supervision(bags_per_batch=4, bag_size=2),
@@ -276,6 +280,53 @@ def test_a_run_is_overwritten_only_when_that_is_requested(small: Dataset, tmp_pa
     (tmp_path / "other" / "thesis.tex").touch()
     with pytest.raises(UserError, match="not a run folder"):
         train(changed, small, tmp_path / "other", overwrite=True)
+
+
+#: The function at which a run that overwrites another one is interrupted.
+CALLED = {
+    "before the end": "save_encoder",
+    "before the exchange": "move_folder",
+    "after the exchange": "move_folder",
+}
+
+
+@pytest.mark.parametrize("moment", CALLED)
+def test_an_interrupted_overwrite_keeps_a_complete_run_and_the_same_command_resumes(
+    small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def interrupted(*words: Any, **named: Any) -> None:
+        if moment == "after the exchange":
+            move_folder(*words, **named)
+        raise KeyboardInterrupt
+
+    out, changed = tmp_path / "r", with_train(seed=1, checkpoint_every=1)
+    old = weights_hash(load_encoder(train(CONFIG, small, out)))
+    new = weights_hash(load_encoder(train(changed, small, tmp_path / "fresh")))
+    with monkeypatch.context() as patch:
+        patch.setattr(loop if moment == "before the end" else run, CALLED[moment], interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(changed, small, out, overwrite=True)
+    assert weights_hash(load_encoder(out)) == (new if moment == "after the exchange" else old)
+    train(changed, small, out, overwrite=True)
+    assert weights_hash(load_encoder(out)) == new
+    starts = json.loads((out / "environment.json").read_text())["starts"]
+    assert [start["step"] for start in starts] == ([0, 3] if moment == "before the end" else [0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "r"]
+    assert not list(out.glob(".*"))
+
+
+def test_an_interrupted_overwrite_begins_anew_with_other_settings(
+    small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "r"
+    train(CONFIG, small, out)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "save_encoder", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            train(with_train(seed=1), small, out, overwrite=True)
+    train(with_train(seed=2), small, out, overwrite=True)
+    assert "seed = 2" in (out / "config.toml").read_text()
+    assert len(json.loads((out / "environment.json").read_text())["starts"]) == 1
 
 
 def test_a_finished_run_can_be_continued_for_more_epochs(

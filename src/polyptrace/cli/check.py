@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from polyptrace.core.console import echo, output
-from polyptrace.data import Dataset, check_boxes
-from polyptrace.data.checks import summary, suspected_corners
-from polyptrace.data.dataset_info import count_labels, count_tracklets
+from polyptrace.data import Dataset
+from polyptrace.data.checks import check_boxes, summary, suspected_corners
+from polyptrace.data.preparation import count_labels, count_tracklets
 
 CROPS_TO_CHECK = 512  # about
 
@@ -44,6 +44,12 @@ def command(
 
     Prints the number of videos, polyps, tracks and tracklets (with the paper's, for its datasets) and every finding,
     counted by kind. The exit code is 1 if a finding is fatal.
+
+    Examples:
+
+      polyptrace check data/train
+
+      polyptrace check data/train --most 5
     """
     opened = Dataset.open(dataset)
     print_dataset(opened)

@@ -13,13 +13,10 @@ from polyptrace.config import Config
 from polyptrace.core.console import echo, output, progress
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.encoders.cost import COST_LENGTH, COST_SIZE, Cost, cost, foundation_cost, published_cost
-from polyptrace.encoders.foundation import (
-    FOUNDATION_MODELS,
-    FoundationModel,
-    cached_weights,
-    find_model,
-    pooling_choices,
-)
+from polyptrace.encoders.foundation import FOUNDATION_MODELS
+from polyptrace.encoders.foundation.catalogue import FoundationModel
+from polyptrace.encoders.foundation.encoder import pooling_choices
+from polyptrace.encoders.foundation.loading import cached_weights, find_model
 
 OURS = "ours"
 
@@ -55,6 +52,12 @@ def command(
     Costs are counted on the built models, for one tracklet of 8 frames at 224 pixels: parameters and true operations of
     the parts that contribute to the vector, and both as in the paper's table (operations: multiply-accumulates of
     convolutions and linear layers, without attention; parameters: with unused heads and predictors).
+
+    Examples:
+
+      polyptrace encoders
+
+      polyptrace encoders dinov2-small endofm --folder weights --json
     """
     wanted = {name: find_model(name) for name in names or FOUNDATION_MODELS}
     rows = []

@@ -11,12 +11,15 @@ from polyptrace.config import Embed
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
-from polyptrace.data import Dataset, polyp_keys
+from polyptrace.data import Dataset
+from polyptrace.data.identity import polyp_keys
 from polyptrace.embed import OnnxEncoder, embed, embed_export, export_encoder
 from polyptrace.embed.onnx import INFO_FILE
-from polyptrace.encoders import OwnEncoder, fingerprint, load_encoder, save_encoder
+from polyptrace.encoders import load_encoder, save_encoder
+from polyptrace.encoders.encoder import OwnEncoder
+from polyptrace.encoders.weights import fingerprint
 from polyptrace.evaluate import Results, retrieval
-from polyptrace.report import card_results
+from polyptrace.report.tables import card_results
 
 FORMATS = {"onnx": INFO_FILE, "pt2": INFO_FILE, "folder": "config.json"}
 

@@ -29,7 +29,8 @@ from polyptrace.find import (
     whole_tracks,
 )
 from polyptrace.lesions import same_model
-from polyptrace.report import TrackImages, render_page
+from polyptrace.report.film_strips import TrackImages
+from polyptrace.report.page import render_page
 
 
 def command(

@@ -11,19 +11,21 @@ from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import fill_store_on
 from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
-from polyptrace.data import SOURCES, Selection, prepare
-from polyptrace.data.crops import fill_store
+from polyptrace.data import prepare
+from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.sources import SOURCES
+from polyptrace.data.splits import Selection
 
 SECTIONS = ("tracks", "crops")
-READER = "Options of some sources"
-SELECTION = "Selection of videos"
+reader = partial(typer.Option, rich_help_panel="Options of some sources")
+selection = partial(typer.Option, rich_help_panel="Selection of videos")
 
 
 def command(
     ctx: typer.Context,
     source: Annotated[str, typer.Argument(help=f"Format of PATH: {', '.join(SOURCES)}.")],
-    path: Annotated[Path, typer.Argument(help="Folder or file with the boxes; pictures are below it.")],
-    out: Annotated[Path, typer.Option("--out", help="Dataset folder to write.")],
+    path: Annotated[Path, typer.Argument(help="Folder or file with the boxes; images are below it.")],
+    out: Annotated[Path, typer.Option(help="Dataset folder to write.")],
     split: Annotated[str | None, typer.Option(help="Split of the source: train, test, paper-train, ...")] = None,
     min_score: Annotated[float | None, typer.Option(help="Exclude boxes with a lower detector score.")] = None,
     fps: Annotated[float | None, typer.Option(help="Frame rate of videos whose source states none.")] = None,
@@ -31,64 +33,38 @@ def command(
         bool, typer.Option("--skip-bad", help="Exclude bad rows and list them in rejected.csv instead of stopping.")
     ] = False,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="ADDRESS", help="Cut crops on a Ray cluster: auto, or HOST:PORT.")
+        str | None, typer.Option(metavar="ADDRESS", help="Cut crops on a Ray cluster: auto, or HOST:PORT.")
     ] = None,
     config: ConfigFile = None,
-    identities: Annotated[
-        str | None, typer.Option(help="Meaning of ids: 'track' (default) or 'polyp'.", rich_help_panel=READER)
-    ] = None,
+    identities: Annotated[str | None, reader(help="Meaning of ids: 'track' (default) or 'polyp'.")] = None,
     histology: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=KNOWN", help="Map a histology to a known name; repeatable.", rich_help_panel=READER),
+        list[str] | None, reader(metavar="NAME=KNOWN", help="Map a histology to a known name; repeatable.")
     ] = None,
     first_frame: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="mot, yolo, cvat: number of a video's first frame; default 1, 1, 0.", rich_help_panel=READER
-        ),
+        int | None, reader(min=0, help="mot, yolo, cvat: number of a video's first frame; default 1, 1, 0.")
     ] = None,
-    boxes: Annotated[
-        str | None, typer.Option(help="mot: file to read: gt, det or auto.", rich_help_panel=READER)
-    ] = None,
-    results: Annotated[
-        Path | None, typer.Option(help="coco: results JSON of a detector, with scores.", rich_help_panel=READER)
-    ] = None,
+    boxes: Annotated[str | None, reader(help="mot: file to read: gt, det or auto.")] = None,
+    results: Annotated[Path | None, reader(help="coco: results JSON of a detector, with scores.")] = None,
     image_size: Annotated[
-        str | None,
-        typer.Option(metavar="WIDTHxHEIGHT", help="yolo: needed without pictures and videos.", rich_help_panel=READER),
+        str | None, reader(metavar="WIDTHxHEIGHT", help="yolo: needed without images and videos.")
     ] = None,
-    cases: Annotated[
-        Path | None, typer.Option(help="sun: CSV of the cases, instead of the included one.", rich_help_panel=READER)
-    ] = None,
+    cases: Annotated[Path | None, reader(help="sun: CSV of the cases, instead of the included one.")] = None,
     columns: Annotated[
-        list[str] | None,
-        typer.Option(metavar="OURS=THEIRS", help="polypsize: name of a column; repeatable.", rich_help_panel=READER),
+        list[str] | None, reader(metavar="OURS=THEIRS", help="polypsize: name of a column; repeatable.")
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=0, help="realcolon: parser processes; 0: one per core.", rich_help_panel=READER),
-    ] = None,
-    videos: Annotated[
-        str | None, typer.Option(metavar="NAME,NAME", help="Only these videos.", rich_help_panel=SELECTION)
-    ] = None,
-    share: Annotated[
-        float | None, typer.Option(help="Only a random share (0-1) of the videos.", rich_help_panel=SELECTION)
-    ] = None,
-    rest: Annotated[
-        bool, typer.Option("--rest", help="Select the complement of --videos or --share.", rich_help_panel=SELECTION)
-    ] = False,
+    workers: Annotated[int | None, reader(min=0, help="realcolon: parser processes; 0: one per core.")] = None,
+    videos: Annotated[str | None, selection(metavar="NAME,NAME", help="Only these videos.")] = None,
+    share: Annotated[float | None, selection(help="Only a random share (0-1) of the videos.")] = None,
+    rest: Annotated[bool, selection("--rest", help="Select the complement of --videos or --share.")] = False,
     join: Annotated[
-        int | None,
-        typer.Option(
-            "--join-clips", help="Clips to concatenate to each artificial procedure.", rich_help_panel=SELECTION
-        ),
+        int | None, selection("--join-clips", help="Clips to concatenate to each artificial procedure.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of --share and --join-clips.", rich_help_panel=SELECTION)] = 0,
+    seed: Annotated[int, selection(min=0, help="Seed of --share and --join-clips.")] = 0,
 ) -> None:
-    """Turn pictures and boxes in a published format into a dataset folder.
+    """Turn images and boxes in a published format into a dataset folder.
 
     Links boxes to tracks, cuts tracklets, and stores a small crop of every frame that a tracklet uses, so that training
-    never decodes a picture. An interrupted run resumes when the same command is run again. An existing folder with the
+    never decodes an image. An interrupted run resumes when the same command is run again. An existing folder with the
     same boxes and settings is left unchanged.
 
     Without polyp ids, link by overlap: [bold]--tracks.link video[/].
@@ -146,7 +122,7 @@ def _parse_pairs(words: list[str] | None, option: str) -> dict[str, str] | None:
     for word in words or []:
         if "=" not in word:
             raise UserError(f"{option} {word}: not NAME=VALUE -> write {option} '{word}=...'")
-    return {name: value for name, _, value in (word.partition("=") for word in words)} if words else None
+    return dict(word.split("=", 1) for word in words) if words else None
 
 
 def _parse_size(text: str | None) -> tuple[int, int] | None:

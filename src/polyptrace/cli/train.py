@@ -11,7 +11,7 @@ from polyptrace.config import Config, from_dict
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
-from polyptrace.encoders import encoder_config
+from polyptrace.encoders.checkpoints import encoder_config
 from polyptrace.methods import METHODS
 from polyptrace.train import SECTIONS, train
 
@@ -25,7 +25,7 @@ def command(
         str | None, typer.Option("--init-from", help="Start from the weights of a run, an encoder folder or `default`.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Discard the run that --out already contains.")
+        bool, typer.Option("--overwrite", help="Replace the run that --out contains, when the new one has finished.")
     ] = False,
     config: ConfigFile = None,
 ) -> None:

@@ -4,7 +4,9 @@ Every method is trained once with each rate on one dataset and measured by retri
 written to `rates.json` and used for all rows of the method. Neither dataset may be part of the final comparison.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,35 @@ from polyptrace.compare.runner import failure_of
 from polyptrace.compare.trial import SEARCH_FOLDER, STARTS_FOLDER, Datasets, Shared, Trial, make_trial
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance, read_json, write_json
+from polyptrace.core.schema import from_json
 from polyptrace.evaluate import Results
 
 FILE = "rates.json"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What the search found for one row."""
+
+    tried: dict[str, float | None]  # mAP by rate
+    rate: float | None
+    at_the_end: bool  # whether the best rate is the lowest or highest that was tried
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and not 0 < self.rate < math.inf:
+            raise ValueError(f"rate: {self.rate} is not a positive number")
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """The fields of `rates.json`."""
+
+    criterion: str
+    rows: dict[str, _Row]
+    train: str = ""
+    test: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    made_by: dict[str, Any] = field(default_factory=dict)
 
 
 def search_trials(
@@ -75,12 +103,8 @@ def write_rates(out: Path, content: Mapping[str, Any]) -> Path:
 
 def read_rates(path: Path) -> dict[str, float]:
     """The rate of each row that has one, from a `rates.json`."""
-    content = read_json(path)
-    try:
-        rates = {name: entry["rate"] for name, entry in content["rows"].items()}
-        return {str(name): float(rate) for name, rate in rates.items() if rate is not None}
-    except (TypeError, KeyError, AttributeError, ValueError):
-        raise UserError(f"{path}: not a file of learning rates -> give the {FILE} of a search") from None
+    rates = from_json(_Rates, read_json(path), str(path), f"give the {FILE} of a search")
+    return {name: row.rate for name, row in rates.rows.items() if row.rate is not None}
 
 
 def _map(trial: Trial) -> float:

@@ -11,8 +11,11 @@ from pathlib import Path
 
 from polyptrace.config import Config, Settings, from_dict
 from polyptrace.core.errors import UserError
-from polyptrace.encoders import DEFAULT, FROZEN, ColourGrid, training_record
+from polyptrace.encoders import ColourGrid
+from polyptrace.encoders.checkpoints import training_record
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
+from polyptrace.encoders.frame import FROZEN
+from polyptrace.encoders.weights import DEFAULT
 from polyptrace.methods import METHODS
 from polyptrace.train import SECTIONS as TRAINING
 

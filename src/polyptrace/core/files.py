@@ -71,15 +71,20 @@ def atomic_folder(path: Path, *, overwrite: bool = False, mark: str | None = Non
     temporary.chmod(0o755)
     try:
         yield temporary
-        if not path.is_dir():
-            temporary.rename(path)
-        elif not _exchange(temporary, path):
-            replaced = temporary.with_suffix(REPLACED)
-            path.rename(replaced)
-            temporary.rename(path)
-            shutil.rmtree(replaced)
+        move_folder(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def move_folder(new: Path, path: Path) -> None:
+    """Renames the folder `new` to `path`. An existing folder there is replaced; it is left as `new` or removed."""
+    if not path.is_dir():
+        new.rename(path)
+    elif not _exchange(new, path):
+        replaced = path.with_name(f".{path.name}.{owner_tag()}{REPLACED}")
+        path.rename(replaced)
+        new.rename(path)
+        shutil.rmtree(replaced)
 
 
 def recover(path: Path) -> None:

@@ -4,10 +4,14 @@ All randomness in polyptrace comes from these two functions. The path names what
 `(epoch, stream)`. Its length is part of the key, so `(seed, epoch)` and `(seed, epoch, 0)` are independent.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
 
 from polyptrace.core.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
 
 
 def numpy_generator(seed: int, *path: int) -> np.random.Generator:
@@ -15,8 +19,10 @@ def numpy_generator(seed: int, *path: int) -> np.random.Generator:
     return np.random.default_rng(_sequence(seed, path))
 
 
-def torch_generator(seed: int, *path: int, device: torch.device | str = "cpu") -> torch.Generator:
+def torch_generator(seed: int, *path: int, device: "torch.device | str" = "cpu") -> "torch.Generator":
     """A torch generator that depends on the seed and on every number of the path."""
+    import torch  # takes seconds, and NumPy generators do not need it
+
     return torch.Generator(device).manual_seed(torch_seed(seed, *path))
 
 

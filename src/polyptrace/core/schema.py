@@ -74,7 +74,7 @@ def _value(kind: Any, content: Any, field: str) -> Any:
         if not isinstance(content, list):
             raise _MismatchError(field, f"{_short(content)} is not a list")
         return origin(_value(arguments[0], each, f"{field}[{index}]") for index, each in enumerate(content))
-    if origin is dict:
+    if origin in (dict, Mapping):
         if not isinstance(content, Mapping):
             raise _MismatchError(field, f"{_short(content)} is not an object")
         return {key: _value(arguments[1], each, f"{field}.{key}".lstrip(".")) for key, each in content.items()}

@@ -9,14 +9,12 @@ dataset.json       how it was made
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, read_json
@@ -24,6 +22,9 @@ from polyptrace.core.schema import from_json, read_parquet
 from polyptrace.data.boxes import Boxes, Floats, Ints, Strings
 from polyptrace.data.crops.store import open_store
 from polyptrace.data.tracklets import TrackletTable, pad_rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = 1
 AGAIN = "prepare the dataset again"
@@ -69,8 +70,10 @@ class LabelFree:
         """Indices of the tracklets of one unit."""
         return np.flatnonzero(self.tracklets.unit == unit)
 
-    def gather(self, indices: ArrayLike) -> tuple[Tensor, Tensor]:
+    def gather(self, indices: ArrayLike) -> "tuple[Tensor, Tensor]":
         """Frames (B, L, S, S, 3) uint8 and mask (B, L), True where a frame is valid; the padding is 0."""
+        import torch  # takes seconds; reading a dataset does not need it
+
         rows = pad_rows([self.tracklets.rows[i] for i in np.asarray(indices, np.int64)])
         mask = rows >= 0  # (B, L)
         frames = self.crops[np.maximum(rows, 0)]  # (B, L, S, S, 3)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,13 +25,17 @@ from polyptrace.core.console import progress
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance, refuse_existing
-from polyptrace.data import Dataset, LabelFree
-from polyptrace.data.crops import CropLoader, to_device
+from polyptrace.data import Dataset
+from polyptrace.data.crops.loader import CropLoader, to_device
+from polyptrace.data.dataset import LabelFree
 from polyptrace.embed.plan import Block, Ints, Plan, batches_by_length, make_plan, padded_rows
 from polyptrace.embed.table import COLUMNS, VECTORS_FILE, Embeddings
-from polyptrace.encoders import CropPreparation, Preprocess, fingerprint, input_size, load_encoder, weights_hash
+from polyptrace.encoders import Preprocess, load_encoder
 from polyptrace.encoders.cost import encoder_cost
+from polyptrace.encoders.encoder import FrameByFrame
 from polyptrace.encoders.foundation import FoundationEncoder
+from polyptrace.encoders.preprocess import CropPreparation, input_size
+from polyptrace.encoders.weights import fingerprint, weights_hash
 
 UNITS = ("tracklet", "track")
 
@@ -40,17 +44,6 @@ COMPILE_BLOCKS_FROM, COMPILE_BACKBONE_FROM = 50_000, 200_000
 
 #: Frames per batch of the aggregation, as a multiple of the frames per batch of the backbone.
 AGGREGATION_BATCH = 8
-
-
-@runtime_checkable
-class FrameByFrame(Protocol):
-    """An encoder whose backbone takes single frames."""
-
-    def frame_features(self, frames: Tensor) -> Tensor:
-        """Features (n, F) of frames (n, 3, H, W)."""
-
-    def aggregate(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Vectors (B, D) of features (B, L, F)."""
 
 
 class Embedder:

@@ -22,9 +22,10 @@ from torch import Tensor, nn
 from polyptrace.config import Embed
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
-from polyptrace.embed.embedding import FrameByFrame, preprocess_of
-from polyptrace.encoders import CropPreparation
+from polyptrace.embed.embedding import preprocess_of
+from polyptrace.encoders.encoder import FrameByFrame
 from polyptrace.encoders.foundation import FoundationEncoder
+from polyptrace.encoders.preprocess import CropPreparation
 
 #: Batch sizes of the backbone.
 CHUNKS = (8, 1)

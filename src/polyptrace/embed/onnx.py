@@ -5,12 +5,12 @@
     track = encoder.track()
     vector = track.add(crop)                 # (H, W, 3) uint8 -> (D,), the vector of all frames of the track so far
 
-`embed_export` embeds a dataset folder; it also needs pyarrow.
+`embed_export` embeds a dataset folder; it also needs what reads one (pyarrow).
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -128,55 +128,42 @@ class OnnxTrack:
 
 def embed_export(encoder: OnnxEncoder, data: Path, *, enlarge: bool = False) -> "Embeddings":
     """The vectors of all tracklets and tracks of a dataset folder, as `polyptrace.embed.embed` gives them."""
-    import pyarrow as pa
-
     from polyptrace.core.console import progress
-    from polyptrace.core.schema import read_parquet
+    from polyptrace.data import Dataset
     from polyptrace.embed.table import COLUMNS, Embeddings
 
-    if not (data / "dataset.json").is_file():
-        raise UserError(f"{data}: not a dataset folder (no dataset.json) -> make one with 'polyptrace prepare'")
-    info, source = encoder.info, read_json(data / "dataset.json")
-    crops: Pixels = np.load(data / "crops.npy", mmap_mode="r", allow_pickle=False)
-    if crops.shape[1] < info.size and not enlarge:
+    dataset, info = Dataset.open(data), encoder.info
+    stored, tracklets = dataset.crops.shape[1], dataset.tracklets
+    if stored < info.size and not enlarge:
         raise UserError(
-            f"{data}: crops of {crops.shape[1]} pixels, but the encoder takes {info.size} -> run `polyptrace prepare`"
-            f" with --crops.size {info.size}, or allow enlarged crops with --embed.enlarge true"
+            f"{data}: crops of {stored} pixels, but the encoder takes {info.size} -> run `polyptrace prepare` with"
+            f" --crops.size {info.size}, or allow enlarged crops with --embed.enlarge true"
         )
-    rows_column = pa.schema({"rows": pa.large_list(pa.int64())})
-    table = read_parquet(data / "tracklets.parquet", "prepare the dataset again", rows_column)
-    columns = {name: table[name].to_numpy(zero_copy_only=False) for name in COLUMNS}
-    rows = [np.asarray(each, np.int64) for each in table["rows"].to_pylist()]
-    vectors = np.empty((len(rows), info.width), np.float32)
-    with progress("embedding with onnxruntime", len(rows), "tracklets") as bar:
-        for members in _by_track(columns, rows):
-            used = np.unique(np.concatenate([rows[i] for i in members]))
-            features = encoder.features(crops[used])
+    tracks: dict[tuple[str, str, int], list[int]] = {}  # the tracklets of a track share frames
+    for index, key in enumerate(zip(tracklets.dataset, tracklets.video, tracklets.track.tolist(), strict=True)):
+        tracks.setdefault(key, []).append(index)
+    vectors = np.empty((len(tracklets), info.width), np.float32)
+    with progress("embedding with onnxruntime", len(tracklets), "tracklets") as bar:
+        for members in tracks.values():
+            used = np.unique(np.concatenate([tracklets.rows[i] for i in members]))
+            features = encoder.features(dataset.crops[used])
             for i in members:
-                vectors[i] = encoder.aggregate(features[np.searchsorted(used, rows[i])][None])[0]
+                vectors[i] = encoder.aggregate(features[np.searchsorted(used, tracklets.rows[i])][None])[0]
             bar.advance(len(members))
     about = {
         "encoder": info.name,
         "model_hash": info.model_hash,
         "fingerprint": info.fingerprint,
         "precision": f"{info.precision}, onnxruntime",
-        "generated": bool(source.get("generated")),
-        "dataset": {"path": str(data), **{key: source.get(key, {}) for key in ("source", "hashes")}},
-        "units": sorted(set(columns["unit"].tolist())),
+        "generated": dataset.generated,
+        "dataset": {"path": str(data), **{key: dataset.info.get(key, {}) for key in ("source", "hashes")}},
+        "units": sorted(set(tracklets.unit.tolist())),
         "made_by": provenance(),
         "from": str(encoder.folder),
         "method": {"name": info.name},
     }
+    columns = {name: getattr(tracklets, name) for name in COLUMNS}
     return Embeddings.from_columns({"vectors": vectors, **columns}, where=str(data), info=about)
-
-
-def _by_track(columns: dict[str, NDArray[Any]], rows: Sequence[NDArray[np.int64]]) -> list[list[int]]:
-    """The tracklets of each track, which share frames."""
-    groups: dict[tuple[str, str, int], list[int]] = {}
-    keys = list(zip(columns["dataset"], columns["video"], columns["track"], strict=True))
-    for index in sorted(range(len(rows)), key=lambda i: int(rows[i][0])):
-        groups.setdefault(keys[index], []).append(index)
-    return list(groups.values())
 
 
 def read_export(folder: Path) -> ExportInfo:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from polyptrace.data import LabelFreeTracklets, pad_rows
+from polyptrace.data.dataset import LabelFreeTracklets
+from polyptrace.data.tracklets import pad_rows
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

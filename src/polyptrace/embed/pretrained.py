@@ -19,9 +19,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from polyptrace.config import Embed
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.embed.embedding import Embedder, FrameByFrame, preprocess_of
+from polyptrace.embed.embedding import Embedder, preprocess_of
 from polyptrace.embed.plan import batches_by_length
-from polyptrace.encoders import CropPreparation, TrainingRecord, fingerprint, input_size, load_encoder, save_encoder
+from polyptrace.encoders import load_encoder, save_encoder
+from polyptrace.encoders.encoder import FrameByFrame, TrainingRecord
+from polyptrace.encoders.preprocess import CropPreparation, input_size
+from polyptrace.encoders.weights import fingerprint
 
 Frames = Tensor | NDArray[np.uint8]
 

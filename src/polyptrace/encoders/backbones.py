@@ -1,67 +1,24 @@
-"""Frame backbones from timm, without classifier, and a frozen one as an encoder.
+"""Frame backbones from timm, without classifier.
 
 backbone = create_backbone("resnet50", "imagenet", size=232)  # (n, 3, 232, 232) -> (n, 2048)
-vectors = FrozenBackbone("resnet50", "resnet50.safetensors")(frames, mask)  # (B, L, 3, H, W) -> (B, 2048)
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
-from torch import Tensor, nn
+from torch import nn
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.network import hub_or_cache
-from polyptrace.encoders.padding import features_of_valid_frames, mean_of_frames
-from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess, as_frames
+from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess
 from polyptrace.encoders.weights import DEFAULT, default_folder, fill_network, load_weights, read_safetensors
 
 #: Tags of torchvision's weights on the hub (IMAGENET1K_V2, then V1), preferred to timm's if both exist.
 TORCHVISION_TAGS = ("tv2_in1k", "tv_in1k")
-
-#: The name of a frozen backbone is this prefix and a timm model.
-FROZEN = "frozen:"
-
-
-class FrozenBackbone(nn.Module):
-    """A pretrained timm backbone as a baseline: the vector of a tracklet is the mean of its frames' features.
-
-    `weights` is `imagenet` (from the hub), `none`, or a file. `preprocess` is `own` (size and normalisation of the
-    pretrained weights), `imagenet` (that size, ImageNet's normalisation) or `release` (232 pixels, 0.45, 0.225).
-    Convolutional networks take smaller crops at their own size.
-    """
-
-    def __init__(self, backbone: str, weights: str | Path = "imagenet", preprocess: str = "own") -> None:
-        super().__init__()
-        self.settings: dict[str, Any] = {"backbone": backbone, "preprocess": preprocess}
-        self.name = FROZEN + backbone
-        self.preprocess = _preprocess(backbone, preprocess)
-        network = create_backbone(backbone, str(weights), self.preprocess.size, option="--weights")
-        self.backbone = network.requires_grad_(requires_grad=False).eval()
-        self.width = feature_width(network)
-
-    def train(self, mode: bool = True) -> Self:
-        """Leaves the backbone in evaluation mode, because it is frozen."""
-        super().train(mode)
-        self.backbone.eval()
-        return self
-
-    def forward(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Vectors (B, D) of prepared frames (B, L, 3, H, W) or of uint8 crops (B, L, S, S, 3)."""
-        frames = as_frames(frames, self.preprocess)
-        return self.aggregate(features_of_valid_frames(self.frame_features, frames, mask), mask)
-
-    def frame_features(self, frames: Tensor) -> Tensor:
-        """Backbone features (n, D) of single frames (n, 3, H, W)."""
-        features: Tensor = self.backbone(frames)
-        return features
-
-    def aggregate(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Means (B, D) of backbone features (B, L, D) over the valid frames."""
-        return mean_of_frames(features, mask)
 
 
 def create_backbone(
@@ -113,7 +70,8 @@ def _fixed_size(name: str) -> bool:
     return pretrained is not None and bool(pretrained.fixed_input_size)
 
 
-def _preprocess(name: str, choice: str) -> Preprocess:
+def backbone_preprocess(name: str, choice: str) -> Preprocess:
+    """The preprocessing of a backbone: `own`, `imagenet` or `release`, as in `FrozenBackbone`."""
     import timm
 
     _check_name(name)

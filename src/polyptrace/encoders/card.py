@@ -6,12 +6,7 @@ from collections.abc import Iterable, Iterator
 from huggingface_hub import ModelCardData
 
 from polyptrace.core.console import counted
-from polyptrace.encoders.frame import FrameEncoder
-from polyptrace.encoders.record import TrainingRecord
-from polyptrace.encoders.tracklet import TrackletEncoder
-
-#: The encoders that this package trains.
-OwnEncoder = TrackletEncoder | FrameEncoder
+from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord
 
 NOT_STATED = "not stated"
 

@@ -9,7 +9,7 @@ hashes of weights, settings and preprocessing, which are verified when the folde
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,13 +25,12 @@ from polyptrace.core.files import atomic_folder, read_json, write_json
 from polyptrace.core.network import hub_or_cache
 from polyptrace.core.reuse import differences
 from polyptrace.core.schema import from_json
-from polyptrace.encoders.backbones import FROZEN, FrozenBackbone
-from polyptrace.encoders.card import OwnEncoder, model_card
-from polyptrace.encoders.colour_grid import ColourGrid
-from polyptrace.encoders.foundation import FOUNDATION_MODELS, is_hub_id, load_foundation
-from polyptrace.encoders.frame import FrameEncoder
+from polyptrace.encoders.card import model_card
+from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord
+from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
+from polyptrace.encoders.foundation.loading import is_hub_id
+from polyptrace.encoders.frame import FROZEN, ColourGrid, FrameEncoder, FrozenBackbone
 from polyptrace.encoders.preprocess import Preprocess
-from polyptrace.encoders.record import TrainingRecord
 from polyptrace.encoders.tracklet import TrackletEncoder
 from polyptrace.encoders.weights import (
     DEFAULT,
@@ -145,7 +144,7 @@ def save_encoder(
     `record` says how the encoder was trained; by default, it is the record that the encoder was loaded with. With
     `precision` float16 the weights are rounded, so that the saved encoder has another fingerprint.
     """
-    if not isinstance(encoder, TrackletEncoder | FrameEncoder):
+    if not isinstance(encoder, OwnEncoder):
         raise UserError(f"{encoder.name}: was not trained here and is not saved -> load it by its name")
     encoder = _rounded(encoder, precision)
     record, weights = record or encoder.record, weights_hash(encoder)
@@ -184,8 +183,6 @@ def load_folder(folder: Path) -> OwnEncoder:
     config = _read_config(path)
     try:
         encoder: OwnEncoder = KINDS[config.kind](weights="none", **config.encoder)
-    except UserError as error:
-        raise UserError(f"{path}: 'encoder': {error}") from None
     except Exception as error:  # any setting can have a value that torch or timm refuses in its own way
         raise UserError(
             f"{path}: 'encoder' does not describe an encoder ({type(error).__name__}: {error}) -> check the file"
@@ -202,13 +199,9 @@ def _read_config(path: Path) -> EncoderConfig:
     if version is None:
         raise UserError(f"{path}: not an encoder of polyptrace (no format version) -> check the folder")
     if version != VERSION:
-        known = {field.name for field in fields(EncoderConfig)}
-        changes = {"lacks": known - set(content), "has also": set(content) - known}
-        listed = "; ".join(f"{verb} {', '.join(sorted(names))}" for verb, names in changes.items() if names)
         raise UserError(
             f"{path}: format version {version!r}, written by release {content.get('release', 'unknown')}; this release"
-            f" ({polyptrace.__version__}) reads {VERSION}{f' (the file {listed})' if listed else ''}"
-            " -> use that release, or train again"
+            f" ({polyptrace.__version__}) reads {VERSION} -> use that release, or train again"
         )
     return from_json(EncoderConfig, content, str(path), "check the file, or get the folder again")
 
@@ -275,8 +268,6 @@ def load_authors_checkpoint(path: Path) -> TrackletEncoder:
         raise UserError(
             f"{path}: has no {error} -> give a checkpoint of the authors' release (Lightning, with hyper_parameters)"
         ) from None
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
     except Exception as error:  # any setting can have a value that torch or timm refuses in its own way
         raise UserError(
             f"{path}: hyper_parameters do not describe an encoder ({type(error).__name__}: {error})"

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from polyptrace.encoders.backbones import FrozenBackbone
-from polyptrace.encoders.foundation import FoundationEncoder, find_model
-from polyptrace.encoders.frame import FrameEncoder
+from polyptrace.encoders.foundation import FoundationEncoder
+from polyptrace.encoders.foundation.loading import find_model
+from polyptrace.encoders.frame import FrameEncoder, FrozenBackbone
 from polyptrace.encoders.tracklet import TrackletEncoder
 
 #: The side in pixels and the frames of the tracklet for which costs are counted, as in the paper.
@@ -78,11 +78,8 @@ def encoder_cost(encoder: nn.Module) -> Cost | None:
         case TrackletEncoder() | FrameEncoder():
             return _own_cost(isinstance(encoder, FrameEncoder), tuple(encoder.settings.items()))
         case FrozenBackbone():
-            with torch.device("meta"):
-                empty = FrozenBackbone(**{**encoder.settings, "weights": "none"})
-                side = empty.preprocess.size
-                frames = torch.empty(1, COST_LENGTH, 3, side, side)
-            return cost(empty, lambda: empty(frames))
+            empty = FrozenBackbone(**{**encoder.settings, "weights": "none"}).to("meta")
+            return cost(empty, lambda: empty(_frames(empty.preprocess.size)))
         case _:
             return None
 
@@ -108,12 +105,15 @@ def published_cost(name: str, size: int = COST_SIZE, length: int = COST_LENGTH) 
 @cache
 def _own_cost(of_frames: bool, settings: tuple[tuple[str, Any], ...]) -> Cost:
     """The cost of one of our encoders, without the projector, which is used in training only."""
-    with torch.device("meta"):
-        encoder = (FrameEncoder if of_frames else TrackletEncoder)(**dict(settings)).eval()
-        frames = torch.empty(1, COST_LENGTH, 3, encoder.preprocess.size, encoder.preprocess.size)
-    counted = cost(encoder, lambda: encoder(frames))
+    # built on the CPU: timm's RegNet calls torch.unique, which older versions of torch do not have on the meta device
+    encoder = (FrameEncoder if of_frames else TrackletEncoder)(**dict(settings)).eval().to("meta")
+    counted = cost(encoder, lambda: encoder(_frames(encoder.preprocess.size)))
     unused = sum(p.numel() for p in encoder.projector.parameters()) if isinstance(encoder, TrackletEncoder) else 0
     return replace(counted, params=counted.params - unused)
+
+
+def _frames(size: int) -> Tensor:
+    return torch.empty(1, COST_LENGTH, 3, size, size, device="meta")
 
 
 def _tracklet(size: int, length: int, clip_length: int | None) -> Tensor:

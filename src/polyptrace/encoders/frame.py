@@ -1,24 +1,31 @@
-"""The single-frame encoder of SFE: backbone -> Linear, ReLU, Linear; a tracklet's vector is the mean over its frames.
+"""Encoders of single frames: the vector of a tracklet is the mean over its frames. SFE's encoder and two baselines.
 
 vectors = FrameEncoder("resnet50", weights="imagenet")(frames, mask)  # (B, L, 3, H, W), (B, L) -> (B, 128)
+vectors = FrozenBackbone("resnet50", "resnet50.safetensors")(frames, mask)  # -> (B, 2048)
+vectors = ColourGrid()(frames, mask)  # -> (B, 192)
 """
 
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from polyptrace.encoders.backbones import create_backbone, feature_width
-from polyptrace.encoders.padding import features_of_valid_frames, mean_of_frames
-from polyptrace.encoders.preprocess import RELEASE, Preprocess, as_frames
-from polyptrace.encoders.record import TrainingRecord
+from polyptrace.encoders.backbones import backbone_preprocess, create_backbone, feature_width
+from polyptrace.encoders.encoder import FrameByFrame, OwnEncoder, mean_of_frames
+from polyptrace.encoders.preprocess import RELEASE
+
+#: The name of a frozen backbone is this prefix and a timm model.
+FROZEN = "frozen:"
+
+#: Side of the colour grid, in cells.
+SIDE = 8
 
 
-class FrameEncoder(nn.Module):
-    """Vectors of tracklets as means over frames; the vector is the head's output, as published."""
-
-    record = TrainingRecord()
+class FrameEncoder(OwnEncoder):
+    """Backbone -> Linear, ReLU, Linear; the vector is the head's output, as published."""
 
     def __init__(
         self,
@@ -29,31 +36,17 @@ class FrameEncoder(nn.Module):
         name: str = "frame",
     ) -> None:
         super().__init__()
-        self.settings: dict[str, Any] = {"backbone": backbone, "projection": projection, "size": size, "name": name}
-        self.name = name
-        self.width = projection
-        self.preprocess: Preprocess = replace(RELEASE, size=size)
+        self.settings = {"backbone": backbone, "projection": projection, "size": size, "name": name}
+        self.name, self.width = name, projection
+        self.preprocess = replace(RELEASE, size=size)
         self.backbone = create_backbone(backbone, weights, size)
         hidden = feature_width(self.backbone)
         self.head = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, projection))
-
-    def forward(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Vectors (B, D) of prepared frames (B, L, 3, H, W) or of uint8 crops (B, L, S, S, 3)."""
-        return self.tokens(frames, mask)[:, 0]
-
-    def tokens(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The mean over frames first, then the vector of each frame: (B, 1 + L, D)."""
-        frames = as_frames(frames, self.preprocess)
-        return self.tokens_of_features(features_of_valid_frames(self.frame_features, frames, mask), mask)
 
     def frame_features(self, frames: Tensor) -> Tensor:
         """Head outputs (n, D) of single frames (n, 3, H, W)."""
         features: Tensor = self.head(self.backbone(frames))
         return features
-
-    def aggregate(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Vectors (B, D): means of head outputs (B, L, D) over the valid frames."""
-        return mean_of_frames(features, mask)
 
     def tokens_of_features(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """The mean over valid frames first, then the head outputs (B, L, D) unchanged: (B, 1 + L, D)."""
@@ -62,3 +55,39 @@ class FrameEncoder(nn.Module):
     def project(self, tokens: Tensor) -> Tensor:
         """The input of the loss: the vectors themselves."""
         return tokens
+
+
+class FrozenBackbone(FrameByFrame):
+    """A pretrained timm backbone as a baseline: the vector of a tracklet is the mean of its frames' features.
+
+    `weights` is `imagenet` (from the hub), `none`, or a file. `preprocess` is `own` (size and normalisation of the
+    pretrained weights), `imagenet` (that size, ImageNet's normalisation) or `release` (232 pixels, 0.45, 0.225).
+    Convolutional networks take smaller crops at their own size.
+    """
+
+    def __init__(self, backbone: str, weights: str | Path = "imagenet", preprocess: str = "own") -> None:
+        super().__init__()
+        self.settings = {"backbone": backbone, "preprocess": preprocess}
+        self.name = FROZEN + backbone
+        self.preprocess = backbone_preprocess(backbone, preprocess)
+        network = create_backbone(backbone, str(weights), self.preprocess.size, option="--weights")
+        self.backbone = network.requires_grad_(requires_grad=False).eval()
+        self.width = feature_width(network)
+
+    def train(self, mode: bool = True) -> Self:
+        """Leaves the backbone in evaluation mode, because it is frozen."""
+        super().train(mode)
+        self.backbone.eval()
+        return self
+
+
+class ColourGrid(FrameByFrame):
+    """8 x 8 mean colours of each crop, normalised as the input of our encoders: a baseline that learns nothing."""
+
+    name = "colour-grid"
+    width = SIDE * SIDE * 3
+    preprocess = replace(RELEASE, size=4 * SIDE)
+
+    def frame_features(self, frames: Tensor) -> Tensor:
+        """Grids (n, D) of single frames (n, 3, H, W)."""
+        return functional.adaptive_avg_pool2d(frames, SIDE).flatten(1)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.data.crops import resize_frames
+from polyptrace.data.crops.regions import resize_frames
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,25 @@
 """The tracklet encoder: frames -> backbone -> linear -> learnable token + transformer -> the token's output.
 
 encoder = TrackletEncoder("resnet50", weights="imagenet")
-vectors = encoder(frames, mask)  # (B, L, 3, H, W), (B, L) -> (B, D)
+vectors = encoder(frames, mask)  # (B, L, 3, H, W), (B, L) -> (B, D), the learnable token's output
 
 There is no position code, so the vector does not depend on the order of the frames. The projector is used in training
 only.
 """
 
 from dataclasses import asdict, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from polyptrace.config import Encoder as EncoderSettings
 from polyptrace.encoders.backbones import create_backbone, feature_width
-from polyptrace.encoders.padding import features_of_valid_frames
-from polyptrace.encoders.preprocess import RELEASE, Preprocess, as_frames
-from polyptrace.encoders.record import TrainingRecord
+from polyptrace.encoders.encoder import OwnEncoder
+from polyptrace.encoders.preprocess import RELEASE
 
 
-class TrackletEncoder(nn.Module):
+class TrackletEncoder(OwnEncoder):
     """Vectors of tracklets with any number of frames; see the module for the parts."""
-
-    record = TrainingRecord()
 
     def __init__(
         self,
@@ -41,24 +37,10 @@ class TrackletEncoder(nn.Module):
         size: int = RELEASE.size,
         name: str = "tracklet",
     ) -> None:
+        settings = {key: value for key, value in locals().items() if key not in ("self", "weights", "__class__")}
         super().__init__()
-        self.settings: dict[str, Any] = {
-            "backbone": backbone,
-            "width": width,
-            "layers": layers,
-            "heads": heads,
-            "feed_forward": feed_forward,
-            "dropout": dropout,
-            "projector_hidden": projector_hidden,
-            "projection": projection,
-            "feature_norm": feature_norm,
-            "output_norm": output_norm,
-            "size": size,
-            "name": name,
-        }
-        self.name = name
-        self.width = width
-        self.preprocess: Preprocess = replace(RELEASE, size=size)
+        self.settings, self.name, self.width = settings, name, width
+        self.preprocess = replace(RELEASE, size=size)
         self.backbone = create_backbone(backbone, weights, size)
         self.adapter = nn.Linear(feature_width(self.backbone), width)
         self.feature_norm = nn.LayerNorm(width) if feature_norm else nn.Identity()
@@ -75,27 +57,6 @@ class TrackletEncoder(nn.Module):
     def from_settings(cls, settings: EncoderSettings, size: int, name: str = "tracklet") -> "TrackletEncoder":
         """The encoder of the [encoder] section, for frames of `size` pixels."""
         return cls(**asdict(settings), size=size, name=name)
-
-    def forward(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Vectors (B, D) of prepared frames (B, L, 3, H, W) or of uint8 crops (B, L, S, S, 3).
-
-        The vector is the learnable token's output, before the projector. The mask (B, L) is True for valid frames.
-        """
-        return self.tokens(frames, mask)[:, 0]
-
-    def tokens(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Outputs (B, 1 + L, D): the learnable token first, then one per frame, zero in the padding."""
-        frames = as_frames(frames, self.preprocess)
-        return self.tokens_of_features(features_of_valid_frames(self.frame_features, frames, mask), mask)
-
-    def frame_features(self, frames: Tensor) -> Tensor:
-        """Backbone features (n, F) of single frames (n, 3, H, W)."""
-        features: Tensor = self.backbone(frames)
-        return features
-
-    def aggregate(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Vectors (B, D) of backbone features (B, L, F)."""
-        return self.tokens_of_features(features, mask)[:, 0]
 
     def tokens_of_features(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """Outputs (B, 1 + L, D) of backbone features (B, L, F), zero in the padding."""

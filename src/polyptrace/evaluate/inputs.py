@@ -13,7 +13,7 @@ from polyptrace.config import Evaluate
 from polyptrace.core.device import choose_device
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.data import polyp_keys, video_keys
+from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.embed import Embeddings, concatenate
 from polyptrace.evaluate.bootstrap import draw_counts
 from polyptrace.evaluate.results import Arrays

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
-from polyptrace.data import Dataset, polyp_keys, video_keys
+from polyptrace.data import Dataset
+from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import Preprocess, prepare_crops
 

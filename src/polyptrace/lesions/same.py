@@ -35,7 +35,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, write_json
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.core.schema import from_json
-from polyptrace.data import polyp_keys, video_keys
+from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.embed import Embeddings
 
 Floats = NDArray[np.float64]

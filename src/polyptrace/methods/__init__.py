@@ -1,9 +1,12 @@
-"""The trained rows of the table: one file per method. The training loop is shared."""
+"""The trained rows of the table: how each samples and what it optimises. The training loop is shared."""
 
-from polyptrace.methods import mve, ours, sfe, sup, ta, tpc
 from polyptrace.methods.method import Batch, Epoch, Targets, TrainingMethod, TrainingPlan
+from polyptrace.methods.ours import OURS
+from polyptrace.methods.sfe import SFE
+from polyptrace.methods.supervised import SUP, TA
+from polyptrace.methods.views import MVE, TPC
 
 #: By name, in the order of the table.
-METHODS: dict[str, TrainingMethod] = {m.METHOD.name: m.METHOD for m in (sup, ta, tpc, mve, sfe, ours)}
+METHODS: dict[str, TrainingMethod] = {method.name: method for method in (SUP, TA, TPC, MVE, SFE, OURS)}
 
 __all__ = ["METHODS", "Batch", "Epoch", "Targets", "TrainingMethod", "TrainingPlan"]

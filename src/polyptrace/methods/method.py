@@ -12,8 +12,10 @@ from torch import Tensor
 from polyptrace.config import Config, Train, from_dict
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.data import Dataset, LabelFree, codes, polyp_keys
-from polyptrace.encoders import OwnEncoder
+from polyptrace.data import Dataset
+from polyptrace.data.dataset import LabelFree
+from polyptrace.data.identity import codes, polyp_keys
+from polyptrace.encoders.encoder import OwnEncoder
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -110,6 +112,24 @@ class TrainingMethod:
         """The default settings, updated with those that were published for this method."""
         train = {**self.defaults.get("train", {}), "method": self.name}
         return from_dict({**self.defaults, "train": train}, where=f"defaults of {self.name}")
+
+
+def tracklet_batch(members: Ints, rows: Ints, chosen: Ints, group: Ints, position: Floats, together: int) -> Batch:
+    """The batch of tracklets `members` (B,), indices into `rows` and `chosen`, -1 where there is none."""
+    valid = members >= 0
+    frames, tracklet = np.where(valid[:, None], rows[members], -1), np.where(valid, chosen[members], -1)
+    return Batch(frames, tracklet, group, position, together)
+
+
+def fixed_length(data: Data) -> Ints:
+    """Indices of the tracklets of fixed length; an error if there are none."""
+    chosen = data.select("tracklet")
+    if not len(chosen):
+        raise UserError(
+            f"{data.path}: has whole tracks, but no tracklets of a fixed length, which this method needs -> prepare it"
+            " with a lower --tracks.length or --tracks.stride"
+        )
+    return chosen
 
 
 def polyp_codes(data: Data, chosen: Ints) -> Ints:

@@ -10,8 +10,10 @@ from torch import Tensor
 from polyptrace.config import Config, Loss, Supervision
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.data import pad_rows, video_keys
-from polyptrace.encoders import OwnEncoder, TrackletEncoder
+from polyptrace.data.identity import video_keys
+from polyptrace.data.tracklets import pad_rows
+from polyptrace.encoders import TrackletEncoder
+from polyptrace.encoders.encoder import OwnEncoder
 from polyptrace.losses import (
     condition_satisfied,
     frame_vectors,
@@ -30,16 +32,12 @@ from polyptrace.methods.method import (
     Targets,
     TrainingMethod,
     TrainingPlan,
+    fixed_length,
     labels_seen,
+    tracklet_batch,
 )
-from polyptrace.supervision import (
-    anchor_count,
-    check_batch,
-    epoch_batches,
-    fitted_temperature,
-    steps_before,
-    temperature_at,
-)
+from polyptrace.supervision.batches import anchor_count, epoch_batches
+from polyptrace.supervision.curriculum import epoch_temperature, fitted_temperature
 
 
 def encoder(config: Config, size: int) -> OwnEncoder:
@@ -54,39 +52,28 @@ def plan(data: Data, config: Config) -> TrainingPlan:
             "--loss.name multi-positive: Equation 1 (--loss.form paper) is noise-aware only, the multi-positive loss"
             " has the symmetric form -> add --loss.form symmetric"
         )
-    chosen, settings = data.select("tracklet"), config.supervision
+    chosen, settings = fixed_length(data), config.supervision
     rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     video, position = video_keys(data.tracklets)[chosen], data.tracklets.position[chosen]
-    anchors = anchor_count(video, settings.bag_size, settings.small_videos)
-    check_batch(anchors, settings.bag_size, settings.bags_per_batch)
-    tau_max = fitted_temperature(
-        video, position, settings.tau_fit, settings.tau_max, settings.tau_share, settings.tau_min
-    )
+    anchors, tau_max = anchor_count(video, settings), fitted_temperature(video, position, settings)
+
+    def batch(members: Ints) -> Batch:  # (M, 1 + K)
+        bag, together = np.arange(len(members)).repeat(members.shape[1]), members.shape[1]
+        return tracklet_batch(members.flatten(), rows, chosen, bag, np.zeros(members.size), together)
 
     def epoch(number: int, epochs: int) -> Epoch:
-        tau = temperature_at(number, epochs, settings.tau_min, tau_max, settings.curriculum, settings.progress)
-        drawn = epoch_batches(
-            video,
-            position,
-            seed=config.train.seed,
-            epoch=number,
-            temperature=tau,
-            bag_size=settings.bag_size,
-            bags_per_batch=settings.bags_per_batch,
-            sampling=settings.sampling,
-            composition=settings.composition,
-            small_videos=settings.small_videos,
-        )
+        tau = epoch_temperature(number, epochs, settings, tau_max)
+        drawn = epoch_batches(video, position, settings, seed=config.train.seed, epoch=number, temperature=tau)
         members = torch.cat([drawn.anchors[..., None], drawn.bags], dim=2).numpy()  # (S, M, 1 + K)
         metrics = {"tau": float(torch.as_tensor(tau, dtype=torch.float64).mean())}
         if settings.composition != "any":
             metrics["collisions"] = float(drawn.collisions)
-        return Epoch(len(members), lambda step: _batch(members[step], rows, chosen), metrics)
+        return Epoch(len(members), lambda step: batch(members[step]), metrics)
 
     sizes = np.unique(video, return_counts=True)[1]  # tracklets of each video
     return TrainingPlan(
         epoch,
-        lambda epochs: steps_before(epochs, anchors, settings.bags_per_batch),
+        lambda epochs: epochs * anchors // settings.bags_per_batch,
         batch_size=settings.bags_per_batch * (1 + settings.bag_size),
         frames_per_step=round(settings.bags_per_batch * _mean_bag(sizes, settings) * (rows >= 0).sum(1).mean()),
         labels=labels_seen(data, "none"),
@@ -162,17 +149,4 @@ def _symmetric_form(z: Tensor, targets: Targets, settings: Loss) -> tuple[Tensor
     return of_tracklets, of_frames
 
 
-def _batch(members: Ints, rows: Ints, chosen: Ints) -> Batch:
-    """The batch of bags (M, 1 + K) of indices into `chosen`, -1 where a small video has no more tracklets."""
-    flat = members.flatten()
-    valid = flat >= 0
-    return Batch(
-        rows=np.where(valid[:, None], rows[flat], -1),
-        tracklet=np.where(valid, chosen[flat], -1),
-        group=np.repeat(np.arange(len(members)), members.shape[1]),
-        position=np.zeros(len(flat)),
-        together=members.shape[1],
-    )
-
-
-METHOD = TrainingMethod("ours", labels="never", defaults={}, encoder=encoder, plan=plan, loss=loss)
+OURS = TrainingMethod("ours", labels="never", defaults={}, encoder=encoder, plan=plan, loss=loss)

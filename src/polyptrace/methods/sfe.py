@@ -2,21 +2,24 @@
 
 Every stored frame is an item once per epoch. Its second view is another frame of its track, at a distance drawn from a
 normal distribution with a standard deviation of 30 frames. The release draws it among the frames of the polyp, which
-needs labels: `--views.source polyp`.
+needs labels: `--views.source polyp`. The optional augmentation changes each frame on its own.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from polyptrace.config import Config
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.data import codes, video_keys
-from polyptrace.encoders import FrameEncoder, OwnEncoder
+from polyptrace.data.identity import codes, video_keys
+from polyptrace.encoders import FrameEncoder
+from polyptrace.encoders.encoder import OwnEncoder
 from polyptrace.losses import nt_xent
-from polyptrace.methods.augment import augment
 from polyptrace.methods.method import (
     Batch,
     Data,
@@ -30,6 +33,12 @@ from polyptrace.methods.method import (
     polyp_codes,
 )
 from polyptrace.methods.views import pair_batch, pairs_per_batch, track_frames
+
+DEGREES, SHIFT, SMALLEST, LARGEST = 15.0, 0.1, 0.9, 1.1
+BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.2, 0.2, 0.2, 0.1
+
+#: RGB to luma and two chroma axes (YIQ); a rotation of the chroma plane shifts the hue.
+TO_YIQ = ((0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312))
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,49 @@ def loss(z: Tensor, _: Targets, config: Config) -> tuple[Tensor, dict[str, Tenso
     return nt_xent(z[0::2, 0], z[1::2, 0], config.loss.temperature), {}
 
 
-METHOD = TrainingMethod(
+def augment(frames: Tensor) -> Tensor:
+    """Float frames (n, 3, H, W) in [0, 255] after a random geometric and colour change.
+
+    Random numbers come from torch's global generator, which every step seeds.
+    """
+    return jitter(transform(frames))
+
+
+def transform(frames: Tensor) -> Tensor:
+    """Random flips (each with probability 0.5), rotations, shifts and scalings about the centre."""
+    n = len(frames)
+    angle = _uniform(frames, n, -math.radians(DEGREES), math.radians(DEGREES))
+    flip = torch.sign(torch.rand(n, 2, device=frames.device) - 0.5) / _uniform(frames, n, SMALLEST, LARGEST)[:, None]
+    rotation = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], 1).reshape(n, 2, 2)
+    shift = 2 * _uniform(frames, 2 * n, -SHIFT, SHIFT).reshape(n, 2, 1)
+    grid = functional.affine_grid(
+        torch.cat([rotation * flip[:, None], shift], 2), list(frames.shape), align_corners=False
+    )
+    return functional.grid_sample(frames, grid.to(frames.dtype), align_corners=False)
+
+
+def jitter(frames: Tensor) -> Tensor:
+    """Random changes of brightness, contrast, saturation and hue."""
+    n = len(frames)
+    to_yiq = torch.tensor(TO_YIQ, device=frames.device, dtype=frames.dtype)
+    frames = frames * _uniform(frames, n, 1 - BRIGHTNESS, 1 + BRIGHTNESS)[:, None, None, None]
+    mean = (frames.mean((-2, -1)) * to_yiq[0]).sum(1)[:, None, None, None]  # luma of each frame
+    contrast = _uniform(frames, n, 1 - CONTRAST, 1 + CONTRAST)[:, None, None, None]
+    frames = mean + (frames - mean) * contrast
+    saturation = _uniform(frames, n, 1 - SATURATION, 1 + SATURATION)
+    rotation = _uniform(frames, n, -2 * math.pi * HUE, 2 * math.pi * HUE)
+    zero, one = torch.zeros_like(rotation), torch.ones_like(rotation)
+    cosine, sine = saturation * rotation.cos(), saturation * rotation.sin()
+    chroma = torch.stack([one, zero, zero, zero, cosine, -sine, zero, sine, cosine], 1).reshape(n, 3, 3)
+    matrix = torch.linalg.inv(to_yiq) @ chroma @ to_yiq  # (n, 3, 3)
+    return torch.einsum("nij,njhw->nihw", matrix, frames).clamp(0, 255)
+
+
+def _uniform(frames: Tensor, n: int, low: float, high: float) -> Tensor:
+    return torch.rand(n, device=frames.device, dtype=frames.dtype) * (high - low) + low
+
+
+SFE = TrainingMethod(
     "sfe",
     labels="by setting",
     defaults={

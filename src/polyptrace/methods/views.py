@@ -1,4 +1,13 @@
-"""Two views of one track, or of two: what MVE and TPC share, and the batches of pairs that SFE uses as well.
+"""MVE and TPC: SimCLR over two views of a track, or of two tracks. SFE uses the same batches of pairs.
+
+MVE, the multi-view encoder (Intrator et al. 2023), takes two views of the same track that never overlap. TPC, towards
+polyp counting (Parolari et al. 2025), does so with probability α; otherwise the second view shows another track: the
+nearest one in time in the same video, without labels, or any other track of the same polyp, as in the release
+(`--views.source polyp`). α decreases linearly from 0.8 to 0.4 over the first 5 epochs.
+
+In the release both start from a trained SFE (`--init-from SFE_RUN`). The encoder is ours, as in the table; the
+published widths are `--encoder.width 128 --encoder.feed-forward 2048`. The published batch size is not recorded; 30
+pairs are as many tracklets as a batch of ours.
 
 A view is 8 frames at a stride of d = 1 to 4 frames, drawn with weight d. The crop store has every 4th frame of a track
 by default; each frame of a view is then the nearest stored one, so a view at stride 1 repeats its crops. With
@@ -8,6 +17,7 @@ views at the smallest stride is split in half, and each half is spread over the 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -15,8 +25,22 @@ from torch import Tensor
 from polyptrace.config import Config
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
+from polyptrace.data.identity import video_keys
 from polyptrace.losses import nt_xent, repeated_tracklets
-from polyptrace.methods.method import Batch, Data, Epoch, Floats, Ints, Targets, TrainingPlan
+from polyptrace.methods import ours
+from polyptrace.methods.method import (
+    Batch,
+    Data,
+    Epoch,
+    Floats,
+    Ints,
+    Targets,
+    TrainingMethod,
+    TrainingPlan,
+    labels_seen,
+    polyp_codes,
+)
+from polyptrace.supervision import nearest_bags
 
 #: Frames of a view, if the dataset has no tracklets to take the length from.
 LENGTH = 8
@@ -90,47 +114,77 @@ def track_frames(data: Data, config: Config) -> TrackFrames:
     )
 
 
-#: (track, random) -> the track that the second view shows, which may be the same
+#: (track, random) -> another track that probably shows the same polyp, or the same track if there is none
 Partner = Callable[[int, np.random.Generator], int]
 
 
-def track_pairs(
-    tracks: TrackFrames, config: Config, labels: str, partner_of: Callable[[int], tuple[Partner, dict[str, float]]]
-) -> TrainingPlan:
+def mve_plan(data: Data, config: Config) -> TrainingPlan:
+    """Pairs of views of one track each."""
+    return _plan(data, config, "none", lambda _: 1.0, lambda track, _: track)
+
+
+def tpc_plan(data: Data, config: Config) -> TrainingPlan:
+    """Pairs of views of one track, or of two that probably (with labels: certainly) show one polyp."""
+    settings, tracks = config.views, track_frames(data, config).index
+
+    def alpha(epoch: int) -> float:
+        done = min(epoch / settings.alpha_epochs, 1.0) if settings.alpha_epochs else 1.0
+        return settings.alpha_start + done * (settings.alpha_end - settings.alpha_start)
+
+    if settings.source == "polyp":
+        return _plan(data, config, "polyp identities, for second views", alpha, _same_polyp(data, tracks))
+    return _plan(data, config, "none", alpha, _nearest_in_video(data, tracks))
+
+
+def _plan(data: Data, config: Config, used: str, alpha: Callable[[int], float], partner: Partner) -> TrainingPlan:
     """Batches of pairs of views. The first view of a pair shows a track drawn with weight √(stored frames).
 
-    An epoch has as many pairs as show about as many frames as the tracks have. `partner_of` gives the partner for the
-    second view in an epoch, and metrics for the log.
+    In an epoch, the second view shows the same track with probability `alpha(epoch)`, otherwise its partner. An epoch
+    has as many pairs as show about as many frames as the tracks have. `used` says what is read of polyp labels.
     """
+    tracks = track_frames(data, config)
     pairs, notes = pairs_per_batch(config, len(tracks), "tracks")
     steps = max(1, int(tracks.count.sum()) // (2 * tracks.length * pairs))
 
-    def epoch(number: int, _epochs: int) -> Epoch:
-        partner, metrics = partner_of(number)
-
-        def batch(step: int) -> Batch:
-            random = numpy_generator(config.train.seed, number, step)
-            views: list[Ints] = []
-            owners = []
-            for track in draw_tracks(tracks.count, pairs, random).tolist():
-                other = partner(track, random)
-                if other == track:
-                    views += tracks.two_views(track, random)
-                else:
-                    views += [tracks.one_view(t, random) for t in (track, other)]
-                owners.append((track, other))
-            return pair_batch(np.stack(views).reshape(pairs, 2, -1), tracks.index[np.array(owners)])
-
-        return Epoch(steps, batch, metrics)
+    def batch(epoch: int, step: int) -> Batch:
+        random = numpy_generator(config.train.seed, epoch, step)
+        views: list[Ints] = []
+        owners = []
+        for track in draw_tracks(tracks.count, pairs, random).tolist():
+            other = track if random.random() < alpha(epoch) else partner(track, random)
+            if other == track:
+                views += tracks.two_views(track, random)
+            else:
+                views += [tracks.one_view(t, random) for t in (track, other)]
+            owners.append((track, other))
+        return pair_batch(np.stack(views).reshape(pairs, 2, -1), tracks.index[np.array(owners)])
 
     return TrainingPlan(
-        epoch,
+        lambda epoch, _: Epoch(steps, lambda step: batch(epoch, step), {"alpha": alpha(epoch)}),
         lambda epochs: epochs * steps,
         batch_size=2 * pairs,
         frames_per_step=2 * pairs * tracks.length,
-        labels=labels,
+        labels=labels_seen(data, used),
         notes=notes,
     )
+
+
+def _nearest_in_video(data: Data, chosen: Ints) -> Partner:
+    """The track of the same video that begins nearest in time; the track itself if it is alone."""
+    nearest = nearest_bags(video_keys(data.tracklets)[chosen], data.tracklets.position[chosen], 1)[:, 0].numpy()
+    return lambda track, _: int(nearest[track]) if nearest[track] >= 0 else track
+
+
+def _same_polyp(data: Data, chosen: Ints) -> Partner:
+    """Any other track of the same polyp; the track itself if it is the only one."""
+    polyp = polyp_codes(data, chosen)
+
+    def partner(track: int, random: np.random.Generator) -> int:
+        others = np.flatnonzero(polyp == polyp[track])
+        others = others[others != track]
+        return int(random.choice(others)) if len(others) else track
+
+    return partner
 
 
 def draw_tracks(count: Ints, number: int, random: np.random.Generator) -> Ints:
@@ -164,3 +218,11 @@ def track_pair_loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor
     """NT-Xent of the first token of each view, z (2 pairs, T, P); a track is never a negative of itself."""
     ignore = repeated_tracklets(targets.tracklet)
     return nt_xent(z[0::2, 0], z[1::2, 0], config.loss.temperature, ignore=ignore), {}
+
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "views": {"batch": 30},
+    "optimiser": {"name": "adam", "lr": 1e-4, "weight_decay": 0.0},
+}
+MVE = TrainingMethod("mve", "never", DEFAULTS, ours.encoder, mve_plan, track_pair_loss)
+TPC = TrainingMethod("tpc", "by setting", DEFAULTS, ours.encoder, tpc_plan, track_pair_loss)

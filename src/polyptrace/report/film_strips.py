@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from polyptrace.core.codec import encode_jpeg
-from polyptrace.data import Dataset, crop_regions
-from polyptrace.data.crops import resize_crops
+from polyptrace.data import Dataset
+from polyptrace.data.crops.regions import crop_regions, resize_crops
 
 Pixels = NDArray[np.uint8]
 

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from polyptrace.core.console import counted
 from polyptrace.core.timecode import timecode
-from polyptrace.data import join_keys
+from polyptrace.data.identity import join_keys
 from polyptrace.drawing import ACCENT, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
 from polyptrace.report.film_strips import Pixels, TrackImages, TrackKey

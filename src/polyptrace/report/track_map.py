@@ -17,7 +17,7 @@ from sklearn.manifold import TSNE
 
 from polyptrace.core.console import counted
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.data import join_keys
+from polyptrace.data.identity import join_keys
 from polyptrace.drawing import LINE, MARKERS, PAPER, POLYPS, SOFT, Drawing, finished, panel, shortened, styled
 from polyptrace.evaluate import Results
 

@@ -7,12 +7,17 @@ by its mass, then a rank inside it by inverting the truncated geometric distribu
 any C and τ. It is computed in float64 and log space and is exact up to the 2^-53 resolution of the uniform numbers:
 each draw is within C·2^-51 of its distribution in total variation, below 1e-9 for a video of a million tracklets.
 τ = inf is uniform.
+
+The purity of bags, whether their members show the anchor's polyp, needs labels. It is a diagnostic for reports, which
+training never calls.
 """
 
-import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.core.errors import UserError
@@ -35,7 +40,7 @@ def sample_bags(
 
     -1 where the video has no more tracklets. video (N,): numbers or names. position (N,): first frames. Rows may be in
     any order. temperature: one number or (N,). Tracklets at the same distance from the anchor share their ranks in
-    random order.
+    random order. `math.inf` draws uniformly.
     """
     line = timeline(video, position)
     return torch.from_numpy(draw_bags(line, np.arange(len(line.index)), bag_size, temperature, generator))
@@ -45,11 +50,6 @@ def nearest_bags(video: Column, position: Column, bag_size: int) -> Tensor:
     """The bag (N, K) of the nearest tracklets in time, nearest first, ties by index; -1 past the end of the video."""
     line = timeline(video, position)
     return torch.from_numpy(neighbours(line, np.arange(len(line.index)), bag_size))
-
-
-def uniform_bags(video: Column, position: Column, bag_size: int, generator: torch.Generator) -> Tensor:
-    """A bag (N, K) drawn uniformly from the other tracklets of the video; -1 where it has no more."""
-    return sample_bags(video, position, bag_size, math.inf, generator)
 
 
 def draw_bags(
@@ -124,3 +124,41 @@ def _rate(temperature: float | Column, tracklets: int) -> Floats:
     if not (tau > 0).all():
         raise UserError(f"temperature of the ranks: {tau.min()} -> supervision.tau_min and tau_max must be above 0")
     return np.broadcast_to(np.maximum(1 / tau, 1e-150), (tracklets,))
+
+
+@dataclass(frozen=True)
+class BagPurity:
+    """A bags in which the polyp of every tracklet is known."""
+
+    anchor: Integers  # (A,) index of the anchor
+    members: Integers  # (A,) number of members
+    wrong: NDArray[np.bool_]  # (A, K) members that show another polyp than the anchor
+
+    @property
+    def pure(self) -> NDArray[np.bool_]:
+        """Bags whose members all show the anchor's polyp: (A,)."""
+        return np.logical_not(self.wrong.any(1))
+
+    @property
+    def wrong_share(self) -> Floats:
+        """The share of wrong members in each bag: (A,)."""
+        share: Floats = self.wrong.sum(1) / self.members
+        return share
+
+
+def bag_purity(bags: Integers, polyp: NDArray[Any]) -> BagPurity:
+    """The purity of the bags (N, K) of tracklets with `polyp` (N,); "" is unknown.
+
+    Empty bags, and bags in which a polyp is unknown, are left out.
+    """
+    same = same_polyp(bags, polyp)
+    valid = bags >= 0
+    anchor = np.flatnonzero(valid.any(1) & ~(valid & np.isnan(same)).any(1))
+    return BagPurity(anchor, valid[anchor].sum(1), same[anchor] == 0)
+
+
+def same_polyp(bags: Integers, polyp: NDArray[Any]) -> Floats:
+    """1 where a member of bags (N, K) shows the anchor's polyp, 0 where it shows another, NaN where it is unknown."""
+    members, anchor = polyp[np.maximum(bags, 0)], polyp[: len(bags), None]
+    known = (bags >= 0) & (members != "") & (anchor != "")
+    return np.where(known, (members == anchor).astype(np.float64), np.nan)

@@ -12,22 +12,19 @@ than there are batches) are counted: `one-per-video` has the minimum possible, `
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polyptrace.config import Supervision
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_generator
 from polyptrace.supervision.bags import draw_bags
 from polyptrace.supervision.ranks import Column, Integers, Timeline, neighbours, timeline, video_codes
-
-Sampling = Literal["exponential", "nearest", "uniform"]
-Composition = Literal["any", "no-overlap", "one-per-video"]
-SmallVideos = Literal["keep", "leave-out"]
 
 #: The streams of random numbers of an epoch.
 ORDER, BAGS, ARRANGEMENT = range(3)
@@ -51,57 +48,46 @@ class BagBatches:
 def epoch_batches(
     video: Column,
     position: Column,
+    settings: Supervision,
     *,
     seed: int,
     epoch: int,
     temperature: float | Column,
-    bag_size: int = 4,
-    bags_per_batch: int = 12,
-    sampling: Sampling = "exponential",
-    composition: Composition = "any",
-    small_videos: SmallVideos = "keep",
 ) -> BagBatches:
-    """The batches of one epoch. The arguments are settings; video, position (N,), temperature: as in `sample_bags`."""
-    line = timeline(video, position)
-    candidates = _candidates(line, bag_size, small_videos)
-    check_batch(len(candidates), bag_size, bags_per_batch)
-    anchors, carried = _order_anchors(candidates, bags_per_batch, seed, epoch)
-    bags = _bags(line, anchors, bag_size, sampling, temperature, torch_generator(seed, epoch, BAGS))
-    batches = np.arange(len(anchors)).reshape(-1, bags_per_batch)
+    """The batches of one epoch of tracklets; video, position (N,) and temperature are as in `sample_bags`."""
+    line, size = timeline(video, position), settings.bags_per_batch
+    anchors, carried = _order_anchors(_candidates(line, settings), size, seed, epoch)
+    bags = _bags(line, anchors, settings, temperature, torch_generator(seed, epoch, BAGS))
+    batches = np.arange(len(anchors)).reshape(-1, size)
     collisions = 0
-    if composition != "any":
+    if settings.composition != "any":
         generator = torch_generator(seed, epoch, ARRANGEMENT)
-        batches, collisions = _arrange(batches, _extents(line, anchors, bags), composition, carried, generator)
+        extents = _extents(line, anchors, bags)
+        batches, collisions = _arrange(batches, extents, settings.composition, carried, generator)
     return BagBatches(torch.from_numpy(anchors[batches]), torch.from_numpy(bags[batches]), collisions)
 
 
-def anchor_count(video: Column, bag_size: int = 4, small_videos: SmallVideos = "keep") -> int:
-    """The number of tracklets that are anchors once per epoch."""
+def anchor_count(video: Column, settings: Supervision) -> int:
+    """The number of tracklets that are anchors once per epoch; an error if they do not fill a batch.
+
+    The epochs 0 to n - 1 have n * anchors // bags_per_batch steps.
+    """
+    if settings.bag_size < 1 or settings.bags_per_batch < 1:
+        sizes = f"bag_size {settings.bag_size}, bags_per_batch {settings.bags_per_batch}"
+        raise UserError(f"supervision: {sizes} -> give 1 or more")
     code = video_codes(video)
-    return len(_candidates(timeline(code, np.zeros_like(code)), bag_size, small_videos))
-
-
-def check_batch(anchors: int, bag_size: int, bags_per_batch: int) -> None:
-    """Raises an error if a batch cannot be filled from this number of anchors."""
-    if bag_size < 1:
-        raise UserError(f"supervision.bag_size: {bag_size} -> give 1 or more")
-    if bags_per_batch < 1:
-        raise UserError(f"supervision.bags_per_batch: {bags_per_batch} -> give 1 or more")
-    if anchors < bags_per_batch:
+    anchors = len(_candidates(timeline(code, np.zeros_like(code)), settings))
+    if anchors < settings.bags_per_batch:
         raise UserError(
             f"supervision.bags_per_batch: {counted(anchors, 'tracklet')} can be anchors, but a batch has"
-            f" {bags_per_batch} bags -> use at most {counted(anchors, 'bag')}, or more data"
+            f" {settings.bags_per_batch} bags -> use at most {counted(anchors, 'bag')}, or more data"
         )
+    return anchors
 
 
-def steps_before(epoch: int, anchors: int, bags_per_batch: int = 12) -> int:
-    """The number of steps in epochs 0..epoch-1, which is also the number of the first step of `epoch`."""
-    return epoch * anchors // bags_per_batch
-
-
-def _candidates(line: Timeline, bag_size: int, small_videos: SmallVideos) -> Integers:
+def _candidates(line: Timeline, settings: Supervision) -> Integers:
     """The tracklets that are anchors, in order of index."""
-    fewest = 1 if small_videos == "keep" else bag_size
+    fewest = 1 if settings.small_videos == "keep" else settings.bag_size
     return np.flatnonzero(line.others >= fewest)
 
 
@@ -126,19 +112,15 @@ def _shuffled(candidates: Integers, seed: int, epoch: int) -> Integers:
 def _bags(
     line: Timeline,
     anchors: Integers,
-    bag_size: int,
-    sampling: Sampling,
+    settings: Supervision,
     temperature: float | Column,
     generator: torch.Generator,
 ) -> Integers:
     """The bags (A, K) of anchors (A,)."""
-    match sampling:
-        case "exponential":
-            return draw_bags(line, anchors, bag_size, temperature, generator)
-        case "uniform":
-            return draw_bags(line, anchors, bag_size, math.inf, generator)
-        case "nearest":
-            return neighbours(line, anchors, bag_size)
+    if settings.sampling == "nearest":
+        return neighbours(line, anchors, settings.bag_size)
+    tau = math.inf if settings.sampling == "uniform" else temperature
+    return draw_bags(line, anchors, settings.bag_size, tau, generator)
 
 
 class Extents(NamedTuple):
@@ -159,7 +141,7 @@ def _extents(line: Timeline, anchors: Integers, bags: Integers) -> Extents:
 
 
 def _arrange(
-    batches: Integers, extents: Extents, composition: Composition, carried: int, generator: torch.Generator
+    batches: Integers, extents: Extents, composition: str, carried: int, generator: torch.Generator
 ) -> tuple[Integers, int]:
     """The bags in batches (S, M) by the composition, batches with carried anchors first; the number of collisions."""
     if composition == "one-per-video":

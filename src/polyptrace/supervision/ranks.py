@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -126,9 +127,8 @@ def ranks_of(video: Column, position: Column, anchors: Column, bags: Column) -> 
 
 def video_codes(video: Column) -> Integers:
     """Videos as integers from 0, in order of first appearance: (N,)."""
-    names = _array(video).tolist()
-    code = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return np.fromiter((code[name] for name in names), dtype=np.int64, count=len(names))
+    codes: Integers = pa.array(_array(video)).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
 
 
 def _array(column: Column) -> NDArray[Any]:

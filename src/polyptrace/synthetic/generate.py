@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ RENDERERS_GPU = 3  # more threads only wait for Python's global lock
 SHEET_COLUMNS = 8
 CAPTION = 16  # pixels above each row of a contact sheet
 
+Split = Literal["all", "train", "test"]
 Frames = tuple[Procedure, NDArray[np.int64]]
 
 
@@ -38,6 +39,7 @@ def generate(
     preset: Preset | str = "small",
     seed: int = 0,
     *,
+    split: Split = "all",
     device: str = "auto",
     every_frame: bool = False,
     contact_sheets: bool = False,
@@ -47,11 +49,12 @@ def generate(
     """Writes procedures to `out`; returns False if `out` already holds them, made with the same settings.
 
     The folder holds images/, annotations/instances_{train,test}.json, synthetic.json and, if requested, sheets/. On one
-    kind of device the same seed gives the same bytes for any number of workers (0: one per core).
+    kind of device the same seed gives the same bytes for any number of workers (0: one per core), and `split` renders
+    only the training or only the test procedures of the same dataset.
     """
     preset = find_preset(preset) if isinstance(preset, str) else preset
     out, workers = Path(out), workers or usable_cores()
-    settings = _settings(preset, seed, every_frame, contact_sheets)
+    settings = _settings(preset, seed, split, every_frame, contact_sheets)
     if not overwrite and (out / NOTE).exists():
         refuse_changes(
             f"{out}: already exists, made",
@@ -61,7 +64,7 @@ def generate(
         return False
     chosen_device = choose_device(device, "--device")[0]
     with atomic_folder(out, overwrite=overwrite, mark=NOTE) as folder, one_thread():
-        procedures = draw_procedures(preset, seed, workers)
+        procedures = draw_procedures(preset, seed, workers, split)
         tables = [procedure.box_table() for procedure in procedures]
         missed_boxes = preset.difficulty.box_dropout > 0
         jobs = [
@@ -72,9 +75,9 @@ def generate(
         with progress("rendering", sum(len(rows) for _, rows in jobs), "frames") as bar:
             write_pictures(jobs, folder / "images", chosen_device, workers, bar.advance)
         info = {"generated": True, "preset": preset.name, "regime": preset.regime, "seed": seed}
-        for split in ("train", "test"):
-            part = [boxes for each, boxes in zip(procedures, tables, strict=True) if each.split == split]
-            write_coco(folder / "annotations" / f"instances_{split}.json", Boxes.concatenate(part), info)
+        for name in dict.fromkeys(each.split for each in procedures):
+            part = [boxes for each, boxes in zip(procedures, tables, strict=True) if each.split == name]
+            write_coco(folder / "annotations" / f"instances_{name}.json", Boxes.concatenate(part), info)
         if contact_sheets:
             (folder / "sheets").mkdir()
             for procedure, boxes in zip(procedures, tables, strict=True):
@@ -83,9 +86,10 @@ def generate(
     return True
 
 
-def _settings(preset: Preset, seed: int, every_frame: bool, contact_sheets: bool) -> dict[str, Any]:
+def _settings(preset: Preset, seed: int, split: Split, every_frame: bool, contact_sheets: bool) -> dict[str, Any]:
     content = asdict(preset) | {"track_frames": list(preset.track_frames)}  # as JSON returns it
-    return {"preset": content, "seed": seed, "every_frame": every_frame, "contact_sheets": contact_sheets}
+    options = {"split": split, "every_frame": every_frame, "contact_sheets": contact_sheets}
+    return {"preset": content, "seed": seed} | options
 
 
 def write_pictures(

@@ -92,17 +92,25 @@ class Procedure:
         return np.flatnonzero(np.isin(self.paths.frame_index, needed)).astype(np.int64)
 
 
-def draw_procedures(preset: Preset, seed: int, workers: int = 0) -> list[Procedure]:
-    """All procedures of a preset, training procedures first, not yet rendered; 0 workers: one per core."""
+def draw_procedures(preset: Preset, seed: int, workers: int = 0, split: str = "all") -> list[Procedure]:
+    """The procedures of a preset or of one split, training procedures first, not yet rendered.
+
+    A procedure is the same whether its split is drawn alone or not. 0 workers: one per core.
+    """
     splits = ["train"] * preset.train_videos + ["test"] * preset.test_videos
     counts = [
         *_polyps_per_video(preset.train_polyps, preset.train_videos, seed, 0),
         *_polyps_per_video(preset.test_polyps, preset.test_videos, seed, 1),
     ]
+    jobs = [
+        (number, name, polyps)
+        for number, (name, polyps) in enumerate(zip(splits, counts, strict=True), 1)
+        if split in (name, "all")
+    ]
     workers = workers or usable_cores()
     procedures: list[Procedure] = []
-    with progress("drawing", len(splits), "procedures") as bar:
-        for procedure in _draw_parallel(preset, seed, list(zip(splits, counts, strict=True)), workers):
+    with progress("drawing", len(jobs), "procedures") as bar:
+        for procedure in _draw_parallel(preset, seed, jobs, workers):
             procedures.append(procedure)
             bar.advance()
     return procedures
@@ -136,11 +144,13 @@ def draw_procedure(seed: int, number: int, split: str, polyps: int, preset: Pres
     return Procedure(f"synthetic-{seed}", video, split, fps, scene, looks, paths, conditions, boxes)
 
 
-def _draw_parallel(preset: Preset, seed: int, parts: list[tuple[str, int]], workers: int) -> Iterator[Procedure]:
-    """The procedures for pairs of split and number of polyps, in order, drawn in threads or processes."""
-    processes = min(workers, len(parts)) >= MIN_PARALLEL
+def _draw_parallel(
+    preset: Preset, seed: int, numbered: list[tuple[int, str, int]], workers: int
+) -> Iterator[Procedure]:
+    """The procedures for (number, split, number of polyps), in order, drawn in threads or processes."""
+    processes = min(workers, len(numbered)) >= MIN_PARALLEL
     draw = delayed(_draw_in_process if processes else draw_procedure)
-    jobs = (draw(seed, number, *part, preset) for number, part in enumerate(parts, 1))
+    jobs = (draw(seed, *job, preset) for job in numbered)
     yield from Parallel(workers, backend="loky" if processes else "threading", return_as="generator")(jobs)
     if processes:
         get_reusable_executor().shutdown()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.crops import CropLoader, to_device
+from polyptrace.data.crops.loader import CropLoader, to_device
 from polyptrace.methods import Batch, Targets
 
 
@@ -73,14 +73,8 @@ class Feed:
         device, frame_index, mask = self.loader.device, None, None
         if not valid.all():
             frame_index, mask = to_device(np.flatnonzero(valid), device), to_device(valid, device)
-            if self.compiled:
-                mark_varying(crops, frame_index)
+            for tensor in (crops, frame_index) if self.compiled else ():  # compile once for all lengths
+                torch._dynamo.maybe_mark_dynamic(tensor, 0)
         arrays = (batch.rows >= 0, batch.tracklet, batch.group, batch.position)
         targets = Targets(*(to_device(array, device) for array in arrays))
         return Loaded(batch, crops, (valid.shape[0], valid.shape[1]), frame_index, mask, targets)
-
-
-def mark_varying(*tensors: Tensor) -> None:
-    """Marks the length of these tensors as dynamic, so that the network is compiled once for all lengths."""
-    for tensor in tensors:
-        torch._dynamo.maybe_mark_dynamic(tensor, 0)

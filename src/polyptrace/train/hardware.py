@@ -37,7 +37,7 @@ def choose_hardware(settings: Train) -> Hardware:
     precision, precision_reason = choose_precision(settings.precision, device)
     on_gpu = device.type == "cuda"
     compiled, compile_reason = _choose_compile(settings.compile, on_gpu)
-    devices, nodes, process_reason = processes(settings.devices, os.environ)
+    devices, nodes, _, process_reason = processes(settings.devices, os.environ)
     reasons = [device_reason, precision_reason, compile_reason, process_reason]
     if devices * nodes > 1:
         reasons.append(f"BatchNorm: {'synchronised' if on_gpu else 'not synchronised (only possible on GPUs)'}")
@@ -69,25 +69,20 @@ def _choose_compile(wanted: str, on_gpu: bool) -> tuple[bool, str]:
     return True, "torch.compile: on (auto, on a GPU)"
 
 
-def processes(wanted: int, environment: Mapping[str, str]) -> tuple[int, int, str]:
-    """Processes per machine, machines, and the reason: torchrun and Slurm set them in the environment."""
+def processes(wanted: int, environment: Mapping[str, str]) -> tuple[int, int, int, str]:
+    """Processes per machine, machines, the rank of this process, and the reason.
+
+    torchrun and Slurm set them in the environment; Lightning sets LOCAL_RANK for the processes of train.devices.
+    """
     if "LOCAL_WORLD_SIZE" in environment:
         local, total = int(environment["LOCAL_WORLD_SIZE"]), int(environment["WORLD_SIZE"])
-        return local, total // local, f"processes: {total} (torchrun)"
-    if int(environment.get("SLURM_NTASKS", 1)) > 1 and "SLURM_PROCID" in environment:
+        return local, total // local, int(environment.get("RANK", 0)), f"processes: {total} (torchrun)"
+    tasks = int(environment.get("SLURM_NTASKS", 1))
+    if tasks > 1 and "SLURM_PROCID" in environment:
         nodes = int(environment.get("SLURM_NNODES", 1))
-        tasks = int(environment["SLURM_NTASKS"])
-        return tasks // nodes, nodes, f"processes: {tasks} on {counted(nodes, 'machine')} (Slurm)"
-    return wanted, 1, f"processes: {wanted} (train.devices)"
-
-
-def is_first_process(environment: Mapping[str, str]) -> bool:
-    """Whether this is the process that writes the run folder, before the group of processes is started."""
-    if "LOCAL_WORLD_SIZE" in environment:  # torchrun
-        return environment.get("RANK", "0") == "0"
-    if int(environment.get("SLURM_NTASKS", 1)) > 1:
-        return environment.get("SLURM_PROCID", "0") == "0"
-    return environment.get("LOCAL_RANK", "0") == "0"  # set by Lightning for the processes of train.devices
+        reason = f"processes: {tasks} on {counted(nodes, 'machine')} (Slurm)"
+        return tasks // nodes, nodes, int(environment["SLURM_PROCID"]), reason
+    return wanted, 1, int(environment.get("LOCAL_RANK", 0)), f"processes: {wanted} (train.devices)"
 
 
 def gpu_shared_by(environment: Mapping[str, str]) -> int:

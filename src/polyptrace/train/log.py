@@ -7,6 +7,7 @@ computed them and read while the next step is running.
 import json
 import math
 import os
+import resource
 import sys
 import threading
 import time
@@ -14,8 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, distributed
@@ -25,8 +25,7 @@ from polyptrace.core.console import progress
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.methods import Batch
-from polyptrace.train.checkpoint import TrainingState, last_checkpoint
-from polyptrace.train.run import CHECKPOINTS, DISCARDED, METRICS, SECTIONS, TENSORBOARD
+from polyptrace.train.run import CHECKPOINTS, DISCARDED, METRICS, SECTIONS, TENSORBOARD, TrainingState, last_checkpoint
 
 if TYPE_CHECKING:  # Lightning takes seconds to import, and most commands do not need it
     from lightning.fabric import Fabric
@@ -72,10 +71,8 @@ class TrainingLog:
             self._bar.skip(self._start.step * self._tracklets)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
 
     def step(
         self,
@@ -235,23 +232,15 @@ def _step(line: bytes) -> float:
 
 
 def peak_memory(device: torch.device) -> float:
-    """Peak memory in GiB: of the GPU, or of the process on a CPU; 0 if it is unknown."""
+    """Peak memory in GiB: of the GPU, or of the process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows
-        return 0.0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 2**30
 
 
 def _summary(metrics: Mapping[str, float]) -> str:
-    parts = [f"loss {metrics['loss']:.3f}"]
-    if "tau" in metrics:
-        parts.append(f"τ {metrics['tau']:.2f}")
-    if "condition" in metrics:
-        parts.append(f"condition {metrics['condition']:.0%}")
-    return ", ".join(parts)
+    formats = {"loss": "loss {:.3f}", "tau": "τ {:.2f}", "condition": "condition {:.0%}"}
+    return ", ".join(text.format(metrics[name]) for name, text in formats.items() if name in metrics)
 
 
 def _close_quietly(close: Callable[[], None]) -> None:

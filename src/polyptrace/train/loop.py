@@ -8,15 +8,19 @@ weights, so a run that was interrupted continues from its last checkpoint with t
 """
 
 import os
+import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.distributed.nn.functional import all_gather
 from torch.nn.utils import get_total_norm
 from torch.optim import Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
@@ -24,32 +28,44 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 from polyptrace.config import Config, as_dict
 from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
+from polyptrace.core.files import PARTIAL, recover
 from polyptrace.core.lock import lock
 from polyptrace.core.randomness import torch_seed
-from polyptrace.data import Dataset, LabelFree
-from polyptrace.encoders import (
-    OwnEncoder,
-    TrainingRecord,
-    fill_network,
-    load_encoder,
-    save_encoder,
-    training_record,
-)
+from polyptrace.data import Dataset
+from polyptrace.data.dataset import LabelFree
+from polyptrace.encoders import load_encoder, save_encoder
+from polyptrace.encoders.checkpoints import training_record
+from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord, scatter_features
+from polyptrace.encoders.preprocess import Normalise
+from polyptrace.encoders.weights import fill_network
 from polyptrace.methods import METHODS, Batch, Epoch, TrainingMethod, TrainingPlan
-from polyptrace.train.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from polyptrace.train.feed import Feed, Loaded
-from polyptrace.train.gather import gather
-from polyptrace.train.hardware import Hardware, choose_hardware, is_first_process, start_fabric
-from polyptrace.train.learner import Learner
+from polyptrace.train.hardware import Hardware, choose_hardware, processes, start_fabric
 from polyptrace.train.log import TrainingLog
-from polyptrace.train.run import CHECKPOINTS, ENCODER, SECTIONS, begin_run, check_run, thread_note
-from polyptrace.train.stopping import StopRequest
+from polyptrace.train.run import (
+    CHECKPOINTS,
+    CONFIG,
+    ENCODER,
+    SECTIONS,
+    Resumption,
+    TrainingState,
+    begin_run,
+    check_replacement,
+    check_run,
+    finish_replacement,
+    load_checkpoint,
+    save_checkpoint,
+    thread_note,
+)
 
 if TYPE_CHECKING:  # Lightning takes seconds to import, and most commands do not need it
     from lightning.fabric import Fabric
 
 #: One-cycle: the share of training in which the learning rate rises.
 WARM_UP = 0.1
+
+#: Seconds within which several signals are one request: a scheduler, a terminal and a parent process may all send one.
+SAME_REQUEST = 2.0
 
 
 @dataclass(frozen=True)
@@ -70,23 +86,39 @@ class TrainingRun:
 def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = None, overwrite: bool = False) -> Path:
     """Trains the method of the settings on a dataset, or resumes; returns the folder of the encoder.
 
-    init_from: a run or encoder whose weights are the initial ones. overwrite: discard a run that `out` already has.
+    init_from: a run or encoder whose weights are the initial ones. overwrite: a run that `out` already has is replaced
+    when the new one has finished.
     """
     if config.train.method not in METHODS:
         raise UserError(f"train.method: {config.train.method!r} is not a method -> one of {', '.join(METHODS)}")
     method = METHODS[config.train.method]
     data = dataset if method.sees_labels(config) else dataset.label_free()
-    with lock(out) if is_first_process(os.environ) else nullcontext():
-        return _train(config, method, data, out, init_from, overwrite)
+    first = processes(config.train.devices, os.environ)[2] == 0  # the process that writes the run folder
+    with lock(out) if first else nullcontext():
+        if first:
+            recover(out)
+        if not (overwrite and (out / CONFIG).exists()):
+            _train(config, method, data, out, init_from, check_run(out, config, data, init_from))
+        else:
+            new = out.with_name(out.name + PARTIAL)
+            _train(config, method, data, new, init_from, check_replacement(new, out, config, data, init_from), out)
+            if first:
+                finish_replacement(new, out)
+    return out / ENCODER
 
 
 def _train(
-    config: Config, method: TrainingMethod, data: LabelFree, out: Path, init_from: str | None, overwrite: bool
-) -> Path:
-    resumption = check_run(out, config, data, init_from, overwrite)
+    config: Config,
+    method: TrainingMethod,
+    data: LabelFree,
+    out: Path,
+    init_from: str | None,
+    resumption: Resumption,
+    replaces: Path | None = None,
+) -> None:
     if resumption.finished:
         console.print(f"{out}: this run has finished", highlight=False)
-        return out / ENCODER
+        return
 
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
@@ -95,9 +127,8 @@ def _train(
     fabric = start_fabric(hardware)
     size = config.train.crop_size or data.crops.shape[1]
     encoder, init_notes = initial_encoder(method, config, size, None if resumption.checkpoint else init_from)
-    rank, processes = fabric.global_rank, fabric.world_size
     where, compiled, shared_by = config.train.crops, hardware.compiled, hardware.shared_by
-    feed = Feed(data.crops, size, fabric.device, where, rank, processes, compiled, shared_by)
+    feed = Feed(data.crops, size, fabric.device, where, fabric.global_rank, fabric.world_size, compiled, shared_by)
     learner, optimiser = set_up(fabric, hardware, encoder, plan, config)
     state = TrainingState()
     if resumption.checkpoint:
@@ -112,7 +143,7 @@ def _train(
         *init_notes,
     ]
     if fabric.is_global_zero:
-        begin_run(out, config, data, init_from, resumption, plan.labels, notes, overwrite)
+        begin_run(out, config, data, init_from, resumption, plan.labels, notes, replaces)
         for note in notes:
             console.print(note, highlight=False, soft_wrap=True)
 
@@ -124,12 +155,11 @@ def _train(
         save_encoder(encoder, out / ENCODER, record=_record(config, plan, data, state, init_from))
     fabric.barrier()
     stop.deliver()
-    return out / ENCODER
 
 
-def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tuple[TrainingState, bool]:
+def run_steps(run: TrainingRun, state: TrainingState, stop: "StopRequest") -> tuple[TrainingState, bool]:
     """Trains from `state` to the end, or until a stop signal; returns whether the end was reached."""
-    config, optimiser, processes = run.config, run.optimiser, run.fabric.world_size
+    config, optimiser = run.config, run.optimiser
     epochs, steps = run.plan.length(config.train)
     schedule = learning_rate_schedule(optimiser, config, steps, state.step)
     saved, saved_time = -1, time.monotonic()
@@ -142,7 +172,7 @@ def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tupl
                 torch.backends.cudnn.benchmark = loaded.frame_index is None  # only pays off if shapes do not change
 
                 loss, metrics = step_loss(run.learner, loaded, run.method, config)
-                run.fabric.backward(loss * processes)  # processes average gradients; see `gather`
+                run.fabric.backward(loss)
                 metrics = {"loss": loss, **metrics, "gradient_norm": _gradient_norm(optimiser)}
                 known = {"lr": float(schedule.get_last_lr()[0]), **epoch.metrics}
                 optimiser.step()
@@ -173,6 +203,45 @@ def step_loss(
     """The loss of the whole batch and its metrics, the same in every process."""
     z = learner(loaded.crops, loaded.shape, loaded.frame_index, loaded.mask)  # (B / processes, T, P)
     return method.loss(gather(z), loaded.targets, config)
+
+
+def gather(part: Tensor) -> Tensor:
+    """The parts (B / processes, …) of all processes in order of rank: (B, …); with one process, the part itself.
+
+    Every process computes the loss of the whole batch and receives the gradient of the sum of these equal losses. The
+    average of the gradients over processes, which Fabric takes, is then that of the loss.
+    """
+    if not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return part
+    return torch.cat(all_gather(part))
+
+
+class Learner(nn.Module):
+    """An encoder with its preprocessing (and augmentation) in front and its projector behind, compiled as one."""
+
+    def __init__(self, encoder: OwnEncoder, augment: Callable[[Tensor], Tensor] | None = None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.augment = augment
+        self.normalise = Normalise(encoder.preprocess)
+
+    def forward(
+        self, crops: Tensor, shape: tuple[int, int], frame_index: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """Projected tokens (B, 1 + L, P) of the crops (n, S, S, 3) uint8 of all real frames.
+
+        shape: (B, L). If frames are missing, frame_index (n,) is the index of each crop among B * L frames, and mask
+        (B, L) is True where there is a frame; otherwise n = B * L.
+        """
+        pixels = self.normalise.frames(crops)  # (n, 3, S, S)
+        if self.augment is not None:
+            pixels = self.augment(pixels)
+        features = self.encoder.frame_features(self.normalise(pixels))  # (n, F)
+        if frame_index is None or mask is None:
+            features = features.reshape(*shape, -1)  # (B, L, F)
+        else:
+            features = scatter_features(features, frame_index, mask)
+        return self.encoder.project(self.encoder.tokens_of_features(features, mask))
 
 
 def initial_encoder(
@@ -268,3 +337,41 @@ def _record(
         init_frames=training_record(init_from).total_frames if init_from else 0,
         settings=as_dict(config, SECTIONS),
     )
+
+
+class StopRequest:
+    """Records SIGINT (Ctrl-C) and SIGTERM while it is active. A later second signal takes effect at once.
+
+    Signals can be handled in the main thread only; in other threads it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self._since = 0.0
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._record)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def deliver(self) -> None:
+        """Raises the recorded signal, after training has stopped and the handlers have been restored."""
+        if self.signal is not None:
+            signal.raise_signal(self.signal)
+
+    def _record(self, number: int, _: FrameType | None) -> None:
+        if self.signal is None:
+            self.signal, self._since = number, time.monotonic()
+            console.print("stopping after this step, with a checkpoint; once more to stop at once", highlight=False)
+        elif time.monotonic() - self._since > SAME_REQUEST:
+            self._restore()
+            signal.raise_signal(number)
+
+    def _restore(self) -> None:
+        while self._previous:
+            signal.signal(*self._previous.popitem())

@@ -1,35 +1,56 @@
-"""The folder of a run: its settings, its state, and whether a command may resume it.
+"""The folder of a run: its settings, its checkpoints, and whether a command may resume it.
 
 config.toml        all settings
 environment.json   versions, data, hardware, each start
 metrics.jsonl      one line per step
 checkpoints/       the last two
 encoder/           the trained encoder, when the run has finished
+
+A checkpoint is one safetensors file, written atomically. The tensors are the weights and buffers of the encoder
+(`model.NAME`) and the state of the optimiser (`optimiser.INDEX.KEY`); the header has the training state as JSON. Random
+generators need no state, because every step seeds its own.
 """
 
+import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from polyptrace.config import Config, as_toml, difference, read_config
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import PARTIAL, atomic_file, file_hash, provenance, read_json, remove_partial, write_json
+from polyptrace.core.files import (
+    PARTIAL,
+    atomic_file,
+    file_hash,
+    move_folder,
+    provenance,
+    read_json,
+    remove_partial,
+    write_json,
+)
 from polyptrace.core.reuse import refuse_changes
 from polyptrace.core.schema import from_json
-from polyptrace.data import LabelFree
-from polyptrace.encoders import training_record
-from polyptrace.train.checkpoint import last_checkpoint, read_state
+from polyptrace.data.dataset import LabelFree
+from polyptrace.encoders.checkpoints import training_record
 
 #: The sections of the settings that training uses.
 SECTIONS = ("supervision", "views", "loss", "encoder", "optimiser", "train")
 
 CONFIG, ENVIRONMENT, CHECKPOINTS, ENCODER = "config.toml", "environment.json", "checkpoints", "encoder"
 METRICS, DISCARDED, TENSORBOARD = "metrics.jsonl", "metrics.discarded.jsonl", "tensorboard"
+NEW = ".new"  # marks a run that replaces another one
+#: Checkpoints that are kept.
+KEPT = 2
 
 
 @dataclass(frozen=True)
@@ -78,18 +99,18 @@ class Resumption:
     finished: bool = False
 
 
-def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None, overwrite: bool) -> Resumption:
+def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None) -> Resumption:
     """How a command continues in `out`; an error if another command's run would be changed.
 
-    Other settings are accepted with `overwrite`, as long as there is no checkpoint, and for more epochs or frames of a
-    run that has finished.
+    Other settings are accepted as long as there is no checkpoint, and for more epochs or frames of a run that has
+    finished.
     """
     if not (out / CONFIG).exists():
         if out.exists() and any(not _is_leftover(path) for path in out.iterdir()):
             raise UserError(f"{out}: not empty, and not a run folder -> give another --out")
         return Resumption()
     checkpoint = last_checkpoint(out / CHECKPOINTS)
-    if overwrite or checkpoint is None:
+    if checkpoint is None:
         return Resumption()
     old, finished = read_config(out / CONFIG), (out / ENCODER).exists()
     longer = finished and _is_longer(old, config)
@@ -109,6 +130,19 @@ def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None,
     return Resumption(checkpoint, finished and not longer)
 
 
+def check_replacement(new: Path, out: Path, config: Config, data: LabelFree, init_from: str | None) -> Resumption:
+    """How the run in `new`, which will replace the run in `out`, continues: other settings begin it anew.
+
+    `NEW` marks it. At the end the two runs change places, so that a kill may leave the old one in `new`.
+    """
+    if (out / NEW).exists() or not (new / NEW).exists():
+        return Resumption()
+    try:
+        return check_run(new, config, data, init_from)
+    except UserError:
+        return Resumption()
+
+
 def begin_run(
     out: Path,
     config: Config,
@@ -117,35 +151,39 @@ def begin_run(
     resumption: Resumption,
     labels: str,
     notes: Sequence[str],
-    overwrite: bool = False,
+    replaces: Path | None = None,
 ) -> None:
-    """Records the start of a run, or one more start of a run that is resumed."""
-    known = (out / CONFIG).exists() and not overwrite
-    earlier = asdict(read_environment(out)) if known else {"starts": []}
+    """Records the start of a run, or one more start of a run that is resumed.
+
+    `replaces` is the run that it will replace, which is kept until then.
+    """
+    if replaces and resumption.checkpoint is None:
+        _remove(out, replaces / NEW)
+        out.mkdir()
+        (out / NEW).touch()
+    known = read_environment(out) if (out / CONFIG).exists() else None
     remove_partial(out)  # of an interrupted start
-    _remove(out / ENCODER)  # of a run that is continued for longer, or overwritten
-    if resumption.checkpoint is None:
+    _remove(out / ENCODER)  # of a run that is continued for longer
+    environment = known if resumption.checkpoint else None
+    if environment is None:
         _remove(out / CHECKPOINTS, out / TENSORBOARD, out / "mlflow-run")
-        earlier = {
-            "data": {"path": str(data.path), "tracklets": data_hash(data), "source": data.info.get("source", {})},
-            "init_from": init_from,
-            "init_frames": training_record(init_from).total_frames if init_from else 0,
-            "labels": labels,
-            "starts": earlier["starts"],
-            "version": 1,
-        }
-    if overwrite:
-        _remove(out / METRICS, out / DISCARDED)
-    start: dict[str, Any] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "step": read_state(resumption.checkpoint).step if resumption.checkpoint else 0,
-        "threads": torch.get_num_threads(),
-        "notes": list(notes),
-    }
-    starts = [*earlier["starts"], start | {"made_by": provenance()}]
-    write_json(out / ENVIRONMENT, earlier | {"starts": starts})
+        used = _Data(str(data.path), data_hash(data), data.info.get("source", {}))
+        frames = training_record(init_from).total_frames if init_from else 0
+        environment = Environment(used, init_from, frames, labels)
+    step = read_state(resumption.checkpoint).step if resumption.checkpoint else 0
+    now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    start = _Start(now, step, torch.get_num_threads(), list(notes), provenance())
+    starts = [*(known.starts if known else []), start]
+    write_json(out / ENVIRONMENT, asdict(replace(environment, starts=starts)))
     with atomic_file(out / CONFIG) as temporary:  # last: it marks the folder as a run
         temporary.write_text(as_toml(config, SECTIONS), encoding="utf-8")
+
+
+def finish_replacement(new: Path, out: Path) -> None:
+    """Puts a finished run in the place of the run in `out`, which is removed."""
+    if (new / NEW).exists():
+        move_folder(new, out)
+    _remove(new, out / NEW)
 
 
 def thread_note(out: Path, accelerator: str) -> list[str]:
@@ -164,6 +202,90 @@ def data_hash(data: LabelFree) -> str:
     return str(data.info.get("hashes", {}).get("tracklets.parquet") or file_hash(data.path / "tracklets.parquet"))
 
 
+@dataclass(frozen=True)
+class TrainingState:
+    """How far a run is. The next batch is number `index` of `epoch`."""
+
+    step: int = 0  # steps done
+    epoch: int = 0
+    index: int = 0  # steps done in this epoch
+    frames: int = 0  # frames seen
+
+
+def save_checkpoint(folder: Path, state: TrainingState, encoder: nn.Module, optimiser: Optimizer) -> Path:
+    """Writes a checkpoint and removes all but the last two; weights that are not finite are refused."""
+    tensors = {f"model.{name}": tensor for name, tensor in encoder.state_dict().items()}
+    for index, values in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser.{index}.{key}": value for key, value in values.items()}
+    on_host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    broken = [n for n, t in on_host.items() if t.is_floating_point() and not bool(t.isfinite().all())]
+    if broken:
+        raise UserError(
+            f"step {state.step}: {len(broken)} tensors are not finite ({broken[0]} is the first), so no checkpoint is"
+            f" written -> try a lower --optimiser.lr; the last good checkpoint is {last_checkpoint(folder) or 'none'}"
+        )
+    path = folder / f"step-{state.step:08d}.safetensors"
+    try:
+        with atomic_file(path) as temporary:
+            save_file(on_host, temporary, {"state": json.dumps(asdict(state))})
+    except (OSError, SafetensorError) as error:
+        previous = last_checkpoint(folder)
+        raise UserError(
+            f"{path}: the checkpoint cannot be written ({error}) -> free disk space and run the same command again; it"
+            f" resumes from {previous.name if previous else 'the beginning'}"
+        ) from None
+    for old in (
+        *sorted(folder.glob("step-*.safetensors"))[:-KEPT],
+        *folder.glob(".tmp*"),
+    ):  # safetensors' own, if killed
+        old.unlink()
+    return path
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint, if there is one."""
+    return max(folder.glob("step-*.safetensors"), default=None)
+
+
+def load_checkpoint(path: Path, encoder: nn.Module, optimiser: Optimizer) -> TrainingState:
+    """Restores weights, buffers and the state of the optimiser; returns how far the run was."""
+    model: dict[str, Tensor] = {}
+    states: dict[int, dict[str, Tensor]] = {}
+    with _reading(path) as file:
+        state = TrainingState(**json.loads(file.metadata()["state"]))
+        for name in file.keys():  # noqa: SIM118
+            kind, _, rest = name.partition(".")
+            if kind == "model":
+                model[rest] = file.get_tensor(name)
+            else:
+                index, _, key = rest.partition(".")
+                states.setdefault(int(index), {})[key] = file.get_tensor(name)
+    encoder.load_state_dict(model)
+    optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
+    for weight, values in optimiser.state.items():
+        for key, value in values.items():
+            if key != "step":  # fused optimisers require moments in the memory format of their weight
+                values[key] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
+    return state
+
+
+def read_state(path: Path) -> TrainingState:
+    """How far the run of a checkpoint was."""
+    with _reading(path) as file:
+        return TrainingState(**json.loads(file.metadata()["state"]))
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, "pt") as file:
+            yield file
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path}: not a complete checkpoint ({error}) -> remove it, and the previous one is used"
+        ) from None
+
+
 def _is_longer(old: Config, new: Config) -> bool:
     """Whether the new settings train for more epochs, or for more frames."""
     if old.train.frames or new.train.frames:
@@ -173,7 +295,7 @@ def _is_longer(old: Config, new: Config) -> bool:
 
 def _is_leftover(path: Path) -> bool:
     """Whether a file may be left by a start that was killed before it had recorded its run."""
-    return path.name == ENVIRONMENT or (path.name.startswith(".") and PARTIAL in path.name)
+    return path.name in (ENVIRONMENT, NEW) or (path.name.startswith(".") and PARTIAL in path.name)
 
 
 def _remove(*paths: Path) -> None:

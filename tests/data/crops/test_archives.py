@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.crops import first_file, read_all, read_members
+from polyptrace.data.crops.images import first_file, read_all, read_members
 
 
 def write_archive(path: Path, entries: list[tuple[tarfile.TarInfo, bytes]]) -> Path:

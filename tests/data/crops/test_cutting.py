@@ -14,8 +14,7 @@ from PIL import Image
 from polyptrace.core import codec
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
-from polyptrace.data.crops import fill_store
-from polyptrace.data.crops.cutting import PICTURES_PER_JOB
+from polyptrace.data.crops.cutting import PICTURES_PER_JOB, fill_store
 
 Source = Callable[..., tuple[Boxes, Path]]
 

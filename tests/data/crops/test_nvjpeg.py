@@ -14,11 +14,13 @@ from torch.nn import functional
 
 from polyptrace.core import codec
 from polyptrace.core.codec import encode_jpeg
-from polyptrace.data import Boxes, cut_crop
+from polyptrace.data import Boxes
 from polyptrace.data.boxes import Ints
-from polyptrace.data.crops import fill_store, nvjpeg
+from polyptrace.data.crops import nvjpeg
+from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.images import PictureRequest
 from polyptrace.data.crops.nvjpeg import cut_crops, read_pictures, to_host, triangle_weights
-from polyptrace.data.crops.pictures import PictureRequest
+from polyptrace.data.crops.regions import cut_crop
 
 Source = Callable[..., tuple[Boxes, Path]]
 SIZE = 24

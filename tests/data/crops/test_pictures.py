@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from polyptrace.data.crops.pictures import PictureError, decode_picture
+from polyptrace.data.crops.images import PictureError, decode_picture
 
 
 def jpeg(*, thumbnail: bool = False) -> bytes:

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from polyptrace.data import crop_regions, cut_crop
-from polyptrace.data.crops.regions import scale_regions, shrink_factor
+from polyptrace.data.crops.regions import crop_regions, cut_crop, scale_regions, shrink_factor
 
 
 def region(box: tuple[float, ...], scale: float = 5.0, size: tuple[int, int] = (320, 256)) -> list[int]:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from polyptrace.core.errors import UserError
-from polyptrace.data import check_boxes
-from polyptrace.data.sources import picture_root, read_coco
+from polyptrace.data.checks import check_boxes
+from polyptrace.data.sources import read_coco
+from polyptrace.data.sources.paths import picture_root
 
 
 def content_of(rows) -> dict:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from polyptrace.core.errors import UserError
-from polyptrace.data import check_boxes
 from polyptrace.data.boxes import NO_FRAME
+from polyptrace.data.checks import check_boxes
 from polyptrace.data.sources import read_mot
 
 SEQINFO = "[Sequence]\nname=x\nimDir=img1\nframeRate=25\nseqLength=25\nimWidth=64\nimHeight=48\nimExt=.jpg\n"

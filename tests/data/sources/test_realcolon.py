@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from polyptrace.core.errors import UserError
-from polyptrace.data import REAL_COLON
 from polyptrace.data.sources import read_realcolon, realcolon
+from polyptrace.data.splits import REAL_COLON
 
 VIDEOS = {"case1": "001-001", "case2": "002-009"}
 FRAMES = 25

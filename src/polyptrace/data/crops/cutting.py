@@ -17,7 +17,7 @@ from torch import Tensor
 from polyptrace.core.device import one_thread, usable_cores
 from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.crops import nvjpeg
-from polyptrace.data.crops.pictures import PictureError, PictureRequest, container, files_hash, read_pictures
+from polyptrace.data.crops.images import PictureError, PictureRequest, container, files_hash, read_pictures
 from polyptrace.data.crops.regions import crop_regions, cut_crop, scale_regions, shrink_factor
 from polyptrace.data.crops.store import BadPicture, CropFile, JobLog, create_store, finished_jobs
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from polyptrace.core.console import counted
 from polyptrace.core.device import usable_cores
-from polyptrace.data.crops.resize import CHUNK, resize_crops
+from polyptrace.data.crops.regions import CHUNK, resize_crops
 
 Ints: TypeAlias = NDArray[np.int64]
 

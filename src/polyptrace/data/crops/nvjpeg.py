@@ -20,8 +20,8 @@ from polyptrace.core import codec
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Floats, Ints
-from polyptrace.data.crops import pictures
-from polyptrace.data.crops.pictures import PictureError, PictureRequest, PictureResult
+from polyptrace.data.crops import images as pictures
+from polyptrace.data.crops.images import PictureError, PictureRequest, PictureResult
 
 PICTURES_PER_BATCH = 64
 GPU_THREADS = 4  # nvJPEG decodes one batch at a time; the other threads read, cut and write meanwhile

@@ -16,16 +16,18 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic
-from typing import Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from polyptrace.config import Crops
 from polyptrace.core.console import progress
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes, Ints
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SECONDS_BETWEEN_SYNCS = 2.0  # the most work that a killed run loses
 GATHERED = "gathered.npy"
@@ -52,7 +54,7 @@ class CropFile:
     header: int  # bytes before the first crop
     size: int
 
-    def write(self, row: int, crops: Tensor) -> None:
+    def write(self, row: int, crops: "Tensor") -> None:
         """Writes crops (..., size, size, 3) from a row on."""
         content = memoryview(crops.contiguous().numpy().data).cast("B")
         offset = self.header + row * 3 * self.size**2
@@ -60,7 +62,7 @@ class CropFile:
             written = os.pwrite(self.descriptor, content, offset)
             content, offset = content[written:], offset + written
 
-    def write_rows(self, rows: Ints, crops: Tensor) -> None:
+    def write_rows(self, rows: Ints, crops: "Tensor") -> None:
         """Writes crops (n, size, size, 3) to their rows; consecutive rows are written at once."""
         cuts = (np.flatnonzero(np.diff(rows) != 1) + 1).tolist()
         for begin, end in pairwise([0, *cuts, len(rows)]):

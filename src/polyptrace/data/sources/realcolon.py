@@ -28,7 +28,7 @@ from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops import first_file, read_all
+from polyptrace.data.crops.images import first_file, read_all
 from polyptrace.data.sources.labels import label_table, with_labels
 from polyptrace.data.sources.paths import inside, names_in
 from polyptrace.data.sources.reading import number, read_small_files, read_table

@@ -6,76 +6,52 @@ a file and of the built model to canonical names, so that every tensor on both s
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from polyptrace.encoders.weights import Mismatch, wrong_type
 
-#: Query, key and value that are stacked in one tensor.
-QKV = (".attn.qkv.", (".attn.q.", ".attn.k.", ".attn.v."))
+#: Weights that are stacked in one tensor: query, key and value; gate and up projection.
+STACKED = ((".attn.qkv.", (".attn.q.", ".attn.k.", ".attn.v.")), (".mlp.gate_up.", (".mlp.gate.", ".mlp.up.")))
 
 
-class Architecture(Protocol):
-    """One model of a family."""
+class Architecture:
+    """One model of a family; a subclass builds it."""
 
-    @property
-    def width(self) -> int:
-        """Width of a token."""
-
-    @property
-    def prefix_tokens(self) -> int:
-        """Tokens before those of the patches: the cls token, then registers; 0: no cls token."""
-
-    @property
-    def clip_length(self) -> int | None:
-        """Frames in a clip of a video model; None: the model takes single frames."""
-
-    @property
-    def optional(self) -> tuple[re.Pattern[str], ...]:
-        """Canonical names that a file may omit, all matches of a pattern or none; they are zero then."""
-
-    @property
-    def spare(self) -> tuple[re.Pattern[str], ...]:
-        """Canonical names that a file may have although the frozen encoder does not use them."""
+    width: int  # of a token
+    prefix_tokens = 1  # before those of the patches: the cls token, then registers; 0: no cls token
+    clip_length: int | None = None  # frames in a clip of a video model; None: the model takes single frames
+    renames: tuple[tuple[str, str], ...] = ()  # (pattern, replacement) to canonical names, in their order
+    optional: tuple[str, ...] = ()  # patterns of names that a file may omit, all matches or none; they are zero then
+    spare: tuple[str, ...] = ()  # patterns of names that a file may have although the frozen encoder does not use them
+    layers_at = "encoder.layer"  # the list of repeated blocks in the backbone
 
     def build(self, size: int, /) -> nn.Module:
         """The backbone for frames of `size` pixels, randomly initialised."""
+        raise NotImplementedError
 
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
         """Tokens (n, T, D) of frames (n, 3, H, W), or of clips (n, F, 3, H, W) for a video model."""
+        tokens: Tensor = backbone(frames).last_hidden_state
+        return tokens
 
     def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
         """The repeated blocks, which take nearly all of the time."""
+        return list(cast("nn.ModuleList", backbone.get_submodule(self.layers_at)))
 
     def parts(self, key: str, /) -> tuple[str, ...]:
         """Canonical names of a tensor of a file or of the backbone; several if it stacks them along dimension 0."""
+        for pattern, replacement in self.renames:
+            key = re.sub(pattern, replacement, key)
+        stacked, pieces = next((each for each in STACKED if each[0] in key), ("", ("",)))
+        return tuple(key.replace(stacked, piece) for piece in pieces) if stacked else (key,)
 
     def published(self, size: int, /) -> tuple[nn.Module, Callable[[Tensor], object]]:
         """The published model with its unused parts, and the call that the paper's FLOPs column counts."""
-
-
-def rename(key: str, renames: tuple[tuple[str, str], ...]) -> str:
-    """A key after all substitutions (pattern, replacement), in their order."""
-    for pattern, replacement in renames:
-        key = re.sub(pattern, replacement, key)
-    return key
-
-
-def split(key: str, whole: str, pieces: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of the pieces that are stacked in a tensor, if its key contains `whole`."""
-    return tuple(key.replace(whole, piece) for piece in pieces) if whole in key else (key,)
-
-
-def patterns(*expressions: str) -> tuple[re.Pattern[str], ...]:
-    """Regular expressions for whole names."""
-    return tuple(re.compile(expression) for expression in expressions)
-
-
-def members(backbone: nn.Module, path: str) -> list[nn.Module]:
-    """The modules of the module list at `path`."""
-    return list(cast("nn.ModuleList", backbone.get_submodule(path)))
+        backbone = self.build(size)
+        return backbone, lambda frames: self.tokens(backbone, frames)
 
 
 def fit(
@@ -127,15 +103,15 @@ def _canonical(
     return pieces, origin, repeated
 
 
-def _omitted(absent: Iterable[str], needed: Iterable[str], optional: tuple[re.Pattern[str], ...]) -> set[str]:
+def _omitted(absent: Iterable[str], needed: Iterable[str], optional: tuple[str, ...]) -> set[str]:
     """Absent names that a file may omit: either all names of a pattern are absent, or none may be."""
     absent = set(absent)
-    groups = [{part for part in needed if pattern.fullmatch(part)} for pattern in optional]
+    groups = [{part for part in needed if re.fullmatch(pattern, part)} for pattern in optional]
     return {part for group in groups if group <= absent for part in group}
 
 
-def _matches(name: str, known: tuple[re.Pattern[str], ...]) -> bool:
-    return any(pattern.fullmatch(name) for pattern in known)
+def _matches(name: str, known: tuple[str, ...]) -> bool:
+    return any(re.fullmatch(pattern, name) for pattern in known)
 
 
 def _bare(shape: torch.Size) -> tuple[int, ...]:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.dino import Dinov2, Dinov3
 from polyptrace.encoders.foundation.endoscopy import Endofm, Endovit, Surgenet
-from polyptrace.encoders.foundation.vjepa2 import Vjepa2
+from polyptrace.encoders.foundation.natural import Dinov2, Dinov3, Vjepa2
 from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess
 
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
+from polyptrace.encoders.encoder import FrameByFrame, mean_of_frames
 from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.padding import features_of_valid_frames, mean_of_frames
 from polyptrace.encoders.preprocess import Preprocess, as_frames
 
 OVER_TOKENS = ("cls", "mean", "patch-mean")
@@ -86,13 +86,12 @@ class FoundationEncoder(nn.Module):
         return frames, mask
 
 
-class FrameModelEncoder(FoundationEncoder):
+class FrameModelEncoder(FoundationEncoder, FrameByFrame):
     """A model of single frames: each frame goes through it once, and the vectors of the frames are pooled."""
 
     def forward(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
         """Vectors (B, D) of prepared frames (B, L, 3, H, W) or of uint8 crops (B, L, S, S, 3)."""
-        frames, mask = self._checked(frames, mask)
-        return self.aggregate(features_of_valid_frames(self.frame_features, frames, mask), mask)
+        return super().forward(*self._checked(frames, mask))
 
     def frame_features(self, frames: Tensor) -> Tensor:
         """Vectors (n, D) of single frames (n, 3, H, W)."""

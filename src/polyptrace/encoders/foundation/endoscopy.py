@@ -2,13 +2,13 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyptrace.encoders.foundation.architecture import QKV, members, patterns, rename, split
+from polyptrace.encoders.foundation.architecture import Architecture
 
 ENDOFM_RENAMES = (
     (r"^timesformer\.", ""),
@@ -45,7 +45,7 @@ class FusedAttention(nn.Module):
 
 
 @dataclass(frozen=True)
-class Endofm:
+class Endofm(Architecture):
     """EndoFM (clips of 8 frames) and EndoFM-LV (32), built as TimeSformers; they differ in the time embeddings only.
 
     Attention is over time, then over space, in every block. `native` is the side in pixels of the position embeddings.
@@ -59,9 +59,8 @@ class Endofm:
     native: int = 224
     patch: int = 16
 
-    prefix_tokens = 1
-    optional = patterns()
-    spare = patterns(r"head\..*")
+    renames = ENDOFM_RENAMES
+    spare = (r"head\..*",)
 
     def build(self, size: int, /) -> nn.Module:
         from transformers import TimesformerConfig, TimesformerModel  # here, because it takes seconds to import
@@ -87,18 +86,7 @@ class Endofm:
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
         config: Any = backbone.config
         config.num_frames = frames.shape[1]  # the layers take the length from here, not from the clip
-        tokens: Tensor = backbone(frames).last_hidden_state
-        return tokens
-
-    def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
-        return members(backbone, "encoder.layer")
-
-    def parts(self, key: str, /) -> tuple[str, ...]:
-        return (rename(key, ENDOFM_RENAMES),)
-
-    def published(self, size: int, /) -> tuple[nn.Module, Callable[[Tensor], object]]:
-        backbone = self.build(size)
-        return backbone, lambda frames: self.tokens(backbone, frames)
+        return super().tokens(backbone, frames)
 
 
 ENDOVIT_RENAMES = (
@@ -121,7 +109,7 @@ ENDOVIT_CLASSES = 1000
 
 
 @dataclass(frozen=True)
-class Endovit:
+class Endovit(Architecture):
     """EndoViT, built as a ViT-B/16: the encoder of a masked autoencoder, whose decoder is not used.
 
     `native` is the side in pixels of the position embeddings. Tokens are those after the last norm; EndoViT's authors
@@ -134,10 +122,9 @@ class Endovit:
     native: int = 224
     patch: int = 16
 
-    prefix_tokens = 1
-    clip_length = None
-    optional = patterns()
-    spare = patterns("mask_token", "decoder_.*")
+    renames = ENDOVIT_RENAMES
+    layers_at = "layers"
+    spare = ("mask_token", "decoder_.*")
 
     def build(self, _size: int, /) -> nn.Module:
         """Position embeddings are resized in every call, so the size is not needed."""
@@ -148,12 +135,6 @@ class Endovit:
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
         tokens: Tensor = backbone(frames, interpolate_pos_encoding=True).last_hidden_state
         return tokens
-
-    def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
-        return members(backbone, "layers")
-
-    def parts(self, key: str, /) -> tuple[str, ...]:
-        return split(rename(key, ENDOVIT_RENAMES), *QKV)
 
     def published(self, _size: int, /) -> tuple[nn.Module, Callable[[Tensor], object]]:
         """With the classifier, which the paper's parameters include but its FLOPs do not."""
@@ -195,7 +176,7 @@ SURGENET_CLASSES = 1
 
 
 @dataclass(frozen=True)
-class Surgenet:
+class Surgenet(Architecture):
     """SurgeNet, built by timm as a CAFormer-S18 with ReLU in place of StarReLU: one vector per frame.
 
     Two stages of separable convolutions, two of attention. Files are flat, in the names of the MetaFormer authors, with
@@ -205,14 +186,14 @@ class Surgenet:
     widths: tuple[int, int, int, int] = (64, 128, 320, 512)
     depths: tuple[int, int, int, int] = (3, 3, 9, 3)
 
-    prefix_tokens = 0
-    clip_length = None
-    optional = patterns()
-    spare = patterns(r"head\..*")
+    width: int = field(init=False)
 
-    @property
-    def width(self) -> int:
-        return self.widths[-1]
+    prefix_tokens = 0
+    renames = SURGENET_RENAMES
+    spare = (r"head\..*",)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", self.widths[-1])  # the dataclass is frozen
 
     def build(self, _size: int, /) -> nn.Module:
         """No part depends on the size."""
@@ -224,10 +205,8 @@ class Surgenet:
         return pooled[:, None]
 
     def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
-        return [block for s in range(len(self.depths)) for block in members(backbone, f"{TIMM}.stages.{s}.blocks")]
-
-    def parts(self, key: str, /) -> tuple[str, ...]:
-        return (rename(key, SURGENET_RENAMES),)
+        stages = cast("Any", backbone.get_submodule(f"{TIMM}.stages"))
+        return [block for stage in stages for block in stage.blocks]
 
     def published(self, _size: int, /) -> tuple[nn.Module, Callable[[Tensor], object]]:
         """With the classifier, which the paper's parameters include but its FLOPs do not."""

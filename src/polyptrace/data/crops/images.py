@@ -1,0 +1,344 @@
+"""Images of boxes, each decoded once, wherever they are stored: in image files, tar archives or videos.
+
+A box's file is a JPEG or PNG, a member of an archive (`frames.tar.gz::000-001_7.jpg`), or a video, in which the box's
+frame index selects the frame. Archives and videos are read in one pass, in order.
+
+Nothing of an archive is extracted to disk, so it cannot write anywhere. Links, devices and names that point outside are
+refused nevertheless: no published dataset contains them.
+
+Videos are decoded with PyAV (extra `video`). Frames are numbered in presentation order by decoding. B-frames, a
+variable frame rate and containers without an index therefore all give exactly the frame that was annotated.
+"""
+
+import gzip
+import hashlib
+import json
+import tarfile
+import warnings
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyptrace.core import codec
+from polyptrace.core.errors import PolyptraceWarning, UserError
+
+VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpeg")
+ARCHIVE_MARK = "::"
+JPEG_START, JPEG_SCAN, JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"
+VIDEO_ENDS = "the video ends before this frame -> check that the file is complete"
+LARGEST = 256 * 2**20  # bytes of one member; no picture or annotation file is larger
+_BUFFER = 2**20
+
+
+class PictureRequest(NamedTuple):
+    """A picture to read. `shrink` 2, 4 or 8 allows decoding it smaller; `size` is its stated (width, height)."""
+
+    file: str
+    frame: int
+    shrink: int = 1
+    size: tuple[int, int] = (0, 0)
+
+
+class PictureError(Exception):
+    """A picture is missing or cannot be decoded; the message says what to do."""
+
+
+#: A request, as it was met, and its picture: uint8 RGB (3, H, W), or what went wrong.
+PictureResult = tuple[PictureRequest, Tensor | PictureError]
+
+
+def is_video(file: str) -> bool:
+    """Whether a box's file is a video rather than a picture."""
+    return file.lower().endswith(VIDEO_SUFFIXES)
+
+
+def container(file: str) -> str:
+    """The archive or video that a file is read from; "" for a picture file."""
+    return file if is_video(file) else file.partition(ARCHIVE_MARK)[0] if ARCHIVE_MARK in file else ""
+
+
+def files_hash(files: Iterable[str], root: Path) -> str:
+    """Identifies picture files, archives and videos by name, size and time of change, so that a new one is noticed."""
+    digest = hashlib.sha256()
+    for name in sorted({container(file) or file for file in files}):
+        try:
+            status = (root / name).stat()
+            digest.update(json.dumps([name, status.st_size, status.st_mtime_ns]).encode())
+        except (OSError, ValueError):  # missing files are reported when they are read
+            digest.update(json.dumps([name]).encode())
+    return digest.hexdigest()
+
+
+def path_below(root: Path, file: str) -> Path:
+    """The path of a file below `root`; a name that points outside is refused."""
+    if not file or file.startswith("/") or ".." in file.split("/") or "\0" in file:
+        raise UserError(f"{file!r}: leaves its folder -> picture names are relative paths below {root}")
+    return root / file
+
+
+def read_pictures(
+    root: Path, requests: list[PictureRequest], check_cancelled: Callable[[], None] = lambda: None
+) -> Iterator[PictureResult]:
+    """Reads pictures that are all in one container, or all picture files.
+
+    The `shrink` of a returned request is the factor that was applied. `check_cancelled` is called at every picture,
+    including those that are skipped inside a container; an exception that it raises stops reading.
+    """
+    shared = container(requests[0].file)
+    if not shared:
+        for request in requests:
+            check_cancelled()
+            yield decode_request(read_content(path_below(root, request.file)), request)
+    elif is_video(shared):
+        by_frame = {request.frame: request for request in requests}
+        for frame, picture in read_frames(path_below(root, shared), sorted(by_frame), check_cancelled):
+            yield by_frame.pop(frame)._replace(shrink=1), picture
+        for request in by_frame.values():
+            yield request, PictureError(VIDEO_ENDS)
+    else:
+        by_member: dict[str, list[PictureRequest]] = {}  # several frames may use the same picture
+        for request in requests:
+            by_member.setdefault(request.file.partition(ARCHIVE_MARK)[2], []).append(request)
+        for member, content in read_members(path_below(root, shared), set(by_member), check_cancelled):
+            for request in by_member.pop(member):
+                yield decode_request(content, request)
+        for request in chain.from_iterable(by_member.values()):
+            yield request, PictureError("picture is not in its archive -> check that the archive is complete")
+
+
+def read_content(path: Path) -> bytes | PictureError:
+    """The bytes of a picture file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return PictureError("picture is missing -> restore it, or exclude its rows with --skip-bad")
+    except OSError as error:
+        return PictureError(f"picture cannot be read ({error}) -> restore it, or use --skip-bad")
+
+
+def decode_request(content: bytes | PictureError, request: PictureRequest) -> PictureResult:
+    """Decodes a picture as requested."""
+    if isinstance(content, PictureError):
+        return request, content
+    if request.shrink > 1 and codec.plain_size(content) != request.size:
+        request = request._replace(shrink=1)  # half of a picture of twice the stated size would pass the size check
+    try:
+        return request, decode_picture(content, request.shrink)
+    except PictureError as error:
+        return request, error
+
+
+def decode_picture(content: bytes, shrink: int = 1) -> Tensor:
+    """A JPEG or PNG as uint8 RGB (3, H, W); raises PictureError."""
+    if is_truncated(content):
+        raise PictureError("picture is truncated (no JPEG end marker) -> restore it, or use --skip-bad")
+    try:
+        picture = codec.decode(content, shrink)
+    except (RuntimeError, ValueError, MemoryError) as error:
+        reason = str(error).partition("\n")[0]
+        raise PictureError(f"picture cannot be decoded ({reason}) -> restore it, or use --skip-bad") from None
+    if picture.ndim != 3:
+        raise PictureError(f"file holds {len(picture)} pictures -> replace it by one picture, or use --skip-bad")
+    return picture
+
+
+def is_truncated(content: bytes) -> bool:
+    """Whether a JPEG lacks its end marker; libjpeg fills the missing part with grey and only warns.
+
+    Entropy-coded data never contains the marker. A thumbnail in the header does, but before the scan starts. Some
+    devices append data after the marker.
+    """
+    if content[:2] != JPEG_START or JPEG_END in content[-64:]:
+        return False
+    return content.rfind(JPEG_END) <= content.rfind(JPEG_SCAN)
+
+
+def read_members(
+    path: Path, members: Collection[str], check_cancelled: Callable[[], None] = lambda: None
+) -> Iterator[tuple[str, bytes]]:
+    """Yields (member, content) of the requested members in the archive's order; missing members are not yielded.
+
+    Reading stops after the last requested member. `check_cancelled` is called at every member, requested or not; an
+    exception that it raises stops reading.
+    """
+    remaining = set(members)
+    for name, content in _files(path, remaining.__contains__) if remaining else ():
+        check_cancelled()
+        if content is not None:
+            yield name, content
+            remaining.remove(name)
+        if not remaining:
+            return
+
+
+def read_all(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
+    """Yields (member, content) of every file with this ending, in the archive's order."""
+    for name, content in _files(path, lambda name: name.lower().endswith(ending)):
+        if content is not None:
+            yield name, content
+
+
+def first_file(path: Path) -> str:
+    """Name of an archive's first file, which shows the folder of its files; "" if it has none."""
+    return next((name for name, _ in _files(path, lambda _: False)), "")
+
+
+def _files(path: Path, requested: Callable[[str], bool]) -> Iterator[tuple[str, bytes | None]]:
+    """Names of all files, with the content of the requested ones; only regular files and folders are accepted."""
+    try:
+        with _stream(path) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER) as archive:
+            entries: Any = archive
+            for entry in archive:
+                name = _checked_name(entry, path)
+                if entry.isreg():
+                    yield name, _content(archive, entry, path) if requested(name) else None
+                entries.members.clear()  # tarfile would keep every entry in memory
+            if stream.tell() < archive.offset + tarfile.BLOCKSIZE:
+                raise tarfile.ReadError("it ends early")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file -> check the path") from None
+    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, OverflowError) as error:
+        raise UserError(f"{path}: damaged or not a tar archive ({error}) -> download it again") from None
+
+
+@contextmanager
+def _stream(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    """The archive's bytes, decompressed; unlike tarfile's own stream, gzip detects a truncated file."""
+    with path.open("rb") as file:
+        compressed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        if not compressed:
+            yield file
+            return
+        with gzip.GzipFile(fileobj=file) as decompressed:
+            yield decompressed
+
+
+def _checked_name(entry: tarfile.TarInfo, path: Path) -> str:
+    if not (entry.isreg() or entry.isdir()):
+        kind = "a link" if entry.issym() or entry.islnk() else "a device"
+        raise UserError(f"{path}: member {entry.name!r} is {kind}, not a file -> refused; download the archive again")
+    parts = PurePosixPath(entry.name).parts
+    if entry.name.startswith("/") or ".." in parts or "\\" in entry.name:
+        raise UserError(f"{path}: member {entry.name!r} leaves the archive -> refused; download the archive again")
+    return str(PurePosixPath(entry.name))
+
+
+def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> bytes:
+    if entry.size > LARGEST:
+        raise UserError(f"{path}: member {entry.name!r} has {entry.size:,} bytes -> too large for a picture; refused")
+    file = archive.extractfile(entry)
+    assert file is not None  # a regular file
+    content = file.read()
+    if len(content) != entry.size:
+        raise UserError(f"{path}: ends inside member {entry.name!r} -> download it again")
+    return content
+
+
+@dataclass(frozen=True)
+class VideoInfo:
+    """Size in pixels as displayed, after rotation, and mean frame rate (NaN if unknown) of a video file."""
+
+    width: int
+    height: int
+    fps: float
+
+
+def read_frames(
+    path: Path, frame_indices: Iterable[int], check_cancelled: Callable[[], None] = lambda: None
+) -> Iterator[tuple[int, Tensor]]:
+    """Yields (frame index, uint8 RGB (3, H, W) as displayed) of the requested frames, in ascending order.
+
+    If the stream ends early or is damaged, the frames before that point are yielded, and a warning names the missing
+    ones. `check_cancelled` is called at every frame, requested or not; an exception that it raises stops decoding.
+    """
+    requested = sorted({int(index) for index in frame_indices})
+    if requested and requested[0] < 0:
+        raise ValueError(f"frame indices count from 0: {requested[0]}")
+    if not requested:
+        return
+    count = 0
+    with _open(path) as container:
+        for index, frame in enumerate(_decoded(container)):
+            check_cancelled()
+            if index == requested[count]:
+                yield index, _picture(frame)
+                count += 1
+                if count == len(requested):
+                    return
+    warnings.warn(
+        f"{path}: the stream ends early or is damaged: {len(requested) - count:,} of {len(requested):,} requested "
+        f"frames are missing, from frame {requested[count]} on; everything before is kept -> copy or export the video "
+        "again, or check that the boxes belong to this video",
+        PolyptraceWarning,
+        stacklevel=2,
+    )
+
+
+def video_info(path: Path) -> VideoInfo:
+    """Size as displayed and frame rate of a video file."""
+    with _open(path) as container:
+        frame = next(_decoded(container), None)
+        if frame is None:
+            raise UserError(f"{path}: no frame can be decoded -> copy or export the video again")
+        rate = container.streams.video[0].average_rate
+        rotated = _quarter_turns(frame) % 2 == 1
+        width, height = (frame.height, frame.width) if rotated else (frame.width, frame.height)
+        return VideoInfo(width, height, float(rate) if rate else float("nan"))
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[Any]:
+    try:
+        import av
+    except ImportError:
+        raise UserError(f"{path}: video files need PyAV -> pip install 'polyptrace[video]'") from None
+    try:
+        container = av.open(str(path), metadata_errors="replace")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file -> check the path") from None
+    except (av.error.FFmpegError, OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"{path}: cannot be opened as a video ({reason}) -> check that it was copied completely; an MP4 whose end "
+            "is missing has lost its index"
+        ) from None
+    with container:
+        if not container.streams.video:
+            raise UserError(f"{path}: has no video stream -> give a video file")
+        yield container
+
+
+def _decoded(container: Any) -> Iterator[Any]:
+    """Decoded frames in presentation order up to the first damage, including those still buffered in the decoder."""
+    from av.error import FFmpegError
+
+    stream = container.streams.video[0]
+    stream.thread_type = "AUTO"
+    try:
+        for packet in container.demux(stream):
+            yield from packet.decode()
+    except (FFmpegError, EOFError):
+        try:
+            yield from stream.codec_context.decode(None)
+        except (FFmpegError, EOFError):
+            return
+
+
+def _quarter_turns(frame: Any) -> int:
+    """Counter-clockwise quarter turns that the file specifies for display."""
+    return int(round(float(frame.rotation) / 90) % 4)
+
+
+def _picture(frame: Any) -> Tensor:
+    pixels = frame.to_ndarray(format="rgb24")  # (H, W, 3)
+    displayed = np.ascontiguousarray(np.rot90(pixels, _quarter_turns(frame)))
+    return torch.from_numpy(displayed).permute(2, 0, 1)  # (3, H, W)

@@ -1,0 +1,376 @@
+"""Prepares a dataset folder from a source: boxes → tracks → tracklets → crops.
+
+    prepare("mot", Path("clips"), Path("dataset"))      # as `polyptrace prepare mot clips --out dataset`
+    prepare(boxes, Path("pictures"), Path("dataset"))   # from a box table
+
+The folder is written as `OUT.partial` and renamed at the end. A run that was killed resumes with the crops that it had
+already cut.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from polyptrace.config import Crops, Tracks
+from polyptrace.core.codec import JPEG_DECODER, PNG_DECODER
+from polyptrace.core.console import counted
+from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.files import file_hash, provenance, remove_partial, write_json
+from polyptrace.core.lock import lock
+from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.data.boxes import Boxes, Ints
+from polyptrace.data.checks import Finding, check_boxes, summary, suspected_corners, write_rejected
+from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.images import VIDEO_ENDS, container, files_hash, is_video
+from polyptrace.data.crops.store import BadPicture, Fill, PartialStore
+from polyptrace.data.dataset import FORMAT, Dataset, DatasetTracklets, LabelFreeTracklets, read_info, save_tracklets
+from polyptrace.data.identity import polyp_keys, video_keys
+from polyptrace.data.sources import check_source, read_source
+from polyptrace.data.sources.paths import picture_root
+from polyptrace.data.splits import Selection
+from polyptrace.data.tracklets import Tracklets, cut_both_units
+from polyptrace.data.tracks import link_with_settings
+
+#: Smallest allowed value of each setting.
+MINIMUM = {
+    "tracks.max_gap": 0,
+    "tracks.min_track": 1,
+    "tracks.stride": 1,
+    "tracks.length": 1,
+    "tracks.sampled_min_track": 1,
+    "tracks.sampled_stride": 1,
+    "crops.size": 8,
+    "crops.workers": 0,
+}
+FILE = "dataset.json"
+#: Keys of the hashes of the source's boxes, and of the sizes and times of the files that crops were cut from.
+SOURCE_BOXES, PICTURES = "source boxes", "picture files"
+NVJPEG, FFMPEG = "nvJPEG", "FFmpeg (PyAV)"
+ADVICE = "use the same settings, give another folder, or remove this one first"
+
+
+@dataclass(frozen=True)
+class PrepareSettings:
+    """Everything except boxes and pictures that determines the content of a dataset folder."""
+
+    tracks: Tracks
+    crops: Crops
+    skip_bad: bool
+    source: dict[str, Any]  # format, path and selection
+
+    def as_dict(self) -> dict[str, Any]:
+        """As recorded in `dataset.json`."""
+        settings = {"tracks": asdict(self.tracks), "crops": asdict(self.crops), "skip_bad": self.skip_bad}
+        return {"source": self.source, "settings": settings}
+
+
+@dataclass(frozen=True)
+class _Linked:
+    """The usable boxes of a source, their tracks, and the tracklets of the tracks that are long enough."""
+
+    source_row: Ints  # row of each usable box among all boxes of the source
+    boxes: Boxes
+    track: Ints
+    cropped: Ints  # rows of `boxes` that have a crop, in the order of the crop store
+    tracklets: DatasetTracklets
+
+    @property
+    def cropped_source_rows(self) -> Ints:
+        """Rows of the source's boxes that have a crop."""
+        return self.source_row[self.cropped]
+
+    def counts(self, source: Boxes) -> dict[str, int]:
+        """Number of usable and of rejected boxes, and of tracks that are too short."""
+        short = len(np.unique(self.track)) - len(np.unique(self.tracklets.track))
+        return {"boxes": len(self.boxes), "rejected": len(source) - len(self.boxes), "short tracks": short}
+
+
+def prepare(
+    source: Boxes | str,
+    path: Path,
+    out: Path,
+    tracks: Tracks | None = None,
+    crops: Crops | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    selection: Selection | None = None,
+    skip_bad: bool = False,
+    fill: Fill = fill_store,
+) -> Dataset:
+    """Writes the dataset folder `out` and opens it.
+
+    `source` is the name of a format (a key of `SOURCES`) with `options` of its reader, and `path` the folder or file
+    with the annotations; or `source` is a box table, and `path` the folder of its pictures.
+
+    Rows with fatal findings are an error; with `skip_bad` they are excluded and listed in `rejected.csv`. If a video
+    ends early, the boxes after its end are excluded in any case, with a warning.
+    `fill` cuts the crops, by default on this machine; `polyptrace.cluster` does it on many.
+    A folder made from the same boxes and pictures with the same settings is opened unchanged; any other existing
+    folder is an error.
+    """
+    options, selection = options or {}, selection or Selection()
+    record = selection.as_dict()
+    if isinstance(source, str):
+        check_source(source, path, options)
+        split = options.get("split")
+        record = {"format": source, "path": path.resolve().name, "split": split, "min_score": None} | record
+    settings = PrepareSettings(tracks or Tracks(), crops or Crops(), skip_bad, record)
+    _check_settings(settings)
+    _check_out(out, settings)
+    with lock(out):
+        cache = out.with_name(out.name + ".annotations")
+        boxes = selection.apply(_read(source, path, options, cache)).in_order()
+        root = picture_root(path) if isinstance(source, str) else path
+        if out.exists():
+            refuse_other_settings(out, settings)  # another process may have finished it since the first check
+            refuse_other_content(out, boxes, root)
+        else:
+            _write_folder(boxes, root, out, settings, fill)
+        shutil.rmtree(cache, ignore_errors=True)
+    return Dataset.open(out)
+
+
+def _read(source: Boxes | str, path: Path, options: Mapping[str, Any], cache: Path) -> Boxes:
+    """The boxes of a source; a source without a dataset name is named after its folder."""
+    if isinstance(source, Boxes):
+        return source
+    boxes = read_source(source, path, options, cache)
+    return replace(boxes, dataset=np.where(boxes.dataset == "", path.resolve().name, boxes.dataset))
+
+
+def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings, fill: Fill) -> None:
+    """Links, cuts and writes everything; excluded boxes change the tracks, so both are repeated until none is new."""
+    if warning := suspected_corners(boxes):
+        warnings.warn(warning, PolyptraceWarning, stacklevel=3)
+    findings = [f for f in check_boxes(boxes) if f.fatal]
+    _refuse(findings, settings.skip_bad)
+    partial = out.with_name(out.name + ".partial")
+    store = PartialStore(partial, boxes, root, settings.crops, fill)
+    while True:
+        linked = _link(boxes, findings, settings.tracks)
+        new = _picture_findings(boxes, linked.source_row, store.cut(linked.cropped_source_rows))
+        _refuse([finding for finding in new if finding.fatal], settings.skip_bad)
+        if not new:
+            break
+        findings += new
+    if not (linked.tracklets.unit == "tracklet").any():
+        warnings.warn(
+            f"no track is long enough for a tracklet of {settings.tracks.length} frames, so there is nothing to train"
+            " on; for a training dataset, lower --tracks.length or --tracks.stride",
+            PolyptraceWarning,
+            stacklevel=3,
+        )
+    save_tracklets(linked.tracklets, partial / "tracklets.parquet")
+    crop = np.full(len(linked.boxes), -1)
+    crop[linked.cropped] = np.arange(len(linked.cropped))
+    linked.boxes.save(partial / "boxes.parquet", crop=crop)
+    (partial / "rejected.csv").unlink(missing_ok=True)  # left by a killed run; its bad pictures may have been restored
+    if findings:
+        write_rejected(partial / "rejected.csv", boxes, findings)
+    used = linked.boxes.take(linked.cropped)
+    counts = linked.counts(boxes)
+    write_json(partial / FILE, dataset_info(partial, root, boxes, used, linked.tracklets, settings, counts))
+    store.finish(linked.cropped_source_rows)
+    remove_partial(partial)  # of a killed run
+    partial.rename(out)
+
+
+def _check_settings(settings: PrepareSettings) -> None:
+    """Raises an error for settings out of range."""
+    sections = {"tracks": settings.tracks, "crops": settings.crops}
+    for name, minimum in MINIMUM.items():
+        section, _, key = name.partition(".")
+        value = getattr(sections[section], key)
+        if value is not None and value < minimum:
+            raise UserError(f"--{name.replace('_', '-')} {value}: too small -> give {minimum} or more")
+    for key in ("iou", "sampled_iou"):
+        value = getattr(settings.tracks, key)
+        if value is not None and not 0 <= value <= 1:
+            raise UserError(f"--tracks.{key.replace('_', '-')} {value}: not an IoU -> give a number between 0 and 1")
+    if not settings.crops.scale > 0:
+        raise UserError(f"--crops.scale {settings.crops.scale}: too small -> the paper uses 5")
+
+
+def _check_out(out: Path, settings: PrepareSettings) -> None:
+    """Raises an error if `out` cannot be written or was made with other settings."""
+    if out.exists():
+        refuse_other_settings(out, settings)
+    parent = next(parent for parent in out.absolute().parents if parent.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise UserError(f"{out}: {parent} cannot be written to -> choose another folder, or check its permissions")
+
+
+def _link(source: Boxes, findings: list[Finding], settings: Tracks) -> _Linked:
+    """Tracks and tracklets of the boxes without findings; an error if there is no tracklet."""
+    rows = np.delete(np.arange(len(source)), [f.row for f in findings])
+    boxes = source.take(rows)
+    track = link_with_settings(boxes, settings)
+    cropped, tracklets = _in_crop_rows(cut_both_units(boxes, track, settings))
+    if not len(tracklets):
+        raise UserError(_no_track_message(boxes, track, settings))
+    return _Linked(rows, boxes, track, cropped, tracklets)
+
+
+def _in_crop_rows(tracklets: Tracklets) -> tuple[Ints, DatasetTracklets]:
+    """The box rows that tracklets use, and the tracklets as rows of the crop store of those boxes."""
+    cropped, crop_index = np.unique(tracklets.box_index, return_inverse=True)
+    columns = {f.name: getattr(tracklets, f.name) for f in fields(Tracklets) if f.name != "box_index"}
+    return cropped, DatasetTracklets(**columns, crop_index=crop_index.reshape(-1).astype(np.int64))
+
+
+def _picture_findings(boxes: Boxes, usable: Ints, bad: list[BadPicture]) -> list[Finding]:
+    """Findings of bad pictures. If a video ends early, all its usable boxes after the end are excluded."""
+    ends: dict[str, int] = {}  # first missing frame of each video
+    findings = []
+    for picture in bad:
+        file, frame = boxes.file[picture.row], int(boxes.frame_index[picture.row])
+        if picture.reason == VIDEO_ENDS:
+            ends[file] = min(frame, ends.get(file, frame))
+        else:
+            findings.append(_finding(boxes, picture.row, "picture", True, picture.reason))
+    for file, frame in ends.items():
+        after = usable[(boxes.file[usable] == file) & (boxes.frame_index[usable] >= frame)]
+        findings += [_finding(boxes, row, "video ends", False, VIDEO_ENDS) for row in after.tolist()]
+    return findings
+
+
+def _finding(boxes: Boxes, row: int, kind: str, fatal: bool, reason: str) -> Finding:
+    file = str(boxes.file[row])
+    picture = f"{file}, frame {boxes.frame_index[row]}" if is_video(file) else file
+    return Finding(kind, fatal, row, boxes.where(row), f"{picture}: {reason}")
+
+
+def _no_track_message(boxes: Boxes, track: Ints, settings: Tracks) -> str:
+    """What to do when no track is long enough."""
+    if not len(boxes):
+        return "no box is left -> check the score threshold, and rejected rows with 'polyptrace check'"
+    first, last = np.full(track.max() + 1, np.iinfo(np.int64).max), np.full(track.max() + 1, -1)
+    np.minimum.at(first, track, boxes.frame_index)
+    np.maximum.at(last, track, boxes.frame_index)
+    return (
+        f"no track is long enough: {counted(len(boxes), 'box', 'boxes')} in {counted(len(first), 'track')}, the "
+        f"longest of {counted(int((last - first).max()) + 1, 'frame')}, and --tracks.min-track is "
+        f"{settings.min_track} -> if a detector misses frames, bridge them with --tracks.max-gap "
+        f"(now {settings.max_gap}); if frames are sampled, lower --tracks.min-track and --tracks.stride"
+    )
+
+
+def _refuse(findings: list[Finding], skip_bad: bool) -> None:
+    if findings and not skip_bad:
+        what = f"unusable rows: {len(findings):,} -> correct them, or exclude them with --skip-bad"
+        raise UserError(f"{what}\n{summary(findings)}")
+
+
+def dataset_info(
+    folder: Path,
+    root: Path,
+    source: Boxes,
+    used: Boxes,
+    tracklets: DatasetTracklets,
+    settings: PrepareSettings,
+    counts: dict[str, int],
+) -> dict[str, Any]:
+    """The content of `dataset.json`; everything about labels is under `labels`.
+
+    `source` are all boxes of the source, `used` those that have a crop, cut from pictures below `root`.
+    """
+    hashes = {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")}
+    return {
+        "format": FORMAT,
+        **settings.as_dict(),
+        "generated": bool(source.generated.any()),
+        "decoder": decoders(used.file, settings.crops.decoding),
+        "counts": counts | count_tracklets(tracklets),
+        "labels": count_labels(tracklets),
+        "hashes": hashes | {SOURCE_BOXES: boxes_hash(source), PICTURES: files_hash(used.file, root)},
+        "made_by": provenance(),
+    }
+
+
+def refuse_other_settings(out: Path, settings: PrepareSettings) -> None:
+    """Raises an error unless `out` is a dataset folder that was made with the same settings."""
+    if not (out / FILE).is_file():
+        raise UserError(f"{out}: already exists -> give another folder, or remove it first")
+    old = read_info(out)
+    new = json.loads(json.dumps(settings.as_dict()))
+    changed = differences({"source": old.get("source", {})}, {"source": new["source"]})
+    changed += differences(old.get("settings", {}), new["settings"])
+    refuse_changes(f"{out}: already exists, made", changed, ADVICE)
+
+
+def refuse_other_content(out: Path, source: Boxes, root: Path) -> None:
+    """Raises an error unless the dataset folder `out` was made from these boxes and from the pictures below `root`.
+
+    The boxes must be sorted.
+    """
+    hashes = read_info(out).get("hashes", {})
+    if hashes.get(SOURCE_BOXES) != boxes_hash(source):
+        raise UserError(
+            f"{out}: already exists, made from other boxes: the source, or an option of its reader, has changed"
+            f" -> {ADVICE}"
+        )
+    dataset = Dataset.open(out)
+    used = dataset.boxes().file[dataset.box_of_crop()]
+    if PICTURES in hashes and hashes[PICTURES] != files_hash(used, root):
+        raise UserError(
+            f"{out}: already exists, made from other pictures: a picture, archive or video below {root} was replaced"
+            " or written again -> remove this folder, or give another one"
+        )
+
+
+def boxes_hash(boxes: Boxes) -> str:
+    """SHA-256 of a box table, independent of the files and lines that its rows were read from."""
+    digest = hashlib.sha256()
+    for column in fields(boxes):
+        if column.name in ("source", "line"):
+            continue
+        values = getattr(boxes, column.name)
+        if values.dtype == np.float64:
+            values = np.where(np.isnan(values), np.nan, values)  # NaN has many bit patterns
+        text = values.dtype == np.object_
+        digest.update(json.dumps(values.tolist()).encode() if text else np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
+
+
+def count_tracklets(tracklets: LabelFreeTracklets) -> dict[str, int]:
+    """Number of videos, tracks, tracklets and crops; none of them depends on labels."""
+    return {
+        "videos": len(set(video_keys(tracklets))),
+        "tracks": int((tracklets.unit == "track").sum()),
+        "tracklets": int((tracklets.unit == "tracklet").sum()),
+        "crops": len(np.unique(tracklets.crop_index)),
+    }
+
+
+def count_labels(tracklets: DatasetTracklets) -> dict[str, int]:
+    """Number of polyps, and of polyps with a size and with a histology."""
+    polyp = polyp_keys(tracklets)
+    known, sized, typed = polyp != "", np.isfinite(tracklets.size_mm), tracklets.histology != ""
+    return {
+        "polyps": len(set(polyp[known])),
+        "with size": len(set(polyp[known & sized])),
+        "with histology": len(set(polyp[known & typed])),
+    }
+
+
+def decoders(files: Iterable[str], decoding: str) -> str:
+    """The decoders of these files with this setting; nvJPEG decodes only JPEGs outside of archives."""
+    names: set[str] = set()
+    for file in set(files):
+        if is_video(file):
+            names.add(FFMPEG)
+        elif PurePosixPath(file).suffix.lower() == ".png":
+            names.add(PNG_DECODER)
+        elif decoding == "nvjpeg" and not container(file):
+            names.add(NVJPEG)
+        else:
+            names.add(JPEG_DECODER)
+    return ", ".join(sorted(names))

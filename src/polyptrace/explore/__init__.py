@@ -1,0 +1,25 @@
+"""Explore: a procedure in the browser, and a person's answers that settle which tracks show the same lesion."""
+
+from polyptrace.explore.identities import Contradiction, Identities, Statement, agreement, identities
+from polyptrace.explore.journal import Event, Item, Journal, active_events, read_journal
+from polyptrace.explore.questions import Question, next_question
+from polyptrace.explore.workspace import Candidate, ExploredProcedure, Grouping, Workspace
+
+__all__ = [
+    "Candidate",
+    "Contradiction",
+    "Event",
+    "ExploredProcedure",
+    "Grouping",
+    "Identities",
+    "Item",
+    "Journal",
+    "Question",
+    "Statement",
+    "Workspace",
+    "active_events",
+    "agreement",
+    "identities",
+    "next_question",
+    "read_journal",
+]

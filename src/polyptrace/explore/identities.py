@@ -1,0 +1,329 @@
+"""Who is who according to the answers: their transitive closure, and where they contradict each other.
+
+The items of a procedure are its tracks; a track that was split is two items. Each event says of pairs of items that
+they show the same lesion or different ones. Later answers of an annotator on a pair replace earlier ones. In the
+order of events,
+
+- "same" joins the components of the two items, and "different" keeps two components apart;
+- tracks that are visible at the same time are apart;
+- a statement that the earlier ones exclude is a contradiction: it is shown with the events that exclude it, and has no
+  effect until one of them is withdrawn.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyptrace.explore.journal import Event, Item, active_events
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+#: An item of an older linking is the present item that shares more than this share of their frames.
+MIN_OVERLAP = 0.5
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One pair of items, by number, and what an event says about it; `same` is None if the annotator is unsure."""
+
+    event: int
+    who: str
+    first: int
+    second: int
+    same: bool | None
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """A statement without effect, and the events that exclude it; none if time alone does."""
+
+    statement: Statement
+    because: tuple[int, ...]
+    people: tuple[str, ...]  # whose statements these are; more than one: a disagreement
+
+
+@dataclass
+class Identities:
+    """The items of one procedure in temporal order, and what the answers say about them."""
+
+    items: list[Item]
+    track: Ints  # place of each item's track in the procedure
+    rejected: Bools
+    notes: dict[int, str]
+    statements: list[Statement]
+    component: Ints  # smallest item that is known to show the same lesion
+    different: dict[int, dict[int, list[Statement]]]  # components that are apart, both ways; by time: no statement
+    contradictions: list[Contradiction] = field(default_factory=list)
+    unmapped: list[Event] = field(default_factory=list)  # events on tracks that do not exist any more
+    mapped: int = 0  # items of events that were found by overlap
+    set_aside: list[int] = field(default_factory=list)  # events on tracks that were split later
+
+    def members(self, item: int) -> Ints:
+        """The items that are known to show the lesion of an item."""
+        return np.flatnonzero(self.component == self.component[item])
+
+    def apart(self, first: int, second: int) -> bool:
+        """Whether two items are known to show different lesions."""
+        return int(self.component[second]) in self.different.get(int(self.component[first]), ())
+
+    def apart_matrix(self, items: Ints) -> Bools:
+        """The pairs (n, n) of some items that are known to show different lesions."""
+        names, code = np.unique(self.component[items], return_inverse=True)
+        known = np.zeros((len(names), len(names)), bool)
+        place = {int(name): number for number, name in enumerate(names)}
+        for name, number in place.items():
+            known[number, [place[other] for other in self.different.get(name, ()) if other in place]] = True
+        return np.asarray(known[np.ix_(code, code)])
+
+    def answered(self) -> Bools:
+        """The items that some statement decides about."""
+        mentioned = np.zeros(len(self.items), bool)
+        for each in self.statements:
+            if each.same is not None:
+                mentioned[[each.first, each.second]] = True
+        return mentioned
+
+
+def identities(tracks: Sequence[Item], events: Sequence[Event], video: str, who: str | None = None) -> Identities:
+    """Replays the events of a procedure; with `who`, only the statements of one annotator. Splits are everybody's."""
+    active = [event for event in active_events(events) if event.video == video]
+    known = _Items(tracks)
+    for event in active:
+        if event.kind == "split":
+            known.split(event)
+    known.sort()
+    state = known.state()
+    pairs: dict[tuple[str, int, int], Statement] = {}
+    for event in active:
+        if who is not None and event.who != who and event.kind != "split":
+            continue
+        for statement in _statements(event, known, state, pairs.values()):
+            pairs.pop((statement.who, statement.first, statement.second), None)  # the latest is the last
+            pairs[statement.who, statement.first, statement.second] = statement
+    state.unmapped = list({event.id: event for event in known.unmapped}.values())
+    state.mapped, state.set_aside = known.mapped, sorted(known.set_aside)
+    state.statements = list(pairs.values())
+    _close(state)
+    return state
+
+
+class _Items:
+    """The present items, and where items of events are among them."""
+
+    def __init__(self, tracks: Sequence[Item]) -> None:
+        self.items = list(tracks)
+        self.track = list(range(len(tracks)))
+        self.halves: dict[Item, tuple[Item, Item, int]] = {}  # of split items, with the event
+        self.unmapped: list[Event] = []
+        self.set_aside: set[int] = set()
+        self.mapped = 0
+        self.place: dict[Item, int] = {item: number for number, item in enumerate(self.items)}
+
+    def split(self, event: Event) -> None:
+        place = self.find(event.items[0], event)
+        if place is None:
+            return
+        number, first, last = self.items[place]
+        if not first < event.frame <= last:
+            self.unmapped.append(event)
+            return
+        before, after = (number, first, event.frame - 1), (number, event.frame, last)
+        self.halves[self.items[place]] = (before, after, event.id)
+        self.items[place : place + 1] = [before, after]
+        self.track.insert(place, self.track[place])
+        self.place = {item: index for index, item in enumerate(self.items)}
+
+    def sort(self) -> None:
+        order = sorted(range(len(self.items)), key=lambda index: (self.items[index][1:], self.items[index][0]))
+        self.items = [self.items[index] for index in order]
+        self.track = [self.track[index] for index in order]
+        self.place = {item: index for index, item in enumerate(self.items)}
+
+    def find(self, item: Item, event: Event) -> int | None:
+        """The number of an item; None, and the event is listed, if there is none."""
+        if item in self.place:
+            return self.place[item]
+        if item in self.halves:
+            self.set_aside.add(event.id)
+            return None
+        candidates = [index for index, other in enumerate(self.items) if _overlap(item, other) > MIN_OVERLAP]
+        named = [index for index in candidates if self.items[index][0] == item[0]]
+        if len(candidates) > 1 and len(named) == 1:
+            candidates = named
+        if len(candidates) != 1:
+            self.unmapped.append(event)
+            return None
+        self.mapped += 1
+        return candidates[0]
+
+    def state(self) -> Identities:
+        """The items before any statement; those that share a frame are apart."""
+        first = np.array([item[1] for item in self.items], np.int64)
+        last = np.array([item[2] for item in self.items], np.int64)
+        different: dict[int, dict[int, list[Statement]]] = {}
+        until = np.searchsorted(first, last, "right")  # items that start before this one ends
+        for early, end in enumerate(until.tolist()):
+            for late in range(early + 1, end):
+                different.setdefault(early, {})[late] = []
+                different.setdefault(late, {})[early] = []
+        count = len(self.items)
+        track = np.array(self.track, np.int64)
+        return Identities(self.items, track, np.zeros(count, bool), {}, [], np.arange(count), different)
+
+
+def _overlap(first: Item, second: Item) -> float:
+    shared = min(first[2], second[2]) - max(first[1], second[1]) + 1
+    return shared / (max(first[2], second[2]) - min(first[1], second[1]) + 1) if shared > 0 else 0.0
+
+
+def _statements(event: Event, known: _Items, state: Identities, earlier: Iterable[Statement]) -> Iterator[Statement]:
+    """What an event says about pairs of items; its other effects are applied to the state."""
+    if event.kind == "split":
+        halves = [half for half in known.halves.values() if half[2] == event.id]
+        for before, after, _ in halves:
+            if before in known.place and after in known.place:
+                yield _statement(event, known.place[before], known.place[after], same=False)
+        return
+    found = [known.find(item, event) for item in event.items]
+    items = [place for place in found if place is not None]
+    match event.kind:
+        case "answer" if len(items) == 2:
+            same = {"same": True, "different": False}.get(str(event.answer))
+            yield _statement(event, items[0], items[1], same=same)
+        case "merge":
+            for first, second in pairwise(items):
+                yield _statement(event, first, second, same=True)
+        case "move":
+            others = [place for item in event.others if (place := known.find(item, event)) is not None]
+            for linked in _linked(others, earlier):  # others that were linked through the moved items stay linked
+                yield from (_statement(event, first, second, same=True) for first, second in pairwise(linked))
+            for first in items:
+                for second in others:
+                    yield _statement(event, first, second, same=False)
+            target = known.find(event.to, event) if event.to else None
+            for first, second in pairwise(items if target is None else [target, *items]):
+                yield _statement(event, first, second, same=True)
+        case "reject" | "restore":
+            state.rejected[items] = event.kind == "reject"
+        case "note":
+            for item in items:
+                state.notes[item] = event.text
+                if not event.text:
+                    del state.notes[item]
+        case _:
+            pass
+
+
+def _linked(items: Sequence[int], statements: Iterable[Statement]) -> list[list[int]]:
+    """The items by their components, as "same" statements link them."""
+    links: dict[int, list[Statement]] = {}
+    for each in statements:
+        if each.same:
+            links.setdefault(each.first, []).append(each)
+            links.setdefault(each.second, []).append(each)
+    groups: list[list[int]] = []
+    for item in items:
+        group = next((group for group in groups if _path(links, group[0], item)), None)
+        if group is None:
+            groups.append([item])
+        else:
+            group.append(item)
+    return groups
+
+
+def _statement(event: Event, first: int, second: int, *, same: bool | None) -> Statement:
+    return Statement(event.id, event.who, min(first, second), max(first, second), same)
+
+
+def _close(state: Identities) -> None:
+    """Applies the statements in the order of their events, and collects those that are excluded."""
+    links: dict[int, list[Statement]] = {}
+    for statement in sorted(state.statements, key=lambda each: each.event):
+        if statement.same is None:
+            continue
+        a, b = (int(state.component[each]) for each in (statement.first, statement.second))
+        if statement.same and state.apart(a, b):
+            path = _excluding(state, links, statement)
+            state.contradictions.append(_contradiction(statement, path))
+        elif statement.same:
+            if a != b:
+                _join(state, min(a, b), max(a, b))
+            links.setdefault(statement.first, []).append(statement)
+            links.setdefault(statement.second, []).append(statement)
+        elif a == b:
+            path = _path(links, statement.first, statement.second)
+            state.contradictions.append(_contradiction(statement, path))
+        else:
+            said = state.different.setdefault(a, {}).setdefault(b, [])
+            said.append(statement)
+            state.different.setdefault(b, {})[a] = said
+
+
+def _join(state: Identities, into: int, other: int) -> None:
+    """Joins two components; what is apart from one of them is apart from both."""
+    state.component[state.component == other] = into
+    for third, said in state.different.pop(other, {}).items():
+        del state.different[third][other]
+        joined = state.different.setdefault(into, {}).setdefault(third, [])
+        joined += said
+        state.different[third][into] = joined
+
+
+def _excluding(state: Identities, links: dict[int, list[Statement]], statement: Statement) -> list[Statement]:
+    """The statements that exclude a "same"; none where tracks are visible at the same time."""
+    a, b = (int(state.component[each]) for each in (statement.first, statement.second))
+    said = state.different[a][b][:1]
+    if not said:
+        return []
+    ends = (said[0].first, said[0].second) if state.component[said[0].first] == a else (said[0].second, said[0].first)
+    chains = (_path(links, statement.first, ends[0]), _path(links, statement.second, ends[1]))
+    return [*chains[0], *said, *chains[1]]
+
+
+def _contradiction(statement: Statement, path: Sequence[Statement]) -> Contradiction:
+    people = sorted({statement.who, *(each.who for each in path)})
+    return Contradiction(statement, tuple(dict.fromkeys(each.event for each in path)), tuple(people))
+
+
+def _path(links: dict[int, list[Statement]], start: int, end: int) -> list[Statement]:
+    """The shortest chain of "same" statements between two items."""
+    came: dict[int, tuple[int, Statement] | None] = {start: None}
+    queue = deque([start])
+    while queue and end not in came:
+        item = queue.popleft()
+        for statement in links.get(item, ()):
+            other = statement.second if statement.first == item else statement.first
+            if other not in came:
+                came[other] = (item, statement)
+                queue.append(other)
+    path: list[Statement] = []
+    step = came.get(end)
+    while step is not None:
+        path.append(step[1])
+        step = came[step[0]]
+    return path
+
+
+def agreement(first: Identities, second: Identities) -> tuple[float, int]:
+    """Cohen's kappa of two annotators, and the pairs of items that both have decided, directly or by closure.
+
+    NaN if there is no such pair, or if both gave one and the same answer to all.
+    """
+    both = np.flatnonzero(first.answered() & second.answered())
+    i, j = np.triu_indices(len(both), 1)
+    begin, end = (np.array([item[side] for item in first.items])[both] for side in (1, 2))
+    same, decided = np.empty((2, len(i)), bool), (begin[j] > end[i])  # time decides about the others
+    for number, state in enumerate((first, second)):
+        component = state.component[both]
+        same[number] = component[i] == component[j]
+        decided &= same[number] | state.apart_matrix(both)[i, j]
+    if not decided.any():
+        return float("nan"), 0
+    a, b = same[:, decided]
+    observed, expected = float((a == b).mean()), float(a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean()))
+    return ((observed - expected) / (1 - expected) if expected < 1 else float("nan")), int(decided.sum())

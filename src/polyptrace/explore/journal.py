@@ -1,0 +1,200 @@
+"""The journal of answers and edits: one JSON object per line, appended and flushed to disk before it is acknowledged.
+
+    journal = Journal.open(Path("answers.jsonl"))
+    journal.append("answer", who="Ada", video="d/v1", items=[(3, 120, 180), (7, 900, 1010)], answer="same")
+
+Nothing is ever rewritten: undo and redo are events themselves. The first line is `{"format": 1}`.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from polyptrace.core.errors import UserError
+from polyptrace.core.schema import from_json
+
+FORMAT = 1
+Kind = Literal["answer", "merge", "move", "split", "reject", "restore", "note", "undo", "redo"]
+Answer = Literal["same", "different", "unsure"]
+#: Track, first frame, last frame.
+Item = tuple[int, ...]
+#: Longest name of an annotator and longest note, in characters.
+MAX_NAME, MAX_NOTE = 200, 10_000
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of the journal. Which fields are used depends on the kind.
+
+    answer        whether the two items show the same lesion
+    merge         all items show one lesion
+    move          the items show the lesion of `to` (or a new one) and not that of `others`
+    split         the item shows two lesions, the second one from `frame` on
+    reject        the items show no lesion; restore: they do
+    note          a note on the items; "" removes it
+    undo, redo    of the event with the number `event`
+    """
+
+    id: int
+    time: str
+    who: str
+    kind: Kind
+    video: str = ""
+    items: tuple[Item, ...] = ()
+    answer: Answer | None = None
+    to: Item | None = None
+    others: tuple[Item, ...] = ()
+    frame: int = -1
+    text: str = ""
+    event: int = 0
+
+    def __post_init__(self) -> None:
+        for item in (*self.items, *self.others, *((self.to,) if self.to else ())):
+            if len(item) != 3 or item[2] < item[1]:
+                raise ValueError(f"items: {list(item)} is not [track, first frame, last frame]")
+        needed = {"answer": 2, "merge": 2, "move": 1, "split": 1, "reject": 1, "restore": 1, "note": 1}.get(
+            self.kind, 0
+        )
+        if len(self.items) < needed or (self.kind == "answer" and len(set(self.items)) != 2):
+            raise ValueError(f"items: a {self.kind} names {'two different items' if needed == 2 else 'an item'}")
+        if self.kind == "answer" and self.answer is None:
+            raise ValueError(f"answer: is none of {', '.join(get_args(Answer))}")
+        if self.kind == "split" and not self.items[0][1] < self.frame <= self.items[0][2]:
+            raise ValueError("frame: is not inside the track")
+        if not self.who.strip() or len(self.who) > MAX_NAME:
+            raise ValueError(f"who: give a name of at most {MAX_NAME} characters")
+        if len(self.text) > MAX_NOTE:
+            raise ValueError(f"text: is longer than {MAX_NOTE:,} characters")
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields that are set."""
+        unset = {
+            "video": "",
+            "items": (),
+            "answer": None,
+            "to": None,
+            "others": (),
+            "frame": -1,
+            "text": "",
+            "event": 0,
+        }
+        return {name: value for name, value in asdict(self).items() if name not in unset or value != unset[name]}
+
+
+@dataclass
+class Journal:
+    """An open journal and its events. One process at a time writes to it; see `polyptrace.core.lock`."""
+
+    path: Path
+    events: list[Event] = field(default_factory=list)
+    dropped: str = ""  # what was dropped from the end, for the user
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Reads a journal, or creates it. A torn last line was never acknowledged: it is dropped and reported."""
+        if not path.exists():
+            journal = cls(path)
+            journal._write(json.dumps({"format": FORMAT}))
+            _sync_folder(path.parent)
+            return journal
+        events, torn = read_journal(path)
+        dropped = ""
+        if torn:
+            os.truncate(path, path.stat().st_size - torn)
+            dropped = f"{path}: the last line was incomplete and is dropped ({torn} bytes); it was never acknowledged"
+        journal = cls(path, events, dropped)
+        if path.stat().st_size == 0:
+            journal._write(json.dumps({"format": FORMAT}))
+        elif not os.access(path, os.W_OK):
+            raise UserError(f"{path}: cannot be written -> check its permissions, or give another file with --answers")
+        return journal
+
+    def append(self, kind: Kind, who: str, **fields: Any) -> Event:
+        """Writes an event and returns it after it is on disk; an invalid one is a ValueError and changes nothing."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        event = Event(self.events[-1].id + 1 if self.events else 1, now, who, kind, **fields)
+        self._write(json.dumps(event.as_json(), ensure_ascii=False))
+        self.events.append(event)
+        return event
+
+    def _write(self, line: str) -> None:
+        with self.path.open("ab") as file:
+            end = file.tell()
+            try:
+                file.write(line.encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:  # a full disk: the next event must not continue half a line
+                os.truncate(self.path, end)
+                raise
+
+
+def read_journal(path: Path) -> tuple[list[Event], int]:
+    """The events of a journal, and the size of an incomplete last line in bytes; other damage is an error."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror} -> check the path and its permissions") from None
+    *lines, torn = content.split(b"\n")
+    events: list[Event] = []
+    for number, line in enumerate(lines, 1):
+        where = f"{path}: line {number}"
+        advice = "restore the file from a copy, or remove this line to go on without it"
+        try:
+            parsed = json.loads(line)
+        except ValueError:
+            raise UserError(f"{where}: damaged, not a JSON object -> {advice}") from None
+        if number == 1:
+            if not isinstance(parsed, dict) or parsed.get("format") != FORMAT:
+                raise UserError(f"{where}: not a journal of answers of format {FORMAT} -> give a file of 'explore'")
+            continue
+        events.append(from_json(Event, parsed, where, advice))
+        if len(events) > 1 and events[-1].id <= events[-2].id:
+            raise UserError(f"{where}: event {events[-1].id} after event {events[-2].id} -> {advice}")
+    return events, len(torn)
+
+
+def active_events(events: Sequence[Event]) -> list[Event]:
+    """The events that are not undone, in order, without the undo and redo events."""
+    undone: set[int] = set()
+    for event in events:
+        if event.kind == "undo":
+            undone.add(event.event)
+        elif event.kind == "redo":
+            undone.discard(event.event)
+    return [event for event in events if event.id not in undone and event.kind not in ("undo", "redo")]
+
+
+def undoable(events: Sequence[Event], who: str) -> tuple[int, int]:
+    """The events of an annotator that undo and redo apply to next; 0 where there is none.
+
+    A new edit ends the redo of what was undone before it.
+    """
+    done: list[int] = []
+    undone: list[int] = []
+    for event in events:
+        if event.who != who:
+            continue
+        if event.kind == "undo" and event.event in done:
+            done.remove(event.event)
+            undone.append(event.event)
+        elif event.kind == "redo" and event.event in undone:
+            undone.remove(event.event)
+            done.append(event.event)
+        elif event.kind not in ("undo", "redo"):
+            done.append(event.id)
+            undone.clear()
+    return (done[-1] if done else 0), (undone[-1] if undone else 0)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the name of a new file durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,240 @@
+"""What `explore` works on: vectors, the probability of the same lesion, and the journal, one procedure at a time."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyptrace.core.errors import UserError
+from polyptrace.data.identity import video_keys
+from polyptrace.embed import Embeddings
+from polyptrace.explore.identities import Identities, agreement, identities
+from polyptrace.explore.journal import Event, Item, Journal, undoable
+from polyptrace.explore.questions import Question, next_question
+from polyptrace.lesions import (
+    SAME_FILE,
+    PairScores,
+    Partition,
+    ProcedureTracks,
+    SameModel,
+    pair_scores,
+    partition,
+    procedures,
+    same_model,
+)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: Tracks that are grouped together. Longer procedures are grouped in windows of this many tracks in temporal order.
+WINDOW = 1000
+#: Log ratio of two items that are known to show the same lesion; it dominates every mean over pairs.
+KNOWN_SAME = 1e9
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The lesions of a procedure: what the answers leave open is decided by the probability."""
+
+    lesion: Ints  # of each item: 0, 1, ... by first appearance; -1 for items that show no lesion
+    confidence: Floats  # of each lesion
+    interval: tuple[int, int]  # central 90 % of the count
+
+    @property
+    def count(self) -> int:
+        """Number of lesions."""
+        return len(self.confidence)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A track that may show the same lesion as another one."""
+
+    item: int
+    cosine: float
+    gap_s: float
+    probability: float
+    known: str  # "same", "different", "simultaneous", or "" if nothing is known
+
+
+@dataclass
+class ExploredProcedure:
+    """One procedure: its tracks, their scores and what the answers say."""
+
+    key: str
+    rows: Ints  # of the table of tracks, in temporal order
+    tracks: ProcedureTracks
+    items: list[Item]
+    model: SameModel
+    journal: Journal
+    _scores: dict[int, PairScores] = field(default_factory=dict)
+    _states: dict[str | None, tuple[int, Identities]] = field(default_factory=dict)
+    _groupings: dict[str | None, tuple[int, Grouping]] = field(default_factory=dict)
+
+    def state(self, who: str | None = None) -> Identities:
+        """Who is who according to the answers of all annotators, or of one."""
+        revision = len(self.journal.events)
+        cached = self._states.get(who)
+        if cached is None or cached[0] != revision:
+            cached = (revision, identities(self.items, self.journal.events, self.key, who))
+            self._states[who] = cached
+        return cached[1]
+
+    def grouping(self, who: str | None = None) -> Grouping:
+        """The lesions, given the answers."""
+        revision = len(self.journal.events)
+        cached = self._groupings.get(who)
+        if cached is None or cached[0] != revision:
+            cached = (revision, self._group(self.state(who)))
+            self._groupings[who] = cached
+        return cached[1]
+
+    def question(self, who: str | None = None) -> Question | None:
+        """The next best question; pairs about which an annotator was unsure are not asked again."""
+        state = self.state(who)
+        unsure = {(each.first, each.second) for each in state.statements if each.same is None}
+        for items, scores in self._windows(state):
+            question = next_question(state, items, scores, unsure)
+            if question is not None:
+                return question
+        return None
+
+    def candidates(self, item: int, top: int, who: str | None = None) -> list[Candidate]:
+        """The other items, most probably the same lesion first."""
+        state = self.state(who)
+        others = np.flatnonzero((np.arange(len(state.items)) != item) & ~state.rejected)
+        mine, theirs = np.full(len(others), state.track[item]), state.track[others]
+        first, second = np.minimum(mine, theirs), np.maximum(mine, theirs)
+        other_track = first != second
+        cosine, gap, probability = np.ones(len(others)), np.zeros(len(others)), np.zeros(len(others))
+        c, g, pause, simultaneous = self.tracks.pairs(first[other_track], second[other_track])
+        cosine[other_track], gap[other_track] = c, g
+        probability[other_track] = self.model.probability(c, g, pause, simultaneous)
+        order = np.lexsort((-cosine, -probability))[:top]
+        found = []
+        for number in order.tolist():
+            other = int(others[number])
+            known = "same" if state.component[other] == state.component[item] else ""
+            if state.apart(item, other):
+                said = state.different[int(state.component[item])][int(state.component[other])]
+                known = "different" if said else "simultaneous"
+            found.append(Candidate(other, float(cosine[number]), float(gap[number]), float(probability[number]), known))
+        return found
+
+    def _group(self, state: Identities) -> Grouping:
+        lesion = np.full(len(state.items), -1)
+        confidence: list[float] = []
+        distribution = np.ones(1)
+        for items, scores in self._windows(state):
+            solved = partition(_constrained(scores, state.component[items], state.apart_matrix(items)))
+            lesion[items] = solved.lesion + len(confidence)
+            confidence += solved.confidence.tolist()
+            distribution = np.convolve(distribution, np.trim_zeros(solved.distribution, "b"))
+        total = Partition(np.arange(len(confidence)), np.arange(0), np.empty((0, 0)), np.empty(0), distribution)
+        return Grouping(lesion, np.array(confidence), total.interval if confidence else (0, 0))
+
+    def _windows(self, state: Identities) -> list[tuple[Ints, PairScores]]:
+        """The items of each window that show a lesion, and the scores of their pairs."""
+        windows = []
+        for start in range(0, len(self.rows), WINDOW):
+            inside = (state.track >= start) & (state.track < start + WINDOW) & ~state.rejected
+            items = np.flatnonzero(inside)
+            if not len(items):
+                continue
+            scores, place = self._window_scores(start), state.track[items] - start
+            if len(place) != len(scores.prior) or (np.diff(place) != 1).any():
+                chosen = np.ix_(place, place)
+                scores = PairScores(scores.prior[chosen], scores.ratio[chosen], scores.simultaneous[chosen])
+            windows.append((items, scores))
+        return windows
+
+    def _window_scores(self, start: int) -> PairScores:
+        if start not in self._scores:
+            some = slice(start, start + WINDOW)
+            tracks = self.tracks
+            part = ProcedureTracks(tracks.rows[some], tracks.unit[some], tracks.start_s[some], tracks.end_s[some])
+            self._scores[start] = pair_scores(part, self.model)
+        return self._scores[start]
+
+
+def _constrained(scores: PairScores, component: Ints, apart: NDArray[np.bool_]) -> PairScores:
+    """Scores that leave a partition no choice about what is known."""
+    same = component[:, None] == component
+    return PairScores(scores.prior, np.where(same, np.float32(KNOWN_SAME), scores.ratio), apart & ~same)
+
+
+class Workspace:
+    """The vectors and the journal of a session; safe to use from several threads."""
+
+    def __init__(self, vectors: Path, tracks: Embeddings, journal: Journal) -> None:
+        self.vectors, self.tracks, self.journal = vectors, tracks, journal
+        self.lock = RLock()
+        keys = video_keys(tracks)
+        for column, unknown in (("video", keys == ""), ("position", tracks.position < 0)):
+            if unknown.any():
+                raise UserError(
+                    f"{vectors}: row {int(np.argmax(unknown))} has no {column}"
+                    " -> give the procedure and the first and last frame of each track"
+                )
+        names, code = np.unique(keys.astype(str), return_inverse=True)
+        self.keys: list[str] = names.tolist()
+        order = np.argsort(code, kind="stable")
+        self.rows = np.split(order, np.searchsorted(code[order], np.arange(1, len(names))))
+        self._open: dict[int, ExploredProcedure] = {}
+
+    @cached_property
+    def model(self) -> SameModel:
+        """The probability of the same lesion: `same.json` beside the vectors, or fitted now and written there."""
+        with self.lock:
+            model, fitted = same_model(self.vectors, self.tracks)
+            if fitted and self.vectors.is_dir():
+                with suppress(OSError):  # a read-only folder: it is fitted again next time
+                    model.save(self.vectors / SAME_FILE)
+            return model
+
+    def procedure(self, number: int) -> ExploredProcedure:
+        """A procedure by its place among the sorted keys. The last ones used stay in memory."""
+        with self.lock:
+            if number not in self._open:
+                while len(self._open) >= 2:
+                    del self._open[next(iter(self._open))]
+                self._open[number] = self._load(number)
+            self._open[number] = self._open.pop(number)
+            return self._open[number]
+
+    def append(self, kind: Any, who: str, **fields: Any) -> Event:
+        """Writes an event to the journal."""
+        with self.lock:
+            return self.journal.append(kind, who, **fields)
+
+    def undo(self, who: str, *, redo: bool = False) -> Event | None:
+        """Undoes or redoes the last edit of an annotator; None if there is none."""
+        with self.lock:
+            event = undoable(self.journal.events, who)[redo]
+            return self.journal.append("redo" if redo else "undo", who, event=event) if event else None
+
+    def kappas(self, number: int) -> list[tuple[str, str, float, int]]:
+        """Cohen's kappa of each two annotators of a procedure, and the pairs that both have decided."""
+        procedure = self.procedure(number)
+        people = sorted({event.who for event in self.journal.events if event.video == procedure.key})
+        return [
+            (first, second, *agreement(procedure.state(first), procedure.state(second)))
+            for first, second in combinations(people, 2)
+        ]
+
+    def _load(self, number: int) -> ExploredProcedure:
+        rows = self.rows[number]
+        (tracks,) = procedures(self.tracks.rows(rows))
+        rows = rows[tracks.rows]
+        columns = zip(
+            *(getattr(self.tracks, name)[rows].tolist() for name in ("track", "position", "last")), strict=True
+        )
+        items: Sequence[Item] = list(columns)
+        return ExploredProcedure(self.keys[number], rows, tracks, list(items), self.model, self.journal)

@@ -1,0 +1,144 @@
+"""The settings tree: TOML in, command line on top, unknown keys refused."""
+
+import inspect
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polyptrace import config as config_module
+from polyptrace.config import (
+    Config,
+    as_dict,
+    as_options,
+    as_toml,
+    describe,
+    difference,
+    from_dict,
+    override,
+    read_config,
+)
+from polyptrace.core.errors import UserError
+
+
+def test_the_defaults_are_the_papers() -> None:
+    config = Config()
+    assert (config.tracks.length, config.tracks.stride, config.tracks.min_track, config.tracks.iou) == (8, 4, 30, 0.1)
+    assert (config.crops.scale, config.crops.size) == (5.0, 232)
+    assert (config.supervision.bag_size, config.supervision.tau_min, config.supervision.tau_max) == (4, 0.3, 12.0)
+    assert config.supervision.bags_per_batch * (1 + config.supervision.bag_size) == 60
+    assert (config.encoder.width, config.encoder.feed_forward, config.encoder.layers, config.encoder.heads) == (
+        256, 1024, 3, 8,
+    )  # fmt: skip
+    assert (config.optimiser.lr, config.optimiser.weight_decay, config.train.epochs) == (1e-5, 1e-4, 50)
+
+
+def test_toml_then_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("[train]\nepochs = 3\nseed = 7\n[tracks]\nlink = 'video'\n")
+    config = override(read_config(file), ["--train.epochs", "5", "--optimiser.lr=1e-4", "--loss.form", "paper"])
+    assert (config.train.epochs, config.train.seed, config.tracks.link) == (5, 7, "video")
+    assert (config.optimiser.lr, config.loss.form) == (1e-4, "paper")
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ("[trian]\nepochs = 3", r"there is no section 'trian' -> did you mean 'train'\?"),
+        ("[train]\nepoch = 3", r"there is no key of \[train\] 'epoch' -> did you mean 'epochs'\?"),
+        ("[train]\nepochs = 'many'", r"train.epochs: 'many' is not valid -> give integer"),
+        ("[train]\nepochs = true", r"train.epochs: True is not valid"),
+        ("[tracks]\nlink = 'colour'", r"give polyp\|track\|video"),
+        ("train = 3", r"\[train\] is a section"),
+        ("[train\n", "not valid TOML"),
+    ],
+)
+def test_what_can_be_mistyped_in_a_file_is_named(tmp_path: Path, toml: str, message: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(toml)
+    with pytest.raises(UserError, match=message):
+        read_config(file)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--train.epcohs", "3"], r"did you mean '--train.epochs'\?"),
+        (["--train.epochs"], "has no value"),
+        (["--train.epochs", "3.5"], "give integer"),
+        (["--optimiser.lr", "nan"], "give number"),
+        (["train.epochs", "3"], "settings are written --section.key value"),
+        (["--synth.seed", "3"], "there is no setting '--synth.seed'"),
+        (["--tracks.length", "4"], "is a setting of another command -> this one has the sections train, optimiser"),
+    ],
+)
+def test_what_can_be_mistyped_on_the_command_line_is_named(arguments: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        override(Config(), arguments, sections=("train", "optimiser"))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        read_config(tmp_path / "none.toml")
+
+
+def test_a_tree_survives_the_way_through_toml() -> None:
+    config = override(
+        Config(),
+        ["--encoder.weights", 'C:\\a "b"', "--tracks.stride_seconds", "0.16", "--train.loggers", "wandb,tensorboard"],
+    )
+    assert from_dict(tomllib.loads(as_toml(config))) == config
+
+
+@given(st.text())
+def test_any_text_survives_the_way_through_toml(text: str) -> None:
+    config = from_dict({"encoder": {"weights": text}})
+    assert from_dict(tomllib.loads(as_toml(config))) == config
+
+
+@pytest.mark.parametrize("name", ["--tracks.max-gap", "--tracks.max_gap"])
+def test_settings_are_written_with_hyphens_or_underscores(name: str) -> None:
+    assert override(Config(), [name, "3"]).tracks.max_gap == 3
+
+
+def test_options_restore_the_settings_that_they_were_made_from() -> None:
+    options = ["--tracks.max-gap", "3", "--loss.within-tracklet", "false", "--optimiser.lr", "3e-05"]
+    options += ["--train.loggers", "wandb,mlflow", "--evaluate.count-alpha", "0.25"]
+    config = override(Config(), options)
+    assert as_options(config, Config()) == options
+    assert as_options(config, Config(), ("tracks",)) == options[:2]
+    assert override(config, as_options(Config(), config)) == Config()
+
+
+def test_an_optional_number_can_be_unset_again() -> None:
+    config = override(Config(), ["--tracks.stride_seconds", "0.2"])
+    assert override(config, ["--tracks.stride_seconds", "none"]) == Config()
+
+
+def test_a_difference_names_each_setting_once() -> None:
+    changed = override(Config(), ["--train.epochs", "5", "--loss.form", "paper"])
+    assert difference(Config(), changed) == ["loss.form: 'symmetric' -> 'paper'", "train.epochs: 50 -> 5"]
+    assert difference(Config(), changed, sections=("loss",)) == ["loss.form: 'symmetric' -> 'paper'"]
+
+
+def test_every_setting_is_described_with_its_default() -> None:
+    rows = {name: (kind, default, text) for name, kind, default, text in describe()}
+    assert len(rows) == sum(len(fields(section)) for section in vars(Config()).values())
+    assert rows["--tracks.max-gap"] == (
+        "integer",
+        "0",
+        "number of consecutive missed frames that a track may contain",
+    )
+    assert set(as_dict(Config())) == set(vars(Config()))
+
+
+def test_no_help_text_is_lost_in_a_broken_line() -> None:
+    written = inspect.getsource(config_module).count("  #: ")
+    assert written == sum(bool(text) for *_, text in describe())
+
+
+def test_every_setting_says_what_it_means() -> None:
+    assert [row[0] for row in describe() if not row[3]] == []
