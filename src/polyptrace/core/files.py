@@ -4,6 +4,7 @@ import csv
 import ctypes
 import errno
 import hashlib
+import io
 import json
 import os
 import platform
@@ -149,12 +150,18 @@ def read_json(path: Path) -> Any:
 
 
 def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Writes rows as CSV. Text that a spreadsheet would run as a formula gets a leading apostrophe."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([_safe_cell(str(cell)) for cell in row] for row in rows)
+    """Writes rows as CSV, as `csv_text` gives it."""
+    path.write_text(csv_text(rows), encoding="utf-8", newline="")
 
 
-def _safe_cell(text: str) -> str:
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV. Text that a spreadsheet would run as a formula gets a leading apostrophe."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([safe_cell(str(cell)) for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def safe_cell(text: str) -> str:
     """The text, or `'text` if it begins like a formula and is not a number."""
     if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
         return text
