@@ -25,7 +25,7 @@ BLOCKS = {page: "".join(re.findall(r"```(?:sh|bash)\n(.*?)```", text, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
-def world(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(make_dataset: Callable[..., Path], exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders that the pages name."""
     folder = tmp_path_factory.mktemp("pages")
     for name in ("train", "test"):
@@ -44,6 +44,7 @@ def world(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
     }
     for name in ("ours", "mine"):
         Embeddings.from_columns(columns).save(folder / "vectors" / name)
+    (folder / "exported").symlink_to(exported)
     picture = Image.linear_gradient("L").resize((64, 48)).convert("RGB")
     for clip in range(4):
         (folder / f"clips/c{clip}/img1").mkdir(parents=True)
