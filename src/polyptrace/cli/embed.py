@@ -53,13 +53,13 @@ def command(
     settings = resolve(ctx, config, SECTIONS).embed
     compute = partial(embed_on, cluster) if cluster else embed
     embeddings = embed_files(
-        encoder, data, out, weights, settings, row=_row(encoder), overwrite=overwrite, compute=compute
+        encoder, data, out, weights, settings, row=row_of(encoder), overwrite=overwrite, compute=compute
     )
     count, width = embeddings.vectors.shape
     echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
 
 
-def _row(encoder: str) -> dict[str, Any]:
+def row_of(encoder: str) -> dict[str, Any]:
     """The row of an encoder in a table, if it is known by name or its folder says how it was trained."""
     named = encoder in (*FOUNDATION_MODELS, DEFAULT, ColourGrid.name) or encoder.startswith(FROZEN)
     if not named and not Path(encoder).is_dir():
