@@ -50,7 +50,7 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
     def again(*_: object, **__: object) -> None:
         raise AssertionError("computed again")
 
-    monkeypatch.setattr(run_command, "embed_files", again)
+    monkeypatch.setattr(run_command, "write_vectors", again)
     assert run(*words(case, out)) == 0
     assert run(*words(case, out), "--encoder", "default") == 2
     assert "vectors: already exists, made with other settings\n  encoder: 'colour-grid' -> 'default'" in (

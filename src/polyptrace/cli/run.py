@@ -8,7 +8,7 @@ import typer
 
 from polyptrace.cli import lesions
 from polyptrace.cli.detect import BatchSize, DetectorName, DeviceName, KeepBorder, MinScore, Videos, run_detector
-from polyptrace.cli.embed import row_of
+from polyptrace.cli.embed import write_vectors
 from polyptrace.cli.settings import ConfigFile, resolve, split_arguments
 from polyptrace.config import Config, Tracks
 from polyptrace.core.console import counted, echo
@@ -17,7 +17,7 @@ from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data import Dataset, prepare
 from polyptrace.data.preparation import NoTrackError
 from polyptrace.detect import Detections
-from polyptrace.embed import Embeddings, embed_files
+from polyptrace.embed import Embeddings
 from polyptrace.encoders.weights import DEFAULT
 from polyptrace.lesions.cards import LESION_COLUMNS, TRACK_COLUMNS
 from polyptrace.report.page import Page, Paragraph, Section, render_page
@@ -76,14 +76,18 @@ def command(
     if vectors.is_dir():
         _check_vectors(vectors, dataset, encoder, weights)
     else:
-        embed_files(encoder, dataset.path, vectors, weights, settings.embed, row=row_of(encoder))
+        write_vectors(encoder, dataset.path, vectors, weights, settings.embed)
     lesions.command(vectors, out / "lesions", data=[dataset.path], overwrite=True)
 
 
 def _check_vectors(vectors: Path, dataset: Dataset, encoder: str, weights: str | None) -> None:
     """Raises an error if existing vectors are of another encoder or dataset."""
     info = Embeddings.load(vectors).info
-    made = {"encoder": info.get("from"), "weights": info.get("weights"), "data": info.get("dataset", {}).get("hashes")}
+    made = {
+        "encoder": info.get("from", encoder),
+        "weights": info.get("weights"),
+        "data": info.get("dataset", {}).get("hashes"),
+    }
     wanted = {"encoder": encoder, "weights": weights, "data": dataset.info["hashes"]}
     advice = f"give another folder, or remove {vectors}"
     refuse_changes(f"{vectors}: already exists, made", differences(made, wanted), advice)
