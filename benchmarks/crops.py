@@ -97,7 +97,7 @@ def exact(root: Path, boxes: Boxes) -> NDArray[np.float32]:
 
 def filled(root: Path, boxes: Boxes, decoding: str, workers: int) -> NDArray[np.uint8]:
     """Crops of a new store."""
-    assert not fill_store(root / STORE, boxes, root, decoding=decoding, workers=workers)
+    assert not fill_store(root / STORE, boxes, root, Crops(decoding=decoding, workers=workers))
     crops: NDArray[np.uint8] = np.load(root / STORE, mmap_mode="r")
     return crops
 
