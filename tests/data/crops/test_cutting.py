@@ -15,7 +15,7 @@ from polyptrace.config import Crops
 from polyptrace.core import codec
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
-from polyptrace.data.crops.cutting import PICTURES_PER_JOB, fill_store
+from polyptrace.data.crops.cutting import IMAGES_PER_JOB, fill_store
 
 Source = Callable[..., tuple[Boxes, Path]]
 
@@ -87,7 +87,7 @@ def test_a_picture_of_another_size_is_no_smaller_picture_of_the_size_that_is_sta
         video="v", frame_index=[0], file=name, xywh=[[300, 200, 200, 150]], image_width=800, image_height=600
     )
     bad = fill_store(tmp_path / "a.npy", boxes, tmp_path, Crops(size=100, decoding=decoding))
-    assert [f"picture is {size[0]} x {size[1]}, its boxes say 800 x 600" in one.reason for one in bad] == [True] * (
+    assert [f"image is {size[0]} x {size[1]}, its boxes say 800 x 600" in one.reason for one in bad] == [True] * (
         not fits
     )
 
@@ -135,7 +135,7 @@ def test_jobs_of_another_size_do_not_count_as_done(make_source: Source, tmp_path
     boxes, root = make_source()
     fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
     whole, log = (tmp_path / "a.npy").read_bytes(), tmp_path / "a.log"
-    log.write_text(log.read_text().replace(f"of {PICTURES_PER_JOB}", "of 64"))
+    log.write_text(log.read_text().replace(f"of {IMAGES_PER_JOB}", "of 64"))
     with (tmp_path / "a.npy").open("r+b") as file:  # as a run with larger jobs would have left it
         file.seek(-16 * 16 * 3, os.SEEK_END)
         file.write(bytes(16 * 16 * 3))
