@@ -146,7 +146,8 @@ class Ended:
     @property
     def clean(self) -> bool:
         """Whether the command succeeded, or said in one line why not."""
-        return self.code == 0 or (self.code in (1, 2) and "Traceback" not in self.text and "error" in self.text)
+        said = "error" in self.text or "failed" in self.text
+        return self.code == 0 or (self.code in (1, 2) and said and "Traceback" not in self.text)
 
 
 def run(
