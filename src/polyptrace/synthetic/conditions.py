@@ -19,6 +19,11 @@ from polyptrace.synthetic.workflow import Look
 Array = NDArray[np.float64]
 COLOURS = 7  # latent numbers of a procedure
 VIEWS = 13  # latent numbers of a look
+#: Conditions that are the same in all frames of a look.
+UNCHANGED = (
+    *("saturation", "haze", "gloss", "roughness", "vessel"),
+    *("debris", "bubbles", "narrow_band", "noise"),
+)
 
 
 @dataclass(frozen=True)
@@ -81,23 +86,15 @@ def draw_conditions(
     return Conditions(
         exposure=_column(table["exposure"] + 0.12 * drift),
         balance=_tensor(np.stack([table["red"], np.ones(frames), table["blue"]], axis=1)),
-        saturation=_column(table["saturation"]),
-        haze=_column(table["haze"]),
         blur_x=_column(table["defocus"] * focus + motion[0]),
         blur_y=_column(table["defocus"] * focus + motion[1]),
         fringe=_tensor(fringe),
-        gloss=_column(table["gloss"]),
-        roughness=_column(table["roughness"]),
-        vessel=_column(table["vessel"]),
-        debris=_column(table["debris"]),
-        bubbles=_column(table["bubbles"]),
         pool_level=_column(table["pool"]),
         down=_tensor(np.tile([np.cos(down), np.sin(down)], (frames, 1))),
         instrument=_column(table["instrument"] * ~np.isnan(target[:, 0])),
         tip=_tensor(np.nan_to_num(target[:, :2] + target[:, 2:]) / (2 * width)),
         loop=_tensor(np.nan_to_num((target[:, 2:] - target[:, :2]) * table["loop"][:, None], nan=1.0) / width),
-        narrow_band=_column(table["narrow_band"]),
-        noise=_column(table["noise"]),
+        **{name: _column(table[name]) for name in UNCHANGED},
     )
 
 
