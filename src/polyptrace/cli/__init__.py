@@ -33,7 +33,7 @@ COMMANDS = {
     "train": "Train a tracklet encoder on a dataset.",
     "embed": "Compute the vectors of a dataset with a frozen encoder.",
     "find": "Find the tracks that are most similar to one track.",
-    "lesions": "List the lesions of each procedure, with confidence, pictures and a page.",
+    "lesions": "List the lesions of each procedure, with confidence, images and a page.",
     "evaluate": "Evaluate vectors: retrieval, re-identification, size, histology, counting.",
     "compare": "Train, embed and evaluate every row of a table, and write the table.",
     "ablate": "Train, embed and evaluate variants of our method, and write their tables.",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from polyptrace.config import Config, as_dict, read_config
@@ -116,13 +117,10 @@ def _training_curve(runs: Sequence[Run], key: str) -> Drawing:
             final = _draw_curve(axes, run.step[known], run.metrics[key][known], colour, smooth=key != "tau")
             last.append(f"{run.name} {final:.3g}")
             entries.append((LineStyle(colour), shortened(run.name)))
-    axes.set_title(PLOTTED[key])
-    axes.set_xlabel("step")
-    axes.set_xlim(0, None)
-    axes.set_ylim(0, None)
+    axes.set(title=PLOTTED[key], xlabel="step", xlim=(0, None), ylim=(0, None))
     if key == "condition":
         axes.set_ylim(0, 1.02)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        axes.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
     axes.grid(visible=False, axis="x")
     if len(runs) > 1:
         legend(axes, entries)

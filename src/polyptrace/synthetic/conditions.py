@@ -34,7 +34,7 @@ class Conditions:
     balance: Tensor  # (B, 3) gains of red, green, blue
     saturation: Tensor
     haze: Tensor  # scattered light
-    blur_x: Tensor  # standard deviation, as a share of the picture's width
+    blur_x: Tensor  # standard deviation, as a share of the image's width
     blur_y: Tensor
     fringe: Tensor  # (B, 2) shift between the red and blue fields, as a share of the width
     gloss: Tensor  # strength of the highlights
@@ -45,7 +45,7 @@ class Conditions:
     pool_level: Tensor  # mm above the lowest wall
     down: Tensor  # (B, 2) direction of gravity in the colon's cross-section
     instrument: Tensor  # 0: none, 1: forceps, 2: snare
-    tip: Tensor  # (B, 2) picture position of the instrument's tip, as shares of the width
+    tip: Tensor  # (B, 2) image position of the instrument's tip, as shares of the width
     loop: Tensor  # (B, 2) half axes of the snare's loop, as shares of the width
     narrow_band: Tensor  # 1: narrow-band imaging
     noise: Tensor
