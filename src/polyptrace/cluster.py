@@ -78,6 +78,7 @@ def fill_store_on(
     scale: float = 5.0,
     size: int = 232,
     decoding: str = "full",
+    border: str = "blank",
     workers: int = 0,
     advance: Callable[[int], object] = int,
 ) -> list[BadPicture]:
@@ -90,6 +91,7 @@ def fill_store_on(
     parts = path.with_name(PARTS)
     parts.mkdir(exist_ok=True)
     threads = workers or 1
+    settings = {"scale": scale, "size": size, "decoding": decoding, "border": border, "workers": threads}
     bad: list[BadPicture] = []
     machines = set()
     with connected(address) as ray:
@@ -98,7 +100,7 @@ def fill_store_on(
         cut = ray.remote(num_cpus=threads, num_gpus=int(decoding == "nvjpeg"), scheduling_strategy="SPREAD")(_cut)
         procedures = by_procedure(boxes)
         rows_of = {
-            cut.remote(_part(parts, number), boxes.take(rows), root.resolve(), scale, size, decoding, threads): rows
+            cut.remote(_part(parts, number), boxes.take(rows), root.resolve(), settings): rows
             for number, rows in enumerate(procedures)
         }
         remaining = list(rows_of)
@@ -208,9 +210,7 @@ def _part(folder: Path, number: int) -> Path:
     return folder.resolve() / f"{number:06d}.npy"
 
 
-def _cut(
-    path: Path, boxes: Boxes, root: Path, scale: float, size: int, decoding: str, threads: int
-) -> tuple[list[BadPicture], str, int]:
+def _cut(path: Path, boxes: Boxes, root: Path, settings: dict[str, Any]) -> tuple[list[BadPicture], str, int]:
     """The task of one worker: fills the store of one procedure; returns failed rows, machine, number of pictures."""
     import ray
 
@@ -220,7 +220,7 @@ def _cut(
         nonlocal pictures
         pictures += amount
 
-    bad = fill_store(path, boxes, root, scale=scale, size=size, decoding=decoding, workers=threads, advance=count)
+    bad = fill_store(path, boxes, root, **settings, advance=count)
     return bad, ray.get_runtime_context().get_node_id(), pictures
 
 

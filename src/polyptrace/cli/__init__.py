@@ -28,6 +28,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 COMMANDS = {
     "synth": "Generate synthetic procedures with images, boxes and labels.",
+    "detect": "Run a detector over videos.",
     "prepare": "Convert images and boxes of any supported format into a dataset folder.",
     "check": "Summarise a dataset folder and report problems.",
     "train": "Train a tracklet encoder on a dataset.",
@@ -43,7 +44,7 @@ COMMANDS = {
     "settings": "List every setting with its values, its default and its meaning.",
 }
 #: Commands that resume when they are run again.
-RESUMABLE = ("prepare", "train", "compare", "ablate")
+RESUMABLE = ("detect", "prepare", "train", "compare", "ablate")
 #: What to do about an error of the file system.
 DISK_ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again; it resumes",

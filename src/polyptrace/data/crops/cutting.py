@@ -43,6 +43,7 @@ class _Task:
     root: Path
     scale: float
     may_shrink: bool  # decode pictures smaller where crops allow it
+    border: str  # of videos: blank or keep
     device: torch.device | None  # GPU for nvJPEG
     picture_done: Callable[[], None]
     check_cancelled: Callable[[], None]
@@ -56,6 +57,7 @@ def fill_store(
     scale: float = 5.0,
     size: int = 232,
     decoding: str = "full",
+    border: str = "blank",
     workers: int = 0,
     advance: Callable[[int], object] = int,
 ) -> list[BadPicture]:
@@ -94,7 +96,7 @@ def fill_store(
         store = CropFile(file.fileno(), header, size)
         regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height, scale)
         may_shrink = decoding == "scaled"
-        task = _Task(store, boxes, regions, root, scale, may_shrink, device, picture_done, check_cancelled)
+        task = _Task(store, boxes, regions, root, scale, may_shrink, border, device, picture_done, check_cancelled)
         bad: list[BadPicture] = []
         pending = [(name, rows) for name, rows in zip(names, jobs, strict=True) if name not in logged]
         running = {pool.submit(_run_job, task, rows): name for name, rows in pending}
@@ -154,9 +156,9 @@ def _read(task: _Task, rows: Ints, bad: list[BadPicture]) -> Iterator[tuple[Tens
         group.sizes.add((int(boxes.image_width[row]), int(boxes.image_height[row])))
     requests = [PictureRequest(*key, _shrink(task, group), max(group.sizes)) for key, group in groups.items()]
     if task.device:
-        results = nvjpeg.read_pictures(task.root, requests, task.device, task.check_cancelled)
+        results = nvjpeg.read_pictures(task.root, requests, task.device, task.check_cancelled, task.border)
     else:
-        results = read_pictures(task.root, requests, task.check_cancelled)
+        results = read_pictures(task.root, requests, task.check_cancelled, task.border)
     for request, picture in results:
         task.picture_done()
         group = groups[request.file, request.frame]

@@ -212,6 +212,7 @@ class PartialStore:
                 scale=self._crops.scale,
                 size=self._crops.size,
                 decoding=self._crops.decoding,
+                border=self._crops.border,
                 workers=self._crops.workers,
                 advance=bar.advance,
             )
