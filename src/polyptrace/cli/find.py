@@ -13,12 +13,11 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv
 from polyptrace.core.timecode import parse_timecode
 from polyptrace.data import Dataset
-from polyptrace.embed import Embeddings
+from polyptrace.embed import Embeddings, check_same_dataset
 from polyptrace.find import (
     SIGNS,
     Among,
     Matches,
-    check_same_dataset,
     frame_at,
     match_page,
     match_table,

@@ -4,17 +4,20 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from polyptrace.cli.check import print_dataset
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import fill_store_on
-from polyptrace.core.console import console
+from polyptrace.core.console import console, counted
 from polyptrace.core.errors import UserError
-from polyptrace.data import prepare
+from polyptrace.data import Boxes, prepare
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.sources import SOURCES
 from polyptrace.data.splits import Selection
+from polyptrace.explore.labels import label_boxes
 
 SECTIONS = ("tracks", "crops")
 reader = partial(typer.Option, rich_help_panel="Options of some sources")
@@ -34,6 +37,10 @@ def command(
     ] = False,
     cluster: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Cut crops on a Ray cluster: auto, or HOST:PORT.")
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="Polyp labels from answers: the journal of 'explore', or its CSV or Label Studio export."),
     ] = None,
     config: ConfigFile = None,
     identities: Annotated[str | None, reader(help="Meaning of ids: 'track' (default) or 'polyp'.")] = None,
@@ -88,6 +95,8 @@ def command(
         --join-clips 4 --out artificial-test
     """
     settings = resolve(ctx, config, SECTIONS)
+    if answers is not None and settings.tracks.link == "polyp":
+        raise UserError("--answers: tracks must not be linked by polyp -> add --tracks.link video, or track")
     names = tuple(videos.split(",")) if videos else None
     existed = out.exists()
     dataset = prepare(
@@ -111,10 +120,23 @@ def command(
         selection=Selection(min_score, fps, names, share, rest, join, seed),
         skip_bad=skip_bad,
         fill=partial(fill_store_on, cluster) if cluster else fill_store,
+        relabel=partial(_relabel, answers) if answers else None,
     )
     print_dataset(dataset)
     if existed:
         console.print(f"{out}: already exists, made from the same boxes with the same settings", soft_wrap=True)
+
+
+def _relabel(answers: Path, boxes: Boxes, track: NDArray[np.int64]) -> Boxes:
+    """The boxes with the polyps that the answers name."""
+    labelled = label_boxes(boxes, track, answers)
+    if not labelled.tracks:
+        raise UserError(f"{answers}: names no track of these boxes -> give the answers of these procedures")
+    found = f"{counted(labelled.tracks, 'track')} of {counted(labelled.polyps, 'polyp')}"
+    console.print(f"{answers}: labels {found}", markup=False, soft_wrap=True)
+    for each in labelled.unmapped:
+        console.print(f"  not used: {each}", markup=False, soft_wrap=True)
+    return labelled.boxes
 
 
 def _parse_pairs(words: list[str] | None, option: str) -> dict[str, str] | None:

@@ -153,6 +153,20 @@ class Boxes:
         return pd.DataFrame(columns | {name: self.xywh[:, i] for i, name in enumerate("xywh")})
 
 
+def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: float = 5.0) -> Ints:
+    """The region of each crop (n, 4): the box scaled about its centre, in whole pixels of pictures of these sizes.
+
+    It is clamped to the picture, and x, y, w, h are truncated, as in the authors' release; at least one pixel a side.
+    """
+    size = np.stack([image_width, image_height], 1)
+    centre = xywh[:, :2] + xywh[:, 2:] / 2
+    low = np.clip(centre - xywh[:, 2:] * scale / 2, 0, size)
+    high = np.clip(centre + xywh[:, 2:] * scale / 2, 0, size)
+    origin = np.minimum(np.trunc(low), size - 1)
+    extent = np.maximum(np.trunc(high - low), 1)
+    return np.concatenate([origin, extent], 1).astype(np.int64)
+
+
 def stable_order(last: Ints, *before: Ints) -> Ints:
     """As `np.lexsort`, with the last key as the primary one; sorted keys are detected without sorting."""
     later = np.ones(max(len(last) - 1, 0), bool)

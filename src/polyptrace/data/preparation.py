@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -39,6 +39,8 @@ from polyptrace.data.splits import Selection
 from polyptrace.data.tracklets import Tracklets, cut_both_units
 from polyptrace.data.tracks import link_with_settings
 
+#: Gives boxes, with the track of each, other polyps.
+Relabel = Callable[[Boxes, Ints], Boxes]
 #: Smallest allowed value of each setting.
 MINIMUM = {
     "tracks.max_gap": 0,
@@ -104,6 +106,7 @@ def prepare(
     selection: Selection | None = None,
     skip_bad: bool = False,
     fill: Fill = fill_store,
+    relabel: Relabel | None = None,
 ) -> Dataset:
     """Writes the dataset folder `out` and opens it.
 
@@ -113,6 +116,7 @@ def prepare(
     Rows with fatal findings are an error; with `skip_bad` they are excluded and listed in `rejected.csv`. If a video
     ends early, the boxes after its end are excluded in any case, with a warning.
     `fill` cuts the crops, by default on this machine; `polyptrace.cluster` does it on many.
+    `relabel` replaces the polyps of the boxes, given the track of each.
     A folder made from the same boxes and pictures with the same settings is opened unchanged; any other existing
     folder is an error.
     """
@@ -128,6 +132,8 @@ def prepare(
     with lock(out):
         cache = out.with_name(out.name + ".annotations")
         boxes = selection.apply(_read(source, path, options, cache)).in_order()
+        if relabel is not None:
+            boxes = relabel(boxes, link_with_settings(boxes, settings.tracks))
         root = picture_root(path) if isinstance(source, str) else path
         if out.exists():
             refuse_other_settings(out, settings)  # another process may have finished it since the first check

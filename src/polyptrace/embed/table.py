@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_json
+from polyptrace.data import Dataset
+from polyptrace.data.identity import video_keys
 
 TEXT = ("unit", "dataset", "video", "polyp", "histology")
 WHOLE = ("track", "position", "last")
@@ -161,6 +163,19 @@ def concatenate(tables: Sequence[Embeddings], where: str = "embeddings") -> Embe
     table = Embeddings(**joined, info=info)
     _check_rows(table, where)
     return table
+
+
+def check_same_dataset(dataset: Dataset, tracks: Embeddings) -> None:
+    """Raises an error if the vectors were not computed from this dataset, by its hash or by the names of procedures."""
+    own, recorded = (
+        info.get("hashes", {}).get("tracklets.parquet") for info in (dataset.info, tracks.info.get("dataset", {}))
+    )
+    same = own == recorded if own and recorded else bool(set(video_keys(dataset.tracklets)) & set(video_keys(tracks)))
+    if not same:
+        raise UserError(
+            f"--data {dataset.path}: the vectors were not computed from this dataset"
+            " -> give the dataset that was embedded"
+        )
 
 
 def _read_info(path: Path) -> dict[str, Any]:

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from polyptrace.core.device import one_thread, usable_cores
-from polyptrace.data.boxes import Boxes, Floats, Ints
+from polyptrace.data.boxes import Boxes, Floats, Ints, crop_regions
 from polyptrace.data.crops import nvjpeg
 from polyptrace.data.crops.images import PictureError, PictureRequest, container, files_hash, read_pictures
-from polyptrace.data.crops.regions import crop_regions, cut_crop, scale_regions, shrink_factor
+from polyptrace.data.crops.regions import cut_crop, scale_regions, shrink_factor
 from polyptrace.data.crops.store import BadPicture, CropFile, JobLog, create_store, finished_jobs
 
 PICTURES_PER_JOB = 8  # few, so that all threads end at about the same time
