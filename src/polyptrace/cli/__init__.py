@@ -28,6 +28,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 COMMANDS = {
     "synth": "Generate synthetic procedures with images, boxes and labels.",
+    "run": "From recordings to their lesions: detect, prepare, embed, lesions.",
     "detect": "Run a detector over videos.",
     "prepare": "Convert images and boxes of any supported format into a dataset folder.",
     "check": "Summarise a dataset folder and report problems.",
@@ -46,7 +47,7 @@ COMMANDS = {
     "settings": "List every setting with its values, its default and its meaning.",
 }
 #: Commands that resume when they are run again.
-RESUMABLE = ("detect", "prepare", "train", "compare", "ablate")
+RESUMABLE = ("run", "detect", "prepare", "train", "compare", "ablate")
 #: What to do about an error of the file system.
 DISK_ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again; it resumes",
