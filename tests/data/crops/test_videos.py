@@ -154,3 +154,10 @@ def test_a_file_that_is_no_video_is_a_clear_error(tmp_path: Path, content: bytes
 def test_a_missing_video_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         list(read_frames(tmp_path / "none.mp4", [0]))
+
+
+def test_a_video_with_an_unknown_codec_is_refused(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "a.mp4", 5)
+    path.write_bytes(path.read_bytes().replace(b"avc1", b"zzzz"))
+    with pytest.raises(UserError, match=r"a\.mp4: its video codec is unknown -> export"):
+        video_info(path)
