@@ -46,7 +46,7 @@ def command(
         from polyptrace.explore.server import Site, application, bind, default_answers
     except ImportError as error:
         raise UserError(f"explore: {error.name} is not installed -> pip install 'polyptrace[explore]'") from None
-    tracks = Embeddings.load(vectors).select("track")
+    tracks = Embeddings.load(vectors, "track")
     if not len(tracks):
         raise UserError(f"{vectors}: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
     datasets = [Dataset.open(path) for path in data or ()]

@@ -93,8 +93,11 @@ class Embeddings:
             write_json(temporary / INFO_FILE, {"version": VERSION, **self.info})
 
     @classmethod
-    def load(cls, path: Path | str) -> Self:
-        """A folder of polyptrace, a .parquet or an .npz file; errors name the file and the row or field."""
+    def load(cls, path: Path | str, unit: str | None = None) -> Self:
+        """A folder of polyptrace, a .parquet or an .npz file; errors name the file and the row or field.
+
+        With a unit, only its rows, as `select` gives them; of a .parquet the others are not kept in memory.
+        """
         path = Path(path)
         if not path.exists():
             raise UserError(f"{path}: no such file or folder -> give a folder made by 'polyptrace embed', or a file")
@@ -108,8 +111,9 @@ class Embeddings:
                     ".npz or .parquet file"
                 )
             path = path / VECTORS_FILE
-        columns = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
-        return cls.from_columns(columns, where=str(path), info=info)
+        columns = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path, unit)
+        table = cls.from_columns(columns, where=str(path), info=info)
+        return table if unit is None or np.isin(table.unit, (unit, "any")).all() else table.select(unit)
 
     @classmethod
     def from_columns(
@@ -206,13 +210,16 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     return columns
 
 
-def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
+def _read_parquet(path: Path, unit: str | None = None) -> dict[str, NDArray[Any]]:
     try:
-        table = pq.read_table(path)
+        wanted = unit is not None and "unit" in pq.read_schema(path).names
+        table = pq.read_table(path, filters=[("unit", "in", (unit, "any"))] if wanted else None)
     except (pa.ArrowException, OSError) as error:
         raise UserError(
             f"{path}: not a readable .parquet ({error}) -> give .parquet, .npz or a folder of polyptrace"
         ) from None
+    if wanted and not table.num_rows:
+        raise UserError(f"{path}: no vectors of the unit {unit!r} -> embed the dataset with 'polyptrace embed'")
     if "vector" not in table.column_names:
         raise UserError(f"{path}: no column 'vector' among {table.column_names} -> add it, a list of floats per row")
     columns = {c: table[c].to_numpy(zero_copy_only=False) for c in table.column_names if c != "vector"}
