@@ -52,9 +52,7 @@ def measure(quick: bool) -> Result:
             *_measure_large(folder / "large", large),
             _measure_memory(folder / "all", all_tracks),
         ]
-    note = (
-        f"Vectors of {WIDTH} numbers, crops of {SIDE} pixels; Chromium without a GPU, on the cores of the server."
-    )
+    note = f"Vectors of {WIDTH} numbers, crops of {SIDE} pixels; Chromium without a GPU, on the cores of the server."
     return Result("explore", tuple(rows), note)
 
 

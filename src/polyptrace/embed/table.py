@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -213,7 +214,7 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
 def _read_parquet(path: Path, unit: str | None = None) -> dict[str, NDArray[Any]]:
     try:
         wanted = unit is not None and "unit" in pq.read_schema(path).names
-        table = pq.read_table(path, filters=[("unit", "in", (unit, "any"))] if wanted else None)
+        table = _read_unit(path, str(unit)) if wanted else pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         raise UserError(
             f"{path}: not a readable .parquet ({error}) -> give .parquet, .npz or a folder of polyptrace"
@@ -238,6 +239,16 @@ def _read_parquet(path: Path, unit: str | None = None) -> dict[str, NDArray[Any]
     flat = column.flatten().to_numpy(zero_copy_only=False)
     columns["vectors"] = flat.reshape(len(column), -1) if len(column) else np.empty((0, 0), dtype=np.float32)
     return columns
+
+
+def _read_unit(path: Path, unit: str) -> pa.Table:
+    """The rows of one unit, read part by part, so that the others are never all in memory."""
+    file = pq.ParquetFile(path)
+    parts = (
+        part.filter(pc.is_in(part["unit"], pa.array([unit, "any"])))
+        for part in file.iter_batches(8192, use_threads=False)
+    )
+    return pa.Table.from_batches(parts, file.schema_arrow)
 
 
 def _vectors(values: NDArray[Any], where: str) -> NDArray[np.float32]:
