@@ -45,7 +45,7 @@ def test_good_boxes_have_no_findings() -> None:
         (replace(GOOD, frame_index=np.array([0, 1, -2, 3])), "negative frame", True),
         (replace(GOOD, frame_index=np.array([0, 1, NO_FRAME, 3])), "no frame", True),
         (replace(GOOD, video=np.array(["v", "v", "", "v"], object)), "no video", True),
-        (replace(GOOD, image_width=np.array([100, 100, -1, 100])), "picture size", True),
+        (replace(GOOD, image_width=np.array([100, 100, -1, 100])), "image size", True),
         (replace(GOOD, frame_index=np.array([0, 1, 1, 3])), "duplicate", True),
         (
             replace(GOOD, frame_index=np.array([0, 1, 1, 3]), track=np.array(["", "", "", ""], object)),

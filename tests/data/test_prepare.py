@@ -23,7 +23,7 @@ from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.data.boxes import NO_FRAME, crop_regions
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.regions import cut_crop
-from polyptrace.data.crops.store import GATHERED, BadPicture, PartialStore
+from polyptrace.data.crops.store import GATHERED, BadImage, PartialStore
 from polyptrace.data.dataset import LabelFree
 
 Source = Callable[..., tuple[Boxes, Path]]
@@ -178,14 +178,14 @@ def break_empty(path: Path) -> None:
 
 
 def break_text(path: Path) -> None:
-    path.write_bytes(b"not a picture at all")
+    path.write_bytes(b"not an image at all")
 
 
 BREAKS = {
-    break_missing: "picture is missing",
-    break_truncated: "picture is truncated",
-    break_empty: "picture cannot be decoded",
-    break_text: "picture cannot be decoded",
+    break_missing: "image is missing",
+    break_truncated: "image is truncated",
+    break_empty: "image cannot be decoded",
+    break_text: "image cannot be decoded",
 }
 
 
@@ -274,7 +274,7 @@ def test_what_names_the_plan_of_a_store_is_not_written_again(make_source: Source
     assert written[0] == written[1]
 
 
-def full_disk(*_: object, **__: object) -> list[BadPicture]:
+def full_disk(*_: object, **__: object) -> list[BadImage]:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -345,7 +345,7 @@ def test_settings_that_make_no_sense_are_refused(
 
 def test_a_picture_of_another_size_than_stated_is_named(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
-    with pytest.raises(UserError, match="picture is 96 x 72, its boxes say 200 x 72"):
+    with pytest.raises(UserError, match="image is 96 x 72, its boxes say 200 x 72"):
         prepare(replace(boxes, image_width=np.full(len(boxes), 200)), root, tmp_path / "d", crops=SMALL)
 
 
@@ -432,7 +432,7 @@ def test_a_replaced_picture_is_noticed_in_a_finished_folder_and_cut_again_in_an_
     assert not store.cut(rows)
 
     (root / boxes.file[rows[0]]).write_bytes((root / boxes.file[rows[-1]]).read_bytes())
-    with pytest.raises(UserError, match="made from other pictures"):
+    with pytest.raises(UserError, match="made from other images"):
         prepare(boxes, root, tmp_path / "d", crops=SMALL)
     resumed = PartialStore(tmp_path / "p", boxes.in_order(), root, SMALL, fill_store)
     assert not resumed.cut(rows)

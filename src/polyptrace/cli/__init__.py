@@ -33,6 +33,7 @@ COMMANDS = {
     "check": "Summarise a dataset folder and report problems.",
     "train": "Train a tracklet encoder on a dataset.",
     "embed": "Compute the vectors of a dataset with a frozen encoder.",
+    "export": "Write an encoder as ONNX or PT2 graphs, or as a folder for the hub.",
     "find": "Find the tracks that are most similar to one track.",
     "lesions": "List the lesions of each procedure, with confidence, pictures and a page.",
     "explore": "Open procedures in the browser and answer which tracks show the same lesion.",

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -180,11 +180,19 @@ def file_hash(path: Path) -> str:
 
 def provenance() -> dict[str, Any]:
     """What made an output: the versions of polyptrace and its dependencies, the platform and the command."""
-    packages = ("torch", "torchvision", "timm", "transformers", "lightning", "numpy", "pyarrow")
+    packages = ("torch", "torchvision", "timm", "transformers", "lightning", "numpy", "pyarrow", "onnxruntime")
+    versions = {name: _installed_version(name) for name in packages}
     return {
         "polyptrace": polyptrace.__version__,
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in packages},
+        "packages": {name: number for name, number in versions.items() if number},
         "platform": platform.platform(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
+
+
+def _installed_version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # exported encoders run without most of them
+        return ""

@@ -1,7 +1,7 @@
 """Prepares a dataset folder from a source: boxes → tracks → tracklets → crops.
 
     prepare("mot", Path("clips"), Path("dataset"))      # as `polyptrace prepare mot clips --out dataset`
-    prepare(boxes, Path("pictures"), Path("dataset"))   # from a box table
+    prepare(boxes, Path("images"), Path("dataset"))   # from a box table
 
 The folder is written as `OUT.partial` and renamed at the end. A run that was killed resumes with the crops that it had
 already cut.
@@ -12,15 +12,15 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from polyptrace.config import Crops, Tracks
-from polyptrace.core.codec import JPEG_DECODER, PNG_DECODER
+from polyptrace.core.codec import JPEG_DECODER
 from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import file_hash, provenance, remove_partial, write_json
@@ -29,12 +29,12 @@ from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.checks import Finding, check_boxes, summary, suspected_corners, write_rejected
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.images import VIDEO_ENDS, container, files_hash, is_video
-from polyptrace.data.crops.store import BadPicture, Fill, PartialStore
+from polyptrace.data.crops.images import VIDEO_ENDS, files_hash, is_video
+from polyptrace.data.crops.store import BadImage, Fill, PartialStore
 from polyptrace.data.dataset import FORMAT, Dataset, DatasetTracklets, LabelFreeTracklets, read_info, save_tracklets
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.data.sources import check_source, read_source
-from polyptrace.data.sources.paths import picture_root
+from polyptrace.data.sources.paths import image_root
 from polyptrace.data.splits import Selection
 from polyptrace.data.tracklets import Tracklets, cut_both_units
 from polyptrace.data.tracks import link_with_settings
@@ -54,14 +54,13 @@ MINIMUM = {
 }
 FILE = "dataset.json"
 #: Keys of the hashes of the source's boxes, and of the sizes and times of the files that crops were cut from.
-SOURCE_BOXES, PICTURES = "source boxes", "picture files"
-NVJPEG, FFMPEG = "nvJPEG", "FFmpeg (PyAV)"
+SOURCE_BOXES, PICTURES = "source boxes", "image files"
 ADVICE = "use the same settings, give another folder, or remove this one first"
 
 
 @dataclass(frozen=True)
 class PrepareSettings:
-    """Everything except boxes and pictures that determines the content of a dataset folder."""
+    """Everything except boxes and images that determines the content of a dataset folder."""
 
     tracks: Tracks
     crops: Crops
@@ -111,13 +110,13 @@ def prepare(
     """Writes the dataset folder `out` and opens it.
 
     `source` is the name of a format (a key of `SOURCES`) with `options` of its reader, and `path` the folder or file
-    with the annotations; or `source` is a box table, and `path` the folder of its pictures.
+    with the annotations; or `source` is a box table, and `path` the folder of its images.
 
     Rows with fatal findings are an error; with `skip_bad` they are excluded and listed in `rejected.csv`. If a video
     ends early, the boxes after its end are excluded in any case, with a warning.
     `fill` cuts the crops, by default on this machine; `polyptrace.cluster` does it on many.
     `relabel` replaces the polyps of the boxes, given the track of each.
-    A folder made from the same boxes and pictures with the same settings is opened unchanged; any other existing
+    A folder made from the same boxes and images with the same settings is opened unchanged; any other existing
     folder is an error.
     """
     options, selection = options or {}, selection or Selection()
@@ -134,7 +133,7 @@ def prepare(
         boxes = selection.apply(_read(source, path, options, cache)).in_order()
         if relabel is not None:
             boxes = relabel(boxes, link_with_settings(boxes, settings.tracks))
-        root = picture_root(path) if isinstance(source, str) else path
+        root = image_root(path) if isinstance(source, str) else path
         if out.exists():
             refuse_other_settings(out, settings)  # another process may have finished it since the first check
             refuse_other_content(out, boxes, root)
@@ -162,7 +161,7 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
     store = PartialStore(partial, boxes, root, settings.crops, fill)
     while True:
         linked = _link(boxes, findings, settings.tracks)
-        new = _picture_findings(boxes, linked.source_row, store.cut(linked.cropped_source_rows))
+        new = _image_findings(boxes, linked.source_row, store.cut(linked.cropped_source_rows))
         _refuse([finding for finding in new if finding.fatal], settings.skip_bad)
         if not new:
             break
@@ -178,7 +177,7 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
     crop = np.full(len(linked.boxes), -1)
     crop[linked.cropped] = np.arange(len(linked.cropped))
     linked.boxes.save(partial / "boxes.parquet", crop=crop)
-    (partial / "rejected.csv").unlink(missing_ok=True)  # left by a killed run; its bad pictures may have been restored
+    (partial / "rejected.csv").unlink(missing_ok=True)  # left by a killed run; its bad images may have been restored
     if findings:
         write_rejected(partial / "rejected.csv", boxes, findings)
     used = linked.boxes.take(linked.cropped)
@@ -232,8 +231,8 @@ def _in_crop_rows(tracklets: Tracklets) -> tuple[Ints, DatasetTracklets]:
     return cropped, DatasetTracklets(**columns, crop_index=crop_index.reshape(-1).astype(np.int64))
 
 
-def _picture_findings(boxes: Boxes, usable: Ints, bad: list[BadPicture]) -> list[Finding]:
-    """Findings of bad pictures. If a video ends early, all its usable boxes after the end are excluded."""
+def _image_findings(boxes: Boxes, usable: Ints, bad: list[BadImage]) -> list[Finding]:
+    """Findings of bad images. If a video ends early, all its usable boxes after the end are excluded."""
     ends: dict[str, int] = {}  # first missing frame of each video
     findings = []
     for picture in bad:
@@ -241,7 +240,7 @@ def _picture_findings(boxes: Boxes, usable: Ints, bad: list[BadPicture]) -> list
         if picture.reason == VIDEO_ENDS:
             ends[file] = min(frame, ends.get(file, frame))
         else:
-            findings.append(_finding(boxes, picture.row, "picture", True, picture.reason))
+            findings.append(_finding(boxes, picture.row, "image", True, picture.reason))
     for file, frame in ends.items():
         after = usable[(boxes.file[usable] == file) & (boxes.frame_index[usable] >= frame)]
         findings += [_finding(boxes, row, "video ends", False, VIDEO_ENDS) for row in after.tolist()]
@@ -286,14 +285,14 @@ def dataset_info(
 ) -> dict[str, Any]:
     """The content of `dataset.json`; everything about labels is under `labels`.
 
-    `source` are all boxes of the source, `used` those that have a crop, cut from pictures below `root`.
+    `source` are all boxes of the source, `used` those that have a crop, cut from images below `root`.
     """
     hashes = {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")}
     return {
         "format": FORMAT,
         **settings.as_dict(),
         "generated": bool(source.generated.any()),
-        "decoder": decoders(used.file, settings.crops.decoding),
+        "decoder": "nvJPEG" if settings.crops.decoding == "nvjpeg" else JPEG_DECODER,
         "counts": counts | count_tracklets(tracklets),
         "labels": count_labels(tracklets),
         "hashes": hashes | {SOURCE_BOXES: boxes_hash(source), PICTURES: files_hash(used.file, root)},
@@ -313,7 +312,7 @@ def refuse_other_settings(out: Path, settings: PrepareSettings) -> None:
 
 
 def refuse_other_content(out: Path, source: Boxes, root: Path) -> None:
-    """Raises an error unless the dataset folder `out` was made from these boxes and from the pictures below `root`.
+    """Raises an error unless the dataset folder `out` was made from these boxes and from the images below `root`.
 
     The boxes must be sorted.
     """
@@ -327,7 +326,7 @@ def refuse_other_content(out: Path, source: Boxes, root: Path) -> None:
     used = dataset.boxes().file[dataset.box_of_crop()]
     if PICTURES in hashes and hashes[PICTURES] != files_hash(used, root):
         raise UserError(
-            f"{out}: already exists, made from other pictures: a picture, archive or video below {root} was replaced"
+            f"{out}: already exists, made from other images: an image, archive or video below {root} was replaced"
             " or written again -> remove this folder, or give another one"
         )
 
@@ -365,18 +364,3 @@ def count_labels(tracklets: DatasetTracklets) -> dict[str, int]:
         "with size": len(set(polyp[known & sized])),
         "with histology": len(set(polyp[known & typed])),
     }
-
-
-def decoders(files: Iterable[str], decoding: str) -> str:
-    """The decoders of these files with this setting; nvJPEG decodes only JPEGs outside of archives."""
-    names: set[str] = set()
-    for file in set(files):
-        if is_video(file):
-            names.add(FFMPEG)
-        elif PurePosixPath(file).suffix.lower() == ".png":
-            names.add(PNG_DECODER)
-        elif decoding == "nvjpeg" and not container(file):
-            names.add(NVJPEG)
-        else:
-            names.add(JPEG_DECODER)
-    return ", ".join(sorted(names))

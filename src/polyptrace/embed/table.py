@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_json
+from polyptrace.core.schema import read_parquet
 from polyptrace.data import Dataset
 from polyptrace.data.identity import video_keys
 
@@ -212,14 +213,9 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _read_parquet(path: Path, unit: str | None = None) -> dict[str, NDArray[Any]]:
-    try:
-        wanted = unit is not None and "unit" in pq.read_schema(path).names
-        table = _read_unit(path, str(unit)) if wanted else pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(
-            f"{path}: not a readable .parquet ({error}) -> give .parquet, .npz or a folder of polyptrace"
-        ) from None
-    if wanted and not table.num_rows:
+    advice = "give .parquet, .npz or a folder of polyptrace"
+    table = read_parquet(path, advice) if unit is None else _read_unit(path, unit, advice)
+    if unit is not None and not table.num_rows:
         raise UserError(f"{path}: no vectors of the unit {unit!r} -> embed the dataset with 'polyptrace embed'")
     if "vector" not in table.column_names:
         raise UserError(f"{path}: no column 'vector' among {table.column_names} -> add it, a list of floats per row")
@@ -241,14 +237,19 @@ def _read_parquet(path: Path, unit: str | None = None) -> dict[str, NDArray[Any]
     return columns
 
 
-def _read_unit(path: Path, unit: str) -> pa.Table:
-    """The rows of one unit, read part by part, so that the others are never all in memory."""
-    file = pq.ParquetFile(path)
-    parts = (
-        part.filter(pc.is_in(part["unit"], pa.array([unit, "any"])))
-        for part in file.iter_batches(8192, use_threads=False)
-    )
-    return pa.Table.from_batches(parts, file.schema_arrow)
+def _read_unit(path: Path, unit: str, advice: str) -> pa.Table:
+    """The rows of one unit, read part by part, so that the others are never all in memory; all rows without units."""
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        own = pa.array([unit, "any"])
+        known = "unit" in file.schema_arrow.names
+        parts = (
+            part.filter(pc.is_in(part["unit"], own)) if known else part
+            for part in file.iter_batches(8192, use_threads=False)
+        )
+        return pa.Table.from_batches(parts, file.schema_arrow)
+    except Exception as error:  # a damaged file can raise almost anything
+        raise UserError(f"{path}: not a readable Parquet file ({error}) -> {advice}") from None
 
 
 def _vectors(values: NDArray[Any], where: str) -> NDArray[np.float32]:
@@ -261,31 +262,20 @@ def _vectors(values: NDArray[Any], where: str) -> NDArray[np.float32]:
 
 def _column(name: str, values: NDArray[Any] | None, count: int, where: str) -> NDArray[Any]:
     """A column in its type; filled with the value for unknown if it is missing."""
-    if name in TEXT:
-        if values is None:
-            return np.full(count, "any" if name == "unit" else "", dtype=object)
-        missing = np.array([v is None or v != v for v in values.tolist()], dtype=bool)
-        return np.where(missing, "", values.astype(str).astype(object)).astype(object)
     if values is None:
-        match name:
-            case "track":
-                return np.arange(count, dtype=np.int64)
-            case "position" | "last":
-                return np.full(count, -1, dtype=np.int64)
-            case _:
-                return np.full(count, np.nan)
+        unknown = {"unit": "any", "track": np.arange(count), "position": -1, "last": -1}
+        default = unknown.get(name, "" if name in TEXT else np.nan)
+        return np.full(count, default, object if name in TEXT else np.int64 if name in WHOLE else np.float64)
+    if name in TEXT:
+        return np.array(["" if v is None or v != v else str(v) for v in values.tolist()], object)
     try:
-        numbers = np.array([np.nan if v is None else v for v in values.tolist()], dtype=np.float64)
-    except (TypeError, ValueError):
-        raise UserError(f"{where}: column {name!r} contains {values[0]!r} -> give numbers") from None
-    if name in REAL:
-        return numbers
-    if values.dtype.kind in "iu":
-        return values.astype(np.int64)
-    invalid = np.flatnonzero(~(np.isfinite(numbers) & (numbers == np.round(numbers)) & (np.abs(numbers) < 2**53)))
-    if len(invalid):
-        raise UserError(f"{where}: row {invalid[0]}: {name} is {values[invalid[0]]!r} -> give integers")
-    return numbers.astype(np.int64)
+        column = pa.array(values, from_pandas=name in REAL).cast(pa.float64() if name in REAL else pa.int64())
+    except pa.ArrowException as error:
+        kind = "numbers" if name in REAL else "integers"
+        raise UserError(f"{where}: column {name!r}: {error} -> give {kind}") from None
+    if name in WHOLE and column.null_count:
+        raise UserError(f"{where}: column {name!r} has missing values -> give integers")
+    return np.array(column.to_numpy(zero_copy_only=False))
 
 
 def _check_rows(table: Embeddings, where: str) -> None:

@@ -12,20 +12,21 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
+from polyptrace.config import Crops
 from polyptrace.core import codec
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes
 from polyptrace.data.boxes import Ints
 from polyptrace.data.crops import nvjpeg
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.images import PictureRequest
-from polyptrace.data.crops.nvjpeg import cut_crops, read_pictures, to_host, triangle_weights
+from polyptrace.data.crops.images import ImageRequest
+from polyptrace.data.crops.nvjpeg import cut_crops, read_images, to_host, triangle_weights
 from polyptrace.data.crops.regions import cut_crop
 
 Source = Callable[..., tuple[Boxes, Path]]
 SIZE = 24
 REGIONS = [  # x, y, w, h
-    (0, 0, 61, 50),  # all of a picture
+    (0, 0, 61, 50),  # all of an image
     (10, 5, 40, 30),
     (3, 7, 9, 11),  # made larger
     (60, 49, 1, 1),
@@ -56,7 +57,7 @@ def float_path(picture: Tensor, region: Ints) -> Tensor:
 def test_the_crops_of_a_batch_are_those_cut_one_by_one(dtype: torch.dtype, furthest: float) -> None:
     pictures = [noise(50, 61, 0), noise(64, 80, 1), noise(50, 61, 2)]
     regions = np.array(REGIONS * 3)
-    of = np.arange(len(regions)) // len(REGIONS)  # several boxes in each picture, pictures of two sizes
+    of = np.arange(len(regions)) // len(REGIONS)  # several boxes in each image, images of two sizes
     crops = all_crops(pictures, of, regions, dtype)
     for crop, picture, region in zip(crops, of, regions, strict=True):
         exact = float_path(pictures[picture], region)
@@ -105,7 +106,7 @@ def test_after_a_broken_jpeg_the_gpu_is_waited_for(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(codec, "decode_jpegs", decode_jpegs)
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
-    ((_, picture),) = read_pictures(tmp_path, [PictureRequest("a.jpg", 0)], torch.device("cuda", 1))
+    ((_, picture),) = read_images(tmp_path, [ImageRequest("a.jpg", 0)], torch.device("cuda", 1))
     assert isinstance(picture, Tensor)  # decoded alone
     assert picture.shape == (3, 16, 24)
     assert waited == [torch.device("cuda", 1)]  # or nvJPEG could write into what is copied there next
@@ -115,18 +116,18 @@ def test_a_store_filled_in_batches_holds_the_same_crops_and_names_the_same_bad_p
     make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes, root = make_source(videos=1)
-    rows = np.r_[np.arange(72), 3, 3, 40][::-1]  # several boxes in a picture, in no order
+    rows = np.r_[np.arange(72), 3, 3, 40][::-1]  # several boxes in an image, in no order
     boxes = boxes.take(rows)
     (root / "v0_0007.jpg").unlink()
     (root / "v0_0008.jpg").write_bytes((root / "v0_0008.jpg").read_bytes()[:200])
     (root / "v0_0009.jpg").write_bytes(encode_jpeg(noise(8, 8, 0)))  # of another size than stated
     with Image.open(root / "v0_0010.jpg") as picture:
         picture.save(root / "v0_0010.jpg", "PNG")  # not a JPEG: decoded separately
-    plain = fill_store(tmp_path / "a.npy", boxes, root, size=SIZE)
+    plain = fill_store(tmp_path / "a.npy", boxes, root, Crops(size=SIZE))
     monkeypatch.setattr(nvjpeg, "find_gpu", lambda: torch.device("cpu"))  # runs the GPU code on the CPU
     advances: list[int] = []
     together = fill_store(
-        tmp_path / "b.npy", boxes, root, size=SIZE, decoding="nvjpeg", workers=2, advance=advances.append
+        tmp_path / "b.npy", boxes, root, Crops(size=SIZE, decoding="nvjpeg", workers=2), advance=advances.append
     )
     assert together == plain
     assert [bad.row for bad in plain] == np.flatnonzero(np.isin(rows, (7, 8, 9))).tolist()

@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 96, 64
 
 
 def numbered_picture(index: int) -> np.ndarray:
-    """A picture that shows its own number: bit b is the brightness of column b in the upper half."""
+    """An image that shows its own number: bit b is the brightness of column b in the upper half."""
     picture = np.full((HEIGHT, WIDTH, 3), 30, np.uint8)
     for bit in range(8):
         picture[: HEIGHT // 2, bit * 12 : (bit + 1) * 12] = 220 if index >> bit & 1 else 30

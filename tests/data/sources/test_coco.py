@@ -9,7 +9,7 @@ import pytest
 from polyptrace.core.errors import UserError
 from polyptrace.data.checks import check_boxes
 from polyptrace.data.sources import read_coco
-from polyptrace.data.sources.paths import picture_root
+from polyptrace.data.sources.paths import image_root
 
 
 def content_of(rows) -> dict:
@@ -72,7 +72,7 @@ def test_a_json_file_itself_is_a_source_with_the_same_files(tmp_path: Path, worl
     root = write_coco(tmp_path, content_of(world))
     file = root / "annotations" / "instances_train.json"
     assert read_coco(file).file.tolist() == read_coco(root).file.tolist()
-    assert picture_root(file) == root
+    assert image_root(file) == root
 
 
 def test_the_published_annotations_come_in_as_the_authors_order_them(shared: Path) -> None:

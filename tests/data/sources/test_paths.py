@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from polyptrace.core.errors import UserError
 from polyptrace.data.sources.paths import (
     folders_below,
+    image_root,
     inside,
     last_number,
     natural,
     of_several_videos,
-    picture_root,
     pictures_by_number,
     relative,
     video_and_frame,
@@ -89,7 +89,7 @@ def test_names_sort_in_natural_order() -> None:
 def test_two_pictures_of_one_number_are_an_error(tmp_path: Path) -> None:
     for name in ("a1.jpg", "b01.jpg"):
         (tmp_path / name).touch()
-    with pytest.raises(UserError, match=r"a1\.jpg and b01\.jpg are both picture 1"):
+    with pytest.raises(UserError, match=r"a1\.jpg and b01\.jpg are both image 1"):
         pictures_by_number(tmp_path)
 
 
@@ -97,9 +97,9 @@ def test_the_root_of_a_file_in_a_folder_of_annotations_is_above_it(tmp_path: Pat
     (tmp_path / "annotations").mkdir()
     (tmp_path / "annotations" / "a.json").touch()
     (tmp_path / "b.json").touch()
-    assert picture_root(tmp_path / "annotations" / "a.json") == tmp_path
-    assert picture_root(tmp_path / "b.json") == tmp_path
-    assert picture_root(tmp_path) == tmp_path
+    assert image_root(tmp_path / "annotations" / "a.json") == tmp_path
+    assert image_root(tmp_path / "b.json") == tmp_path
+    assert image_root(tmp_path) == tmp_path
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_pictures_without_an_annotation_are_a_warning_and_count_as_frames(tmp_pa
     write(tmp_path, world)
     before = read_polypsset(tmp_path, split="val").frame_index
     picture(tmp_path / "val2019" / "Image" / "1" / "95.jpg")
-    with pytest.warns(UserWarning, match="1 picture without an XML file"):
+    with pytest.warns(UserWarning, match="1 image without an XML file"):
         assert read_polypsset(tmp_path, split="val").frame_index.tolist() == (before + 1).tolist()
 
 

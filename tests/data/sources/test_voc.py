@@ -79,7 +79,7 @@ def test_a_list_of_a_split_picks_frames(tmp_path: Path, world, same_rows) -> Non
 def test_pictures_without_an_annotation_are_a_warning(tmp_path: Path, world, picture) -> None:
     write(tmp_path, world, xml="Annotations/{video}_{frame:04d}.xml")
     picture(tmp_path / "JPEGImages" / "case1_0099.jpg")
-    with pytest.warns(UserWarning, match="1 picture without an XML file"):
+    with pytest.warns(UserWarning, match="1 image without an XML file"):
         read_voc(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""YOLO: fractions of the picture, whose size comes from a picture, a video or an option."""
+"""YOLO: fractions of the image, whose size comes from an image, a video or an option."""
 
 from pathlib import Path
 
@@ -97,7 +97,7 @@ def test_a_missing_picture_has_the_size_of_its_neighbours(tmp_path: Path, world,
 
 
 def test_without_any_size_the_error_says_how_to_give_it(tmp_path: Path, world) -> None:
-    with pytest.raises(UserError, match=r"has no picture, and no video case1\.mp4 .* --image-size"):
+    with pytest.raises(UserError, match=r"has no image, and no video case1\.mp4 .* --image-size"):
         read_yolo(write(tmp_path, world, name="labels/{video}_{frame}.txt"))
 
 
@@ -127,6 +127,6 @@ def test_errors_name_file_and_line(tmp_path: Path, content: bytes, message: str)
 def test_an_unreadable_picture_is_named(tmp_path: Path, world) -> None:
     write(tmp_path, world[:1], name="labels/{video}_{frame}.txt")
     (tmp_path / "images").mkdir()
-    (tmp_path / "images" / f"case1_{world[0].frame_index}.jpg").write_bytes(b"no picture")
+    (tmp_path / "images" / f"case1_{world[0].frame_index}.jpg").write_bytes(b"no image")
     with pytest.raises(UserError, match="its size cannot be read"):
         read_yolo(tmp_path)

@@ -124,7 +124,7 @@ def sample_frames(path: Path, count: int) -> Iterator[tuple[float, Pixels]]:
 
 
 def blank(picture: Pixels, field: Pixels | None) -> Pixels:
-    """The picture (H, W, 3), black outside of the field, in place; all black if the field has another size."""
+    """The image (H, W, 3), black outside of the field, in place; all black if the field has another size."""
     if field is not None:
         np.bitwise_and(picture, field if field.shape == picture.shape else np.uint8(0), out=picture)
     return picture
