@@ -28,6 +28,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 COMMANDS = {
     "synth": "Generate synthetic procedures with images, boxes and labels.",
+    "run": "From recordings to their lesions: detect, prepare, embed, lesions.",
     "detect": "Run a detector over videos.",
     "prepare": "Convert images and boxes of any supported format into a dataset folder.",
     "check": "Summarise a dataset folder and report problems.",
@@ -46,12 +47,13 @@ COMMANDS = {
     "settings": "List every setting with its values, its default and its meaning.",
 }
 #: Commands that resume when they are run again.
-RESUMABLE = ("detect", "prepare", "train", "compare", "ablate")
+RESUMABLE = ("run", "detect", "prepare", "train", "compare", "ablate")
 #: What to do about an error of the file system.
 DISK_ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again; it resumes",
     errno.EDQUOT: "the quota is used up: free some space and run the same command again; it resumes",
     errno.EFBIG: "the file is too large for this file system or limit: write to another one",
+    errno.EIO: "the disk reports an error: check it, then run the same command again, or write to another one",
     errno.EROFS: "the file system is read-only: write to another one",
     errno.EACCES: "permission denied: check the folder's permissions, or use another folder",
     errno.EPERM: "permission denied: check the folder's permissions, or use another folder",

@@ -44,6 +44,7 @@ Relabel = Callable[[Boxes, Ints], Boxes]
 #: Smallest allowed value of each setting.
 MINIMUM = {
     "tracks.max_gap": 0,
+    "tracks.margin": 0,
     "tracks.min_track": 1,
     "tracks.stride": 1,
     "tracks.length": 1,
@@ -56,6 +57,10 @@ FILE = "dataset.json"
 #: Keys of the hashes of the source's boxes, and of the sizes and times of the files that crops were cut from.
 SOURCE_BOXES, PICTURES = "source boxes", "image files"
 ADVICE = "use the same settings, give another folder, or remove this one first"
+
+
+class NoTrackError(UserError):
+    """No track of the boxes is long enough."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ class _Linked:
 
     def counts(self, source: Boxes) -> dict[str, int]:
         """Number of usable and of rejected boxes, and of tracks that are too short."""
-        short = len(np.unique(self.track)) - len(np.unique(self.tracklets.track))
+        short = len(np.unique(self.track[self.track >= 0])) - len(np.unique(self.tracklets.track))
         return {"boxes": len(self.boxes), "rejected": len(source) - len(self.boxes), "short tracks": short}
 
 
@@ -220,7 +225,8 @@ def _link(source: Boxes, findings: list[Finding], settings: Tracks) -> _Linked:
     track = link_with_settings(boxes, settings)
     cropped, tracklets = _in_crop_rows(cut_both_units(boxes, track, settings))
     if not len(tracklets):
-        raise UserError(_no_track_message(boxes, track, settings))
+        linked = track >= 0
+        raise NoTrackError(_no_track_message(boxes.take(linked), track[linked], settings))
     return _Linked(rows, boxes, track, cropped, tracklets)
 
 
