@@ -39,7 +39,7 @@ def main(words: list[str]) -> None:
     parser.add_argument("--wrong", type=float, default=0.05, help="share of wrong answers")
     parser.add_argument("--seeds", type=int, default=5, help="repetitions of random orders and wrong answers")
     options = parser.parse_args(words)
-    found = [one for path in options.vectors for one in measure(path, options.wrong, options.seeds)]
+    found = [one for path in options.vectors for one in measure_vectors(path, options.wrong, options.seeds)]
     write_json(options.out / "annotator.json", summary(found, options.wrong) | {"made_by": provenance()})
     print(table(summary(found, options.wrong)))
 
@@ -128,7 +128,7 @@ def least(procedure: ExploredProcedure, polyp: NDArray[Any]) -> int:
     return len(polyp) - len(names) + len(names) * (len(names) - 1) // 2 - separate
 
 
-def measure(path: Path, wrong: float, seeds: int) -> list[dict[str, Any]]:
+def measure_vectors(path: Path, wrong: float, seeds: int) -> list[dict[str, Any]]:
     """Answers of each order for each procedure of some vectors."""
     tracks = Embeddings.load(path).select("track")
     found = []
