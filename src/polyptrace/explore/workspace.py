@@ -205,7 +205,7 @@ def on_disk(tracks: Embeddings) -> Embeddings:
     with TemporaryFile() as file:
         tracks.vectors.tofile(file)
         vectors = np.memmap(file, np.float32, "r", shape=tracks.vectors.shape)  # outlives the name of the file
-    shared = {}
+    shared: dict[str, Any] = {}
     for name in TEXT:
         texts, code = np.unique(getattr(tracks, name).astype(str), return_inverse=True)
         shared[name] = texts.astype(object)[code]  # one object for equal texts
