@@ -57,7 +57,7 @@ def test_clips_follow_each_other_with_a_gap_and_keep_their_own_time() -> None:
         assert len(set(shift.tolist())) == 1
 
 
-def test_frames_that_are_none_stay_so_and_move_no_other() -> None:
+def test_missing_frame_numbers_stay_missing_and_shift_no_other() -> None:
     boxes = clips(3, frames=4)
     frames = boxes.frame_index.copy()
     frames[[1, 6]] = -4, NO_FRAME

@@ -124,7 +124,9 @@ def test_the_tracks_are_those_of_the_authors(shared: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(random_boxes(), st.sampled_from(["polyp", "video"]), st.sampled_from([0.1, 0.5]), st.integers(0, 3))
-def test_linking_equals_the_slow_reading_of_its_definition(boxes: Boxes, within: str, iou: float, max_gap: int) -> None:
+def test_linking_equals_a_slow_implementation_of_its_definition(
+    boxes: Boxes, within: str, iou: float, max_gap: int
+) -> None:
     assert partition(link_tracks(boxes, within, iou, max_gap)) == plain_link(boxes, within, iou, max_gap)
 
 
@@ -149,7 +151,7 @@ def test_tracks_are_numbered_by_their_first_box(boxes: Boxes, within: str) -> No
 
 @settings(max_examples=60, deadline=None)
 @given(random_boxes(), st.integers(0, 3), st.randoms(use_true_random=False))
-def test_tracks_keep_their_promises_whatever_the_boxes(boxes: Boxes, max_gap: int, random: Random) -> None:
+def test_tracks_satisfy_their_definition_for_any_boxes(boxes: Boxes, max_gap: int, random: Random) -> None:
     track = link_tracks(boxes, "video", max_gap=max_gap)
     assert len(track) == len(boxes)
     for t in np.unique(track):

@@ -53,6 +53,7 @@ DISK_ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again; it resumes",
     errno.EDQUOT: "the quota is used up: free some space and run the same command again; it resumes",
     errno.EFBIG: "the file is too large for this file system or limit: write to another one",
+    errno.EIO: "the disk reports an error: check it, then run the same command again, or write to another one",
     errno.EROFS: "the file system is read-only: write to another one",
     errno.EACCES: "permission denied: check the folder's permissions, or use another folder",
     errno.EPERM: "permission denied: check the folder's permissions, or use another folder",

@@ -1,5 +1,6 @@
 """`polyptrace lesions VECTORS --data DATASET --out LESIONS`."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,8 +73,8 @@ def command(
         write_json(folder / "lesions.json", _summary(found, vectors))
         model.save(folder / SAME_FILE)
         (folder / "lesions.html").write_text(render_page(page), encoding="utf-8")
-    if fitted and vectors.is_dir():
-        model.save(vectors / SAME_FILE)
+        if fitted and vectors.is_dir() and os.access(vectors, os.W_OK):
+            model.save(vectors / SAME_FILE)  # before the folder is complete: a rerun would refuse to replace it
     _print(found, model)
     echo(f"written: {out / 'lesions.html'}, {out / MARK}, {out / 'tracks.csv'}")
 

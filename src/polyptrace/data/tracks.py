@@ -63,6 +63,10 @@ def _link(boxes: Boxes, within: Within, iou: float, max_gap: int, margin: float,
         return np.empty(0, np.int64)
     video = video_codes(boxes)
     group = video if within == "video" else video * (len(boxes) + 1) + _group_ids(boxes, within)
+    if max_gap == 0 and _one_box_per_frame(video, boxes.frame_index):
+        linked = (group[1:] == group[:-1]) & (np.diff(boxes.frame_index) == 1)
+        linked &= box_iou(boxes.xywh[:-1], boxes.xywh[1:]) >= iou
+        return np.cumsum(np.append(False, ~linked))
     order = boxes.order()
     by_group = np.argsort(group[order], kind="stable")  # indices into `order`, by group, frame and box
     rows = order[by_group]
@@ -122,6 +126,12 @@ def _group_ids(boxes: Boxes, within: Within) -> Ints:
             f"-> link by overlap alone: --tracks.link video{by_track if (boxes.track != '').all() else ''}"
         )
     return codes(names)
+
+
+def _one_box_per_frame(video: Ints, frame: Ints) -> bool:
+    """Whether the rows are sorted and no two share a frame: a box can then only follow the row before it."""
+    step = np.diff(video)
+    return bool(((step > 0) | ((step == 0) & (frame[1:] > frame[:-1]))).all())
 
 
 def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:

@@ -93,7 +93,7 @@ def test_stored_crops_show_no_name_unless_the_border_is_kept(tmp_path: Path, bor
     assert not any(b"DOE JANE" in content for content in files)
 
 
-def test_a_picture_without_a_border_is_kept_whole(tmp_path: Path) -> None:
+def test_an_image_without_a_border_is_kept_whole(tmp_path: Path) -> None:
     video = tmp_path / "v.mp4"
     noise = np.random.default_rng(0).integers(0, 255, (20, 16, 24, 3), dtype=np.uint8)
     with av.open(str(video), "w") as container:

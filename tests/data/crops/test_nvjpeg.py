@@ -74,7 +74,7 @@ def test_white_stays_white_in_half_precision() -> None:
     assert (all_crops([white], np.zeros(3, int), regions, torch.float16) == 255).all()
 
 
-def test_a_small_budget_of_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_memory_budget_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     pictures, regions, of = [noise(50, 61, 0)], np.array(REGIONS), np.zeros(len(REGIONS), int)
     whole = all_crops(pictures, of, regions, torch.float32)
     monkeypatch.setattr(nvjpeg, "BYTES_AT_ONCE", 2 * 3 * 50 * 61 * 4)
@@ -97,7 +97,7 @@ def test_weights_sum_to_one_and_stay_inside_their_region(length: int, begin: int
     torch.testing.assert_close(weights @ torch.arange(length).float(), expected, atol=1e-3, rtol=1e-4)
 
 
-def test_after_a_broken_jpeg_the_gpu_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gpu_is_synchronised_after_a_broken_jpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.jpg").write_bytes(encode_jpeg(noise(16, 24, 0)))
     waited: list[torch.device] = []
 
@@ -112,7 +112,7 @@ def test_after_a_broken_jpeg_the_gpu_is_waited_for(tmp_path: Path, monkeypatch: 
     assert waited == [torch.device("cuda", 1)]  # or nvJPEG could write into what is copied there next
 
 
-def test_a_store_filled_in_batches_holds_the_same_crops_and_names_the_same_bad_pictures(
+def test_a_store_filled_in_batches_holds_the_same_crops_and_names_the_same_bad_images(
     make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes, root = make_source(videos=1)

@@ -84,7 +84,7 @@ def expected(world, *splits: str):
 
 
 @pytest.mark.parametrize("suffix", ["_annotations", "_annotation"])
-def test_folders_come_back_row_by_row(tmp_path: Path, world, same_rows, suffix: str) -> None:
+def test_folders_are_read_row_by_row(tmp_path: Path, world, same_rows, suffix: str) -> None:
     found = read_realcolon(write_folders(tmp_path, world, suffix))
     same_rows(
         found,
@@ -188,7 +188,7 @@ def test_a_second_run_resumes_from_the_cache(tmp_path: Path, world, monkeypatch)
         np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
 
 
-def test_pictures_without_an_annotation_are_a_warning(tmp_path: Path, world, picture) -> None:
+def test_images_without_an_annotation_are_a_warning(tmp_path: Path, world, picture) -> None:
     picture(write_folders(tmp_path, world) / "001-001_frames" / "001-001_77.jpg")
     with pytest.warns(UserWarning, match="001-001_frames: 1 image without an XML file"):
         read_realcolon(tmp_path)

@@ -184,6 +184,8 @@ def _open(path: Path) -> Iterator[Any]:
     with container:
         if not container.streams.video:
             raise UserError(f"{path}: has no video stream -> give a video file")
+        if container.streams.video[0].codec_context is None:
+            raise UserError(f"{path}: its video codec is unknown -> export the video again, for example as H.264")
         container.streams.video[0].thread_type = "AUTO"
         yield container
 
