@@ -27,6 +27,7 @@ from polyptrace.synthetic import find_preset
 from polyptrace.synthetic.procedure import draw_procedures
 
 MIN_TRACK = 30
+FORGET = 40  # frames; the trackers keep a lost track for 30
 PLAIN = Tracks(link="video", max_gap=3)
 Linker = Callable[[Boxes], Ints]
 
@@ -55,7 +56,8 @@ def tracker(make: Callable[[], object]) -> Linker:
 
     def link(boxes: Boxes) -> Ints:
         model, track = make(), np.full(len(boxes), -1)
-        for frame in range(int(boxes.frame_index.min()), int(boxes.frame_index.max()) + 1):
+        near = np.unique(boxes.frame_index[:, None] + np.arange(FORGET))  # later, a tracker has forgotten every track
+        for frame in near.tolist():
             rows = np.arange(*np.searchsorted(boxes.frame_index, (frame, frame + 1)))
             corners = np.concatenate([boxes.xywh[rows, :2], boxes.xywh[rows, :2] + boxes.xywh[rows, 2:]], 1)
             given = sv.Detections(xyxy=corners.astype(np.float32), confidence=boxes.score[rows].astype(np.float32))
@@ -105,8 +107,10 @@ def iou_table(a: Floats, b: Floats) -> Floats:
 def sequence(truth: Boxes, truth_track: Ints, boxes: Boxes, track: Ints) -> dict[str, object]:
     """One procedure in the form that TrackEval takes."""
     frames = np.unique(np.concatenate([truth.frame_index, boxes.frame_index]))
-    given = [np.flatnonzero(truth.frame_index == frame) for frame in frames]
-    found = [np.flatnonzero(boxes.frame_index == frame) for frame in frames]
+    given, found = (
+        [np.arange(*np.searchsorted(table.frame_index, (frame, frame + 1))) for frame in frames]
+        for table in (truth, boxes)
+    )
     return {
         "num_timesteps": len(frames),
         "gt_ids": [truth_track[rows] for rows in given],
