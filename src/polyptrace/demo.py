@@ -42,10 +42,10 @@ def steps(folder: Path) -> list[tuple[Path, str]]:
         lines.append((vectors, f"embed {encoder} --data {test} --out {vectors}"))
         lines.append((row_results, f"evaluate --embeddings {vectors} --out {row_results} {row}"))
     results = " ".join(str(folder / "results" / name) for name in rows)
-    pictures = f"--data {test} --data {train} --run {folder}/run"
+    sources = f"--data {test} --data {train} --run {folder}/run"
     vectors = folder / "embeddings/ours"
     lines.append((folder / "lesions", f"lesions {vectors} --data {test} --out {folder}/lesions"))
-    lines.append((folder / "report", f"report {results} {pictures} --out {folder}/report"))
+    lines.append((folder / "report", f"report {results} {sources} --out {folder}/report"))
     return lines
 
 

@@ -36,7 +36,7 @@ COMMANDS = {
     "embed": "Compute the vectors of a dataset with a frozen encoder.",
     "export": "Write an encoder as ONNX or PT2 graphs, or as a folder for the hub.",
     "find": "Find the tracks that are most similar to one track.",
-    "lesions": "List the lesions of each procedure, with confidence, pictures and a page.",
+    "lesions": "List the lesions of each procedure, with confidence, images and a page.",
     "explore": "Open procedures in the browser and answer which tracks show the same lesion.",
     "evaluate": "Evaluate vectors: retrieval, re-identification, size, histology, counting.",
     "compare": "Train, embed and evaluate every row of a table, and write the table.",

@@ -30,7 +30,7 @@ def command(
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
     data: Annotated[
-        list[Path] | None, typer.Option("--data", help="Dataset folder, for pictures on the page. Can be repeated.")
+        list[Path] | None, typer.Option("--data", help="Dataset folder, for images on the page. Can be repeated.")
     ] = None,
     labels: Annotated[
         bool, typer.Option("--labels", help="Fit the probability on the polyps that are known, not without labels.")

@@ -76,7 +76,7 @@ def generate(
         ]
         (folder / "images").mkdir()
         with progress("rendering", sum(len(rows) for _, rows in jobs), "frames") as bar:
-            write_pictures(jobs, folder / "images", chosen_device, workers, bar.advance)
+            write_images(jobs, folder / "images", chosen_device, workers, bar.advance)
         info = {"generated": True, "preset": preset.name, "regime": preset.regime, "seed": seed}
         for name in dict.fromkeys(each.split for each in procedures):
             part = [boxes for each, boxes in zip(procedures, tables, strict=True) if each.split == name]
@@ -111,7 +111,7 @@ def _all_frames(boxes: Boxes, folder: Path) -> Iterator[NDArray[np.uint8]]:
         yield shown
 
 
-def write_pictures(
+def write_images(
     jobs: Iterable[Frames], folder: Path, device: torch.device, workers: int, advance: Callable[[int], None]
 ) -> None:
     """Renders the given frames (rows) of procedures and writes them as JPEG; `advance` receives finished counts."""
@@ -128,8 +128,8 @@ def write_pictures(
             advance(count)
 
 
-def _write_jpeg(file: Path, picture: Tensor) -> None:
-    file.write_bytes(encode_jpeg(picture, QUALITY))
+def _write_jpeg(file: Path, image: Tensor) -> None:
+    file.write_bytes(encode_jpeg(image, QUALITY))
 
 
 def _batches(jobs: Iterable[Frames], device: torch.device) -> Iterator[tuple[Procedure, Scene, NDArray[np.int64]]]:
@@ -180,7 +180,7 @@ def write_coco(path: Path, boxes: Boxes, info: dict[str, Any] | None = None) -> 
 
 
 def contact_sheet(procedure: Procedure, boxes: Boxes, root: Path) -> Image.Image:
-    """One row per polyp: the middle frames of up to eight tracks, in time order, with boxes; pictures below `root`."""
+    """One row per polyp: the middle frames of up to eight tracks, in time order, with boxes; images below `root`."""
     camera = procedure.scene.camera
     row_height = camera.height + CAPTION
     sheet = Image.new("RGB", (SHEET_COLUMNS * camera.width, len(procedure.scene.polyps) * row_height))
@@ -195,8 +195,8 @@ def contact_sheet(procedure: Procedure, boxes: Boxes, root: Path) -> Image.Image
             mine = mine[np.linspace(0, len(mine) - 1, SHEET_COLUMNS).round().astype(int)]
         for column, box in enumerate(mine):
             left, top = column * camera.width, row * row_height + CAPTION
-            with Image.open(root / boxes.file[box]) as picture:
-                sheet.paste(picture, (left, top))
+            with Image.open(root / boxes.file[box]) as image:
+                sheet.paste(image, (left, top))
             x, y, w, h = boxes.xywh[box]
             draw.rectangle((left + x, top + y, left + x + w, top + y + h), outline=(80, 255, 80))
             time = f"frame {boxes.frame_index[box]:,}"
