@@ -18,7 +18,7 @@ from polyptrace.core.files import provenance, write_json
 CAMPAIGNS = ("kill", "fuzz", "faults", "load")
 #: With --quick: cases of each command or reader, and the commands.
 QUICK = {"kill": 2, "fuzz": 3, "faults": 2, "load": 1}
-QUICK_COMMANDS = {"kill": ["embed", "prepare"], "faults": ["embed", "prepare"], "load": ["evaluate"]}
+QUICK_COMMANDS = {"kill": ["embed", "prepare"], "faults": ["embed"], "load": ["evaluate"]}
 
 
 def main(words: list[str] | None = None) -> int:
