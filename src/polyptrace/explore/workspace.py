@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -150,8 +150,7 @@ class ExploredProcedure:
                 continue
             scores, place = self._window_scores(start), state.track[items] - start
             if len(place) != len(scores.prior) or (np.diff(place) != 1).any():
-                chosen = np.ix_(place, place)
-                scores = PairScores(scores.prior[chosen], scores.ratio[chosen], scores.simultaneous[chosen])
+                scores = scores.select(place)
             windows.append((items, scores))
         return windows
 
@@ -167,7 +166,7 @@ class ExploredProcedure:
 def _constrained(scores: PairScores, component: Ints, apart: NDArray[np.bool_]) -> PairScores:
     """Scores that leave a partition no choice about what is known."""
     same = component[:, None] == component
-    return PairScores(scores.prior, np.where(same, np.float32(KNOWN_SAME), scores.ratio), apart & ~same)
+    return replace(scores, ratio=np.where(same, np.float32(KNOWN_SAME), scores.ratio), simultaneous=apart & ~same)
 
 
 class Workspace:
@@ -231,7 +230,7 @@ class Workspace:
 
     def _load(self, number: int) -> ExploredProcedure:
         rows = self.rows[number]
-        (tracks,) = procedures(self.tracks.rows(rows))
+        (tracks,) = procedures(self.tracks.rows(rows), self.model.centre)
         rows = rows[tracks.rows]
         columns = zip(
             *(getattr(self.tracks, name)[rows].tolist() for name in ("track", "position", "last")), strict=True
