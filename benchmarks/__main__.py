@@ -61,7 +61,7 @@ BENCHMARKS = {
 def main(words: list[str] | None = None) -> None:
     """Lists the benchmarks, or runs some of them and writes the page."""
     words = sys.argv[1:] if words is None else words
-    if words[:1] in (["regime"], ["lesions"], ["default_encoder"]):  # these have their own options
+    if words[:1] in (["regime"], ["lesions"], ["default_encoder"], ["annotator"]):  # these have their own options
         importlib.import_module(f"benchmarks.{words[0]}").main(words[1:])
         return
     options = parse(words)

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.result import Result, Row
-from polyptrace.evaluate import Estimate, draw_counts, interval, mean_draws, paired, reid, reid_draws, retrieval
+from polyptrace.evaluate import reid, retrieval
+from polyptrace.evaluate.bootstrap import Estimate, draw_counts, interval, mean_draws, paired
+from polyptrace.evaluate.reid import reid_draws
 
 PROCEDURES, POLYPS, DRAWS = 19, 47, 400
 SIMULATIONS, VECTOR_SIMULATIONS = 1500, 200

@@ -29,9 +29,10 @@ from benchmarks.timing import best_of
 from polyptrace.config import Crops, Tracks
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes, Dataset, prepare
+from polyptrace.data.boxes import crop_regions
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.images import decode_picture
-from polyptrace.data.crops.regions import crop_regions, shrink_factor
+from polyptrace.data.crops.regions import shrink_factor
 
 WIDTH, HEIGHT, SIZE = 1350, 1080, 232
 PLAIN = "plain PIL, one process"
@@ -96,7 +97,7 @@ def exact(root: Path, boxes: Boxes) -> NDArray[np.float32]:
 
 def filled(root: Path, boxes: Boxes, decoding: str, workers: int) -> NDArray[np.uint8]:
     """Crops of a new store."""
-    assert not fill_store(root / STORE, boxes, root, decoding=decoding, workers=workers)
+    assert not fill_store(root / STORE, boxes, root, Crops(decoding=decoding, workers=workers))
     crops: NDArray[np.uint8] = np.load(root / STORE, mmap_mode="r")
     return crops
 

@@ -24,8 +24,8 @@ from polyptrace.data import Dataset, prepare
 from polyptrace.data.dataset import DatasetTracklets
 from polyptrace.embed import embed_files, from_pretrained, save_pretrained
 from polyptrace.encoders import ColourGrid, load_encoder, save_encoder
-from polyptrace.evaluate import evaluate_files
-from polyptrace.report import card_results
+from polyptrace.evaluate.evaluation import evaluate_files
+from polyptrace.report.tables import card_results
 from polyptrace.synthetic import PRESETS, generate
 from polyptrace.train import SECTIONS, train
 

@@ -21,7 +21,9 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import apart, forget_peak, mebibytes
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate import draw_counts, probe, reid, reid_draws, retrieval
+from polyptrace.evaluate import probe, reid, retrieval
+from polyptrace.evaluate.bootstrap import draw_counts
+from polyptrace.evaluate.reid import reid_draws
 from polyptrace.lesions import lesions
 
 WIDTH, PER_POLYP, DRAWS = 256, 20, 1000

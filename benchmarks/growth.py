@@ -20,13 +20,15 @@ from benchmarks import bags, crops, embedding, evaluation, linking, parsing, tra
 from benchmarks.growth_figure import Curve, draw
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import apart, mebibytes, report_work
-from polyptrace.config import Config, Supervision, Train
+from polyptrace.config import Config, Crops, Supervision, Train
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.embed import embed
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.evaluate import count, probe, reid, retrieval
-from polyptrace.synthetic import PRESETS, draw_procedure, write_pictures
+from polyptrace.synthetic import PRESETS
+from polyptrace.synthetic.generate import write_pictures
+from polyptrace.synthetic.procedure import draw_procedure
 from polyptrace.train import train
 
 FIGURE = Path(__file__).parents[1] / "docs/performance-growth.png"
@@ -58,7 +60,7 @@ def _crops(n: int, folder: Path) -> Work:
         (folder / f"{row}.jpg").hardlink_to(folder / few.file[row % 8])
     columns = {"file": [f"{row}.jpg" for row in range(n)], "image_width": crops.WIDTH, "image_height": crops.HEIGHT}
     table = Boxes.of(video="v", frame_index=np.arange(n), xywh=boxes.xywh, **columns)
-    return lambda: fill_store(folder / "crops.npy", table, folder, workers=1)
+    return lambda: fill_store(folder / "crops.npy", table, folder, Crops(workers=1))
 
 
 def _synth(n: int, folder: Path) -> Work:

@@ -28,8 +28,9 @@ from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.drawing import ACCENT, GREY, LINE, RIGHT, Drawing, canvas, finished, styled
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate import Counting, count, count_lesions, interval
-from polyptrace.evaluate.counting import SETTINGS, Clustering
+from polyptrace.evaluate import Counting, count
+from polyptrace.evaluate.bootstrap import interval
+from polyptrace.evaluate.counting import SETTINGS, Clustering, count_lesions
 from polyptrace.lesions import fit_same, pair_scores, partition, procedures
 
 Floats = NDArray[np.float64]

@@ -26,7 +26,7 @@ from benchmarks.result import Result, Row, number
 from benchmarks.timing import ONE_CORE
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes
-from polyptrace.synthetic import write_coco
+from polyptrace.synthetic.generate import write_coco
 
 GROUPS = Path("/sys/fs/cgroup")
 WIDTH, HEIGHT, TRACK, VIDEO = 320, 256, 64, 1_280

@@ -30,7 +30,8 @@ from polyptrace.embed import embed
 from polyptrace.encoders import ColourGrid, Preprocess, load_encoder, prepare_crops
 from polyptrace.encoders.backbones import create_backbone
 from polyptrace.evaluate import reid, retrieval
-from polyptrace.synthetic import PRESETS, Difficulty, box_statistics, find_preset, generate, with_difficulty
+from polyptrace.synthetic import PRESETS, Difficulty, find_preset, generate, with_difficulty
+from polyptrace.synthetic.statistics import PUBLISHED, box_statistics
 from polyptrace.train import train
 
 #: REAL-Colon's published numbers: frozen foundation models and Sup, in per cent.
@@ -76,7 +77,8 @@ def main(words: list[str] | None = None) -> None:
         | {name: value for name in ("tracklets", "track_frames") if (value := getattr(options, name)) is not None},
         "difficulty": {name: getattr(preset.difficulty, name) for name in OPTIONS},
         "statistics": [
-            {"name": each.name, "here": each.generated, "REAL-Colon": each.real} for each in box_statistics(boxes)
+            {"name": name, "here": value, "REAL-Colon": PUBLISHED[name]}
+            for name, value in box_statistics(boxes).items()
         ],
         "rows": rows,
         "bands": {name: band for name, band in BANDS.items() if name in rows},

@@ -17,7 +17,9 @@ import torch
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import best_of
 from polyptrace.core.device import one_thread, usable_cores
-from polyptrace.synthetic import PRESETS, Preset, Procedure, draw_procedure, write_pictures
+from polyptrace.synthetic import PRESETS, Preset
+from polyptrace.synthetic.generate import write_pictures
+from polyptrace.synthetic.procedure import Procedure, draw_procedure
 
 
 def rate(procedure: Procedure, frames: int, device: torch.device, workers: int) -> float:

@@ -10,6 +10,7 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from polyptrace.config import Embed
+from polyptrace.config import Crops, Embed
 from polyptrace.core.console import console, counted, progress
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
@@ -28,8 +29,7 @@ from polyptrace.data.boxes import Ints
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import BadPicture
 from polyptrace.embed import Embedder, Embeddings
-from polyptrace.embed.embedding import UNITS, as_table, preprocess_of, tracklets_of
-from polyptrace.embed.plan import make_plan
+from polyptrace.embed.embedding import UNITS, as_table, make_plan, preprocess_of, tracklets_of
 from polyptrace.encoders.preprocess import input_size
 
 #: The folder next to the crop store that holds one file per procedure; `prepare` removes it at the end.
@@ -74,31 +74,28 @@ def fill_store_on(
     path: Path,
     boxes: Boxes,
     root: Path,
-    *,
-    scale: float = 5.0,
-    size: int = 232,
-    decoding: str = "full",
-    workers: int = 0,
+    settings: Crops,
     advance: Callable[[int], object] = int,
 ) -> list[BadPicture]:
     """`fill_store` on a cluster: writes the crop of every box to `path`; returns the rows that could not be cut.
 
-    Each procedure is cut by one worker with `workers` threads (default 1) into its own file, because shared file
+    Each procedure is cut by one worker with `crops.workers` threads (default 1) into its own file, because shared file
     systems do not support several writers. The files are joined at the end; until then the disk holds the crops twice.
     A run that was killed resumes with the files that exist.
     """
     parts = path.with_name(PARTS)
     parts.mkdir(exist_ok=True)
-    threads = workers or 1
+    threads = settings.workers or 1
+    on_gpu = settings.decoding == "nvjpeg"
     bad: list[BadPicture] = []
     machines = set()
     with connected(address) as ray:
-        if decoding == "nvjpeg" and not ray.cluster_resources().get("GPU"):
+        if on_gpu and not ray.cluster_resources().get("GPU"):
             raise UserError("--crops.decoding nvjpeg: the cluster has no GPU -> use full or scaled")
-        cut = ray.remote(num_cpus=threads, num_gpus=int(decoding == "nvjpeg"), scheduling_strategy="SPREAD")(_cut)
+        cut = ray.remote(num_cpus=threads, num_gpus=int(on_gpu), scheduling_strategy="SPREAD")(_cut)
         procedures = by_procedure(boxes)
         rows_of = {
-            cut.remote(_part(parts, number), boxes.take(rows), root.resolve(), scale, size, decoding, threads): rows
+            cut.remote(_part(parts, number), boxes.take(rows), root.resolve(), replace(settings, workers=threads)): rows
             for number, rows in enumerate(procedures)
         }
         remaining = list(rows_of)
@@ -110,7 +107,11 @@ def fill_store_on(
             advance(pictures)
     console.print(f"{counted(len(procedures), 'procedure')} on {counted(len(machines), 'machine')}", highlight=False)
     joined = parts / "joined.npy"  # in the folder of parts, so that what a killed run leaves is removed with them
-    join(joined, [_part(parts, number) for number in range(len(procedures))], (len(boxes), size, size, 3))
+    join(
+        joined,
+        [_part(parts, number) for number in range(len(procedures))],
+        (len(boxes), settings.size, settings.size, 3),
+    )
     joined.replace(path)
     path.with_suffix(".log").touch()  # an empty log: `prepare` on one machine would start again
     return sorted(bad, key=lambda b: b.row)
@@ -208,20 +209,13 @@ def _part(folder: Path, number: int) -> Path:
     return folder.resolve() / f"{number:06d}.npy"
 
 
-def _cut(
-    path: Path, boxes: Boxes, root: Path, scale: float, size: int, decoding: str, threads: int
-) -> tuple[list[BadPicture], str, int]:
+def _cut(path: Path, boxes: Boxes, root: Path, settings: Crops) -> tuple[list[BadPicture], str, int]:
     """The task of one worker: fills the store of one procedure; returns failed rows, machine, number of pictures."""
     import ray
 
-    pictures = 0
-
-    def count(amount: int) -> None:
-        nonlocal pictures
-        pictures += amount
-
-    bad = fill_store(path, boxes, root, scale=scale, size=size, decoding=decoding, workers=threads, advance=count)
-    return bad, ray.get_runtime_context().get_node_id(), pictures
+    pictures: list[int] = []
+    bad = fill_store(path, boxes, root, settings, pictures.append)
+    return bad, ray.get_runtime_context().get_node_id(), sum(pictures)
 
 
 def _block(worker: Any, number: int) -> Any:

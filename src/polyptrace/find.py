@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from polyptrace.core.console import counted, proportion
 from polyptrace.core.errors import UserError
 from polyptrace.core.timecode import has_rate, seconds_text, time_range, timecode
-from polyptrace.data import Dataset
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate import unit_vectors
+from polyptrace.evaluate.similarity import unit_vectors
 from polyptrace.lesions import SameModel, procedures
-from polyptrace.report import GENERATED_NOTICE, Page, Paragraph, Section, Strip, StripRow, Strips, TrackImages, strip
+from polyptrace.report.film_strips import TrackImages
+from polyptrace.report.gallery import strip
+from polyptrace.report.page import Page, Paragraph, Section, Strip, StripRow, Strips
+from polyptrace.report.write import GENERATED_NOTICE
 
 Ints = NDArray[np.int64]
 
@@ -200,19 +202,6 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer
         footer=footer,
         notice=GENERATED_NOTICE if tracks.info.get("generated", False) else None,
     )
-
-
-def check_same_dataset(dataset: Dataset, tracks: Embeddings) -> None:
-    """Raises an error if the vectors were not computed from this dataset, by its hash or by the names of procedures."""
-    own, recorded = (
-        info.get("hashes", {}).get("tracklets.parquet") for info in (dataset.info, tracks.info.get("dataset", {}))
-    )
-    same = own == recorded if own and recorded else bool(set(video_keys(dataset.tracklets)) & set(video_keys(tracks)))
-    if not same:
-        raise UserError(
-            f"--data {dataset.path}: the vectors were not computed from this dataset"
-            " -> give the dataset that was embedded"
-        )
 
 
 def _procedure(tracks: Embeddings, video: str) -> Ints:

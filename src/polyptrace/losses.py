@@ -214,17 +214,12 @@ def nt_xent(a: Tensor, b: Tensor, temperature: float, *, ignore: Tensor | None =
     return noise_aware_symmetric(z, item, temperature, ignore)
 
 
-class FrameVectors(NamedTuple):
-    """The frames of B tracklets as B·L vectors, in the arguments of the losses above."""
-
-    z: Tensor  # (B·L, D)
-    group: Tensor  # (B·L,)
-    ignore: Tensor | None  # (B·L, B·L)
-
-
-def frame_vectors(z: Tensor, group: Tensor, ignore: Tensor | None = None, within_tracklet: bool = True) -> FrameVectors:
+def frame_vectors(
+    z: Tensor, group: Tensor, ignore: Tensor | None = None, within_tracklet: bool = True
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """The frames z (B, L, D) of tracklets with `group` (B,) and `ignore` (B, B), for a loss over frames.
 
+    Returns z (B·L, D), group (B·L,) and ignore (B·L, B·L).
     within_tracklet: whether two frames of one tracklet form a pair.
     """
     tracklets, length = z.shape[:2]
@@ -233,7 +228,7 @@ def frame_vectors(z: Tensor, group: Tensor, ignore: Tensor | None = None, within
         ignore = same if ignore is None else ignore | same
     if ignore is not None:
         ignore = ignore.repeat_interleave(length, 0).repeat_interleave(length, 1)
-    return FrameVectors(z.flatten(0, 1), group.repeat_interleave(length), ignore)
+    return z.flatten(0, 1), group.repeat_interleave(length), ignore
 
 
 class _Pairs(NamedTuple):

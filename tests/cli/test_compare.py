@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from polyptrace.cli import main
-from polyptrace.compare import ALL
+from polyptrace.compare.rows import ALL
 from polyptrace.config import Crops
 from polyptrace.core.files import read_json
 from polyptrace.data import prepare, read_coco
@@ -247,7 +247,7 @@ def test_typing_errors_are_reported_before_anything_runs(folder: Path, capsys: p
         "no such row": ["--methods", "simclr"],
         "no such row ": ["--only", "ours/seed7"],
         "did you mean": ["--optimser.lr", "1"],
-        "not TASK=DATASET": ["--eval-for", "size"],
+        "not TASK=PATH": ["--eval-for", "size"],
         "not a dataset folder": ["--eval", f"{folder}/nowhere"],
         "task 'sizes'": ["--tasks", "sizes"],
     }

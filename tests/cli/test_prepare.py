@@ -19,7 +19,7 @@ from polyptrace.cli import main
 from polyptrace.config import Crops
 from polyptrace.data import Dataset, prepare
 from polyptrace.data.crops import images as pictures
-from polyptrace.data.crops.images import read_frames
+from polyptrace.data.crops.videos import read_frames
 from polyptrace.data.splits import Selection
 
 FRAMES = 40

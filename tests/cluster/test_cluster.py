@@ -88,7 +88,7 @@ def test_an_error_of_a_worker_is_reported_in_one_line(address: str, tiny: Path, 
     boxes = read_coco(tiny).in_order()
     boxes.file[0] = "../elsewhere.jpg"
     with pytest.raises(UserError, match=r"^'\.\./elsewhere\.jpg': leaves its folder"), connected(address):
-        fill_store_on(address, tmp_path / "crops.npy", boxes, tiny, size=32)
+        fill_store_on(address, tmp_path / "crops.npy", boxes, tiny, Crops(size=32))
 
 
 def test_what_prevents_a_worker_from_starting_is_reported_in_one_line(
@@ -122,7 +122,7 @@ def test_impossible_requests_are_reported_before_workers_start(
     with pytest.raises(UserError, match="stored at 32 pixels"):
         embed_on(address, larger, alone)
     with pytest.raises(UserError, match="the cluster has no GPU"):
-        fill_store_on(address, tmp_path / "crops.npy", read_coco(tiny), tiny, decoding="nvjpeg")
+        fill_store_on(address, tmp_path / "crops.npy", read_coco(tiny), tiny, Crops(decoding="nvjpeg"))
 
 
 def test_procedures_are_runs_of_rows(tiny: Path) -> None:

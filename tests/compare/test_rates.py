@@ -7,20 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.compare import (
-    ROWS,
-    Datasets,
-    Shared,
-    Trial,
-    choose_rates,
-    read_rates,
-    search_trials,
-    write_rates,
-)
-from polyptrace.compare.trial import rate_setting
+from polyptrace.compare.rates import choose_rates, read_rates, search_trials, write_rates
+from polyptrace.compare.rows import ROWS
+from polyptrace.compare.trial import Datasets, Shared, Trial, rate_setting
 from polyptrace.compare.variants import variant
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate import Method, Metric, Results, Task
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.results import Method, Metric, Task
 
 RATES = (1e-5, 3e-5, 1e-4)
 

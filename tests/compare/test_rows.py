@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from polyptrace.compare import ALL, ROWS, frozen_row, resolve, select_rows
+from polyptrace.compare.rows import ALL, ROWS, frozen_row, resolve, select_rows
 from polyptrace.config import Config, Encoder, Train
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset

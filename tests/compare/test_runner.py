@@ -8,9 +8,10 @@ from threading import Barrier, Event
 
 import pytest
 
-from polyptrace.compare import ROWS, Datasets, Keep, Shared, Trial, make_trial, run_trials
 from polyptrace.compare import runner as module
-from polyptrace.compare.runner import begin_trial, load_trial, run_trial, with_starts
+from polyptrace.compare.rows import ROWS
+from polyptrace.compare.runner import Keep, begin_trial, load_trial, run_trial, run_trials, with_starts
+from polyptrace.compare.trial import Datasets, Shared, Trial, make_trial
 from polyptrace.config import Settings
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, write_json

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.compare import ROWS, ComparisonRow, Datasets, Shared, frames_of_ours, make_trial, resolve
-from polyptrace.compare.trial import names_of
+from polyptrace.compare.rows import ROWS, ComparisonRow, resolve
+from polyptrace.compare.trial import Datasets, Shared, frames_of_ours, make_trial, names_of
 from polyptrace.config import override
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, write_json

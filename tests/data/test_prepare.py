@@ -20,9 +20,9 @@ from polyptrace.config import Crops, Tracks
 from polyptrace.core.codec import decode
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset, prepare
-from polyptrace.data.boxes import NO_FRAME
+from polyptrace.data.boxes import NO_FRAME, crop_regions
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.regions import crop_regions, cut_crop
+from polyptrace.data.crops.regions import cut_crop
 from polyptrace.data.crops.store import GATHERED, BadPicture, PartialStore
 from polyptrace.data.dataset import LabelFree
 

@@ -156,7 +156,7 @@ def test_broken_files_and_columns_are_errors(tmp_path):
     cases = {
         "absent.npz": (None, "no such file"),
         "text.npz": (b"not a zip", "not an .npz"),
-        "text.parquet": (b"not parquet", "not a readable .parquet"),
+        "text.parquet": (b"not parquet", "not a readable Parquet file"),
     }
     for name, (content, message) in cases.items():
         if content is not None:
@@ -184,7 +184,7 @@ def test_broken_files_and_columns_are_errors(tmp_path):
         ({"vectors": np.ones((0, 3))}, "no vectors"),
         ({"vectors": np.ones((2, 3)), "polyp": np.array(["a"])}, "polyp has 1 row and vectors 2"),
         ({"vectors": np.ones((2, 3)), "polyp_id": np.array(["a", "b"])}, "unknown column 'polyp_id'"),
-        ({"vectors": np.ones((2, 3)), "track": np.array([0.5, 1.0])}, "row 0: track is"),
+        ({"vectors": np.ones((2, 3)), "track": np.array([0.5, 1.0])}, "column .track.: Float value 0.5"),
     ],
 )
 def test_invalid_columns_are_refused(given, message):

@@ -4,18 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from polyptrace.evaluate import (
-    Estimate,
-    draw_counts,
-    holm,
-    interval,
-    mean_draws,
-    nested_draws,
-    paired,
-    reid,
-    reid_draws,
-    retrieval,
-)
+from polyptrace.evaluate import reid, retrieval
+from polyptrace.evaluate.bootstrap import Estimate, draw_counts, holm, interval, mean_draws, nested_draws, paired
+from polyptrace.evaluate.reid import reid_draws
 
 
 def test_a_draw_takes_as_many_clusters_as_there_are_and_each_equally_often():

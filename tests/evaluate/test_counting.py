@@ -10,8 +10,19 @@ from sklearn.metrics import adjusted_rand_score
 
 from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate import DEFAULT_SETTING, cluster, count, count_lesions
-from polyptrace.evaluate.counting import SETTINGS, affinity_propagation, similarities
+from polyptrace.evaluate import count
+from polyptrace.evaluate.counting import (
+    DEFAULT_SETTING,
+    SETTINGS,
+    affinity_propagation,
+    count_lesions,
+    similarities,
+)
+
+
+def cluster(vectors, method, setting=None, **frames):
+    """The clusters of the tracks of one procedure."""
+    return count(vectors, ["v"] * len(vectors), method=method, setting=setting, **frames).cluster
 
 
 def procedures(videos=5, seed=0, noise=0.6):

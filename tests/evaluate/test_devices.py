@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.evaluate import draw_counts, probe, reid, reid_draws, retrieval, similarity
+from polyptrace.evaluate import probe, reid, retrieval, similarity
+from polyptrace.evaluate.bootstrap import draw_counts
+from polyptrace.evaluate.reid import reid_draws
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

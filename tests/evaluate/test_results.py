@@ -12,8 +12,8 @@ import pytest
 
 from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate import Method, Results, evaluate
-from polyptrace.evaluate.results import track_list
+from polyptrace.evaluate import Results, evaluate
+from polyptrace.evaluate.results import Method, track_list
 
 
 @pytest.fixture(scope="module")

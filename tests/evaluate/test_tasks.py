@@ -8,18 +8,9 @@ import pytest
 from polyptrace.config import Evaluate
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate import (
-    Method,
-    combine,
-    compare,
-    count,
-    evaluate,
-    join_inputs,
-    method_of,
-    probe,
-    reid,
-    retrieval,
-)
+from polyptrace.evaluate import count, evaluate, probe, reid, retrieval
+from polyptrace.evaluate.inputs import join_inputs
+from polyptrace.evaluate.results import Method, combine, compare, method_of
 
 QUICK = Evaluate(bootstrap=50, repeats=2, device="cpu")
 

@@ -1,11 +1,19 @@
 """A session on simulated procedures whose lesions are known."""
 
-from collections.abc import Callable
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
 
+from polyptrace.config import Crops, Tracks
+from polyptrace.data import prepare
 from polyptrace.embed import Embeddings
 from polyptrace.explore import Journal, Workspace
 
@@ -57,3 +65,98 @@ def answer(workspace: Workspace) -> Callable[..., None]:
         workspace.append("answer", who, video=procedure.key, items=items, answer=said)
 
     return give
+
+
+@pytest.fixture(scope="session")
+def explored(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Vectors and dataset of generated procedures: the mean colours of the crops of each track."""
+    folder = tmp_path_factory.mktemp("explored")
+    dataset = prepare("coco", tiny, folder / "data", Tracks(link="video"), Crops(size=48))
+    table, rows = dataset.tracklets, dataset.select("track")
+    vectors = []
+    for row in rows:
+        crops = np.asarray(dataset.crops[table.rows[row]], np.float32)
+        centre = crops[:, 12:36, 12:36].reshape(len(crops), 4, 6, 4, 6, 3).mean(axis=(0, 2, 4))
+        vectors.append(centre.reshape(-1) - 110)
+    columns = {name: getattr(table, name)[rows] for name in ("unit", "dataset", "video", "track", "position", "last")}
+    columns |= {name: getattr(table, name)[rows] for name in ("fps", "polyp")}
+    info = {"model_hash": "c" * 64, "generated": True, "dataset": {"hashes": dataset.info["hashes"]}}
+    Embeddings.from_columns({"vectors": np.array(vectors, np.float32), **columns}, info=info).save(folder / "vectors")
+    return folder / "vectors", folder / "data"
+
+
+@dataclass
+class Server:
+    """`polyptrace explore` in its own process."""
+
+    process: subprocess.Popen[str]
+    url: str
+    said: list[str]
+
+    @property
+    def origin(self) -> str:
+        return self.url.partition("/?")[0]
+
+    def request(
+        self, path: str = "/", body: object = None, token: bool = True, **headers: str
+    ) -> tuple[int, bytes, dict[str, str]]:
+        """Status, content and headers of a response."""
+        connection = HTTPConnection(self.origin.removeprefix("http://"), timeout=30)
+        words = {"token": self.url.partition("token=")[2]} if token else {}
+        address = f"{path}{'&' if '?' in path else '?'}{urlencode(words)}"
+        content = None if body is None else json.dumps(body)
+        connection.request("GET" if body is None else "POST", address, content, headers)
+        reply = connection.getresponse()
+        found = reply.status, reply.read(), {name.lower(): value for name, value in reply.getheaders()}
+        connection.close()
+        return found
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def start_server(*words: str) -> Server:
+    """Starts the command and waits for the address that it prints."""
+    command = [sys.executable, "-m", "polyptrace", "explore", *words, "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    said: list[str] = []
+    for line in process.stdout:
+        said.append(line.rstrip("\n"))
+        if line.startswith("http://"):
+            return Server(process, line.strip(), said)
+    process.wait()
+    raise AssertionError("\n".join(said))
+
+
+@pytest.fixture
+def serve(explored: tuple[Path, Path], tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Starts servers on the generated procedures with one journal, and ends them."""
+    started: list[Server] = []
+
+    def start(*words: str, data: bool = True) -> Server:
+        started.append(
+            start_server(*command_words(explored, data=data), "--answers", str(tmp_path / "answers.jsonl"), *words)
+        )
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def server(explored: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all tests of a file that do not depend on the journal."""
+    answers = tmp_path_factory.mktemp("shared") / "answers.jsonl"
+    started = start_server(*command_words(explored), "--answers", str(answers))
+    yield started
+    started.kill()
+
+
+def command_words(explored: tuple[Path, Path], *, data: bool = True) -> list[str]:
+    vectors, dataset = map(str, explored)
+    return [vectors, "--data", dataset] if data else [vectors]

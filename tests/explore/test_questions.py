@@ -27,7 +27,10 @@ def settle(workspace: Workspace, number: int = 0) -> int:
 def test_true_answers_to_all_questions_give_the_true_lesions_with_the_fewest_answers(workspace: Workspace) -> None:
     procedure = workspace.procedure(0)
     truth = workspace.tracks.polyp[procedure.rows]
+    expected = procedure.left()
     asked = settle(workspace)
+    assert asked == expected, "the lesions were right from the start"
+    assert procedure.left() == 0
     lesion = procedure.grouping().lesion
     assert np.array_equal(lesion[:, None] == lesion, truth[:, None] == truth)
     assert procedure.grouping().interval == (3, 3)
@@ -46,7 +49,7 @@ def test_what_a_question_implies_is_what_its_answer_decides(workspace: Workspace
     truth = workspace.tracks.polyp[procedure.rows]
     while (question := procedure.question()) is not None:
         before = decided()
-        assert question.left > 0
+        assert procedure.left() > 0
         same = truth[question.first] == truth[question.second]
         items = tuple(procedure.items[each] for each in (question.first, question.second))
         workspace.append("answer", "Ada", video=procedure.key, items=items, answer="same" if same else "different")

@@ -7,13 +7,8 @@ import torch
 
 from polyptrace.config import Supervision
 from polyptrace.data import Dataset
-from polyptrace.figures import (
-    TrainingTracklets,
-    curriculum_caption,
-    curriculum_figures,
-    curriculum_statistics,
-    training_tracklets,
-)
+from polyptrace.figures.curriculum import curriculum_caption, curriculum_figures, curriculum_statistics
+from polyptrace.figures.tracklets import TrainingTracklets, training_tracklets
 
 
 def test_labels_give_both_sides_of_figure_2_and_vectors_a_third(coloured: Dataset) -> None:

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 
 from polyptrace.config import Supervision
 from polyptrace.data import Dataset
-from polyptrace.figures.statistics import (
-    bag_ranks,
-    curriculum_statistics,
-    draw_bags,
-    estimate_purity,
-    gradient_shares,
-)
+from polyptrace.figures.curriculum import bag_ranks, curriculum_statistics, draw_bags, estimate_purity, gradient_shares
 from polyptrace.figures.tracklets import TrainingTracklets, training_tracklets
 
 

@@ -75,8 +75,8 @@ def test_over_frames_it_is_the_same_loss_of_all_tokens() -> None:
     z, group = made(4, 3, 5), torch.tensor([0, 0, 1, 1])
     real = torch.tensor([[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 1]], dtype=torch.bool)
     nothing = torch.zeros(12, 12, dtype=torch.bool)
-    v = frame_vectors(z, group)
-    got = noise_aware_symmetric(v.z, v.group, TEMPERATURE, v.ignore, mask=real.flatten())
+    frames, groups, pairs = frame_vectors(z, group)
+    got = noise_aware_symmetric(frames, groups, TEMPERATURE, pairs, mask=real.flatten())
     want = slow_symmetric(z.flatten(0, 1), group.repeat_interleave(3), TEMPERATURE, nothing, real.flatten())
     assert got.item() == pytest.approx(want, abs=1e-12)
 
@@ -85,8 +85,8 @@ def test_pairs_of_frames_inside_a_tracklet_can_be_left_out() -> None:
     z, group = made(4, 3, 5), torch.tensor([0, 0, 1, 1])
     tracklet = torch.arange(4).repeat_interleave(3)
     inside = tracklet[:, None] == tracklet
-    v = frame_vectors(z, group, within_tracklet=False)
-    got = noise_aware_symmetric(v.z, v.group, TEMPERATURE, v.ignore)
+    frames, groups, pairs = frame_vectors(z, group, within_tracklet=False)
+    got = noise_aware_symmetric(frames, groups, TEMPERATURE, pairs)
     want = slow_symmetric(
         z.flatten(0, 1), group.repeat_interleave(3), TEMPERATURE, inside, torch.ones(12, dtype=torch.bool)
     )
@@ -97,8 +97,8 @@ def test_ignored_tracklets_are_ignored_in_all_their_frames() -> None:
     z, group = made(4, 2, 5), torch.tensor([0, 0, 1, 1])
     ignore = torch.zeros(4, 4, dtype=torch.bool)
     ignore[1, 2] = ignore[2, 1] = True
-    v = frame_vectors(z, group, ignore)
-    got = noise_aware_symmetric(v.z, v.group, TEMPERATURE, v.ignore)
+    frames, groups, pairs = frame_vectors(z, group, ignore)
+    got = noise_aware_symmetric(frames, groups, TEMPERATURE, pairs)
     of_frames = torch.kron(ignore.int(), torch.ones(2, 2, dtype=torch.int)).bool()
     want = slow_symmetric(
         z.flatten(0, 1), group.repeat_interleave(2), TEMPERATURE, of_frames, torch.ones(8, dtype=torch.bool)

@@ -11,9 +11,11 @@ import pytest
 from polyptrace.config import Config, Evaluate, as_toml
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate import Method, Metric, Results, Task, evaluate
-from polyptrace.figures import run_figures
-from polyptrace.report import ReportOptions, load_run, write_report
+from polyptrace.evaluate import Results, evaluate
+from polyptrace.evaluate.results import Method, Metric, Task
+from polyptrace.figures.run import run_figures
+from polyptrace.report import ReportOptions, write_report
+from polyptrace.report.runs import load_run
 
 NASTY = "_<script>alert(1)</script> & 100 % of $x_1$ {a} | **b** \\ `c` ~ ^ #"
 

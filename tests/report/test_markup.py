@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyptrace.evaluate import Results
-from polyptrace.report.markup import escape_latex, escape_markdown, latex, markdown
-from polyptrace.report.page import render_table
+from polyptrace.report.page import escape_latex, escape_markdown, latex, markdown, render_table
 from polyptrace.report.ranking import MAIN
 from polyptrace.report.tables import Cell, Column, Row, Table, method_table
 

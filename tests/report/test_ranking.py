@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate import Results, compare, holm
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.bootstrap import holm
+from polyptrace.evaluate.results import compare
 from polyptrace.report.ranking import MAIN, Measure, focus_row, load_rows, rank
 
 MAP = MAIN[0]

@@ -9,7 +9,8 @@ import pytest
 
 from polyptrace.config import Config, Loss, Supervision, as_toml
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate import Results, compare
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.results import compare
 from polyptrace.report.ranking import MAIN
 from polyptrace.report.runs import ablation_table, load_run, running_mean, training_curves, training_settings
 from polyptrace.report.tables import switches

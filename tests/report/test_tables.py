@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from polyptrace.config import Config
-from polyptrace.evaluate import Method, Metric, Results, Task
-from polyptrace.report.markup import markdown
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.results import Method, Metric, Task
+from polyptrace.report.page import markdown
 from polyptrace.report.ranking import MAIN, Measure
 from polyptrace.report.tables import (
     AblationRow,

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from polyptrace.synthetic import PRESETS, Preset, Procedure, draw_procedure
+from polyptrace.synthetic import PRESETS, Preset
+from polyptrace.synthetic.procedure import Procedure, draw_procedure
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.synthetic import Preset, Procedure, draw_procedure, with_difficulty
+from polyptrace.synthetic import Preset, with_difficulty
 from polyptrace.synthetic.polyps import seat
+from polyptrace.synthetic.procedure import Procedure, draw_procedure
 
 
 def test_polyps_keep_their_labels_and_their_position_through_all_tracks(procedure: Procedure) -> None:

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyptrace.synthetic import Procedure
 from polyptrace.synthetic.camera import border
 from polyptrace.synthetic.conditions import Conditions
+from polyptrace.synthetic.procedure import Procedure
 from polyptrace.synthetic.render import render
 
 FRAMES = 6

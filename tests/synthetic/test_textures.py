@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.synthetic.textures import band_noise, blur_periodic, spot_map, vessel_map
+from polyptrace.synthetic.colon import band_noise, blur_periodic, spot_map, vessel_map
 
 
 def test_noise_keeps_to_its_band_and_to_its_seed() -> None:

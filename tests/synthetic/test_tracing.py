@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.synthetic import Procedure
 from polyptrace.synthetic.camera import border, camera_rays
 from polyptrace.synthetic.polyps import seat
+from polyptrace.synthetic.procedure import Procedure
 from polyptrace.synthetic.render import render
 from polyptrace.synthetic.tracing import FAR_MM, detect, trace_polyp, trace_wall, turn_rays
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from polyptrace.core.device import one_thread
-from polyptrace.synthetic import PRESETS, Preset, Procedure, draw_procedure, with_difficulty
+from polyptrace.synthetic import PRESETS, Preset, with_difficulty
+from polyptrace.synthetic.procedure import Procedure, draw_procedure
 
 HERE = Path(__file__).parent
 LARGE: Preset = replace(

@@ -5,13 +5,17 @@ Only the module of the called command is imported, so that `polyptrace --help` d
 
 import errno
 import importlib
+import inspect
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Annotated, NoReturn, TextIO
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, get_args
 
 import typer
+import typer.core
 
 import polyptrace
 from polyptrace.core.console import console, echo
@@ -24,12 +28,15 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 COMMANDS = {
     "synth": "Generate synthetic procedures with images, boxes and labels.",
+    "detect": "Run a detector over videos.",
     "prepare": "Convert images and boxes of any supported format into a dataset folder.",
     "check": "Summarise a dataset folder and report problems.",
     "train": "Train a tracklet encoder on a dataset.",
     "embed": "Compute the vectors of a dataset with a frozen encoder.",
+    "export": "Write an encoder as ONNX or PT2 graphs, or as a folder for the hub.",
     "find": "Find the tracks that are most similar to one track.",
     "lesions": "List the lesions of each procedure, with confidence, pictures and a page.",
+    "explore": "Open procedures in the browser and answer which tracks show the same lesion.",
     "evaluate": "Evaluate vectors: retrieval, re-identification, size, histology, counting.",
     "compare": "Train, embed and evaluate every row of a table, and write the table.",
     "ablate": "Train, embed and evaluate variants of our method, and write their tables.",
@@ -39,7 +46,7 @@ COMMANDS = {
     "settings": "List every setting with its values, its default and its meaning.",
 }
 #: Commands that resume when they are run again.
-RESUMABLE = ("prepare", "train", "compare", "ablate")
+RESUMABLE = ("detect", "prepare", "train", "compare", "ablate")
 #: What to do about an error of the file system.
 DISK_ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again; it resumes",
@@ -51,6 +58,8 @@ DISK_ADVICE = {
     errno.ENOTDIR: "a file exists where a folder is needed: use another path",
 }
 INTERRUPTED = 130  # exit code after Ctrl-C
+#: What --help calls values, by their type.
+VALUES = {Path: "PATH", str: "TEXT", int: "N", float: "NUMBER", bool: ""}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -107,25 +116,33 @@ def build(called: str | None) -> typer.Typer:
             app.command(name, help=summary)(_not_loaded)
             continue
         module = importlib.import_module(f"polyptrace.cli.{name}")
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=name, help=summary)
-        else:
-            takes_settings = bool(getattr(module, "SECTIONS", ()))
-            app.command(
-                name,
-                context_settings={"allow_extra_args": True, "ignore_unknown_options": True} if takes_settings else None,
-            )(module.command)
+        group = getattr(module, "COMMANDS", None)  # a command with commands of its own, by name
+        parent = app if group is None else typer.Typer(no_args_is_help=True)
+        extra = {"allow_extra_args": True, "ignore_unknown_options": True} if hasattr(module, "SECTIONS") else None
+        for each, function in (group or {name: module.command}).items():
+            # lines of a paragraph are joined, so that they are wrapped at the width of the terminal
+            text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.getdoc(function) or "")
+            parent.command(each, help=text, context_settings=extra)(function)
+        if group is not None:
+            app.add_typer(parent, name=name, help=summary, epilog=module.EXAMPLES)
     return app
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,  # noqa: ARG001
-    lineno: int,  # noqa: ARG001
-    file: TextIO | None = None,  # noqa: ARG001
-    line: str | None = None,  # noqa: ARG001
-) -> None:
+def _value_name(parameter: Any, ctx: Any) -> str:
+    """What --help calls the value of a parameter; newer versions of typer print its Python type."""
+    kind = parameter.type_descriptor.annotation
+    while get_args(kind):
+        kind = get_args(kind)[0]
+    return VALUES[kind] if kind in VALUES else _typers_name(parameter, ctx)
+
+
+if hasattr(typer.core.TyperOption, "display_type"):
+    _typers_name = typer.core.TyperOption.display_type
+    for each in (typer.core.TyperOption, typer.core.TyperArgument):
+        each.display_type = _value_name  # type: ignore[assignment, method-assign]
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """Prints our own warnings as one line. Other libraries' warnings are for developers and are not shown."""
     if issubclass(category, PolyptraceWarning):
         console.print("warning:", style="bold yellow", end=" ")

@@ -7,76 +7,32 @@ from typing import Annotated
 
 import typer
 
+from polyptrace.cli import trials as shared_options
 from polyptrace.cli.settings import ConfigFile
-from polyptrace.cli.trials import (
-    AtOnce,
-    DryRun,
-    Kept,
-    Only,
-    Out,
-    Rates,
-    Seeds,
-    TableOnly,
-    Tasks,
-    TestData,
-    TestDataOfTask,
-    TrainData,
-    data_of,
-    exit_with,
-    frames_of,
-    lock_out,
-    no_results,
-    print_commands,
-    require_trials,
-    runner,
-    select_trials,
-    shared_of,
-)
-from polyptrace.compare import (
-    BLOCKS,
-    ERROR,
-    OURS,
-    ROWS_FOLDER,
-    SECTIONS,
-    SWEEP,
-    SWEEP_FOLDER,
-    VARIANTS_FOLDER,
-    AblationBlock,
-    ComparisonRow,
-    Shared,
-    Trial,
-    folder_name,
-    make_trial,
-    read_rates,
-    select_blocks,
-)
+from polyptrace.cli.trials import data_of, exit_with, frames_of, print_commands, require_trials, run, select_trials
+from polyptrace.compare.rows import ComparisonRow, folder_name
+from polyptrace.compare.runner import ERROR
+from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, SWEEP_FOLDER, VARIANTS_FOLDER, Shared, Trial, make_trial
+from polyptrace.compare.variants import BLOCKS, OURS, SWEEP, AblationBlock, select_blocks
 from polyptrace.config import read_config
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder
-from polyptrace.evaluate import Results, combine
-from polyptrace.report import (
-    MAIN,
-    AblationRow,
-    Measure,
-    Table,
-    block_table,
-    difference_table,
-    markdown,
-    measured,
-    sweep_table,
-    write_table,
-)
+from polyptrace.core.lock import lock
+from polyptrace.evaluate.results import Results, combine
+from polyptrace.report.page import markdown, write_table
+from polyptrace.report.ranking import MAIN, measured
+from polyptrace.report.tables import AblationRow, block_table, difference_table, sweep_table
 
 __all__ = ["SECTIONS", "command"]
 
 
 def command(
     ctx: typer.Context,
-    out: Out,
-    data: TrainData = None,
-    tests: TestData = None,
-    tests_of: TestDataOfTask = None,
+    out: shared_options.Out,
+    data: shared_options.TrainData = None,
+    tests: shared_options.TestData = None,
+    tests_of: shared_options.TestDataOfTask = None,
     variants: Annotated[
         str, typer.Option("--variants", help=f"all, table2, blocks ({', '.join(BLOCKS)}) or single variants.")
     ] = "table2",
@@ -84,14 +40,14 @@ def command(
         list[str] | None,
         typer.Option("--sweep", metavar="NAME=TRAIN:EVAL", help="Datasets on which losses are compared; repeatable."),
     ] = None,
-    seeds: Seeds = 3,
-    tasks: Tasks = None,
-    only: Only = None,
-    table_only: TableOnly = False,
-    dry_run: DryRun = False,
-    keep: Kept = "all",
-    at_once: AtOnce = 0,
-    rates: Rates = None,
+    seeds: shared_options.Seeds = 3,
+    tasks: shared_options.Tasks = None,
+    only: shared_options.Only = None,
+    table_only: shared_options.TableOnly = False,
+    dry_run: shared_options.DryRun = False,
+    keep: shared_options.Kept = "all",
+    at_once: shared_options.AtOnce = 0,
+    rates: shared_options.Rates = None,
     config: ConfigFile = None,
 ) -> None:
     """Train, embed and evaluate variants of our method, and write their tables.
@@ -117,18 +73,16 @@ def command(
     blocks = select_blocks(variants)
     if table_only:
         if not write_tables(out, blocks):
-            raise no_results(out, f"two variants of --variants {variants}")
+            raise shared_options.no_results(out, f"two variants of --variants {variants}")
         return
-    shared = shared_of(ctx, out, config, tasks)
-    known_rates = read_rates(rates) if rates else {}
-    if known_rates and "lr" in shared.settings.get("optimiser", {}):
-        raise UserError("--optimiser.lr and --rates are both given -> choose one")
+    shared = shared_options.shared_of(ctx, out, config, tasks)
+    known_rates = shared_options.rates_of(shared, rates) or {}
     if sweep:
         trials = [trial for text in sweep for trial in sweep_trials(text, seeds, shared, known_rates)]
     else:
         datasets = data_of(data, tests, tests_of)
         rows = list({row.name: row for block in blocks for row in block.rows}.values())
-        frames = frames_of(datasets, shared, rows, own_epochs=False)
+        frames = frames_of(datasets, shared, rows)
         trials = [
             make_trial(row, seed, f"{folder_of(row)}/seed{seed}", datasets, shared, frames, known_rates)
             for row in rows
@@ -139,8 +93,9 @@ def command(
     if dry_run:
         print_commands(chosen)
         return
-    lock_out(ctx, out, only)
-    failed = runner(at_once, keep)(chosen)
+    if not only:  # with --only, several processes may share the folder
+        ctx.with_resource(lock(out))
+    failed = run(chosen, at_once, keep)
     if not only and not write_tables(out, blocks):
         echo(f"{out}: fewer than two variants have results, so there is no table")
     exit_with(failed)
@@ -152,8 +107,8 @@ def sweep_trials(text: str, seeds: int, shared: Shared, rates: Mapping[str, floa
     train, _, test = pair.partition(":")
     if not name or not train or not test:
         raise UserError(f"--sweep {text}: not NAME=TRAIN:EVAL -> write for example 0.5=half/train:half/test")
-    datasets = data_of(Path(train), [Path(test)], None)
-    frames = frames_of(datasets, shared, SWEEP, own_epochs=False)
+    datasets = data_of(Path(train), [Path(test)])
+    frames = frames_of(datasets, shared, SWEEP)
     parent = f"{SWEEP_FOLDER}/{folder_name(name)}"
     return [
         make_trial(row, seed, f"{parent}/{row.name}/seed{seed}", datasets, shared, frames, rates)
@@ -170,17 +125,21 @@ def folder_of(row: ComparisonRow) -> str:
 def write_tables(out: Path, blocks: Sequence[AblationBlock]) -> bool:
     """Writes the ablation tables into R/ablations; False if there are too few results."""
     of_blocks = {
-        block.title: ablation_rows([(row.title, out / folder_of(row)) for row in block.rows]) for block in blocks
+        block.title: lines
+        for block in blocks
+        if len(lines := ablation_rows([(row.title, out / folder_of(row)) for row in block.rows])) > 1
     }
-    of_blocks = {title: lines for title, lines in of_blocks.items() if len(lines) > 1}
     of_points = {
-        folder.name: ablation_rows([(row.title, folder / row.name) for row in SWEEP])
+        folder.name: lines
         for folder in sorted((out / SWEEP_FOLDER).glob("*"), key=lambda folder: point_order(folder.name))
+        if (lines := ablation_rows([(row.title, folder / row.name) for row in SWEEP]))
     }
-    of_points = {name: lines for name, lines in of_points.items() if lines}
-    columns = measured([line.results for lines in of_blocks.values() for line in lines], MAIN)
+    results = {line.results.method.name: line.results for lines in of_blocks.values() for line in lines}
+    columns = measured(list(results.values()), MAIN)
     tables = [block_table("table2", "Table 2. Ablations", of_blocks, columns)] if columns else []
-    tables += [*filter(None, [differences_from_ours(of_blocks, columns)])]
+    if OURS.title in results:  # ours minus each variant, on the same bootstrap draws
+        differences = difference_table(list(results.values()), columns, list(results).index(OURS.title))
+        tables += [differences] if differences else []
     for measure in measured([line.results for lines in of_points.values() for line in lines], MAIN):
         title = f"Sweep: {measure.over} {measure.name}"
         tables.append(sweep_table(folder_name(title), title, of_points, measure))
@@ -192,13 +151,6 @@ def write_tables(out: Path, blocks: Sequence[AblationBlock]) -> bool:
     echo(markdown(tables[0]))
     echo(f"tables: {out / 'ablations'}: {', '.join(table.name for table in tables)} as .md, .tex and .html")
     return True
-
-
-def differences_from_ours(of_blocks: Mapping[str, Sequence[AblationRow]], columns: Sequence[Measure]) -> Table | None:
-    """Ours minus each variant, on the same bootstrap draws; None without ours."""
-    results = list({line.results.method.name: line.results for lines in of_blocks.values() for line in lines}.values())
-    names = [each.method.name for each in results]
-    return difference_table(results, columns, names.index(OURS.title)) if OURS.title in names else None
 
 
 def point_order(name: str) -> tuple[float, str]:
@@ -217,7 +169,6 @@ def ablation_rows(rows: Sequence[tuple[str, Path]]) -> list[AblationRow]:
         results = [Results.load(path) for path in completed]
         settings = sorted(folder.glob("seed*/run/config.toml"))
         if results and settings:
-            whole = results[0] if len(results) == 1 else combine(results)
             seeds = f" ({len(results)} seeds)" if len(results) > 1 else ""
-            lines.append(AblationRow(title + seeds, whole, read_config(settings[0])))
+            lines.append(AblationRow(title + seeds, combine(results), read_config(settings[0])))
     return lines

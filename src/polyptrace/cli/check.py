@@ -44,6 +44,12 @@ def command(
 
     Prints the number of videos, polyps, tracks and tracklets (with the paper's, for its datasets) and every finding,
     counted by kind. The exit code is 1 if a finding is fatal.
+
+    Examples:
+
+      polyptrace check data/train
+
+      polyptrace check data/train --most 5
     """
     opened = Dataset.open(dataset)
     print_dataset(opened)

@@ -7,54 +7,16 @@ from typing import Annotated
 
 import typer
 
+from polyptrace.cli import trials as shared_options
 from polyptrace.cli.settings import ConfigFile
-from polyptrace.cli.trials import (
-    AtOnce,
-    DryRun,
-    Kept,
-    Only,
-    Out,
-    OwnEpochs,
-    Rates,
-    Seeds,
-    TableOnly,
-    Tasks,
-    TestData,
-    TestDataOfTask,
-    TrainData,
-    data_of,
-    exit_with,
-    frames_of,
-    lock_out,
-    no_results,
-    print_commands,
-    require_trials,
-    runner,
-    select_trials,
-    shared_of,
-)
-from polyptrace.compare import (
-    ALL,
-    ERROR,
-    RATES_FILE,
-    ROWS,
-    ROWS_FOLDER,
-    SECTIONS,
-    ComparisonRow,
-    Failure,
-    Shared,
-    Trial,
-    choose_rates,
-    failure_of,
-    frozen_row,
-    make_trial,
-    read_rates,
-    search_trials,
-    select_rows,
-    write_rates,
-)
+from polyptrace.cli.trials import data_of, exit_with, frames_of, print_commands, require_trials, run, select_trials
+from polyptrace.compare.rates import FILE, choose_rates, read_rates, search_trials, write_rates
+from polyptrace.compare.rows import ALL, ROWS, ComparisonRow, frozen_row, select_rows
+from polyptrace.compare.runner import ERROR, Failure, failure_of
+from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Shared, Trial, make_trial
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
+from polyptrace.core.lock import lock
 from polyptrace.report import ReportOptions, write_report
 
 __all__ = ["SECTIONS", "command"]
@@ -62,24 +24,26 @@ __all__ = ["SECTIONS", "command"]
 
 def command(
     ctx: typer.Context,
-    out: Out,
-    data: TrainData = None,
-    tests: TestData = None,
-    tests_of: TestDataOfTask = None,
+    out: shared_options.Out,
+    data: shared_options.TrainData = None,
+    tests: shared_options.TestData = None,
+    tests_of: shared_options.TestDataOfTask = None,
     methods: Annotated[str, typer.Option("--methods", help=f"all, or any of {','.join(ROWS)}.")] = "all",
     frozen: Annotated[
         list[str] | None,
         typer.Option("--frozen", metavar="[TITLE=]ENCODER[:WEIGHTS]", help="Row of a frozen encoder; repeatable."),
     ] = None,
-    seeds: Seeds = 3,
-    tasks: Tasks = None,
-    only: Only = None,
-    table_only: TableOnly = False,
-    dry_run: DryRun = False,
-    keep: Kept = "all",
-    own_epochs: OwnEpochs = False,
-    at_once: AtOnce = 0,
-    rates: Rates = None,
+    seeds: shared_options.Seeds = 3,
+    tasks: shared_options.Tasks = None,
+    only: shared_options.Only = None,
+    table_only: shared_options.TableOnly = False,
+    dry_run: shared_options.DryRun = False,
+    keep: shared_options.Kept = "all",
+    own_epochs: Annotated[
+        bool, typer.Option("--own-epochs", help="Train each method for its own epochs instead of the same frames.")
+    ] = False,
+    at_once: shared_options.AtOnce = 0,
+    rates: shared_options.Rates = None,
     search_lr: Annotated[
         str | None, typer.Option("--search-lr", metavar="LR,LR", help="Search each method's learning rate among these.")
     ] = None,
@@ -122,23 +86,20 @@ def command(
     """
     if table_only:
         if not write_table(out):
-            raise no_results(out, "rows")
+            raise shared_options.no_results(out, "rows")
         return
-    shared = shared_of(ctx, out, config, tasks)
+    shared = shared_options.shared_of(ctx, out, config, tasks)
     datasets = data_of(data, tests, tests_of)
     rows = [*map(frozen_row, frozen or []), *select_rows(methods, ROWS, ALL)]
-    run = runner(at_once, keep)
-    if not dry_run:
-        lock_out(ctx, out, only)
-    known_rates = existing_rates(shared, rates, searching=bool(search_lr))
+    if not dry_run and not only:  # with --only, several processes may share the folder
+        ctx.with_resource(lock(out))
+    known_rates = shared_options.rates_of(shared, rates, searching=bool(search_lr))
     search: list[Trial] = []
     if search_lr and known_rates is None:
         search = plan_search(rows, shared, search_lr, search_train, search_test, own_epochs)
-        if dry_run:
-            print_commands(select_trials(search, only))
-        else:
-            part = select_trials(search, only)
-            failed = run(part)
+        part = select_trials(search, only)
+        if not dry_run:
+            failed = run(part, at_once, keep)
             left = unfinished(search)
             if only and part and left:
                 echo(f"rates are chosen when all have been tried; not run yet: {', '.join(left)}")
@@ -146,7 +107,7 @@ def command(
                 return
             known_rates = finish_search(search, out)
     failed = without_rate(rows, known_rates or {}, out)
-    frames = frames_of(datasets, shared, rows, own_epochs)
+    frames = 0 if own_epochs else frames_of(datasets, shared, rows)
     trials = [
         make_trial(row, seed, f"{ROWS_FOLDER}/{row.name}/seed{seed}", datasets, shared, frames, known_rates)
         for row, seed in with_seeds(rows, seeds)
@@ -155,23 +116,12 @@ def command(
     chosen = select_trials(trials, only)
     require_trials([*chosen, *select_trials(search, only)], trials, only)
     if dry_run:
-        print_commands([] if search else chosen)
+        print_commands(select_trials(search, only) if search else chosen)
     else:
-        failed += run(chosen)
+        failed += run(chosen, at_once, keep)
         if not only and not write_table(out):
             echo(f"{out}: no row has results, so there is no table")
     exit_with(failed)
-
-
-def existing_rates(shared: Shared, file: Path | None, searching: bool) -> dict[str, float] | None:
-    """The rates of a file, or of an earlier search in the same folder; None if there are none."""
-    if file is None and not searching:
-        return None
-    if "lr" in shared.settings.get("optimiser", {}):
-        raise UserError("--optimiser.lr and searched rates are both given -> choose one")
-    if file is None and not (shared.out / RATES_FILE).exists():
-        return None
-    return read_rates(file or shared.out / RATES_FILE)
 
 
 def plan_search(
@@ -184,8 +134,8 @@ def plan_search(
         numbers = [float(word) for word in rates.split(",")]
     except ValueError:
         raise UserError(f"--search-lr {rates}: not numbers -> write for example 1e-5,3e-5,1e-4") from None
-    data, shared = data_of(train, [test], None), replace(shared, tasks=("retrieval",))
-    return search_trials(rows, numbers, data, shared, frames_of(data, shared, rows, own_epochs))
+    data, shared = data_of(train, [test]), replace(shared, tasks=("retrieval",))
+    return search_trials(rows, numbers, data, shared, 0 if own_epochs else frames_of(data, shared, rows))
 
 
 def unfinished(trials: Sequence[Trial]) -> list[str]:
@@ -208,7 +158,7 @@ def finish_search(trials: Sequence[Trial], out: Path) -> dict[str, float]:
 def without_rate(rows: Sequence[ComparisonRow], rates: dict[str, float], out: Path) -> list[Failure]:
     """The rows for which no searched rate worked."""
     lacking = [row for row in rows if row.trained and rates and row.name not in rates and row.method not in rates]
-    return [Failure(row.name, "no learning rate worked", out / RATES_FILE) for row in lacking]
+    return [Failure(row.name, "no learning rate worked", out / FILE) for row in lacking]
 
 
 def with_seeds(rows: Sequence[ComparisonRow], seeds: int) -> list[tuple[ComparisonRow, int]]:
@@ -229,11 +179,9 @@ def write_table(out: Path) -> bool:
     )
     if not folders:
         return False
-    page = write_report(folders, out / "report", ReportOptions(focus=_title_of_ours(folders)), overwrite=True)
+    ours = any(path.parts[-3] == "ours" for path in folders)
+    options = ReportOptions(focus=ROWS["ours"].title if ours else None)
+    page = write_report(folders, out / "report", options, overwrite=True)
     echo((page.parent / "table1.md").read_text(encoding="utf-8"))
     echo(f"table: {page.parent / 'table1.md'}, .tex, .html; page: {page}")
     return True
-
-
-def _title_of_ours(folders: Sequence[Path]) -> str | None:
-    return ROWS["ours"].title if any(path.parts[-3] == "ours" for path in folders) else None

@@ -7,21 +7,19 @@ from typing import Annotated, Any
 import typer
 
 from polyptrace.cli.settings import ConfigFile, resolve
-from polyptrace.cluster import embed_on
-from polyptrace.compare import frozen_row
+from polyptrace.config import Embed
 from polyptrace.core.console import counted, echo
-from polyptrace.embed import embed, embed_files
-from polyptrace.encoders import ColourGrid
-from polyptrace.encoders.foundation import FOUNDATION_MODELS
-from polyptrace.encoders.frame import FROZEN
-from polyptrace.encoders.weights import DEFAULT
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import refuse_existing
+from polyptrace.embed import VECTORS_FILE, Embeddings
+from polyptrace.embed.onnx import INFO_FILE, OnnxEncoder, embed_export
 
 SECTIONS = ("embed",)
 
 
 def command(
     ctx: typer.Context,
-    encoder: Annotated[str, typer.Argument(help="Run, encoder folder, authors' checkpoint, name, or hub id.")],
+    encoder: Annotated[str, typer.Argument(help="Run, encoder or ONNX folder, checkpoint, name, or hub id.")],
     data: Annotated[Path, typer.Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")],
     out: Annotated[Path, typer.Option("--out", help="Embeddings folder to write.")],
     weights: Annotated[
@@ -38,7 +36,8 @@ def command(
 
     Writes one vector per tracklet and one per whole track. Names: [bold]default[/] (comes with the package),
     [bold]colour-grid[/], [bold]frozen:BACKBONE[/] (any timm model, vectors averaged over frames), and the foundation
-    models that [bold]polyptrace encoders[/] lists. All settings: [bold]polyptrace settings embed[/].
+    models that [bold]polyptrace encoders[/] lists. All settings: [bold]polyptrace settings embed[/]. A folder of ONNX
+    graphs ([bold]polyptrace export[/]) runs on the CPU, without torch.
 
     Examples:
 
@@ -51,16 +50,36 @@ def command(
       polyptrace embed frozen:resnet50 --weights resnet50.safetensors --data data/test --out vectors/resnet50
     """
     settings = resolve(ctx, config, SECTIONS).embed
-    compute = partial(embed_on, cluster) if cluster else embed
-    embeddings = embed_files(
-        encoder, data, out, weights, settings, row=_row(encoder), overwrite=overwrite, compute=compute
-    )
+    if (Path(encoder) / INFO_FILE).is_file():
+        if weights or cluster:
+            raise UserError(f"{encoder}: an exported encoder has its weights and runs here -> leave out the option")
+        refuse_existing(out, overwrite, VECTORS_FILE)
+        embeddings = embed_export(OnnxEncoder(encoder), data, enlarge=settings.enlarge)
+        embeddings.save(out, overwrite=overwrite)
+    else:
+        embeddings = _with_torch(encoder, data, out, weights, settings, overwrite, cluster)
     count, width = embeddings.vectors.shape
     echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
 
 
+def _with_torch(
+    encoder: str, data: Path, out: Path, weights: str | None, settings: Embed, overwrite: bool, cluster: str | None
+) -> Embeddings:
+    from polyptrace.cluster import embed_on  # here, because exported encoders run without torch
+    from polyptrace.embed import embed, embed_files
+
+    compute = partial(embed_on, cluster) if cluster else embed
+    return embed_files(encoder, data, out, weights, settings, row=_row(encoder), overwrite=overwrite, compute=compute)
+
+
 def _row(encoder: str) -> dict[str, Any]:
     """The row of an encoder in a table, if it is known by name or its folder says how it was trained."""
+    from polyptrace.compare.rows import frozen_row
+    from polyptrace.encoders import ColourGrid
+    from polyptrace.encoders.foundation import FOUNDATION_MODELS
+    from polyptrace.encoders.frame import FROZEN
+    from polyptrace.encoders.weights import DEFAULT
+
     named = encoder in (*FOUNDATION_MODELS, DEFAULT, ColourGrid.name) or encoder.startswith(FROZEN)
     if not named and not Path(encoder).is_dir():
         return {}

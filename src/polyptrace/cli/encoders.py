@@ -52,6 +52,12 @@ def command(
     Costs are counted on the built models, for one tracklet of 8 frames at 224 pixels: parameters and true operations of
     the parts that contribute to the vector, and both as in the paper's table (operations: multiply-accumulates of
     convolutions and linear layers, without attention; parameters: with unused heads and predictors).
+
+    Examples:
+
+      polyptrace encoders
+
+      polyptrace encoders dinov2-small endofm --folder weights --json
     """
     wanted = {name: find_model(name) for name in names or FOUNDATION_MODELS}
     rows = []

@@ -1,7 +1,8 @@
 """`polyptrace evaluate retrieval reid size histology counting --embeddings EMBEDDINGS --out RESULTS`."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,21 +13,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from polyptrace.cli.settings import ConfigFile, resolve, split_arguments
-from polyptrace.config import Config
 from polyptrace.core.console import SafeConsole, console, counted, echo, output
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
-from polyptrace.evaluate import (
-    GROUPS,
-    LABEL_USE,
-    RESULTS_FILE,
-    TASKS,
-    TRACK_LIST,
-    Metric,
-    Results,
-    combine,
-    evaluate_files,
-)
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.evaluation import evaluate_files
+from polyptrace.evaluate.results import GROUPS, LABEL_USE, RESULTS_FILE, TRACK_LIST, Metric, combine
+from polyptrace.evaluate.tasks import TASKS, check_task
 
 SECTIONS = ("evaluate",)
 MOST_PROCEDURES = 40  # shown on the terminal
@@ -39,51 +32,34 @@ NOT_FRACTIONS = ("fragmentation", "fragmentation_sd", "count_error", "count_bias
 def command(
     ctx: typer.Context,
     tasks: Annotated[list[str] | None, typer.Argument(help=f"Any of {', '.join(TASKS)}; default: all.")] = None,
-    out: Annotated[Path, typer.Option("--out", help="Results folder to write.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Results folder to write.")] = Path("results"),
     embeddings: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--embeddings",
-            help="Folder of 'polyptrace embed', or a .npz or .parquet file. Repeat it to evaluate datasets together.",
-        ),
+        typer.Option(help="Folder of 'polyptrace embed', or a .npz or .parquet file; repeat it for several datasets."),
     ] = None,
     embeddings_for: Annotated[
-        list[str] | None,
-        typer.Option("--embeddings-for", metavar="TASK=PATH", help="Embeddings of one task only; may be repeated."),
+        list[str] | None, typer.Option(metavar="TASK=PATH", help="Embeddings of one task only; repeatable.")
     ] = None,
     train_for: Annotated[
         list[str] | None,
         typer.Option(
-            "--train-for",
             metavar="TASK=PATH",
-            help="Training part of a published split, for size or histology; the other embeddings of the task are"
-            " the test part. May be repeated.",
+            help="Training part of a published split, for size or histology; the other embeddings test. Repeatable.",
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Name of the row in the table.")] = None,
-    group: Annotated[str | None, typer.Option("--group", help=f"Group of the row: {', '.join(GROUPS)}.")] = None,
-    labels: Annotated[
-        str | None, typer.Option("--labels", help=f"Labels used in training: {', '.join(LABEL_USE)}.")
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the row in the table.")] = None,
+    group: Annotated[str | None, typer.Option(help=f"Group of the row: {', '.join(GROUPS)}.")] = None,
+    labels: Annotated[str | None, typer.Option(help=f"Labels used in training: {', '.join(LABEL_USE)}.")] = None,
     trained_on_test: Annotated[
-        list[str] | None,
-        typer.Option("--trained-on-test", metavar="TASK", help="Task whose test data the pretraining saw."),
+        list[str] | None, typer.Option(metavar="TASK", help="Task whose test data the pretraining saw.")
     ] = None,
     histology: Annotated[
         list[str] | None,
-        typer.Option(
-            "--histology",
-            metavar="NAME=LABEL",
-            help="Class of an unknown histology: 1 adenoma, 0 not, -1 left out.",
-        ),
+        typer.Option(metavar="NAME=LABEL", help="Class of an unknown histology: 1 adenoma, 0 not, -1 left out."),
     ] = None,
     seeds: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--combine",
-            metavar="RESULTS",
-            help="Combine results of one method, one folder per training seed, into one row instead of evaluating.",
-        ),
+        typer.Option("--combine", metavar="RESULTS", help="Combine the training seeds of one method instead."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
     config: ConfigFile = None,
@@ -133,23 +109,33 @@ def command(
         --out results/ours
     """
     words, arguments = split_arguments(tasks or [])
-    wanted = list(dict.fromkeys(map(_known, words)))
+    wanted = list(dict.fromkeys(map(check_task, words)))
     refuse_existing(out, overwrite, RESULTS_FILE)
     if seeds:
         results = combine([Results.load(folder) for folder in seeds])
     else:
         settings = resolve(ctx, config, SECTIONS, arguments=arguments)
-        inputs = _Inputs(
-            embeddings or [], _by_task("--embeddings-for", embeddings_for), _by_task("--train-for", train_for)
-        )
-        results = _evaluate(wanted or list(TASKS), inputs, _mapping(histology or []), settings)
+        of_task, train = paths_by_task("--embeddings-for", embeddings_for), paths_by_task("--train-for", train_for)
+        classes = _mapping(histology or [])
+        paths = {task: of_task.get(task, embeddings or []) for task in wanted or TASKS}
+        lacking = [task for task in paths if not paths[task]]
+        if lacking:
+            raise UserError(f"{', '.join(lacking)}: no embeddings -> give --embeddings PATH")
+        with console.status("evaluating") as status:
+            results = evaluate_files(
+                paths,
+                settings.evaluate,
+                histology=classes,
+                train=train,
+                on_task=lambda task: status.update(f"evaluating {task}"),
+            )
     method = results.method
     method = replace(
         method,
         name=name or method.name,
         group=group or method.group,
         labels=labels or method.labels,
-        trained_on_test=tuple(_known(task) for task in trained_on_test or method.trained_on_test),
+        trained_on_test=tuple(check_task(task) for task in trained_on_test or method.trained_on_test),
     )
     results = replace(results, method=method)
     results.save(out, overwrite=overwrite)
@@ -216,48 +202,15 @@ def _cells(name: str, metric: Metric) -> tuple[str, str, str]:
     )
 
 
-def _known(task: str) -> str:
-    if task not in TASKS:
-        raise UserError(f"task {task!r}: no such task -> use {', '.join(TASKS)}")
-    return task
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """The paths of `--embeddings`, and those of one task: `--embeddings-for` and `--train-for`."""
-
-    paths: list[Path]
-    paths_of: dict[str, list[Path]]
-    train_of: dict[str, list[Path]]
-
-    def of(self, task: str) -> list[Path]:
-        return self.paths_of.get(task, self.paths)
-
-
-def _by_task(option: str, texts: list[str] | None) -> dict[str, list[Path]]:
+def paths_by_task(option: str, texts: Sequence[str] | None) -> dict[str, list[Path]]:
     """The paths of an option `TASK=PATH` by task."""
     paths: dict[str, list[Path]] = {}
     for text in texts or []:
         task, _, path = text.partition("=")
         if not path:
-            raise UserError(f"{option} {text}: not TASK=PATH -> write for example size=vectors/sun")
-        paths.setdefault(_known(task), []).append(Path(path))
+            raise UserError(f"{option} {text}: not TASK=PATH -> write for example size=data/sun")
+        paths.setdefault(check_task(task), []).append(Path(path))
     return paths
-
-
-def _evaluate(tasks: list[str], inputs: _Inputs, histology: dict[str, int], settings: Config) -> Results:
-    """Reads the embeddings of each task and evaluates them."""
-    lacking = [task for task in tasks if not inputs.of(task)]
-    if lacking:
-        raise UserError(f"{', '.join(lacking)}: no embeddings -> give --embeddings PATH")
-    with console.status("evaluating") as status:
-        return evaluate_files(
-            {task: inputs.of(task) for task in tasks},
-            settings.evaluate,
-            histology=histology,
-            train=inputs.train_of,
-            on_task=lambda task: status.update(f"evaluating {task}"),
-        )
 
 
 def _mapping(texts: list[str]) -> dict[str, int]:

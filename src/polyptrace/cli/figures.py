@@ -14,22 +14,11 @@ from polyptrace.data import Dataset
 from polyptrace.drawing import Drawing
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import load_encoder
-from polyptrace.figures import (
-    TrainingTracklets,
-    add_embeddings,
-    add_vectors,
-    bag_at,
-    bag_caption,
-    bag_figure,
-    curriculum_caption,
-    curriculum_figures,
-    curriculum_statistics,
-    illustrative_anchor,
-    training_tracklets,
-)
+from polyptrace.figures.bags import bag_at, bag_caption, bag_figure, illustrative_anchor
+from polyptrace.figures.curriculum import curriculum_caption, curriculum_figures, curriculum_statistics
+from polyptrace.figures.tracklets import TrainingTracklets, add_embeddings, add_vectors, training_tracklets
 
 SECTIONS = ("supervision",)
-SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 #: The file that marks a folder of figures.
 FIGURES_FILE = "figures.json"
@@ -45,10 +34,7 @@ Vectors = Annotated[
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the sampled bags.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")]
 
-app = typer.Typer(no_args_is_help=True)
 
-
-@app.command("curriculum", context_settings=SETTINGS)
 def curriculum(
     ctx: typer.Context,
     data: Data,
@@ -83,7 +69,6 @@ def curriculum(
     _write(out, curriculum_figures(statistics), curriculum_caption(statistics, data.name), overwrite=overwrite)
 
 
-@app.command("bag", context_settings=SETTINGS)
 def bag(
     ctx: typer.Context,
     data: Data,
@@ -155,3 +140,7 @@ def _write(out: Path, drawings: list[Drawing], caption: str, *, overwrite: bool)
         write_json(folder / FIGURES_FILE, {"caption": caption, "figures": figures, "made_by": provenance()})
     for drawing in drawings:
         echo(f"{out / drawing.name}.svg: {drawing.description}")
+
+
+COMMANDS = {"curriculum": curriculum, "bag": bag}
+EXAMPLES = "Examples: polyptrace figures curriculum --data data/train --out figures"

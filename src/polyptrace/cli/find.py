@@ -13,12 +13,11 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv
 from polyptrace.core.timecode import parse_timecode
 from polyptrace.data import Dataset
-from polyptrace.embed import Embeddings
+from polyptrace.embed import Embeddings, check_same_dataset
 from polyptrace.find import (
     SIGNS,
     Among,
     Matches,
-    check_same_dataset,
     frame_at,
     match_page,
     match_table,
@@ -29,7 +28,8 @@ from polyptrace.find import (
     whole_tracks,
 )
 from polyptrace.lesions import same_model
-from polyptrace.report import TrackImages, render_page
+from polyptrace.report.film_strips import TrackImages
+from polyptrace.report.page import render_page
 
 
 def command(

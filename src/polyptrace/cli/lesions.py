@@ -12,12 +12,12 @@ from polyptrace.core.console import counted, echo, output
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv, write_json
 from polyptrace.data import Dataset
-from polyptrace.embed import Embeddings
-from polyptrace.find import check_same_dataset, whole_tracks
+from polyptrace.embed import Embeddings, check_same_dataset
+from polyptrace.find import whole_tracks
 from polyptrace.lesions import SAME_FILE, ProcedureLesions, SameModel, lesions, same_model
 from polyptrace.lesions.cards import describe, lesion_page, lesion_table, track_table
 from polyptrace.lesions.pictures import LesionPictures
-from polyptrace.report import render_page
+from polyptrace.report.page import render_page
 
 #: The file by which a folder of this command is known.
 MARK = "lesions.csv"

@@ -4,28 +4,31 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from polyptrace.cli.check import print_dataset
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import fill_store_on
-from polyptrace.core.console import console
+from polyptrace.core.console import console, counted
 from polyptrace.core.errors import UserError
-from polyptrace.data import prepare
+from polyptrace.data import Boxes, prepare
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.sources import SOURCES
 from polyptrace.data.splits import Selection
+from polyptrace.explore.labels import label_boxes
 
 SECTIONS = ("tracks", "crops")
-READER = "Options of some sources"
-SELECTION = "Selection of videos"
+reader = partial(typer.Option, rich_help_panel="Options of some sources")
+selection = partial(typer.Option, rich_help_panel="Selection of videos")
 
 
 def command(
     ctx: typer.Context,
     source: Annotated[str, typer.Argument(help=f"Format of PATH: {', '.join(SOURCES)}.")],
-    path: Annotated[Path, typer.Argument(help="Folder or file with the boxes; pictures are below it.")],
-    out: Annotated[Path, typer.Option("--out", help="Dataset folder to write.")],
+    path: Annotated[Path, typer.Argument(help="Folder or file with the boxes; images are below it.")],
+    out: Annotated[Path, typer.Option(help="Dataset folder to write.")],
     split: Annotated[str | None, typer.Option(help="Split of the source: train, test, paper-train, ...")] = None,
     min_score: Annotated[float | None, typer.Option(help="Exclude boxes with a lower detector score.")] = None,
     fps: Annotated[float | None, typer.Option(help="Frame rate of videos whose source states none.")] = None,
@@ -33,64 +36,42 @@ def command(
         bool, typer.Option("--skip-bad", help="Exclude bad rows and list them in rejected.csv instead of stopping.")
     ] = False,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="ADDRESS", help="Cut crops on a Ray cluster: auto, or HOST:PORT.")
+        str | None, typer.Option(metavar="ADDRESS", help="Cut crops on a Ray cluster: auto, or HOST:PORT.")
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="Polyp labels from answers: the journal of 'explore', or its CSV or Label Studio export."),
     ] = None,
     config: ConfigFile = None,
-    identities: Annotated[
-        str | None, typer.Option(help="Meaning of ids: 'track' (default) or 'polyp'.", rich_help_panel=READER)
-    ] = None,
+    identities: Annotated[str | None, reader(help="Meaning of ids: 'track' (default) or 'polyp'.")] = None,
     histology: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=KNOWN", help="Map a histology to a known name; repeatable.", rich_help_panel=READER),
+        list[str] | None, reader(metavar="NAME=KNOWN", help="Map a histology to a known name; repeatable.")
     ] = None,
     first_frame: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="mot, yolo, cvat: number of a video's first frame; default 1, 1, 0.", rich_help_panel=READER
-        ),
+        int | None, reader(min=0, help="mot, yolo, cvat: number of a video's first frame; default 1, 1, 0.")
     ] = None,
-    boxes: Annotated[
-        str | None, typer.Option(help="mot: file to read: gt, det or auto.", rich_help_panel=READER)
-    ] = None,
-    results: Annotated[
-        Path | None, typer.Option(help="coco: results JSON of a detector, with scores.", rich_help_panel=READER)
-    ] = None,
+    boxes: Annotated[str | None, reader(help="mot: file to read: gt, det or auto.")] = None,
+    results: Annotated[Path | None, reader(help="coco: results JSON of a detector, with scores.")] = None,
     image_size: Annotated[
-        str | None,
-        typer.Option(metavar="WIDTHxHEIGHT", help="yolo: needed without pictures and videos.", rich_help_panel=READER),
+        str | None, reader(metavar="WIDTHxHEIGHT", help="yolo: needed without images and videos.")
     ] = None,
-    cases: Annotated[
-        Path | None, typer.Option(help="sun: CSV of the cases, instead of the included one.", rich_help_panel=READER)
-    ] = None,
+    cases: Annotated[Path | None, reader(help="sun: CSV of the cases, instead of the included one.")] = None,
     columns: Annotated[
-        list[str] | None,
-        typer.Option(metavar="OURS=THEIRS", help="polypsize: name of a column; repeatable.", rich_help_panel=READER),
+        list[str] | None, reader(metavar="OURS=THEIRS", help="polypsize: name of a column; repeatable.")
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=0, help="realcolon: parser processes; 0: one per core.", rich_help_panel=READER),
-    ] = None,
-    videos: Annotated[
-        str | None, typer.Option(metavar="NAME,NAME", help="Only these videos.", rich_help_panel=SELECTION)
-    ] = None,
-    share: Annotated[
-        float | None, typer.Option(help="Only a random share (0-1) of the videos.", rich_help_panel=SELECTION)
-    ] = None,
-    rest: Annotated[
-        bool, typer.Option("--rest", help="Select the complement of --videos or --share.", rich_help_panel=SELECTION)
-    ] = False,
+    workers: Annotated[int | None, reader(min=0, help="realcolon: parser processes; 0: one per core.")] = None,
+    videos: Annotated[str | None, selection(metavar="NAME,NAME", help="Only these videos.")] = None,
+    share: Annotated[float | None, selection(help="Only a random share (0-1) of the videos.")] = None,
+    rest: Annotated[bool, selection("--rest", help="Select the complement of --videos or --share.")] = False,
     join: Annotated[
-        int | None,
-        typer.Option(
-            "--join-clips", help="Clips to concatenate to each artificial procedure.", rich_help_panel=SELECTION
-        ),
+        int | None, selection("--join-clips", help="Clips to concatenate to each artificial procedure.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of --share and --join-clips.", rich_help_panel=SELECTION)] = 0,
+    seed: Annotated[int, selection(min=0, help="Seed of --share and --join-clips.")] = 0,
 ) -> None:
-    """Turn pictures and boxes in a published format into a dataset folder.
+    """Turn images and boxes in a published format into a dataset folder.
 
     Links boxes to tracks, cuts tracklets, and stores a small crop of every frame that a tracklet uses, so that training
-    never decodes a picture. An interrupted run resumes when the same command is run again. An existing folder with the
+    never decodes an image. An interrupted run resumes when the same command is run again. An existing folder with the
     same boxes and settings is left unchanged.
 
     Without polyp ids, link by overlap: [bold]--tracks.link video[/].
@@ -114,6 +95,8 @@ def command(
         --join-clips 4 --out artificial-test
     """
     settings = resolve(ctx, config, SECTIONS)
+    if answers is not None and settings.tracks.link == "polyp":
+        raise UserError("--answers: tracks must not be linked by polyp -> add --tracks.link video, or track")
     names = tuple(videos.split(",")) if videos else None
     existed = out.exists()
     dataset = prepare(
@@ -137,10 +120,23 @@ def command(
         selection=Selection(min_score, fps, names, share, rest, join, seed),
         skip_bad=skip_bad,
         fill=partial(fill_store_on, cluster) if cluster else fill_store,
+        relabel=partial(_relabel, answers) if answers else None,
     )
     print_dataset(dataset)
     if existed:
         console.print(f"{out}: already exists, made from the same boxes with the same settings", soft_wrap=True)
+
+
+def _relabel(answers: Path, boxes: Boxes, track: NDArray[np.int64]) -> Boxes:
+    """The boxes with the polyps that the answers name."""
+    labelled = label_boxes(boxes, track, answers)
+    if not labelled.tracks:
+        raise UserError(f"{answers}: names no track of these boxes -> give the answers of these procedures")
+    found = f"{counted(labelled.tracks, 'track')} of {counted(labelled.polyps, 'polyp')}"
+    console.print(f"{answers}: labels {found}", markup=False, soft_wrap=True)
+    for each in labelled.unmapped:
+        console.print(f"  not used: {each}", markup=False, soft_wrap=True)
+    return labelled.boxes
 
 
 def _parse_pairs(words: list[str] | None, option: str) -> dict[str, str] | None:
@@ -148,7 +144,7 @@ def _parse_pairs(words: list[str] | None, option: str) -> dict[str, str] | None:
     for word in words or []:
         if "=" not in word:
             raise UserError(f"{option} {word}: not NAME=VALUE -> write {option} '{word}=...'")
-    return {name: value for name, _, value in (word.partition("=") for word in words)} if words else None
+    return dict(word.split("=", 1) for word in words) if words else None
 
 
 def _parse_size(text: str | None) -> tuple[int, int] | None:

@@ -13,9 +13,13 @@ from polyptrace.core.files import refuse_existing
 from polyptrace.data import Dataset
 from polyptrace.embed import concatenate, embed
 from polyptrace.encoders import load_encoder
-from polyptrace.evaluate import Method, Results, evaluate
-from polyptrace.figures import check_runs, run_figures
-from polyptrace.report import COLOUR_GRID, PAGE_FILE, ReportOptions, check_dataset, load_run, write_report
+from polyptrace.evaluate import Results, evaluate
+from polyptrace.evaluate.results import Method
+from polyptrace.figures.run import check_runs, run_figures
+from polyptrace.report import ReportOptions, write_report
+from polyptrace.report.runs import load_run
+from polyptrace.report.sections import COLOUR_GRID
+from polyptrace.report.write import PAGE_FILE, check_dataset
 
 
 def command(

@@ -74,6 +74,12 @@ def command(
 
     A setting can be given in a TOML file (--config FILE: \\[section], key = value) or on the command line of the
     commands that use its section (--section.key value). The command line takes precedence.
+
+    Examples:
+
+      polyptrace settings
+
+      polyptrace settings tracks crops
     """
     known = [section.name for section in fields(Config)]
     if unknown := [name for name in sections or [] if name not in known]:

@@ -1,32 +1,48 @@
 """Runs trials: completed steps are skipped, and a failure is recorded without stopping the other rows.
 
 Each trial's folder has a `row.json`: the resolved row, the fingerprints of its datasets, the commands that reproduce it
-and the duration of its steps. A worker process needs nothing else to run the trial.
+and the duration of its steps. A worker process (`python -m polyptrace.compare.runner FOLDER all|vectors`) needs nothing
+else to run the trial.
+
+Several rows run at a time in `Workers`: GPUs take turns, CPU cores are shared. At 112 pixels a training step keeps a
+large GPU busy for less time than Python needs to launch it, so several rows on one GPU finish sooner than one after the
+other. A row that crashes does not affect the others. SIGTERM, which schedulers send to end a job, and SIGINT may reach
+this process only (Ctrl-C reaches all processes of a terminal). It then ends its workers. A worker also ends if this
+process is killed: its standard input is a pipe that this process keeps open and never writes to. The worker then stops
+like after SIGTERM: training writes a checkpoint first.
 """
 
 import gc
+import os
 import shutil
+import signal
+import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from threading import Event
-from typing import Any, Literal
+from queue import SimpleQueue
+from threading import Event, Thread
+from types import FrameType
+from typing import IO, Any, Literal
 
 import torch
 
 from polyptrace.compare.rows import ComparisonRow
 from polyptrace.compare.trial import Datasets, Trial
 from polyptrace.config import as_dict, difference, from_dict
+from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, file_hash, read_json, remove_partial, write_json
 from polyptrace.core.lock import InUseError, lock
 from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.data.dataset import read_info
+from polyptrace.train import SHARED_BY
 
 Keep = Literal["all", "vectors"]
 
@@ -84,7 +100,7 @@ def run_trials(
     def attempt(number: int, trial: Trial) -> Failure | None:
         if stopped.is_set():
             raise KeyboardInterrupt
-        if trial.start and not trial.done:
+        if trial.start and not trial.done and futures:
             futures[trial.start.key].result()  # it was submitted earlier, so it is running or finished
         say(f"[{number}/{len(ordered)}] {trial.key}{' (done)' if trial.done else ''}")
         try:
@@ -103,27 +119,16 @@ def run_trials(
             return failure
         return None
 
-    pool: ThreadPoolExecutor | _ThisThread = ThreadPoolExecutor(at_once) if at_once > 1 else _ThisThread()
+    if at_once == 1:  # in this thread: training belongs to the main thread
+        return [*filter(None, (attempt(number, trial) for number, trial in enumerate(ordered, 1)))]
+    pool = ThreadPoolExecutor(at_once)
     try:
         for number, trial in enumerate(ordered, 1):
             futures[trial.key] = pool.submit(attempt, number, trial)
-        failures = [future.result() for future in futures.values()]
+        return [*filter(None, (future.result() for future in futures.values()))]
     finally:
         stopped.set()  # after Ctrl-C no other trial begins
         pool.shutdown(cancel_futures=True)
-    return [failure for failure in failures if failure]
-
-
-class _ThisThread:
-    """Runs what is submitted at once, in the calling thread: in-process training belongs to the main thread."""
-
-    def submit(self, function: Callable[..., Failure | None], *arguments: Any) -> "Future[Failure | None]":
-        future: Future[Failure | None] = Future()
-        future.set_result(function(*arguments))
-        return future
-
-    def shutdown(self, cancel_futures: bool = True) -> None:
-        """Nothing is left running."""
 
 
 def with_starts(trials: Sequence[Trial]) -> list[Trial]:
@@ -256,3 +261,137 @@ def _record_failure(trial: Trial, error: Exception) -> Failure:
     with atomic_file(path) as temporary:
         temporary.write_text(f"{message}\n\nnot run yet:\n{commands}\n\n{trace}", encoding="utf-8")
     return Failure(trial.key, message, path)
+
+
+LOG = "log.txt"
+INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
+TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: Seconds within which a SIGTERM that was sent to all processes of a job reaches all of them.
+SAME_SIGNAL = 1.0
+VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
+
+
+class Workers:
+    """Runs each trial in a separate process, at most `at_once` at a time."""
+
+    def __init__(self, at_once: int) -> None:
+        gpus = visible_gpus()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._starting = self._terminated = False
+        self._free: SimpleQueue[dict[str, str]] = SimpleQueue()
+        for slot in range(at_once):
+            threads = str(max(1, usable_cores() // at_once))
+            self._free.put({THREADS: threads, **os.environ, **_gpu_variables(slot, at_once, gpus)})
+
+    def __call__(self, trial: Trial, keep: Keep = "all") -> None:
+        """Runs a trial; its output goes to log.txt in its folder."""
+        begin_trial(trial)
+        environment = self._free.get()
+        try:
+            with (trial.folder / LOG).open("ab") as file:
+                offset = file.tell()
+                process = self._start([str(trial.folder), keep], file, environment)
+            code = self._wait(process)
+        finally:
+            self._free.put(environment)
+        if code in INTERRUPTED or (code in TERMINATED and self._all_terminated()):
+            raise KeyboardInterrupt  # not a failure
+        if code:
+            text = (trial.folder / LOG).read_bytes()[offset:].decode("utf-8", "replace").strip()
+            raise UserError(f"the row's process ended with code {code}: {text[-2000:] or 'no output'}")
+
+    @contextmanager
+    def ended_by_signals(self) -> Iterator[None]:
+        """Inside this block, SIGTERM and SIGINT end all workers and then interrupt; for the main thread."""
+
+        def end(_number: int, _frame: FrameType | None) -> None:
+            again, self._terminated = self._terminated, True
+            for process in list(self._running):
+                process.terminate()
+            if not (again or self._starting):  # would interrupt the wait for processes that are ending
+                raise KeyboardInterrupt
+
+        handled = [each for each in SIGNALS if signal.getsignal(each) != signal.SIG_IGN]  # ignored: in the background
+        before = {each: signal.signal(each, end) for each in handled}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+    def _start(
+        self, arguments: Sequence[str], file: IO[bytes], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """Starts a worker. A signal must not interrupt this, or the new process would be unknown."""
+        self._starting = True
+        try:
+            command = [sys.executable, "-m", "polyptrace.compare.runner", *arguments]
+            process = subprocess.Popen(  # noqa: S603
+                command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment
+            )
+            self._running.add(process)
+        finally:
+            self._starting = False
+        return process
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> int:
+        """The exit code of a worker, which never outlives this wait."""
+        try:
+            if self._terminated:  # the signal came while the process was being started
+                process.terminate()
+            return process.wait()
+        finally:
+            if not self._terminated:  # a second signal would stop training before its checkpoint
+                process.terminate()  # no effect if it has ended
+            process.wait()
+            self._running.remove(process)
+
+    def _all_terminated(self) -> bool:
+        """Whether the SIGTERM that ended a worker was sent to this process too, perhaps a moment later."""
+        if not self._terminated:
+            time.sleep(SAME_SIGNAL)
+        return self._terminated
+
+
+def _gpu_variables(slot: int, at_once: int, gpus: Sequence[str]) -> dict[str, str]:
+    """Environment variables with the GPU of a slot and the number of rows that share it; a single row has all GPUs."""
+    if at_once == 1 or not gpus:
+        return {}
+    turn = slot % len(gpus)
+    return {VISIBLE: gpus[turn], SHARED_BY: str(len(range(turn, at_once, len(gpus))))}
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as in CUDA_VISIBLE_DEVICES."""
+    named = os.environ.get(VISIBLE)
+    if named is None:
+        return [str(number) for number in range(torch.cuda.device_count())]
+    return [name.strip() for name in named.split(",") if name.strip()]
+
+
+def work(folder: Path, keep: Keep) -> int:
+    """Runs the trial that `row.json` in a folder describes; returns the exit code."""
+    try:
+        run_trial(load_trial(folder), keep)
+    except UserError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    return 0
+
+
+def end_with_parent() -> None:
+    """Sends SIGTERM to this process when its standard input ends."""
+
+    def wait() -> None:
+        os.read(0, 1)  # returns at the end; the lock of `sys.stdin` would block the exit
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=wait, daemon=True).start()
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    sys.exit(work(Path(sys.argv[1]), "vectors" if sys.argv[2] == "vectors" else "all"))

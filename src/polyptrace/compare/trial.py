@@ -19,7 +19,9 @@ from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.embed import VECTORS_FILE, embed_files
 from polyptrace.encoders.frame import FROZEN
-from polyptrace.evaluate import RESULTS_FILE, TASKS, evaluate_files
+from polyptrace.evaluate.evaluation import evaluate_files
+from polyptrace.evaluate.results import RESULTS_FILE
+from polyptrace.evaluate.tasks import TASKS
 from polyptrace.methods import METHODS
 from polyptrace.train import SECTIONS as TRAINING
 from polyptrace.train import train

@@ -4,6 +4,7 @@ import csv
 import ctypes
 import errno
 import hashlib
+import io
 import json
 import os
 import platform
@@ -12,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -149,12 +150,18 @@ def read_json(path: Path) -> Any:
 
 
 def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Writes rows as CSV. Text that a spreadsheet would run as a formula gets a leading apostrophe."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([_safe_cell(str(cell)) for cell in row] for row in rows)
+    """Writes rows as CSV, as `csv_text` gives it."""
+    path.write_text(csv_text(rows), encoding="utf-8", newline="")
 
 
-def _safe_cell(text: str) -> str:
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV. Text that a spreadsheet would run as a formula gets a leading apostrophe."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([safe_cell(str(cell)) for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def safe_cell(text: str) -> str:
     """The text, or `'text` if it begins like a formula and is not a number."""
     if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
         return text
@@ -173,11 +180,19 @@ def file_hash(path: Path) -> str:
 
 def provenance() -> dict[str, Any]:
     """What made an output: the versions of polyptrace and its dependencies, the platform and the command."""
-    packages = ("torch", "torchvision", "timm", "transformers", "lightning", "numpy", "pyarrow")
+    packages = ("torch", "torchvision", "timm", "transformers", "lightning", "numpy", "pyarrow", "onnxruntime")
+    versions = {name: _installed_version(name) for name in packages}
     return {
         "polyptrace": polyptrace.__version__,
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in packages},
+        "packages": {name: number for name, number in versions.items() if number},
         "platform": platform.platform(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
+
+
+def _installed_version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # exported encoders run without most of them
+        return ""

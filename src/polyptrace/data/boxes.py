@@ -104,15 +104,8 @@ class Boxes:
 
     def order(self) -> Ints:
         """Row numbers sorted by dataset, video, frame and box."""
-        video = video_codes(self)
-        order = stable_order(self.frame_index, video)
-        same = np.zeros(len(self) + 1, bool)  # same video and frame as the row before
-        same[1:-1] = (np.diff(video[order]) == 0) & (np.diff(self.frame_index[order]) == 0)
-        shared = np.flatnonzero(same[:-1] | same[1:])
-        rows = order[shared]  # only boxes that share their frame need to be compared
-        x, y, w, h = self.xywh[rows].T
-        order[shared] = rows[np.lexsort((h, w, y, x, self.frame_index[rows], video[rows]))]
-        return order
+        x, y, w, h = self.xywh.T
+        return np.lexsort((h, w, y, x, self.frame_index, video_codes(self))).astype(np.int64)
 
     def where(self, row: int) -> str:
         """Where a row was read: `file:line`, or in a JSON file the number of the annotation."""
@@ -153,12 +146,18 @@ class Boxes:
         return pd.DataFrame(columns | {name: self.xywh[:, i] for i, name in enumerate("xywh")})
 
 
-def stable_order(last: Ints, *before: Ints) -> Ints:
-    """As `np.lexsort`, with the last key as the primary one; sorted keys are detected without sorting."""
-    later = np.ones(max(len(last) - 1, 0), bool)
-    for key in (last, *before):
-        later = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & later)
-    return np.arange(len(last)) if later.all() else np.lexsort((last, *before)).astype(np.int64)
+def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: float = 5.0) -> Ints:
+    """The region of each crop (n, 4): the box scaled about its centre, in whole pixels of pictures of these sizes.
+
+    It is clamped to the picture, and x, y, w, h are truncated, as in the authors' release; at least one pixel a side.
+    """
+    size = np.stack([image_width, image_height], 1)
+    centre = xywh[:, :2] + xywh[:, 2:] / 2
+    low = np.clip(centre - xywh[:, 2:] * scale / 2, 0, size)
+    high = np.clip(centre + xywh[:, 2:] * scale / 2, 0, size)
+    origin = np.minimum(np.trunc(low), size - 1)
+    extent = np.maximum(np.trunc(high - low), 1)
+    return np.concatenate([origin, extent], 1).astype(np.int64)
 
 
 def frame_numbers(values: Floats) -> Ints:

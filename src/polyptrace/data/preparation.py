@@ -12,15 +12,15 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from polyptrace.config import Crops, Tracks
-from polyptrace.core.codec import JPEG_DECODER, PNG_DECODER
+from polyptrace.core.codec import JPEG_DECODER
 from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import file_hash, provenance, remove_partial, write_json
@@ -29,7 +29,7 @@ from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.checks import Finding, check_boxes, summary, suspected_corners, write_rejected
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.images import VIDEO_ENDS, container, files_hash, is_video
+from polyptrace.data.crops.images import VIDEO_ENDS, files_hash, is_video
 from polyptrace.data.crops.store import BadPicture, Fill, PartialStore
 from polyptrace.data.dataset import FORMAT, Dataset, DatasetTracklets, LabelFreeTracklets, read_info, save_tracklets
 from polyptrace.data.identity import polyp_keys, video_keys
@@ -39,6 +39,8 @@ from polyptrace.data.splits import Selection
 from polyptrace.data.tracklets import Tracklets, cut_both_units
 from polyptrace.data.tracks import link_with_settings
 
+#: Gives boxes, with the track of each, other polyps.
+Relabel = Callable[[Boxes, Ints], Boxes]
 #: Smallest allowed value of each setting.
 MINIMUM = {
     "tracks.max_gap": 0,
@@ -53,7 +55,6 @@ MINIMUM = {
 FILE = "dataset.json"
 #: Keys of the hashes of the source's boxes, and of the sizes and times of the files that crops were cut from.
 SOURCE_BOXES, PICTURES = "source boxes", "picture files"
-NVJPEG, FFMPEG = "nvJPEG", "FFmpeg (PyAV)"
 ADVICE = "use the same settings, give another folder, or remove this one first"
 
 
@@ -104,6 +105,7 @@ def prepare(
     selection: Selection | None = None,
     skip_bad: bool = False,
     fill: Fill = fill_store,
+    relabel: Relabel | None = None,
 ) -> Dataset:
     """Writes the dataset folder `out` and opens it.
 
@@ -113,6 +115,7 @@ def prepare(
     Rows with fatal findings are an error; with `skip_bad` they are excluded and listed in `rejected.csv`. If a video
     ends early, the boxes after its end are excluded in any case, with a warning.
     `fill` cuts the crops, by default on this machine; `polyptrace.cluster` does it on many.
+    `relabel` replaces the polyps of the boxes, given the track of each.
     A folder made from the same boxes and pictures with the same settings is opened unchanged; any other existing
     folder is an error.
     """
@@ -128,6 +131,8 @@ def prepare(
     with lock(out):
         cache = out.with_name(out.name + ".annotations")
         boxes = selection.apply(_read(source, path, options, cache)).in_order()
+        if relabel is not None:
+            boxes = relabel(boxes, link_with_settings(boxes, settings.tracks))
         root = picture_root(path) if isinstance(source, str) else path
         if out.exists():
             refuse_other_settings(out, settings)  # another process may have finished it since the first check
@@ -287,7 +292,7 @@ def dataset_info(
         "format": FORMAT,
         **settings.as_dict(),
         "generated": bool(source.generated.any()),
-        "decoder": decoders(used.file, settings.crops.decoding),
+        "decoder": "nvJPEG" if settings.crops.decoding == "nvjpeg" else JPEG_DECODER,
         "counts": counts | count_tracklets(tracklets),
         "labels": count_labels(tracklets),
         "hashes": hashes | {SOURCE_BOXES: boxes_hash(source), PICTURES: files_hash(used.file, root)},
@@ -359,18 +364,3 @@ def count_labels(tracklets: DatasetTracklets) -> dict[str, int]:
         "with size": len(set(polyp[known & sized])),
         "with histology": len(set(polyp[known & typed])),
     }
-
-
-def decoders(files: Iterable[str], decoding: str) -> str:
-    """The decoders of these files with this setting; nvJPEG decodes only JPEGs outside of archives."""
-    names: set[str] = set()
-    for file in set(files):
-        if is_video(file):
-            names.add(FFMPEG)
-        elif PurePosixPath(file).suffix.lower() == ".png":
-            names.add(PNG_DECODER)
-        elif decoding == "nvjpeg" and not container(file):
-            names.add(NVJPEG)
-        else:
-            names.add(JPEG_DECODER)
-    return ", ".join(sorted(names))

@@ -2,8 +2,7 @@
 
 Boxes of one group (a polyp, a given track, or a whole video) are matched one-to-one from frame to frame, best overlap
 first, where IoU >= 0.1. With `max_gap`, boxes without a match in the next frame may be matched up to `max_gap` missing
-frames later. All videos are matched at once, so the cost is linear in the number of boxes. A search is needed only for
-boxes that share their frame with others of their group, or whose neighbouring frame has none.
+frames later. All videos are matched at once, so the cost is that of sorting the boxes.
 """
 
 from typing import Literal
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from polyptrace.config import Tracks
 from polyptrace.core.errors import UserError
-from polyptrace.data.boxes import Boxes, Floats, Ints, stable_order
+from polyptrace.data.boxes import Boxes, Floats, Ints
 from polyptrace.data.identity import codes, video_codes
 
 Within = Literal["polyp", "track", "video"]
@@ -31,12 +30,8 @@ def link_tracks(boxes: Boxes, within: Within = "polyp", iou: float = 0.1, max_ga
         return np.empty(0, np.int64)
     video = video_codes(boxes)
     group = video if within == "video" else video * (len(boxes) + 1) + _group_ids(boxes, within)
-    if max_gap == 0 and _one_box_per_frame(video, boxes.frame_index):
-        linked = (group[1:] == group[:-1]) & (np.diff(boxes.frame_index) == 1)
-        linked &= box_iou(boxes.xywh[:-1], boxes.xywh[1:]) >= iou
-        return np.cumsum(np.append(False, ~linked))
     order = boxes.order()
-    by_group = stable_order(group[order])  # indices into `order`, by group, frame and box
+    by_group = np.argsort(group[order], kind="stable")  # indices into `order`, by group, frame and box
     rows = order[by_group]
     previous = _previous(_keys(group[rows], boxes.frame_index[rows], max_gap), boxes.xywh[rows], iou, max_gap)
     starts = np.zeros(len(boxes), bool)
@@ -88,12 +83,6 @@ def _group_ids(boxes: Boxes, within: Within) -> Ints:
     return codes(names)
 
 
-def _one_box_per_frame(video: Ints, frame: Ints) -> bool:
-    """Whether the rows are sorted and no two share a frame: a box can then only follow the row before it."""
-    step = np.diff(video)
-    return bool(((step > 0) | ((step == 0) & (frame[1:] > frame[:-1]))).all())
-
-
 def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:
     """One ascending number per (group, frame): differences are those of frames, and groups are further apart."""
     number = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
@@ -103,12 +92,8 @@ def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:
 
 def _previous(key: Ints, xywh: Floats, iou: float, max_gap: int) -> Ints:
     """Index of the box before each box in its track; -1 where a track starts."""
-    step = np.diff(key, prepend=-2, append=-2)  # from each box to the next one; 0 in the same frame
-    single = (step[:-2] != 0) & (step[1:-1] == 1) & (step[2:] != 0)  # neighbours that have no other candidate
-    linked = single & (box_iou(xywh[:-1], xywh[1:]) >= iou)
     previous = np.full(len(key), -1)
-    np.copyto(previous[1:], np.arange(len(linked)), where=linked)
-    open_end, open_start = np.append(~linked, True), previous < 0
+    open_end, open_start = np.ones(len(key), bool), np.ones(len(key), bool)
     for distance in range(1, max_gap + 2):
         first, second = _candidates(key, distance, open_end, open_start)
         overlap = box_iou(xywh[first], xywh[second])
@@ -121,13 +106,10 @@ def _previous(key: Ints, xywh: Floats, iou: float, max_gap: int) -> Ints:
 
 def _first(previous: Ints) -> Ints:
     """Index of the first box of each box's track."""
-    index = np.arange(len(previous))
-    heads = np.flatnonzero((previous < 0) | (previous != index - 1))  # of runs of neighbours, mostly whole tracks
-    run = np.repeat(np.arange(len(heads)), np.diff(heads, append=len(previous)))
-    before = np.where(previous[heads] < 0, np.arange(len(heads)), run[previous[heads]])
+    before = np.where(previous < 0, np.arange(len(previous)), previous)
     while ((further := before[before]) != before).any():  # each iteration doubles the distance
         before = further
-    return heads[before][run]
+    return before
 
 
 def _candidates(

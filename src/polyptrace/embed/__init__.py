@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING
 
 from polyptrace.core.lazy import lazy_names
-from polyptrace.embed.table import VECTORS_FILE, Embeddings, concatenate
 
 if TYPE_CHECKING:
     from polyptrace.embed.embedding import Embedder, embed, embed_files
+    from polyptrace.embed.export import export_encoder
     from polyptrace.embed.online import OnlineEncoder, OnlineTrack
+    from polyptrace.embed.onnx import OnnxEncoder, OnnxTrack, embed_export
     from polyptrace.embed.pretrained import PretrainedEncoder, from_pretrained, save_pretrained
+    from polyptrace.embed.table import VECTORS_FILE, Embeddings, check_same_dataset, concatenate
 
 __all__ = [
     "VECTORS_FILE",
@@ -16,12 +18,18 @@ __all__ = [
     "Embeddings",
     "OnlineEncoder",
     "OnlineTrack",
+    "OnnxEncoder",
+    "OnnxTrack",
     "PretrainedEncoder",
+    "check_same_dataset",
     "concatenate",
     "embed",
+    "embed_export",
     "embed_files",
+    "export_encoder",
     "from_pretrained",
     "save_pretrained",
 ]
 
-__getattr__ = lazy_names(__name__, "embedding", "online", "pretrained")
+# `onnx` needs neither torch nor pyarrow, `table` does not need torch.
+__getattr__ = lazy_names(__name__, "onnx", "table", "embedding", "online", "pretrained", "export")

@@ -5,12 +5,15 @@
 If an encoder works frame by frame, a frame that a tracklet and its track share goes through the backbone once: first
 the features of all frames of a block, then the vectors of its tracklets. Other encoders take whole tracklets, in
 batches of similar length. Nothing waits for the GPU: batches are read ahead, and vectors are fetched one block later.
+
+The plan of the blocks and batches depends on the tracklets and the settings only, so a block gives the same numbers on
+whatever machine it is computed.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,8 +30,8 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance, refuse_existing
 from polyptrace.data import Dataset
 from polyptrace.data.crops.loader import CropLoader, to_device
-from polyptrace.data.dataset import LabelFree
-from polyptrace.embed.plan import Block, Ints, Plan, batches_by_length, make_plan, padded_rows
+from polyptrace.data.dataset import LabelFree, LabelFreeTracklets
+from polyptrace.data.tracklets import pad_rows
 from polyptrace.embed.table import COLUMNS, VECTORS_FILE, Embeddings
 from polyptrace.encoders import Preprocess, load_encoder
 from polyptrace.encoders.cost import encoder_cost
@@ -37,6 +40,8 @@ from polyptrace.encoders.foundation import FoundationEncoder
 from polyptrace.encoders.preprocess import CropPreparation, input_size
 from polyptrace.encoders.weights import fingerprint, weights_hash
 
+Ints = NDArray[np.int64]
+
 UNITS = ("tracklet", "track")
 
 #: Frames from which compiling pays on a GPU: the blocks of a foundation model, or a whole backbone.
@@ -44,6 +49,23 @@ COMPILE_BLOCKS_FROM, COMPILE_BACKBONE_FROM = 50_000, 200_000
 
 #: Frames per batch of the aggregation, as a multiple of the frames per batch of the backbone.
 AGGREGATION_BATCH = 8
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some tracklets, and the range `begin` to `end` of their frames in the frames of the plan."""
+
+    tracklets: Ints
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All frames, as rows of the crop store in ascending order, each once; and the blocks."""
+
+    frames: Ints  # (n,)
+    blocks: tuple[Block, ...]
 
 
 class Embedder:
@@ -301,3 +323,52 @@ def _fetch_later(vectors: Tensor) -> Callable[[], NDArray[np.float32]]:
         return np.array(host.numpy())
 
     return fetch
+
+
+def make_plan(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Plan:
+    """The plan of the chosen tracklets, with blocks of about `size` frames."""
+    frames = _rows_of(tracklets, chosen)
+    groups = list(blocks(tracklets, chosen, size))
+    starts = [int(tracklets.crop_index[tracklets.offset[group[0]]]) for group in groups[1:]]
+    edges = [0, *np.searchsorted(frames, starts).tolist(), len(frames)]
+    return Plan(frames, tuple(map(Block, groups, edges, edges[1:])))
+
+
+def _rows_of(tracklets: LabelFreeTracklets, chosen: Ints) -> Ints:
+    """All rows of the chosen tracklets in ascending order, each once."""
+    wanted = np.zeros(len(tracklets), bool)
+    wanted[chosen] = True
+    used = np.zeros(int(tracklets.crop_index.max()) + 1, bool)
+    used[tracklets.crop_index[np.repeat(wanted, tracklets.length)]] = True
+    return np.flatnonzero(used)
+
+
+def blocks(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Iterator[Ints]:
+    """Groups of tracklets with about `size` frames each; no two groups share a frame or interleave in the store."""
+    order = chosen[np.argsort(tracklets.crop_index[tracklets.offset[chosen]], kind="stable")]
+    first = tracklets.crop_index[tracklets.offset[order]]
+    reached = np.maximum.accumulate(np.maximum.reduceat(tracklets.crop_index, tracklets.offset[:-1])[order])
+    cuts = np.flatnonzero(first[1:] > reached[:-1]) + 1  # no tracklet before shares a frame with one after
+    begin = 0
+    while begin < len(order):
+        following = cuts[np.searchsorted(first[cuts], first[begin] + size) :]
+        end = int(following[0]) if len(following) else len(order)
+        yield order[begin:end]
+        begin = end
+
+
+def batches_by_length(length: Ints, chosen: Ints, frames: int) -> Iterator[Ints]:
+    """Batches of tracklets of similar length, with at most `frames` frames after padding, or of one tracklet."""
+    order = chosen[np.argsort(-length[chosen], kind="stable")]
+    begin = 0
+    while begin < len(order):
+        count = max(1, frames // int(length[order[begin]]))
+        yield order[begin : begin + count]
+        begin += count
+
+
+def padded_rows(tracklets: LabelFreeTracklets, chosen: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """Rows (B, L) of the chosen tracklets and a mask (B, L) of valid ones; the padding repeats the first row."""
+    rows = pad_rows([tracklets.rows[i] for i in chosen])
+    mask = rows >= 0
+    return np.where(mask, rows, rows[:, :1]), mask

@@ -19,8 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from polyptrace.config import Embed
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.embed.embedding import Embedder, preprocess_of
-from polyptrace.embed.plan import batches_by_length
+from polyptrace.embed.embedding import Embedder, batches_by_length, preprocess_of
 from polyptrace.encoders import load_encoder, save_encoder
 from polyptrace.encoders.encoder import FrameByFrame, TrainingRecord
 from polyptrace.encoders.preprocess import CropPreparation, input_size

@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_json
+from polyptrace.core.schema import read_parquet
+from polyptrace.data import Dataset
+from polyptrace.data.identity import video_keys
 
 TEXT = ("unit", "dataset", "video", "polyp", "histology")
 WHOLE = ("track", "position", "last")
@@ -163,6 +166,19 @@ def concatenate(tables: Sequence[Embeddings], where: str = "embeddings") -> Embe
     return table
 
 
+def check_same_dataset(dataset: Dataset, tracks: Embeddings) -> None:
+    """Raises an error if the vectors were not computed from this dataset, by its hash or by the names of procedures."""
+    own, recorded = (
+        info.get("hashes", {}).get("tracklets.parquet") for info in (dataset.info, tracks.info.get("dataset", {}))
+    )
+    same = own == recorded if own and recorded else bool(set(video_keys(dataset.tracklets)) & set(video_keys(tracks)))
+    if not same:
+        raise UserError(
+            f"--data {dataset.path}: the vectors were not computed from this dataset"
+            " -> give the dataset that was embedded"
+        )
+
+
 def _read_info(path: Path) -> dict[str, Any]:
     """The content of embeddings.json without its version, with the types of known fields checked."""
     info = read_json(path)
@@ -192,12 +208,7 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(
-            f"{path}: not a readable .parquet ({error}) -> give .parquet, .npz or a folder of polyptrace"
-        ) from None
+    table = read_parquet(path, "give .parquet, .npz or a folder of polyptrace")
     if "vector" not in table.column_names:
         raise UserError(f"{path}: no column 'vector' among {table.column_names} -> add it, a list of floats per row")
     columns = {c: table[c].to_numpy(zero_copy_only=False) for c in table.column_names if c != "vector"}
@@ -228,31 +239,20 @@ def _vectors(values: NDArray[Any], where: str) -> NDArray[np.float32]:
 
 def _column(name: str, values: NDArray[Any] | None, count: int, where: str) -> NDArray[Any]:
     """A column in its type; filled with the value for unknown if it is missing."""
-    if name in TEXT:
-        if values is None:
-            return np.full(count, "any" if name == "unit" else "", dtype=object)
-        missing = np.array([v is None or v != v for v in values.tolist()], dtype=bool)
-        return np.where(missing, "", values.astype(str).astype(object)).astype(object)
     if values is None:
-        match name:
-            case "track":
-                return np.arange(count, dtype=np.int64)
-            case "position" | "last":
-                return np.full(count, -1, dtype=np.int64)
-            case _:
-                return np.full(count, np.nan)
+        unknown = {"unit": "any", "track": np.arange(count), "position": -1, "last": -1}
+        default = unknown.get(name, "" if name in TEXT else np.nan)
+        return np.full(count, default, object if name in TEXT else np.int64 if name in WHOLE else np.float64)
+    if name in TEXT:
+        return np.array(["" if v is None or v != v else str(v) for v in values.tolist()], object)
     try:
-        numbers = np.array([np.nan if v is None else v for v in values.tolist()], dtype=np.float64)
-    except (TypeError, ValueError):
-        raise UserError(f"{where}: column {name!r} contains {values[0]!r} -> give numbers") from None
-    if name in REAL:
-        return numbers
-    if values.dtype.kind in "iu":
-        return values.astype(np.int64)
-    invalid = np.flatnonzero(~(np.isfinite(numbers) & (numbers == np.round(numbers)) & (np.abs(numbers) < 2**53)))
-    if len(invalid):
-        raise UserError(f"{where}: row {invalid[0]}: {name} is {values[invalid[0]]!r} -> give integers")
-    return numbers.astype(np.int64)
+        column = pa.array(values, from_pandas=name in REAL).cast(pa.float64() if name in REAL else pa.int64())
+    except pa.ArrowException as error:
+        kind = "numbers" if name in REAL else "integers"
+        raise UserError(f"{where}: column {name!r}: {error} -> give {kind}") from None
+    if name in WHOLE and column.null_count:
+        raise UserError(f"{where}: column {name!r} has missing values -> give integers")
+    return np.array(column.to_numpy(zero_copy_only=False))
 
 
 def _check_rows(table: Embeddings, where: str) -> None:

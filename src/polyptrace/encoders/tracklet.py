@@ -61,9 +61,9 @@ class TrackletEncoder(OwnEncoder):
     def tokens_of_features(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """Outputs (B, 1 + L, D) of backbone features (B, L, F), zero in the padding."""
         frames = self.feature_norm(self.adapter(features))  # (B, L, D)
-        token = self.token.to(frames.dtype).expand(len(frames), 1, -1)
+        token = self.token.to(frames.dtype).expand(frames.shape[0], 1, -1)
         tokens: Tensor = torch.cat([token, frames], dim=1)  # (B, T, D)
-        valid = None if mask is None else torch.cat([mask.new_ones(len(mask), 1), mask], dim=1)  # (B, T)
+        valid = None if mask is None else torch.cat([mask.new_ones(mask.shape[0], 1), mask], dim=1)  # (B, T)
         for layer in self.layers:
             tokens = layer(tokens, src_key_padding_mask=None if valid is None else ~valid)
         tokens = self.output_norm(tokens)

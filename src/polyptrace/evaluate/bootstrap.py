@@ -77,10 +77,16 @@ class Estimate:
         interaction = float(np.nanvar(deviation, axis=1).sum()) / (seeds - 1) / seeds * _small_sample(self.clusters)
         return max(between - interaction, 0.0), seeds - 1
 
-    def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """(low, high); NaN with fewer than two clusters or defined draws."""
-        ends = interval(self.mean_draws, self.clusters, level)
-        return _widened(self.value, ends, self.clusters, [self.seed_part], level)
+    def interval(self) -> tuple[float, float]:
+        """(low, high) of the cluster bootstrap, widened by the variance of the training seeds; NaN if undefined."""
+        ends = interval(self.mean_draws, self.clusters)
+        if np.isnan(ends[0]) or not self.seed_part[0]:
+            return ends
+        centre = float(np.clip(self.value, *ends))  # a biased metric can lie outside its percentiles
+        reach = _t_quantile(self.clusters - 1)
+        parts = [_total([(((end - centre) / reach) ** 2, self.clusters - 1), self.seed_part]) for end in ends]
+        low, high = (_t_quantile(degrees) * np.sqrt(variance) for variance, degrees in parts)
+        return float(centre - low), float(centre + high)
 
 
 @dataclass(frozen=True)
@@ -126,12 +132,12 @@ def nested_draws(draws: ArrayLike, seed: int) -> NDArray[np.float64]:
     return np.asarray((taken.T * each).sum(axis=0))
 
 
-def interval(draws: NDArray[np.float64], clusters: int, level: float = LEVEL) -> tuple[float, float]:
+def interval(draws: NDArray[np.float64], clusters: int) -> tuple[float, float]:
     """(low, high) of the draws (R,) that are not NaN; NaN with fewer than two draws or clusters."""
     defined = draws[~np.isnan(draws)]
     if len(defined) < 2 or clusters < 2:
         return float("nan"), float("nan")
-    reach = np.sqrt(_small_sample(clusters)) * stats.t.ppf((1 + level) / 2, clusters - 1)
+    reach = np.sqrt(_small_sample(clusters)) * _t_quantile(clusters - 1)
     low, high = np.quantile(defined, [stats.norm.cdf(-reach), stats.norm.cdf(reach)])
     return float(low), float(high)
 
@@ -149,7 +155,7 @@ def paired(one: Estimate, other: Estimate) -> Paired:
     if variance == 0:
         return Paired(difference, difference, difference, 1.0)
     deviation = np.sqrt(variance)
-    reach = float(stats.t.ppf((1 + LEVEL) / 2, degrees) * deviation)
+    reach = float(_t_quantile(degrees) * deviation)
     p = float(2 * stats.t.sf(abs(difference) / deviation, degrees))
     return Paired(difference, difference - reach, difference + reach, p)
 
@@ -169,23 +175,13 @@ def _small_sample(clusters: int) -> float:
     return clusters / max(clusters - 1, 1)
 
 
+def _t_quantile(degrees: float) -> float:
+    """The quantile of Student's t that bounds a two-sided interval of `LEVEL`."""
+    return float(stats.t.ppf((1 + LEVEL) / 2, degrees))
+
+
 def _total(parts: Sequence[Part]) -> Part:
     """Sum of the variances, and its degrees of freedom by Welch and Satterthwaite."""
     total = sum(variance for variance, _ in parts)
     squares = sum(variance**2 / degrees for variance, degrees in parts)
     return total, total**2 / squares if squares > 0 else 1.0
-
-
-def _widened(
-    value: float, ends: tuple[float, float], clusters: int, seed_parts: Sequence[Part], level: float = LEVEL
-) -> tuple[float, float]:
-    """The interval of the cluster bootstrap, widened by the variance of the training seeds."""
-    if np.isnan(ends[0]) or not any(variance for variance, _ in seed_parts):
-        return ends
-    centre = float(np.clip(value, *ends))  # a biased metric can lie outside its percentiles
-    reach = stats.t.ppf((1 + level) / 2, clusters - 1)
-    widened = []
-    for end, sign in zip(ends, (-1, 1), strict=True):
-        variance, degrees = _total([(((end - centre) / reach) ** 2, clusters - 1), *seed_parts])
-        widened.append(centre + sign * float(stats.t.ppf((1 + level) / 2, degrees) * np.sqrt(variance)))
-    return widened[0], widened[1]

@@ -32,7 +32,7 @@ from sklearn.exceptions import ConvergenceWarning
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate.similarity import Labels, Vectors, label_codes, unit_vectors
+from polyptrace.evaluate.similarity import Labels, Vectors, by_appearance, label_codes, unit_vectors
 from polyptrace.lesions import lesions
 
 Clustering = Literal["threshold", "affinity", "temporal"]
@@ -119,7 +119,8 @@ def count(
     A given `setting` is not tuned. Tracks without a polyp are clustered, but are in no pair; a video with such a track
     does not enter fragmentation.
     """
-    _check_method(method)
+    if method not in SETTINGS:
+        raise UserError(f"counting: clustering {method!r} is unknown -> use {', '.join(SETTINGS)}")
     unit = unit_vectors(vectors)[0].numpy()
     videos = label_codes(video, len(unit), "video")
     if (videos < 0).any():
@@ -151,32 +152,11 @@ def count_lesions(tracks: Embeddings, video: Labels, polyp: Labels | None = None
     return Counting(cluster, videos, unused, np.zeros(number, dtype=bool), clusters, counts, pairs, interval)
 
 
-def cluster(
-    vectors: Vectors,
-    method: Clustering = "threshold",
-    setting: float | None = None,
-    *,
-    first: ArrayLike | None = None,
-    last: ArrayLike | None = None,
-    length: int | None = None,
-) -> NDArray[np.int64]:
-    """Clusters (n,) of the tracks of one procedure, numbered 0, 1, ... by first appearance.
-
-    `temporal` needs the `first` and `last` frame of each track; the `length` of the video in frames defaults to the
-    last frame of a track. Without a `setting` the default is used.
-    """
-    _check_method(method)
-    matrices = similarities(vectors, method, first, last, length)
-    settings = np.array([DEFAULT_SETTING[method] if setting is None else setting])
-    return np.asarray(_cluster_settings(matrices, method, settings)[0])
-
-
 def similarities(
     vectors: Vectors,
     method: Clustering,
     first: ArrayLike | None = None,
     last: ArrayLike | None = None,
-    length: int | None = None,
 ) -> tuple[NDArray[np.float64], ...]:
     """The matrices (n, n) of a clustering: cosines; for `temporal` scaled cosines and scaled closeness in time."""
     unit = unit_vectors(vectors)[0].double().numpy()
@@ -187,8 +167,7 @@ def similarities(
         raise UserError("counting: temporal clustering: no frames -> give the first and last frame of each track")
     start, end = np.asarray(first, dtype=np.float64), np.asarray(last, dtype=np.float64)
     gap = np.maximum(0.0, np.maximum(start - end[:, None], start[:, None] - end))
-    frames = max(end.max() + 1 if length is None else length, 1)
-    return _minmax(cosine), _minmax(np.exp(-DECAY * gap / frames))
+    return _minmax(cosine), _minmax(np.exp(-DECAY * gap / max(end.max() + 1, 1)))
 
 
 def affinity_propagation(similarity: NDArray[np.float64], preference: float) -> NDArray[np.int64]:
@@ -218,7 +197,7 @@ def _cluster_settings(
             labels = [affinity_propagation(matrices[0], s) for s in settings]
         case "temporal":
             labels = [affinity_propagation(s * matrices[0] + (1 - s) * matrices[1], 0.0) for s in settings]
-    return np.stack([_by_appearance(each) for each in labels])
+    return np.stack([by_appearance(each) for each in labels])
 
 
 def _chosen(
@@ -241,8 +220,7 @@ def _chosen(
             pick[left_out] = _tune(pairs[others, :-1].sum(axis=0), clusters[others, :-1].sum(axis=0), target)
             tuned[left_out] = True
     every = np.arange(len(members))
-    cluster = np.empty(len(polyps), dtype=np.int64)
-    video = np.empty(len(polyps), dtype=np.int64)
+    cluster, video = np.empty((2, len(polyps)), dtype=np.int64)
     for code, rows in enumerate(members):
         cluster[rows] = labels[code][pick[code]]
         video[rows] = code
@@ -284,15 +262,3 @@ def _share(part: int, whole: int) -> float:
 def _minmax(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     low, high = matrix.min(), matrix.max()
     return np.ones_like(matrix) if high == low else (matrix - low) / (high - low)
-
-
-def _by_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    _, first_seen, index = np.unique(labels, return_index=True, return_inverse=True)
-    number = np.empty(len(first_seen), dtype=np.int64)
-    number[np.argsort(first_seen)] = np.arange(len(first_seen))
-    return number[index.reshape(-1)]
-
-
-def _check_method(method: str) -> None:
-    if method not in SETTINGS:
-        raise UserError(f"counting: clustering {method!r} is unknown -> use {', '.join(SETTINGS)}")

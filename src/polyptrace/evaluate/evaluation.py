@@ -10,7 +10,7 @@ from polyptrace.core.files import file_hash, provenance, read_json
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate.inputs import TaskInput, join_inputs, task_input
 from polyptrace.evaluate.results import Arrays, Method, Results, method_of
-from polyptrace.evaluate.tasks import RATES, TASKS, Outcome, run_task
+from polyptrace.evaluate.tasks import RATES, TASKS, Outcome, check_task, run_task
 
 
 def evaluate(
@@ -30,10 +30,7 @@ def evaluate(
     task before it starts.
     """
     settings, train = settings or Evaluate(), train or {}
-    unknown = [name for name in (*tasks, *train) if name not in TASKS]
-    if unknown:
-        raise UserError(f"task {unknown[0]!r}: no such task -> use {', '.join(TASKS)}")
-    without_split = [name for name in train if name not in RATES]
+    without_split = [name for name in map(check_task, (*tasks, *train)) if name in train and name not in RATES]
     if without_split:
         raise UserError(f"train: {without_split[0]} trains nothing -> give a training part for {' or '.join(RATES)}")
     arrays: Arrays = {}

@@ -28,6 +28,7 @@ from polyptrace.evaluate.similarity import Labels, Vectors, label_codes
 
 TEST_SHARE = 0.3
 WARM_UP = 0.1
+BATCH, HIDDEN = 64, 256
 DIMINUTIVE_MM = 5.0
 #: f1: macro F1 with equal weight per polyp (the paper's metric of size); accuracy: per tracklet (of histology).
 METRICS = ("f1", "accuracy", "f1_plain", "accuracy_weighted")
@@ -88,8 +89,6 @@ def probe(
     repeats: int = 5,
     seed: int = 0,
     epochs: int = 20,
-    batch: int = 64,
-    hidden: int = 256,
     dropout: float = 0.1,
     device: str | torch.device = "cpu",
 ) -> Probe:
@@ -114,18 +113,11 @@ def probe(
         if test is None:
             tested = _test_part(groups[kept], labels[kept], datasets[kept], seed + repeat)
         else:
-            tested = _given_part(np.asarray(test, dtype=bool)[kept], labels[kept])
-        network = train_probe(
-            values,
-            target,
-            torch.as_tensor(kept[~tested], device=values.device),
-            lr=lr,
-            epochs=epochs,
-            batch=batch,
-            hidden=hidden,
-            dropout=dropout,
-            seed=torch_seed(seed, repeat),
-        )
+            tested = np.asarray(test, dtype=bool)[kept]
+            if not _both_classes(tested, labels[kept]):
+                raise UserError("probe: the given split lacks a class in its training or test part -> check both")
+        rows = torch.as_tensor(kept[~tested], device=values.device)
+        network = train_probe(values, target, rows, lr, epochs, dropout, torch_seed(seed, repeat))
         with torch.inference_mode():
             logits = network(values[torch.as_tensor(kept[tested], device=values.device)])
         probability[repeat, kept[tested]] = logits.softmax(1)[:, 1].cpu().numpy()
@@ -133,34 +125,21 @@ def probe(
 
 
 def train_probe(
-    values: Tensor,
-    target: Tensor,
-    rows: Tensor,
-    *,
-    lr: float,
-    epochs: int,
-    batch: int,
-    hidden: int,
-    dropout: float,
-    seed: int,
+    values: Tensor, target: Tensor, rows: Tensor, lr: float, epochs: int, dropout: float, seed: int
 ) -> nn.Module:
     """A probe in evaluation mode, trained on some rows of values (N, D) and classes (N,)."""
-    width, steps = values.shape[1], epochs * -(-len(rows) // batch)
+    width, steps = values.shape[1], epochs * -(-len(rows) // BATCH)
     with torch.random.fork_rng([values.device] if values.is_cuda else []):
         torch.manual_seed(seed)
         network = nn.Sequential(
-            nn.LayerNorm(width), nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, 2)
+            nn.LayerNorm(width), nn.Linear(width, HIDDEN), nn.GELU(), nn.Dropout(dropout), nn.Linear(HIDDEN, 2)
         ).to(values.device)
         optimiser = torch.optim.AdamW(network.parameters(), lr=lr, weight_decay=0.0, fused=True)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimiser,
-            max_lr=lr,
-            total_steps=max(steps, 11),  # torch divides by zero if the warm-up is exactly one step
-            pct_start=WARM_UP,
-        )
+        steps = max(steps, 11)  # torch divides by zero if the warm-up is exactly one step
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=lr, total_steps=steps, pct_start=WARM_UP)
         for _ in range(epochs):
             order = torch.randperm(len(rows)).to(rows.device)
-            for part in rows[order].split(batch):
+            for part in rows[order].split(BATCH):
                 optimiser.zero_grad()
                 nn.functional.cross_entropy(network(values[part]), target[part]).backward()
                 optimiser.step()
@@ -204,12 +183,6 @@ def _test_part(
         f"probe: {counted(groups[1], 'group')} of class 1 and {groups[0]} of class 0 are too few to train and test"
         " -> at least 4 of each"
     )
-
-
-def _given_part(test: NDArray[np.bool_], label: NDArray[np.int64]) -> NDArray[np.bool_]:
-    if not _both_classes(test, label):
-        raise UserError("probe: the given split lacks a class in its training or test part -> check both inputs")
-    return test
 
 
 def _both_classes(test: NDArray[np.bool_], label: NDArray[np.int64]) -> bool:

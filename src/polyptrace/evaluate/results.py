@@ -35,9 +35,9 @@ fractions, except for fragmentation and counts.
 `tracks.csv` lists which tracks are counted as the same polyp; see `track_list`.
 """
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -49,8 +49,10 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_csv, write_json
 from polyptrace.core.schema import from_json
 from polyptrace.core.timecode import seconds_text
+from polyptrace.data.identity import join_keys
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate.bootstrap import Estimate
+from polyptrace.evaluate.bootstrap import Estimate, Paired, paired
+from polyptrace.evaluate.similarity import by_appearance
 
 FORMAT, VERSION = "polyptrace-results", 2
 GROUPS = ("General Purpose FM", "Endoscopy FM", "Fully supervised", "Self-supervised", "Baseline")
@@ -144,19 +146,11 @@ class Results:
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Writes results.json, arrays.npz and, if polyps were counted, tracks.csv, atomically."""
-        content = {
-            "format": FORMAT,
-            "version": VERSION,
-            "method": asdict(self.method),
-            "generated": self.generated,
-            "settings": self.settings,
-            "embeddings": self.embeddings,
-            "provenance": self.provenance,
-            "tasks": {name: asdict(task) for name, task in self.tasks.items()},
-        }
+        content = {"format": FORMAT, "version": VERSION, **asdict(replace(self, arrays={}))}
+        del content["arrays"]
         tracks = track_list(self.arrays)
         with atomic_folder(Path(folder), overwrite=overwrite, mark=RESULTS_FILE) as temporary:
-            write_json(temporary / RESULTS_FILE, _without_nan(content))
+            write_json(temporary / RESULTS_FILE, without_nan(content))
             if tracks:
                 write_csv(temporary / TRACK_LIST, tracks)
             with ZipFile(temporary / "arrays.npz", "w", ZIP_DEFLATED) as archive:
@@ -180,32 +174,11 @@ class Results:
                 f"{folder}: results of version {content.get('version')}, but this polyptrace reads version {VERSION}"
                 f" -> {AGAIN}"
             )
-        checked = from_json(_Content, content, str(folder / RESULTS_FILE), AGAIN)
+        fields = {name: value for name, value in content.items() if name not in ("format", "version")}
+        checked = from_json(cls, {**fields, "arrays": {}}, str(folder / RESULTS_FILE), AGAIN)
         arrays = _read_arrays(folder / "arrays.npz")
         _check_arrays(checked.tasks, arrays, folder / "arrays.npz")
-        return cls(
-            checked.method,
-            checked.tasks,
-            arrays,
-            checked.settings,
-            checked.embeddings,
-            checked.provenance,
-            checked.generated,
-        )
-
-
-@dataclass(frozen=True)
-class _Content:
-    """`results.json`."""
-
-    format: str
-    version: int
-    method: Method
-    settings: dict[str, Any]
-    embeddings: list[dict[str, Any]]
-    provenance: dict[str, Any]
-    tasks: dict[str, Task]
-    generated: bool = False
+        return replace(checked, arrays=arrays)
 
 
 def _read_arrays(path: Path) -> Arrays:
@@ -253,15 +226,9 @@ def _in_range(index: NDArray[Any], count: int, least: int) -> bool:
     return index.dtype.kind == "i" and (not index.size or bool(least <= index.min() and index.max() < count))
 
 
-def _without_nan(content: Any) -> Any:
-    """NaN and infinity as null, because JSON has neither."""
-    if isinstance(content, float) and not math.isfinite(content):
-        return None
-    if isinstance(content, dict):
-        return {key: _without_nan(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_without_nan(value) for value in content]
-    return content
+def without_nan(content: Any) -> Any:
+    """The content as JSON returns it, with NaN and infinity as null, because JSON has neither."""
+    return json.loads(json.dumps(content), parse_constant=lambda _: None)
 
 
 COLUMNS = ("dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "polyp")
@@ -283,22 +250,73 @@ def track_list(arrays: Mapping[str, NDArray[Any]]) -> list[list[str]]:
     names = ("dataset", "video", "track", "position", "last", "fps", "polyp")
     dataset, video, track, first, last, fps, polyp = (arrays[f"tracks/{name}"] for name in names)
     order = np.lexsort((track, first, video, dataset))
-    numbers = [_by_appearance(dataset, video, arrays[f"{task}{SUFFIX}"], order) for task in tasks]
+    numbers = np.zeros((len(tasks), len(order)), dtype=np.int64)
+    ordered = join_keys(dataset, video)[order]
+    for rows in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
+        numbers[:, rows] = [1 + by_appearance(arrays[f"{task}{SUFFIX}"][rows]) for task in tasks]
     lines = [[*COLUMNS, *(task.removeprefix(PREFIX) for task in tasks)]]
     for row in order.tolist():
         times = [seconds_text(int(each[row]), float(fps[row])) for each in (first, last)]
         ids = [dataset[row], video[row], track[row], first[row], last[row], *times, polyp[row]]
-        lines.append([str(each) for each in (*ids, *(number[row] for number in numbers))])
+        lines.append([str(each) for each in (*ids, *numbers[:, row])])
     return lines
 
 
-def _by_appearance(
-    dataset: NDArray[Any], video: NDArray[Any], cluster: NDArray[np.int64], order: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Clusters numbered from 1 in each video, in the order of appearance."""
-    number = np.zeros(len(cluster), dtype=np.int64)
-    seen: dict[tuple[str, str], dict[int, int]] = {}
-    for row in order.tolist():
-        numbers = seen.setdefault((str(dataset[row]), str(video[row])), {})
-        number[row] = numbers.setdefault(int(cluster[row]), len(numbers) + 1)
-    return number
+def compare(one: Results, other: Results, task: str, metric: str) -> Paired:
+    """The difference `one` - `other` of a metric, on the same draws of the same tracklets."""
+    names = f"{one.method.name!r} and {other.method.name!r}: {task}"
+    for results in (one, other):
+        if task not in results.tasks or results.tasks[task].status != "done":
+            raise UserError(f"{names}: not done for {results.method.name!r} -> evaluate it")
+        if metric not in results.tasks[task].metrics:
+            raise UserError(f"{names}: no metric {metric!r} -> use {', '.join(results.tasks[task].metrics)}")
+    if one.tasks[task].draws_key != other.tasks[task].draws_key:
+        raise UserError(
+            f"{names}: not the same tracklets, clusters, seed or number of draws -> evaluate both with the same"
+            " data and settings"
+        )
+    return paired(one.estimate(task, metric), other.estimate(task, metric))
+
+
+def combine(rows: Sequence[Results]) -> Results:
+    """One row from several training seeds of one method: means, with the variance between seeds in the intervals.
+
+    Arrays other than the draws (curves, neighbours, clusters) are those of the first seed.
+    """
+    if not rows:
+        raise UserError("combine: no results -> give one folder per training seed")
+    first = rows[0]
+    if len(rows) == 1:
+        return first
+    names = {row.method.name for row in rows}
+    if len(names) > 1:
+        raise UserError(f"combine: results of {', '.join(sorted(names))} -> give seeds of one method")
+    arrays: Arrays = dict(first.arrays)
+    tasks: dict[str, Task] = {}
+    for name, task in first.tasks.items():
+        others = [row.tasks.get(name) for row in rows]
+        alike = [
+            other is not None and (other.status, other.draws_key) == (task.status, task.draws_key) for other in others
+        ]
+        if not all(alike):
+            raise UserError(f"combine: {name}: evaluated differently for some seeds -> use the same data and settings")
+        metrics = {}
+        for metric, of_first in task.metrics.items():
+            each = [row.estimate(name, metric) for row in rows]
+            joined = Estimate(
+                np.concatenate([estimate.values for estimate in each]),
+                np.concatenate([estimate.draws for estimate in each]),
+                task.drawn,
+            )
+            arrays[f"{name}/seeds/{metric}"], arrays[f"{name}/draws/{metric}"] = joined.values, joined.draws
+            metrics[metric] = Metric(joined.value, *joined.interval(), of_first.n, of_first.of)
+        seeds = sum(row.method.seeds for row in rows)
+        tasks[name] = replace(task, metrics=metrics, protocol=task.protocol | {"training_seeds": seeds})
+    return replace(
+        first,
+        method=replace(first.method, seeds=sum(row.method.seeds for row in rows)),
+        tasks=tasks,
+        arrays=arrays,
+        embeddings=[source for row in rows for source in row.embeddings],
+        generated=any(row.generated for row in rows),
+    )

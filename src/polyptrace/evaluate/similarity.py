@@ -68,6 +68,12 @@ def label_codes(labels: Labels, count: int, name: str = "polyp") -> NDArray[np.i
     return codes
 
 
+def by_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Labels as 0, 1, ... in the order of their first appearance."""
+    _, first_seen, index = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first_seen))[index.reshape(-1)]
+
+
 def on_grid(cosines: Tensor) -> Tensor:
     """Cosines as integer numbers of grid steps, in place and in the same float type."""
     if cosines.dtype == torch.float64:

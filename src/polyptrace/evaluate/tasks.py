@@ -18,8 +18,7 @@ from polyptrace.evaluate.bootstrap import interval, mean_draws
 from polyptrace.evaluate.counting import DEFAULT_SETTING, SETTINGS, TARGET, Clustering, Counting, count, count_lesions
 from polyptrace.evaluate.inputs import Clusters, TaskInput
 from polyptrace.evaluate.probe import METRICS, Probe, adenoma, larger, probe
-from polyptrace.evaluate.reid import EDGES, ReID, reid
-from polyptrace.evaluate.reid_bootstrap import reid_draws
+from polyptrace.evaluate.reid import EDGES, ReID, reid, reid_draws
 from polyptrace.evaluate.results import Arrays, Metric, Task
 from polyptrace.evaluate.retrieval import Scope, retrieval
 
@@ -32,6 +31,13 @@ TOP = 5
 #: Learning rates of the paper, and the classes.
 RATES = {"size": 1e-4, "histology": 1e-5}
 CLASSES = {"size": "1 above 5.0 mm, 0 up to it", "histology": "1 adenoma, 0 not"}
+
+
+def check_task(name: str) -> str:
+    """The name, or an error if it is not one of `TASKS`."""
+    if name not in TASKS:
+        raise UserError(f"task {name!r}: no such task -> use {', '.join(TASKS)}")
+    return name
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Explore: a procedure in the browser, and a person's answers that settle which tracks show the same lesion."""
 
+from polyptrace.explore.checks import Check, next_check
 from polyptrace.explore.identities import Contradiction, Identities, Statement, agreement, identities
 from polyptrace.explore.journal import Event, Item, Journal, active_events, read_journal
 from polyptrace.explore.questions import Question, next_question
@@ -7,6 +8,7 @@ from polyptrace.explore.workspace import Candidate, ExploredProcedure, Grouping,
 
 __all__ = [
     "Candidate",
+    "Check",
     "Contradiction",
     "Event",
     "ExploredProcedure",
@@ -20,6 +22,7 @@ __all__ = [
     "active_events",
     "agreement",
     "identities",
+    "next_check",
     "next_question",
     "read_journal",
 ]

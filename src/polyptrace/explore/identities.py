@@ -196,7 +196,7 @@ def _statements(event: Event, known: _Items, state: Identities, earlier: Iterabl
             same = {"same": True, "different": False}.get(str(event.answer))
             yield _statement(event, items[0], items[1], same=same)
         case "merge":
-            for first, second in pairwise(items):
+            for first, second in pairwise(items if len(items) > 1 else items * 2):  # one item: a lesion of its own
                 yield _statement(event, first, second, same=True)
         case "move":
             others = [place for item in event.others if (place := known.find(item, event)) is not None]
@@ -221,19 +221,20 @@ def _statements(event: Event, known: _Items, state: Identities, earlier: Iterabl
 
 def _linked(items: Sequence[int], statements: Iterable[Statement]) -> list[list[int]]:
     """The items by their components, as "same" statements link them."""
-    links: dict[int, list[Statement]] = {}
+    root: dict[int, int] = {}
+
+    def find(item: int) -> int:
+        while root.setdefault(item, item) != item:
+            item = root[item]
+        return item
+
     for each in statements:
         if each.same:
-            links.setdefault(each.first, []).append(each)
-            links.setdefault(each.second, []).append(each)
-    groups: list[list[int]] = []
+            root[find(each.second)] = find(each.first)
+    groups: dict[int, list[int]] = {}
     for item in items:
-        group = next((group for group in groups if _path(links, group[0], item)), None)
-        if group is None:
-            groups.append([item])
-        else:
-            group.append(item)
-    return groups
+        groups.setdefault(find(item), []).append(item)
+    return list(groups.values())
 
 
 def _statement(event: Event, first: int, second: int, *, same: bool | None) -> Statement:

@@ -53,16 +53,20 @@ class Event:
     event: int = 0
 
     def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"kind: {self.kind!r} is none of {', '.join(get_args(Kind))}")
+        if self.answer is not None and self.answer not in get_args(Answer):
+            raise ValueError(f"answer: {self.answer!r} is none of {', '.join(get_args(Answer))}")
         for item in (*self.items, *self.others, *((self.to,) if self.to else ())):
             if len(item) != 3 or item[2] < item[1]:
                 raise ValueError(f"items: {list(item)} is not [track, first frame, last frame]")
-        needed = {"answer": 2, "merge": 2, "move": 1, "split": 1, "reject": 1, "restore": 1, "note": 1}.get(
+        needed = {"answer": 2, "merge": 1, "move": 1, "split": 1, "reject": 1, "restore": 1, "note": 1}.get(
             self.kind, 0
         )
         if len(self.items) < needed or (self.kind == "answer" and len(set(self.items)) != 2):
             raise ValueError(f"items: a {self.kind} names {'two different items' if needed == 2 else 'an item'}")
         if self.kind == "answer" and self.answer is None:
-            raise ValueError(f"answer: is none of {', '.join(get_args(Answer))}")
+            raise ValueError("answer: is missing")
         if self.kind == "split" and not self.items[0][1] < self.frame <= self.items[0][2]:
             raise ValueError("frame: is not inside the track")
         if not self.who.strip() or len(self.who) > MAX_NAME:
@@ -92,6 +96,7 @@ class Journal:
     path: Path
     events: list[Event] = field(default_factory=list)
     dropped: str = ""  # what was dropped from the end, for the user
+    sync: bool = True  # False only in simulations
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -127,7 +132,8 @@ class Journal:
             try:
                 file.write(line.encode() + b"\n")
                 file.flush()
-                os.fsync(file.fileno())
+                if self.sync:
+                    os.fsync(file.fileno())
             except OSError:  # a full disk: the next event must not continue half a line
                 os.truncate(self.path, end)
                 raise

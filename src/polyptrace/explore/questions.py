@@ -1,13 +1,13 @@
 """The next best question: which pair of items to ask about, so that the fewest answers settle who is who.
 
-Answers are closed transitively, so every "same" saves later questions: n items of k lesions need n - k of them in any
-order. What an order can waste are "different" answers: between two lesions one is enough. So the next question is about
-the two components with the largest
+Answers are closed transitively: n items of k lesions need n - k "same" answers and a "different" for each two lesions.
+So the lesions that are shown name the answers that are missing:
 
-    P(same) - (1 - P(same)) · P(a "different" between these two lesions is known already)
+- within a lesion, the links of the tree of strongest links between its components (items that answers have joined);
+- between two lesions that no answer separates, their strongest link.
 
-where P(same) = σ(largest prior + mean log ratio of their pairs), as in `polyptrace.lesions.clustering`, and the second
-probability is that both components belong to the lesions of an earlier "different".
+The most doubtful of these is asked first, so that wrong lesions are corrected early and no answer rests on them. The
+log-odds of two components are their largest prior plus their mean log ratio, as in `polyptrace.lesions.clustering`.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,14 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from polyptrace.explore.identities import Identities
-from polyptrace.lesions import PairScores
+from polyptrace.lesions import PairScores, weakest_link
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+#: Log-odds of a link that is not asked about, in the tree of strongest links.
+NOT_ASKED = -1e6
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,6 @@ class Question:
     first: int
     second: int
     probability: float
-    left: int  # pairs of components that are not decided yet, this one included
     same_decides: int  # pairs of items that a "same" decides, or a "different"
     different_decides: int
 
@@ -42,8 +44,7 @@ class Components:
 
     code: Ints  # (n,) component of each item
     odds: Floats  # (C, C) log-odds that two components show the same lesion
-    apart: Bools  # (C, C)
-    said: tuple[tuple[int, int], ...]  # pairs of components with a "different" answer
+    apart: Bools  # (C, C); a component is apart from itself, as there is nothing to ask
 
     @classmethod
     def of(cls, state: Identities, items: Ints, scores: PairScores) -> "Components":
@@ -58,58 +59,65 @@ class Components:
         prior = np.maximum.reduceat(prior[:, order], starts, axis=1)
         place = {int(name): number for number, name in enumerate(names)}
         apart = np.eye(len(names), dtype=bool)
-        said = []
         for name, number in place.items():
-            for other, statements in state.different.get(name, {}).items():
-                if other in place:
-                    apart[number, place[other]] = True
-                    if statements and other > name:
-                        said.append((number, place[other]))
-        return cls(np.asarray(code), ratio + prior, apart, tuple(said))
+            apart[number, [place[other] for other in state.different.get(name, ()) if other in place]] = True
+        return cls(np.asarray(code), ratio + prior, apart)
 
-    def best(self) -> tuple[int, int] | None:
-        """The pair of components to ask about; None if all pairs are decided."""
-        if self.apart.all():
-            return None
-        same = np.where(self.apart, 0.0, expit(self.odds))
-        belongs = same + np.eye(len(same))
-        known = np.zeros_like(same)
-        for a, b in self.said:
-            both = np.outer(belongs[:, a], belongs[:, b])
-            known = np.maximum(known, np.maximum(both, both.T))
-        value = np.where(self.apart, -np.inf, same - (1 - same) * known)
-        first, second = np.unravel_index(int(np.argmax(np.triu(value + 3, 1))), value.shape)
-        return int(first), int(second)
+    def best(self, lesion: Ints, skip: Bools) -> tuple[int, int] | None:
+        """The most doubtful missing answer, given the lesion (C,) of each component; None if none is missing."""
+        link = self._weakest_inside(lesion, np.where(skip, NOT_ASKED, self.odds))
+        between = self._strongest_between(lesion, np.where(skip, -np.inf, self.odds))
+        if link is None or (between is not None and self.odds[between] > -self.odds[link]):
+            return between
+        return link
+
+    def _weakest_inside(self, lesion: Ints, odds: Floats) -> tuple[int, int] | None:
+        weakest: tuple[float, int, int] | None = None
+        for name in np.unique(lesion):
+            link = weakest_link(odds, np.flatnonzero(lesion == name))
+            if link is not None and link[2] > NOT_ASKED / 2 and (weakest is None or link[2] < weakest[0]):
+                weakest = link[2], link[0], link[1]
+        return None if weakest is None else weakest[1:]
+
+    def _strongest_between(self, lesion: Ints, odds: Floats) -> tuple[int, int] | None:
+        count = int(lesion.max()) + 1
+        separate = np.eye(count, dtype=bool)
+        first, second = np.nonzero(self.apart)
+        separate[lesion[first], lesion[second]] = True
+        value = np.where(separate[np.ix_(lesion, lesion)], -np.inf, odds)
+        best = divmod(int(np.argmax(value)), len(value))
+        return best if value[best] > -np.inf else None
+
+    def implied(self, a: int, b: int) -> tuple[int, int]:
+        """How many undecided pairs of items a "same" and a "different" of two components decide."""
+        size = np.bincount(self.code)
+        third = np.ones(len(size), bool)
+        third[[a, b]] = False
+        only = third & (self.apart[a] ^ self.apart[b])  # decided for one of the two
+        gained = np.where(self.apart[a], size[b], size[a])
+        between = int(size[a] * size[b])
+        return between + int((gained * size)[only].sum()), between
 
 
-def next_question(state: Identities, items: Ints, scores: PairScores, skip: set[tuple[int, int]]) -> Question | None:
-    """The next best question about some items; pairs of components with an item pair in `skip` are not asked."""
-    if not len(items):
-        return None
+def next_question(
+    state: Identities, items: Ints, scores: PairScores, lesion: Ints, skip: set[tuple[int, int]]
+) -> Question | None:
+    """The next best question about some items, given their lesions (n,).
+
+    Two components with a pair of items in `skip` are not asked about.
+    """
     components = Components.of(state, items, scores)
-    left = int((~components.apart).sum()) // 2
-    place = {int(item): number for number, item in enumerate(items.tolist())}
-    for first, second in skip:
-        if first in place and second in place:
-            a, b = components.code[place[first]], components.code[place[second]]
-            components.apart[a, b] = components.apart[b, a] = True
-    pair = components.best()
+    place = {int(item): int(code) for item, code in zip(items.tolist(), components.code.tolist(), strict=True)}
+    skipped = np.zeros(components.apart.shape, bool)
+    for a, b in ((place[a], place[b]) for a, b in skip if a in place and b in place):
+        skipped[a, b] = skipped[b, a] = True
+    lesion_of_component = np.empty(len(skipped), np.int64)
+    lesion_of_component[components.code] = np.unique(lesion, return_inverse=True)[1]
+    pair = components.best(lesion_of_component, skipped)
     if pair is None:
         return None
     inside, others = (np.flatnonzero(components.code == each) for each in pair)
     odds = scores.odds[np.ix_(inside, others)]
     i, j = np.unravel_index(int(np.argmax(odds)), odds.shape)
     a, b = sorted((int(items[inside[i]]), int(items[others[j]])))
-    same, different = implied(components, *pair)
-    return Question(a, b, float(expit(components.odds[pair])), left, same, different)
-
-
-def implied(components: Components, a: int, b: int) -> tuple[int, int]:
-    """How many undecided pairs of items a "same" and a "different" of two components decide."""
-    size = np.bincount(components.code)
-    third = np.ones(len(size), bool)
-    third[[a, b]] = False
-    only = third & (components.apart[a] ^ components.apart[b])  # decided for one of the two
-    gained = np.where(components.apart[a], size[b], size[a])
-    between = int(size[a] * size[b])
-    return between + int((gained * size)[only].sum()), between
+    return Question(a, b, float(expit(components.odds[pair])), *components.implied(*pair))

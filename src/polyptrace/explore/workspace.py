@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from polyptrace.core.errors import UserError
 from polyptrace.data.identity import video_keys
 from polyptrace.embed import Embeddings
+from polyptrace.explore.checks import Check, next_check
 from polyptrace.explore.identities import Identities, agreement, identities
 from polyptrace.explore.journal import Event, Item, Journal, undoable
 from polyptrace.explore.questions import Question, next_question
@@ -97,14 +98,38 @@ class ExploredProcedure:
         return cached[1]
 
     def question(self, who: str | None = None) -> Question | None:
-        """The next best question; pairs about which an annotator was unsure are not asked again."""
-        state = self.state(who)
+        """The next best question; "unsure" pairs are not asked again."""
+        state, lesion = self.state(who), self.grouping(who).lesion
         unsure = {(each.first, each.second) for each in state.statements if each.same is None}
         for items, scores in self._windows(state):
-            question = next_question(state, items, scores, unsure)
+            question = next_question(state, items, scores, lesion[items], unsure)
             if question is not None:
                 return question
         return None
+
+    def left(self, who: str | None = None) -> int:
+        """How many more answers settle everything, if the lesions that are shown are the true ones."""
+        state, lesion = self.state(who), self.grouping(who).lesion
+        components = {int(state.component[item]): int(lesion[item]) for item in np.flatnonzero(lesion >= 0).tolist()}
+        lesions = set(components.values())
+        apart = {
+            (min(a, b), max(a, b))
+            for component, a in components.items()
+            for other in state.different.get(component, ())
+            if (b := components.get(other, a)) != a
+        }
+        return len(components) - len(lesions) + len(lesions) * (len(lesions) - 1) // 2 - len(apart)
+
+    def check(self, who: str | None = None) -> Check | None:
+        """The next check of an answer that is probably wrong."""
+        state = self.state(who)
+        found = (next_check(state, items, scores) for items, scores in self._windows(state))
+        return max((each for each in found if each is not None), key=lambda each: each.wrong, default=None)
+
+    def forget(self) -> None:
+        """Forgets what was derived from the journal, after its events were changed."""
+        self._states.clear()
+        self._groupings.clear()
 
     def candidates(self, item: int, top: int, who: str | None = None) -> list[Candidate]:
         """The other items, most probably the same lesion first."""

@@ -13,9 +13,9 @@ from polyptrace.core.randomness import numpy_generator
 from polyptrace.core.timecode import time_offset, time_ticks, timecode
 from polyptrace.data import Dataset
 from polyptrace.drawing import ACCENT, INK, LINE, PAPER, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
-from polyptrace.figures.statistics import bag_ranks, draw_bags, gradient_shares
+from polyptrace.figures.curriculum import bag_ranks, draw_bags, gradient_shares
 from polyptrace.figures.tracklets import Floats, Ints, TrainingTracklets
-from polyptrace.report import CropImages, film_strip
+from polyptrace.report.film_strips import CropImages, film_strip
 from polyptrace.supervision.bags import same_polyp
 
 #: Layout in inches: figure size, margin, top and bottom of the timeline, lower edge of the strips of both bags.

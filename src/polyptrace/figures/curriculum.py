@@ -1,14 +1,168 @@
 """The paper's Figure 2 for any dataset: sampled ranks and the ratio of pure bags along the curriculum."""
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
+from numpy.typing import NDArray
+from torch import Tensor
 
+from polyptrace.config import Supervision
 from polyptrace.core.console import counted
+from polyptrace.core.randomness import torch_generator
 from polyptrace.drawing import ACCENT, INK, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
-from polyptrace.figures.statistics import CurriculumStatistics, Share
-from polyptrace.figures.tracklets import Floats
+from polyptrace.evaluate.bootstrap import draw_counts, interval, mean_draws
+from polyptrace.figures.tracklets import Floats, Ints, TrainingTracklets
+from polyptrace.losses import gradient_share
+from polyptrace.supervision import nearest_bags, sample_bags, temperature
+from polyptrace.supervision.bags import bag_purity
+from polyptrace.supervision.curriculum import fitted_temperature
+from polyptrace.supervision.ranks import ranks_of
+
+#: Bootstrap draws of an interval, and the percentiles of the sampled ranks that are shown.
+DRAWS = 500
+PERCENTILES = (10, 90)
+
+#: Small datasets are sampled repeatedly at each point, up to MAX_REPEATS times, until there are this many bags.
+MIN_BAGS, MAX_REPEATS = 2000, 20
+
+Estimate = tuple[float, float, float]  # value, and its 95 % interval
+
+
+@dataclass(frozen=True)
+class Share:
+    """A fraction at each of P points of the curriculum, with its 95 % interval over polyps."""
+
+    value: Floats  # (P,)
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True)
+class CurriculumStatistics:
+    """Bags at P points of the curriculum. The shares are None where labels or vectors are missing."""
+
+    c: Floats  # (P,)
+    tau: Floats  # (P,) mean over anchors
+    rank: Floats  # (P, 3): mean, 10th and 90th percentile of the sampled ranks
+    anchors: int
+    repeats: int  # bags drawn per anchor at each point
+    bag_size: int
+    labelled_bags: int  # bags at the last point in which every polyp is known
+    polyps: int
+    pure: Share | None  # pure bags
+    wrong: Share | None  # members that show another polyp
+    wrong_gradient: Share | None  # share of the gradient of these members
+
+
+def curriculum_statistics(
+    tracklets: TrainingTracklets, settings: Supervision, points: int = 21, seed: int = 0
+) -> CurriculumStatistics:
+    """Draws a bag for every anchor at `points` values of c from 0 to 1."""
+    c = np.linspace(0, 1, points)
+    tau, rank, purities = np.empty(points), np.full((points, 3), np.nan), []
+    repeats = min(max(1, -(-MIN_BAGS // len(tracklets))), MAX_REPEATS)
+    anchors = 0
+    for point, progress in enumerate(c):
+        drawn = [draw_bags(tracklets, settings, float(progress), seed, repeat) for repeat in range(repeats)]
+        tau[point] = drawn[0][1]
+        anchors = int((drawn[0][0] >= 0).any(1).sum())
+        ranks = np.concatenate([bag_ranks(tracklets, bags) for bags, _ in drawn])
+        known = ranks[np.isfinite(ranks)]
+        if len(known):
+            rank[point] = [known.mean(), *np.percentile(known, PERCENTILES)]
+        purities.append(estimate_purity(tracklets, [bags for bags, _ in drawn], seed))
+    return CurriculumStatistics(
+        c=c,
+        tau=tau,
+        rank=rank,
+        anchors=anchors,
+        repeats=repeats,
+        bag_size=settings.bag_size,
+        labelled_bags=purities[-1].bags,
+        polyps=purities[-1].polyps,
+        pure=_share([purity.pure for purity in purities]),
+        wrong=_share([purity.wrong for purity in purities]),
+        wrong_gradient=_share([purity.wrong_gradient for purity in purities]),
+    )
+
+
+def draw_bags(
+    tracklets: TrainingTracklets, settings: Supervision, c: float, seed: int, repeat: int = 0
+) -> tuple[Ints, float]:
+    """The bags (N, K) that training would draw at progress c, and their mean temperature."""
+    video, position, size = tracklets.video, tracklets.position, settings.bag_size
+    high = fitted_temperature(video, position, settings)
+    tau = high if settings.curriculum == "fixed" else temperature(c, settings.tau_min, high)
+    generator = torch_generator(seed, round(c * 1_000_000), repeat)
+    match settings.sampling:
+        case "exponential":
+            bags = sample_bags(video, position, size, tau, generator)
+        case "uniform":
+            bags, tau = sample_bags(video, position, size, math.inf, generator), math.inf
+        case "nearest":
+            bags, tau = nearest_bags(video, position, size), 0.0
+    drawn: Ints = bags.numpy()
+    if settings.small_videos == "leave-out":
+        drawn[(drawn < 0).any(1)] = -1
+    return drawn, float(torch.as_tensor(tau, dtype=torch.float64).mean())
+
+
+def bag_ranks(tracklets: TrainingTracklets, bags: Ints) -> Floats:
+    """The temporal rank (N, K) of each member; NaN where a bag has no more members."""
+    return ranks_of(tracklets.video, tracklets.position, np.arange(len(bags)), bags)
+
+
+@dataclass(frozen=True)
+class PurityEstimates:
+    """The purity of some bags; None where labels or vectors are missing."""
+
+    bags: int
+    polyps: int
+    pure: Estimate | None = None
+    wrong: Estimate | None = None
+    wrong_gradient: Estimate | None = None
+
+
+def estimate_purity(tracklets: TrainingTracklets, repeats: Sequence[Ints], seed: int = 0) -> PurityEstimates:
+    """The purity of bags (N, K), drawn once or repeatedly, with intervals from a bootstrap over polyps."""
+    polyps: list[NDArray[np.object_]] = []
+    columns: list[list[Floats]] = []
+    for bags in repeats:
+        purity = bag_purity(bags, tracklets.polyp)
+        columns.append([purity.pure.astype(np.float64), purity.wrong_share])
+        if tracklets.vectors is not None:
+            shares = gradient_shares(tracklets.vectors, purity.anchor, bags[purity.anchor])
+            columns[-1].append((purity.wrong * shares).sum(1))
+        polyps.append(tracklets.polyp[purity.anchor])
+    names, cluster = np.unique(np.concatenate(polyps).astype(str), return_inverse=True)
+    if not len(names):
+        return PurityEstimates(0, 0)
+    counts = draw_counts(len(names), DRAWS, seed)
+    values = [np.concatenate(column) for column in zip(*columns, strict=True)]
+    estimates = [(float(v.mean()), *interval(mean_draws(v, cluster, counts), len(names))) for v in values]
+    return PurityEstimates(len(cluster), len(names), *estimates)
+
+
+def gradient_shares(vectors: Tensor, anchors: Ints, bags: Ints, temperature: float = 0.07) -> Floats:
+    """The share (A, K) of the gradient that each member of bags (A, K) of anchors (A,) receives."""
+    parts = [torch.zeros(0, bags.shape[1])]
+    for begin in range(0, len(anchors), 256):
+        members = torch.from_numpy(bags[begin : begin + 256])
+        of_anchors = vectors[torch.from_numpy(anchors[begin : begin + 256])]
+        parts.append(gradient_share(of_anchors, vectors[members.clamp(min=0)], temperature, members >= 0))
+    shares: Floats = torch.cat(parts).double().numpy()
+    return shares
+
+
+def _share(estimates: list[Estimate | None]) -> Share | None:
+    known = [estimate for estimate in estimates if estimate is not None]
+    return Share(*np.array(known).T) if len(known) == len(estimates) and known else None
+
 
 Alignment = Literal["center", "top", "bottom"]
 

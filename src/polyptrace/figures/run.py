@@ -12,10 +12,10 @@ from polyptrace.encoders import load_encoder
 from polyptrace.encoders.weights import weights_hash
 from polyptrace.evaluate import Results
 from polyptrace.figures.bags import bag_at, bag_caption, bag_figure, illustrative_anchor
-from polyptrace.figures.curriculum import curriculum_caption, curriculum_figures
-from polyptrace.figures.statistics import curriculum_statistics
+from polyptrace.figures.curriculum import curriculum_caption, curriculum_figures, curriculum_statistics
 from polyptrace.figures.tracklets import add_vectors, training_tracklets
-from polyptrace.report import Block, Paragraph, Plots, Run
+from polyptrace.report.page import Block, Paragraph, Plots
+from polyptrace.report.runs import Run
 
 #: Frames that are encoded for a page at most, without and with a GPU.
 MAX_FRAMES, MAX_FRAMES_GPU = 4_000, 100_000

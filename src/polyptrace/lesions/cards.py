@@ -11,8 +11,9 @@ from polyptrace.embed import Embeddings
 from polyptrace.lesions.pictures import BestFrame, LesionPictures, available
 from polyptrace.lesions.procedure import Link, ProcedureLesions
 from polyptrace.lesions.same import ASSUMED_FPS, Ints, SameModel
-from polyptrace.report import (
-    GENERATED_NOTICE,
+from polyptrace.report.film_strips import TrackImages, TrackKey
+from polyptrace.report.gallery import strip
+from polyptrace.report.page import (
     Block,
     Card,
     Cards,
@@ -21,16 +22,13 @@ from polyptrace.report import (
     Paragraph,
     Picture,
     Plots,
-    Procedure,
     Section,
     StripRow,
     Strips,
     Tile,
-    TrackImages,
-    strip,
-    timeline,
 )
-from polyptrace.report.film_strips import TrackKey
+from polyptrace.report.timeline import Procedure, timeline
+from polyptrace.report.write import GENERATED_NOTICE
 
 #: Tracks of a lesion that are further apart belong to two sightings.
 SIGHTING_GAP_S = 30.0

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from polyptrace.core.console import counted
 from polyptrace.data import Dataset
-from polyptrace.report import TrackImages
-from polyptrace.report.film_strips import CropImages, Pixels, TrackKey
+from polyptrace.report.film_strips import CropImages, Pixels, TrackImages, TrackKey
 
 #: Frames of a track that are measured, evenly spaced.
 MEASURED = 12

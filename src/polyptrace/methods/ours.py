@@ -142,10 +142,8 @@ def _symmetric_form(z: Tensor, targets: Targets, settings: Loss) -> tuple[Tensor
     function = noise_aware_symmetric if settings.name == "noise-aware" else multi_positive
     ignore = repeated_tracklets(targets.tracklet)  # (B, B)
     of_tracklets = function(z[:, 0], targets.group, settings.temperature, ignore=ignore, mask=targets.tracklet >= 0)
-    frames = frame_vectors(z[:, 1:], targets.group, ignore, settings.within_tracklet)
-    of_frames = function(
-        frames.z, frames.group, settings.temperature, ignore=frames.ignore, mask=targets.mask.flatten()
-    )
+    frames, group, pairs = frame_vectors(z[:, 1:], targets.group, ignore, settings.within_tracklet)
+    of_frames = function(frames, group, settings.temperature, ignore=pairs, mask=targets.mask.flatten())
     return of_tracklets, of_frames
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Dataset
-from polyptrace.data.crops.regions import crop_regions, resize_crops
+from polyptrace.data.boxes import crop_regions
+from polyptrace.data.crops.regions import resize_crops
 
 Pixels = NDArray[np.uint8]
 

@@ -1,11 +1,13 @@
-"""The content of an HTML page as data, and its rendering with the templates.
+"""The content of an HTML page as data, and the rendering of pages and tables with the templates.
 
 Everything a user can name (methods, videos, datasets) is escaped by the templates.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import ClassVar, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -183,6 +185,22 @@ def render_table(table: Table) -> str:
     return f"{template.module.render_table(table.with_costs_last())}\n"  # type: ignore[attr-defined]
 
 
+def markdown(table: Table) -> str:
+    """One table in Markdown."""
+    return _text_environment().get_template("table.md.j2").render(table=table)
+
+
+def latex(table: Table) -> str:
+    """One floating table in LaTeX, which needs the packages booktabs and amssymb."""
+    return _text_environment("<>").get_template("table.tex.j2").render(table=table)
+
+
+def write_table(folder: Path, table: Table) -> None:
+    """Writes a table as Markdown, LaTeX and HTML."""
+    for suffix, render in (("md", markdown), ("tex", latex), ("html", render_table)):
+        (folder / f"{table.name}.{suffix}").write_text(render(table), encoding="utf-8")
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -192,6 +210,58 @@ def _environment() -> Environment:
     environment.filters["inline_svg"] = lambda drawing: Markup(inline(drawing))  # noqa: S704 - escaped by matplotlib
     environment.filters["data_uri"] = data_uri
     return environment
+
+
+@cache
+def _text_environment(braces: str = "{}") -> Environment:
+    """Templates of plain text. Those of LaTeX, which is full of braces, are written <% ... %> and << ... >>."""
+    opening, closing = braces[0], braces[1]
+    environment = Environment(  # noqa: S701 - the templates escape for Markdown and LaTeX
+        block_start_string=f"{opening}%",
+        block_end_string=f"%{closing}",
+        variable_start_string=opening * 2,
+        variable_end_string=closing * 2,
+        comment_start_string=f"{opening}#",
+        comment_end_string=f"#{closing}",
+        loader=PackageLoader("polyptrace.report"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"markdown": escape_markdown, "latex": escape_latex}
+    return environment
+
+
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "†": r"\textdagger{}",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "✓": r"\checkmark{}",
+        "✗": r"\ensuremath{\times}",
+        "–": "--",
+        "↑": r"\ensuremath{\uparrow}",
+        "↓": r"\ensuremath{\downarrow}",
+        "−": r"\ensuremath{-}",
+        "\n": " ",
+        "τ": r"\ensuremath{\tau}",
+        "≤": r"\ensuremath{\leq}",
+    }
+)
+
+
+def escape_latex(text: str) -> str:
+    """Text with the special characters of LaTeX escaped."""
+    return text.translate(_LATEX)
+
+
+def escape_markdown(text: str) -> str:
+    """Text with the special characters of Markdown escaped, on one line."""
+    return re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", " ".join(text.split()))
 
 
 def _flat(blocks: Iterable[Block]) -> Iterator[Block]:

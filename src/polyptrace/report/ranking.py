@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate import GROUPS, Metric, Results, combine, compare, holm
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.bootstrap import holm
+from polyptrace.evaluate.results import GROUPS, Metric, combine, compare
 
 #: Significance level.
 LEVEL = 0.05
@@ -108,8 +110,7 @@ def load_rows(folders: Sequence[Path]) -> list[Results]:
     for folder in folders:
         results = Results.load(folder)
         seeds_of.setdefault((results.method.group, results.method.name), []).append(results)
-    rows = [seeds[0] if len(seeds) == 1 else combine(seeds) for seeds in seeds_of.values()]
-    return in_group_order(rows)
+    return in_group_order([combine(seeds) for seeds in seeds_of.values()])
 
 
 def in_group_order(rows: Sequence[Results]) -> list[Results]:

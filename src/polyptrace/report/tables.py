@@ -7,7 +7,7 @@ datasets.
 import csv
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import groupby
 from typing import ClassVar, Literal
@@ -15,7 +15,9 @@ from typing import ClassVar, Literal
 from polyptrace.config import Config
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate import Paired, Results, compare, holm
+from polyptrace.evaluate import Results
+from polyptrace.evaluate.bootstrap import Paired, holm
+from polyptrace.evaluate.results import compare
 from polyptrace.report.ranking import (
     CLUSTERINGS,
     COUNTING,
@@ -96,20 +98,19 @@ class Table:
     notes: tuple[str, ...] = ()
 
     @property
-    def headings(self) -> list[tuple[str, int]]:
-        """The headings above the columns, with the number of columns that each spans."""
-        return [(over, len(list(run))) for over, run in groupby(self.columns, key=lambda column: column.over)]
+    def headings(self) -> list[tuple[str, int, int]]:
+        """The headings above the columns, each with its first column (2: the one after the names) and its number."""
+        runs = groupby(enumerate(self.columns, 2), key=lambda each: each[1].over)
+        return [(over, columns[0][0], len(columns)) for over, run in runs for columns in [list(run)]]
 
     def with_costs_last(self) -> "Table":
         """The same table with the cost columns after the results."""
         order = sorted(range(len(self.columns)), key=lambda number: self.columns[number].cost)
-
-        def reordered(row: Row) -> Row:
-            return Row(row.name, tuple(row.cells[number] for number in order), row.focus, row.quoted)
-
-        groups = tuple((group, tuple(reordered(row) for row in rows)) for group, rows in self.groups)
-        columns = tuple(self.columns[number] for number in order)
-        return Table(self.name, self.title, self.caption, columns, groups, self.notes)
+        groups = tuple(
+            (group, tuple(replace(row, cells=tuple(row.cells[number] for number in order)) for row in rows))
+            for group, rows in self.groups
+        )
+        return replace(self, columns=tuple(self.columns[number] for number in order), groups=groups)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from polyptrace.core.console import counted
 from polyptrace.core.timecode import has_rate, time_ticks
 from polyptrace.drawing import INK, LINE, POLYPS, SOFT, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
+from polyptrace.evaluate.similarity import by_appearance
 from polyptrace.report.film_strips import TrackImages
 from polyptrace.report.ranking import is_done
 
@@ -77,9 +78,9 @@ def procedures(row: Results, task: str, count: int = 6, baseline: Results | None
                 columns["position"][rows].astype(np.int64),
                 columns["last"][rows].astype(np.int64),
                 float(columns["fps"][rows[0]]),
-                _numbered(cluster[rows]),
+                by_appearance(cluster[rows]),
                 columns["polyp"][rows].astype(str),
-                None if other is None or (other[rows] < 0).any() else _numbered(other[rows]),
+                None if other is None or (other[rows] < 0).any() else by_appearance(other[rows]),
             )
         )
     found.sort(key=lambda p: (-len(set(p.polyp.tolist())), -len(set(p.cluster.tolist())), p.dataset, p.video))
@@ -96,12 +97,6 @@ def _clusters_of(row: Results, task: str, columns: dict[str, NDArray[np.generic]
     cluster_of = dict(zip(keys, row.arrays[f"{task}/cluster"].tolist(), strict=True))
     wanted = zip(*(columns[name].tolist() for name in names), strict=True)
     return np.array([cluster_of.get(key, -1) for key in wanted], np.int64)
-
-
-def _numbered(cluster: Ints) -> Ints:
-    """Clusters numbered from 0 in order of appearance."""
-    number = {name: position for position, name in enumerate(dict.fromkeys(cluster.tolist()))}
-    return np.array([number[name] for name in cluster.tolist()], np.int64)
 
 
 @styled

@@ -6,7 +6,6 @@ figures/*.svg, *.png          each figure in two formats
 results.json                  all values and comparisons
 """
 
-import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +20,9 @@ from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import atomic_folder, provenance, write_json
 from polyptrace.data import Dataset
 from polyptrace.drawing import line_styles
-from polyptrace.evaluate import Metric, Results
+from polyptrace.evaluate.results import Metric, Results, without_nan
 from polyptrace.report.film_strips import TrackImages
-from polyptrace.report.markup import write_table
-from polyptrace.report.page import Block, Page, Section, Tile, render_page
+from polyptrace.report.page import Block, Page, Section, Tile, render_page, write_table
 from polyptrace.report.ranking import (
     ADDITIONAL,
     COUNTING,
@@ -104,7 +102,7 @@ def write_report(
                 write_table(folder, table)
             for drawing in section.drawings:
                 drawing.save(folder / "figures")
-        write_json(folder / "results.json", machine_readable(rows, focus))
+        write_json(folder / "results.json", without_nan(machine_readable(rows, focus)))
     return out / PAGE_FILE
 
 
@@ -236,7 +234,7 @@ def machine_readable(rows: Sequence[Results], focus: int) -> dict[str, Any]:
                     "p_adjusted": {rows[n].method.name: p for n, p in ranking.p.items()},
                 }
             )
-    content = {
+    content: dict[str, Any] = {
         "format": "polyptrace-report",
         "version": 2,
         "focus": rows[focus].method.name,
@@ -247,6 +245,4 @@ def machine_readable(rows: Sequence[Results], focus: int) -> dict[str, Any]:
         "comparisons": comparisons,
         "provenance": provenance(),
     }
-    finite = json.loads(json.dumps(content), parse_constant=lambda _: None)  # JSON has neither NaN nor infinity
-    assert isinstance(finite, dict)
-    return finite
+    return content

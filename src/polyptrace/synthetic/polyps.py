@@ -16,9 +16,8 @@ from torch import Tensor
 from torch.nn.functional import grid_sample, normalize
 
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.synthetic.colon import LENGTH_MM, Lumen
+from polyptrace.synthetic.colon import LENGTH_MM, Lumen, band_noise, vessel_map
 from polyptrace.synthetic.presets import Preset
-from polyptrace.synthetic.textures import band_noise, vessel_map
 
 Morphology = Literal["flat", "sessile", "pedunculated"]
 MAX_PER_SITE = 4

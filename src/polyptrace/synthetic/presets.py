@@ -4,8 +4,9 @@ A preset sets the numbers of procedures and polyps and the picture size. A regim
 `real-colon` follows REAL-Colon; `hard` draws a new view, light and colour for every track and often shows two polyps.
 """
 
+import math
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from polyptrace.core.errors import UserError
 
@@ -59,48 +60,34 @@ PRESETS = {
     "small": Preset("small", 10, 5, 28, 14, 224, 192, 0.25, 10, 5, 0.35, (48, 0.9), 240),
     "full": Preset("full", 27, 19, 85, 47, 384, 336, 0.1875, 52, 6, 0.7, (45, 1.3), 500),
 }
-_HARD_TRACKS = {  # tracklets, fewest_tracklets, spread, track_frames, longest_track
-    "small": (5, 3, 0.35, (48, 0.7), 200),
-    "full": (18, 6, 0.6, (55, 1.1), 450),
+_HARD_TRACKS: dict[str, dict[str, Any]] = {
+    "tiny": {},
+    "small": {"tracklets": 5, "fewest_tracklets": 3, "track_frames": (48, 0.7), "longest_track": 200},
+    "full": {"tracklets": 18, "spread": 0.6, "track_frames": (55, 1.1), "longest_track": 450},
 }
+#: Ranges of the settings that are not shares in [0, 1].
+RANGES = {"view_memory": (0.0, math.inf), "polyps_per_site": (1.0, 4.0), "tracklets": (1.0, math.inf)}
 
 
 def find_preset(name: str, regime: Regime = "real-colon") -> Preset:
     """The preset with this name in the given regime."""
     if name not in PRESETS:
         raise UserError(f"preset '{name}': unknown -> choose one of {', '.join(PRESETS)}")
-    preset = PRESETS[name]
     if regime == "real-colon":
-        return preset
-    if name in _HARD_TRACKS:
-        tracklets, fewest, spread, frames, longest = _HARD_TRACKS[name]
-        preset = replace(
-            preset,
-            tracklets=tracklets,
-            fewest_tracklets=fewest,
-            spread=spread,
-            track_frames=frames,
-            longest_track=longest,
-        )
-    return replace(preset, regime="hard", separate=False, difficulty=HARD)
+        return PRESETS[name]
+    return replace(PRESETS[name], regime="hard", separate=False, difficulty=HARD, **_HARD_TRACKS[name])
 
 
-def with_difficulty(preset: Preset, *, tracklets: float | None = None, **changes: float | None) -> Preset:
-    """The preset with another mean number of tracklets per polyp or other Difficulty fields; None keeps a value."""
+def with_difficulty(preset: Preset, **changes: float | None) -> Preset:
+    """The preset with another mean number of `tracklets` per polyp or other Difficulty fields; None keeps a value."""
     given = {name: value for name, value in changes.items() if value is not None}
     for name, value in given.items():
-        option = name.replace("_", "-")
-        if name == "view_memory":
-            if value < 0:
-                raise UserError(f"{option} {value}: negative -> give a number of frames, or 0")
-        elif name == "polyps_per_site":
-            if value < 1:
-                raise UserError(f"{option} {value}: below 1 -> give a mean of at least 1")
-        elif not 0.0 <= value <= 1.0:
-            raise UserError(f"{option} {value}: not in [0, 1] -> give a share")
+        low, high = RANGES.get(name, (0.0, 1.0))
+        if not low <= value <= high:
+            option = name.replace("_", "-")
+            raise UserError(f"{option} {value:g}: out of range -> give a number from {low:g} to {high:g}")
+    tracklets = given.pop("tracklets", None)
     if tracklets is not None:
-        if tracklets <= 0:
-            raise UserError(f"tracklets {tracklets}: not positive -> give a mean number per polyp")
         fewest = min(preset.fewest_tracklets, max(1, int(tracklets)))
         preset = replace(preset, tracklets=tracklets, fewest_tracklets=fewest)
     return replace(preset, difficulty=replace(preset.difficulty, **given))

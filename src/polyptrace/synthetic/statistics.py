@@ -1,7 +1,6 @@
 """Statistics of generated procedures, compared with real ones: tracks and boxes (REAL-Colon), pictures (real clips)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -34,37 +33,20 @@ PUBLISHED = {
 }
 MAX_HEIGHT = 224  # pixels
 MEASURES = (
-    "L mean",
-    "a mean",
-    "b mean",
-    "L spread",
-    "a spread",
-    "b spread",
-    "specular share",
-    "near-black share",
-    "spectrum slope",
-    "sharpness",
+    *("L mean", "a mean", "b mean", "L spread", "a spread", "b spread"),
+    *("specular share", "near-black share", "spectrum slope", "sharpness"),
 )
 
 
-@dataclass(frozen=True)
-class Statistic:
-    """One statistic of generated boxes, and REAL-Colon's value where it is known."""
-
-    name: str
-    generated: str
-    real: str
-
-
-def box_statistics(boxes: Boxes) -> list[Statistic]:
-    """Tracks, gaps, lengths and box sizes of a table with polyp identities."""
+def box_statistics(boxes: Boxes) -> dict[str, str]:
+    """Tracks, gaps, lengths and box sizes of a table with polyp identities, with the names of `PUBLISHED`."""
     track = link_tracks(boxes, "polyp")
     whole = cut_tracklets(boxes, track, length=None)
     short = cut_tracklets(boxes, track)
     polyps = len(np.unique(boxes.polyp))
     lengths, gaps = _lengths_and_gaps(boxes, track)
     size = np.sqrt(boxes.xywh[:, 2] * boxes.xywh[:, 3] / (boxes.image_width * boxes.image_height))
-    rows = {
+    return {
         "videos, polyps": f"{len(np.unique(boxes.video))}, {polyps}",
         "boxes per polyp": f"{len(boxes) / polyps:,.0f} ({len(boxes):,} boxes)",
         "tracks per polyp, all lengths": _percentiles(_per_polyp(boxes.polyp[np.unique(track, return_index=True)[1]])),
@@ -78,7 +60,6 @@ def box_statistics(boxes: Boxes) -> list[Statistic]:
         "boxes at the picture's edge": f"{100 * _at_edge(boxes):.0f} %",
         "frames with two polyps": f"{100 * _shared_frames(boxes):.1f} %",
     }
-    return [Statistic(name, value, PUBLISHED[name]) for name, value in rows.items()]
 
 
 def _lengths_and_gaps(boxes: Boxes, track: NDArray[np.int64]) -> tuple[Array, Array]:
@@ -120,29 +101,6 @@ def _per_polyp(polyp: NDArray[np.object_]) -> Array:
 
 def _percentiles(values: Array, digits: int = 0) -> str:
     return " / ".join(f"{value:.{digits}f}" for value in np.percentile(values, [10, 50, 90]))
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One measure of generated and real recordings: 10th, 50th and 90th percentile over recordings."""
-
-    measure: str
-    generated: tuple[float, float, float]
-    real: tuple[float, float, float]
-
-    @property
-    def within(self) -> bool:
-        """Whether the generated median lies between the real 10th and 90th percentiles."""
-        return self.real[0] <= self.generated[1] <= self.real[2]
-
-
-def compare_pictures(generated: Array, real: Array) -> list[Comparison]:
-    """One row per measure, from the measures (recordings, len(MEASURES)) of generated and real recordings."""
-    both = (np.percentile(each, [10, 50, 90], axis=0).T.tolist() for each in (generated, real))
-    return [
-        Comparison(name, (ours[0], ours[1], ours[2]), (theirs[0], theirs[1], theirs[2]))
-        for name, ours, theirs in zip(MEASURES, *both, strict=True)
-    ]
 
 
 def find_recordings(root: Path, most: int) -> list[list[Path]]:

@@ -9,7 +9,6 @@ import math
 import os
 import resource
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -165,9 +164,6 @@ class TrainingLog:
 
         writer = SummaryWriter(str(self._out / TENSORBOARD), purge_step=step + 1)
         self._stack.callback(_close_quietly, writer.close)
-        # TensorBoard's thread passes a full disk on to the next call; without this it prints a traceback as well.
-        self._stack.callback(setattr, threading, "excepthook", threading.excepthook)
-        threading.excepthook = _ignore_os_errors
 
         def write(step: int, metrics: Mapping[str, float]) -> None:
             for name, value in metrics.items():
@@ -246,11 +242,6 @@ def _summary(metrics: Mapping[str, float]) -> str:
 def _close_quietly(close: Callable[[], None]) -> None:
     with suppress(OSError):  # the write that failed first has reported it
         close()
-
-
-def _ignore_os_errors(error: threading.ExceptHookArgs) -> None:
-    if not isinstance(error.exc_value, OSError):
-        threading.__excepthook__(error)
 
 
 def _run_id(folder: Path) -> str:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from polyptrace.config import Crops
 from polyptrace.core import codec
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
@@ -22,21 +23,21 @@ Source = Callable[..., tuple[Boxes, Path]]
 def test_progress_moves_within_a_video_and_counts_every_picture_once(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source(videos=1)
     advances: list[int] = []
-    fill_store(tmp_path / "a.npy", boxes, root, size=16, advance=advances.append)
+    fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16), advance=advances.append)
     assert advances == [1] * 72
     again: list[int] = []
-    fill_store(tmp_path / "a.npy", boxes, root, size=16, advance=again.append)
+    fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16), advance=again.append)
     assert sum(again) == 72
 
 
 def test_a_line_of_the_log_that_was_cut_off_is_not_continued(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
-    fill_store(tmp_path / "a.npy", boxes, root, size=16)
+    fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
     whole, log = (tmp_path / "a.npy").read_bytes(), tmp_path / "a.log"
     first, *others = log.read_text().splitlines(True)
     jobs = {first.strip(), *(line.strip() for line in others)}
     log.write_text(first + "1 of ")
-    fill_store(tmp_path / "a.npy", boxes, root, size=16, workers=1)
+    fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16, workers=1))
     assert set(log.read_text().splitlines()) == jobs
     assert (tmp_path / "a.npy").read_bytes() == whole
 
@@ -48,7 +49,7 @@ def test_a_picture_of_an_archive_that_is_several_frames_is_cut_for_each(make_sou
     packed = replace(boxes, file=np.array(["a.tar::x.jpg"] * 2, object))
     loose = replace(boxes, file=boxes.file[[0, 0]])
     for name, one in (("packed", packed), ("loose", loose)):
-        assert not fill_store(tmp_path / f"{name}.npy", one, root, size=16)
+        assert not fill_store(tmp_path / f"{name}.npy", one, root, Crops(size=16))
     assert (tmp_path / "packed.npy").read_bytes() == (tmp_path / "loose.npy").read_bytes()
 
 
@@ -58,7 +59,7 @@ def test_boxes_of_one_picture_may_know_its_size_or_not_but_not_disagree(make_sou
 
     def cut(name: str, width: list[int], height: list[int]) -> list[int]:
         stated = replace(boxes, image_width=np.array(width), image_height=np.array(height))
-        return [bad.row for bad in fill_store(tmp_path / f"{name}.npy", stated, root, size=16)]
+        return [bad.row for bad in fill_store(tmp_path / f"{name}.npy", stated, root, Crops(size=16))]
 
     assert cut("both", [96, 96], [72, 72]) == []
     assert cut("one", [96, 0], [72, 0]) == []
@@ -85,7 +86,7 @@ def test_a_picture_of_another_size_is_no_smaller_picture_of_the_size_that_is_sta
     boxes = Boxes.of(
         video="v", frame_index=[0], file=name, xywh=[[300, 200, 200, 150]], image_width=800, image_height=600
     )
-    bad = fill_store(tmp_path / "a.npy", boxes, tmp_path, size=100, decoding=decoding)
+    bad = fill_store(tmp_path / "a.npy", boxes, tmp_path, Crops(size=100, decoding=decoding))
     assert [f"picture is {size[0]} x {size[1]}, its boxes say 800 x 600" in one.reason for one in bad] == [True] * (
         not fits
     )
@@ -98,7 +99,7 @@ def test_a_picture_of_several_pictures_is_a_bad_picture_where_sizes_are_unknown(
     frames = [Image.new("RGB", (96, 72), colour) for colour in ("red", "blue")]
     frames[0].save(root / boxes.file[1], "GIF", save_all=True, append_images=frames[1:])
     unknown = replace(boxes, image_width=np.zeros(2, int), image_height=np.zeros(2, int))
-    bad = fill_store(tmp_path / "a.npy", unknown, root, size=16)
+    bad = fill_store(tmp_path / "a.npy", unknown, root, Crops(size=16))
     assert [one.row for one in bad] == [1]
 
 
@@ -111,7 +112,7 @@ def test_a_picture_that_says_it_is_larger_than_the_memory_is_a_bad_picture(
         raise MemoryError("Unable to allocate 12.0 GiB")
 
     monkeypatch.setattr(codec, "decode", too_large)
-    bad = fill_store(tmp_path / "a.npy", boxes, root, size=16)
+    bad = fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
     assert [(one.row, "12.0 GiB" in one.reason) for one in bad] == [(0, True), (1, True)]
 
 
@@ -126,25 +127,25 @@ def test_a_broken_nvjpeg_is_reported_before_any_crop_is_cut(
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(codec, "decode_jpegs", decode_jpegs)
     with pytest.raises(UserError, match=r"\(cuda:0: not compiled with nvJPEG support\) -> use full or scaled"):
-        fill_store(tmp_path / "a.npy", boxes, root, size=16, decoding="nvjpeg")
+        fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16, decoding="nvjpeg"))
     assert not (tmp_path / "a.npy").exists()
 
 
 def test_jobs_of_another_size_do_not_count_as_done(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
-    fill_store(tmp_path / "a.npy", boxes, root, size=16)
+    fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
     whole, log = (tmp_path / "a.npy").read_bytes(), tmp_path / "a.log"
     log.write_text(log.read_text().replace(f"of {PICTURES_PER_JOB}", "of 64"))
     with (tmp_path / "a.npy").open("r+b") as file:  # as a run with larger jobs would have left it
         file.seek(-16 * 16 * 3, os.SEEK_END)
         file.write(bytes(16 * 16 * 3))
-    fill_store(tmp_path / "a.npy", boxes, root, size=16)
+    fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
     assert (tmp_path / "a.npy").read_bytes() == whole
 
 
 def test_a_store_that_was_cut_off_while_it_was_made_is_made_again(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source(videos=1)
-    fill_store(tmp_path / "a.npy", boxes, root, size=16)
+    fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
     (tmp_path / "b.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:64])
-    fill_store(tmp_path / "b.npy", boxes, root, size=16)
+    fill_store(tmp_path / "b.npy", boxes, root, Crops(size=16))
     assert (tmp_path / "b.npy").read_bytes() == (tmp_path / "a.npy").read_bytes()

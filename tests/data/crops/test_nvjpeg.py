@@ -12,6 +12,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
+from polyptrace.config import Crops
 from polyptrace.core import codec
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes
@@ -122,11 +123,11 @@ def test_a_store_filled_in_batches_holds_the_same_crops_and_names_the_same_bad_p
     (root / "v0_0009.jpg").write_bytes(encode_jpeg(noise(8, 8, 0)))  # of another size than stated
     with Image.open(root / "v0_0010.jpg") as picture:
         picture.save(root / "v0_0010.jpg", "PNG")  # not a JPEG: decoded separately
-    plain = fill_store(tmp_path / "a.npy", boxes, root, size=SIZE)
+    plain = fill_store(tmp_path / "a.npy", boxes, root, Crops(size=SIZE))
     monkeypatch.setattr(nvjpeg, "find_gpu", lambda: torch.device("cpu"))  # runs the GPU code on the CPU
     advances: list[int] = []
     together = fill_store(
-        tmp_path / "b.npy", boxes, root, size=SIZE, decoding="nvjpeg", workers=2, advance=advances.append
+        tmp_path / "b.npy", boxes, root, Crops(size=SIZE, decoding="nvjpeg", workers=2), advance=advances.append
     )
     assert together == plain
     assert [bad.row for bad in plain] == np.flatnonzero(np.isin(rows, (7, 8, 9))).tolist()

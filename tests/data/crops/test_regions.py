@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from polyptrace.data.crops.regions import crop_regions, cut_crop, scale_regions, shrink_factor
+from polyptrace.data.boxes import crop_regions
+from polyptrace.data.crops.regions import cut_crop, scale_regions, shrink_factor
 
 
 def region(box: tuple[float, ...], scale: float = 5.0, size: tuple[int, int] = (320, 256)) -> list[int]:

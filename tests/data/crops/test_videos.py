@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.crops.images import read_frames, video_info
+from polyptrace.data.crops.videos import read_frames, video_info
 
 av = pytest.importorskip("av")
 

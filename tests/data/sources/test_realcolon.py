@@ -120,20 +120,17 @@ def test_the_papers_splits_select_videos_and_warn_of_missing_ones(tmp_path: Path
         read_realcolon(tmp_path, split="train")
 
 
-def test_two_processes_read_what_one_reads(tmp_path: Path, world, monkeypatch) -> None:
+def test_two_processes_read_what_one_reads(tmp_path: Path, world) -> None:
     write_folders(tmp_path, world)
     one = read_realcolon(tmp_path, workers=1)
-    monkeypatch.setattr(realcolon, "_ONE_PROCESS", 0)
-    monkeypatch.setattr(realcolon, "_FILES_PER_TASK", 7)
     two = read_realcolon(tmp_path, workers=2)
     for name in ("video", "frame_index", "xywh", "polyp", "file", "source", "line"):
         np.testing.assert_array_equal(getattr(two, name), getattr(one, name))
 
 
-def test_an_error_in_another_process_is_as_clear(tmp_path: Path, world, monkeypatch) -> None:
+def test_an_error_in_another_process_is_as_clear(tmp_path: Path, world) -> None:
     write_folders(tmp_path, world)
     (tmp_path / "002-009_annotations" / "002-009_3.xml").write_text("<annotation>")
-    monkeypatch.setattr(realcolon, "_ONE_PROCESS", 0)
     with pytest.raises(UserError, match=r"002-009_3\.xml:1: is not well-formed XML"):
         read_realcolon(tmp_path, workers=2)
 
@@ -147,7 +144,7 @@ def sleep(task):
     (Path(sys.argv[1]) / f"pid-{os.getpid()}").touch()
     time.sleep(60)
 
-realcolon._ONE_PROCESS, realcolon._read = 0, sleep
+realcolon._read = sleep
 read_realcolon(Path(sys.argv[1]), workers=2)
 """
 
@@ -179,14 +176,14 @@ def test_a_second_run_resumes_from_the_cache(tmp_path: Path, world, monkeypatch)
     content = bad.read_bytes()
     bad.write_text("<annotation>")
     with pytest.raises(UserError):
-        read_realcolon(root, cache=cache)
+        read_realcolon(root, workers=1, cache=cache)
     bad.write_bytes(content)
     read = []
     original = realcolon._read
-    monkeypatch.setattr(realcolon, "_read", lambda task: read.append(task.video) or original(task))
-    found = read_realcolon(root, cache=cache)
+    monkeypatch.setattr(realcolon, "_read", lambda video: read.append(video.name) or original(video))
+    found = read_realcolon(root, workers=1, cache=cache)
     assert read == ["002-009"]
-    plain = read_realcolon(root)
+    plain = read_realcolon(root, workers=1)
     for name in ("video", "frame_index", "xywh", "polyp", "file", "source", "line", "image_width"):
         np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
 

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyptrace.config import Crops
 from polyptrace.core.device import one_thread, usable_cores
-from polyptrace.data.boxes import Boxes, Floats, Ints
+from polyptrace.data.boxes import Boxes, Floats, Ints, crop_regions
 from polyptrace.data.crops import nvjpeg
 from polyptrace.data.crops.images import PictureError, PictureRequest, container, files_hash, read_pictures
-from polyptrace.data.crops.regions import crop_regions, cut_crop, scale_regions, shrink_factor
+from polyptrace.data.crops.regions import cut_crop, scale_regions, shrink_factor
 from polyptrace.data.crops.store import BadPicture, CropFile, JobLog, create_store, finished_jobs
 
 PICTURES_PER_JOB = 8  # few, so that all threads end at about the same time
@@ -41,8 +42,7 @@ class _Task:
     boxes: Boxes
     regions: Ints  # (n, 4), valid for boxes whose picture size is known
     root: Path
-    scale: float
-    may_shrink: bool  # decode pictures smaller where crops allow it
+    settings: Crops
     device: torch.device | None  # GPU for nvJPEG
     picture_done: Callable[[], None]
     check_cancelled: Callable[[], None]
@@ -52,20 +52,16 @@ def fill_store(
     path: Path,
     boxes: Boxes,
     root: Path,
-    *,
-    scale: float = 5.0,
-    size: int = 232,
-    decoding: str = "full",
-    workers: int = 0,
+    settings: Crops,
     advance: Callable[[int], object] = int,
 ) -> list[BadPicture]:
     """Writes the crop of every box to the store `path`, resuming an interrupted run; returns the rows that failed.
 
-    `advance(n)` is called after every n pictures, never concurrently. Zero `workers` means one thread per core.
+    `advance(n)` is called after every n pictures, never concurrently.
     """
-    device = nvjpeg.find_gpu() if decoding == "nvjpeg" else None
+    device, size = nvjpeg.find_gpu() if settings.decoding == "nvjpeg" else None, settings.size
     pictures_per_job = nvjpeg.PICTURES_PER_BATCH if device else PICTURES_PER_JOB
-    threads = nvjpeg.thread_count(workers) if device else workers or usable_cores()
+    threads = nvjpeg.thread_count(settings.workers) if device else settings.workers or usable_cores()
     log = path.with_suffix(".log")
     header = create_store(path, log, (len(boxes), size, size, 3))
     jobs = _jobs(boxes, pictures_per_job)
@@ -92,9 +88,8 @@ def fill_store(
         _thread_pool(threads, cancelled) as pool,
     ):
         store = CropFile(file.fileno(), header, size)
-        regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height, scale)
-        may_shrink = decoding == "scaled"
-        task = _Task(store, boxes, regions, root, scale, may_shrink, device, picture_done, check_cancelled)
+        regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height, settings.scale)
+        task = _Task(store, boxes, regions, root, settings, device, picture_done, check_cancelled)
         bad: list[BadPicture] = []
         pending = [(name, rows) for name, rows in zip(names, jobs, strict=True) if name not in logged]
         running = {pool.submit(_run_job, task, rows): name for name, rows in pending}
@@ -154,9 +149,9 @@ def _read(task: _Task, rows: Ints, bad: list[BadPicture]) -> Iterator[tuple[Tens
         group.sizes.add((int(boxes.image_width[row]), int(boxes.image_height[row])))
     requests = [PictureRequest(*key, _shrink(task, group), max(group.sizes)) for key, group in groups.items()]
     if task.device:
-        results = nvjpeg.read_pictures(task.root, requests, task.device, task.check_cancelled)
+        results = nvjpeg.read_pictures(task.root, requests, task.device, task.check_cancelled, task.settings.border)
     else:
-        results = read_pictures(task.root, requests, task.check_cancelled)
+        results = read_pictures(task.root, requests, task.check_cancelled, task.settings.border)
     for request, picture in results:
         task.picture_done()
         group = groups[request.file, request.frame]
@@ -169,7 +164,7 @@ def _read(task: _Task, rows: Ints, bad: list[BadPicture]) -> Iterator[tuple[Tens
 
 def _shrink(task: _Task, group: _BoxesOfPicture) -> int:
     """By what factor a picture may be decoded smaller; 1 where its size is not known beforehand."""
-    if not task.may_shrink or UNKNOWN_SIZE in group.sizes:
+    if task.settings.decoding != "scaled" or UNKNOWN_SIZE in group.sizes:
         return 1
     return shrink_factor(task.regions[group.rows], task.store.size)
 
@@ -182,7 +177,7 @@ def _fit(task: _Task, group: _BoxesOfPicture, picture: Tensor, shrink: int) -> I
     others = group.sizes - {size}
     if others == {UNKNOWN_SIZE}:
         width, height = (np.full(len(group.rows), side) for side in size)
-        return crop_regions(task.boxes.xywh[group.rows], width, height, task.scale)
+        return crop_regions(task.boxes.xywh[group.rows], width, height, task.settings.scale)
     stated = max(others)
     if len(group.sizes) > 1 or size != tuple(-(-side // shrink) for side in stated):
         return PictureError(

@@ -54,10 +54,11 @@ def read_pictures(
     requests: list[PictureRequest],
     device: torch.device,
     check_cancelled: Callable[[], None] = lambda: None,
+    border: str = "keep",
 ) -> Iterator[PictureResult]:
     """As `pictures.read_pictures`, but the JPEGs among picture files are decoded together and stay on the device."""
     if pictures.container(requests[0].file):
-        yield from pictures.read_pictures(root, requests, check_cancelled)
+        yield from pictures.read_pictures(root, requests, check_cancelled, border)
         return
     contents = [pictures.read_content(pictures.path_below(root, request.file)) for request in requests]
     decoded = _decode_together(contents, device)

@@ -1,7 +1,6 @@
-"""Crop regions: the box scaled by 5 about its centre, cut out of its picture and resized to a square.
+"""Regions (see `crop_regions` of the box table) cut out of their picture and resized to a square.
 
-The scaled box is clamped to the picture, and x, y, w, h are truncated to whole pixels, as in the authors' release. The
-resize is bilinear with antialiasing in 8-bit arithmetic: about 0.3 grey levels from the float result on average.
+The resize is bilinear with antialiasing in 8-bit arithmetic: about 0.3 grey levels from the float result on average.
 """
 
 import numpy as np
@@ -15,17 +14,6 @@ from polyptrace.data.boxes import Floats, Ints
 
 #: Crops that are converted to floats at a time.
 CHUNK = 128
-
-
-def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: float = 5.0) -> Ints:
-    """Regions (n, 4) x, y, w, h in whole pixels of pictures of these sizes; each at least one pixel wide and high."""
-    size = np.stack([image_width, image_height], 1)
-    centre = xywh[:, :2] + xywh[:, 2:] / 2
-    low = np.clip(centre - xywh[:, 2:] * scale / 2, 0, size)
-    high = np.clip(centre + xywh[:, 2:] * scale / 2, 0, size)
-    origin = np.minimum(np.trunc(low), size - 1)
-    extent = np.maximum(np.trunc(high - low), 1)
-    return np.concatenate([origin, extent], 1).astype(np.int64)
 
 
 def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: int) -> Tensor:

@@ -205,16 +205,7 @@ class PartialStore:
             plan.write_text(fingerprint, encoding="utf-8")
         pictures = len(set(zip(boxes.file, boxes.frame_index.tolist(), strict=True)))
         with progress("cutting crops", pictures, "pictures") as bar:
-            return self._fill(
-                folder / "crops.npy",
-                boxes,
-                self._root,
-                scale=self._crops.scale,
-                size=self._crops.size,
-                decoding=self._crops.decoding,
-                workers=self._crops.workers,
-                advance=bar.advance,
-            )
+            return self._fill(folder / "crops.npy", boxes, self._root, self._crops, bar.advance)
 
     def _gather(self, rows: Ints) -> Path:
         """Writes the crops of these box rows from all rounds into one file."""

@@ -21,7 +21,7 @@ from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import read_json
 from polyptrace.data.boxes import NO_FRAME, Boxes
-from polyptrace.data.crops.images import video_info
+from polyptrace.data.crops.videos import video_info
 from polyptrace.data.sources.labels import Row, label_columns, labelled_boxes, text_of
 from polyptrace.data.sources.paths import (
     inside,

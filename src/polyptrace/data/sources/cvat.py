@@ -14,7 +14,7 @@ import numpy as np
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops.images import video_info
+from polyptrace.data.crops.videos import video_info
 from polyptrace.data.sources.labels import Row, label_columns, labelled_boxes
 from polyptrace.data.sources.paths import (
     VIDEOS,

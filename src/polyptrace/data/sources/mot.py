@@ -14,7 +14,7 @@ import numpy as np
 
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import NO_FRAME, Boxes, Ints, Strings, frame_numbers
-from polyptrace.data.crops.images import video_info
+from polyptrace.data.crops.videos import video_info
 from polyptrace.data.sources.labels import qualified
 from polyptrace.data.sources.paths import (
     VIDEOS,

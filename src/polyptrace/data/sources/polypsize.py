@@ -14,7 +14,7 @@ import numpy as np
 
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops.images import video_info
+from polyptrace.data.crops.videos import video_info
 from polyptrace.data.sources.coco import read_coco
 from polyptrace.data.sources.labels import label_table, with_labels
 from polyptrace.data.sources.paths import (

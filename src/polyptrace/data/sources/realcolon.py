@@ -7,7 +7,6 @@ Several processes parse the files, video by video, and a cache keeps the videos 
 """
 
 import ctypes
-import json
 import re
 import signal
 import warnings
@@ -19,17 +18,16 @@ from hashlib import sha256
 from multiprocessing import get_all_start_methods, get_context
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from polyptrace.core.console import counted, progress
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.core.files import atomic_file
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.images import first_file, read_all
-from polyptrace.data.sources.labels import label_table, with_labels
+from polyptrace.data.sources.labels import Row, label_table, with_labels
 from polyptrace.data.sources.paths import inside, names_in
 from polyptrace.data.sources.reading import number, read_small_files, read_table
 from polyptrace.data.sources.voc import parse_voc, warn_of_unlabelled
@@ -37,30 +35,16 @@ from polyptrace.data.splits import REAL_COLON
 
 PR_SET_PDEATHSIG = 1  # from prctl.h
 _ANNOTATIONS = re.compile(r"(?P<video>\d{3}-\d{3})_annotations?(?P<archive>\.tar\.gz|\.tgz|\.tar)?", re.ASCII)
+_FRAME = re.compile(r"\d{1,9}", re.ASCII)
 _FRAMES = re.compile(r"(?P<video>\d{3}-\d{3})_frames(?P<archive>\.tar\.gz|\.tgz|\.tar)?", re.ASCII)
-_FILES_PER_TASK = 4096
-_ONE_PROCESS = 2 * _FILES_PER_TASK  # files; starting more processes does not pay off for fewer
 
 
-class _Task(NamedTuple):
-    """Annotation files that one process reads at once."""
+class _Video(NamedTuple):
+    """The folder or archive of a video's annotations, and that of its frames."""
 
-    video: str
-    source: Path  # folder or archive
-    names: tuple[str, ...]  # files in the folder; () for an archive
-    last: bool  # task of this video
-
-
-class _FrameBox(NamedTuple):
-    """One box as its XML file has it."""
-
-    name: str  # of the frame, SSS-VVV_t
-    frame_index: int
-    xywh: tuple[float, float, float, float]
-    width: int
-    height: int
-    polyp: str
-    line: int
+    name: str
+    annotations: Path
+    frames: Path | None
 
 
 def read_realcolon(
@@ -83,14 +67,14 @@ def read_realcolon(
     lesion_rows = _rows(path / "lesion_info.csv", ("unique_object_id", "size [mm]", "histology_class"))
     lesions = label_table(lesion_rows, itemgetter("unique_object_id"), "size [mm]", "histology_class", histology or {})
     rates = _rates(path / "video_info.csv")
-    tables = []
-    for video, boxes in _read_videos(annotations, workers, cache):
-        tables.append(_table(video, boxes, annotations[video], frames.get(video)))
-        _warn_of_unlabelled(annotations[video], frames.get(video))
-    table = Boxes.concatenate(tables)
+    videos = [_Video(name, source, frames.get(name)) for name, source in annotations.items()]
+    table = Boxes.concatenate(list(_read_videos(videos, workers, cache)))
+    for video in videos:
+        _warn_of_unlabelled(video)
     if not len(table):
-        videos = counted(len(annotations), "video")
-        raise UserError(f"{path}: no annotation of {videos} contains a box -> are the archives complete?")
+        raise UserError(
+            f"{path}: no annotation of {counted(len(videos), 'video')} contains a box -> are the archives complete?"
+        )
     unlisted = sorted(set(table.polyp) - set(lesions)) if lesions else []
     if unlisted:
         message = f"{path}: lesions that lesion_info.csv does not list: {', '.join(unlisted)}"
@@ -128,30 +112,10 @@ def _selected(sources: dict[str, Path], split: str | None, path: Path) -> dict[s
     return {video: source for video, source in sources.items() if video in REAL_COLON[split]}
 
 
-def _table(video: str, boxes: list[_FrameBox], annotations: Path, frames: Path | None) -> Boxes:
-    if frames is None or frames.is_dir():
-        folder = f"{frames.name if frames else f'{video}_frames'}/"
-    else:
-        inner = PurePosixPath(first_file(frames)).parent
-        folder = f"{frames.name}::{'' if str(inner) == '.' else f'{inner}/'}"
-    return Boxes.of(
-        dataset="realcolon",
-        video=video,
-        frame_index=[box.frame_index for box in boxes],
-        xywh=[box.xywh for box in boxes],
-        file=[f"{folder}{box.name}.jpg" for box in boxes],
-        image_width=[box.width for box in boxes],
-        image_height=[box.height for box in boxes],
-        polyp=[box.polyp for box in boxes],
-        source=[f"{annotations.name}/{box.name}.xml" for box in boxes],
-        line=[box.line for box in boxes],
-    )
-
-
-def _warn_of_unlabelled(annotations: Path, frames: Path | None) -> None:
-    if frames and frames.is_dir() and annotations.is_dir():
-        annotated = {name[:-4] for name in names_in(annotations, ".xml")}
-        warn_of_unlabelled(frames, sum(name[:-4] not in annotated for name in names_in(frames, ".jpg")))
+def _warn_of_unlabelled(video: _Video) -> None:
+    if video.frames and video.frames.is_dir() and video.annotations.is_dir():
+        annotated = {name[:-4] for name in names_in(video.annotations, ".xml")}
+        warn_of_unlabelled(video.frames, sum(name[:-4] not in annotated for name in names_in(video.frames, ".jpg")))
 
 
 def _rates(path: Path) -> dict[str, float]:
@@ -169,56 +133,34 @@ def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[dict[str, str], str
     return []
 
 
-def _read_videos(
-    sources: Mapping[str, Path], workers: int, cache: Path | None
-) -> Iterator[tuple[str, list[_FrameBox]]]:
-    """Each video with its boxes, in order; videos in the cache are not parsed again."""
-    kept = (
-        {video: cache / f"{video}-{_fingerprint(source)}.jsonl" for video, source in sources.items()} if cache else {}
-    )
-    new = [video for video in sources if video not in kept or not kept[video].exists()]
-    names = {video: names_in(sources[video], ".xml") for video in new if sources[video].is_dir()}
-    total = sum(map(len, names.values()))
-    archives = len(new) - len(names)
-    known = None if archives and total else archives + total  # the number of files in an archive is not known
-    tasks = [task for video in new for task in _tasks(video, sources[video], names.get(video, []))]
-    with progress("reading annotations", known, "archives" if archives and not total else "files") as bar:
-        one_process = total <= _ONE_PROCESS and archives < 2
-        results = _run(tasks, 1 if one_process else workers or usable_cores())
-        for video in sources:
-            if video not in new:
-                yield video, _load(kept[video])
+def _read_videos(videos: list[_Video], workers: int, cache: Path | None) -> Iterator[Boxes]:
+    """The boxes of each video, in order; videos in the cache are not parsed again."""
+    kept = [cache / f"{video.name}-{_fingerprint(video)}.parquet" if cache else None for video in videos]
+    new = [video for video, file in zip(videos, kept, strict=True) if not (file and file.exists())]
+    with progress("reading annotations", len(new), "videos") as bar:
+        results = _run(new, min(workers or usable_cores(), len(new)))
+        for video, file in zip(videos, kept, strict=True):
+            if video not in new and file:
+                yield Boxes.load(file)
                 continue
-            boxes: list[_FrameBox] = []
-            for task, some in results:
-                boxes += some
-                bar.advance(max(1, len(task.names)))
-                if task.last:
-                    break
-            boxes.sort(key=lambda box: box.frame_index)
-            if cache:
-                _save(kept[video], boxes)
-            yield video, boxes
+            table = next(results)
+            bar.advance()
+            if file:
+                table.save(file)
+            yield table
 
 
-def _tasks(video: str, source: Path, names: list[str]) -> Iterator[_Task]:
-    """A video's files in portions; an archive, or a folder without files, is one task."""
-    for first in range(0, max(1, len(names)), _FILES_PER_TASK):
-        following = first + _FILES_PER_TASK
-        yield _Task(video, source, tuple(names[first:following]), following >= len(names))
-
-
-def _run(tasks: list[_Task], workers: int) -> Iterator[tuple[_Task, list[_FrameBox]]]:
-    """The boxes of each task, in order."""
-    if workers == 1:
-        yield from ((task, _read(task)) for task in tasks)
+def _run(videos: list[_Video], workers: int) -> Iterator[Boxes]:
+    """The boxes of each video, in order."""
+    if workers <= 1:
+        yield from map(_read, videos)
         return
     method = "fork" if "fork" in get_all_start_methods() else "spawn"
     with ProcessPoolExecutor(workers, get_context(method), _end_with_parent) as pool:
         with warnings.catch_warnings():  # about forking with threads; children that only read files take no locks
             warnings.simplefilter("ignore", DeprecationWarning)
-            results = pool.map(_read, tasks)
-        yield from zip(tasks, results, strict=True)
+            results = pool.map(_read, videos)
+        yield from results
 
 
 def _end_with_parent() -> None:
@@ -227,39 +169,52 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _read(task: _Task) -> list[_FrameBox]:
-    contents = read_small_files(task.source, task.names) if task.source.is_dir() else read_all(task.source, ".xml")
-    boxes: list[_FrameBox] = []
+def _read(video: _Video) -> Boxes:
+    """The boxes of one video."""
+    source = video.annotations
+    contents = read_small_files(source, names_in(source, ".xml")) if source.is_dir() else read_all(source, ".xml")
+    folder = _frame_folder(video)
+    rows: list[Row] = []
     for name, content in contents:
         stem = name.rpartition("/")[2].removesuffix(".xml")
-        frame = parse_voc(content, xml := f"{task.source}/{name}") if stem[0] != "." else None  # ._ files of macOS
+        frame = parse_voc(content, xml := f"{source}/{name}") if stem[0] != "." else None  # ._ files of macOS
         if not frame or not frame.boxes:
             continue
         if frame.filename and PurePosixPath(inside(frame.filename, xml)).stem != stem:
             raise UserError(f"{xml}: names another picture, {frame.filename[:80]!r} -> correct <filename>")
-        digits = stem.removeprefix(f"{task.video}_")
-        if not (digits.isdigit() and digits.isascii() and len(digits) <= 9) or len(digits) == len(stem):
-            raise UserError(f"{xml}: is not a frame of video {task.video} -> frames are {task.video}_0.xml, …")
+        index = _FRAME.fullmatch(stem.removeprefix(f"{video.name}_"))
+        if not index:
+            raise UserError(f"{xml}: is not a frame of video {video.name} -> frames are {video.name}_0.xml, …")
+        columns = {
+            "frame_index": int(index[0]),
+            "file": f"{folder}{stem}.jpg",
+            "image_width": frame.width,
+            "image_height": frame.height,
+            "source": f"{source.name}/{stem}.xml",
+        }
         for box in frame.boxes:
-            polyp = box.tags.get("unique_id", "")
-            if not polyp:
-                raise UserError(f"{xml}:{box.line}: object has no unique_id -> name the lesion, {task.video}_1, …")
-            boxes.append(_FrameBox(stem, int(digits), box.xywh, frame.width, frame.height, polyp, box.line))
-    return boxes
+            if not box.tags.get("unique_id"):
+                raise UserError(f"{xml}:{box.line}: object has no unique_id -> name the lesion, {video.name}_1, …")
+            rows.append(columns | {"xywh": box.xywh, "polyp": box.tags["unique_id"], "line": box.line})
+    rows.sort(key=itemgetter("frame_index"))
+    names = ("frame_index", "xywh", "file", "image_width", "image_height", "polyp", "source", "line")
+    of_rows: dict[str, Any] = {name: [row[name] for row in rows] for name in names}
+    return Boxes.of(dataset="realcolon", video=video.name, **of_rows)
 
 
-def _fingerprint(source: Path) -> str:
+def _frame_folder(video: _Video) -> str:
+    """What the names of a video's frames begin with in the box table."""
+    if video.frames is None or video.frames.is_dir():
+        return f"{video.frames.name if video.frames else f'{video.name}_frames'}/"
+    inner = PurePosixPath(first_file(video.frames)).parent
+    return f"{video.frames.name}::{'' if str(inner) == '.' else f'{inner}/'}"
+
+
+def _fingerprint(video: _Video) -> str:
     """Changes if a folder gains or loses files, or if an archive is replaced."""
-    status = source.stat()
-    state = f"{source.resolve()} {status.st_mtime_ns} {0 if source.is_dir() else status.st_size}"
-    return sha256(state.encode()).hexdigest()[:16]
-
-
-def _save(path: Path, boxes: list[_FrameBox]) -> None:
-    with atomic_file(path) as temporary:
-        temporary.write_text("".join(f"{json.dumps(box)}\n" for box in boxes), encoding="utf-8")
-
-
-def _load(path: Path) -> list[_FrameBox]:
-    boxes = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return [_FrameBox(name, frame, tuple(box), *rest) for name, frame, box, *rest in boxes]
+    states = [str(video.frames)]
+    for source in (video.annotations, video.frames):
+        if source and source.exists():
+            status = source.stat()
+            states.append(f"{source.resolve()} {status.st_mtime_ns} {0 if source.is_dir() else status.st_size}")
+    return sha256(" ".join(states).encode()).hexdigest()[:16]

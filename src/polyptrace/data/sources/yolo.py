@@ -14,7 +14,7 @@ from PIL import Image
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, Floats
-from polyptrace.data.crops.images import video_info
+from polyptrace.data.crops.videos import video_info
 from polyptrace.data.sources.labels import Row, qualified
 from polyptrace.data.sources.paths import (
     folders_below,

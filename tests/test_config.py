@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polyptrace import config as config_module
 from polyptrace.config import (
     Config,
     as_dict,
@@ -19,7 +20,6 @@ from polyptrace.config import (
     from_dict,
     override,
     read_config,
-    tree,
 )
 from polyptrace.core.errors import UserError
 
@@ -136,7 +136,7 @@ def test_every_setting_is_described_with_its_default() -> None:
 
 
 def test_no_help_text_is_lost_in_a_broken_line() -> None:
-    written = inspect.getsource(tree).count("  #: ")
+    written = inspect.getsource(config_module).count("  #: ")
     assert written == sum(bool(text) for *_, text in describe())
 
 

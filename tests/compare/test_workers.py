@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from polyptrace.compare import ROWS, ComparisonRow, Datasets, Shared, Trial, Workers, make_trial
-from polyptrace.compare.runner import begin_trial
+from polyptrace.compare.rows import ROWS, ComparisonRow
+from polyptrace.compare.runner import Workers, begin_trial
+from polyptrace.compare.trial import Datasets, Shared, Trial, make_trial
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 
@@ -44,7 +45,7 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trial: Trial) -> Path:
     program.write_text('#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-any} ${POLYPTRACE_GPU_SHARED_BY-1} $OMP_NUM_THREADS"\n')
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    monkeypatch.setattr("polyptrace.compare.processes.usable_cores", lambda: 8)
+    monkeypatch.setattr("polyptrace.compare.runner.usable_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("POLYPTRACE_GPU_SHARED_BY", raising=False)
     return trial.folder / "log.txt"
@@ -82,7 +83,7 @@ def test_a_worker_that_ctrl_c_stopped_has_not_failed(trial: Trial) -> None:
 
 @pytest.mark.usefixtures("log")
 def test_a_worker_that_is_killed_alone_has_failed(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyptrace.compare.processes.SAME_SIGNAL", 0.01)
+    monkeypatch.setattr("polyptrace.compare.runner.SAME_SIGNAL", 0.01)
     Path(sys.executable).write_text("#!/bin/sh\nkill -TERM $$\n")
     with pytest.raises(UserError, match="ended with code -15"):
         Workers(2)(trial)
@@ -136,15 +137,15 @@ def test_a_signal_while_a_worker_is_being_started_ends_it(
 def test_a_worker_ends_when_the_process_that_started_it_is_killed(trial: Trial, tmp_path: Path) -> None:
     program = tmp_path / "python"  # the worker's interpreter, with a row that takes a minute
     program.write_text(
-        f"#!/bin/sh\nshift 2\nexec {sys.executable} -c 'import sys, time; from polyptrace.compare import worker;"
-        ' print("started", flush=True); worker.end_with_parent(); time.sleep(60)\' "$@"\n'
+        f"#!/bin/sh\nshift 2\nexec {sys.executable} -c 'import sys, time; from polyptrace.compare import runner;"
+        ' print("started", flush=True); runner.end_with_parent(); time.sleep(60)\' "$@"\n'
     )
     program.chmod(0o755)
     begin_trial(trial)
     code = f"""
 import sys
 from pathlib import Path
-from polyptrace.compare import Workers
+from polyptrace.compare.runner import Workers
 from polyptrace.compare.runner import load_trial
 sys.executable = {str(program)!r}
 Workers(2)(load_trial(Path({str(trial.folder)!r})))

@@ -1,0 +1,87 @@
+"""`polyptrace detect VIDEO ... --detector X --out DETECTIONS`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from polyptrace.core.console import counted, echo
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_file
+
+Videos = Annotated[list[Path], typer.Argument(help="Video files: MP4, MOV, MKV, AVI, ...")]
+DetectorName = Annotated[
+    str,
+    typer.Option(
+        "--detector",
+        help="ONNX file, transformers folder, torchvision weights, FILE.py:FUNCTION, or stored boxes as FORMAT:PATH.",
+    ),
+]
+MinScore = Annotated[float, typer.Option(min=0, max=1, help="Drop boxes with a lower score.")]
+KeepBorder = Annotated[
+    bool, typer.Option("--keep-border", help="Do not blank what is outside of the endoscope's field.")
+]
+BatchSize = Annotated[int, typer.Option("--batch", min=1, help="Frames that the detector gets at once.")]
+DeviceName = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where the detector runs.")]
+
+PREVIEW_FILE = "preview.html"
+
+
+def command(
+    videos: Videos,
+    detector: DetectorName,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write: one MOT file per video.")],
+    min_score: MinScore = 0.1,
+    keep_border: KeepBorder = False,
+    preview: Annotated[
+        bool, typer.Option("--preview", help=f"Only write {PREVIEW_FILE}: 20 frames of each video with their boxes.")
+    ] = False,
+    batch: BatchSize = 8,
+    device: DeviceName = "auto",
+) -> None:
+    """Run a detector over videos.
+
+    Writes OUT/NAME.txt (MOT: one line per box), OUT/NAME.json (summary, skipped frames) and a link to the video, so
+    that [bold]polyptrace prepare mot OUT[/] continues from there. Black and frozen frames and those outside the body
+    are skipped. Everything outside of the endoscope's field is blanked first, because names are burnt in there.
+    An interrupted run resumes when the same command is run again.
+
+    Examples:
+
+      polyptrace detect procedure.mp4 --detector polyps.onnx --preview --out detections
+
+      polyptrace detect procedures/*.mp4 --detector polyps.onnx --out detections
+
+      polyptrace detect procedure.mp4 --detector mine.py:detect --out detections
+
+      polyptrace prepare mot detections --tracks.link video --tracks.max-gap 3 --out data
+    """
+    from polyptrace.core.device import choose_device
+    from polyptrace.detect import detect, load_detector
+
+    check_videos(videos)
+    chosen = choose_device(device, "--device")[0]
+    border = "keep" if keep_border else "blank"
+    if preview:
+        from polyptrace.detect.preview import preview_page
+
+        detectors = [load_detector(detector, chosen, video) for video in videos]
+        with atomic_file(out / PREVIEW_FILE) as temporary:
+            temporary.write_text(preview_page(videos, detectors, min_score, border), encoding="utf-8")
+        echo(f"written: {out / PREVIEW_FILE}")
+        return
+    for video in videos:
+        loaded = load_detector(detector, chosen, video)
+        made = detect(video, loaded, out, min_score=min_score, border=border, batch=batch)
+        skipped = "".join(f", {counted(count, 'frame')} {reason}" for reason, count in made.skipped_frames.items())
+        echo(f"{made.path}: {counted(made.boxes, 'box', 'boxes')} in {counted(made.frames, 'frame')}{skipped}")
+
+
+def check_videos(videos: list[Path]) -> None:
+    """Raises an error if a video does not exist, or if two have the same name."""
+    for video in videos:
+        if not video.is_file():
+            raise UserError(f"{video}: no such video file -> check the path")
+    names = [video.stem for video in videos]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{twice[0]}: two videos have this name -> rename one of them, or use two folders")

@@ -1,0 +1,74 @@
+"""`polyptrace explore VECTORS --data DATASET`."""
+
+import os
+import secrets
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyptrace.core.console import console, counted, echo
+from polyptrace.core.errors import UserError
+from polyptrace.core.lock import lock
+from polyptrace.data import Dataset
+from polyptrace.embed import Embeddings, check_same_dataset
+from polyptrace.explore import Journal, Workspace
+
+
+def command(
+    vectors: Annotated[
+        Path, typer.Argument(help="Folder of 'polyptrace embed', or a .npz or .parquet file made elsewhere.")
+    ],
+    data: Annotated[
+        list[Path] | None,
+        typer.Option("--data", help="Dataset folder, for the pictures. Can be repeated. Without it, strips are grey."),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option("--answers", help="Journal of the answers; default: answers.jsonl in the folder of the vectors."),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any free one.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+) -> None:
+    """Open procedures in the browser: look at tracks, and answer which of them show the same lesion.
+
+    The page is served to this computer only, at the printed address. Every answer is on disk before it is
+    acknowledged, and the next start continues where the last one ended. Stop with Ctrl-C.
+
+    Example:
+
+      polyptrace explore vectors/mine --data data/mine
+    """
+    try:
+        import uvicorn
+
+        from polyptrace.explore.server import Site, application, bind, default_answers
+    except ImportError as error:
+        raise UserError(f"explore: {error.name} is not installed -> pip install 'polyptrace[explore]'") from None
+    tracks = Embeddings.load(vectors).select("track")
+    if not len(tracks):
+        raise UserError(f"{vectors}: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
+    datasets = [Dataset.open(path) for path in data or ()]
+    for dataset in datasets:
+        check_same_dataset(dataset, tracks)
+    path = answers or default_answers(vectors)
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UserError(f"{path.parent}: cannot be written -> give a file in another folder with --answers FILE")
+    with lock(path):
+        journal = Journal.open(path)
+        workspace = Workspace(vectors, tracks, journal)
+        notices = [journal.dropped] if journal.dropped else []
+        for notice in notices:
+            console.print(f"warning: {notice}", markup=False, soft_wrap=True)
+        listening = bind(port)
+        number = listening.getsockname()[1]
+        token = secrets.token_urlsafe(24)
+        url = f"http://127.0.0.1:{number}/?token={token}"
+        echo(f"{counted(len(workspace.keys), 'procedure')}, {counted(len(tracks), 'track')}, answers in {path}")
+        echo(url)
+        if not no_browser:
+            webbrowser.open(url)
+        app = application(Site(workspace, datasets, notices), number, token)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
+        server.run(sockets=[listening])

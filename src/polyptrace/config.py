@@ -1,0 +1,398 @@
+"""Every setting of every stage, and how settings are read, checked and written. The defaults are the paper's values.
+
+    config = read_config(Path("polyptrace.toml"))
+    config = override(config, ["--optimiser.lr", "1e-4", "--train.epochs=3"])
+
+The comment after `#:` is the help text of a setting. On the command line a setting is written with hyphens
+(`--tracks.max-gap`); underscores are accepted as well. In TOML and JSON, keys have the names of the Python fields
+(`max_gap`). Unknown keys are errors.
+"""
+
+import inspect
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import Field, dataclass, field, fields, replace
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from polyptrace.core.errors import UserError
+from polyptrace.core.reuse import differences
+
+
+@dataclass(frozen=True)
+class Tracks:
+    """From boxes to tracks and tracklets."""
+
+    link: Literal["polyp", "track", "video"] = "polyp"  #: ids used to link boxes; video: none (label-free)
+    iou: float = 0.1  #: minimum IoU of consecutive boxes of a track
+    max_gap: int = 0  #: number of consecutive missed frames that a track may contain
+    min_track: int = 30  #: minimum length of a track in frames; shorter tracks are dropped
+    stride: int = 4  #: keep every n-th frame of a track
+    length: int = 8  #: frames per training tracklet (L)
+    min_track_seconds: float | None = None  #: replaces min_track, for other frame rates
+    stride_seconds: float | None = None  #: replaces stride, for other frame rates
+    sampled_iou: float | None = None  #: iou for PolypsSet, whose frames are sparse; none: the same
+    sampled_min_track: int | None = None  #: min_track for PolypsSet; none: the same
+    sampled_stride: int | None = None  #: stride for PolypsSet; none: the same
+
+
+@dataclass(frozen=True)
+class Crops:
+    """From images to the crop store."""
+
+    scale: float = 5.0  #: the crop is the box enlarged by this factor about its centre
+    size: int = 232  #: side of a stored crop in pixels
+    decoding: Literal["full", "scaled", "nvjpeg"] = "full"  #: scaled: at reduced size; nvjpeg: on a GPU
+    border: Literal["blank", "keep"] = "blank"  #: of videos, outside of the endoscope's field: black or unchanged
+    workers: int = 0  #: decoding threads; 0: one per core
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """From time to associations (bags)."""
+
+    bag_size: int = 4  #: tracklets per bag, not counting the anchor (K)
+    sampling: Literal["exponential", "nearest", "uniform"] = "exponential"  #: how temporal ranks are sampled
+    curriculum: Literal["cosine", "fixed"] = "cosine"  #: cosine: τ grows from tau_min to tau_max; fixed: tau_max
+    tau_min: float = 0.3  #: rank temperature at the start of training
+    tau_max: float = 12.0  #: rank temperature at the end of training
+    tau_fit: Literal["none", "share", "gaps"] = "none"  #: estimate tau_max: share of a video, or time gaps
+    tau_share: float = 0.06  #: tau_max as a fraction of the video's tracklets (tau_fit = share); REAL-Colon: 12 of 190
+    progress: Literal["paper", "release"] = "paper"  #: paper: c = epoch/(epochs-1); release: epoch/epochs
+    small_videos: Literal["keep", "leave-out"] = "keep"  #: videos with fewer than K + 1 tracklets
+    composition: Literal["any", "no-overlap", "one-per-video"] = "any"  #: which bags may share a batch
+    bags_per_batch: int = 12  #: bags per batch; 12 bags of 1 + K = 5 give the paper's 60 tracklets
+
+
+@dataclass(frozen=True)
+class Views:
+    """How the comparison methods sample their views."""
+
+    source: Literal["label-free", "polyp"] = "label-free"  #: SFE, TPC: second view without or with labels
+    batch: int = 64  #: SFE, MVE, TPC: pairs per batch
+    polyps_per_batch: int = 4  #: Sup, TA: polyps per batch
+    tracklets_per_polyp: int = 14  #: Sup, TA: tracklets per polyp in a batch
+    small_polyps: Literal["keep", "leave-out"] = "keep"  #: Sup, TA: polyps with fewer; leave-out: as in the release
+    stride: Literal["random", "stored"] = "random"  #: MVE, TPC: random: 1 to 4 frames; stored: that of the crop store
+    decay: float = 1.0  #: TA: decay rate λ of the target
+    alpha_start: float = 0.8  #: TPC: fraction of pairs from a single track in the first epoch
+    alpha_end: float = 0.4  #: TPC: the same from epoch alpha_epochs on
+    alpha_epochs: int = 5  #: TPC: epochs over which that fraction decreases
+    deviation: float = 30.0  #: SFE: standard deviation of the distance to the second view, in frames
+    augment: bool = False  #: SFE: augment with flips, small affine transforms and colour jitter
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The training objective."""
+
+    name: Literal["noise-aware", "multi-positive"] = "noise-aware"  #: multi-positive: ablation that ignores noise
+    form: Literal["paper", "symmetric"] = "symmetric"  #: symmetric: as in the authors' code; paper: Equation 1
+    temperature: float = 0.07  #: temperature of the cosine similarities
+    tracklet_weight: float = 1.0  #: weight of the tracklet-level term
+    frame_weight: float = 1.0  #: weight of the frame-level term
+    within_tracklet: bool = True  #: symmetric frame term: include pairs of frames of the same tracklet
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The tracklet encoder."""
+
+    backbone: str = "resnet50"  #: name of a timm model
+    weights: str = "imagenet"  #: imagenet (downloaded), default (ours), none (random), or a safetensors/torch file
+    width: int = 256  #: width of the vectors and of the transformer's tokens (D)
+    layers: int = 3  #: transformer layers
+    heads: int = 8  #: attention heads per layer
+    feed_forward: int = 1024  #: hidden width of the transformer's feed-forward blocks
+    dropout: float = 0.1  #: dropout probability in the transformer
+    projector_hidden: int = 256  #: hidden width of the projector
+    projection: int = 128  #: output width of the projector, which the loss uses
+    feature_norm: bool = False  #: apply LayerNorm to the projected frame features
+    output_norm: bool = False  #: apply LayerNorm after the last transformer layer
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """The optimiser and its schedule."""
+
+    name: Literal["adamw", "adam"] = "adamw"  #: adamw: decoupled weight decay
+    lr: float = 1e-5  #: learning rate (the maximum with one-cycle)
+    weight_decay: float = 1e-4  #: weight decay
+    schedule: Literal["constant", "one-cycle"] = "constant"  #: learning rate schedule
+
+
+@dataclass(frozen=True)
+class Train:
+    """The training loop."""
+
+    method: str = "ours"  #: method to train: ours, sfe, mve, tpc, sup, ta
+    epochs: int = 50  #: number of epochs; 0: save the untrained encoder
+    frames: int = 0  #: stop after this many frames, which makes methods comparable; 0: use epochs
+    seed: int = 0  #: random seed of the initial weights, the batches and dropout
+    crop_size: int = 0  #: input size of the network in pixels; 0: the stored size
+    precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
+    compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU
+    device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: a GPU if available
+    devices: int = 1  #: processes, one GPU each; torchrun and Slurm set it themselves
+    threads: int = 0  #: CPU threads; 0: torch's default. Bit-identical resumption needs the same number
+    crops: Literal["auto", "device", "host"] = "auto"  #: where crops are kept; auto: on the GPU if they fit
+    checkpoint_every: int = 200  #: steps between checkpoints
+    checkpoint_minutes: float = 5.0  #: also write a checkpoint when the last one is this old
+    log_every: int = 1  #: steps between lines of metrics.jsonl
+    loggers: tuple[str, ...] = ("tensorboard",)  #: loggers besides metrics.jsonl: tensorboard, wandb, mlflow
+
+
+@dataclass(frozen=True)
+class Embed:
+    """From an encoder and a dataset to vectors."""
+
+    batch_frames: int = 512  #: frames per batch
+    precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
+    device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: a GPU if available
+    compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU, if there are enough frames
+    block_frames: int = 32_768  #: frames whose features are held in memory at once; also the work unit of a cluster
+    pooling: str = "default"  #: pooling of foundation models; see `polyptrace encoders`
+    preprocess: Literal["own", "imagenet", "release"] = "own"  #: normalisation; release: as in the published comparison
+    enlarge: bool = False  #: upscale stored crops that are smaller than the encoder's input
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Metrics, confidence intervals and tests."""
+
+    bootstrap: int = 1000  #: bootstrap samples per confidence interval
+    cluster: Literal["video", "polyp"] = "video"  #: unit that the bootstrap resamples; polyps of a video are correlated
+    convention: Literal["standard", "release"] = "standard"  #: release: ignore positives with a score <= 0
+    exclude_seconds: float = 10.0  #: exclude neighbours closer than this from the hard retrieval variant
+    variants: bool = True  #: also evaluate other galleries for retrieval, and probes split by video
+    repeats: int = 5  #: number of probe splits and seeds
+    seed: int = 0  #: random seed of the bootstrap, the splits and the probes
+    device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: a GPU if available
+    count_threshold: float | None = None  #: counting: similarity that merges tracks; none: tuned on labels, else 0.5
+    count_preference: float | None = None  #: counting, affinity: higher values give more polyps; none: tuned, else 0
+    count_alpha: float | None = None  #: counting, temporal: weight of similarity against time; none: tuned, else 0.5
+
+
+@dataclass(frozen=True)
+class Config:
+    """All sections. Each command uses the sections that its help names."""
+
+    tracks: Tracks = field(default_factory=Tracks)
+    crops: Crops = field(default_factory=Crops)
+    supervision: Supervision = field(default_factory=Supervision)
+    views: Views = field(default_factory=Views)
+    loss: Loss = field(default_factory=Loss)
+    encoder: Encoder = field(default_factory=Encoder)
+    optimiser: Optimiser = field(default_factory=Optimiser)
+    train: Train = field(default_factory=Train)
+    embed: Embed = field(default_factory=Embed)
+    evaluate: Evaluate = field(default_factory=Evaluate)
+
+
+#: Some settings by section and key, with typed values: `{"optimiser": {"lr": 1e-4}}`.
+Settings: TypeAlias = Mapping[str, Mapping[str, Any]]
+
+
+def read_config(path: Path | None, base: Config | None = None) -> Config:
+    """`base` (the defaults if None), updated from a TOML file."""
+    return from_dict(read_toml(path), base, where=str(path))
+
+
+def read_toml(path: Path | None) -> dict[str, Any]:
+    """The content of a TOML file, unchecked; empty without a file."""
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file -> check --config") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid TOML ({error}) -> correct that line") from None
+
+
+def from_dict(content: Mapping[str, Any], base: Config | None = None, where: str = "config") -> Config:
+    """`base` (the defaults if None), updated from a nested mapping of sections and keys; `where` is named in errors."""
+    config = base or Config()
+    for section, values in content.items():
+        _check_known(section, [f.name for f in fields(Config)], where, "section")
+        if not isinstance(values, Mapping):
+            raise UserError(f"{where}: [{section}] is a section -> write its keys below it")
+        for key, value in values.items():
+            config = _with(config, section, key, value, f"{where}: {section}.{key}")
+    return config
+
+
+def override(config: Config, arguments: Sequence[str], sections: Sequence[str] | None = None) -> Config:
+    """`config`, updated from command line arguments `--section.key value` or `--section.key=value`."""
+    return from_dict(parse_options(arguments, sections), config, "command line")
+
+
+def parse_options(arguments: Sequence[str], sections: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Command line arguments as a nested mapping of typed values; only the given sections are accepted.
+
+    >>> parse_options(["--optimiser.weight-decay", "0.1", "--train.epochs=3"])
+    {'optimiser': {'weight_decay': 0.1}, 'train': {'epochs': 3}}
+    """
+    known = {_option(s, k.name): (s, k.name) for s, k in _keys(sections)}
+    settings: dict[str, dict[str, Any]] = {}
+    remaining = iter(arguments)
+    for argument in remaining:
+        name, equals, text = argument.partition("=")
+        name = name.replace("_", "-")
+        if not name.startswith("--"):
+            raise UserError(f"{argument}: unexpected argument -> settings are written --section.key value")
+        if name not in known and name in (_option(s, k.name) for s, k in _keys(None)):
+            raise UserError(
+                f"{name}: is a setting of another command -> this one has the sections {', '.join(sections or ())}"
+            )
+        _check_known(name, list(known), "command line", "setting")
+        if not equals:
+            try:
+                text = next(remaining)
+            except StopIteration:
+                raise UserError(f"{name}: has no value -> write {name} VALUE") from None
+        section, key = known[name]
+        kind = _type(section, key)
+        settings.setdefault(section, {})[key] = _checked(_parsed(text, kind), kind, name)
+    return settings
+
+
+def as_options(config: Config, base: Config, sections: Sequence[str] | None = None) -> list[str]:
+    """The command line arguments that change `base` into `config`."""
+    words: list[str] = []
+    for section, key in _keys(sections):
+        value = getattr(getattr(config, section), key.name)
+        if value != getattr(getattr(base, section), key.name):
+            words += [_option(section, key.name), _as_text(value)]
+    return words
+
+
+def as_dict(config: Config, sections: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+    """The tree, or some of its sections, as nested dictionaries that can be written as JSON."""
+    tree: dict[str, dict[str, Any]] = {}
+    for section, key in _keys(sections):
+        value = getattr(getattr(config, section), key.name)
+        tree.setdefault(section, {})[key.name] = list(value) if isinstance(value, tuple) else value
+    return tree
+
+
+def as_toml(config: Config, sections: Sequence[str] | None = None) -> str:
+    """The tree, or some of its sections, as TOML, from which `read_config` restores the same tree."""
+    lines: list[str] = []
+    for section, values in as_dict(config, sections).items():
+        lines += [f"[{section}]"]
+        lines += [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def difference(old: Config, new: Config, sections: Sequence[str] | None = None) -> list[str]:
+    """One line `section.key: old -> new` for each setting that differs and can change a result."""
+    return differences(as_dict(old, sections), as_dict(new, sections))
+
+
+def describe(sections: Sequence[str] | None = None) -> list[tuple[str, str, str, str]]:
+    """(option, type, default, help text) of every setting in the sections."""
+    return [
+        (_option(s, k.name), _type_name(_type(s, k.name)), _as_text(k.default), _help_texts(s)[k.name])
+        for s, k in _keys(sections)
+    ]
+
+
+def _keys(sections: Sequence[str] | None) -> Iterator[tuple[str, Field[Any]]]:
+    for section in fields(Config):
+        if sections is None or section.name in sections:
+            for key in fields(getattr(Config(), section.name)):
+                yield section.name, key
+
+
+def _option(section: str, key: str) -> str:
+    return f"--{section}.{key}".replace("_", "-")
+
+
+def _with(config: Config, section: str, key: str, value: object, where: str) -> Config:
+    values = getattr(config, section)
+    _check_known(key, [f.name for f in fields(values)], where.rpartition(":")[0] or where, f"key of [{section}]")
+    checked = _checked(value, _type(section, key), where)
+    return replace(config, **{section: replace(values, **{key: checked})})
+
+
+def _check_known(name: str, known: Sequence[str], where: str, what: str) -> None:
+    if name not in known:
+        near = get_close_matches(name, known, 1, 0.0)
+        raise UserError(f"{where}: there is no {what} {name!r} -> did you mean {near[0]!r}?")
+
+
+@cache
+def _type(section: str, key: str) -> Any:
+    return get_type_hints(type(getattr(Config(), section)))[key]
+
+
+def _checked(value: object, kind: Any, where: str) -> object:
+    """`value` converted to `kind`, or an error that names the accepted values."""
+    if get_origin(kind) in (Union, UnionType):
+        if value is None:
+            return None
+        return _checked(value, next(k for k in get_args(kind) if k is not NoneType), where)
+    if get_origin(kind) is Literal:
+        if value in get_args(kind):
+            return value
+    elif get_origin(kind) is tuple:
+        if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
+            return tuple(value)
+    elif kind is float:
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+    elif isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+        return value
+    raise UserError(f"{where}: {value!r} is not valid -> give {_type_name(kind)}")
+
+
+def _parsed(text: str, kind: Any) -> object:
+    """A command line argument as the value that TOML would give."""
+    if get_origin(kind) in (Union, UnionType):
+        return None if text == "none" else _parsed(text, next(k for k in get_args(kind) if k is not NoneType))
+    if get_origin(kind) is tuple:
+        return tuple(t for t in text.split(",") if t)
+    if kind is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    with suppress(ValueError):  # _checked names the accepted values
+        return kind(text) if kind in (int, float) else text
+    return text
+
+
+def _as_text(value: object) -> str:
+    """A value as it is written on the command line; the inverse of `_parsed`."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def _type_name(kind: Any) -> str:
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(_type_name(k) for k in get_args(kind))
+    if get_origin(kind) is Literal:
+        return "|".join(str(choice) for choice in get_args(kind))
+    if get_origin(kind) is tuple:
+        return "comma-separated names"
+    names = {int: "integer", float: "number", str: "text", bool: "true|false", NoneType: "none"}
+    return names[kind]
+
+
+def _toml(value: object) -> str:
+    # JSON and TOML write texts, lists, numbers and booleans alike, except that TOML forbids DEL in a text
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+@cache
+def _help_texts(section: str) -> dict[str, str]:
+    """The `#:` comment of each field of a section."""
+    source = inspect.getsource(type(getattr(Config(), section)))
+    return dict(re.findall(r"^    (\w+):[^#\n]*#: (.*)$", source, re.MULTILINE))

@@ -1,0 +1,99 @@
+"""Detectors: frames in, boxes out. One file per kind; `load_detector` picks it by what is given.
+
+| given | adapter |
+|---|---|
+| `polyps.onnx` | `onnx_file.py` |
+| a folder with `config.json` | `transformers_folder.py` |
+| `polyps.pth`, `.pt` or `.safetensors` | `torchvision_weights.py` |
+| `mine.py:detect` | `function.py` |
+| `mot:boxes.txt`, or another format of `prepare` | `stored_boxes.py` |
+
+A file `polyps.toml` beside the weights (in a folder: `detector.toml`) declares what cannot be recognised.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from polyptrace.core.errors import UserError
+from polyptrace.core.schema import from_json
+from polyptrace.data.sources import SOURCES
+
+Frame = NDArray[np.uint8]  # (H, W, 3) RGB
+#: (n, 5): x, y, width, height in pixels of the frame, and the score.
+Found = NDArray[np.float64]
+
+T = TypeVar("T")
+
+WEIGHTS = (".pth", ".pt", ".safetensors")
+
+
+class Detector(Protocol):
+    """A detector. `fingerprint` identifies it, so that detections are not mixed with those of another one."""
+
+    fingerprint: str
+
+    def __call__(self, frames: Sequence[Frame], indices: Sequence[int], /) -> Sequence[Found]:
+        """The boxes of each frame; `indices` are the numbers of the frames in the video."""
+
+
+def load_detector(spec: str, device: torch.device | None = None, video: Path | None = None) -> Detector:
+    """The detector that `spec` names, on a device; `video` selects its boxes if they are stored already."""
+    # adapters are imported when they are used, because each needs another library
+    source, _, boxes = spec.partition(":")
+    file, _, function = spec.rpartition(":")
+    path, device = Path(spec), device or torch.device("cpu")
+    if source in SOURCES and boxes:
+        from polyptrace.detect.stored_boxes import StoredBoxes
+
+        return StoredBoxes(source, Path(boxes), video)
+    if file.endswith(".py"):
+        from polyptrace.detect.function import Function
+
+        return Function(Path(file), function)
+    if path.suffix.lower() == ".onnx" and path.is_file():
+        from polyptrace.detect.onnx_file import OnnxFile
+
+        return OnnxFile(path, device)
+    if (path / "config.json").is_file():
+        from polyptrace.detect.transformers_folder import TransformersFolder
+
+        return TransformersFolder(path, device)
+    if path.suffix.lower() in WEIGHTS and path.is_file():
+        from polyptrace.detect.torchvision_weights import TorchvisionWeights
+
+        return TorchvisionWeights(path, device)
+    problem = "not a known kind of detector" if path.exists() else "no such file or folder"
+    raise UserError(
+        f"--detector {spec}: {problem} -> give an ONNX file, a transformers folder, torchvision weights, "
+        f"FILE.py:FUNCTION, or stored boxes as FORMAT:PATH ({', '.join(SOURCES)})"
+    )
+
+
+def read_declaration(kind: type[T], path: Path) -> T:
+    """The settings beside a detector as a dataclass; the defaults if there is no such file."""
+    file = path / "detector.toml" if path.is_dir() else path.with_suffix(".toml")
+    if not file.is_file():
+        return kind()
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: not valid TOML ({error}) -> correct it") from None
+    return from_json(kind, content, str(file), "see docs/video.md for the keys")
+
+
+def as_found(xyxy: torch.Tensor, scores: torch.Tensor) -> Found:
+    """Corners (n, 4) and scores (n,) as x, y, width, height and score."""
+    found = torch.cat([xyxy[:, :2], xyxy[:, 2:] - xyxy[:, :2], scores[:, None]], 1)
+    return found.double().cpu().numpy()
+
+
+def of_classes(labels: torch.Tensor, classes: Sequence[int]) -> torch.Tensor:
+    """Which labels (n,) are of the declared classes; all if none is declared."""
+    chosen = torch.tensor(list(classes), dtype=labels.dtype, device=labels.device)
+    return torch.isin(labels, chosen) if len(classes) else torch.ones_like(labels, dtype=torch.bool)

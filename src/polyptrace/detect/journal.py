@@ -1,0 +1,108 @@
+"""The file of an unfinished detection, `NAME.partial`: MOT lines, and lines with the state from which a run resumes."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any, BinaryIO, Self
+
+from polyptrace.core.errors import UserError
+from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.core.schema import from_json
+from polyptrace.detect.detector import Found
+
+FRAMES_PER_STATE, SECONDS_PER_STATE = 1000, 20.0  # the most work that a killed run repeats
+STATE = b"# "  # how a line with the state begins; the first one has the settings
+ADVICE = "use the same settings, give another folder, or remove the detections of this video first"
+
+
+@dataclass
+class State:
+    """What is known after some frames, besides their boxes."""
+
+    frames: int = 0  # that are done
+    seconds: float = 0.0  # time of the last one
+    boxes: int = 0
+    skipped: list[list[Any]] = field(default_factory=list)  # [first frame, last frame, reason]
+    dropped: dict[str, int] = field(default_factory=dict)  # number of unusable boxes by reason
+    red: int = 0  # number of red frames
+    first_red: int = 0
+    last_red: int = 0
+    start: tuple[int | None, ...] = (0, None)  # index and time stamp of the frame from which a resumed run decodes
+
+    def skip(self, frame: int, reason: str) -> None:
+        """Adds a skipped frame to the list of runs."""
+        if self.skipped and self.skipped[-1][1:] == [frame - 1, reason]:
+            self.skipped[-1][1] = frame
+        else:
+            self.skipped.append([frame, frame, reason])
+
+    def drop(self, count: int, reason: str) -> None:
+        """Counts unusable boxes."""
+        if count:
+            self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
+
+
+class Journal:
+    """The open file and its current state."""
+
+    def __init__(self, file: BinaryIO, state: State) -> None:
+        self._file, self.state = file, state
+        self._saved_frames, self._saved_time = state.frames, monotonic()
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, settings: dict[str, Any]) -> Iterator[Self]:
+        """The journal at `path`, without what follows its last state; what was done is saved even after an error."""
+        path.touch()
+        with path.open("r+b") as file:
+            begun, state, end = {"settings": settings}, State(), 0
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                if line.startswith(STATE) and end == 0:
+                    begun, end = _parsed(line, path), len(line)
+                elif line.startswith(STATE):
+                    state = from_json(State, _parsed(line, path), str(path), f"remove {path.name}")
+                    end = file.tell()
+            refuse_changes(f"{path}: was begun", differences(begun.get("settings", {}), settings), ADVICE)
+            file.seek(end)
+            file.truncate()
+            if not end:
+                file.write(STATE + json.dumps({"settings": settings}).encode() + b"\n")
+            journal = cls(file, state)
+            try:
+                yield journal
+            finally:
+                journal.save(now=True)
+
+    def add(self, frame: int, found: Found) -> None:
+        """Writes the boxes of a frame as MOT lines; frames and pixels count from 1."""
+        for x, y, w, h, score in found.tolist():
+            self._file.write(f"{frame + 1},-1,{x + 1:.2f},{y + 1:.2f},{w:.2f},{h:.2f},{score:.4f},-1,-1,-1\n".encode())
+        self.state.boxes += len(found)
+
+    def save(self, *, now: bool = False) -> None:
+        """Writes the state to disk, if enough was done since the last time."""
+        done, seconds = self.state.frames - self._saved_frames, monotonic() - self._saved_time
+        if done and (now or done >= FRAMES_PER_STATE or seconds > SECONDS_PER_STATE):
+            self._file.write(STATE + json.dumps(asdict(self.state)).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._saved_frames, self._saved_time = self.state.frames, monotonic()
+
+    def lines(self) -> Iterator[bytes]:
+        """All MOT lines."""
+        self._file.flush()
+        self._file.seek(0)
+        return (line for line in self._file if not line.startswith(STATE))
+
+
+def _parsed(line: bytes, path: Path) -> Any:
+    try:
+        return json.loads(line.removeprefix(STATE))
+    except ValueError:
+        raise UserError(f"{path}: is damaged -> remove it; the detection of this video starts again") from None

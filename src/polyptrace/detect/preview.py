@@ -1,0 +1,62 @@
+"""A page with some frames of a video and the boxes of a detector, to look at before a long run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import provenance
+from polyptrace.core.timecode import timecode
+from polyptrace.data.crops.field import field_mask
+from polyptrace.data.crops.videos import blank, sample_frames
+from polyptrace.detect.detector import Detector, Found, Frame
+from polyptrace.report.page import Card, Cards, Page, Picture, Section, render_page
+
+FRAMES, WIDTH, PER_CARD = 20, 460, 2
+STRONG, WEAK = (80, 255, 80), (255, 200, 60)
+
+
+def preview_page(videos: Sequence[Path], detectors: Sequence[Detector], min_score: float, border: str) -> str:
+    """The page: 20 frames of each video, with the boxes of its detector; weak boxes are yellow."""
+    sections = []
+    for number, (video, detector) in enumerate(zip(videos, detectors, strict=True)):
+        field = field_mask(video) if border == "blank" else None
+        pictures = [_picture(blank(frame, field), s, detector, min_score) for s, frame in sample_frames(video, FRAMES)]
+        if not pictures:
+            raise UserError(f"{video}: cannot be searched by time -> run detect without --preview")
+        cards = Card("", _border_text(field), tuple(pictures), ())
+        sections.append(Section(f"video-{number}", video.name, (Cards((cards,)),)))
+    lead = f"{FRAMES} frames of each video, evenly spaced. Green boxes have a score of 0.5 or more, yellow ones less."
+    return render_page(
+        Page(
+            "Preview of detections",
+            lead,
+            tuple(sections),
+            f"polyptrace {provenance()['polyptrace']}",
+            brand="polyptrace detect",
+        )
+    )
+
+
+def _border_text(field: Frame | None) -> str:
+    if field is None:
+        return "The whole picture is used."
+    return f"The border is blanked: {100 * (field[..., 0] > 0).mean():.0f} % of the picture is used."
+
+
+def _picture(frame: Frame, seconds: float, detector: Detector, min_score: float) -> Picture:
+    found: Found = np.asarray(detector([frame], [0])[0]).reshape(-1, 5)
+    found = found[np.isfinite(found).all(axis=1) & (found[:, 4] >= min_score)]
+    image = Image.fromarray(frame)
+    scale = WIDTH / image.width
+    image = image.resize((WIDTH, max(1, round(image.height * scale))), Image.Resampling.BILINEAR)
+    draw = ImageDraw.Draw(image)
+    for x, y, w, h, score in found.tolist():
+        corners = tuple(scale * edge for edge in (x, y, x + max(w, 0), y + max(h, 0)))
+        draw.rectangle(corners, outline=STRONG if score >= 0.5 else WEAK, width=2)
+    scores = ", ".join(f"{score:.2f}" for score in sorted(found[:, 4], reverse=True)[:4])
+    caption = f"{timecode(seconds, 1.0)}: {counted(len(found), 'box', 'boxes')}" + (f" ({scores})" if scores else "")
+    return Picture(np.array(image), caption, caption)

@@ -1,0 +1,282 @@
+"""Encoders for other programs: as ONNX or PT2 graphs, with resizing and normalisation inside.
+
+    export_encoder(load_encoder("runs/ours"), Path("exported"), "onnx", precision="int8")
+
+A folder has three graphs. All take uint8 pixels of any height and width, and any number of tracklets and frames:
+
+features    crops (n, H, W, 3) uint8                               -> features (n, F)
+aggregate   features (B, L, F), mask (B, L) bool, True where valid -> vectors (B, D)
+encoder     crops (B, L, H, W, 3) uint8, mask (B, L) bool          -> vectors (B, D)
+
+`export.json` and the metadata of each graph name the encoder by its fingerprint. `polyptrace.embed.onnx` runs the ONNX
+graphs without torch. With float16 and int8, weights are stored in that type; convolutions compute in float32, and with
+int8 the matrix products of the transformer compute in int8 (dynamic quantisation).
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+import polyptrace
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_folder, file_hash, refuse_existing, write_json
+from polyptrace.embed.onnx import GRAPHS, INFO_FILE, VERSION, ExportInfo, OnnxEncoder
+from polyptrace.encoders.card import model_card
+from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord
+from polyptrace.encoders.preprocess import CropPreparation
+from polyptrace.encoders.weights import fingerprint, weights_hash
+
+if TYPE_CHECKING:
+    import onnx
+
+FORMATS = {"onnx": ("float32", "float16", "int8"), "pt2": ("float32",)}
+OPSET = 20  # of ONNX; Resize has antialiasing since 18
+#: Weights with fewer numbers are stored in float32.
+LEAST_NUMBERS = 256
+#: The largest difference of an ONNX vector from torch's in float32, and the least cosine in a smaller type.
+TOLERANCE, LEAST_COSINE = 1e-4, 0.98
+
+#: Names of the dimensions of each input that may have any length.
+DIMENSIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "features": {"crops": ("frames", "height", "width")},
+    "aggregate": {"features": ("tracklets", "length"), "mask": ("tracklets", "length")},
+    "encoder": {"crops": ("tracklets", "length", "height", "width"), "mask": ("tracklets", "length")},
+}
+OUTPUTS = {"features": "features", "aggregate": "vectors", "encoder": "vectors"}
+
+
+class _Features(nn.Module):
+    """Crops (n, H, W, 3) -> features (n, F)."""
+
+    def __init__(self, encoder: OwnEncoder) -> None:
+        super().__init__()
+        self.encoder, self.prepare = encoder, CropPreparation(encoder.preprocess, enlarge=True)
+
+    def forward(self, crops: Tensor) -> Tensor:
+        return self.encoder.frame_features(self.prepare(crops))
+
+
+class _Aggregate(nn.Module):
+    """Features (B, L, F), mask (B, L) -> vectors (B, D)."""
+
+    def __init__(self, encoder: OwnEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        return self.encoder.aggregate(features, mask)
+
+
+class _Encoder(_Features):
+    """Crops (B, L, H, W, 3), mask (B, L) -> vectors (B, D)."""
+
+    def forward(self, crops: Tensor, mask: Tensor) -> Tensor:  # type: ignore[override]
+        features = super().forward(crops.flatten(0, 1)).reshape(crops.shape[0], crops.shape[1], -1)
+        return self.encoder.aggregate(features, mask)
+
+
+def export_encoder(
+    encoder: nn.Module,
+    out: Path,
+    to: str = "onnx",
+    *,
+    precision: str = "float32",
+    record: TrainingRecord | None = None,
+    measure: Callable[[Path], Mapping[str, str | float]] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Writes the graphs of an encoder that polyptrace trained, `export.json` and the model card, atomically.
+
+    `record` is for the card; by default, it is the record that the encoder was loaded with. `measure` is called with
+    the folder of the graphs, and its results are added to the card.
+    """
+    if not isinstance(encoder, OwnEncoder):
+        raise UserError(f"{encoder.name}: was not trained here and is not exported -> give a run or an encoder folder")
+    if precision not in FORMATS[to]:
+        raise UserError(f"--precision {precision}: not a precision of {to} -> give {' or '.join(FORMATS[to])}")
+    refuse_existing(out, overwrite, INFO_FILE)
+    own = deepcopy(encoder).float().cpu().eval()
+    record, weights = record or own.record, weights_hash(own)
+    with atomic_folder(out, overwrite=overwrite, mark=INFO_FILE) as temporary:
+        info = ExportInfo(
+            polyptrace=VERSION,
+            release=polyptrace.__version__,
+            format=to,
+            precision=precision,
+            name=str(own.name),
+            width=own.width,
+            size=own.preprocess.size,
+            model_hash=_stored_as(precision, weights),
+            fingerprint=_stored_as(precision, fingerprint(own, weights)),
+        )
+        for name, graph in _graphs(own).items():
+            _write(graph, name, info, temporary / f"{name}.{to}")
+        hashes = {f"{name}.{to}": file_hash(temporary / f"{name}.{to}") for name in GRAPHS}
+        content = asdict(info) | {"files": hashes, "preprocess": asdict(own.preprocess)}
+        write_json(temporary / INFO_FILE, content)
+        if to == "onnx":
+            _check(own, temporary, precision)
+        if measure is not None:
+            record = replace(record, results={**record.results, **measure(temporary)})
+        write_json(temporary / INFO_FILE, content | {"training": asdict(record)})
+        (temporary / "README.md").write_text(model_card(own, record, info.fingerprint), encoding="utf-8")
+
+
+def _stored_as(precision: str, digest: str) -> str:
+    """The hash of an encoder whose numbers are stored in another type."""
+    return digest if precision == "float32" else hashlib.sha256(f"{digest} {precision}".encode()).hexdigest()
+
+
+def _graphs(encoder: OwnEncoder) -> dict[str, ExportedProgram]:
+    """The three graphs with symbolic dimensions. `Dim.DYNAMIC` is an error if a dimension becomes a constant."""
+    frames = torch.randint(0, 256, (6, encoder.preprocess.size + 9, encoder.preprocess.size + 5, 3), dtype=torch.uint8)
+    tracklets, mask = frames.reshape(2, 3, *frames.shape[1:]), torch.ones(2, 3, dtype=torch.bool)
+    with torch.no_grad(), _plain_attention():
+        features = _Features(encoder)(frames).reshape(2, 3, -1)
+        modules: dict[str, tuple[nn.Module, tuple[Tensor, ...]]] = {
+            "features": (_Features(encoder), (frames,)),
+            "aggregate": (_Aggregate(encoder), (features, mask)),
+            "encoder": (_Encoder(encoder), (tracklets, mask)),
+        }
+        return {
+            name: torch.export.export(
+                module.eval(),
+                inputs,
+                dynamic_shapes={
+                    each: dict.fromkeys(range(len(dimensions)), Dim.DYNAMIC)
+                    for each, dimensions in DIMENSIONS[name].items()
+                },
+            )
+            for name, (module, inputs) in modules.items()
+        }
+
+
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Transformer layers as plain operations instead of torch's fused one, which ONNX does not have."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _write(graph: ExportedProgram, name: str, info: ExportInfo, path: Path) -> None:
+    metadata = asdict(info) | {"graph": name}
+    if info.format == "pt2":
+        torch.export.save(graph, path, extra_files={"polyptrace.json": json.dumps(metadata)})
+        return
+    import onnx
+
+    program = torch.onnx.export(
+        graph, opset_version=OPSET, output_names=[OUTPUTS[name]], dynamo=True, verbose=False, external_data=False
+    )
+    assert program is not None
+    model: onnx.ModelProto = program.model_proto
+    _name_dimensions(model, name)
+    graph_parts = (model.graph.node, model.graph.input, model.graph.output, model.graph.initializer)
+    for part in (model, model.graph, *(each for parts in graph_parts for each in parts)):
+        del part.metadata_props[:]  # torch's stack traces, with paths of this machine
+    model = store_as(info.precision, model, path)
+    onnx.helper.set_model_props(model, {"polyptrace": json.dumps(metadata)})
+    onnx.save(model, path)
+
+
+def _name_dimensions(model: "onnx.ModelProto", name: str) -> None:
+    """Gives the free dimensions their names; an error if one of them has become a constant."""
+    names: dict[str, str] = {}
+    for given in model.graph.input:
+        for index, title in enumerate(DIMENSIONS[name][given.name]):
+            dimension = given.type.tensor_type.shape.dim[index]
+            if not dimension.dim_param:
+                raise RuntimeError(f"{name}.onnx: dimension {title} of {given.name} is fixed at {dimension.dim_value}")
+            names[dimension.dim_param] = title
+    for value in (*model.graph.input, *model.graph.output):
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.dim_param:
+                dimension.dim_param = names[dimension.dim_param]
+    del model.graph.value_info[:]  # these have the old names, and no runtime needs them
+
+
+def store_as(precision: str, model: "onnx.ModelProto", scratch: Path) -> "onnx.ModelProto":
+    """A float32 model with smaller weights; `scratch` is a file that may be overwritten.
+
+    int8: matrix products compute in int8 with dynamic ranges; convolutions have one scale per filter.
+    """
+    import onnx
+
+    def half(weights: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
+        return {"": weights.astype(np.float16)}
+
+    def by_filter(weights: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
+        scale = np.abs(weights).max(axis=(1, 2, 3), keepdims=True).clip(1e-12) / np.float32(127)
+        return {"": np.rint(weights / scale).astype(np.int8), "scale": scale.astype(np.float32)}
+
+    if precision == "float16":
+        _store(model, half, {weights.name for weights in model.graph.initializer})
+    if precision == "int8":
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        _store(model, by_filter, {node.input[1] for node in model.graph.node if node.op_type == "Conv"})
+        matrices = ["MatMul", "Gemm"]
+        onnx.helper.set_model_props(model, {"onnx.quant.pre_process": "onnxruntime.quant"})  # or it logs advice
+        quantize_dynamic(model, scratch, op_types_to_quantize=matrices, per_channel=True, weight_type=QuantType.QInt8)
+        model = onnx.load(scratch)
+    return model
+
+
+def _store(
+    model: "onnx.ModelProto", stored: Callable[[NDArray[np.float32]], dict[str, NDArray[Any]]], names: set[str]
+) -> None:
+    """Replaces named weights by smaller ones and nodes that restore them, which runtimes compute once, when they load.
+
+    `stored` gives the small weights, and perhaps a scale that they are multiplied with.
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes, kept = [], []
+    for weights in model.graph.initializer:
+        array = numpy_helper.to_array(weights)
+        if array.dtype != np.float32 or array.size < LEAST_NUMBERS or weights.name not in names:
+            kept.append(weights)
+            continue
+        parts = stored(array)
+        kept += [numpy_helper.from_array(part, f"{weights.name}.stored{key}") for key, part in parts.items()]
+        restored = f"{weights.name}.restored" if len(parts) > 1 else weights.name
+        nodes.append(helper.make_node("Cast", [f"{weights.name}.stored"], [restored], to=TensorProto.FLOAT))
+        if len(parts) > 1:
+            nodes.append(helper.make_node("Mul", [restored, f"{weights.name}.storedscale"], [weights.name]))
+    others = [*nodes, *model.graph.node]
+    del model.graph.initializer[:], model.graph.node[:]
+    model.graph.initializer.extend(kept)
+    model.graph.node.extend(others)
+
+
+def _check(encoder: OwnEncoder, folder: Path, precision: str) -> None:
+    """Raises an error if the ONNX graphs do not give torch's vectors, with other shapes than those of the export."""
+    random = np.random.default_rng(0)
+    tracklets = [random.integers(0, 256, (length, 50, 40, 3), np.uint8) for length in (5, 1)]
+    with torch.inference_mode():
+        features = [_Features(encoder)(torch.from_numpy(each)) for each in tracklets]
+        wanted = torch.cat([encoder.aggregate(each[None]) for each in features]).numpy()
+    given = OnnxEncoder(folder)(tracklets)
+    difference = float(np.abs(given - wanted).max())
+    cosine = (given * wanted).sum(1) / (np.linalg.norm(given, axis=1) * np.linalg.norm(wanted, axis=1))
+    if not (difference <= TOLERANCE if precision == "float32" else (cosine >= LEAST_COSINE).all()):  # NaN fails
+        raise UserError(
+            f"{encoder.name}: the graphs in {precision} differ from torch by {difference:.1e} (cosine"
+            f" {cosine.min():.4f}) -> export it in float32; if that fails too, report it with the versions of torch and"
+            " onnxruntime"
+        )

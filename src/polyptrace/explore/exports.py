@@ -1,0 +1,239 @@
+"""The lesions of a procedure in formats of other programs, and back from those that name tracks.
+
+| kind | file | read again by |
+|---|---|---|
+| csv | one line per track | `prepare --answers` |
+| labelstudio | Label Studio's video annotations | `prepare --answers` |
+| mot | a zip with `NAME/gt/gt.txt` and `seqinfo.ini` | `prepare mot --identities polyp` |
+| cocovid | COCO-VID JSON | `prepare cocovid --tracks.link track` |
+| cvat | CVAT for video 1.1 | `prepare cvat --tracks.link track` |
+| html | a page to look at, in one file | |
+"""
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyptrace.config import Tracks
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import csv_text
+from polyptrace.core.timecode import has_rate, seconds_text
+from polyptrace.data import Boxes, Dataset
+from polyptrace.data.tracks import link_with_settings
+from polyptrace.explore.identities import Identities
+from polyptrace.explore.strips import ProcedureCrops, read_boxes
+from polyptrace.explore.workspace import ExploredProcedure, Grouping
+
+Ints = NDArray[np.int64]
+
+CSV_COLUMNS = (
+    *("dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "lesion", "confidence"),
+    *("decided_by", "note", "polyp"),
+)
+#: In the column of lesions: a track that shows none.
+NO_LESION = "none"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A procedure with its lesions, ready to be exported."""
+
+    dataset: str
+    video: str
+    fps: float
+    state: Identities
+    grouping: Grouping
+    polyp: Sequence[str]
+    crops: ProcedureCrops
+
+    @classmethod
+    def of(
+        cls,
+        procedure: ExploredProcedure,
+        names: tuple[str, str],
+        fps: float,
+        polyp: Sequence[str],
+        crops: ProcedureCrops,
+        view: str | None,
+    ) -> "Named":
+        """The lesions of a procedure as some annotator, or everybody, sees them."""
+        return cls(*names, fps, procedure.state(view), procedure.grouping(view), polyp, crops)
+
+    @property
+    def file_name(self) -> str:
+        """The procedure's name without characters that file systems or headers do not allow."""
+        return re.sub(r"[^A-Za-z0-9._-]+", "_", self.video)[:80].strip("._") or "procedure"
+
+    def boxes(self) -> Iterator[tuple[int, Boxes]]:
+        """Each item that shows a lesion, with its boxes in temporal order."""
+        if self.crops.dataset is None or not (self.crops.dataset.path / "boxes.parquet").is_file():
+            raise UserError("export: needs the boxes -> start explore with --data DATASET")
+        boxes, track = track_boxes(self.crops.dataset, self.dataset, self.video, self.crops.rows)
+        for item in np.flatnonzero(self.grouping.lesion >= 0).tolist():
+            number, first, last = self.state.items[item]
+            rows = np.flatnonzero((track == number) & (boxes.frame_index >= first) & (boxes.frame_index <= last))
+            if len(rows):
+                yield item, boxes.take(rows[np.argsort(boxes.frame_index[rows], kind="stable")])
+
+
+def track_boxes(dataset: Dataset, name: str, video: str, crops: dict[int, Ints]) -> tuple[Boxes, Ints]:
+    """The boxes of a procedure and the track of each, -1 for tracks that are too short to have crops."""
+    boxes, crop = read_boxes(dataset, name, video)
+    linked = link_with_settings(boxes, Tracks(**dataset.info.get("settings", {}).get("tracks", {})))
+    owner = {int(row): track for track, rows in crops.items() for row in rows.tolist()}
+    known = np.full(int(linked.max(initial=-1)) + 1, -1)
+    for row in np.flatnonzero(crop >= 0).tolist():
+        known[linked[row]] = owner.get(int(crop[row]), -1)
+    return boxes, known[linked]
+
+
+def to_csv(named: Named) -> bytes:
+    """One line per track."""
+    rows: list[Sequence[object]] = [CSV_COLUMNS]
+    answered, lesion = named.state.answered(), named.grouping.lesion
+    for number, (track, first, last) in enumerate(named.state.items):
+        times = (seconds_text(first, named.fps), seconds_text(last, named.fps))
+        confidence = "" if lesion[number] < 0 else f"{named.grouping.confidence[lesion[number]]:.3f}"
+        decided = "answers" if answered[number] or named.state.rejected[number] else "probability"
+        name = NO_LESION if lesion[number] < 0 else lesion[number] + 1
+        note = named.state.notes.get(number, "")
+        cells = (named.dataset, named.video, track, first, last, *times, name, confidence, decided, note)
+        rows.append((*cells, named.polyp[int(named.state.track[number])]))
+    return csv_text(rows).encode()
+
+
+def to_mot(named: Named) -> bytes:
+    """A zip with the sequence folder; ids are lesions, frames and pixels are counted from 1."""
+    lines, size, end = [], (0, 0), 0
+    for item, boxes in named.boxes():
+        size, end = _size(boxes), max(end, int(boxes.frame_index[-1]) + 1)
+        for frame, (x, y, w, h) in zip(boxes.frame_index.tolist(), boxes.xywh.tolist(), strict=True):
+            lines.append((frame + 1, int(named.grouping.lesion[item]) + 1, x + 1, y + 1, w, h))
+    lines.sort()
+    text = "".join(f"{frame},{lesion},{x:g},{y:g},{w:g},{h:g},1,1,1\n" for frame, lesion, x, y, w, h in lines)
+    rate = f"frameRate={named.fps:g}\n" if has_rate(named.fps) else ""
+    ini = (
+        f"[Sequence]\nname={named.file_name}\nimDir=img1\n{rate}seqLength={end}\n"
+        f"imWidth={size[0]}\nimHeight={size[1]}\nimExt=.jpg\n"
+    )
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"{named.file_name}/gt/gt.txt", text)
+        archive.writestr(f"{named.file_name}/seqinfo.ini", ini)
+    return content.getvalue()
+
+
+def to_cocovid(named: Named) -> bytes:
+    """COCO-VID: `track_id` is the track, `polyp_id` the lesion."""
+    images: dict[int, dict[str, object]] = {}
+    annotations: list[dict[str, object]] = []
+    for item, boxes in named.boxes():
+        width, height = _size(boxes)
+        for row, frame in enumerate(boxes.frame_index.tolist()):
+            image = {"id": frame + 1, "video_id": 1, "frame_id": frame, "width": width, "height": height}
+            images.setdefault(frame, image | {"file_name": str(boxes.file[row])})
+            box = boxes.xywh[row].tolist()
+            labels = {"track_id": item + 1, "polyp_id": int(named.grouping.lesion[item]) + 1}
+            annotations.append(
+                {"id": len(annotations) + 1, "image_id": frame + 1, "category_id": 1, "bbox": box}
+                | {"area": box[2] * box[3], "iscrowd": 0}
+                | labels
+            )
+    video = {"id": 1, "name": named.video} | ({"fps": named.fps} if has_rate(named.fps) else {})
+    content = {
+        "info": {"description": "polyptrace explore"},
+        "videos": [video],
+        "images": [images[frame] for frame in sorted(images)],
+        "annotations": annotations,
+        "categories": [{"id": 1, "name": "polyp"}],
+    }
+    return json.dumps(content, ensure_ascii=False).encode()
+
+
+def to_cvat(named: Named) -> bytes:
+    """CVAT for video 1.1: one track per item, its lesion as the attribute `polyp`."""
+    tracks, size, end = [], (0, 0), 0
+    for item, boxes in named.boxes():
+        size, last = _size(boxes), int(boxes.frame_index[-1])
+        end = max(end, last + 1)
+        lesion = f'<attribute name="polyp">{int(named.grouping.lesion[item]) + 1}</attribute>'
+        lines = [
+            _cvat_box(frame, xywh, lesion)
+            for frame, xywh in zip(boxes.frame_index.tolist(), boxes.xywh.tolist(), strict=True)
+        ]
+        lines.append(_cvat_box(last + 1, boxes.xywh[-1].tolist(), lesion, outside=1))
+        tracks.append(f'  <track id="{item}" label="polyp" source="polyptrace">\n' + "".join(lines) + "  </track>\n")
+    meta = (
+        f"<meta><task><name>{escape(named.video)}</name><size>{end}</size><mode>interpolation</mode>"
+        f"<original_size><width>{size[0]}</width><height>{size[1]}</height></original_size></task></meta>\n"
+    )
+    head = '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n  <version>1.1</version>\n  '
+    return (head + meta + "".join(tracks) + "</annotations>\n").encode()
+
+
+def _cvat_box(frame: int, xywh: Sequence[float], attribute: str, outside: int = 0) -> str:
+    x, y, w, h = xywh
+    corners = {"xtl": x, "ytl": y, "xbr": x + w, "ybr": y + h}
+    texts = " ".join(f"{name}={quoteattr(f'{value:.6f}'.rstrip('0').rstrip('.'))}" for name, value in corners.items())
+    flags = f'keyframe="1" outside="{outside}" occluded="0" z_order="0"'
+    return f'    <box frame="{frame}" {texts} {flags}>{attribute}</box>\n'
+
+
+def to_labelstudio(named: Named) -> bytes:
+    """Label Studio: one region per item, labelled with its lesion."""
+    regions, end = [], 0
+    for item, boxes in named.boxes():
+        width, height = (max(side, 1) for side in _size(boxes))
+        end = max(end, int(boxes.frame_index[-1]) + 1)
+        sequence = []
+        for frame, (x, y, w, h) in zip(boxes.frame_index.tolist(), boxes.xywh.tolist(), strict=True):
+            time = {"time": frame / named.fps} if has_rate(named.fps) else {}
+            percent = {
+                "x": 100 * x / width,
+                "y": 100 * y / height,
+                "width": 100 * w / width,
+                "height": 100 * h / height,
+            }
+            sequence.append({"frame": frame + 1, "enabled": True, "rotation": 0} | percent | time)
+        sequence[-1]["enabled"] = False  # the region ends here
+        value = {"sequence": sequence, "labels": [f"Lesion {int(named.grouping.lesion[item]) + 1}"]}
+        track, first, last = named.state.items[item]
+        regions.append(
+            {"id": f"{track}-{first}-{last}", "type": "videorectangle", "from_name": "box", "to_name": "video"}
+            | {"origin": "manual", "value": value, "meta": {"text": [named.state.notes.get(item, "")]}}
+        )
+    for region in regions:
+        region["value"]["framesCount"] = end  # type: ignore[index]
+    task = {"data": {"video": named.video, "dataset": named.dataset}, "annotations": [{"result": regions}]}
+    return json.dumps([task], ensure_ascii=False).encode()
+
+
+def _size(boxes: Boxes) -> tuple[int, int]:
+    return int(boxes.image_width[0]), int(boxes.image_height[0])
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of an export."""
+
+    title: str
+    suffix: str
+    media: str
+    write: Callable[[Named], bytes]
+
+
+#: Exports of the lesions. The page itself, which needs more, is added by the server.
+FORMATS = {
+    "csv": Format("Table of tracks (CSV)", ".csv", "text/csv", to_csv),
+    "mot": Format("MOT challenge (zip)", "-mot.zip", "application/zip", to_mot),
+    "cocovid": Format("COCO-VID (JSON)", "-cocovid.json", "application/json", to_cocovid),
+    "cvat": Format("CVAT for video 1.1 (XML)", "-cvat.xml", "application/xml", to_cvat),
+    "labelstudio": Format("Label Studio (JSON)", "-labelstudio.json", "application/json", to_labelstudio),
+}

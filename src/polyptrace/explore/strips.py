@@ -1,0 +1,105 @@
+"""Film strips of tracks as JPEG, cut from the memory-mapped crops when they are asked for."""
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from polyptrace.data import Boxes, Dataset
+from polyptrace.data.boxes import UNKNOWN, crop_regions
+from polyptrace.explore.journal import Item
+
+Ints = NDArray[np.int64]
+
+#: Frames of a strip, and their side in pixels.
+MAX_FRAMES, MAX_SIDE = 64, 256
+#: Strips that are kept in memory, of some kilobytes each.
+KEPT = 400
+
+
+class ProcedureCrops:
+    """The crops of the tracks of one procedure, with their frames and boxes where the dataset has a box table."""
+
+    def __init__(self, datasets: Sequence[Dataset], dataset: str, video: str) -> None:
+        self.dataset: Dataset | None = None
+        self.rows: dict[int, Ints] = {}  # crops of each track
+        self._span: dict[int, tuple[int, int]] = {}
+        for each in datasets:
+            table = each.tracklets
+            own = (table.unit == "track") & (table.video == video) & (table.dataset == dataset)
+            for index in np.flatnonzero(own).tolist():
+                track = int(table.track[index])
+                self.dataset = each
+                self.rows[track] = table.crop_index[table.offset[index] : table.offset[index + 1]]
+                self._span[track] = int(table.position[index]), int(table.last[index])
+        self._names = (dataset, video)
+        self.strip = lru_cache(KEPT)(self._strip)
+
+    @cached_property
+    def _boxes(self) -> dict[int, tuple[int, NDArray[np.float64]]]:
+        """Of each crop the frame, and the box as fractions of the crop; empty without a box table."""
+        if self.dataset is None or not (self.dataset.path / "boxes.parquet").is_file():
+            return {}
+        boxes, crop = read_boxes(self.dataset, *self._names)
+        used = np.flatnonzero((crop >= 0) & (boxes.image_width > 0))
+        scale = self.dataset.info.get("settings", {}).get("crops", {}).get("scale", 5.0)
+        xywh = boxes.xywh[used]
+        region = crop_regions(xywh, boxes.image_width[used], boxes.image_height[used], scale).astype(np.float64)
+        inside = (xywh - np.concatenate([region[:, :2], np.zeros((len(used), 2))], 1)) / np.tile(region[:, 2:], 2)
+        frames = boxes.frame_index[used].tolist()
+        return {row: (frame, box) for row, frame, box in zip(crop[used].tolist(), frames, inside, strict=True)}
+
+    def frames(self, item: Item) -> list[int]:
+        """The frames of the crops of an item; evenly spaced where the box table is missing."""
+        return [frame for frame, _ in self._crops(item)]
+
+    def _crops(self, item: Item) -> list[tuple[int, int]]:
+        """Frame and crop of each crop of an item."""
+        track, first, last = item
+        if track not in self.rows:
+            return []
+        rows = self.rows[track]
+        spaced = np.linspace(*self._span[track], len(rows)).round().astype(int).tolist()
+        known = [self._boxes.get(row, (frame,))[0] for row, frame in zip(rows.tolist(), spaced, strict=True)]
+        return [(frame, row) for frame, row in zip(known, rows.tolist(), strict=True) if first <= frame <= last]
+
+    def _strip(self, item: Item, frames: int, side: int) -> bytes | None:
+        """A JPEG of up to `frames` crops from left to right, evenly spaced, with their boxes; None without crops."""
+        crops = self._crops(item)
+        if not crops or self.dataset is None:
+            return None
+        count = min(frames, len(crops), MAX_FRAMES)
+        side = min(side, MAX_SIDE)
+        strip = Image.new("RGB", (count * side, side))
+        draw = ImageDraw.Draw(strip)
+        for number in range(count):
+            row = crops[int((number + 0.5) * len(crops) / count)][1]
+            picture = Image.fromarray(np.asarray(self.dataset.crops[row]))
+            strip.paste(picture.resize((side, side), Image.Resampling.BILINEAR), (number * side, 0))
+            box = self._boxes.get(row)
+            if box is not None and np.isfinite(box[1]).all():
+                x, y, w, h = (box[1] * side).round().tolist()
+                corners = (
+                    number * side + max(x, 0),
+                    max(y, 0),
+                    number * side + min(x + w, side - 1),
+                    min(y + h, side - 1),
+                )
+                draw.rectangle(corners, outline=(255, 255, 255), width=max(1, side // 100))
+        encoded = BytesIO()
+        strip.save(encoded, "JPEG", quality=85)
+        return encoded.getvalue()
+
+
+def read_boxes(dataset: Dataset, name: str, video: str) -> tuple[Boxes, Ints]:
+    """The boxes of one procedure and the crop of each, -1 where it has none."""
+    filters: Any = [("dataset", "=", name), ("video", "=", video)]
+    table = pq.read_table(dataset.path / "boxes.parquet", filters=filters)
+    columns = {each: table[each].to_numpy() for each in table.column_names if each in UNKNOWN or each == "frame_index"}
+    xywh = np.stack([table[each].to_numpy() for each in "xywh"], axis=1)
+    return Boxes.of(video=video, xywh=xywh, **columns), table["crop"].to_numpy()

@@ -1,0 +1,57 @@
+"""`polyptrace detect` on the command line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyptrace.cli import main
+from polyptrace.data.crops.videos import write_video
+
+pytest.importorskip("av")
+
+
+def run(*words: object) -> int:
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in words])
+    return int(end.value.code or 0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A video of 60 frames with a moving texture, and a detector."""
+    wave = np.sin(np.arange(128) / 9.0)
+    frames = (np.clip(120 + 90 * np.roll(wave, 3 * i), 0, 255).astype(np.uint8) for i in range(60))
+    colours = (
+        np.stack([np.tile(row, (96, 1)), np.tile(row // 2, (96, 1)), np.tile(row // 3, (96, 1))], 2) for row in frames
+    )
+    write_video(tmp_path / "one.mp4", colours)
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n"
+        "def find(frames):\n    return [np.array([[30, 20, 40, 30, 0.8], [5, 5, 9, 9, 0.2]])] * len(frames)\n"
+    )
+    return tmp_path
+
+
+def test_detections_lead_to_a_dataset(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [folder / "one.mp4", "--detector", f"{folder}/mine.py:find", "--out", folder / "boxes"]
+    assert run("detect", *words) == 0
+    assert "one.txt: 120 boxes in 60 frames" in capsys.readouterr().out
+    assert run("detect", *words) == 0
+    options = ["--tracks.link", "video", "--min-score", "0.5", "--crops.size", "16", "--out", folder / "data"]
+    assert run("prepare", "mot", folder / "boxes", *options) == 0
+    assert (folder / "data/crops.npy").is_file()
+
+
+def test_the_preview_shows_twenty_frames_and_writes_nothing_else(folder: Path) -> None:
+    words = [folder / "one.mp4", "--detector", f"{folder}/mine.py:find", "--preview", "--out", folder / "boxes"]
+    assert run("detect", *words) == 0
+    page = (folder / "boxes/preview.html").read_text(encoding="utf-8")
+    assert page.count("<img ") == 20
+    assert "2 boxes (0.80, 0.20)" in page
+    assert [file.name for file in (folder / "boxes").iterdir()] == ["preview.html"]
+
+
+def test_a_missing_video_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("detect", folder / "lost.mp4", "--detector", f"{folder}/mine.py:find", "--out", folder / "boxes") == 2
+    assert "lost.mp4: no such video file -> check the path" in capsys.readouterr().err

@@ -1,0 +1,120 @@
+"""The endoscope's field: nothing outside of it is stored."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFilter
+
+from polyptrace.config import Crops, Tracks
+from polyptrace.core.errors import PolyptraceWarning
+from polyptrace.data import Boxes, prepare
+from polyptrace.data.crops.field import field_mask
+from polyptrace.data.crops.videos import read_frames
+
+av = pytest.importorskip("av")
+
+WIDTH, HEIGHT, FRAMES = 320, 240, 48
+FIELDS = {
+    "octagon": [(90, 20), (230, 20), (270, 60), (270, 180), (230, 220), (90, 220), (50, 180), (50, 60)],
+    "rectangle": [(60, 30), (260, 30), (260, 210), (60, 210)],
+    "circle": None,
+}
+#: Twelve places outside of every field, at the edges, in the corners and close to the field.
+PLACES = [(2, 2), (2, 110), (2, 225), (20, 60), (120, 2), (200, 2), (280, 2), (285, 110), (280, 225), (150, 226)]
+PLACES += [(2, 160), (290, 60)]
+
+
+def field_image(shape: str) -> np.ndarray:
+    image = Image.new("1", (WIDTH, HEIGHT))
+    draw = ImageDraw.Draw(image)
+    corners = FIELDS[shape]
+    if corners is None:
+        draw.ellipse((65, 25, 255, 215), fill=1)
+    else:
+        draw.polygon(corners, fill=1)
+    return np.array(image)
+
+
+def recording(path: Path, shape: str, clock: bool = True, **metadata: str) -> Path:
+    """A video with a moving texture inside the field, names at twelve places outside of it, and a running clock."""
+    inside = field_image(shape)
+    yy, xx = np.mgrid[:HEIGHT, :WIDTH]
+    with av.open(str(path), "w") as container:
+        container.metadata.update(metadata)
+        stream = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt, stream.options = WIDTH, HEIGHT, "yuv420p", {"crf": "20"}
+        for index in range(FRAMES):
+            wave = 120 + 80 * np.sin((xx + 9 * index) / 17) * np.cos((yy - 5 * index) / 13)
+            colours = np.stack([wave + 40, wave * 0.6, wave * 0.5], 2).clip(0, 255).astype(np.uint8)
+            image = Image.fromarray(np.where(inside[..., None], colours, np.uint8(8)))
+            draw = ImageDraw.Draw(image)
+            for number, place in enumerate(PLACES):
+                text = f"{index:02d}:{index * 7 % 60:02d}" if clock and number % 4 == 0 else "DOE JANE"
+                draw.text(place, text[: (WIDTH - place[0]) // 6], fill=(255, 255, 255))
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(np.array(image), format="rgb24")))
+        container.mux(stream.encode())
+    return path
+
+
+@pytest.mark.parametrize("shape", FIELDS)
+def test_the_field_is_found_and_everything_outside_is_blank(tmp_path: Path, shape: str) -> None:
+    video = recording(tmp_path / "v.mp4", shape)
+    mask, inside = field_mask(video), field_image(shape)
+    assert mask is not None
+    found = mask[..., 0] > 0
+    assert not (found & ~inside).any()
+    assert (found & inside).sum() > 0.94 * inside.sum()
+    for _, picture in read_frames(video, range(0, FRAMES, 5), field=mask):
+        assert not picture.numpy()[:, ~inside].any()
+        assert picture.numpy()[:, found].mean() > 60
+
+
+@pytest.mark.parametrize("border", ["blank", "keep"])
+def test_stored_crops_show_no_name_unless_the_border_is_kept(tmp_path: Path, border: str) -> None:
+    """Crops as large as the picture contain all twelve names; their pixels are compared, which no OCR can miss."""
+    recording(tmp_path / "v.mp4", "octagon", title="DOE JANE")
+    boxes = Boxes.of(
+        video="v",
+        frame_index=np.arange(FRAMES),
+        xywh=np.tile([128.0, 88.0, 64.0, 64.0], (FRAMES, 1)),
+        file="v.mp4",
+        image_width=WIDTH,
+        image_height=HEIGHT,
+    )
+    crops = Crops(size=240, scale=8.0, border=border)
+    dataset = prepare(boxes, tmp_path, tmp_path / "data", Tracks(link="video"), crops)
+    field = Image.fromarray(field_image("octagon")).convert("L").resize((240, 240))
+    outside = np.array(field.filter(ImageFilter.MaxFilter(5))) == 0  # the resize mixes neighbouring pixels
+    stored = np.asarray(dataset.crops)[:, outside]
+    assert stored.max() == 0 if border == "blank" else stored.max() > 200
+    files = [file.read_bytes() for file in dataset.path.iterdir()]
+    assert not any(b"DOE JANE" in content for content in files)
+
+
+def test_a_picture_without_a_border_is_kept_whole(tmp_path: Path) -> None:
+    video = tmp_path / "v.mp4"
+    noise = np.random.default_rng(0).integers(0, 255, (20, 16, 24, 3), dtype=np.uint8)
+    with av.open(str(video), "w") as container:
+        stream = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 192, 128, "yuv420p"
+        for frame in noise.repeat(8, 1).repeat(8, 2):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert field_mask(video) is None
+
+
+def test_a_video_that_does_not_change_is_kept_whole_with_a_warning(tmp_path: Path) -> None:
+    video = tmp_path / "v.mp4"
+    with av.open(str(video), "w") as container:
+        stream = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+        for _ in range(20):
+            frame = np.full((64, 96, 3), 90, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())
+    with pytest.warns(PolyptraceWarning, match=r"v\.mp4: the endoscope's field was not found, so the border is kept"):
+        assert field_mask(video) is None

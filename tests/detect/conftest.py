@@ -1,0 +1,61 @@
+"""Videos whose frames show their numbers, and a detector that reads them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyptrace.data.crops.videos import write_video
+
+pytest.importorskip("av")
+
+WIDTH, HEIGHT = 144, 96
+
+
+def numbered(index: int) -> np.ndarray:
+    """A red picture with its number in the brightness of ten columns; the lower half moves."""
+    picture = np.full((HEIGHT, WIDTH, 3), (150, 60, 50), np.uint8)
+    for bit in range(10):
+        picture[: HEIGHT // 2, bit * 14 : (bit + 1) * 14] = (230, 90, 70) if index >> bit & 1 else (60, 20, 15)
+    shift = index * 7 % WIDTH
+    picture[HEIGHT // 2 :, :] = np.roll(np.linspace(40, 240, WIDTH).astype(np.uint8), shift)[None, :, None] // (1, 2, 3)
+    return picture
+
+
+class Numbered:
+    """Returns a box whose position is the number that the frame shows; raises at frame `fail`."""
+
+    fingerprint = "numbered"
+
+    def __init__(self, fail: int = -1) -> None:
+        self.fail = fail
+        self.seen: list[int] = []
+
+    def __call__(self, frames: Sequence[np.ndarray], indices: Sequence[int], /) -> list[np.ndarray]:
+        found = []
+        for frame, index in zip(frames, indices, strict=True):
+            number = sum(int(frame[HEIGHT // 4, bit * 14 + 7, 0] > 145) << bit for bit in range(10))
+            assert number == index
+            if index == self.fail:
+                raise ValueError("no memory")
+            self.seen.append(index)
+            found.append(np.array([[number % 100, 10 + number // 100, 20, 20, 0.9], [5, 5, 10, 10, 0.05]]))
+        return found
+
+
+@pytest.fixture
+def detector() -> Callable[..., Numbered]:
+    return Numbered
+
+
+@pytest.fixture
+def video(tmp_path: Path) -> Path:
+    """300 numbered frames."""
+    path = tmp_path / "procedure.mp4"
+    write_video(path, pictures(300))
+    return path
+
+
+def pictures(count: int) -> Iterator[np.ndarray]:
+    return (numbered(index) for index in range(count))

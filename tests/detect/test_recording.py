@@ -1,0 +1,283 @@
+"""A detector over a video: exact frames, resumption, skipped frames and bad detectors."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.data import read_mot
+from polyptrace.data.crops.videos import all_frames, write_video
+from polyptrace.detect import Detections, detect, journal
+from tests.detect.conftest import HEIGHT, WIDTH, Numbered, numbered, pictures
+
+Make = Callable[..., Numbered]
+
+
+def frames_of(made: Detections) -> list[int]:
+    boxes = read_mot(made.path).in_order()
+    assert (boxes.xywh[:, 0] == boxes.frame_index % 100).all()
+    return boxes.frame_index.tolist()
+
+
+def test_boxes_are_written_as_mot_beside_a_link_to_the_video(video: Path, detector: Make, tmp_path: Path) -> None:
+    made = detect(video, detector(), tmp_path / "out")
+    assert (made.frames, made.boxes, made.skipped) == (300, 300, ())
+    assert frames_of(made) == list(range(300))
+    boxes = read_mot(tmp_path / "out")
+    assert set(boxes.file) == {"procedure.mp4"}
+    assert boxes.xywh[7].tolist() == [7, 10, 20, 20]
+    assert boxes.score.min() == boxes.score.max() == 0.9
+
+
+def test_finished_detections_are_kept_and_other_settings_are_refused(
+    video: Path, detector: Make, tmp_path: Path
+) -> None:
+    made = detect(video, detector(), tmp_path / "out")
+    assert detect(video, detector(fail=0), tmp_path / "out") == made
+    with pytest.raises(UserError, match=r"procedure\.txt: already exists, made with other settings\n  min_score: 0\.1"):
+        detect(video, detector(), tmp_path / "out", min_score=0.3)
+
+
+@pytest.mark.parametrize("ending", ["mp4", "mkv", "avi"])
+def test_a_run_that_failed_resumes_with_the_same_bytes(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "FRAMES_PER_STATE", 50)
+    video = tmp_path / f"procedure.{ending}"
+    write_video(video, (numbered(min(i, 150) if i < 200 else i) for i in range(300)))  # frozen from 150 to 199
+    whole = detect(video, Frozen(), tmp_path / "whole")
+    with pytest.raises(UserError, match=r"frame 1\d\d to 1\d\d: the detector failed \(ValueError: no memory\)"):
+        detect(video, Frozen(fail=155), tmp_path / "out")
+    second = Frozen()
+    resumed = detect(video, second, tmp_path / "out")
+    assert second.seen[0] == 152  # the batch that failed
+    assert resumed.path.read_bytes() == whole.path.read_bytes()
+    assert resumed.skipped == whole.skipped == ((160, 199, "frozen"),)
+
+
+class Frozen(Numbered):
+    """Does not compare the number with the index, because frozen frames repeat theirs."""
+
+    def __call__(self, _: list[np.ndarray], indices: list[int], /) -> list[np.ndarray]:
+        if self.fail in indices:
+            raise ValueError("no memory")
+        self.seen += indices
+        return [np.array([[index % 100, 10, 20, 20, 0.9]]) for index in indices]
+
+
+def test_a_killed_process_repeats_only_what_followed_its_last_state(video: Path, tmp_path: Path) -> None:
+    program = tmp_path / "slow.py"
+    program.write_text(
+        "import time\nimport numpy as np\n"
+        "def find(frames):\n    time.sleep(0.05)\n    return [np.array([[5, 5, 20, 20, 0.8]]) for _ in frames]\n"
+    )
+    words = [video, "--detector", f"{program}:find", "--out", tmp_path / "out"]
+    code = (
+        "import sys; from polyptrace.detect import journal; journal.FRAMES_PER_STATE = 40\n"
+        "from polyptrace.cli import main; main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", code, "detect", *map(str, words)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    partial = tmp_path / "out/procedure.partial"
+    while process.poll() is None and (not partial.exists() or partial.read_bytes().count(b"# ") < 3):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = json.loads([line for line in partial.read_text().splitlines() if line[0] == "#"][-1][2:])["frames"]
+    assert 80 <= done < 300
+    end = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "300 boxes in 300 frames" in end.stdout
+    assert frames_in(tmp_path / "out/procedure.txt") == list(range(1, 301))
+
+
+def frames_in(table: Path) -> list[int]:
+    return [int(line.partition(",")[0]) for line in table.read_text().splitlines()]
+
+
+def variable_rate(path: Path, options: dict[str, str]) -> None:
+    """Frames with irregular times, some far apart as after dropped frames, and B-frames."""
+    times = np.cumsum(np.random.default_rng(0).choice([20, 40, 40, 41, 400], 200)).tolist()
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt, stream.options = WIDTH, HEIGHT, "yuv420p", options
+        stream.codec_context.time_base = Fraction(1, 1000)
+        for picture, time_ms in zip(pictures(200), times, strict=True):
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            frame.pts, frame.time_base = time_ms, Fraction(1, 1000)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+
+
+@pytest.mark.parametrize("options", [{"bf": "3", "g": "30"}, {"bf": "2", "g": "25", "x264-params": "open-gop=1"}])
+def test_frame_numbers_are_exact_with_b_frames_and_a_variable_rate(
+    tmp_path: Path, detector: Make, options: dict[str, str]
+) -> None:
+    video = tmp_path / "v.mkv"
+    variable_rate(video, options)
+    made = detect(video, detector(), tmp_path / "out")
+    assert frames_of(made) == list(range(200))
+    positions = [position for position, _ in all_frames(video)]
+    whole = [picture for _, picture in all_frames(video)]
+    for start in (1, 31, 77, 180, 199):
+        rest = list(all_frames(video, positions[start]))
+        assert [position for position, _ in rest] == positions[start:]
+        assert all(np.array_equal(one, other) for (_, one), other in zip(rest, whole[start:], strict=True))
+
+
+def test_a_rotated_video_is_detected_as_it_is_displayed(tmp_path: Path, detector: Make) -> None:
+    video = tmp_path / "v.mp4"
+    write_video(video, (np.ascontiguousarray(np.rot90(numbered(index), 1)) for index in range(60)))
+    content = bytearray(video.read_bytes())
+    at = content.index(b"tkhd") + 44
+    matrix = (0, 65536, 0, -65536, 0, 0, 0, 0, 1 << 30)
+    content[at : at + 36] = b"".join((value & 0xFFFFFFFF).to_bytes(4, "big") for value in matrix)
+    video.write_bytes(content)
+    made = detect(video, detector(), tmp_path / "out")
+    assert frames_of(made) == list(range(60))
+    assert read_mot(made.path).image_width[0] == WIDTH
+
+
+def test_black_frames_and_those_outside_the_body_are_skipped_and_listed(tmp_path: Path) -> None:
+    def picture(index: int) -> np.ndarray:
+        shown = numbered(index)
+        if index < 20 or index >= 140:  # a room: grey
+            return shown.mean(2, keepdims=True).repeat(3, 2).astype(np.uint8)
+        return np.zeros_like(shown) if 60 <= index < 65 else shown
+
+    video = tmp_path / "v.mp4"
+    write_video(video, map(picture, range(160)))
+    made = detect(video, Frozen(), tmp_path / "out")
+    assert made.skipped == ((0, 19, "outside the body"), (60, 64, "black"), (140, 159, "outside the body"))
+    assert made.skipped_frames == {"outside the body": 40, "black": 5}
+    assert [number - 1 for number in frames_in(made.path)] == [*range(20, 60), *range(65, 140)]
+    assert made.boxes == 115
+
+
+def test_a_video_without_any_red_is_not_taken_for_the_outside(tmp_path: Path) -> None:
+    video = tmp_path / "narrow-band.mp4"
+    write_video(video, (numbered(index)[..., ::-1].copy() for index in range(40)))
+    assert detect(video, Frozen(), tmp_path / "out").boxes == 40
+
+
+class Returning:
+    """Returns the same for every frame."""
+
+    fingerprint = "returning"
+
+    def __init__(self, boxes: object) -> None:
+        self.boxes = boxes
+
+    def __call__(self, frames: list[np.ndarray], _: list[int], /) -> list[object]:
+        return [self.boxes for _ in frames]
+
+
+@pytest.mark.parametrize(
+    ("boxes", "left", "message"),
+    [
+        ([[np.nan, 1, 20, 20, 0.9], [5, 5, 20, 20, 0.9]], 1, "12 boxes of the detector dropped: not a number"),
+        ([[500, 5, 20, 20, 0.9], [5, 5, 20, 20, 0.9]], 1, "12 boxes .* outside the picture or empty"),
+        ([[5, 5, 0, 20, 0.9]], 0, "12 boxes .* outside the picture or empty"),
+        (np.tile([5.0, 5, 20, 20, 0.9], (1000, 1)), 100, "10,800 boxes .* more than 100 in a frame"),
+    ],
+)
+def test_unusable_boxes_are_dropped_with_a_warning(tmp_path: Path, boxes: object, left: int, message: str) -> None:
+    video = tmp_path / "v.mp4"
+    write_video(video, pictures(12))
+    with pytest.warns(PolyptraceWarning, match=message):
+        made = detect(video, Returning(boxes), tmp_path / "out")
+    assert made.boxes == 12 * left
+
+
+def test_boxes_that_reach_past_the_edge_are_clipped(tmp_path: Path) -> None:
+    video = tmp_path / "v.mp4"
+    write_video(video, pictures(3))
+    made = detect(video, Returning([[-10, 5, 30, 200, 0.9]]), tmp_path / "out")
+    assert read_mot(made.path).xywh[0].tolist() == [0, 5, 20, HEIGHT - 5]
+
+
+@pytest.mark.parametrize("boxes", [np.ones((2, 4)), np.ones(5), np.ones((1, 6))])
+def test_a_wrong_shape_is_an_error_that_names_the_frame(tmp_path: Path, boxes: object) -> None:
+    video = tmp_path / "v.mp4"
+    write_video(video, pictures(3))
+    with pytest.raises(UserError, match=r"v\.mp4: frame 0 to 2: the detector returned an array of shape"):
+        detect(video, Returning(boxes), tmp_path / "out")
+
+
+def test_no_detection_at_all_is_an_empty_table(tmp_path: Path) -> None:
+    video = tmp_path / "v.mp4"
+    write_video(video, pictures(3))
+    made = detect(video, Returning([]), tmp_path / "out")
+    assert (made.boxes, made.path.read_bytes()) == (0, b"")
+
+
+def test_a_truncated_video_is_used_up_to_its_end(tmp_path: Path, detector: Make) -> None:
+    video = tmp_path / "v.mkv"
+    write_video(video, pictures(200))
+    content = video.read_bytes()
+    video.write_bytes(content[: len(content) * 2 // 3])
+    with pytest.warns(PolyptraceWarning, match=r"v\.mkv: the stream ends early or is damaged, at 0:0\d of 0:08"):
+        made = detect(video, detector(), tmp_path / "out")
+    assert 60 < made.frames < 200
+    assert frames_of(made) == list(range(made.frames))
+
+
+def test_audio_only_and_other_files_are_refused(tmp_path: Path, detector: Make) -> None:
+    sound = tmp_path / "sound.mp4"
+    with av.open(str(sound), "w") as container:
+        stream = container.add_stream("aac", rate=8000)
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
+        frame.rate = 8000
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    with pytest.raises(UserError, match=r"sound\.mp4: has no video stream"):
+        detect(sound, detector(), tmp_path / "out")
+    text = tmp_path / "notes.mp4"
+    text.write_text("not a video")
+    with pytest.raises(UserError, match=r"notes\.mp4: cannot be opened as a video"):
+        detect(text, detector(), tmp_path / "out")
+
+
+def test_ten_bits_and_4_2_2_are_decoded(tmp_path: Path, detector: Make) -> None:
+    video = tmp_path / "v.mov"
+    with av.open(str(video), "w") as container:
+        stream = container.add_stream("prores_ks", rate=25)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv422p10le"
+        for picture in pictures(20):
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(format="yuv422p10le")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    assert frames_of(detect(video, detector(), tmp_path / "out")) == list(range(20))
+
+
+def test_memory_does_not_grow_with_the_length_of_the_video(tmp_path: Path) -> None:
+    """A child process: the limit is on its whole memory, with torch loaded."""
+    video = tmp_path / "v.mp4"
+    large = np.zeros((1080, 1920, 3), np.uint8)
+
+    def frames(count: int) -> object:
+        for index in range(count):
+            large[100:200, (index * 16) % 1800 : (index * 16) % 1800 + 100] = (200, 80, 60 + index % 100)
+            yield large
+
+    write_video(video, frames(64))
+    code = (
+        "import sys, resource; from pathlib import Path; import numpy as np\n"
+        "from polyptrace.detect import detect\n"
+        "class Nothing:\n    fingerprint = 'nothing'\n    def __call__(self, frames, indices):\n"
+        "        return [np.array([[5, 5, 20, 20, 0.8]])] * len(frames)\n"
+        "detect(Path(sys.argv[1]), Nothing(), Path(sys.argv[2]), border='keep')\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    command = [sys.executable, "-c", code, str(video), str(tmp_path / "out")]
+    end = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
+    assert int(end.stdout.split()[-1]) < 1.5e6  # kilobytes

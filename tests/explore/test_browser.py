@@ -1,0 +1,311 @@
+"""Whole sessions in a real browser."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from polyptrace.embed import Embeddings
+from tests.explore.conftest import Server, simulate, start_server
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the extra `test`")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
+
+Page = playwright.Page
+Serve = Callable[..., Server]
+Open = Callable[..., Page]
+
+#: Answers the question on the screen from the labels, with `y` and `n`.
+TRUTH = (
+    "() => { const q = S.question || S.check; return q && S.state.polyp[q.items[0]] === S.state.polyp[q.items[1]]; }"
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def visit(browser: playwright.Browser) -> Iterator[Open]:
+    """Opens pages; afterwards none has written to its console or asked another host."""
+    problems: list[str] = []
+    contexts = []
+
+    def go(server: Server, who: str = "Ada", number: int = 0, *, expect: str = "#ask", **settings: object) -> Page:
+        context = browser.new_context(**{"viewport": {"width": 1300, "height": 950}, **settings})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: problems.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: problems.append(f"error: {error}"))
+        page.on(
+            "request", lambda request: request.url.startswith((server.origin, "data:")) or problems.append(request.url)
+        )
+        page.add_init_script(f"localStorage.setItem('polyptrace-who', {json.dumps(who)})")
+        page.goto(f"{server.url}#{number}")
+        page.wait_for_selector(expect)
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    refused = "console: Failed to load resource: net::ERR_CONNECTION_REFUSED"  # after a test has killed the server
+    assert [each for each in problems if each != refused] == []
+
+
+def settled(page: Page) -> None:
+    page.wait_for_function("() => S.state && S.lesions && !S.busy && !S.waiting")
+
+
+def answers(page: Page) -> int:
+    return int(page.inner_text("#answers"))
+
+
+def act(page: Page, run: Callable[[], object]) -> None:
+    """Does something that is written to the journal, and waits until the page shows it."""
+    before = page.evaluate("S.state.revision")
+    run()
+    page.wait_for_function("before => S.state.revision > before", arg=before)
+    settled(page)
+
+
+def by_label(page: Page) -> bool:
+    """Whether the lesions are the polyps of the labels."""
+    found = page.evaluate("[S.lesions.lesion, S.state.polyp]")
+    pairs = list(zip(*found, strict=True))
+    return len(set(pairs)) == len({lesion for lesion, _ in pairs}) == len({polyp for _, polyp in pairs})
+
+
+def test_a_whole_session_by_keyboard_with_a_reload_and_a_killed_server(
+    serve: Serve, visit: Open, tmp_path: Path
+) -> None:
+    server = serve()
+    page = visit(server)
+    settled(page)
+    for number in range(400):
+        same = page.evaluate(TRUTH)
+        if same is None or page.evaluate("!S.question"):
+            break
+        act(page, partial(page.keyboard.press, "y" if same else "n"))
+        if number == 3:
+            page.reload()
+            page.wait_for_selector("#ask")
+            settled(page)
+            assert answers(page) == 4, "the answers survive a reload"
+        if number == 6:
+            server.kill()
+            page.evaluate("poll()")
+            page.wait_for_selector("#offline:not([hidden])")
+            assert "acknowledged" in page.inner_text("#offline")
+            page.context.close()
+            server = serve()
+            page = visit(server)
+            settled(page)
+            assert answers(page) == 7, "the answers survive a kill"
+    assert by_label(page)
+    assert "certain" in page.inner_text("#interval")
+    journal = (tmp_path / "answers.jsonl").read_text().splitlines()
+    assert len(journal) == 1 + answers(page)
+    act(page, lambda: page.keyboard.press("z"))
+    act(page, lambda: page.keyboard.press("Shift+Z"))
+    assert by_label(page)
+    page.screenshot(path=str(tmp_path / "done.png"))
+
+
+def test_a_session_by_mouse_with_every_edit(serve: Serve, visit: Open) -> None:
+    page = visit(serve())
+    settled(page)
+    same = page.evaluate(TRUTH)
+    act(page, lambda: page.click("#answer-same" if same else "#answer-different"))
+    act(page, lambda: page.click("#answer-unsure"))
+    act(page, lambda: page.click("#undo"))
+    act(page, lambda: page.click("#redo"))
+
+    where = """item => [
+        timeline.x((S.state.items.first[item] + S.state.items.last[item]) / 2),
+        timeline.axis + timeline.laneOf[item] * timeline.laneHeight + 13 - timeline.scroll]"""
+
+    def click(item: int, **options: object) -> None:
+        x, y = page.evaluate(where, item)
+        page.locator("#timeline").click(position={"x": x, "y": y}, **options)
+
+    click(2)
+    page.wait_for_function("() => S.current === 2")
+    page.wait_for_selector("#candidates td")
+    probabilities = page.eval_on_selector_all("#candidates tbody tr", "rows => rows.length")
+    assert probabilities == 10
+    page.wait_for_function("() => S.sprite !== null")
+    page.click("#play")
+    page.wait_for_function("() => S.position > 1")
+    page.click("#play")
+
+    click(3, modifiers=["Control"])
+    assert page.evaluate("[...S.selected].sort()") == [2, 3]
+    act(page, lambda: page.click("#act-merge"))
+    assert page.evaluate("S.state.component[2] === S.state.component[3]")
+    click(5)
+    act(page, lambda: page.click("#act-reject"))
+    assert page.evaluate("S.lesions.lesion[5]") == -1
+    act(page, lambda: page.click("#act-reject"))
+    assert page.evaluate("S.lesions.lesion[5]") >= 0
+    page.click("#act-move")
+    act(page, lambda: page.click("dialog .choices button:first-child"))
+    assert page.evaluate("S.lesions.lesion.filter(each => each === S.lesions.lesion[5]).length") == 1
+    click(8)
+    page.wait_for_function("() => S.sprite !== null && S.frames.length > 2")
+    page.evaluate("showFrame(Math.floor(S.frames.length / 2))")
+    count = page.evaluate("S.state.items.track.length")
+    act(page, lambda: page.click("#act-split"))
+    assert page.evaluate("S.state.items.track.length") == count + 1
+    act(page, lambda: page.click("#undo"))
+    assert page.evaluate("S.state.items.track.length") == count
+    click(9)
+    page.fill("#note", "flat, <b>2 mm</b>")
+    act(page, lambda: page.locator("#note").blur())
+    assert page.evaluate("S.state.notes[9]") == "flat, <b>2 mm</b>"
+    act(page, lambda: page.click("#act-confirm"))
+    page.click("#tab-history")
+    page.wait_for_selector("#history li")
+    assert "flat, <b>2 mm</b>" in page.inner_text("#history")
+    act(page, lambda: page.click("#history li:first-child button"))
+    assert page.locator("#history .off").count() >= 1
+    zoomed = page.evaluate("timeline.span")
+    page.click("#zoom-in")
+    assert page.evaluate("timeline.span") < zoomed
+    for _ in range(40):
+        page.click("#zoom-in")
+    assert page.evaluate("timeline.span / S.state.fps") == pytest.approx(1, rel=0.05)
+    page.click("#fit")
+    assert page.evaluate("timeline.span") == zoomed
+
+
+def test_two_people_disagree_and_see_each_other(serve: Serve, visit: Open) -> None:
+    server = serve()
+    ada, bob = visit(server, "Ada"), visit(server, "Bob")
+    settled(ada)
+    settled(bob)
+    pair = ada.evaluate("keys(S.question.items)")
+    act(ada, lambda: ada.keyboard.press("y"))
+    bob.wait_for_function("() => S.state.answers === 1", timeout=15_000)
+    settled(bob)
+    bob.select_option("#view", "me")
+    bob.wait_for_function("() => S.state.answers === 0")
+    settled(bob)
+    bob.evaluate("pair => edit({ kind: 'answer', items: pair, answer: 'different' })", pair)
+    bob.wait_for_function("() => S.state.answers === 1")
+    ada.wait_for_selector("#conflicts:not([hidden])")
+    settled(ada)
+    ada.click("#conflicts")
+    ada.wait_for_selector("#review table")
+    text = ada.inner_text("#review")
+    assert "Disagreement" in text
+    assert "Bob" in text
+    assert "Cohen" in text
+    act(ada, lambda: ada.click("#review li button >> nth=1"))
+    assert ada.evaluate("S.state.contradictions.length") == 0
+
+
+def test_phone_width_focus_order_and_accessible_names(serve: Serve, visit: Open) -> None:
+    server = serve()
+    page = visit(server, viewport={"width": 360, "height": 740})
+    settled(page)
+    page.focus("#timeline")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#candidates td")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    nameless = """() => [...document.querySelectorAll("button, input, select, textarea, canvas, a, dialog")]
+        .filter(node => node.getClientRects().length && !node.getAttribute("aria-label") && !node.textContent.trim()
+            && !node.getAttribute("aria-labelledby") && !node.closest("label")).map(node => node.outerHTML)"""
+    assert page.evaluate(nameless) == []
+    assert page.get_by_role("button", name="Same").first.is_visible()
+    assert page.get_by_role("application", name="Timeline of").is_visible()
+    page.reload()
+    page.wait_for_selector("#answer-same")
+    settled(page)
+    order = []
+    while not order or (order[-1] != "answer-same" and len(order) < 30):
+        page.keyboard.press("Tab")
+        order.append(page.evaluate("document.activeElement.id || document.activeElement.className"))
+    wanted = [
+        "skip",
+        "procedure",
+        "who",
+        "view",
+        "export",
+        "help",
+        "zoom-out",
+        "zoom-in",
+        "fit",
+        "timeline",
+        "tab-questions",
+    ]
+    assert [each for each in order if each in wanted] == wanted
+    assert order[-1] == "answer-same"
+
+
+def test_names_are_data(tmp_path: Path, visit: Open) -> None:
+    tracks = simulate(videos=2)
+    evil = '<img src=x onerror="document.title=1">'
+    tracks.video[tracks.video == "v0"] = evil
+    tracks.video[tracks.video == "v1"] = "\u202e\u05e9\u05dc\u05d5\u05dd" + "x" * 10_000
+    Embeddings.from_columns(
+        {"vectors": tracks.vectors}
+        | {
+            name: getattr(tracks, name)
+            for name in ("unit", "dataset", "video", "track", "position", "last", "fps", "polyp")
+        },
+        info={"model_hash": "a" * 64},
+    ).save(tmp_path / "vectors")
+    server = start_server(str(tmp_path / "vectors"))
+    try:
+        page = visit(server, "<script>document.title=2</script>")
+        settled(page)
+        act(page, lambda: page.keyboard.press("u"))
+        page.keyboard.press("h")
+        page.wait_for_selector("#history li")
+        assert "<script>document.title=2</script>" in page.inner_text("#history")
+        assert evil in page.inner_text("#procedure")
+        page.select_option("#procedure", "1")
+        page.wait_for_function("() => S.number === 1 && S.state && S.state.number === 1")
+        settled(page)
+        assert page.title() == "polyptrace explore"
+        assert page.locator("main img").count() == 0
+        assert "grey" in page.inner_text("#notice")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1300
+    finally:
+        server.kill()
+
+
+def test_the_read_only_file_shows_the_lesions_without_a_server(serve: Serve, visit: Open, tmp_path: Path) -> None:
+    server = serve()
+    page = visit(server)
+    settled(page)
+    act(page, lambda: page.keyboard.press("y" if page.evaluate(TRUTH) else "n"))
+    page.keyboard.press("e")
+    with page.expect_download() as download:
+        page.click("dialog a:has-text('Read-only')")
+    file = tmp_path / "copy.html"
+    download.value.save_as(file)
+    expected = page.evaluate("S.lesions.lesion")
+    server.kill()
+    alone = page.context.new_page()
+    asked: list[str] = []
+    alone.on("console", lambda message: asked.append(message.text))
+    alone.on("request", lambda request: request.url.startswith(("file:", "data:")) or asked.append(request.url))
+    alone.goto(file.as_uri())
+    alone.wait_for_function("() => S.lesions !== null")
+    assert alone.evaluate("S.lesions.lesion") == expected
+    assert "read-only" in alone.inner_text("#notice")
+    alone.focus("#timeline")
+    alone.keyboard.press("ArrowRight")
+    alone.wait_for_function("() => S.sprite !== null")
+    assert not alone.is_visible("#undo")
+    assert asked == []
