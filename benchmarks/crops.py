@@ -31,7 +31,7 @@ from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.data.boxes import crop_regions
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.images import decode_picture
+from polyptrace.data.crops.images import decode_image
 from polyptrace.data.crops.regions import shrink_factor
 
 WIDTH, HEIGHT, SIZE = 1350, 1080, 232
@@ -90,7 +90,7 @@ def exact(root: Path, boxes: Boxes) -> NDArray[np.float32]:
     regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height)
     crops = np.empty((len(boxes), SIZE, SIZE, 3), np.float32)
     for row, (x, y, w, h) in enumerate(regions.tolist()):
-        picture = decode_picture((root / boxes.file[row]).read_bytes())[:, y : y + h, x : x + w].float()
+        picture = decode_image((root / boxes.file[row]).read_bytes())[:, y : y + h, x : x + w].float()
         crops[row] = resize(picture, [SIZE, SIZE], antialias=True).permute(1, 2, 0).numpy()
     return crops
 
@@ -106,7 +106,7 @@ def decode_only(root: Path, boxes: Boxes, scaled: bool) -> None:
     """Decodes every picture at the scale that its region allows; nothing is cut."""
     regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height)
     for file, region in zip(boxes.file, regions, strict=True):
-        decode_picture((root / file).read_bytes(), shrink_factor(region[None], SIZE) if scaled else 1)
+        decode_image((root / file).read_bytes(), shrink_factor(region[None], SIZE) if scaled else 1)
 
 
 def measure(quick: bool = False, pictures: int = 0) -> Result:

@@ -35,7 +35,7 @@ SETTINGS = {
     "optimiser": {"lr": 1e-3, "schedule": "one-cycle"},
     "supervision": {"bags_per_batch": 48},
 }
-SEEDS = range(1000, 1006)
+SEEDS = range(100, 106)
 MOST_BYTES = 10_000_000
 OUT = Path(__file__).parents[1] / "src/polyptrace/pretrained/default"
 

@@ -27,7 +27,7 @@ from polyptrace.embed import embed
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.evaluate import count, probe, reid, retrieval
 from polyptrace.synthetic import PRESETS
-from polyptrace.synthetic.generate import write_pictures
+from polyptrace.synthetic.generate import write_images
 from polyptrace.synthetic.procedure import draw_procedure
 from polyptrace.train import train
 
@@ -66,7 +66,7 @@ def _crops(n: int, folder: Path) -> Work:
 def _synth(n: int, folder: Path) -> Work:
     procedure = draw_procedure(0, 1, "train", 3, PRESETS["tiny"])
     rows = np.resize(procedure.frames_to_render(procedure.box_table()), n)
-    return lambda: write_pictures([(procedure, rows)], folder, torch.device("cpu"), 1, lambda _: None)
+    return lambda: write_images([(procedure, rows)], folder, torch.device("cpu"), 1, lambda _: None)
 
 
 def _training(n: int, folder: Path) -> Work:

@@ -18,7 +18,7 @@ from benchmarks.result import Result, Row, number
 from benchmarks.timing import best_of
 from polyptrace.core.device import one_thread, usable_cores
 from polyptrace.synthetic import PRESETS, Preset
-from polyptrace.synthetic.generate import write_pictures
+from polyptrace.synthetic.generate import write_images
 from polyptrace.synthetic.procedure import Procedure, draw_procedure
 
 
@@ -27,9 +27,9 @@ def rate(procedure: Procedure, frames: int, device: torch.device, workers: int) 
     rows = procedure.frames_to_render(procedure.box_table())
     rows = np.resize(rows, frames)
     with tempfile.TemporaryDirectory() as folder:
-        write_pictures([(procedure, rows[:2])], Path(folder), device, 1, lambda _: None)
+        write_images([(procedure, rows[:2])], Path(folder), device, 1, lambda _: None)
         start = time.perf_counter()
-        write_pictures([(procedure, rows)], Path(folder), device, workers, lambda _: None)
+        write_images([(procedure, rows)], Path(folder), device, workers, lambda _: None)
         return frames / (time.perf_counter() - start)
 
 

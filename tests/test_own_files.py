@@ -16,12 +16,13 @@ import pytest
 import torch
 from rich.console import Console
 
+from campaigns.damage import damaged
 from polyptrace.cli import check
 from polyptrace.config import Config, Crops, Tracks
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.crops.cutting import PICTURES_PER_JOB as JOB
+from polyptrace.data.crops.cutting import IMAGES_PER_JOB as JOB
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import PartialStore
 from polyptrace.data.preparation import PrepareSettings, prepare, refuse_other_content, refuse_other_settings
@@ -31,59 +32,13 @@ from polyptrace.train.run import Resumption, begin_run, check_run, thread_note
 
 CASES = 40  # per file
 SIZE = 16
-VALUES = (None, True, -1, 0, 10**30, 0.5, float("nan"), "", "x", [], [1], {}, {"a": {}})
-
-
-def damaged(content: bytes, rng: random.Random) -> bytes:
-    """A copy with flipped bits, without its end, or with a part removed, repeated or overwritten."""
-    data = bytearray(content)
-    begin = rng.randrange(len(data))
-    end = min(len(data), begin + rng.choice((1, 4, 32)))
-    match rng.randrange(5):
-        case 0:
-            for _ in range(rng.choice((1, 1, 8))):
-                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        case 1:
-            del data[begin:]
-        case 2:
-            del data[begin:end]
-        case 3:
-            data[begin:begin] = data[begin:end]
-        case _:
-            data[begin:end] = rng.randbytes(end - begin)
-    return bytes(data)
-
-
-def changed_json(content: bytes, rng: random.Random) -> bytes:
-    """The JSON with one value, at any depth, replaced by one of another type, or removed."""
-    tree = json.loads(content)
-    paths = list(_paths(tree))
-    path = rng.choice(paths)
-    if not path:
-        return json.dumps(rng.choice(VALUES)).encode()
-    parent = tree
-    for key in path[:-1]:
-        parent = parent[key]
-    if rng.random() < 0.25:
-        del parent[path[-1]]
-    else:
-        parent[path[-1]] = rng.choice(VALUES)
-    return json.dumps(tree).encode()
-
-
-def _paths(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
-    for key, value in items:
-        yield from _paths(value, (*path, key))
 
 
 def attack(path: Path, read: Callable[[], object], *, restore: Callable[[], None] = lambda: None) -> int:
     """Reads damaged copies of a file; any error but `UserError` is raised. Returns how many were refused."""
     good, rng, refused = path.read_bytes(), random.Random(path.name), 0
-    is_json = path.suffix == ".json"
     for number in range(CASES):
-        content = changed_json(good, rng) if is_json and number % 2 else damaged(good, rng)
+        content = damaged(path.name, good, rng)
         restore()
         path.write_bytes(content)
         with warnings.catch_warnings():

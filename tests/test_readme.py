@@ -6,18 +6,9 @@ from pathlib import Path
 import pytest
 
 from polyptrace.cli import COMMANDS
-from polyptrace.encoders import TrackletEncoder, save_encoder
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-
-
-@pytest.mark.parametrize("code", SNIPPETS, ids=range(len(SNIPPETS)))
-def test_every_python_snippet_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save_encoder(TrackletEncoder("test_resnet", width=16, heads=2, layers=1, size=32), tmp_path / "runs/ours/encoder")
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code, "README.md", "exec"), {})
 
 
 @pytest.mark.parametrize("page", sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")]), ids=lambda p: p.name)

@@ -27,7 +27,7 @@ from polyptrace.core.files import atomic_file
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.boxes import Ints
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.store import BadPicture
+from polyptrace.data.crops.store import BadImage
 from polyptrace.embed import Embedder, Embeddings
 from polyptrace.embed.embedding import UNITS, as_table, make_plan, preprocess_of, tracklets_of
 from polyptrace.encoders.preprocess import input_size
@@ -76,7 +76,7 @@ def fill_store_on(
     root: Path,
     settings: Crops,
     advance: Callable[[int], object] = int,
-) -> list[BadPicture]:
+) -> list[BadImage]:
     """`fill_store` on a cluster: writes the crop of every box to `path`; returns the rows that could not be cut.
 
     Each procedure is cut by one worker with `crops.workers` threads (default 1) into its own file, because shared file
@@ -87,7 +87,7 @@ def fill_store_on(
     parts.mkdir(exist_ok=True)
     threads = settings.workers or 1
     on_gpu = settings.decoding == "nvjpeg"
-    bad: list[BadPicture] = []
+    bad: list[BadImage] = []
     machines = set()
     with connected(address) as ray:
         if on_gpu and not ray.cluster_resources().get("GPU"):
@@ -102,7 +102,7 @@ def fill_store_on(
         while remaining:
             (done,), remaining = ray.wait(remaining)
             failed, machine, pictures = ray.get(done)
-            bad += [BadPicture(int(rows_of[done][b.row]), b.reason) for b in failed]
+            bad += [BadImage(int(rows_of[done][b.row]), b.reason) for b in failed]
             machines.add(machine)
             advance(pictures)
     console.print(f"{counted(len(procedures), 'procedure')} on {counted(len(machines), 'machine')}", highlight=False)
@@ -209,8 +209,8 @@ def _part(folder: Path, number: int) -> Path:
     return folder.resolve() / f"{number:06d}.npy"
 
 
-def _cut(path: Path, boxes: Boxes, root: Path, settings: Crops) -> tuple[list[BadPicture], str, int]:
-    """The task of one worker: fills the store of one procedure; returns failed rows, machine, number of pictures."""
+def _cut(path: Path, boxes: Boxes, root: Path, settings: Crops) -> tuple[list[BadImage], str, int]:
+    """The task of one worker: fills the store of one procedure; returns failed rows, machine, number of images."""
     import ray
 
     pictures: list[int] = []

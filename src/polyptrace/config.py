@@ -33,6 +33,8 @@ class Tracks:
     link: Literal["polyp", "track", "video"] = "polyp"  #: ids used to link boxes; video: none (label-free)
     iou: float = 0.1  #: minimum IoU of consecutive boxes of a track
     max_gap: int = 0  #: number of consecutive missed frames that a track may contain
+    start_score: float = 0.0  #: weaker boxes continue a track, but never start one
+    margin: float = 0.0  #: enlarge boxes by this share per frame before they are compared, for moving cameras
     min_track: int = 30  #: minimum length of a track in frames; shorter tracks are dropped
     stride: int = 4  #: keep every n-th frame of a track
     length: int = 8  #: frames per training tracklet (L)

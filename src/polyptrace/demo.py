@@ -1,8 +1,8 @@
 """All stages in a few minutes on two CPU cores: `make demo`, or `python -m polyptrace.demo FOLDER`.
 
-Generates procedures, trains without labels on some of them, evaluates the encoder on others, and compares it with the
-untrained encoder and the colour baseline. Every command is printed before it runs. Completed steps are skipped, so an
-interrupted demo resumes.
+Generates procedures, trains the default encoder further on some of them without labels, evaluates it on others, and
+compares it with the default encoder itself, an untrained one and the colour baseline. Every command is printed before
+it runs. Completed steps are skipped, so an interrupted demo resumes.
 """
 
 import shlex
@@ -14,11 +14,11 @@ from polyptrace.cli import main as polyptrace
 from polyptrace.core.console import console
 
 SYNTH = "--preset small --seed 0"
-PREPARE = "--crops.size 64 --tracks.length 4"
+PREPARE = "--crops.size 112"
 TRAIN = (
-    "--encoder.backbone regnetx_002 --encoder.weights none --optimiser.lr 3e-4 --train.epochs 2 --train.threads 2"
-    " --supervision.bags-per-batch 6 --supervision.tau-fit share"
+    "--train.epochs 1 --train.threads 2 --optimiser.lr 3e-5 --supervision.bags-per-batch 6 --supervision.tau-fit share"
 )
+UNTRAINED = "--train.epochs 0 --encoder.backbone regnetx_002 --encoder.weights none"
 
 
 def steps(folder: Path) -> list[tuple[Path, str]]:
@@ -27,24 +27,25 @@ def steps(folder: Path) -> list[tuple[Path, str]]:
     rows = {
         "colour-grid": ("colour-grid", "--name 'Colour grid' --group Baseline"),
         "untrained": (f"{folder}/untrained", "--name Untrained --group Baseline"),
-        "ours": (f"{folder}/run", "--name Ours --group Self-supervised"),
+        "default": ("default", "--name 'Default encoder' --group Self-supervised"),
+        "ours": (f"{folder}/run", "--name 'Ours, trained further' --group Self-supervised"),
     }
     lines = [
         (generated, f"synth {generated} {SYNTH} --contact-sheet"),
         (train, f"prepare coco {generated} --split train --out {train} {PREPARE}"),
         (test, f"prepare coco {generated} --split test --out {test} {PREPARE}"),
-        (folder / "untrained/encoder", f"train ours --data {train} --out {folder}/untrained {TRAIN} --train.epochs 0"),
-        (folder / "run/encoder", f"train ours --data {train} --out {folder}/run {TRAIN}"),
+        (folder / "untrained/encoder", f"train ours --data {train} --out {folder}/untrained {UNTRAINED}"),
+        (folder / "run/encoder", f"train ours --data {train} --out {folder}/run --init-from default {TRAIN}"),
     ]
     for name, (encoder, row) in rows.items():
         vectors, row_results = folder / "embeddings" / name, folder / "results" / name
         lines.append((vectors, f"embed {encoder} --data {test} --out {vectors}"))
         lines.append((row_results, f"evaluate --embeddings {vectors} --out {row_results} {row}"))
     results = " ".join(str(folder / "results" / name) for name in rows)
-    pictures = f"--data {test} --data {train} --run {folder}/run"
+    sources = f"--data {test} --data {train} --run {folder}/run"
     vectors = folder / "embeddings/ours"
     lines.append((folder / "lesions", f"lesions {vectors} --data {test} --out {folder}/lesions"))
-    lines.append((folder / "report", f"report {results} {pictures} --out {folder}/report"))
+    lines.append((folder / "report", f"report {results} {sources} --out {folder}/report"))
     return lines
 
 

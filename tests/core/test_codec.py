@@ -25,10 +25,10 @@ def test_several_jpegs_decode_to_the_pixels_of_each_alone(kind: type[bytes] | ty
     assert [tuple(picture.shape) for picture in several] == [(3, 40, 56), (3, 24, 56)]
     for picture, jpeg in zip(several, jpegs, strict=True):
         assert torch.equal(picture, decode(jpeg))
-    assert (several[0].float() - PICTURE.float()).abs().mean() < 40  # not another picture
+    assert (several[0].float() - PICTURE.float()).abs().mean() < 40  # not another image
 
 
-@pytest.mark.parametrize("content", [b"", bytearray(), b"no picture at all"])
+@pytest.mark.parametrize("content", [b"", bytearray(), b"no image at all"])
 def test_what_is_no_picture_is_an_error(content: bytes | bytearray) -> None:
     with pytest.raises((RuntimeError, ValueError)):
         decode(content)

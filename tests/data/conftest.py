@@ -1,4 +1,4 @@
-"""Small real sources: JPEG pictures on disk and their boxes."""
+"""Small real sources: JPEG images on disk and their boxes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from polyptrace.data import Boxes
 
 @pytest.fixture
 def make_source(tmp_path: Path) -> Callable[..., tuple[Boxes, Path]]:
-    """Writes `frames` JPEG pictures a video, with one drifting box of one polyp in each."""
+    """Writes `frames` JPEG images a video, with one drifting box of one polyp in each."""
 
     def make(videos: int = 2, frames: int = 72, width: int = 96, height: int = 72) -> tuple[Boxes, Path]:
         root = tmp_path / "source"

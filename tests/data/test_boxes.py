@@ -46,12 +46,12 @@ def test_a_frame_index_that_is_not_whole_is_kept_as_none_for_a_check_to_find() -
     assert found.frame_index.tolist() == [1, NO_FRAME, NO_FRAME, NO_FRAME, NO_FRAME, -3]
 
 
-def test_a_picture_width_that_is_not_whole_is_named_by_its_row() -> None:
+def test_an_image_width_that_is_not_whole_is_named_by_its_row() -> None:
     with pytest.raises(UserError, match=r"row 1: image_width 2\.5"):
         Boxes.of(video="v", frame_index=[1, 2], xywh=np.ones((2, 4)), image_width=[1.0, 2.5])
 
 
-def test_a_table_survives_the_way_through_parquet(tmp_path: Path) -> None:
+def test_a_saved_table_is_loaded_unchanged(tmp_path: Path) -> None:
     boxes = table(20)
     boxes.save(tmp_path / "boxes.parquet")
     back = Boxes.load(tmp_path / "boxes.parquet")

@@ -45,7 +45,7 @@ def test_good_boxes_have_no_findings() -> None:
         (replace(GOOD, frame_index=np.array([0, 1, -2, 3])), "negative frame", True),
         (replace(GOOD, frame_index=np.array([0, 1, NO_FRAME, 3])), "no frame", True),
         (replace(GOOD, video=np.array(["v", "v", "", "v"], object)), "no video", True),
-        (replace(GOOD, image_width=np.array([100, 100, -1, 100])), "picture size", True),
+        (replace(GOOD, image_width=np.array([100, 100, -1, 100])), "image size", True),
         (replace(GOOD, frame_index=np.array([0, 1, 1, 3])), "duplicate", True),
         (
             replace(GOOD, frame_index=np.array([0, 1, 1, 3]), track=np.array(["", "", "", ""], object)),
@@ -54,7 +54,7 @@ def test_good_boxes_have_no_findings() -> None:
         ),
     ],
 )
-def test_each_thing_that_is_wrong_is_found_and_named_by_file_and_line(boxes: Boxes, kind: str, fatal: bool) -> None:
+def test_every_problem_is_reported_with_file_and_line(boxes: Boxes, kind: str, fatal: bool) -> None:
     findings = check_boxes(boxes)
     assert [(f.kind, f.fatal, f.where) for f in findings] == [(kind, fatal, "gt.txt:3")]
     assert " -> " in findings[0].message
@@ -65,7 +65,7 @@ def test_a_good_box_next_to_an_excluded_one_is_no_duplicate() -> None:
     assert [(f.kind, f.row) for f in check_boxes(boxes)] == [("outside", 1)]
 
 
-def test_a_box_may_reach_anywhere_in_a_picture_of_unknown_size() -> None:
+def test_a_box_may_reach_anywhere_in_an_image_of_unknown_size() -> None:
     boxes = replace(with_box(2, [5000, 10, 20, 20]), image_width=np.zeros(4, int), image_height=np.zeros(4, int))
     assert check_boxes(boxes) == []
 

@@ -57,7 +57,7 @@ def test_clips_follow_each_other_with_a_gap_and_keep_their_own_time() -> None:
         assert len(set(shift.tolist())) == 1
 
 
-def test_frames_that_are_none_stay_so_and_move_no_other() -> None:
+def test_missing_frame_numbers_stay_missing_and_shift_no_other() -> None:
     boxes = clips(3, frames=4)
     frames = boxes.frame_index.copy()
     frames[[1, 6]] = -4, NO_FRAME
@@ -96,5 +96,5 @@ def test_another_seed_gives_another_order_and_the_same_seed_the_same() -> None:
 
 def test_clips_in_video_files_are_refused() -> None:
     boxes = Boxes.of(video=["a"], frame_index=[0], xywh=[[0, 0, 1, 1]], file=["a.mp4"])
-    with pytest.raises(UserError, match="folders of pictures"):
+    with pytest.raises(UserError, match="folders of images"):
         join_clips(boxes, 4)

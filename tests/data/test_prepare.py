@@ -23,7 +23,7 @@ from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.data.boxes import NO_FRAME, crop_regions
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.regions import cut_crop
-from polyptrace.data.crops.store import GATHERED, BadPicture, PartialStore
+from polyptrace.data.crops.store import GATHERED, BadImage, PartialStore
 from polyptrace.data.dataset import LabelFree
 
 Source = Callable[..., tuple[Boxes, Path]]
@@ -156,9 +156,7 @@ def test_an_existing_folder_is_never_overwritten(make_source: Source, tmp_path: 
         prepare(boxes, root, tmp_path / "d")
 
 
-def test_a_place_that_cannot_be_written_to_is_refused_before_anything_is_read(
-    make_source: Source, tmp_path: Path
-) -> None:
+def test_an_unwritable_output_is_refused_before_anything_is_read(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="file cannot be written to -> choose another folder"):
@@ -178,19 +176,19 @@ def break_empty(path: Path) -> None:
 
 
 def break_text(path: Path) -> None:
-    path.write_bytes(b"not a picture at all")
+    path.write_bytes(b"not an image at all")
 
 
 BREAKS = {
-    break_missing: "picture is missing",
-    break_truncated: "picture is truncated",
-    break_empty: "picture cannot be decoded",
-    break_text: "picture cannot be decoded",
+    break_missing: "image is missing",
+    break_truncated: "image is truncated",
+    break_empty: "image cannot be decoded",
+    break_text: "image cannot be decoded",
 }
 
 
 @pytest.mark.parametrize(("break_it", "message"), BREAKS.items())
-def test_a_bad_picture_is_named_and_can_be_left_out(
+def test_a_bad_image_is_named_and_can_be_left_out(
     make_source: Source, tmp_path: Path, break_it: Callable[[Path], None], message: str
 ) -> None:
     boxes, root = make_source()
@@ -225,7 +223,7 @@ def test_rows_without_a_whole_frame_are_left_out_counted_once_and_listed(make_so
     ]
 
 
-def test_after_a_bad_picture_only_the_crops_of_its_track_are_cut_again(
+def test_after_a_bad_image_only_the_crops_of_its_track_are_cut_again(
     make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes, root = make_source(videos=4)
@@ -247,7 +245,7 @@ def test_after_a_bad_picture_only_the_crops_of_its_track_are_cut_again(
     np.testing.assert_array_equal(found.tracklets.crop_index, at_once.tracklets.crop_index)
 
 
-def test_a_run_killed_after_a_bad_picture_resumes_in_the_same_round(
+def test_a_run_killed_after_a_bad_image_resumes_in_the_same_round(
     make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes, root = make_source()
@@ -263,7 +261,7 @@ def test_a_run_killed_after_a_bad_picture_resumes_in_the_same_round(
     np.testing.assert_array_equal(found.crops, prepare(left, root, tmp_path / "e", crops=SMALL).crops)
 
 
-def test_what_names_the_plan_of_a_store_is_not_written_again(make_source: Source, tmp_path: Path) -> None:
+def test_the_plan_of_a_store_is_written_once(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
     plan = tmp_path / "d.partial/plan"
     written = []
@@ -274,11 +272,11 @@ def test_what_names_the_plan_of_a_store_is_not_written_again(make_source: Source
     assert written[0] == written[1]
 
 
-def full_disk(*_: object, **__: object) -> list[BadPicture]:
+def full_disk(*_: object, **__: object) -> list[BadImage]:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_nothing_of_a_killed_run_is_left_when_its_bad_picture_was_restored(
+def test_a_killed_run_leaves_nothing_after_its_bad_image_was_restored(
     make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes, root = make_source()
@@ -310,7 +308,7 @@ def test_if_no_track_is_long_enough_the_error_says_what_to_change(make_source: S
     assert not list(tmp_path.glob("d*"))
 
 
-def test_a_dataset_records_that_its_pictures_are_generated(make_source: Source, tmp_path: Path) -> None:
+def test_a_dataset_records_that_its_images_are_generated(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
     generated = replace(boxes, generated=boxes.video == "v1")
     assert prepare(generated, root, tmp_path / "a", crops=SMALL).generated
@@ -343,13 +341,13 @@ def test_settings_that_make_no_sense_are_refused(
         prepare(boxes, root, tmp_path / "d", tracks, crops)
 
 
-def test_a_picture_of_another_size_than_stated_is_named(make_source: Source, tmp_path: Path) -> None:
+def test_an_image_of_another_size_than_stated_is_named(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
-    with pytest.raises(UserError, match="picture is 96 x 72, its boxes say 200 x 72"):
+    with pytest.raises(UserError, match="image is 96 x 72, its boxes say 200 x 72"):
         prepare(replace(boxes, image_width=np.full(len(boxes), 200)), root, tmp_path / "d", crops=SMALL)
 
 
-def test_pictures_of_unknown_size_are_taken_as_they_are(make_source: Source, tmp_path: Path) -> None:
+def test_images_of_unknown_size_are_taken_as_they_are(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
     unknown = replace(boxes, image_width=np.zeros(len(boxes), int), image_height=np.zeros(len(boxes), int))
     known = prepare(boxes, root, tmp_path / "a", crops=SMALL)
@@ -421,7 +419,7 @@ def test_a_video_that_ends_early_is_kept_up_to_there(make_source: Source, tmp_pa
     assert {int(row["frame_index"]) for row in rejected} == set(range(40, 72))
 
 
-def test_a_replaced_picture_is_noticed_in_a_finished_folder_and_cut_again_in_an_unfinished_one(
+def test_a_replaced_image_is_noticed_in_a_finished_folder_and_cut_again_in_an_unfinished_one(
     make_source: Source, tmp_path: Path
 ) -> None:
     boxes, root = make_source()
@@ -432,7 +430,7 @@ def test_a_replaced_picture_is_noticed_in_a_finished_folder_and_cut_again_in_an_
     assert not store.cut(rows)
 
     (root / boxes.file[rows[0]]).write_bytes((root / boxes.file[rows[-1]]).read_bytes())
-    with pytest.raises(UserError, match="made from other pictures"):
+    with pytest.raises(UserError, match="made from other images"):
         prepare(boxes, root, tmp_path / "d", crops=SMALL)
     resumed = PartialStore(tmp_path / "p", boxes.in_order(), root, SMALL, fill_store)
     assert not resumed.cut(rows)

@@ -40,7 +40,7 @@ def test_small_strata_together_still_give_the_share(seed: int) -> None:
     assert split_by(group, strata=[group % 10], test_share=0.3, seed=seed).sum() == 6
 
 
-def test_the_seed_decides() -> None:
+def test_the_seed_determines_the_split() -> None:
     group = np.arange(50)
     np.testing.assert_array_equal(split_by(group, seed=5), split_by(group, seed=5))
     assert (split_by(group, seed=5) != split_by(group, seed=6)).any()

@@ -124,7 +124,9 @@ def test_the_tracks_are_those_of_the_authors(shared: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(random_boxes(), st.sampled_from(["polyp", "video"]), st.sampled_from([0.1, 0.5]), st.integers(0, 3))
-def test_linking_equals_the_slow_reading_of_its_definition(boxes: Boxes, within: str, iou: float, max_gap: int) -> None:
+def test_linking_equals_a_slow_implementation_of_its_definition(
+    boxes: Boxes, within: str, iou: float, max_gap: int
+) -> None:
     assert partition(link_tracks(boxes, within, iou, max_gap)) == plain_link(boxes, within, iou, max_gap)
 
 
@@ -149,7 +151,7 @@ def test_tracks_are_numbered_by_their_first_box(boxes: Boxes, within: str) -> No
 
 @settings(max_examples=60, deadline=None)
 @given(random_boxes(), st.integers(0, 3), st.randoms(use_true_random=False))
-def test_tracks_keep_their_promises_whatever_the_boxes(boxes: Boxes, max_gap: int, random: Random) -> None:
+def test_tracks_satisfy_their_definition_for_any_boxes(boxes: Boxes, max_gap: int, random: Random) -> None:
     track = link_tracks(boxes, "video", max_gap=max_gap)
     assert len(track) == len(boxes)
     for t in np.unique(track):
@@ -164,3 +166,44 @@ def test_tracks_keep_their_promises_whatever_the_boxes(boxes: Boxes, max_gap: in
     np.testing.assert_array_equal(
         link_tracks(boxes.take(np.array(shuffle, int)), "video", max_gap=max_gap), track[shuffle]
     )
+
+
+def test_a_weak_box_continues_a_track_but_never_starts_one() -> None:
+    frames, x = [0, 1, 2, 3, 4, 5, 5], [0.0, 0, 0, 0, 0, 0, 100]
+    boxes = boxes_at(frames, x, score=[0.2, 0.3, 0.9, 0.2, 0.2, 0.8, 0.4])
+    assert link_tracks(boxes, "video", start_score=0.5).tolist() == [-1, -1, 0, 0, 0, 0, -1]
+    assert link_tracks(boxes, "video").tolist() == [0, 0, 0, 0, 0, 0, 1]
+    assert link_tracks(boxes_at(frames, x), "video", start_score=0.5).tolist() == [0, 0, 0, 0, 0, 0, 1]
+    assert (link_tracks(boxes, "video", start_score=1.0) == -1).all()
+
+
+def test_a_strong_box_is_preferred_to_a_weak_one_that_overlaps_more() -> None:
+    boxes = boxes_at([0, 1, 1], [0.0, 0.0, 3.0], score=[0.9, 0.2, 0.8])
+    assert link_tracks(boxes, "video").tolist() == [0, 0, 1]
+    assert link_tracks(boxes, "video", start_score=0.5).tolist() == [0, -1, 0]
+
+
+def test_a_weak_box_before_a_track_does_not_take_its_continuation() -> None:
+    """The weak box of frame 1 overlaps the box of frame 2 more than the track that it belongs to, from frame 0."""
+    boxes = boxes_at([0, 1, 2], [0.0, 8.0, 5.0], score=[0.9, 0.2, 0.9])
+    assert link_tracks(boxes, "video", iou=0.2, max_gap=1).tolist() == [0, 1, 1]
+    assert link_tracks(boxes, "video", iou=0.2, max_gap=1, start_score=0.5).tolist() == [0, -1, 0]
+
+
+def test_a_margin_bridges_a_jump_of_the_camera_that_grows_with_the_gap() -> None:
+    boxes = boxes_at([0, 1, 3], [0.0, 14.0, 40.0])
+    assert link_tracks(boxes, "video", max_gap=1).tolist() == [0, 1, 2]
+    assert link_tracks(boxes, "video", max_gap=1, margin=0.5).tolist() == [0, 0, 1]
+    assert link_tracks(boxes, "video", max_gap=1, margin=1.0).tolist() == [0, 0, 0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.floats(0, 60), st.floats(0, 1)), max_size=40), st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_tracks_of_two_thresholds_start_with_a_strong_box(rows: list[tuple[int, float, float]], max_gap: int) -> None:
+    boxes = boxes_at([r[0] for r in rows], [r[1] for r in rows], score=[r[2] for r in rows])
+    track = link_tracks(boxes, "video", max_gap=max_gap, start_score=0.6)
+    for number in np.unique(track[track >= 0]):
+        mine = np.flatnonzero(track == number)
+        assert boxes.score[mine[np.argmin(boxes.frame_index[mine])]] >= 0.6
+        assert len(set(boxes.frame_index[mine])) == len(mine)
+    assert (track[boxes.score >= 0.6] >= 0).all()

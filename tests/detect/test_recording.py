@@ -154,6 +154,9 @@ def test_black_frames_and_those_outside_the_body_are_skipped_and_listed(tmp_path
             return shown.mean(2, keepdims=True).repeat(3, 2).astype(np.uint8)
         return np.zeros_like(shown) if 60 <= index < 65 else shown
 
+    def dark_at_the_end(index: int) -> np.ndarray:
+        return picture(index) if index < 150 else np.zeros_like(picture(index))
+
     video = tmp_path / "v.mp4"
     write_video(video, map(picture, range(160)))
     made = detect(video, Frozen(), tmp_path / "out")
@@ -161,6 +164,9 @@ def test_black_frames_and_those_outside_the_body_are_skipped_and_listed(tmp_path
     assert made.skipped_frames == {"outside the body": 40, "black": 5}
     assert [number - 1 for number in frames_in(made.path)] == [*range(20, 60), *range(65, 140)]
     assert made.boxes == 115
+    write_video(tmp_path / "dark.mp4", map(dark_at_the_end, range(160)))
+    dark = detect(tmp_path / "dark.mp4", Frozen(), tmp_path / "out")
+    assert dark.skipped_frames == {"outside the body": 30, "black": 15}
 
 
 def test_a_video_without_any_red_is_not_taken_for_the_outside(tmp_path: Path) -> None:

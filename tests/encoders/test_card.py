@@ -40,7 +40,7 @@ def test_the_card_has_the_metadata_of_the_hub(tmp_path: Path) -> None:
 def test_the_card_says_how_the_encoder_was_trained_and_what_it_is_for(tmp_path: Path) -> None:
     text = card_of(RECORD, tmp_path / "e").text
     for line in (
-        "- Data: train: 'a'; generated pictures; 1 video, 1,200 tracklets",
+        "- Data: train: 'a'; generated images; 1 video, 1,200 tracklets",
         "- Licence of the weights: apache-2.0",
         "- Method: ours",
         "- Polyp labels used: none, given tracks",
@@ -49,7 +49,7 @@ def test_the_card_says_how_the_encoder_was_trained_and_what_it_is_for(tmp_path: 
         "- Initial weights: runs/sfe (20 frames)",
         "- retrieval mAP: 25.6 [21.1–31.0]",
         "not a medical device",
-        "Trained on rendered pictures only",
+        "Trained on rendered images only",
         "32 x 32 pixels",
     ):
         assert line in text
@@ -58,7 +58,7 @@ def test_the_card_says_how_the_encoder_was_trained_and_what_it_is_for(tmp_path: 
 def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:
     card = card_of(TrainingRecord(), tmp_path / "e")
     assert card.data.license == "unknown"
-    assert "- Data: not stated; origin of the pictures not stated" in card.text
+    assert "- Data: not stated; origin of the images not stated" in card.text
     assert "- Polyp labels used: not stated" in card.text
     assert "Length" not in card.text
     assert "generated" not in card.text

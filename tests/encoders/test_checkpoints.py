@@ -71,6 +71,14 @@ def test_weights_that_half_precision_cannot_hold_are_not_saved_in_it(tmp_path: P
         save_encoder(encoder, tmp_path / "e", precision="float16")
 
 
+def test_the_package_has_a_default_encoder_of_at_most_ten_megabytes() -> None:
+    folder, encoder = weights.default_folder(), load_encoder("default")
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 10_000_000
+    assert fingerprint(encoder) in (folder / "README.md").read_text()
+    assert encoder.record.labels.startswith("none")
+    assert encoder.record.generated
+
+
 def test_the_default_encoder_is_the_one_in_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "PRETRAINED", tmp_path)
     with pytest.raises(UserError, match="default: this installation has no default encoder"):

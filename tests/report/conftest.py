@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyptrace.cli.report import run_figures
 from polyptrace.config import Config, Evaluate, as_toml
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate import Results, evaluate
 from polyptrace.evaluate.results import Method, Metric, Task
-from polyptrace.figures.run import run_figures
 from polyptrace.report import ReportOptions, write_report
 from polyptrace.report.runs import load_run
 

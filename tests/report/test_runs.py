@@ -12,8 +12,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.results import compare
 from polyptrace.report.ranking import MAIN
-from polyptrace.report.runs import ablation_table, load_run, running_mean, training_curves, training_settings
-from polyptrace.report.tables import switches
+from polyptrace.report.runs import ablation_table, load_run, running_mean, switches, training_curves, training_settings
 
 FULL = Config()
 NEAREST = replace(FULL, supervision=Supervision(sampling="nearest"))

@@ -13,16 +13,8 @@ from polyptrace.evaluate import Results
 from polyptrace.evaluate.results import Method, Metric, Task
 from polyptrace.report.page import markdown
 from polyptrace.report.ranking import MAIN, Measure
-from polyptrace.report.tables import (
-    AblationRow,
-    Table,
-    describe_counts,
-    difference_table,
-    interval_text,
-    method_table,
-    sweep_table,
-    value_text,
-)
+from polyptrace.report.runs import AblationRow, sweep_table
+from polyptrace.report.tables import Table, describe_counts, difference_table, interval_text, method_table, value_text
 
 Make = Callable[..., Results]
 MAP = MAIN[0]

@@ -37,7 +37,7 @@ def test_statistics_of_a_table_made_by_hand() -> None:
     assert value["whole tracks (>= 30 frames) per polyp"] == "0.5"
     assert value["gap between tracks, frames"] == "10 / 10 / 10"
     assert value["frames with two polyps"] == "10.0 %"
-    assert value["boxes at the picture's edge"] == "9 %"
+    assert value["boxes at the image's edge"] == "9 %"
     assert value["IoU of neighbouring boxes, median"] == "1.00"
 
 

@@ -65,7 +65,7 @@ def test_the_trained_encoder_says_how_it_was_trained(finished: Path) -> None:
 def test_an_encoder_trained_on_generated_pictures_says_so(small: Dataset, tmp_path: Path) -> None:
     data = replace(small, info=small.info | {"generated": True, "counts": {"videos": 2}})
     out = train(with_train(epochs=0), data, tmp_path / "run")
-    assert "- Data: small; generated pictures; 2 videos\n" in (out / "README.md").read_text()
+    assert "- Data: small; generated images; 2 videos\n" in (out / "README.md").read_text()
 
 
 def test_a_run_leaves_settings_figures_checkpoints_and_an_encoder(finished: Path) -> None:

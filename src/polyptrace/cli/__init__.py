@@ -28,6 +28,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 COMMANDS = {
     "synth": "Generate synthetic procedures with images, boxes and labels.",
+    "run": "From recordings to their lesions: detect, prepare, embed, lesions.",
     "detect": "Run a detector over videos.",
     "prepare": "Convert images and boxes of any supported format into a dataset folder.",
     "check": "Summarise a dataset folder and report problems.",
@@ -35,7 +36,7 @@ COMMANDS = {
     "embed": "Compute the vectors of a dataset with a frozen encoder.",
     "export": "Write an encoder as ONNX or PT2 graphs, or as a folder for the hub.",
     "find": "Find the tracks that are most similar to one track.",
-    "lesions": "List the lesions of each procedure, with confidence, pictures and a page.",
+    "lesions": "List the lesions of each procedure, with confidence, images and a page.",
     "explore": "Open procedures in the browser and answer which tracks show the same lesion.",
     "evaluate": "Evaluate vectors: retrieval, re-identification, size, histology, counting.",
     "compare": "Train, embed and evaluate every row of a table, and write the table.",
@@ -46,12 +47,13 @@ COMMANDS = {
     "settings": "List every setting with its values, its default and its meaning.",
 }
 #: Commands that resume when they are run again.
-RESUMABLE = ("detect", "prepare", "train", "compare", "ablate")
+RESUMABLE = ("run", "detect", "prepare", "train", "compare", "ablate")
 #: What to do about an error of the file system.
 DISK_ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again; it resumes",
     errno.EDQUOT: "the quota is used up: free some space and run the same command again; it resumes",
     errno.EFBIG: "the file is too large for this file system or limit: write to another one",
+    errno.EIO: "the disk reports an error: check it, then run the same command again, or write to another one",
     errno.EROFS: "the file system is read-only: write to another one",
     errno.EACCES: "permission denied: check the folder's permissions, or use another folder",
     errno.EPERM: "permission denied: check the folder's permissions, or use another folder",

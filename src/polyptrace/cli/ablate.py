@@ -22,7 +22,8 @@ from polyptrace.core.lock import lock
 from polyptrace.evaluate.results import Results, combine
 from polyptrace.report.page import markdown, write_table
 from polyptrace.report.ranking import MAIN, measured
-from polyptrace.report.tables import AblationRow, block_table, difference_table, sweep_table
+from polyptrace.report.runs import AblationRow, block_table, sweep_table
+from polyptrace.report.tables import difference_table
 
 __all__ = ["SECTIONS", "command"]
 

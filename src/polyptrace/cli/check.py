@@ -1,6 +1,5 @@
 """`polyptrace check DATASET`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,22 +16,15 @@ from polyptrace.data.preparation import count_labels, count_tracklets
 CROPS_TO_CHECK = 512  # about
 
 
-@dataclass(frozen=True)
-class PaperCounts:
-    """Counts that the paper states for one of its datasets; None where it states none."""
-
-    videos: int
-    polyps: int
-    tracks: int | None = None
-
-
+_TRAINED, _TESTED = {"videos": 27, "polyps": 85}, {"videos": 19, "polyps": 47, "tracks": 736}
+#: Counts that the paper states for its datasets.
 PAPER = {
-    "rc27": PaperCounts(27, 85),
-    "paper-train": PaperCounts(27, 85),
-    "rc19": PaperCounts(19, 47, 736),
-    "paper-eval": PaperCounts(19, 47, 736),
-    "rsp": PaperCounts(161, 189),
-    "rspp": PaperCounts(195, 210),
+    "rc27": _TRAINED,
+    "paper-train": _TRAINED,
+    "rc19": _TESTED,
+    "paper-eval": _TESTED,
+    "rsp": {"videos": 161, "polyps": 189},
+    "rspp": {"videos": 195, "polyps": 210},
 }
 
 
@@ -72,13 +64,12 @@ def print_dataset(dataset: Dataset) -> None:
     labels = count_labels(dataset.tracklets)
     source = dataset.info.get("source", {})
     names = (source.get(key) for key in ("split", "format", "path"))
-    paper = next((PAPER[name] for name in names if name in PAPER), None)
+    paper: dict[str, int] = next((PAPER[name] for name in names if name in PAPER), {})
     table = Table("", *(["here", "paper"] if paper else [""]), box=None, header_style="bold", show_header=bool(paper))
-    stated = {"videos": paper.videos, "polyps": paper.polyps, "tracks": paper.tracks} if paper else {}
     rows = {"videos": counts["videos"], "polyps": labels["polyps"]} | counts
     rows |= {"polyps with size": labels["with size"], "polyps with histology": labels["with histology"]}
     for name, value in rows.items():
-        table.add_row(name, f"{value:,}", *([str(stated.get(name) or "")] if paper else []))
+        table.add_row(name, f"{value:,}", *([str(paper.get(name, ""))] if paper else []))
     output.print(f"[bold]{escape(str(dataset.path))}[/]")
     output.print(table)
     if dataset.generated:

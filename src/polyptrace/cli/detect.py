@@ -1,13 +1,17 @@
 """`polyptrace detect VIDEO ... --detector X --out DETECTIONS`."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from polyptrace.core.console import counted, echo
+from polyptrace.core.device import choose_device
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
+from polyptrace.detect import Detections, Detector, detect, load_detector
+from polyptrace.detect.stored_boxes import StoredBoxes
 
 Videos = Annotated[list[Path], typer.Argument(help="Video files: MP4, MOV, MKV, AVI, ...")]
 DetectorName = Annotated[
@@ -56,28 +60,43 @@ def command(
 
       polyptrace prepare mot detections --tracks.link video --tracks.max-gap 3 --out data
     """
-    from polyptrace.core.device import choose_device
-    from polyptrace.detect import detect, load_detector
-
-    check_videos(videos)
-    chosen = choose_device(device, "--device")[0]
     border = "keep" if keep_border else "blank"
-    if preview:
-        from polyptrace.detect.preview import preview_page
-
-        detectors = [load_detector(detector, chosen, video) for video in videos]
-        with atomic_file(out / PREVIEW_FILE) as temporary:
-            temporary.write_text(preview_page(videos, detectors, min_score, border), encoding="utf-8")
-        echo(f"written: {out / PREVIEW_FILE}")
+    if not preview:
+        run_detector(videos, detector, out, min_score, border, batch, device)
         return
-    for video in videos:
-        loaded = load_detector(detector, chosen, video)
+    from polyptrace.detect.preview import preview_page
+
+    detectors = [loaded for _, loaded in _detectors(videos, detector, device)]
+    with atomic_file(out / PREVIEW_FILE) as temporary:
+        temporary.write_text(preview_page(videos, detectors, min_score, border), encoding="utf-8")
+    echo(f"written: {out / PREVIEW_FILE}")
+
+
+def run_detector(
+    videos: list[Path], detector: str, out: Path, min_score: float, border: str, batch: int, device: str
+) -> list[Detections]:
+    """Detects in all videos and prints a line about each."""
+    detections = []
+    for video, loaded in _detectors(videos, detector, device):
         made = detect(video, loaded, out, min_score=min_score, border=border, batch=batch)
         skipped = "".join(f", {counted(count, 'frame')} {reason}" for reason, count in made.skipped_frames.items())
         echo(f"{made.path}: {counted(made.boxes, 'box', 'boxes')} in {counted(made.frames, 'frame')}{skipped}")
+        detections.append(made)
+    return detections
 
 
-def check_videos(videos: list[Path]) -> None:
+def _detectors(videos: list[Path], detector: str, device: str) -> Iterator[tuple[Path, Detector]]:
+    """Each video with its detector, which is loaded once unless it is stored boxes."""
+    _check_videos(videos)
+    chosen = choose_device(device, "--device")[0]
+    loaded = None
+    for video in videos:
+        loaded = loaded or load_detector(detector, chosen, video)
+        yield video, loaded
+        loaded = None if isinstance(loaded, StoredBoxes) else loaded
+
+
+def _check_videos(videos: list[Path]) -> None:
     """Raises an error if a video does not exist, or if two have the same name."""
     for video in videos:
         if not video.is_file():

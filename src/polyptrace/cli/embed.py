@@ -50,21 +50,29 @@ def command(
       polyptrace embed frozen:resnet50 --weights resnet50.safetensors --data data/test --out vectors/resnet50
     """
     settings = resolve(ctx, config, SECTIONS).embed
+    embeddings = write_vectors(encoder, data, out, weights, settings, overwrite=overwrite, cluster=cluster)
+    count, width = embeddings.vectors.shape
+    echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
+
+
+def write_vectors(
+    encoder: str,
+    data: Path,
+    out: Path,
+    weights: str | None,
+    settings: Embed,
+    *,
+    overwrite: bool = False,
+    cluster: str | None = None,
+) -> Embeddings:
+    """Embeds a dataset folder with an exported encoder or one of torch, and saves the vectors."""
     if (Path(encoder) / INFO_FILE).is_file():
         if weights or cluster:
             raise UserError(f"{encoder}: an exported encoder has its weights and runs here -> leave out the option")
         refuse_existing(out, overwrite, VECTORS_FILE)
         embeddings = embed_export(OnnxEncoder(encoder), data, enlarge=settings.enlarge)
         embeddings.save(out, overwrite=overwrite)
-    else:
-        embeddings = _with_torch(encoder, data, out, weights, settings, overwrite, cluster)
-    count, width = embeddings.vectors.shape
-    echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
-
-
-def _with_torch(
-    encoder: str, data: Path, out: Path, weights: str | None, settings: Embed, overwrite: bool, cluster: str | None
-) -> Embeddings:
+        return embeddings
     from polyptrace.cluster import embed_on  # here, because exported encoders run without torch
     from polyptrace.embed import embed, embed_files
 

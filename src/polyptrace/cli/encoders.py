@@ -1,9 +1,8 @@
 """`polyptrace encoders`."""
 
 import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -12,32 +11,14 @@ from rich.table import Table
 from polyptrace.config import Config
 from polyptrace.core.console import echo, output, progress
 from polyptrace.encoders import TrackletEncoder
-from polyptrace.encoders.cost import COST_LENGTH, COST_SIZE, Cost, cost, foundation_cost, published_cost
+from polyptrace.encoders.cost import COST_LENGTH, COST_SIZE, cost, foundation_cost, published_cost
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 from polyptrace.encoders.foundation.catalogue import FoundationModel
 from polyptrace.encoders.foundation.encoder import pooling_choices
 from polyptrace.encoders.foundation.loading import cached_weights, find_model
 
-OURS = "ours"
-
-
-@dataclass(frozen=True)
-class EncoderRow:
-    """One encoder: cost, input, and source of the weights."""
-
-    name: str
-    title: str
-    params: int
-    flops: int
-    paper_params: int
-    paper_macs: int
-    width: int
-    size: int
-    frames: str
-    poolings: str
-    licence: str
-    source: str
-    local: str
+#: One encoder: cost, input, and source of the weights.
+EncoderRow = dict[str, Any]
 
 
 def command(
@@ -67,32 +48,47 @@ def command(
             bar.advance()
     rows += [] if names else [_our_row()]
     if as_json:
-        echo(json.dumps([asdict(row) for row in rows], indent=2))
+        echo(json.dumps(rows, indent=2))
         return
-    output.print(_cost_table(rows))
+    costs = Table("encoder", box=None, header_style="bold")
+    weights = Table("encoder", "licence", "weights", "local file", box=None, header_style="bold")
+    for title in ("params\nM", "true\nGFLOP", "paper's\nparams M", "paper's\nFLOPs G", "width", "pixels"):
+        costs.add_column(title, justify="right")
+    for title in ("frames", "pooling"):
+        costs.add_column(title)
+    for row in rows:
+        numbers = (row["params"] / 1e6, row["flops"] / 1e9, row["paper_params"] / 1e6, row["paper_macs"] / 1e9)
+        sizes = (str(row["width"]), str(row["size"]))
+        costs.add_row(row["name"], *(f"{number:,.1f}" for number in numbers), *sizes, row["frames"], row["poolings"])
+        weights.add_row(row["name"], row["licence"], row["source"], row["local"])
+    for table in (costs, weights):
+        table.columns[0].no_wrap = True
+    for column in weights.columns[1:]:
+        column.overflow = "fold"
+    output.print(costs)
     output.print()
-    output.print(_weights_table(rows))
+    output.print(weights)
 
 
 def _foundation_row(name: str, model: FoundationModel, folder: Path | None) -> EncoderRow:
     architecture, used, paper = model.architecture, foundation_cost(name), published_cost(name)
     known = pooling_choices(architecture.prefix_tokens)
     marked = [f"{choice} (default)" if choice == model.pooling else choice for choice in known]
-    return EncoderRow(
-        name,
-        model.title,
-        used.params,
-        used.flops,
-        paper.params,
-        paper.paper_macs,
-        architecture.width,
-        model.preprocess.size,
-        "single" if architecture.clip_length is None else f"clips of {architecture.clip_length}",
-        ", ".join(marked),
-        model.licence + (", gated" if model.gated else ""),
-        f"--weights hub ({model.hub})" if model.hub else f"{model.file} from {model.page}",
-        _local(model, folder),
-    )
+    return {
+        "name": name,
+        "title": model.title,
+        "params": used.params,
+        "flops": used.flops,
+        "paper_params": paper.params,
+        "paper_macs": paper.paper_macs,
+        "width": architecture.width,
+        "size": model.preprocess.size,
+        "frames": "single" if architecture.clip_length is None else f"clips of {architecture.clip_length}",
+        "poolings": ", ".join(marked),
+        "licence": model.licence + (", gated" if model.gated else ""),
+        "source": f"--weights hub ({model.hub})" if model.hub else f"{model.file} from {model.page}",
+        "local": _local(model, folder),
+    }
 
 
 def _local(model: FoundationModel, folder: Path | None) -> str:
@@ -106,52 +102,20 @@ def _our_row() -> EncoderRow:
     with torch.device("meta"):
         encoder = TrackletEncoder(Config().encoder.backbone).eval()
         frames = torch.empty(1, COST_LENGTH, 3, COST_SIZE, COST_SIZE)
-    counted: Cost = cost(encoder, lambda: encoder(frames))
+    counted = cost(encoder, lambda: encoder(frames))
     unused = sum(parameter.numel() for parameter in encoder.projector.parameters())
-    return EncoderRow(
-        OURS,
-        "Ours",
-        counted.params - unused,
-        counted.flops,
-        counted.params,
-        counted.paper_macs,
-        encoder.width,
-        encoder.preprocess.size,
-        "any",
-        "the learnable token",
-        "Apache-2.0",
-        "polyptrace train",
-        "run folder",
-    )
-
-
-def _cost_table(rows: list[EncoderRow]) -> Table:
-    table = Table(box=None, header_style="bold")
-    table.add_column("encoder", no_wrap=True)
-    for title in ("params\nM", "true\nGFLOP", "paper's\nparams M", "paper's\nFLOPs G", "width", "pixels"):
-        table.add_column(title, justify="right")
-    table.add_column("frames")
-    table.add_column("pooling")
-    for row in rows:
-        table.add_row(
-            row.name,
-            f"{row.params / 1e6:,.1f}",
-            f"{row.flops / 1e9:,.1f}",
-            f"{row.paper_params / 1e6:,.1f}",
-            f"{row.paper_macs / 1e9:,.1f}",
-            str(row.width),
-            str(row.size),
-            row.frames,
-            row.poolings,
-        )
-    return table
-
-
-def _weights_table(rows: list[EncoderRow]) -> Table:
-    table = Table(box=None, header_style="bold")
-    table.add_column("encoder", no_wrap=True)
-    for title in ("licence", "weights", "local file"):
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(row.name, row.licence, row.source, row.local)
-    return table
+    return {
+        "name": "ours",
+        "title": "Ours",
+        "params": counted.params - unused,
+        "flops": counted.flops,
+        "paper_params": counted.params,
+        "paper_macs": counted.paper_macs,
+        "width": encoder.width,
+        "size": encoder.preprocess.size,
+        "frames": "any",
+        "poolings": "the learnable token",
+        "licence": "Apache-2.0",
+        "source": "polyptrace train",
+        "local": "run folder",
+    }

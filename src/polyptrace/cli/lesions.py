@@ -1,5 +1,6 @@
 """`polyptrace lesions VECTORS --data DATASET --out LESIONS`."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +30,7 @@ def command(
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
     data: Annotated[
-        list[Path] | None, typer.Option("--data", help="Dataset folder, for pictures on the page. Can be repeated.")
+        list[Path] | None, typer.Option("--data", help="Dataset folder, for images on the page. Can be repeated.")
     ] = None,
     labels: Annotated[
         bool, typer.Option("--labels", help="Fit the probability on the polyps that are known, not without labels.")
@@ -72,8 +73,8 @@ def command(
         write_json(folder / "lesions.json", _summary(found, vectors))
         model.save(folder / SAME_FILE)
         (folder / "lesions.html").write_text(render_page(page), encoding="utf-8")
-    if fitted and vectors.is_dir():
-        model.save(vectors / SAME_FILE)
+        if fitted and vectors.is_dir() and os.access(vectors, os.W_OK):
+            model.save(vectors / SAME_FILE)  # before the folder is complete: a rerun would refuse to replace it
     _print(found, model)
     echo(f"written: {out / 'lesions.html'}, {out / MARK}, {out / 'tracks.csv'}")
 

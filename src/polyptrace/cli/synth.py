@@ -50,6 +50,9 @@ def command(
     contact_sheet: Annotated[
         bool, typer.Option("--contact-sheet", help="Write sheets/VIDEO.png with some tracks of every polyp.")
     ] = False,
+    videos: Annotated[
+        bool, typer.Option("--videos", help="Write videos/VIDEO.mp4; frames without an image repeat the last one.")
+    ] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Print statistics, compared with REAL-Colon's.")] = False,
     real: Annotated[
         Path | None, typer.Option(help="Folder of real clips (JPEG): print image statistics, compared with theirs.")
@@ -106,6 +109,7 @@ def command(
         device=device,
         every_frame=every_frame,
         contact_sheets=contact_sheet,
+        videos=videos,
         overwrite=overwrite,
     )
     console.print(f"{out}: {'written' if made else 'already exists, made with the same settings'}", soft_wrap=True)

@@ -13,6 +13,7 @@ like after SIGTERM: training writes a checkpoint first.
 """
 
 import gc
+import json
 import os
 import shutil
 import signal
@@ -32,9 +33,8 @@ from typing import IO, Any, Literal
 
 import torch
 
-from polyptrace.compare.rows import ComparisonRow
-from polyptrace.compare.trial import Datasets, Trial
-from polyptrace.config import as_dict, difference, from_dict
+from polyptrace.compare.trial import Trial
+from polyptrace.config import difference
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, file_hash, read_json, remove_partial, write_json
@@ -50,25 +50,10 @@ RECORD, ERROR = "row.json", "error.txt"
 
 
 @dataclass(frozen=True)
-class _TrialRecord:
-    """A trial as JSON."""
-
-    key: str
-    row: ComparisonRow
-    folder: str
-    train: str | None
-    tests: list[str]
-    tests_of: dict[str, list[str]]
-    config: dict[str, dict[str, Any]]
-    tasks: list[str]
-    start: "_TrialRecord | None"
-
-
-@dataclass(frozen=True)
 class _Record:
     """The fields of `row.json`."""
 
-    trial: _TrialRecord
+    trial: Trial
     inputs: dict[str, Any]
     commands: list[str]
     seconds: dict[str, float]  # by command
@@ -150,7 +135,7 @@ def run_trial(trial: Trial, keep: Keep = "all") -> None:
         if not step.done:
             raise UserError(f"{trial.key}: {step.name} ended without {step.output} -> run: {step.command}")
         record.seconds[step.command] = round(time.monotonic() - began, 1)
-        write_json(trial.folder / RECORD, asdict(record))
+        _write_record(record)
     (trial.folder / ERROR).unlink(missing_ok=True)
     if keep == "vectors" and trial.data.tests:
         for weights in ("checkpoints", "encoder"):
@@ -162,20 +147,23 @@ def begin_trial(trial: Trial) -> _Record:
     path = trial.folder / RECORD
     inputs = _inputs(trial)
     if not path.exists():
-        record = _Record(_as_record(trial), inputs, [step.command for step in trial.steps], {})
-        write_json(path, asdict(record))
+        record = _Record(trial, inputs, [step.command for step in trial.steps], {})
+        _write_record(record)
         return record
     record = _read_record(trial.folder)
     sections = trial.row.sections
-    made = from_dict({name: record.trial.config.get(name, {}) for name in sections}, where=str(path))
-    changed = difference(made, trial.config, sections) + differences(record.inputs, inputs)
+    changed = difference(record.trial.config, trial.config, sections) + differences(record.inputs, inputs)
     refuse_changes(f"{trial.folder}: this row was made", changed, "give another --out, or remove this folder")
     return record
 
 
 def load_trial(folder: Path) -> Trial:
     """The trial that `row.json` in a folder describes."""
-    return _as_trial(_read_record(folder).trial)
+    return _read_record(folder).trial
+
+
+def _write_record(record: _Record) -> None:
+    write_json(record.trial.folder / RECORD, json.loads(json.dumps(asdict(record), default=str)))  # paths as text
 
 
 def _read_record(folder: Path) -> _Record:
@@ -187,33 +175,6 @@ def failure_of(trial: Trial) -> str:
     """The first line of a failed trial's error; "" if it has not failed."""
     path = trial.folder / ERROR
     return path.read_text(encoding="utf-8").partition("\n")[0] if path.exists() else ""
-
-
-def _as_record(trial: Trial) -> _TrialRecord:
-    return _TrialRecord(
-        trial.key,
-        trial.row,
-        str(trial.folder),
-        str(trial.data.train) if trial.data.train else None,
-        [str(path) for path in trial.data.tests],
-        {task: [str(path) for path in paths] for task, paths in trial.data.tests_of.items()},
-        as_dict(trial.config, trial.row.sections),
-        list(trial.tasks),
-        _as_record(trial.start) if trial.start else None,
-    )
-
-
-def _as_trial(record: _TrialRecord) -> Trial:
-    tests_of = {task: tuple(map(Path, paths)) for task, paths in record.tests_of.items()}
-    return Trial(
-        record.key,
-        record.row,
-        Path(record.folder),
-        Datasets(Path(record.train) if record.train else None, tuple(map(Path, record.tests)), tests_of),
-        from_dict(record.config, where=record.key),
-        tuple(record.tasks),
-        _as_trial(record.start) if record.start else None,
-    )
 
 
 def _inputs(trial: Trial) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def decode(content: bytes | bytearray, shrink: int = 1) -> Tensor:
 
 
 def plain_size(content: bytes | bytearray) -> tuple[int, int] | None:
-    """Width and height of a plain JPEG, which can be decoded smaller; None for every other picture."""
+    """Width and height of a plain JPEG, which can be decoded smaller; None for every other image."""
     segments = _segments(content) if _simplejpeg is not None else {}
     frame = next((segments[marker] for marker in FRAMES if marker in segments), 0)
     components = content[frame + 9 : frame + 10]
@@ -78,7 +78,7 @@ def decode_jpegs(contents: Sequence[bytes | bytearray], device: torch.device) ->
 
 
 def encode_jpeg(picture: Tensor, quality: int = 90) -> bytes:
-    """A uint8 picture (3, H, W) as JPEG."""
+    """A uint8 image (3, H, W) as JPEG."""
     if _decoders is not None:
         data = _encoders.JpegEncoder(picture).to_tensor(quality=quality)
     else:

@@ -29,7 +29,7 @@ class _MismatchError(Exception):
 def from_json(kind: type[T], content: Any, where: str, advice: str) -> T:
     """`content` as an instance of the dataclass `kind`; otherwise an error `where: field: problem -> advice`.
 
-    Fields may be bool, int, float, str, None, Any, Literal, list[X], tuple[X, ...], dict[str, X], dataclasses and
+    Fields may be bool, int, float, str, Path, None, Any, Literal, list[X], tuple[X, ...], dict[str, X], dataclasses and
     unions of these. A missing field takes its default; an unknown one is an error. `null` in a float field is NaN,
     because JSON has no NaN. A `ValueError` or `UserError` of `__post_init__` is reported with the field.
     """
@@ -64,6 +64,8 @@ def _value(kind: Any, content: Any, field: str) -> Any:
         return content
     if is_dataclass(kind):
         return _dataclass(kind, content, field)
+    if kind is Path:
+        return Path(_scalar(str, content, field))
     if origin in (Union, UnionType):
         return _union(arguments, content, field)
     if origin is Literal:

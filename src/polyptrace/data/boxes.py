@@ -50,12 +50,12 @@ _BOOLS = ("generated",)
 
 @dataclass(frozen=True)
 class Boxes:
-    """n boxes; unknown strings are "", unknown numbers NaN, and an unknown picture size is 0."""
+    """n boxes; unknown strings are "", unknown numbers NaN, and an unknown image size is 0."""
 
     dataset: Strings
     video: Strings
     frame_index: Ints  # 0-based
-    file: Strings  # picture or video file, relative to the root of the source
+    file: Strings  # image or video file, relative to the root of the source
     xywh: Floats  # (n, 4) pixels, left, top, width, height
     image_width: Ints
     image_height: Ints
@@ -147,9 +147,9 @@ class Boxes:
 
 
 def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: float = 5.0) -> Ints:
-    """The region of each crop (n, 4): the box scaled about its centre, in whole pixels of pictures of these sizes.
+    """The region of each crop (n, 4): the box scaled about its centre, in whole pixels of images of these sizes.
 
-    It is clamped to the picture, and x, y, w, h are truncated, as in the authors' release; at least one pixel a side.
+    It is clamped to the image, and x, y, w, h are truncated, as in the authors' release; at least one pixel a side.
     """
     size = np.stack([image_width, image_height], 1)
     centre = xywh[:, :2] + xywh[:, 2:] / 2

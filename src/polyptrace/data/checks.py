@@ -70,20 +70,20 @@ def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, NDArray[np.bool_], str]]:
     past_edge = finite & positive & ~outside & ((x < -1) | (y < -1) | (x + w > width + 1) | (y + h > height + 1))
     yield "not a number", True, ~finite, "box has a NaN or infinite coordinate -> remove or correct the row"
     yield "empty box", True, finite & ~positive, "box has no width or height -> remove or correct the row"
-    yield "outside", True, outside, "box is outside its picture -> check that coordinates are pixels of this picture"
+    yield "outside", True, outside, "box is outside its image -> check that coordinates are pixels of this image"
     no_frame = boxes.frame_index == NO_FRAME
     yield "no frame", True, no_frame, "frame index is not a whole number -> number frames 0, 1, 2, ..."
     negative = (boxes.frame_index < 0) & ~no_frame
     yield "negative frame", True, negative, "frame index is negative -> number frames from 0"
     negative_size = (boxes.image_width < 0) | (boxes.image_height < 0)
-    yield "picture size", True, negative_size, "picture size is negative -> correct it"
+    yield "image size", True, negative_size, "image size is negative -> correct it"
     yield "no video", True, boxes.video == "", "row has no video -> every box belongs to a video"
     usable = finite & positive & ~outside & (boxes.frame_index >= 0)  # excluded rows are not duplicates
     repeated = _repeated(boxes, boxes.track, usable)
     yield "duplicate", True, repeated, "track has another box in this frame -> keep one box per track and frame"
     same_polyp = _repeated(boxes, boxes.polyp, usable) & ~repeated
     yield "polyp twice", False, same_polyp, "polyp has another box in this frame -> boxes are matched by overlap"
-    yield "past the edge", False, past_edge, "box reaches past the edge of its picture -> its crop stops at the edge"
+    yield "past the edge", False, past_edge, "box reaches past the edge of its image -> its crop stops at the edge"
 
 
 def _repeated(boxes: Boxes, identity: NDArray[np.object_], usable: NDArray[np.bool_]) -> NDArray[np.bool_]:

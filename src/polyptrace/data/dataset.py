@@ -103,7 +103,7 @@ class Dataset(LabelFree):
 
     @property
     def generated(self) -> bool:
-        """Whether the source says that its pictures are generated, not recorded."""
+        """Whether the source says that its images are generated, not recorded."""
         return bool(self.info.get("generated", False))
 
     def label_free(self) -> LabelFree:

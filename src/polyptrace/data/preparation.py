@@ -1,7 +1,7 @@
 """Prepares a dataset folder from a source: boxes → tracks → tracklets → crops.
 
     prepare("mot", Path("clips"), Path("dataset"))      # as `polyptrace prepare mot clips --out dataset`
-    prepare(boxes, Path("pictures"), Path("dataset"))   # from a box table
+    prepare(boxes, Path("images"), Path("dataset"))   # from a box table
 
 The folder is written as `OUT.partial` and renamed at the end. A run that was killed resumes with the crops that it had
 already cut.
@@ -30,11 +30,11 @@ from polyptrace.data.boxes import Boxes, Ints
 from polyptrace.data.checks import Finding, check_boxes, summary, suspected_corners, write_rejected
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.images import VIDEO_ENDS, files_hash, is_video
-from polyptrace.data.crops.store import BadPicture, Fill, PartialStore
+from polyptrace.data.crops.store import BadImage, Fill, PartialStore
 from polyptrace.data.dataset import FORMAT, Dataset, DatasetTracklets, LabelFreeTracklets, read_info, save_tracklets
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.data.sources import check_source, read_source
-from polyptrace.data.sources.paths import picture_root
+from polyptrace.data.sources.paths import image_root
 from polyptrace.data.splits import Selection
 from polyptrace.data.tracklets import Tracklets, cut_both_units
 from polyptrace.data.tracks import link_with_settings
@@ -44,6 +44,7 @@ Relabel = Callable[[Boxes, Ints], Boxes]
 #: Smallest allowed value of each setting.
 MINIMUM = {
     "tracks.max_gap": 0,
+    "tracks.margin": 0,
     "tracks.min_track": 1,
     "tracks.stride": 1,
     "tracks.length": 1,
@@ -54,13 +55,17 @@ MINIMUM = {
 }
 FILE = "dataset.json"
 #: Keys of the hashes of the source's boxes, and of the sizes and times of the files that crops were cut from.
-SOURCE_BOXES, PICTURES = "source boxes", "picture files"
+SOURCE_BOXES, PICTURES = "source boxes", "image files"
 ADVICE = "use the same settings, give another folder, or remove this one first"
+
+
+class NoTrackError(UserError):
+    """No track of the boxes is long enough."""
 
 
 @dataclass(frozen=True)
 class PrepareSettings:
-    """Everything except boxes and pictures that determines the content of a dataset folder."""
+    """Everything except boxes and images that determines the content of a dataset folder."""
 
     tracks: Tracks
     crops: Crops
@@ -90,7 +95,7 @@ class _Linked:
 
     def counts(self, source: Boxes) -> dict[str, int]:
         """Number of usable and of rejected boxes, and of tracks that are too short."""
-        short = len(np.unique(self.track)) - len(np.unique(self.tracklets.track))
+        short = len(np.unique(self.track[self.track >= 0])) - len(np.unique(self.tracklets.track))
         return {"boxes": len(self.boxes), "rejected": len(source) - len(self.boxes), "short tracks": short}
 
 
@@ -110,13 +115,13 @@ def prepare(
     """Writes the dataset folder `out` and opens it.
 
     `source` is the name of a format (a key of `SOURCES`) with `options` of its reader, and `path` the folder or file
-    with the annotations; or `source` is a box table, and `path` the folder of its pictures.
+    with the annotations; or `source` is a box table, and `path` the folder of its images.
 
     Rows with fatal findings are an error; with `skip_bad` they are excluded and listed in `rejected.csv`. If a video
     ends early, the boxes after its end are excluded in any case, with a warning.
     `fill` cuts the crops, by default on this machine; `polyptrace.cluster` does it on many.
     `relabel` replaces the polyps of the boxes, given the track of each.
-    A folder made from the same boxes and pictures with the same settings is opened unchanged; any other existing
+    A folder made from the same boxes and images with the same settings is opened unchanged; any other existing
     folder is an error.
     """
     options, selection = options or {}, selection or Selection()
@@ -133,7 +138,7 @@ def prepare(
         boxes = selection.apply(_read(source, path, options, cache)).in_order()
         if relabel is not None:
             boxes = relabel(boxes, link_with_settings(boxes, settings.tracks))
-        root = picture_root(path) if isinstance(source, str) else path
+        root = image_root(path) if isinstance(source, str) else path
         if out.exists():
             refuse_other_settings(out, settings)  # another process may have finished it since the first check
             refuse_other_content(out, boxes, root)
@@ -161,7 +166,7 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
     store = PartialStore(partial, boxes, root, settings.crops, fill)
     while True:
         linked = _link(boxes, findings, settings.tracks)
-        new = _picture_findings(boxes, linked.source_row, store.cut(linked.cropped_source_rows))
+        new = _image_findings(boxes, linked.source_row, store.cut(linked.cropped_source_rows))
         _refuse([finding for finding in new if finding.fatal], settings.skip_bad)
         if not new:
             break
@@ -177,7 +182,7 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
     crop = np.full(len(linked.boxes), -1)
     crop[linked.cropped] = np.arange(len(linked.cropped))
     linked.boxes.save(partial / "boxes.parquet", crop=crop)
-    (partial / "rejected.csv").unlink(missing_ok=True)  # left by a killed run; its bad pictures may have been restored
+    (partial / "rejected.csv").unlink(missing_ok=True)  # left by a killed run; its bad images may have been restored
     if findings:
         write_rejected(partial / "rejected.csv", boxes, findings)
     used = linked.boxes.take(linked.cropped)
@@ -220,7 +225,8 @@ def _link(source: Boxes, findings: list[Finding], settings: Tracks) -> _Linked:
     track = link_with_settings(boxes, settings)
     cropped, tracklets = _in_crop_rows(cut_both_units(boxes, track, settings))
     if not len(tracklets):
-        raise UserError(_no_track_message(boxes, track, settings))
+        linked = track >= 0
+        raise NoTrackError(_no_track_message(boxes.take(linked), track[linked], settings))
     return _Linked(rows, boxes, track, cropped, tracklets)
 
 
@@ -231,8 +237,8 @@ def _in_crop_rows(tracklets: Tracklets) -> tuple[Ints, DatasetTracklets]:
     return cropped, DatasetTracklets(**columns, crop_index=crop_index.reshape(-1).astype(np.int64))
 
 
-def _picture_findings(boxes: Boxes, usable: Ints, bad: list[BadPicture]) -> list[Finding]:
-    """Findings of bad pictures. If a video ends early, all its usable boxes after the end are excluded."""
+def _image_findings(boxes: Boxes, usable: Ints, bad: list[BadImage]) -> list[Finding]:
+    """Findings of bad images. If a video ends early, all its usable boxes after the end are excluded."""
     ends: dict[str, int] = {}  # first missing frame of each video
     findings = []
     for picture in bad:
@@ -240,7 +246,7 @@ def _picture_findings(boxes: Boxes, usable: Ints, bad: list[BadPicture]) -> list
         if picture.reason == VIDEO_ENDS:
             ends[file] = min(frame, ends.get(file, frame))
         else:
-            findings.append(_finding(boxes, picture.row, "picture", True, picture.reason))
+            findings.append(_finding(boxes, picture.row, "image", True, picture.reason))
     for file, frame in ends.items():
         after = usable[(boxes.file[usable] == file) & (boxes.frame_index[usable] >= frame)]
         findings += [_finding(boxes, row, "video ends", False, VIDEO_ENDS) for row in after.tolist()]
@@ -285,7 +291,7 @@ def dataset_info(
 ) -> dict[str, Any]:
     """The content of `dataset.json`; everything about labels is under `labels`.
 
-    `source` are all boxes of the source, `used` those that have a crop, cut from pictures below `root`.
+    `source` are all boxes of the source, `used` those that have a crop, cut from images below `root`.
     """
     hashes = {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")}
     return {
@@ -312,7 +318,7 @@ def refuse_other_settings(out: Path, settings: PrepareSettings) -> None:
 
 
 def refuse_other_content(out: Path, source: Boxes, root: Path) -> None:
-    """Raises an error unless the dataset folder `out` was made from these boxes and from the pictures below `root`.
+    """Raises an error unless the dataset folder `out` was made from these boxes and from the images below `root`.
 
     The boxes must be sorted.
     """
@@ -326,7 +332,7 @@ def refuse_other_content(out: Path, source: Boxes, root: Path) -> None:
     used = dataset.boxes().file[dataset.box_of_crop()]
     if PICTURES in hashes and hashes[PICTURES] != files_hash(used, root):
         raise UserError(
-            f"{out}: already exists, made from other pictures: a picture, archive or video below {root} was replaced"
+            f"{out}: already exists, made from other images: an image, archive or video below {root} was replaced"
             " or written again -> remove this folder, or give another one"
         )
 

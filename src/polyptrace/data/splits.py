@@ -87,7 +87,7 @@ def join_clips(boxes: Boxes, clips_per_procedure: int, seed: int = 0, gap: int =
     if len(in_videos):
         raise UserError(
             f"{boxes.file[in_videos[0]]}: frames of video files are found by their index, which joining changes"
-            " -> extract the clips to folders of pictures first"
+            " -> extract the clips to folders of images first"
         )
     clips, clip = np.unique(video_codes(boxes), return_inverse=True)
     order = numpy_generator(seed).permutation(len(clips))

@@ -68,11 +68,12 @@ class Tracklets(TrackletTable):
 def cut_tracklets(
     boxes: Boxes, track: Ints, length: int | None = 8, stride: int | Ints = 4, min_track: int | Ints = 30
 ) -> Tracklets:
-    """Tracklets of the tracks that span at least `min_track` frames.
+    """Tracklets of the tracks that span at least `min_track` frames; boxes with a negative track are left out.
 
     `stride` and `min_track` are in frames: one number, or one per box where frame rates differ.
     """
     order = np.lexsort((boxes.frame_index, track))
+    order = order[track[order] >= 0]
     kept = order[_kept(boxes.frame_index[order], track[order], _per_box(stride, order), _per_box(min_track, order))]
     start = np.flatnonzero(np.diff(track[kept], prepend=-1))
     count = np.diff(start, append=len(kept))

@@ -3,8 +3,13 @@
 Boxes of one group (a polyp, a given track, or a whole video) are matched one-to-one from frame to frame, best overlap
 first, where IoU >= 0.1. With `max_gap`, boxes without a match in the next frame may be matched up to `max_gap` missing
 frames later. All videos are matched at once, so the cost is that of sorting the boxes.
+
+Two options are for detectors. With `start_score`, weaker boxes continue a track but never start one, as in ByteTrack.
+With `margin`, boxes are enlarged before their overlap is computed, by this share of their size on each side and per
+frame of distance, so that a track survives a movement of the camera.
 """
 
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -21,19 +26,52 @@ Within = Literal["polyp", "track", "video"]
 SAMPLED_DATASETS = ("polypsset", "artificial polypsset")
 
 
-def link_tracks(boxes: Boxes, within: Within = "polyp", iou: float = 0.1, max_gap: int = 0) -> Ints:
+def link_tracks(
+    boxes: Boxes,
+    within: Within = "polyp",
+    iou: float = 0.1,
+    max_gap: int = 0,
+    *,
+    start_score: float = 0.0,
+    margin: float = 0.0,
+) -> Ints:
     """Track of each box (n,), numbered by video, first frame and first box, independent of labels and row order.
 
-    `within` is what linking may use: "polyp" (polyp ids), "track" (ids of a tracker) or "video" (boxes only).
+    `within` is what linking may use: "polyp" (polyp ids), "track" (ids of a tracker) or "video" (boxes only). With
+    `start_score`, weaker boxes that continue no track get -1; a box without a score is not weak.
     """
+    strong = ~(boxes.score < start_score)
+    if strong.all():
+        return _link(boxes, within, iou, max_gap, margin, strong)
+    kept = np.arange(len(boxes))
+    while True:
+        table = boxes.take(kept)
+        linked = _link(table, within, iou, max_gap, margin, strong[kept])
+        first = np.full(len(boxes), np.iinfo(np.int64).max)  # first strong frame of each track
+        np.minimum.at(first, linked[strong[kept]], table.frame_index[strong[kept]])
+        too_early = table.frame_index < first[linked]
+        if not too_early.any():
+            break
+        kept = kept[~too_early]  # without them, other boxes may be linked
+    track = np.full(len(boxes), -1)
+    track[kept] = linked
+    return track
+
+
+def _link(boxes: Boxes, within: Within, iou: float, max_gap: int, margin: float, strong: NDArray[np.bool_]) -> Ints:
     if not len(boxes):
         return np.empty(0, np.int64)
     video = video_codes(boxes)
     group = video if within == "video" else video * (len(boxes) + 1) + _group_ids(boxes, within)
+    if max_gap == 0 and _one_box_per_frame(video, boxes.frame_index):
+        linked = (group[1:] == group[:-1]) & (np.diff(boxes.frame_index) == 1)
+        linked &= box_iou(boxes.xywh[:-1], boxes.xywh[1:]) >= iou
+        return np.cumsum(np.append(False, ~linked))
     order = boxes.order()
     by_group = np.argsort(group[order], kind="stable")  # indices into `order`, by group, frame and box
     rows = order[by_group]
-    previous = _previous(_keys(group[rows], boxes.frame_index[rows], max_gap), boxes.xywh[rows], iou, max_gap)
+    keys = _keys(group[rows], boxes.frame_index[rows], max_gap)
+    previous = _previous(keys, boxes.xywh[rows], iou, max_gap, margin, strong[rows])
     starts = np.zeros(len(boxes), bool)
     starts[by_group[previous < 0]] = True
     track = np.empty(len(boxes), np.int64)
@@ -49,8 +87,10 @@ def link_with_settings(boxes: Boxes, settings: Tracks) -> Ints:
     first = 0
     for rows, iou in ((~sampled, settings.iou), (sampled, sampled_iou)):
         if rows.any():
-            track[rows] = first + link_tracks(boxes.take(rows), settings.link, iou, settings.max_gap)
-            first = int(track[rows].max()) + 1
+            options = {"start_score": settings.start_score, "margin": settings.margin}
+            linked = link_tracks(boxes.take(rows), settings.link, iou, settings.max_gap, **options)
+            track[rows] = np.where(linked < 0, -1, first + linked)
+            first = max(first, int(track[rows].max()) + 1)
     return track
 
 
@@ -71,6 +111,11 @@ def box_iou(a: Floats, b: Floats) -> Floats:
     return overlap
 
 
+def _enlarged(xywh: Floats, margin: float) -> Floats:
+    """Boxes (n, 4) with a margin on each side, as a share of their size."""
+    return np.concatenate([xywh[:, :2] - margin * xywh[:, 2:], (1 + 2 * margin) * xywh[:, 2:]], axis=1)
+
+
 def _group_ids(boxes: Boxes, within: Within) -> Ints:
     names = boxes.polyp if within == "polyp" else boxes.track
     missing = np.flatnonzero(names == "")
@@ -83,6 +128,12 @@ def _group_ids(boxes: Boxes, within: Within) -> Ints:
     return codes(names)
 
 
+def _one_box_per_frame(video: Ints, frame: Ints) -> bool:
+    """Whether the rows are sorted and no two share a frame: a box can then only follow the row before it."""
+    step = np.diff(video)
+    return bool(((step > 0) | ((step == 0) & (frame[1:] > frame[:-1]))).all())
+
+
 def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:
     """One ascending number per (group, frame): differences are those of frames, and groups are further apart."""
     number = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
@@ -90,13 +141,13 @@ def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:
     return keys
 
 
-def _previous(key: Ints, xywh: Floats, iou: float, max_gap: int) -> Ints:
-    """Index of the box before each box in its track; -1 where a track starts."""
+def _previous(key: Ints, xywh: Floats, iou: float, max_gap: int, margin: float, strong: NDArray[np.bool_]) -> Ints:
+    """Index of the box before each box in its track; -1 where a track starts. Strong boxes are matched first."""
     previous = np.full(len(key), -1)
     open_end, open_start = np.ones(len(key), bool), np.ones(len(key), bool)
-    for distance in range(1, max_gap + 2):
-        first, second = _candidates(key, distance, open_end, open_start)
-        overlap = box_iou(xywh[first], xywh[second])
+    for distance, kind in product(range(1, max_gap + 2), (strong, ~strong)):
+        first, second = _candidates(key, distance, open_end, open_start & kind)
+        overlap = box_iou(*(_enlarged(xywh[rows], distance * margin) for rows in (first, second)))
         keep = overlap >= iou
         first, second = _match(first[keep], second[keep], overlap[keep])
         previous[second] = first

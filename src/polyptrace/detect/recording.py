@@ -207,11 +207,15 @@ def _usable(found: Found, width: int, height: int, state: State, min_score: floa
 
 
 def _outside(state: State) -> list[list[Any]]:
-    """Runs of frames before the first and after the last red frame."""
-    if state.red < LEAST_RED:
-        return []
-    runs = [(0, state.first_red - 1), (state.last_red + 1, state.frames - 1)]
-    return [[first, last, OUTSIDE] for first, last in runs if first <= last]
+    """Runs of frames before the first and after the last red frame that are not skipped already."""
+    runs = []
+    ends = [(0, state.first_red - 1), (state.last_red + 1, state.frames - 1)] if state.red >= LEAST_RED else []
+    for first, last in ends:
+        for begin, end, _ in [run for run in state.skipped if first <= run[1] and run[0] <= last]:
+            runs.append([first, begin - 1, OUTSIDE])
+            first = end + 1
+        runs.append([first, last, OUTSIDE])
+    return [run for run in runs if run[0] <= run[1]]
 
 
 def _write_table(table: Path, journal: Journal, outside: list[list[Any]]) -> int:

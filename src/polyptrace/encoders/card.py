@@ -10,10 +10,10 @@ from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord
 
 NOT_STATED = "not stated"
 
-#: Added to the intended use of an encoder that was trained on generated pictures.
+#: Added to the intended use of an encoder that was trained on generated images.
 GENERATED = """
 
-**Trained on rendered pictures only.** It has seen no recorded procedure. Its quality on recorded procedures is unknown
+**Trained on rendered images only.** It has seen no recorded procedure. Its quality on recorded procedures is unknown
 unless the results above include them."""
 
 
@@ -67,7 +67,7 @@ decisions about patients.{GENERATED if record.generated else ""}
 
 def _training(record: TrainingRecord) -> Iterator[tuple[str, str]]:
     """Names and values of the section on training."""
-    picture = {True: "generated pictures", False: "recorded pictures", None: "origin of the pictures not stated"}
+    picture = {True: "generated images", False: "recorded images", None: "origin of the images not stated"}
     counts = ", ".join(counted(record.counts[key], key[:-1]) for key in ("videos", "tracklets") if key in record.counts)
     yield "Data", "; ".join(filter(None, (record.data or NOT_STATED, picture[record.generated], counts)))
     yield "Licence of the weights", NOT_STATED if record.licence == "unknown" else record.licence

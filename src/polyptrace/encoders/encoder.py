@@ -19,7 +19,7 @@ class TrainingRecord:
 
     method: str = ""
     data: str = ""  # name of the dataset
-    generated: bool | None = None  # whether its pictures were rendered, not recorded
+    generated: bool | None = None  # whether its images were rendered, not recorded
     counts: dict[str, int] = field(default_factory=dict)  # videos, tracks, tracklets and crops of the dataset
     labels: str = ""  # polyp labels that training used
     steps: int = 0

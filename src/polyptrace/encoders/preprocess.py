@@ -90,7 +90,7 @@ def as_frames(frames: Tensor, preprocess: Preprocess) -> Tensor:
     """The input of an encoder as prepared floats: uint8 crops (B, L, S, S, 3) are prepared, floats are kept.
 
     Floats must be prepared already. A warning is given if all of them are in [0, 1], because pixels that were scaled
-    but not normalised give wrong vectors.
+    but not normalised give wrong vectors. It is not an error, because prepared values of bright pixels lie there too.
     """
     if frames.dtype == torch.uint8:
         return prepare_crops(frames, preprocess)

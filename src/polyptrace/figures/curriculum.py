@@ -8,6 +8,8 @@ from typing import Literal
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -170,16 +172,13 @@ Alignment = Literal["center", "top", "bottom"]
 @styled
 def sampled_ranks(statistics: CurriculumStatistics) -> Drawing:
     """Figure 2, left: the temporal rank of the sampled members against c."""
-    figure = canvas(3.2, 2.75)
-    axes = _axes(figure.add_subplot(), "Sampled rank")
+    figure, axes = _panel(statistics, "Sampled rank", "rank of the members")
     mean, low, high = statistics.rank.T
     axes.fill_between(statistics.c, low, high, color=ACCENT, alpha=0.16, linewidth=0)
     axes.plot(statistics.c, mean, color=ACCENT)
     axes.set_ylim(0, None)
-    axes.set_ylabel("rank of the members")
     _at_end(axes, mean[-1], f"{mean[-1]:.1f}\nmean", ACCENT)
     _at_end(axes, high[-1], f"{high[-1]:.0f}\n90th perc.", SOFT)
-    _temperatures(axes, statistics)
     description = f"Sampled rank along the curriculum: mean {mean[0]:.1f} at c = 0, {mean[-1]:.1f} at c = 1."
     return finished(figure, "curriculum_rank", description)
 
@@ -189,13 +188,9 @@ def pure_bags(statistics: CurriculumStatistics) -> Drawing | None:
     """Figure 2, right: the ratio of pure bags; None without labels."""
     if statistics.pure is None or statistics.wrong is None:
         return None
-    figure = canvas(3.2, 2.75)
-    axes = _axes(figure.add_subplot(), "Pure bags")
+    figure, axes = _panel(statistics, "Pure bags", "ratio of pure bags", percent=True)
     _line(axes, statistics.c, statistics.pure, RIGHT, "pure")
     axes.set_ylim(0, 1.03)
-    axes.yaxis.set_major_formatter(_percent)
-    axes.set_ylabel("ratio of pure bags")
-    _temperatures(axes, statistics)
     ratio = statistics.pure.value
     description = f"Ratio of pure bags along the curriculum: {ratio[0]:.0%} at c = 0, {ratio[-1]:.0%} at c = 1."
     return finished(figure, "curriculum_pure", description)
@@ -206,8 +201,7 @@ def wrong_members(statistics: CurriculumStatistics) -> Drawing | None:
     """The share of members that show another polyp, and of the gradient they receive; None without vectors."""
     if statistics.wrong is None or statistics.wrong_gradient is None:
         return None
-    figure = canvas(3.2, 2.75)
-    axes = _axes(figure.add_subplot(), "Wrong associations")
+    figure, axes = _panel(statistics, "Wrong associations", "share with another polyp", percent=True)
     members, gradient = statistics.wrong.value[-1], statistics.wrong_gradient.value[-1]
     near = abs(members - gradient) < 0.15 * statistics.wrong.high.max()  # keep the labels apart
     alignments: tuple[Alignment, Alignment] = ("center", "center") if not near else ("bottom", "top")
@@ -215,9 +209,6 @@ def wrong_members(statistics: CurriculumStatistics) -> Drawing | None:
     _line(axes, statistics.c, statistics.wrong, SOFT, "members", upper)
     _line(axes, statistics.c, statistics.wrong_gradient, WRONG, "gradient", lower)
     axes.set_ylim(0, None)
-    axes.yaxis.set_major_formatter(_percent)
-    axes.set_ylabel("share with another polyp")
-    _temperatures(axes, statistics)
     description = (
         f"At c = 1, {members:.1%} of the members show other polyps and receive {gradient:.1%} of the gradient."
     )
@@ -245,16 +236,21 @@ def curriculum_caption(statistics: CurriculumStatistics, data: str) -> str:
     )
 
 
-def _percent(value: float, _position: object) -> str:
-    return f"{100 * value:.0f} %"
-
-
-def _axes(axes: Axes, title: str) -> Axes:
-    axes.set_title(title)
-    axes.set_xlim(0, 1)
-    axes.set_xlabel("curriculum c")
+def _panel(statistics: CurriculumStatistics, title: str, label: str, *, percent: bool = False) -> tuple[Figure, Axes]:
+    """A figure over c, with a second axis at the top for the temperature."""
+    figure = canvas(3.2, 2.75)
+    axes = figure.add_subplot(title=title, xlim=(0, 1), xlabel="curriculum c", ylabel=label)
     axes.grid(visible=False, axis="x")
-    return axes
+    if percent:
+        axes.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    if np.isfinite(statistics.tau).all() and statistics.tau.all():
+        ticks = np.linspace(0, 1, 5)
+        top = axes.secondary_xaxis("top")
+        top.set_xticks(ticks, [f"{tau:.3g}" for tau in np.interp(ticks, statistics.c, statistics.tau)])
+        top.set_xlabel("temperature τ", labelpad=4)
+        top.spines["top"].set_visible(False)
+        top.tick_params(length=0)
+    return figure, axes
 
 
 def _line(axes: Axes, c: Floats, share: Share, colour: str, name: str, alignment: Alignment = "center") -> None:
@@ -266,15 +262,3 @@ def _line(axes: Axes, c: Floats, share: Share, colour: str, name: str, alignment
 def _at_end(axes: Axes, value: float, text: str, colour: str, alignment: Alignment = "center") -> None:
     axes.plot([1], [value], "o", color=colour, markersize=4, clip_on=False)
     axes.annotate(text, (1, value), xytext=(8, 0), textcoords="offset points", va=alignment, color=INK, fontsize=8)
-
-
-def _temperatures(axes: Axes, statistics: CurriculumStatistics) -> None:
-    """A second axis at the top with the temperature."""
-    if not (np.isfinite(statistics.tau).all() and statistics.tau.all()):
-        return
-    ticks = np.linspace(0, 1, 5)
-    top = axes.secondary_xaxis("top")
-    top.set_xticks(ticks, [f"{tau:.3g}" for tau in np.interp(ticks, statistics.c, statistics.tau)])
-    top.set_xlabel("temperature τ", labelpad=4)
-    top.spines["top"].set_visible(False)
-    top.tick_params(length=0)

@@ -1,13 +1,14 @@
-"""Training runs: their curves, and the settings that make a result a row of Table 2."""
+"""Training runs: their curves, and tables of runs that differ in their settings: ablations (Table 2) and sweeps."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from polyptrace.config import Config, as_dict, read_config
@@ -15,13 +16,26 @@ from polyptrace.core.errors import UserError
 from polyptrace.drawing import ACCENT, METHODS, Drawing, LineStyle, canvas, finished, legend, shortened, styled
 from polyptrace.evaluate import Results
 from polyptrace.report.ranking import Measure
-from polyptrace.report.tables import AblationRow, Table, block_table, row_name, switches
+from polyptrace.report.tables import (
+    Cell,
+    Column,
+    Row,
+    Table,
+    ranked_cells,
+    ranking_notes,
+    row_name,
+    table_caption,
+    value_columns,
+)
 from polyptrace.train import read_environment
 
 Floats = NDArray[np.float64]
 
 #: Keys of metrics.jsonl that are plotted, with their titles.
 PLOTTED = {"loss": "Loss", "condition": "Anchors that meet the condition", "tau": "Temperature τ"}
+
+#: The four parts of the method that the paper's Table 2 switches on and off.
+SWITCHES = ("Exp. sampling", "Curriculum", "Frame", "Tracklet")
 
 #: Settings that Table 2 has no switch for. A row that differs in one of them is listed under "Other settings".
 OTHER_SETTINGS = (
@@ -103,13 +117,10 @@ def _training_curve(runs: Sequence[Run], key: str) -> Drawing:
             final = _draw_curve(axes, run.step[known], run.metrics[key][known], colour, smooth=key != "tau")
             last.append(f"{run.name} {final:.3g}")
             entries.append((LineStyle(colour), shortened(run.name)))
-    axes.set_title(PLOTTED[key])
-    axes.set_xlabel("step")
-    axes.set_xlim(0, None)
-    axes.set_ylim(0, None)
+    axes.set(title=PLOTTED[key], xlabel="step", xlim=(0, None), ylim=(0, None))
     if key == "condition":
         axes.set_ylim(0, 1.02)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        axes.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
     axes.grid(visible=False, axis="x")
     if len(runs) > 1:
         legend(axes, entries)
@@ -145,6 +156,66 @@ def training_settings(row: Results, runs: Sequence[Path]) -> Config:
         f"{row.method.name}: the run that its embeddings came from ({origin or 'not recorded'}) does not exist"
         " -> give it with --run"
     )
+
+
+@dataclass(frozen=True)
+class AblationRow:
+    """A row of Table 2: its name, its results, and the settings it was trained with."""
+
+    name: str
+    results: Results
+    config: Config
+
+
+def block_table(
+    name: str, title: str, blocks: Mapping[str, Sequence[AblationRow]], measures: Sequence[Measure]
+) -> Table:
+    """The paper's Table 2: rows in blocks that are ranked separately, with the switches of the method."""
+    groups: list[tuple[str, tuple[Row, ...]]] = []
+    notes: list[str] = []
+    for block, members in blocks.items():
+        cells, rankings = ranked_cells([member.results for member in members], measures)
+        lines = [
+            Row(member.name, (*(Cell("✓" if on else "✗") for on in switches(member.config)), *values))
+            for member, values in zip(members, cells, strict=True)
+        ]
+        groups.append((block, tuple(lines)))
+        notes += ranking_notes(groups[-1:], rankings, "within the column of a block")
+    columns = [*(Column("", switch) for switch in SWITCHES), *value_columns(measures)]
+    caption = table_caption([member.results for members in blocks.values() for member in members], measures)
+    notes = [*dict.fromkeys(notes), "Best and second best are marked in each block."]
+    return Table(name, title, caption, tuple(columns), tuple(groups), tuple(notes))
+
+
+def switches(config: Config) -> tuple[bool, bool, bool, bool]:
+    """Whether exponential sampling, the curriculum, the frame loss and the tracklet loss are on."""
+    sampled = config.supervision.sampling == "exponential"
+    curriculum = sampled and config.supervision.curriculum == "cosine"
+    return sampled, curriculum, config.loss.frame_weight > 0, config.loss.tracklet_weight > 0
+
+
+def sweep_table(name: str, title: str, points: Mapping[str, Sequence[AblationRow]], measure: Measure) -> Table:
+    """Variants by datasets, for one measure. Each dataset is ranked separately."""
+    variants = list(dict.fromkeys(row.results.method.name for rows in points.values() for row in rows))
+    cells: dict[str, list[Cell]] = {variant: [] for variant in variants}
+    notes: list[str] = []
+    captions = []
+    for point, members in points.items():
+        results = {member.results.method.name: member.results for member in members}
+        column, rankings = ranked_cells(list(results.values()), [measure])
+        values = {name: cell for name, (cell,) in zip(results, column, strict=True)}
+        for variant in variants:
+            cells[variant].append(values.get(variant, Cell(remark="not measured")))
+        notes += ranking_notes([("", (Row("", tuple(values.values())),))], rankings)
+        counts = table_caption(list(results.values())[:1], [measure]).partition(": ")[2]
+        if counts:
+            seeds = " to ".join(map(str, sorted({row.method.seeds for row in results.values()})))
+            of_seeds = "" if seeds == "1" else f", {seeds} training seeds"
+            captions.append(f"{point}: {counts.removesuffix('.')}{of_seeds}.")
+    columns = tuple(Column(f"{measure.over} {measure.name} {measure.direction}", point) for point in points)
+    rows = tuple(Row(variant, tuple(cells[variant])) for variant in variants)
+    notes = [*dict.fromkeys(notes), "Best and second best are marked in each column."]
+    return Table(name, title, " ".join(captions), columns, (("", rows),), tuple(notes))
 
 
 def ablation_table(rows: Sequence[Results], configs: Sequence[Config], measures: Sequence[Measure]) -> Table:

@@ -1,18 +1,16 @@
 """Results tables, independent of their format: columns, row groups, values with intervals, ranking and footnotes.
 
-The paper's Table 1 (`method_table`) and Table 2 (`block_table`), paired differences, counting, and sweeps over
-datasets.
+The paper's Table 1 (`method_table`), paired differences and counting. Table 2 is in `runs`.
 """
 
 import csv
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import groupby
 from typing import ClassVar, Literal
 
-from polyptrace.config import Config
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
@@ -46,9 +44,6 @@ OPERATIONS = {
 SAW_TEST = "*"
 OTHER_TEST = "†"
 MISSING = "–"
-
-#: The four parts of the method that the paper's Table 2 switches on and off.
-SWITCHES = ("Exp. sampling", "Curriculum", "Frame", "Tracklet")
 
 PAPER_GROUP = "As printed in the paper, on its four public datasets; not measured here"
 
@@ -113,15 +108,6 @@ class Table:
         return replace(self, columns=tuple(self.columns[number] for number in order), groups=groups)
 
 
-@dataclass(frozen=True)
-class AblationRow:
-    """A row of Table 2: its name, its results, and the settings it was trained with."""
-
-    name: str
-    results: Results
-    config: Config
-
-
 def method_table(
     name: str,
     title: str,
@@ -133,25 +119,20 @@ def method_table(
     paper: bool = False,
 ) -> Table:
     """Methods by measures, as in the paper's Table 1; with `paper`, the paper's own rows are quoted below."""
-    rankings = [rank(rows, measure) for measure in measures]
+    cells, rankings = ranked_cells(rows, measures)
     conventions: list[str] = []
+    columns: list[Column] = []
     if costs:
         counted_by = [convention for row in rows for convention in (row.method.flops or {})]
         conventions = list(dict.fromkeys([*(["paper_macs"] if paper else []), *counted_by]))
-    columns = [Column("", "Labels", cost=True), Column("", "Params", "M", cost=True)] if costs else []
-    columns += [Column("", OPERATIONS[c][0] if c in OPERATIONS else c, "G", cost=True) for c in conventions]
-    columns += [Column(m.over, m.name, m.direction) for m in measures]
-    groups = _grouped(
-        rows,
-        lambda n: [
-            *(_cost_cells(rows[n], conventions) if costs else []),
-            *(value_cell(rows[n], n, m, r) for m, r in zip(measures, rankings, strict=True)),
-        ],
-        focus,
-    )
+        columns = [Column("", "Labels", cost=True), Column("", "Params", "M", cost=True)]
+        columns += [Column("", OPERATIONS[c][0] if c in OPERATIONS else c, "G", cost=True) for c in conventions]
+        cells = [[*_cost_cells(row, conventions), *each] for row, each in zip(rows, cells, strict=True)]
+    groups = _grouped(rows, cells, focus)
     if paper:
         groups.append((PAPER_GROUP, tuple(_paper_rows(conventions, measures))))
-    notes = [*_ranking_notes(groups, rankings), *_cost_notes(conventions)]
+    notes = [*ranking_notes(groups, rankings), *_cost_notes(conventions)]
+    columns += value_columns(measures)
     return Table(name, title, table_caption(rows, measures), tuple(columns), tuple(groups), tuple(notes))
 
 
@@ -169,10 +150,8 @@ def difference_table(rows: Sequence[Results], measures: Sequence[Measure], focus
     for measure in measures:
         column = [key for key in pairs if key[1] == measure]
         adjusted |= zip(column, holm([pairs[key].p for key in column]), strict=True)
-    compared = sorted({n for n, _ in pairs})
-    groups = _grouped(
-        rows, lambda n: [_difference_cell(m, pairs.get((n, m)), adjusted.get((n, m))) for m in measures], only=compared
-    )
+    cells = [[_difference_cell(m, pairs.get((n, m)), adjusted.get((n, m))) for m in measures] for n in range(len(rows))]
+    groups = _grouped(rows, cells, only={n for n, _ in pairs})
     name = rows[focus].method.name
     note = (
         f"Positive values: {name} is higher. Bold: p ≤ {LEVEL}, Holm-adjusted within the column. Intervals: 95 %"
@@ -189,18 +168,16 @@ def counting_table(rows: Sequence[Results], focus: int) -> Table | None:
     if not measures:
         return None
     names = {measure.name for measure in measures}
-    columns = [m for m in COUNTING if m.task == COUNTING[0].task and m.name in names]
-    rankings = {measure: rank(rows, measure) for measure in measures}
-    groups = []
+    groups: list[tuple[str, tuple[Row, ...]]] = []
+    rankings: list[Ranking] = []
     for task, title in CLUSTERINGS.items():
         block = [m for m in COUNTING if m.task == task and m.name in names]
-        lines = tuple(
-            Row(row_name(row), tuple(value_cell(row, n, m, rankings.get(m, Ranking())) for m in block), n == focus)
-            for n, row in enumerate(rows)
-            if any(metric_of(row, m) is not None for m in block)
-        )
+        cells, ranked = ranked_cells(rows, block)
+        rankings += ranked
+        counted_rows = [n for n, row in enumerate(rows) if any(metric_of(row, m) is not None for m in block)]
+        lines = tuple(Row(row_name(rows[n]), tuple(cells[n]), n == focus) for n in counted_rows)
         groups += [(title, lines)] if lines else []
-    notes = _ranking_notes(groups, rankings.values())
+    notes = ranking_notes(groups, rankings)
     if has_labels(rows):
         notes.append(
             "Count error: absolute difference between found and true polyps, mean over procedures. Fragments per"
@@ -210,68 +187,13 @@ def counting_table(rows: Sequence[Results], focus: int) -> Table | None:
             " without labels; the settings of the other clusterings are tuned on labels."
         )
     caption = table_caption(rows, measures[:1]).partition(": ")[2]
-    heads = tuple(Column("", m.name, m.direction) for m in columns)
+    heads = tuple(Column("", m.name, m.direction) for m in block)  # the same for all clusterings
     return Table("table_counting", "Counting polyps", caption, heads, tuple(groups), tuple(notes))
 
 
 def has_labels(rows: Sequence[Results]) -> bool:
     """Whether polyps are labelled in some procedure, so that a count can be checked."""
     return any(task.counts.get("labelled_videos", 0) > 0 for row in rows for task in row.tasks.values())
-
-
-def block_table(
-    name: str, title: str, blocks: Mapping[str, Sequence[AblationRow]], measures: Sequence[Measure]
-) -> Table:
-    """The paper's Table 2: rows in blocks that are ranked separately, with the switches of the method."""
-    groups: list[tuple[str, tuple[Row, ...]]] = []
-    notes: list[str] = []
-    for block, members in blocks.items():
-        results = [member.results for member in members]
-        rankings = [rank(results, measure) for measure in measures]
-        lines = []
-        for number, member in enumerate(members):
-            marks = [Cell("✓" if switch else "✗") for switch in switches(member.config)]
-            values = [value_cell(member.results, number, m, r) for m, r in zip(measures, rankings, strict=True)]
-            lines.append(Row(member.name, (*marks, *values)))
-        groups.append((block, tuple(lines)))
-        notes += _ranking_notes(groups[-1:], rankings, "within the column of a block")
-    columns = [Column("", switch) for switch in SWITCHES]
-    columns += [Column(m.over, m.name, m.direction) for m in measures]
-    caption = table_caption([member.results for members in blocks.values() for member in members], measures)
-    notes = [*dict.fromkeys(notes), "Best and second best are marked in each block."]
-    return Table(name, title, caption, tuple(columns), tuple(groups), tuple(notes))
-
-
-def switches(config: Config) -> tuple[bool, bool, bool, bool]:
-    """Whether exponential sampling, the curriculum, the frame loss and the tracklet loss are on."""
-    sampled = config.supervision.sampling == "exponential"
-    curriculum = sampled and config.supervision.curriculum == "cosine"
-    return sampled, curriculum, config.loss.frame_weight > 0, config.loss.tracklet_weight > 0
-
-
-def sweep_table(name: str, title: str, points: Mapping[str, Sequence[AblationRow]], measure: Measure) -> Table:
-    """Variants by datasets, for one measure. Each dataset is ranked separately."""
-    variants = list(dict.fromkeys(row.results.method.name for rows in points.values() for row in rows))
-    cells: dict[str, list[Cell]] = {variant: [] for variant in variants}
-    notes: list[str] = []
-    captions = []
-    for point, members in points.items():
-        results = {member.results.method.name: member.results for member in members}
-        ranking = rank(list(results.values()), measure)
-        values = {name: value_cell(row, n, measure, ranking) for n, (name, row) in enumerate(results.items())}
-        for variant in variants:
-            cells[variant].append(values.get(variant, Cell(remark="not measured")))
-        notes += _ranking_notes([("", (Row("", tuple(values.values())),))], [ranking])
-        task = next(iter(results.values())).tasks.get(measure.task) if results else None
-        if task is not None and task.status == "done":
-            seeds = " to ".join(map(str, sorted({row.method.seeds for row in results.values()})))
-            of_seeds = "" if seeds == "1" else f", {seeds} training seeds"
-            text = describe_counts(task.counts, task.unit, task.datasets, generated=is_generated(results.values()))
-            captions.append(f"{point}: {text}{of_seeds}.")
-    columns = tuple(Column(f"{measure.over} {measure.name} {measure.direction}", point) for point in points)
-    rows = tuple(Row(variant, tuple(cells[variant])) for variant in variants)
-    notes = [*dict.fromkeys(notes), "Best and second best are marked in each column."]
-    return Table(name, title, " ".join(captions), columns, (("", rows),), tuple(notes))
 
 
 def value_text(measure: Measure, value: float, digits: int = 2) -> str:
@@ -315,7 +237,7 @@ def table_caption(rows: Sequence[Results], measures: Sequence[Measure]) -> str:
         for row in rows:
             task = row.tasks.get(measure.task)
             if task is not None and task.status == "done":
-                text = describe_counts(task.counts, task.unit, task.datasets, generated=is_generated([row]))
+                text = describe_counts(task.counts, task.unit, task.datasets, generated=row.generated)
                 tasks_of.setdefault(text, []).append(measure.over)
                 break
     return " ".join(f"{', '.join(dict.fromkeys(tasks))}: {counts}." for counts, tasks in tasks_of.items())
@@ -332,15 +254,23 @@ def describe_counts(counts: dict[str, int], unit: str, datasets: Sequence[str], 
     return f"{text} ({', '.join(named)})" if named else text
 
 
-def is_generated(rows: Iterable[Results]) -> bool:
-    """Whether some rows were evaluated on generated procedures."""
-    return any(row.generated for row in rows)
-
-
 def row_name(row: Results) -> str:
     """A method's name, with its number of training seeds if there are several."""
     seeds = row.method.seeds
     return row.method.name if seeds == 1 else f"{row.method.name} ({seeds} seeds)"
+
+
+def value_columns(measures: Sequence[Measure]) -> list[Column]:
+    """The headings of some measures."""
+    return [Column(m.over, m.name, m.direction) for m in measures]
+
+
+def ranked_cells(rows: Sequence[Results], measures: Sequence[Measure]) -> tuple[list[list[Cell]], list[Ranking]]:
+    """The cells of each row, and the ranking of each measure."""
+    rankings = [rank(rows, measure) for measure in measures]
+    columns = list(zip(measures, rankings, strict=True))
+    cells = [[value_cell(row, n, measure, ranking) for measure, ranking in columns] for n, row in enumerate(rows)]
+    return cells, rankings
 
 
 def value_cell(row: Results, number: int, measure: Measure, ranking: Ranking) -> Cell:
@@ -360,17 +290,14 @@ def value_cell(row: Results, number: int, measure: Measure, ranking: Ranking) ->
 
 
 def _grouped(
-    rows: Sequence[Results],
-    cells: Callable[[int], Sequence[Cell]],
-    focus: int = -1,
-    only: Sequence[int] | None = None,
+    rows: Sequence[Results], cells: Sequence[Sequence[Cell]], focus: int = -1, only: Collection[int] | None = None
 ) -> list[tuple[str, tuple[Row, ...]]]:
-    """The rows, or `only` some of them, in the table's order of groups; `cells` gives the cells of each."""
+    """The rows, or `only` some of them, with their cells, in the table's order of groups."""
     groups = []
     for group in GROUP_ORDER:
-        members = [n for n in (range(len(rows)) if only is None else only) if rows[n].method.group == group]
+        members = [n for n, row in enumerate(rows) if row.method.group == group and (only is None or n in only)]
         if members:
-            groups.append((group, tuple(Row(row_name(rows[n]), tuple(cells(n)), n == focus) for n in members)))
+            groups.append((group, tuple(Row(row_name(rows[n]), tuple(cells[n]), n == focus) for n in members)))
     return groups
 
 
@@ -421,7 +348,7 @@ def _paper_rows(conventions: Sequence[str], measures: Sequence[Measure]) -> list
     return rows
 
 
-def _ranking_notes(
+def ranking_notes(
     groups: Sequence[tuple[str, Sequence[Row]]], rankings: Iterable[Ranking], family: str = "within the column"
 ) -> list[str]:
     """What bold, underline and the footnote signs of a table mean, as far as they occur."""

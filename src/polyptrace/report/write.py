@@ -21,6 +21,7 @@ from polyptrace.core.files import atomic_folder, provenance, write_json
 from polyptrace.data import Dataset
 from polyptrace.drawing import line_styles
 from polyptrace.evaluate.results import Metric, Results, without_nan
+from polyptrace.report import sections as page_sections
 from polyptrace.report.film_strips import TrackImages
 from polyptrace.report.page import Block, Page, Section, Tile, render_page, write_table
 from polyptrace.report.ranking import (
@@ -36,19 +37,7 @@ from polyptrace.report.ranking import (
     rank,
 )
 from polyptrace.report.runs import Run, load_run
-from polyptrace.report.sections import (
-    Content,
-    ablations,
-    additional_protocols,
-    counting,
-    main_results,
-    maps,
-    protocol,
-    reidentification,
-    retrieval_gallery,
-    training,
-)
-from polyptrace.report.tables import OTHER_TEST, interval_text, is_generated, value_text
+from polyptrace.report.tables import OTHER_TEST, interval_text, value_text
 
 #: The file that marks a folder as a report.
 PAGE_FILE = "report.html"
@@ -86,12 +75,8 @@ def write_report(
     datasets = [Dataset.open(path) for path in options.data]
     for dataset in datasets:
         check_dataset(dataset, rows, runs)
-    content = Content(
-        rows,
-        focus,
-        line_styles([row.method.group for row in rows], focus),
-        TrackImages.of(datasets) if datasets else None,
-    )
+    styles = line_styles([row.method.group for row in rows], focus)
+    content = page_sections.Content(rows, focus, styles, TrackImages.of(datasets) if datasets else None)
     with atomic_folder(out, overwrite=overwrite, mark=PAGE_FILE) as folder:
         _warn_about_other_tests(rows)
         sections = _sections(content, options, runs)
@@ -148,34 +133,31 @@ def _warn_about_other_tests(rows: Sequence[Results]) -> None:
         )
 
 
-def _sections(content: Content, options: ReportOptions, runs: Sequence[Run]) -> list[Section]:
+def _sections(content: page_sections.Content, options: ReportOptions, runs: Sequence[Run]) -> list[Section]:
     """The sections that have content, in their order."""
     ablated = load_rows(options.ablations) if options.ablations else []
     makers: dict[str, Callable[[], Section | None]] = {
-        "Table 1": lambda: main_results(content, paper=options.paper),
-        "gallery": lambda: retrieval_gallery(content),
-        "re-identification": lambda: reidentification(content),
-        "maps": lambda: maps(content),
-        "counting": lambda: counting(content),
-        "additional protocols": lambda: additional_protocols(content),
-        "ablations": lambda: ablations(ablated, options.runs),
-        "training": lambda: training(runs, options.training_figures),
-        "protocol": lambda: protocol(content.rows),
+        "Table 1": lambda: page_sections.main_results(content, paper=options.paper),
+        "gallery": lambda: page_sections.retrieval_gallery(content),
+        "re-identification": lambda: page_sections.reidentification(content),
+        "maps": lambda: page_sections.maps(content),
+        "counting": lambda: page_sections.counting(content),
+        "additional protocols": lambda: page_sections.additional_protocols(content),
+        "ablations": lambda: page_sections.ablations(ablated, options.runs),
+        "training": lambda: page_sections.training(runs, options.training_figures),
+        "protocol": lambda: page_sections.protocol(content.rows),
     }
-    sections = []
+    made = []
     for name, make in makers.items():
         options.on_progress(name)
-        section = make()
-        if section is not None:
-            sections.append(section)
-    return sections
+        made.append(make())
+    return [each for each in made if each is not None]
 
 
-def _page(content: Content, sections: Sequence[Section], title: str | None) -> Page:
+def _page(content: page_sections.Content, sections: Sequence[Section], title: str | None) -> Page:
     names = dict.fromkeys(
         name or "unnamed data" for row in content.rows for task in row.tasks.values() for name in task.datasets
     )
-    generated = is_generated(content.rows)
     others = len(content.rows) - 1
     compared = f", compared with {counted(others, 'other method')}" if others else ""
     return Page(
@@ -186,7 +168,7 @@ def _page(content: Content, sections: Sequence[Section], title: str | None) -> P
             f"Made by polyptrace {polyptrace.__version__} on {date.today():%d %B %Y}. For research use; not a medical"
             " device."
         ),
-        notice=GENERATED_NOTICE if generated else None,
+        notice=GENERATED_NOTICE if any(row.generated for row in content.rows) else None,
         tiles=tuple(_tiles(content.row)),
     )
 
@@ -199,14 +181,9 @@ def _tiles(row: Results) -> list[Tile]:
         if metric is not None:
             interval = interval_text(measure, metric.low, metric.high)
             bounds = (100 * metric.low, 100 * metric.value, 100 * metric.high)
-            tiles.append(
-                Tile(
-                    f"{measure.over} {measure.name}",
-                    _tile_text(measure, metric, row.method.seeds),
-                    interval or "no interval",
-                    bounds if math.isfinite(sum(bounds)) else None,
-                )
-            )
+            text = _tile_text(measure, metric, row.method.seeds)
+            shown = bounds if math.isfinite(sum(bounds)) else None
+            tiles.append(Tile(f"{measure.over} {measure.name}", text, interval or "no interval", shown))
     return tiles
 
 

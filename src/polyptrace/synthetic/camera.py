@@ -16,7 +16,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Camera:
-    """Picture size, lens and black border of one endoscope."""
+    """Image size, lens and black border of one endoscope."""
 
     width: int
     height: int
@@ -32,7 +32,7 @@ class Camera:
         return torch.stack([u * sine, v * sine, torch.cos(angle)])
 
     def project(self, right: Tensor, down: Tensor, forward: Tensor) -> tuple[Tensor, Tensor]:
-        """Pixels (x, y), measured from the picture's corner, of points in camera axes."""
+        """Pixels (x, y), measured from the image's corner, of points in camera axes."""
         across = torch.sqrt(right * right + down * down).clamp_min(1e-9)
         radius = torch.atan2(across, forward) * self.focal_px
         return self.width / 2 + right / across * radius, self.height / 2 + down / across * radius

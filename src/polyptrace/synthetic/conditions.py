@@ -19,6 +19,11 @@ from polyptrace.synthetic.workflow import Look
 Array = NDArray[np.float64]
 COLOURS = 7  # latent numbers of a procedure
 VIEWS = 13  # latent numbers of a look
+#: Conditions that are the same in all frames of a look.
+UNCHANGED = (
+    *("saturation", "haze", "gloss", "roughness", "vessel"),
+    *("debris", "bubbles", "narrow_band", "noise"),
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Conditions:
     balance: Tensor  # (B, 3) gains of red, green, blue
     saturation: Tensor
     haze: Tensor  # scattered light
-    blur_x: Tensor  # standard deviation, as a share of the picture's width
+    blur_x: Tensor  # standard deviation, as a share of the image's width
     blur_y: Tensor
     fringe: Tensor  # (B, 2) shift between the red and blue fields, as a share of the width
     gloss: Tensor  # strength of the highlights
@@ -40,7 +45,7 @@ class Conditions:
     pool_level: Tensor  # mm above the lowest wall
     down: Tensor  # (B, 2) direction of gravity in the colon's cross-section
     instrument: Tensor  # 0: none, 1: forceps, 2: snare
-    tip: Tensor  # (B, 2) picture position of the instrument's tip, as shares of the width
+    tip: Tensor  # (B, 2) image position of the instrument's tip, as shares of the width
     loop: Tensor  # (B, 2) half axes of the snare's loop, as shares of the width
     narrow_band: Tensor  # 1: narrow-band imaging
     noise: Tensor
@@ -81,23 +86,15 @@ def draw_conditions(
     return Conditions(
         exposure=_column(table["exposure"] + 0.12 * drift),
         balance=_tensor(np.stack([table["red"], np.ones(frames), table["blue"]], axis=1)),
-        saturation=_column(table["saturation"]),
-        haze=_column(table["haze"]),
         blur_x=_column(table["defocus"] * focus + motion[0]),
         blur_y=_column(table["defocus"] * focus + motion[1]),
         fringe=_tensor(fringe),
-        gloss=_column(table["gloss"]),
-        roughness=_column(table["roughness"]),
-        vessel=_column(table["vessel"]),
-        debris=_column(table["debris"]),
-        bubbles=_column(table["bubbles"]),
         pool_level=_column(table["pool"]),
         down=_tensor(np.tile([np.cos(down), np.sin(down)], (frames, 1))),
         instrument=_column(table["instrument"] * ~np.isnan(target[:, 0])),
         tip=_tensor(np.nan_to_num(target[:, :2] + target[:, 2:]) / (2 * width)),
         loop=_tensor(np.nan_to_num((target[:, 2:] - target[:, :2]) * table["loop"][:, None], nan=1.0) / width),
-        narrow_band=_column(table["narrow_band"]),
-        noise=_column(table["noise"]),
+        **{name: _column(table[name]) for name in UNCHANGED},
     )
 
 

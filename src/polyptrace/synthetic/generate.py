@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from polyptrace.core.codec import encode_jpeg
+from polyptrace.core.codec import decode, encode_jpeg
 from polyptrace.core.console import counted, progress
 from polyptrace.core.device import choose_device, one_thread, usable_cores
 from polyptrace.core.files import atomic_folder, provenance, read_json, write_json
 from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
+from polyptrace.data.crops.videos import write_video
 from polyptrace.synthetic.presets import Preset, find_preset
 from polyptrace.synthetic.procedure import Procedure, draw_procedures
 from polyptrace.synthetic.render import Scene
@@ -43,18 +44,20 @@ def generate(
     device: str = "auto",
     every_frame: bool = False,
     contact_sheets: bool = False,
+    videos: bool = False,
     workers: int = 0,
     overwrite: bool = False,
 ) -> bool:
     """Writes procedures to `out`; returns False if `out` already holds them, made with the same settings.
 
-    The folder holds images/, annotations/instances_{train,test}.json, synthetic.json and, if requested, sheets/. On one
-    kind of device the same seed gives the same bytes for any number of workers (0: one per core), and `split` renders
-    only the training or only the test procedures of the same dataset.
+    The folder holds images/, annotations/instances_{train,test}.json, synthetic.json and, if requested, sheets/ and
+    videos/. On one kind of device the same seed gives the same bytes for any number of workers (0: one per core), and
+    `split` renders only the training or only the test procedures of the same dataset.
     """
     preset = find_preset(preset) if isinstance(preset, str) else preset
     out, workers = Path(out), workers or usable_cores()
-    settings = _settings(preset, seed, split, every_frame, contact_sheets)
+    options = {"split": split, "every_frame": every_frame, "contact_sheets": contact_sheets, "videos": videos}
+    settings = {"preset": _as_json(preset), "seed": seed} | options
     if not overwrite and (out / NOTE).exists():
         refuse_changes(
             f"{out}: already exists, made",
@@ -73,7 +76,7 @@ def generate(
         ]
         (folder / "images").mkdir()
         with progress("rendering", sum(len(rows) for _, rows in jobs), "frames") as bar:
-            write_pictures(jobs, folder / "images", chosen_device, workers, bar.advance)
+            write_images(jobs, folder / "images", chosen_device, workers, bar.advance)
         info = {"generated": True, "preset": preset.name, "regime": preset.regime, "seed": seed}
         for name in dict.fromkeys(each.split for each in procedures):
             part = [boxes for each, boxes in zip(procedures, tables, strict=True) if each.split == name]
@@ -82,17 +85,33 @@ def generate(
             (folder / "sheets").mkdir()
             for procedure, boxes in zip(procedures, tables, strict=True):
                 contact_sheet(procedure, boxes, folder).save(folder / "sheets" / f"{procedure.video}.png")
+        if videos:
+            (folder / "videos").mkdir()
+            with progress("encoding videos", len(tables), "videos") as bar:
+                for boxes in tables:
+                    file = folder / "videos" / f"{boxes.video[0]}.mp4"
+                    write_video(file, _all_frames(boxes, folder), float(boxes.fps[0]))
+                    bar.advance()
         write_json(folder / NOTE, {"settings": settings, "device": chosen_device.type, "made_by": provenance()})
     return True
 
 
-def _settings(preset: Preset, seed: int, split: Split, every_frame: bool, contact_sheets: bool) -> dict[str, Any]:
-    content = asdict(preset) | {"track_frames": list(preset.track_frames)}  # as JSON returns it
-    options = {"split": split, "every_frame": every_frame, "contact_sheets": contact_sheets}
-    return {"preset": content, "seed": seed} | options
+def _as_json(preset: Preset) -> dict[str, Any]:
+    return asdict(preset) | {"track_frames": list(preset.track_frames)}
 
 
-def write_pictures(
+def _all_frames(boxes: Boxes, folder: Path) -> Iterator[NDArray[np.uint8]]:
+    """Every frame of a procedure up to its last box: black at first; a frame without an image repeats the last one."""
+    files = dict(zip(boxes.frame_index.tolist(), boxes.file, strict=True))
+    shown = np.zeros((int(boxes.image_height[0]), int(boxes.image_width[0]), 3), np.uint8)
+    for index in range(max(files) + 1):
+        path = folder / files.get(index, "")
+        if path.is_file():
+            shown = decode(path.read_bytes()).permute(1, 2, 0).contiguous().numpy()
+        yield shown
+
+
+def write_images(
     jobs: Iterable[Frames], folder: Path, device: torch.device, workers: int, advance: Callable[[int], None]
 ) -> None:
     """Renders the given frames (rows) of procedures and writes them as JPEG; `advance` receives finished counts."""
@@ -109,8 +128,8 @@ def write_pictures(
             advance(count)
 
 
-def _write_jpeg(file: Path, picture: Tensor) -> None:
-    file.write_bytes(encode_jpeg(picture, QUALITY))
+def _write_jpeg(file: Path, image: Tensor) -> None:
+    file.write_bytes(encode_jpeg(image, QUALITY))
 
 
 def _batches(jobs: Iterable[Frames], device: torch.device) -> Iterator[tuple[Procedure, Scene, NDArray[np.int64]]]:
@@ -161,7 +180,7 @@ def write_coco(path: Path, boxes: Boxes, info: dict[str, Any] | None = None) -> 
 
 
 def contact_sheet(procedure: Procedure, boxes: Boxes, root: Path) -> Image.Image:
-    """One row per polyp: the middle frames of up to eight tracks, in time order, with boxes; pictures below `root`."""
+    """One row per polyp: the middle frames of up to eight tracks, in time order, with boxes; images below `root`."""
     camera = procedure.scene.camera
     row_height = camera.height + CAPTION
     sheet = Image.new("RGB", (SHEET_COLUMNS * camera.width, len(procedure.scene.polyps) * row_height))
@@ -176,8 +195,8 @@ def contact_sheet(procedure: Procedure, boxes: Boxes, root: Path) -> Image.Image
             mine = mine[np.linspace(0, len(mine) - 1, SHEET_COLUMNS).round().astype(int)]
         for column, box in enumerate(mine):
             left, top = column * camera.width, row * row_height + CAPTION
-            with Image.open(root / boxes.file[box]) as picture:
-                sheet.paste(picture, (left, top))
+            with Image.open(root / boxes.file[box]) as image:
+                sheet.paste(image, (left, top))
             x, y, w, h = boxes.xywh[box]
             draw.rectangle((left + x, top + y, left + x + w, top + y + h), outline=(80, 255, 80))
             time = f"frame {boxes.frame_index[box]:,}"

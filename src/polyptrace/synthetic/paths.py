@@ -1,7 +1,7 @@
 """Camera paths: for each look a smooth path around its polyp, inside the lumen, with the polyp in view.
 
 A pose is seven numbers: log distance (mm), the direction from the polyp to the camera (u, v, normal; not normalised),
-the polyp's position in the picture (x, y, from the centre, as shares of the width), and roll.
+the polyp's position in the image (x, y, from the centre, as shares of the width), and roll.
 """
 
 from dataclasses import dataclass
@@ -149,7 +149,7 @@ def _draw_keys(
 def _pose(latent: Array, polyp: Polyp, look: Look, change: float) -> Array:
     """The pose (7,) of a latent view (6,); the phase sets the distance."""
     closeness = {"survey": 0.19, "approach": 0.28, "inspect": 0.42, "wash": 0.31, "remove": 0.33}[look.phase]
-    share = closeness * np.exp((0.2 + 0.35 * change) * latent[0])  # of the picture's width that the polyp spans
+    share = closeness * np.exp((0.2 + 0.35 * change) * latent[0])  # of the image's width that the polyp spans
     spread = 0.25 + 0.75 * change
     tilt = float(np.clip(0.75 + 0.45 * spread * latent[1], 0.0, 1.35))
     side = 1.1 * spread * latent[2]
@@ -165,7 +165,7 @@ def _step(rng: Generator) -> Array:
 
 
 def _outside(rng: Generator) -> Array:
-    """A position just outside the picture."""
+    """A position just outside the image."""
     angle = rng.uniform(0, 2 * np.pi)
     return np.array([0.56 * np.cos(angle), 0.5 * np.sin(angle)])
 

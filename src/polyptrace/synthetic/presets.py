@@ -1,6 +1,6 @@
 """Scale and difficulty of generated procedures.
 
-A preset sets the numbers of procedures and polyps and the picture size. A regime sets how tracks of one polyp differ:
+A preset sets the numbers of procedures and polyps and the image size. A regime sets how tracks of one polyp differ:
 `real-colon` follows REAL-Colon; `hard` draws a new view, light and colour for every track and often shows two polyps.
 """
 
@@ -38,7 +38,7 @@ class Preset:
     test_videos: int
     train_polyps: int
     test_polyps: int
-    width: int  # of a picture, pixels
+    width: int  # of an image, pixels
     height: int
     texel_mm: float  # resolution of the mucosa maps
     tracklets: float  # mean per polyp
@@ -46,7 +46,7 @@ class Preset:
     spread: float  # standard deviation of the logarithm of the tracklets per polyp
     track_frames: tuple[float, float]  # median, standard deviation of the logarithm
     longest_track: int  # frames
-    leaving: float = 0.5  # share of longer looks that start, and that end, with the polyp outside the picture
+    leaving: float = 0.5  # share of longer looks that start, and that end, with the polyp outside the image
     whole_tracklets: bool = False  # lengths of looks are multiples of a tracklet, so that every rendered frame is used
     regime: Regime = "real-colon"
     separate: bool = True  # the camera shows one polyp at a time

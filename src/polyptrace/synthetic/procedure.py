@@ -25,12 +25,12 @@ from polyptrace.synthetic.tracing import detect, polyp_boxes
 from polyptrace.synthetic.workflow import FPS, Look, plan_looks
 
 MIN_PARALLEL = 4  # cores and procedures from which drawing in processes pays for their start
-MAX_LINK_GAP = 3  # with missed boxes, pictures exist for tracks.max_gap up to this
+MAX_LINK_GAP = 3  # with missed boxes, images exist for tracks.max_gap up to this
 
 
 @dataclass(frozen=True)
 class Procedure:
-    """Everything about a procedure except its pictures."""
+    """Everything about a procedure except its images."""
 
     dataset: str
     video: str
@@ -67,7 +67,7 @@ class Procedure:
         return f"{self.video}_{frame_index:06d}.jpg"
 
     def render(self, rows: NDArray[np.int64], scene: Scene | None = None) -> Tensor:
-        """Pictures (B, 3, H, W) uint8 of the frames in `rows`; `scene`: the scene on the device to render on."""
+        """Images (B, 3, H, W) uint8 of the frames in `rows`; `scene`: the scene on the device to render on."""
         scene = scene or self.scene
         device, index = scene.grain.device, torch.from_numpy(rows)
         views, conditions = self.paths.views.take(index).to(device), self.conditions.take(index).to(device)
@@ -77,7 +77,7 @@ class Procedure:
     def frames_to_render(
         self, boxes: Boxes, every_frame: bool = False, missed_boxes: bool = False
     ) -> NDArray[np.int64]:
-        """Rows of the frames that need a picture: those of whole tracks with default settings, or all with a box.
+        """Rows of the frames that need an image: those of whole tracks with default settings, or all with a box.
 
         Tracks are linked within polyps and within videos; with `missed_boxes` also with gaps of up to MAX_LINK_GAP.
         """

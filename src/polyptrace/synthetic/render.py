@@ -1,4 +1,4 @@
-"""Rendering: from a scene, views and conditions to the pictures of an endoscope.
+"""Rendering: from a scene, views and conditions to the images of an endoscope.
 
 Rays are traced and shaded; then come exposure, blur, colour fringes, sensor noise and the black mask.
 """
@@ -178,7 +178,7 @@ def _wire(x: Tensor, y: Tensor, loop: Tensor, tip: Tensor, width: int) -> tuple[
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that the pictures of one procedure are rendered from, except views and conditions."""
+    """Everything that the images of one procedure are rendered from, except views and conditions."""
 
     colon: Colon
     lumen: Lumen
@@ -193,7 +193,7 @@ class Scene:
 
 
 def render(scene: Scene, views: CameraViews, conditions: Conditions, seeds: Tensor) -> tuple[Tensor, Tensor]:
-    """Pictures (B, 3, H, W) uint8, and the polyp visible in each pixel (B, H, W) int8 (-1: none).
+    """Images (B, 3, H, W) uint8, and the polyp visible in each pixel (B, H, W) int8 (-1: none).
 
     `seeds` (B,) select the sensor noise.
     """
@@ -215,14 +215,14 @@ def render(scene: Scene, views: CameraViews, conditions: Conditions, seeds: Tens
     light = shade(scene.colon, scene.lumen, views, conditions, rays, wall, visible)
     mask = border(camera, device)
     light = add_instruments(light, conditions, camera, owner)
-    picture = _expose(light * _vignette(camera, device), conditions, mask.reshape(-1))
-    picture = _smear(picture.reshape(frames, 3, height, width), conditions)
-    picture = _add_grain(picture, conditions, scene.grain, seeds) * mask
-    return (picture.clamp_(0.0, 1.0) * 255.0).round_().to(torch.uint8), owner.reshape(frames, height, width)
+    image = _expose(light * _vignette(camera, device), conditions, mask.reshape(-1))
+    image = _smear(image.reshape(frames, 3, height, width), conditions)
+    image = _add_grain(image, conditions, scene.grain, seeds) * mask
+    return (image.clamp_(0.0, 1.0) * 255.0).round_().to(torch.uint8), owner.reshape(frames, height, width)
 
 
 def _expose(light: Tensor, conditions: Conditions, inside: Tensor) -> Tensor:
-    """Picture values in [0, 1] (B, 3, P): automatic exposure over the mask `inside` (P,), colours, tone curve."""
+    """Image values in [0, 1] (B, 3, P): automatic exposure over the mask `inside` (P,), colours, tone curve."""
     light = _narrow_band(light, conditions.narrow_band)
     luminance = (0.3 * light[:, 0] + 0.55 * light[:, 1] + 0.15 * light[:, 2]).clamp_max(6.0)  # (B, P)
     level = ((luminance * inside).sum(dim=1, keepdim=True) / inside.sum()).clamp_min(1e-4)
@@ -235,26 +235,26 @@ def _expose(light: Tensor, conditions: Conditions, inside: Tensor) -> Tensor:
     return (1.0 - torch.exp(-1.55 * light)).clamp_min_(1e-6) ** 0.5
 
 
-def _smear(picture: Tensor, conditions: Conditions) -> Tensor:
-    """The picture (B, 3, H, W) blurred by defocus and motion, with the red and blue fields shifted against green."""
-    width = picture.shape[-1]
+def _smear(image: Tensor, conditions: Conditions) -> Tensor:
+    """The image (B, 3, H, W) blurred by defocus and motion, with the red and blue fields shifted against green."""
+    width = image.shape[-1]
     for axis, deviation in ((3, conditions.blur_x), (2, conditions.blur_y)):
         shift = conditions.fringe[:, 3 - axis] * width
         shifts = torch.stack([shift, torch.zeros_like(shift), -shift], dim=1)  # (B, 3)
-        picture = _blur(picture, deviation * width + 0.2, shifts, axis)
-    return picture
+        image = _blur(image, deviation * width + 0.2, shifts, axis)
+    return image
 
 
-def _blur(picture: Tensor, deviation: Tensor, shifts: Tensor, axis: int) -> Tensor:
+def _blur(image: Tensor, deviation: Tensor, shifts: Tensor, axis: int) -> Tensor:
     """Gaussian blur along one axis, with a deviation (B, 1) and a shift (B, 3) in pixels."""
-    frames, channels, height, width = picture.shape
+    frames, channels, height, width = image.shape
     reach = max(2, round(width * 0.022))
-    taps = torch.arange(-reach, reach + 1, device=picture.device)
+    taps = torch.arange(-reach, reach + 1, device=image.device)
     weight = torch.exp(-0.5 * ((taps - shifts[..., None]) / deviation[:, :, None]) ** 2)  # (B, 3, taps)
     weight = weight / weight.sum(dim=-1, keepdim=True)
     kernel = weight.reshape(frames * channels, 1, *((1, -1) if axis == 3 else (-1, 1)))
     padding = (reach, reach, 0, 0) if axis == 3 else (0, 0, reach, reach)
-    padded = pad(picture, padding, mode="replicate")
+    padded = pad(image, padding, mode="replicate")
     flat = padded.reshape(1, frames * channels, *padded.shape[2:])
     return conv2d(flat, kernel, groups=frames * channels).reshape(frames, channels, height, width)
 
@@ -271,15 +271,15 @@ def draw_grain(rng: Generator, camera: Camera) -> Tensor:
     return torch.from_numpy(rng.standard_normal((3, 2 * camera.height, 2 * camera.width), dtype=np.float32))
 
 
-def _add_grain(picture: Tensor, conditions: Conditions, grain: Tensor, seeds: Tensor) -> Tensor:
+def _add_grain(image: Tensor, conditions: Conditions, grain: Tensor, seeds: Tensor) -> Tensor:
     """Sensor noise, stronger in dark areas; the frame's number in `seeds` (B,) selects a window of `grain`."""
-    height, width = picture.shape[-2:]
+    height, width = image.shape[-2:]
     windows = []
     for seed in seeds.tolist():
         top, left = seed * 7919 % height, seed * 104729 % width
         windows.append(grain[:, top : top + height, left : left + width])
-    strength = conditions.noise[:, :, None, None] * (1.25 - 0.75 * picture)
-    return picture + torch.stack(windows) * strength
+    strength = conditions.noise[:, :, None, None] * (1.25 - 0.75 * image)
+    return image + torch.stack(windows) * strength
 
 
 def _vignette(camera: Camera, device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""Statistics of generated procedures, compared with real ones: tracks and boxes (REAL-Colon), pictures (real clips)."""
+"""Statistics of generated procedures, compared with real ones: tracks and boxes (REAL-Colon), images (real clips)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,9 +26,9 @@ PUBLISHED = {
     "tracklets per polyp, mean": "about 60",
     "track length, frames": "1-3 / 16-67 / 121-376",
     "gap between tracks, frames": "1-2 / 4-21 / 56-72",
-    "box size, share of the picture": "0.08-0.14 / 0.16-0.29 / 0.31-0.53",
+    "box size, share of the image": "0.08-0.14 / 0.16-0.29 / 0.31-0.53",
     "IoU of neighbouring boxes, median": "0.86-0.93",
-    "boxes at the picture's edge": "14-31 %",
+    "boxes at the image's edge": "14-31 %",
     "frames with two polyps": "0.02 % in one procedure",
 }
 MAX_HEIGHT = 224  # pixels
@@ -55,9 +55,9 @@ def box_statistics(boxes: Boxes) -> dict[str, str]:
         "tracklets per polyp, mean": f"{len(short) / polyps:.1f}",
         "track length, frames": _percentiles(lengths),
         "gap between tracks, frames": _percentiles(gaps),
-        "box size, share of the picture": _percentiles(size, 2),
+        "box size, share of the image": _percentiles(size, 2),
         "IoU of neighbouring boxes, median": f"{_neighbour_iou(boxes, track):.2f}",
-        "boxes at the picture's edge": f"{100 * _at_edge(boxes):.0f} %",
+        "boxes at the image's edge": f"{100 * _at_edge(boxes):.0f} %",
         "frames with two polyps": f"{100 * _shared_frames(boxes):.1f} %",
     }
 
@@ -83,7 +83,7 @@ def _neighbour_iou(boxes: Boxes, track: NDArray[np.int64]) -> float:
 
 
 def _at_edge(boxes: Boxes) -> float:
-    """Share of boxes within 1 % of the picture's edge."""
+    """Share of boxes within 1 % of the image's edge."""
     size = np.stack([boxes.image_width, boxes.image_height], axis=1)
     low = boxes.xywh[:, :2] / size
     high = (boxes.xywh[:, :2] + boxes.xywh[:, 2:]) / size
@@ -122,27 +122,27 @@ def find_recordings(root: Path, most: int) -> list[list[Path]]:
 
 
 def measure_recording(files: Sequence[Path], height: int = MAX_HEIGHT) -> Array:
-    """The measures (len(MEASURES),) of one recording: means over its pictures, resized to this height.
+    """The measures (len(MEASURES),) of one recording: means over its images, resized to this height.
 
-    The black border, which is dark in all of the pictures, is excluded.
+    The black border, which is dark in all of the images, is excluded.
     """
-    pictures = torch.stack([_read(file, height) for file in files])  # (n, 3, H, W) in [0, 1]
-    inside = pictures.amax(dim=(0, 1)) > 0.12  # (H, W)
-    measures: Array = np.mean([_measure(picture, inside) for picture in pictures], axis=0)
+    images = torch.stack([_read(file, height) for file in files])  # (n, 3, H, W) in [0, 1]
+    inside = images.amax(dim=(0, 1)) > 0.12  # (H, W)
+    measures: Array = np.mean([_measure(image, inside) for image in images], axis=0)
     return measures
 
 
 def _read(file: Path, height: int) -> Tensor:
-    picture = decode(file.read_bytes())
-    width = round(picture.shape[2] * height / picture.shape[1])
-    small: Tensor = resize(picture.to(torch.float32) / 255.0, [height, width], antialias=True)
+    image = decode(file.read_bytes())
+    width = round(image.shape[2] * height / image.shape[1])
+    small: Tensor = resize(image.to(torch.float32) / 255.0, [height, width], antialias=True)
     return small
 
 
-def _measure(picture: Tensor, inside: Tensor) -> list[float]:
-    lab = to_lab(picture)[:, inside]  # (3, n)
-    grey = picture.mean(dim=0)
-    low, high = picture.amin(dim=0)[inside], picture.amax(dim=0)[inside]
+def _measure(image: Tensor, inside: Tensor) -> list[float]:
+    lab = to_lab(image)[:, inside]  # (3, n)
+    grey = image.mean(dim=0)
+    low, high = image.amin(dim=0)[inside], image.amax(dim=0)[inside]
     specular = ((low > 0.86) & (high > 0.94)).to(torch.float32).mean()
     black = (high < 0.12).to(torch.float32).mean()
     return [
@@ -155,9 +155,9 @@ def _measure(picture: Tensor, inside: Tensor) -> list[float]:
     ]
 
 
-def to_lab(picture: Tensor) -> Tensor:
-    """CIE Lab (3, ...) of an sRGB picture (3, ...) in [0, 1], white point D65."""
-    linear = torch.where(picture <= 0.04045, picture / 12.92, ((picture + 0.055) / 1.055) ** 2.4)
+def to_lab(image: Tensor) -> Tensor:
+    """CIE Lab (3, ...) of an sRGB image (3, ...) in [0, 1], white point D65."""
+    linear = torch.where(image <= 0.04045, image / 12.92, ((image + 0.055) / 1.055) ** 2.4)
     matrix = torch.tensor([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     white = torch.tensor([0.9505, 1.0, 1.089])
     xyz = torch.einsum("ij,j...->i...", matrix / white[:, None], linear)

@@ -19,7 +19,7 @@ from polyptrace.synthetic.polyps import Polyp, Site, seat
 FAR_MM = 150.0  # end of every ray
 SIGHT_MM = 90.0  # polyps beyond this distance are not rendered
 BOX_MM = 60.0  # polyps beyond this distance have no box
-MIN_BOX = 0.03  # minimum box side, as a share of the picture's width
+MIN_BOX = 0.03  # minimum box side, as a share of the image's width
 MIN_VISIBLE = 0.4  # minimum share of a polyp's surface points that are in view
 SIGHT_STEPS = 14  # points at which a line of sight is tested against folds
 Rays = tuple[Tensor, Tensor, Tensor]

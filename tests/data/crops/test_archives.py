@@ -37,14 +37,14 @@ def archive(tmp_path: Path) -> Path:
     return write_archive(tmp_path / "001-001_frames.tar.gz", [folder, *members])
 
 
-def test_wanted_members_come_with_their_bytes_in_the_order_of_the_archive(archive: Path) -> None:
+def test_requested_members_are_read_in_the_order_of_the_archive(archive: Path) -> None:
     wanted = [f"001-001_frames/001-001_{i}.jpg" for i in (20, 3, 11)]
     assert list(read_members(archive, wanted)) == [
         (f"001-001_frames/001-001_{i}.jpg", bytes([i]) * (i + 1)) for i in (3, 11, 20)
     ]
 
 
-def test_a_pass_can_be_stopped_on_its_way_to_what_is_wanted(archive: Path) -> None:
+def test_reading_can_be_cancelled(archive: Path) -> None:
     passed = []
 
     def go_on() -> None:
@@ -60,7 +60,7 @@ def test_missing_members_are_not_returned(archive: Path) -> None:
     assert list(read_members(archive, ["001-001_frames/001-001_99.jpg"])) == []
 
 
-def test_the_pass_ends_with_the_last_wanted_member(tmp_path: Path) -> None:
+def test_reading_ends_after_the_last_requested_member(tmp_path: Path) -> None:
     noise = [regular(f"{i}.jpg", random.Random(i).randbytes(600_000)) for i in range(6)]
     path = write_archive(tmp_path / "large.tar.gz", noise)
     path.write_bytes(path.read_bytes()[:-30])  # damage after what is wanted
@@ -113,7 +113,7 @@ def test_a_plain_tar_cut_between_two_members_is_noticed(tmp_path: Path) -> None:
         list(read_all(path, ".jpg"))
 
 
-def test_a_member_too_large_for_a_picture_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_a_member_too_large_for_an_image_is_refused_before_it_is_read(tmp_path: Path) -> None:
     entry, _ = regular("bomb.jpg", b"")
     entry.size = 2**40
     path = tmp_path / "bomb.tar"

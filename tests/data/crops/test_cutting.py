@@ -15,12 +15,12 @@ from polyptrace.config import Crops
 from polyptrace.core import codec
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
-from polyptrace.data.crops.cutting import PICTURES_PER_JOB, fill_store
+from polyptrace.data.crops.cutting import IMAGES_PER_JOB, fill_store
 
 Source = Callable[..., tuple[Boxes, Path]]
 
 
-def test_progress_moves_within_a_video_and_counts_every_picture_once(make_source: Source, tmp_path: Path) -> None:
+def test_progress_moves_within_a_video_and_counts_every_image_once(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source(videos=1)
     advances: list[int] = []
     fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16), advance=advances.append)
@@ -30,7 +30,7 @@ def test_progress_moves_within_a_video_and_counts_every_picture_once(make_source
     assert sum(again) == 72
 
 
-def test_a_line_of_the_log_that_was_cut_off_is_not_continued(make_source: Source, tmp_path: Path) -> None:
+def test_a_truncated_line_of_the_log_is_not_continued(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
     fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
     whole, log = (tmp_path / "a.npy").read_bytes(), tmp_path / "a.log"
@@ -42,7 +42,7 @@ def test_a_line_of_the_log_that_was_cut_off_is_not_continued(make_source: Source
     assert (tmp_path / "a.npy").read_bytes() == whole
 
 
-def test_a_picture_of_an_archive_that_is_several_frames_is_cut_for_each(make_source: Source, tmp_path: Path) -> None:
+def test_an_image_of_an_archive_that_is_several_frames_is_cut_for_each(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source(videos=1, frames=2)
     with tarfile.open(root / "a.tar", "w") as archive:
         archive.add(root / boxes.file[0], "x.jpg")
@@ -53,7 +53,7 @@ def test_a_picture_of_an_archive_that_is_several_frames_is_cut_for_each(make_sou
     assert (tmp_path / "packed.npy").read_bytes() == (tmp_path / "loose.npy").read_bytes()
 
 
-def test_boxes_of_one_picture_may_know_its_size_or_not_but_not_disagree(make_source: Source, tmp_path: Path) -> None:
+def test_boxes_of_one_image_may_know_its_size_or_not_but_not_disagree(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source(videos=1, frames=1)
     boxes = replace(boxes.take(np.array([0, 0])), xywh=np.array([(20, 30, 12, 10), (40, 10, 12, 10)], float))
 
@@ -79,7 +79,7 @@ def test_boxes_of_one_picture_may_know_its_size_or_not_but_not_disagree(make_sou
     ],
 )
 @pytest.mark.parametrize("decoding", ["full", "scaled"])
-def test_a_picture_of_another_size_is_no_smaller_picture_of_the_size_that_is_stated(
+def test_an_image_of_another_size_is_no_smaller_image_of_the_size_that_is_stated(
     tmp_path: Path, name: str, size: tuple[int, int], fits: bool, decoding: str
 ) -> None:
     Image.new("RGB", size, "red").save(tmp_path / name)
@@ -87,14 +87,12 @@ def test_a_picture_of_another_size_is_no_smaller_picture_of_the_size_that_is_sta
         video="v", frame_index=[0], file=name, xywh=[[300, 200, 200, 150]], image_width=800, image_height=600
     )
     bad = fill_store(tmp_path / "a.npy", boxes, tmp_path, Crops(size=100, decoding=decoding))
-    assert [f"picture is {size[0]} x {size[1]}, its boxes say 800 x 600" in one.reason for one in bad] == [True] * (
+    assert [f"image is {size[0]} x {size[1]}, its boxes say 800 x 600" in one.reason for one in bad] == [True] * (
         not fits
     )
 
 
-def test_a_picture_of_several_pictures_is_a_bad_picture_where_sizes_are_unknown(
-    make_source: Source, tmp_path: Path
-) -> None:
+def test_an_image_of_several_images_is_a_bad_image_where_sizes_are_unknown(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source(videos=1, frames=2)
     frames = [Image.new("RGB", (96, 72), colour) for colour in ("red", "blue")]
     frames[0].save(root / boxes.file[1], "GIF", save_all=True, append_images=frames[1:])
@@ -103,7 +101,7 @@ def test_a_picture_of_several_pictures_is_a_bad_picture_where_sizes_are_unknown(
     assert [one.row for one in bad] == [1]
 
 
-def test_a_picture_that_says_it_is_larger_than_the_memory_is_a_bad_picture(
+def test_an_image_that_says_it_is_larger_than_the_memory_is_a_bad_image(
     make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes, root = make_source(videos=1, frames=2)
@@ -135,7 +133,7 @@ def test_jobs_of_another_size_do_not_count_as_done(make_source: Source, tmp_path
     boxes, root = make_source()
     fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
     whole, log = (tmp_path / "a.npy").read_bytes(), tmp_path / "a.log"
-    log.write_text(log.read_text().replace(f"of {PICTURES_PER_JOB}", "of 64"))
+    log.write_text(log.read_text().replace(f"of {IMAGES_PER_JOB}", "of 64"))
     with (tmp_path / "a.npy").open("r+b") as file:  # as a run with larger jobs would have left it
         file.seek(-16 * 16 * 3, os.SEEK_END)
         file.write(bytes(16 * 16 * 3))
@@ -143,7 +141,7 @@ def test_jobs_of_another_size_do_not_count_as_done(make_source: Source, tmp_path
     assert (tmp_path / "a.npy").read_bytes() == whole
 
 
-def test_a_store_that_was_cut_off_while_it_was_made_is_made_again(make_source: Source, tmp_path: Path) -> None:
+def test_a_truncated_store_is_created_again(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source(videos=1)
     fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
     (tmp_path / "b.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:64])

@@ -73,7 +73,7 @@ def test_the_field_is_found_and_everything_outside_is_blank(tmp_path: Path, shap
 
 @pytest.mark.parametrize("border", ["blank", "keep"])
 def test_stored_crops_show_no_name_unless_the_border_is_kept(tmp_path: Path, border: str) -> None:
-    """Crops as large as the picture contain all twelve names; their pixels are compared, which no OCR can miss."""
+    """Crops as large as the image contain all twelve names; their pixels are compared, which no OCR can miss."""
     recording(tmp_path / "v.mp4", "octagon", title="DOE JANE")
     boxes = Boxes.of(
         video="v",
@@ -93,7 +93,7 @@ def test_stored_crops_show_no_name_unless_the_border_is_kept(tmp_path: Path, bor
     assert not any(b"DOE JANE" in content for content in files)
 
 
-def test_a_picture_without_a_border_is_kept_whole(tmp_path: Path) -> None:
+def test_an_image_without_a_border_is_kept_whole(tmp_path: Path) -> None:
     video = tmp_path / "v.mp4"
     noise = np.random.default_rng(0).integers(0, 255, (20, 16, 24, 3), dtype=np.uint8)
     with av.open(str(video), "w") as container:

@@ -45,7 +45,7 @@ def test_only_some_parts_are_read_ahead() -> None:
     stream.close()
 
 
-def test_a_few_buffers_go_round() -> None:
+def test_a_few_buffers_are_reused_in_turn() -> None:
     parts = [np.arange(n) for n in (9, 4, 9, 7, 9, 9, 2)]
     found = {crops.data_ptr() for crops in read_ahead(np.zeros((9, 2, 2, 3), np.uint8), parts, CPU, pad=9)}
     assert len(found) <= loader.CPU_BUFFERS

@@ -19,14 +19,14 @@ from polyptrace.data import Boxes
 from polyptrace.data.boxes import Ints
 from polyptrace.data.crops import nvjpeg
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.images import PictureRequest
-from polyptrace.data.crops.nvjpeg import cut_crops, read_pictures, to_host, triangle_weights
+from polyptrace.data.crops.images import ImageRequest
+from polyptrace.data.crops.nvjpeg import cut_crops, read_images, to_host, triangle_weights
 from polyptrace.data.crops.regions import cut_crop
 
 Source = Callable[..., tuple[Boxes, Path]]
 SIZE = 24
 REGIONS = [  # x, y, w, h
-    (0, 0, 61, 50),  # all of a picture
+    (0, 0, 61, 50),  # all of an image
     (10, 5, 40, 30),
     (3, 7, 9, 11),  # made larger
     (60, 49, 1, 1),
@@ -57,7 +57,7 @@ def float_path(picture: Tensor, region: Ints) -> Tensor:
 def test_the_crops_of_a_batch_are_those_cut_one_by_one(dtype: torch.dtype, furthest: float) -> None:
     pictures = [noise(50, 61, 0), noise(64, 80, 1), noise(50, 61, 2)]
     regions = np.array(REGIONS * 3)
-    of = np.arange(len(regions)) // len(REGIONS)  # several boxes in each picture, pictures of two sizes
+    of = np.arange(len(regions)) // len(REGIONS)  # several boxes in each image, images of two sizes
     crops = all_crops(pictures, of, regions, dtype)
     for crop, picture, region in zip(crops, of, regions, strict=True):
         exact = float_path(pictures[picture], region)
@@ -74,7 +74,7 @@ def test_white_stays_white_in_half_precision() -> None:
     assert (all_crops([white], np.zeros(3, int), regions, torch.float16) == 255).all()
 
 
-def test_a_small_budget_of_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_memory_budget_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     pictures, regions, of = [noise(50, 61, 0)], np.array(REGIONS), np.zeros(len(REGIONS), int)
     whole = all_crops(pictures, of, regions, torch.float32)
     monkeypatch.setattr(nvjpeg, "BYTES_AT_ONCE", 2 * 3 * 50 * 61 * 4)
@@ -97,7 +97,7 @@ def test_weights_sum_to_one_and_stay_inside_their_region(length: int, begin: int
     torch.testing.assert_close(weights @ torch.arange(length).float(), expected, atol=1e-3, rtol=1e-4)
 
 
-def test_after_a_broken_jpeg_the_gpu_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gpu_is_synchronised_after_a_broken_jpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.jpg").write_bytes(encode_jpeg(noise(16, 24, 0)))
     waited: list[torch.device] = []
 
@@ -106,17 +106,17 @@ def test_after_a_broken_jpeg_the_gpu_is_waited_for(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(codec, "decode_jpegs", decode_jpegs)
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
-    ((_, picture),) = read_pictures(tmp_path, [PictureRequest("a.jpg", 0)], torch.device("cuda", 1))
+    ((_, picture),) = read_images(tmp_path, [ImageRequest("a.jpg", 0)], torch.device("cuda", 1))
     assert isinstance(picture, Tensor)  # decoded alone
     assert picture.shape == (3, 16, 24)
     assert waited == [torch.device("cuda", 1)]  # or nvJPEG could write into what is copied there next
 
 
-def test_a_store_filled_in_batches_holds_the_same_crops_and_names_the_same_bad_pictures(
+def test_a_store_filled_in_batches_holds_the_same_crops_and_names_the_same_bad_images(
     make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes, root = make_source(videos=1)
-    rows = np.r_[np.arange(72), 3, 3, 40][::-1]  # several boxes in a picture, in no order
+    rows = np.r_[np.arange(72), 3, 3, 40][::-1]  # several boxes in an image, in no order
     boxes = boxes.take(rows)
     (root / "v0_0007.jpg").unlink()
     (root / "v0_0008.jpg").write_bytes((root / "v0_0008.jpg").read_bytes()[:200])

@@ -19,7 +19,7 @@ def test_a_crop_is_the_box_scaled_about_its_centre() -> None:
     assert region((150, 110, 30, 24)) == [90, 62, 150, 120]
 
 
-def test_a_crop_stops_at_the_edges_of_its_picture() -> None:
+def test_a_crop_stops_at_the_edges_of_its_image() -> None:
     assert region((3, 5, 40, 33)) == [0, 0, 123, 104]
     assert region((290, 230, 28, 25)) == [234, 180, 86, 76]
 
@@ -28,7 +28,7 @@ def test_numbers_are_truncated_not_rounded() -> None:
     assert region((100.9, 100.9, 10.9, 10.9), scale=1.0) == [100, 100, 10, 10]
 
 
-def test_a_tiny_box_in_the_last_corner_still_has_a_pixel() -> None:
+def test_a_tiny_box_in_the_last_corner_has_one_pixel() -> None:
     assert region((319.9, 255.9, 0.05, 0.05), scale=1.0) == [319, 255, 1, 1]
 
 
@@ -63,10 +63,10 @@ def test_a_crop_of_any_shape_is_the_rounded_float_result(width: int, region: tup
 
 
 @pytest.mark.parametrize(("side", "factor"), [(100, 1), (232, 1), (464, 2), (927, 2), (928, 4), (4000, 8)])
-def test_a_picture_shrinks_only_while_every_crop_keeps_its_pixels(side: int, factor: int) -> None:
+def test_an_image_shrinks_only_while_every_crop_keeps_its_pixels(side: int, factor: int) -> None:
     assert shrink_factor(np.array([[0, 0, side, 4000]]), 232) == factor
 
 
-def test_regions_of_a_smaller_picture_cover_the_same_place() -> None:
+def test_regions_of_a_smaller_image_cover_the_same_place() -> None:
     shrunk = scale_regions(np.array([[90, 62, 150, 120]]), (1350, 1080), (675, 270))
     np.testing.assert_allclose(shrunk, [[45, 15.5, 75, 30]])

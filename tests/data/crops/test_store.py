@@ -12,7 +12,7 @@ from polyptrace.data.crops import store as store_module
 from polyptrace.data.crops.store import CropFile, JobLog, create_store, finished_jobs, log_line
 
 
-def test_crops_are_put_in_their_rows_those_that_follow_each_other_at_once(tmp_path: Path) -> None:
+def test_crops_are_written_to_their_rows(tmp_path: Path) -> None:
     path = tmp_path / "crops.npy"
     begin = create_store(path, tmp_path / "crops.log", (5, 2, 2, 3))
     crops = torch.arange(36, dtype=torch.uint8).view(3, 2, 2, 3)
@@ -23,7 +23,7 @@ def test_crops_are_put_in_their_rows_those_that_follow_each_other_at_once(tmp_pa
     assert not found[[1, 2]].any()
 
 
-def test_a_job_is_named_once_the_disk_has_its_crops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_is_logged_after_its_crops_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, store = tmp_path / "crops.log", tmp_path / "crops.npy"
     named_before: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda _: named_before.append(log.read_text("utf-8")))
@@ -35,7 +35,7 @@ def test_a_job_is_named_once_the_disk_has_its_crops(tmp_path: Path, monkeypatch:
     assert finished_jobs(log) == {"1 of 8", "3 of 8"}
 
 
-def test_what_was_finished_is_named_where_the_work_is_stopped_too(tmp_path: Path) -> None:
+def test_finished_jobs_are_logged_when_the_work_is_interrupted(tmp_path: Path) -> None:
     log = tmp_path / "crops.log"
 
     def stopped() -> None:

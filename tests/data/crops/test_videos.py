@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 96, 64
 
 
 def numbered_picture(index: int) -> np.ndarray:
-    """A picture that shows its own number: bit b is the brightness of column b in the upper half."""
+    """An image that shows its own number: bit b is the brightness of column b in the upper half."""
     picture = np.full((HEIGHT, WIDTH, 3), 30, np.uint8)
     for bit in range(8):
         picture[: HEIGHT // 2, bit * 12 : (bit + 1) * 12] = 220 if index >> bit & 1 else 30
@@ -64,7 +64,7 @@ def test_the_requested_frame_is_returned(tmp_path: Path, ending: str) -> None:
     assert found == {index: index for index in wanted}
 
 
-def test_b_frames_come_in_the_order_of_presentation(tmp_path: Path) -> None:
+def test_b_frames_are_read_in_presentation_order(tmp_path: Path) -> None:
     video = write_video(tmp_path / "b.mp4", 60, options={"bf": "3", "g": "20", "b_strategy": "0"})
     with av.open(str(video)) as container:
         kinds = {int(frame.pict_type) for frame in container.decode(video=0)}
@@ -92,7 +92,7 @@ def test_a_variable_frame_rate_does_not_move_frame_numbers(tmp_path: Path) -> No
         ((0, -65536, 0, 65536, 0, 0, 0, 0, 1 << 30), 3),
     ],
 )
-def test_a_rotated_video_comes_as_players_show_it(
+def test_a_rotated_video_is_read_as_players_show_it(
     tmp_path: Path, matrix: tuple[int, ...], clockwise_quarters: int
 ) -> None:
     upright = write_video(tmp_path / "upright.mp4", 3)
@@ -123,7 +123,7 @@ def test_a_video_that_has_the_wanted_frames_gives_no_warning(tmp_path: Path) -> 
         assert len(list(read_frames(video, range(12)))) == 12
 
 
-def test_pictures_are_rgb_bytes_close_to_what_was_written(tmp_path: Path) -> None:
+def test_images_are_rgb_bytes_close_to_what_was_written(tmp_path: Path) -> None:
     path = tmp_path / "red.mp4"
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=25)
@@ -154,3 +154,10 @@ def test_a_file_that_is_no_video_is_a_clear_error(tmp_path: Path, content: bytes
 def test_a_missing_video_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         list(read_frames(tmp_path / "none.mp4", [0]))
+
+
+def test_a_video_with_an_unknown_codec_is_refused(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "a.mp4", 5)
+    path.write_bytes(path.read_bytes().replace(b"avc1", b"zzzz"))
+    with pytest.raises(UserError, match=r"a\.mp4: its video codec is unknown -> export"):
+        video_info(path)

@@ -9,7 +9,7 @@ import pytest
 from polyptrace.core.errors import UserError
 from polyptrace.data.checks import check_boxes
 from polyptrace.data.sources import read_coco
-from polyptrace.data.sources.paths import picture_root
+from polyptrace.data.sources.paths import image_root
 
 
 def content_of(rows) -> dict:
@@ -49,7 +49,7 @@ def write_coco(root: Path, content: dict, split: str = "train") -> Path:
     return root
 
 
-def test_the_authors_layout_comes_back_row_by_row(tmp_path: Path, world, same_rows) -> None:
+def test_the_authors_layout_is_read_row_by_row(tmp_path: Path, world, same_rows) -> None:
     found = read_coco(write_coco(tmp_path, content_of(world)), split="train")
     same_rows(
         found,
@@ -72,10 +72,10 @@ def test_a_json_file_itself_is_a_source_with_the_same_files(tmp_path: Path, worl
     root = write_coco(tmp_path, content_of(world))
     file = root / "annotations" / "instances_train.json"
     assert read_coco(file).file.tolist() == read_coco(root).file.tolist()
-    assert picture_root(file) == root
+    assert image_root(file) == root
 
 
-def test_the_published_annotations_come_in_as_the_authors_order_them(shared: Path) -> None:
+def test_the_published_annotations_are_read_in_the_authors_order(shared: Path) -> None:
     found = read_coco(shared / "oracles" / "a_annotations_0.json")
     oracle = np.load(shared / "oracles" / "a_tracklets_0.npz")
     assert found.line.tolist() == oracle["instance_ann_id"].tolist()
@@ -145,7 +145,7 @@ def test_several_splits_are_read_together_and_what_they_share_once(tmp_path: Pat
 
 
 @pytest.mark.parametrize("by", ["id", "text", "name"])
-def test_results_of_a_detector_take_the_place_of_annotations(tmp_path: Path, world, same_rows, by: str) -> None:
+def test_results_of_a_detector_replace_the_annotations(tmp_path: Path, world, same_rows, by: str) -> None:
     content = content_of(world)
     names = {image["id"]: image["file_name"].removesuffix(".jpg") for image in content["images"]}
     results = [

@@ -36,7 +36,7 @@ def write(root: Path, content: dict) -> Path:
     return root
 
 
-def test_rows_come_back_row_by_row(tmp_path: Path, world, same_rows) -> None:
+def test_rows_are_read_row_by_row(tmp_path: Path, world, same_rows) -> None:
     found = read_cocovid(write(tmp_path, content_of(world)))
     same_rows(
         found, world, "track", file=lambda row: f"images/{row.video}/{row.frame_index:06d}.jpg", polyp=lambda _: ""

@@ -40,7 +40,7 @@ def write(root: Path, rows, **options: object) -> Path:
     return root
 
 
-def test_tasks_come_back_row_by_row(tmp_path: Path, world, same_rows, picture) -> None:
+def test_tasks_are_read_row_by_row(tmp_path: Path, world, same_rows, picture) -> None:
     for row in world:
         picture(tmp_path / row.video / "images" / f"frame_{row.frame_index:06d}.PNG")
     found = read_cvat(write(tmp_path, world))

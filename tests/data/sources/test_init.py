@@ -49,7 +49,7 @@ def test_rspp_adds_polypsset(all_four: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*paper-eval lacks")
-def test_a_combination_passes_each_part_its_options_and_keeps_what_was_parsed(all_four: Path, tmp_path: Path) -> None:
+def test_a_combination_passes_options_and_cache_to_its_parts(all_four: Path, tmp_path: Path) -> None:
     put(tmp_path / "cases.csv", "case_id,size_mm,pathology\n3,7,odd\n")
     table = all_four / "Polyp_Size_Dataset" / "Polyp_Size_Lables.csv"
     put(table, "Video_ID,Polyp_Size,Kind\nVideo07,11mm,odd\n")

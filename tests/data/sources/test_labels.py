@@ -47,7 +47,7 @@ def test_any_size_is_a_positive_number_nan_or_our_error(written: object) -> None
 
 
 @given(st.floats(0.01, 99).map(lambda size: round(size, 2)))
-def test_a_written_size_comes_back(size: float) -> None:
+def test_a_written_size_is_read(size: float) -> None:
     for written in (f"{size}", f"{size} mm", f"{size}mm-", size):
         assert size_mm(written, "x") == size
 

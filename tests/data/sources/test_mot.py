@@ -46,7 +46,7 @@ def one_file(tmp_path: Path, content: bytes) -> Path:
     return tmp_path
 
 
-def test_ground_truth_comes_back_row_by_row(tmp_path: Path, world, same_rows) -> None:
+def test_ground_truth_is_read_row_by_row(tmp_path: Path, world, same_rows) -> None:
     found = read_mot(write_mot(tmp_path, world))
     same_rows(
         found,
@@ -93,7 +93,7 @@ def test_ground_truth_is_preferred_and_detections_can_be_selected(tmp_path: Path
     same_rows(read_mot(tmp_path, boxes="det"), world[:5], "score")
 
 
-def test_pictures_are_found_with_any_zero_padding_and_missing_ones_are_named_with_it(
+def test_images_are_found_with_any_zero_padding_and_missing_ones_are_named_with_it(
     tmp_path: Path, world, picture
 ) -> None:
     write_mot(tmp_path, world)
@@ -233,10 +233,10 @@ def test_text_files_next_to_videos_are_detections_of_those_videos(
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ("", r"a\.txt: no video a\.mp4 and no folder a of pictures -> put one of them next to"),
+        ("", r"a\.txt: no video a\.mp4 and no folder a of images -> put one of them next to"),
         ("b.mp4", r"a\.txt: no video is named 'a', only b\.mp4 -> give a video and its boxes the same name"),
         ("a.wmv", r"a\.txt: a\.wmv has a type that is not known as video -> convert it to one of \.mp4, \.mov"),
-        ("._a.mp4", r"a\.txt: no video a\.mp4 and no folder a of pictures"),
+        ("._a.mp4", r"a\.txt: no video a\.mp4 and no folder a of images"),
     ],
 )
 def test_a_missing_video_a_differently_named_one_and_an_unknown_type_have_their_own_messages(
@@ -264,7 +264,7 @@ def test_hidden_files_are_ignored(tmp_path: Path, world, same_rows, picture: Cal
     same_rows(read_mot(tmp_path), first, file=lambda row: f"case1/{row.frame_index + 1:06d}.jpg")
 
 
-def test_videos_and_sequences_may_be_links_to_where_they_lie(tmp_path: Path, world, same_rows, video: Callable) -> None:
+def test_videos_and_sequences_may_be_symbolic_links(tmp_path: Path, world, same_rows, video: Callable) -> None:
     write_mot(tmp_path / "elsewhere", world)
     linked = tmp_path / "linked"
     linked.mkdir()
@@ -280,7 +280,7 @@ def test_videos_and_sequences_may_be_links_to_where_they_lie(tmp_path: Path, wor
     same_rows(read_mot(beside), first, file=lambda _: "case1.mp4")
 
 
-def test_the_real_clips_come_in_with_one_row_per_line(shared: Path) -> None:
+def test_the_real_clips_are_read_with_one_row_per_line(shared: Path) -> None:
     root = shared / "data" / "ldpolyp"
     found = read_mot(root)
     assert len(found) == sum(len(table.read_text().splitlines()) for table in root.glob("*/gt/gt.txt"))

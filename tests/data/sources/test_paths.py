@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from polyptrace.core.errors import UserError
 from polyptrace.data.sources.paths import (
     folders_below,
+    image_root,
     inside,
     last_number,
     natural,
     of_several_videos,
-    picture_root,
     pictures_by_number,
     relative,
     video_and_frame,
@@ -86,10 +86,10 @@ def test_names_sort_in_natural_order() -> None:
     assert sorted(["case10", "case9", "case1b", "b2"], key=natural) == ["b2", "case1b", "case9", "case10"]
 
 
-def test_two_pictures_of_one_number_are_an_error(tmp_path: Path) -> None:
+def test_two_images_of_one_number_are_an_error(tmp_path: Path) -> None:
     for name in ("a1.jpg", "b01.jpg"):
         (tmp_path / name).touch()
-    with pytest.raises(UserError, match=r"a1\.jpg and b01\.jpg are both picture 1"):
+    with pytest.raises(UserError, match=r"a1\.jpg and b01\.jpg are both image 1"):
         pictures_by_number(tmp_path)
 
 
@@ -97,9 +97,9 @@ def test_the_root_of_a_file_in_a_folder_of_annotations_is_above_it(tmp_path: Pat
     (tmp_path / "annotations").mkdir()
     (tmp_path / "annotations" / "a.json").touch()
     (tmp_path / "b.json").touch()
-    assert picture_root(tmp_path / "annotations" / "a.json") == tmp_path
-    assert picture_root(tmp_path / "b.json") == tmp_path
-    assert picture_root(tmp_path) == tmp_path
+    assert image_root(tmp_path / "annotations" / "a.json") == tmp_path
+    assert image_root(tmp_path / "b.json") == tmp_path
+    assert image_root(tmp_path) == tmp_path
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_videos_that_share_a_folder_are_separated_by_their_names(name: str, mixe
     assert video_and_frame(PurePosixPath(name), "otherwise", "x", mixed) == (video, 3)
 
 
-def test_names_before_their_numbers_tell_how_many_videos_lie_in_a_folder() -> None:
+def test_prefixes_of_file_names_show_whether_a_folder_has_several_videos() -> None:
     assert of_several_videos(["a_1.jpg", "b_1.jpg"])
     assert not of_several_videos(["a_1.jpg", "a_2.jpg"])
     assert not of_several_videos(["1.jpg", "frame_2.jpg"])

@@ -53,7 +53,7 @@ def one_polyp(world):
 
 
 @pytest.mark.parametrize("write", [write_voc, write_yolo, write_coco])
-def test_boxes_come_back_row_by_row_with_frames_of_the_videos(tmp_path: Path, world, same_rows, video, write) -> None:
+def test_boxes_are_read_row_by_row_with_frames_of_the_videos(tmp_path: Path, world, same_rows, video, write) -> None:
     root = tmp_path / "Polyp_Size_Dataset"
     labels(root)
     for name in VIDEOS.values():
@@ -78,7 +78,7 @@ def test_the_folder_around_the_dataset_is_accepted(tmp_path: Path, world) -> Non
     assert outer.size_mm.tolist() == inner.size_mm.tolist()
 
 
-def test_existing_pictures_are_preferred_to_videos(tmp_path: Path, world, picture) -> None:
+def test_existing_images_are_preferred_to_videos(tmp_path: Path, world, picture) -> None:
     labels(tmp_path)
     rows = one_polyp(world)
     write_voc(tmp_path, rows)

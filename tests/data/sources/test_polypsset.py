@@ -37,7 +37,7 @@ def write(root: Path, world) -> Path:
 
 
 @pytest.mark.parametrize("wrapper", ["", "PolypsSet"])
-def test_videos_come_back_row_by_row(tmp_path: Path, world, same_rows, wrapper: str) -> None:
+def test_videos_are_read_row_by_row(tmp_path: Path, world, same_rows, wrapper: str) -> None:
     write(tmp_path / wrapper, world)
     inner = f"{wrapper}/" if wrapper else ""
     found = read_polypsset(tmp_path)
@@ -67,11 +67,11 @@ def test_a_split_is_one_part(tmp_path: Path, world) -> None:
         read_polypsset(tmp_path, split="train2019")
 
 
-def test_pictures_without_an_annotation_are_a_warning_and_count_as_frames(tmp_path: Path, world, picture) -> None:
+def test_images_without_an_annotation_are_a_warning_and_count_as_frames(tmp_path: Path, world, picture) -> None:
     write(tmp_path, world)
     before = read_polypsset(tmp_path, split="val").frame_index
     picture(tmp_path / "val2019" / "Image" / "1" / "95.jpg")
-    with pytest.warns(UserWarning, match="1 picture without an XML file"):
+    with pytest.warns(UserWarning, match="1 image without an XML file"):
         assert read_polypsset(tmp_path, split="val").frame_index.tolist() == (before + 1).tolist()
 
 

@@ -116,7 +116,7 @@ CELL = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp", "Zs")
 
 @given(st.lists(st.tuples(CELL, CELL, CELL), max_size=8), st.sampled_from([",", ";", "\t"]))
 @settings(deadline=None)
-def test_a_csv_file_comes_back(tmp_path_factory, rows: list[tuple[str, str, str]], delimiter: str) -> None:
+def test_a_csv_file_is_read_as_written(tmp_path_factory, rows: list[tuple[str, str, str]], delimiter: str) -> None:
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter=delimiter, quoting=csv.QUOTE_ALL)

@@ -84,7 +84,7 @@ def expected(world, *splits: str):
 
 
 @pytest.mark.parametrize("suffix", ["_annotations", "_annotation"])
-def test_folders_come_back_row_by_row(tmp_path: Path, world, same_rows, suffix: str) -> None:
+def test_folders_are_read_row_by_row(tmp_path: Path, world, same_rows, suffix: str) -> None:
     found = read_realcolon(write_folders(tmp_path, world, suffix))
     same_rows(
         found,
@@ -188,9 +188,9 @@ def test_a_second_run_resumes_from_the_cache(tmp_path: Path, world, monkeypatch)
         np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
 
 
-def test_pictures_without_an_annotation_are_a_warning(tmp_path: Path, world, picture) -> None:
+def test_images_without_an_annotation_are_a_warning(tmp_path: Path, world, picture) -> None:
     picture(write_folders(tmp_path, world) / "001-001_frames" / "001-001_77.jpg")
-    with pytest.warns(UserWarning, match="001-001_frames: 1 picture without an XML file"):
+    with pytest.warns(UserWarning, match="001-001_frames: 1 image without an XML file"):
         read_realcolon(tmp_path)
 
 
@@ -214,7 +214,7 @@ def test_missing_tables_are_a_warning_and_labels_stay_unknown(tmp_path: Path, wo
         ("video_info.csv", "29.97", "fast", r"video_info\.csv:2: fps is 'fast', not a number"),
         ("{xml}", "001-001_1</unique_id>", "</unique_id>", r"001-001_\d+\.xml:4: object has no unique_id"),
         ("{xml}", "<filename>001-001", "<filename>../../001-001", "leaves the dataset's folder"),
-        ("{xml}", "<filename>001-001", "<filename>001-002", "names another picture"),
+        ("{xml}", "<filename>001-001", "<filename>001-002", "names another image"),
         ("{xml}", "<xmin>", "<xmin>x", r"xmin is 'x.*', not a number"),
         ("{xml}", "<annotation>", "<!DOCTYPE a><annotation>", "declares a document type"),
     ],

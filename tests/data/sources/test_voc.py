@@ -30,7 +30,7 @@ def write(root: Path, rows, *, xml: str, image: str = "{video}_{frame:04d}.jpg",
     return root
 
 
-def test_flat_names_come_back_row_by_row(tmp_path: Path, world, same_rows) -> None:
+def test_flat_names_are_read_row_by_row(tmp_path: Path, world, same_rows) -> None:
     found = read_voc(write(tmp_path, world, xml="Annotations/{video}_{frame:04d}.xml"))
     same_rows(found, world, "track", file=lambda row: f"JPEGImages/{row.video}_{row.frame_index:04d}.jpg")
     assert set(zip(found.image_width, found.image_height, strict=True)) == {(64, 48)}
@@ -44,7 +44,7 @@ def test_flat_names_come_back_row_by_row(tmp_path: Path, world, same_rows) -> No
         ("{video}/annotations/frame_{frame}.xml", "{video}/images/frame_{frame}.jpg"),
     ],
 )
-def test_folders_are_videos_and_pictures_are_found(
+def test_folders_are_videos_and_images_are_found(
     tmp_path: Path, world, same_rows, picture, xml: str, image: str
 ) -> None:
     for row in world:
@@ -66,7 +66,7 @@ def test_tags_are_labels(tmp_path: Path, world, same_rows) -> None:
     )
 
 
-def test_a_list_of_a_split_picks_frames(tmp_path: Path, world, same_rows) -> None:
+def test_the_list_of_a_split_selects_frames(tmp_path: Path, world, same_rows) -> None:
     write(tmp_path, world, xml="Annotations/{video}_{frame:04d}.xml")
     (tmp_path / "ImageSets" / "Main").mkdir(parents=True)
     wanted = [row for row in world if row.video == "case2"]
@@ -76,10 +76,10 @@ def test_a_list_of_a_split_picks_frames(tmp_path: Path, world, same_rows) -> Non
         read_voc(tmp_path, split="other")
 
 
-def test_pictures_without_an_annotation_are_a_warning(tmp_path: Path, world, picture) -> None:
+def test_images_without_an_annotation_are_a_warning(tmp_path: Path, world, picture) -> None:
     write(tmp_path, world, xml="Annotations/{video}_{frame:04d}.xml")
     picture(tmp_path / "JPEGImages" / "case1_0099.jpg")
-    with pytest.warns(UserWarning, match="1 picture without an XML file"):
+    with pytest.warns(UserWarning, match="1 image without an XML file"):
         read_voc(tmp_path)
 
 
@@ -121,7 +121,7 @@ def test_a_name_without_a_number_is_an_error(tmp_path: Path) -> None:
         read_voc(tmp_path)
 
 
-def test_one_polyp_with_two_sizes_is_two_polyps_with_one_id(tmp_path: Path) -> None:
+def test_one_polyp_with_two_sizes_is_an_error(tmp_path: Path) -> None:
     for frame, size in ((1, "4 mm"), (2, "5mm")):
         tags = f"<polyp_id>P</polyp_id><size>{size}</size><bndbox>"
         (tmp_path / f"a_{frame}.xml").write_text(GOOD.replace("<bndbox>", tags))
@@ -129,7 +129,7 @@ def test_one_polyp_with_two_sizes_is_two_polyps_with_one_id(tmp_path: Path) -> N
         read_voc(tmp_path)
 
 
-def test_the_quick_look_at_an_empty_frame_agrees_with_the_parser() -> None:
+def test_the_check_for_empty_frames_agrees_with_the_parser() -> None:
     empty = "<annotation>\n<filename>a_1.jpg</filename><size><width>64</width></size>\n</annotation>\n"
     assert parse_voc(empty.encode(), "a").boxes == []
     assert parse_voc(empty.replace("<size>", "<!-- object --><size>").encode(), "a").boxes == []

@@ -1,4 +1,4 @@
-"""YOLO: fractions of the picture, whose size comes from a picture, a video or an option."""
+"""YOLO: fractions of the image, whose size comes from an image, a video or an option."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def write(root: Path, rows, *, name: str, first: int = 0, tail=lambda row: f" {r
         ("{video}/{frame:06d}.txt", "{video}/{frame:06d}.jpg"),
     ],
 )
-def test_boxes_with_tracks_come_back_row_by_row(
+def test_boxes_with_tracks_are_read_row_by_row(
     tmp_path: Path, world, same_rows, picture, label: str, image: str
 ) -> None:
     for row in world:
@@ -89,7 +89,7 @@ def test_videos_that_share_the_folder_of_a_split_stay_apart(tmp_path: Path, worl
     same_rows(read_yolo(tmp_path, image_size=(64, 48)), world, "track")
 
 
-def test_a_missing_picture_has_the_size_of_its_neighbours(tmp_path: Path, world, same_rows, picture) -> None:
+def test_a_missing_image_has_the_size_of_its_neighbours(tmp_path: Path, world, same_rows, picture) -> None:
     first = [row for row in world if row.video == "case1"]
     picture(tmp_path / "images" / "case1" / f"{min(row.frame_index for row in first):04d}.jpg")
     found = read_yolo(write(tmp_path, first, name="labels/{video}/{frame:04d}.txt"))
@@ -97,7 +97,7 @@ def test_a_missing_picture_has_the_size_of_its_neighbours(tmp_path: Path, world,
 
 
 def test_without_any_size_the_error_says_how_to_give_it(tmp_path: Path, world) -> None:
-    with pytest.raises(UserError, match=r"has no picture, and no video case1\.mp4 .* --image-size"):
+    with pytest.raises(UserError, match=r"has no image, and no video case1\.mp4 .* --image-size"):
         read_yolo(write(tmp_path, world, name="labels/{video}_{frame}.txt"))
 
 
@@ -124,9 +124,9 @@ def test_errors_name_file_and_line(tmp_path: Path, content: bytes, message: str)
         read_yolo(tmp_path, image_size=(64, 48))
 
 
-def test_an_unreadable_picture_is_named(tmp_path: Path, world) -> None:
+def test_an_unreadable_image_is_named(tmp_path: Path, world) -> None:
     write(tmp_path, world[:1], name="labels/{video}_{frame}.txt")
     (tmp_path / "images").mkdir()
-    (tmp_path / "images" / f"case1_{world[0].frame_index}.jpg").write_bytes(b"no picture")
+    (tmp_path / "images" / f"case1_{world[0].frame_index}.jpg").write_bytes(b"no image")
     with pytest.raises(UserError, match="its size cannot be read"):
         read_yolo(tmp_path)

@@ -49,7 +49,7 @@ def published_weights(architecture: Surgenet) -> dict[str, Tensor]:
 
 
 def slow_vector(weights: dict[str, Tensor], picture: Tensor, architecture: Surgenet) -> Tensor:
-    """The vector (D,) of one picture (3, H, W)."""
+    """The vector (D,) of one image (3, H, W)."""
 
     def norm(values: Tensor, name: str) -> Tensor:
         weight = weights[f"{name}.weight"]

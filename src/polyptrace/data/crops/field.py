@@ -1,4 +1,4 @@
-"""The endoscope's field in a video: where the picture is, without the border in which names and dates are burnt in.
+"""The endoscope's field in a video: where the image is, without the border in which names and dates are burnt in.
 
 Frames across the video are compared. Inside the field (an octagon, a circle or a rectangle) they differ almost
 everywhere; the border is static except for thin text. The field is the convex hull of the largest region that changes
@@ -22,12 +22,12 @@ SAMPLES = 32  # frames
 WIDTH = 480  # pixels to which frames are reduced
 CHANGE = 12  # grey levels between the 10th and the 90th percentile of a changing pixel
 TEXT_WIDTH = 0.02  # share of the shorter side; narrower regions are text
-SMALLEST = 0.1  # share of the picture; a smaller field is not believed
+SMALLEST = 0.1  # share of the image; a smaller field is not believed
 INWARDS = 3  # reduced pixels; colours bleed over the edge by up to two
 
 
 def field_mask(path: Path) -> Pixels | None:
-    """The field of a video as a mask (H, W, 3), 255 inside and 0 outside; None if it is the whole picture.
+    """The field of a video as a mask (H, W, 3), 255 inside and 0 outside; None if it is the whole image.
 
     A video in which no field can be found, for example because it hardly changes, is kept whole, with a warning.
     """
@@ -76,7 +76,7 @@ def find_field(frames: NDArray[np.uint8]) -> NDArray[np.bool_] | None:
 
 
 def _eroded(region: NDArray[np.bool_], radius: int) -> NDArray[np.bool_]:
-    """A region without its outer pixels; the edge of the picture is not an edge of the region."""
+    """A region without its outer pixels; the edge of the image is not an edge of the region."""
     inner: NDArray[np.bool_] = ndimage.binary_erosion(region, _disk(radius), border_value=1)
     return inner
 

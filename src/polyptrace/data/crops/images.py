@@ -29,12 +29,12 @@ VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpe
 ARCHIVE_MARK = "::"
 JPEG_START, JPEG_SCAN, JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"
 VIDEO_ENDS = "the video ends before this frame -> check that the file is complete"
-LARGEST = 256 * 2**20  # bytes of one member; no picture or annotation file is larger
+LARGEST = 256 * 2**20  # bytes of one member; no image or annotation file is larger
 _BUFFER = 2**20
 
 
-class PictureRequest(NamedTuple):
-    """A picture to read. `shrink` 2, 4 or 8 allows decoding it smaller; `size` is its stated (width, height)."""
+class ImageRequest(NamedTuple):
+    """An image to read. `shrink` 2, 4 or 8 allows decoding it smaller; `size` is its stated (width, height)."""
 
     file: str
     frame: int
@@ -42,26 +42,26 @@ class PictureRequest(NamedTuple):
     size: tuple[int, int] = (0, 0)
 
 
-class PictureError(Exception):
-    """A picture is missing or cannot be decoded; the message says what to do."""
+class ImageError(Exception):
+    """An image is missing or cannot be decoded; the message says what to do."""
 
 
-#: A request, as it was met, and its picture: uint8 RGB (3, H, W), or what went wrong.
-PictureResult = tuple[PictureRequest, Tensor | PictureError]
+#: A request, as it was met, and its image: uint8 RGB (3, H, W), or what went wrong.
+ImageResult = tuple[ImageRequest, Tensor | ImageError]
 
 
 def is_video(file: str) -> bool:
-    """Whether a box's file is a video rather than a picture."""
+    """Whether a box's file is a video rather than an image."""
     return file.lower().endswith(VIDEO_SUFFIXES)
 
 
 def container(file: str) -> str:
-    """The archive or video that a file is read from; "" for a picture file."""
+    """The archive or video that a file is read from; "" for an image file."""
     return file if is_video(file) else file.partition(ARCHIVE_MARK)[0] if ARCHIVE_MARK in file else ""
 
 
 def files_hash(files: Iterable[str], root: Path) -> str:
-    """Identifies picture files, archives and videos by name, size and time of change, so that a new one is noticed."""
+    """Identifies image files, archives and videos by name, size and time of change, so that a new one is noticed."""
     digest = hashlib.sha256()
     for name in sorted({container(file) or file for file in files}):
         try:
@@ -75,21 +75,21 @@ def files_hash(files: Iterable[str], root: Path) -> str:
 def path_below(root: Path, file: str) -> Path:
     """The path of a file below `root`; a name that points outside is refused."""
     if not file or file.startswith("/") or ".." in file.split("/") or "\0" in file:
-        raise UserError(f"{file!r}: leaves its folder -> picture names are relative paths below {root}")
+        raise UserError(f"{file!r}: leaves its folder -> image names are relative paths below {root}")
     return root / file
 
 
-def read_pictures(
+def read_images(
     root: Path,
-    requests: list[PictureRequest],
+    requests: list[ImageRequest],
     check_cancelled: Callable[[], None] = lambda: None,
     border: str = "keep",
-) -> Iterator[PictureResult]:
-    """Reads pictures that are all in one container, or all picture files.
+) -> Iterator[ImageResult]:
+    """Reads images that are all in one container, or all image files.
 
-    The `shrink` of a returned request is the factor that was applied. `check_cancelled` is called at every picture,
+    The `shrink` of a returned request is the factor that was applied. `check_cancelled` is called at every image,
     including those that are skipped inside a container; an exception that it raises stops reading. With the `border`
-    "blank", pictures of a video are black outside of the endoscope's field.
+    "blank", images of a video are black outside of the endoscope's field.
     """
     shared = container(requests[0].file)
     if not shared:
@@ -103,51 +103,51 @@ def read_pictures(
         for frame, picture in read_frames(video, sorted(by_frame), check_cancelled, field):
             yield by_frame.pop(frame)._replace(shrink=1), picture
         for request in by_frame.values():
-            yield request, PictureError(VIDEO_ENDS)
+            yield request, ImageError(VIDEO_ENDS)
     else:
-        by_member: dict[str, list[PictureRequest]] = {}  # several frames may use the same picture
+        by_member: dict[str, list[ImageRequest]] = {}  # several frames may use the same image
         for request in requests:
             by_member.setdefault(request.file.partition(ARCHIVE_MARK)[2], []).append(request)
         for member, content in read_members(path_below(root, shared), set(by_member), check_cancelled):
             for request in by_member.pop(member):
                 yield decode_request(content, request)
         for request in chain.from_iterable(by_member.values()):
-            yield request, PictureError("picture is not in its archive -> check that the archive is complete")
+            yield request, ImageError("image is not in its archive -> check that the archive is complete")
 
 
-def read_content(path: Path) -> bytes | PictureError:
-    """The bytes of a picture file."""
+def read_content(path: Path) -> bytes | ImageError:
+    """The bytes of an image file."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        return PictureError("picture is missing -> restore it, or exclude its rows with --skip-bad")
+        return ImageError("image is missing -> restore it, or exclude its rows with --skip-bad")
     except OSError as error:
-        return PictureError(f"picture cannot be read ({error}) -> restore it, or use --skip-bad")
+        return ImageError(f"image cannot be read ({error}) -> restore it, or use --skip-bad")
 
 
-def decode_request(content: bytes | PictureError, request: PictureRequest) -> PictureResult:
-    """Decodes a picture as requested."""
-    if isinstance(content, PictureError):
+def decode_request(content: bytes | ImageError, request: ImageRequest) -> ImageResult:
+    """Decodes an image as requested."""
+    if isinstance(content, ImageError):
         return request, content
     if request.shrink > 1 and codec.plain_size(content) != request.size:
-        request = request._replace(shrink=1)  # half of a picture of twice the stated size would pass the size check
+        request = request._replace(shrink=1)  # half of an image of twice the stated size would pass the size check
     try:
-        return request, decode_picture(content, request.shrink)
-    except PictureError as error:
+        return request, decode_image(content, request.shrink)
+    except ImageError as error:
         return request, error
 
 
-def decode_picture(content: bytes, shrink: int = 1) -> Tensor:
-    """A JPEG or PNG as uint8 RGB (3, H, W); raises PictureError."""
+def decode_image(content: bytes, shrink: int = 1) -> Tensor:
+    """A JPEG or PNG as uint8 RGB (3, H, W); raises ImageError."""
     if is_truncated(content):
-        raise PictureError("picture is truncated (no JPEG end marker) -> restore it, or use --skip-bad")
+        raise ImageError("image is truncated (no JPEG end marker) -> restore it, or use --skip-bad")
     try:
         picture = codec.decode(content, shrink)
     except (RuntimeError, ValueError, MemoryError) as error:
         reason = str(error).partition("\n")[0]
-        raise PictureError(f"picture cannot be decoded ({reason}) -> restore it, or use --skip-bad") from None
+        raise ImageError(f"image cannot be decoded ({reason}) -> restore it, or use --skip-bad") from None
     if picture.ndim != 3:
-        raise PictureError(f"file holds {len(picture)} pictures -> replace it by one picture, or use --skip-bad")
+        raise ImageError(f"file holds {len(picture)} images -> replace it by one image, or use --skip-bad")
     return picture
 
 
@@ -235,7 +235,7 @@ def _checked_name(entry: tarfile.TarInfo, path: Path) -> str:
 
 def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> bytes:
     if entry.size > LARGEST:
-        raise UserError(f"{path}: member {entry.name!r} has {entry.size:,} bytes -> too large for a picture; refused")
+        raise UserError(f"{path}: member {entry.name!r} has {entry.size:,} bytes -> too large for an image; refused")
     file = archive.extractfile(entry)
     assert file is not None  # a regular file
     content = file.read()

@@ -1,7 +1,7 @@
 """Crops cut on a GPU (`--crops.decoding nvjpeg`): JPEGs decoded by nvJPEG, then resized a batch at a time.
 
 A bilinear resize with antialiasing is linear in the rows and in the columns of a region, so the crops of a batch are
-two matrix products per colour: `down @ picture @ across.T`. A row of `down` is the triangle filter of one row of the
+two matrix products per colour: `down @ image @ across.T`. A row of `down` is the triangle filter of one row of the
 crop, `max(0, 1 - |distance| / max(scale, 1))` over the pixels of the region, divided by its sum; outside the region it
 is 0. On a GPU the products are in half precision: pixels are exact in it, and its 11 bits keep weights and sums
 within a quarter of a grey level.
@@ -21,12 +21,12 @@ from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Floats, Ints
 from polyptrace.data.crops import images as pictures
-from polyptrace.data.crops.images import PictureError, PictureRequest, PictureResult
+from polyptrace.data.crops.images import ImageError, ImageRequest, ImageResult
 
-PICTURES_PER_BATCH = 64
+IMAGES_PER_BATCH = 64
 GPU_THREADS = 4  # nvJPEG decodes one batch at a time; the other threads read, cut and write meanwhile
 MAX_GPU_THREADS = 16  # each takes a CUDA stream, of which torch has 32
-BYTES_AT_ONCE = 1 << 28  # of pictures in the precision of the products
+BYTES_AT_ONCE = 1 << 28  # of images in the precision of the products
 ALIGNMENT = 8  # the fast half-precision kernels need rows that start at multiples of 16 bytes
 _idle_streams: dict[torch.device, list[torch.cuda.Stream]] = {}
 
@@ -49,16 +49,16 @@ def thread_count(workers: int) -> int:
     return min(workers, MAX_GPU_THREADS) or min(usable_cores(), GPU_THREADS)
 
 
-def read_pictures(
+def read_images(
     root: Path,
-    requests: list[PictureRequest],
+    requests: list[ImageRequest],
     device: torch.device,
     check_cancelled: Callable[[], None] = lambda: None,
     border: str = "keep",
-) -> Iterator[PictureResult]:
-    """As `pictures.read_pictures`, but the JPEGs among picture files are decoded together and stay on the device."""
+) -> Iterator[ImageResult]:
+    """As `images.read_images`, but the JPEGs among image files are decoded together and stay on the device."""
     if pictures.container(requests[0].file):
-        yield from pictures.read_pictures(root, requests, check_cancelled, border)
+        yield from pictures.read_images(root, requests, check_cancelled, border)
         return
     contents = [pictures.read_content(pictures.path_below(root, request.file)) for request in requests]
     decoded = _decode_together(contents, device)
@@ -67,7 +67,7 @@ def read_pictures(
         yield (request, decoded[index]) if index in decoded else pictures.decode_request(content, request)
 
 
-def _decode_together(contents: list[bytes | PictureError], device: torch.device) -> dict[int, Tensor]:
+def _decode_together(contents: list[bytes | ImageError], device: torch.device) -> dict[int, Tensor]:
     """The JPEGs by index; empty if nvJPEG refuses one of them, so that each is decoded separately."""
     jpegs = {
         index: content
@@ -77,7 +77,7 @@ def _decode_together(contents: list[bytes | PictureError], device: torch.device)
     try:
         return dict(zip(jpegs, codec.decode_jpegs(list(jpegs.values()), device), strict=True)) if jpegs else {}
     except RuntimeError:
-        if device.type == "cuda":  # nvJPEG may still be writing earlier pictures to memory that is now free
+        if device.type == "cuda":  # nvJPEG may still be writing earlier images to memory that is now free
             torch.cuda.synchronize(device)
         return {}
 
@@ -85,9 +85,9 @@ def _decode_together(contents: list[bytes | PictureError], device: torch.device)
 def cut_batches(
     read: Iterable[tuple[Tensor, list[int], Ints | Floats]], size: int, device: torch.device
 ) -> Iterator[tuple[Ints, Tensor]]:
-    """Yields (rows, crops (n, size, size, 3) in host memory) of pictures with their rows and regions."""
+    """Yields (rows, crops (n, size, size, 3) in host memory) of images with their rows and regions."""
     on_device = ((picture.to(device), rows, regions) for picture, rows, regions in read)
-    while batch := list(islice(on_device, PICTURES_PER_BATCH)):
+    while batch := list(islice(on_device, IMAGES_PER_BATCH)):
         picture_of = np.repeat(np.arange(len(batch)), [len(rows) for _, rows, _ in batch])
         rows = np.concatenate([rows for _, rows, _ in batch])
         regions = np.concatenate([regions for _, _, regions in batch])
@@ -102,9 +102,9 @@ def cut_crops(
     size: int,
     dtype: torch.dtype | None = None,
 ) -> Iterator[tuple[Ints, Tensor]]:
-    """Yields (indices of regions, their crops (m, size, size, 3)) of uint8 pictures (3, H, W), some at a time.
+    """Yields (indices of regions, their crops (m, size, size, 3)) of uint8 images (3, H, W), some at a time.
 
-    Region i is x, y, w, h in `images[picture_of[i]]`. Pictures of the same size are resized together.
+    Region i is x, y, w, h in `images[picture_of[i]]`. Images of the same size are resized together.
     """
     precision = dtype or (torch.float16 if images[0].is_cuda else torch.float32)
     shapes = np.array([image.shape[1:] for image in images])[picture_of]  # (n, 2)
@@ -161,7 +161,7 @@ def own_stream(device: torch.device) -> Iterator[None]:
 
 
 def _resize(stack: Tensor, regions: Ints | Floats, size: int, dtype: torch.dtype) -> Tensor:
-    """Regions of pictures of the same size (n, 3, H, W), one each, as squares (n, size, size, 3)."""
+    """Regions of images of the same size (n, 3, H, W), one each, as squares (n, size, size, 3)."""
     n, _, height, width = stack.shape
     aligned = [-(-side // ALIGNMENT) * ALIGNMENT for side in (height, width)]
     padded = torch.zeros((n, 3, *aligned), dtype=dtype, device=stack.device)

@@ -1,4 +1,4 @@
-"""Regions (see `crop_regions` of the box table) cut out of their picture and resized to a square.
+"""Regions (see `crop_regions` of the box table) cut out of their image and resized to a square.
 
 The resize is bilinear with antialiasing in 8-bit arithmetic: about 0.3 grey levels from the float result on average.
 """
@@ -17,7 +17,7 @@ CHUNK = 128
 
 
 def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: int) -> Tensor:
-    """The region of a uint8 picture (3, H, W) as a uint8 square (size, size, 3); float regions may split pixels."""
+    """The region of a uint8 image (3, H, W) as a uint8 square (size, size, 3); float regions may split pixels."""
     x, y, w, h = region.tolist()
     if region.dtype.kind == "f":
         image = Image.fromarray(picture.permute(1, 2, 0).numpy())
@@ -29,13 +29,13 @@ def cut_crop(picture: Tensor, region: NDArray[np.integer | np.floating], size: i
 
 
 def shrink_factor(regions: NDArray[np.integer], size: int) -> int:
-    """The largest of 1, 2, 4, 8 by which a picture may shrink while every region keeps `size` pixels a side."""
+    """The largest of 1, 2, 4, 8 by which an image may shrink while every region keeps `size` pixels a side."""
     largest = int(regions[:, 2:].min()) // size
     return next(factor for factor in (8, 4, 2, 1) if factor <= max(largest, 1))
 
 
 def scale_regions(regions: Ints, full: tuple[int, int], shrunk: tuple[int, int]) -> Floats:
-    """Regions of a picture of the size `full` (width, height), in pixels of the same picture decoded at `shrunk`."""
+    """Regions of an image of the size `full` (width, height), in pixels of the same image decoded at `shrunk`."""
     ratio: Floats = np.tile(np.array(shrunk) / np.array(full), 2)
     return regions * ratio
 

@@ -35,7 +35,7 @@ CROPS_PER_BLOCK = 1024
 
 
 @dataclass(frozen=True)
-class BadPicture:
+class BadImage:
     """A row of the box table whose crop could not be cut, and why."""
 
     row: int
@@ -43,7 +43,7 @@ class BadPicture:
 
 
 #: Writes a crop store: `fill_store`, or a function with the same parameters.
-Fill = Callable[..., list[BadPicture]]
+Fill = Callable[..., list[BadImage]]
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def finished_jobs(log: Path) -> set[str]:
 class PartialStore:
     """The crop store of an unfinished dataset folder, cut in one or more rounds.
 
-    The first round cuts the crops of all tracklets. If pictures are bad and their boxes are excluded, the tracks
+    The first round cuts the crops of all tracklets. If images are bad and their boxes are excluded, the tracks
     change and may need other crops: the next round cuts only those. Every round can be resumed.
     """
 
@@ -170,14 +170,14 @@ class PartialStore:
         self._folder, self._boxes, self._root, self._crops, self._fill = folder, boxes, root, crops, fill
         self._rounds: list[Ints] = []  # box rows cut in each round
 
-    def cut(self, rows: Ints) -> list[BadPicture]:
-        """Cuts the crops of those box rows that no round has cut yet; returns the rows with bad pictures."""
+    def cut(self, rows: Ints) -> list[BadImage]:
+        """Cuts the crops of those box rows that no round has cut yet; returns the rows with bad images."""
         new = np.setdiff1d(rows, np.concatenate([np.empty(0, np.int64), *self._rounds]))
         if not len(new):
             return []
         bad = self._fill_round(self._round_folder(len(self._rounds)), self._boxes.take(new))
         self._rounds.append(new)
-        return [BadPicture(int(new[one.row]), one.reason) for one in bad]
+        return [BadImage(int(new[one.row]), one.reason) for one in bad]
 
     def finish(self, rows: Ints) -> None:
         """Leaves `crops.npy` with the crops of these box rows, in this order, and removes all temporary files."""
@@ -194,7 +194,7 @@ class PartialStore:
     def _round_folder(self, number: int) -> Path:
         return self._folder / f"round-{number}" if number else self._folder
 
-    def _fill_round(self, folder: Path, boxes: Boxes) -> list[BadPicture]:
+    def _fill_round(self, folder: Path, boxes: Boxes) -> list[BadImage]:
         """Fills the store in a folder, resuming an earlier run with the same fingerprint."""
         fingerprint = _fingerprint(boxes, self._root, self._crops)
         plan = folder / "plan"
@@ -204,7 +204,7 @@ class PartialStore:
         if not plan.exists():  # written once: rewriting it on a full disk would truncate it and lose the crops
             plan.write_text(fingerprint, encoding="utf-8")
         pictures = len(set(zip(boxes.file, boxes.frame_index.tolist(), strict=True)))
-        with progress("cutting crops", pictures, "pictures") as bar:
+        with progress("cutting crops", pictures, "images") as bar:
             return self._fill(folder / "crops.npy", boxes, self._root, self._crops, bar.advance)
 
     def _gather(self, rows: Ints) -> Path:

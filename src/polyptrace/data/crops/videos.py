@@ -124,7 +124,7 @@ def sample_frames(path: Path, count: int) -> Iterator[tuple[float, Pixels]]:
 
 
 def blank(picture: Pixels, field: Pixels | None) -> Pixels:
-    """The picture (H, W, 3), black outside of the field, in place; all black if the field has another size."""
+    """The image (H, W, 3), black outside of the field, in place; all black if the field has another size."""
     if field is not None:
         np.bitwise_and(picture, field if field.shape == picture.shape else np.uint8(0), out=picture)
     return picture
@@ -182,6 +182,8 @@ def _open(path: Path) -> Iterator[Any]:
     with container:
         if not container.streams.video:
             raise UserError(f"{path}: has no video stream -> give a video file")
+        if container.streams.video[0].codec_context is None:
+            raise UserError(f"{path}: its video codec is unknown -> export the video again, for example as H.264")
         container.streams.video[0].thread_type = "AUTO"
         yield container
 

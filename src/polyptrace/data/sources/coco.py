@@ -24,11 +24,11 @@ from polyptrace.data.boxes import NO_FRAME, Boxes
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.sources.labels import Row, label_columns, labelled_boxes, text_of
 from polyptrace.data.sources.paths import (
+    image_root,
     inside,
     last_number,
     names_in,
     of_several_videos,
-    picture_root,
     relative,
     video_and_frame,
     video_file,
@@ -54,7 +54,7 @@ def read_coco(
     """
     path = Path(path)
     files = _annotation_files(path, split)
-    rows = [row for file in files for row in _coco_rows(file, picture_root(path), results, histology or {})]
+    rows = [row for file in files for row in _coco_rows(file, image_root(path), results, histology or {})]
     if len(files) > 1:
         warnings.warn(
             f"read {', '.join(file.name for file in files)} together; select one with --split",
@@ -83,7 +83,7 @@ def read_cocovid(
     always name the polyp. If a video file with the video's name exists, frames are taken from it.
     """
     path = Path(path)
-    root = picture_root(path)
+    root = image_root(path)
     files = _annotation_files(path, split)
     rows = [row for file in files for row in _cocovid_rows(file, root, identities, histology or {})]
     if not rows:
@@ -196,7 +196,7 @@ def _video_of_image(image: Record, mixed: Collection[str], where: str) -> str:
 
 
 def _mixed_folders(images: list[Record]) -> set[str]:
-    """Folders that hold pictures of several videos."""
+    """Folders that hold images of several videos."""
     names: dict[str, list[str]] = {}
     for image in images:
         names.setdefault(str(PurePosixPath(image["file_name"]).parent), []).append(image["file_name"])

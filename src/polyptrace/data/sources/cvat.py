@@ -1,6 +1,6 @@
 """CVAT for video 1.1: one XML per task, boxes track by track, frames counted from 0.
 
-A source is such a file, or a folder with such files at any depth. Frames are pictures below the file (in `images/`, as
+A source is such a file, or a folder with such files at any depth. Frames are images below the file (in `images/`, as
 CVAT exports them), or come from the video file that the task names. Boxes with `outside="1"` are not visible and are
 skipped. Attributes such as polyp, size and histology are labels.
 """
@@ -19,9 +19,9 @@ from polyptrace.data.sources.labels import Row, label_columns, labelled_boxes
 from polyptrace.data.sources.paths import (
     VIDEOS,
     folders_below,
+    image_root,
     inside,
     names_in,
-    picture_root,
     pictures_by_number,
     prefix_of,
     relative,
@@ -57,7 +57,7 @@ def read_cvat(
     `first_frame` is the number of a video's first frame in the files: 1 in files of some other tools.
     """
     path = Path(path)
-    root = picture_root(path)
+    root = image_root(path)
     start = split_folder(path, split) if path.is_dir() else path
     files = [start] if start.is_file() else [f / name for f in folders_below(start) for name in names_in(f, ".xml")]
     if not files:
@@ -140,7 +140,7 @@ def _box(element: XmlElement, track: XmlElement, path: Path) -> _Box:
 
 
 def _pictures(path: Path, root: Path, source: str) -> tuple[dict[int, str], str]:
-    """Pictures by frame, or the video file that the task was made from."""
+    """Images by frame, or the video file that the task was made from."""
     for folder in (path.parent / "images", path.with_suffix(""), path.parent):
         if pictures := pictures_by_number(folder):
             return {index: relative(folder / name, root) for index, name in pictures.items()}, ""

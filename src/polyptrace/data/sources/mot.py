@@ -1,7 +1,7 @@
 """MOT challenge: `frame,id,left,top,w,h,conf,…` per line, frames and pixels counted from 1.
 
 A source is a sequence folder (`img1/`, `gt/gt.txt` or `det/det.txt`, `seqinfo.ini`), a folder of such folders at any
-depth, or a folder of `NAME.txt` files, each next to a video file `NAME.mp4` or a folder `NAME/` of pictures.
+depth, or a folder of `NAME.txt` files, each next to a video file `NAME.mp4` or a folder `NAME/` of images.
 """
 
 import configparser
@@ -19,10 +19,10 @@ from polyptrace.data.sources.labels import qualified
 from polyptrace.data.sources.paths import (
     VIDEOS,
     folders_below,
+    image_root,
     inside,
     names_in,
     natural,
-    picture_root,
     pictures_by_number,
     prefix_of,
     relative,
@@ -38,13 +38,13 @@ _NEEDED = 6
 
 @dataclass(frozen=True)
 class _Sequence:
-    """One video: its table of boxes, and its pictures or its video file relative to the root."""
+    """One video: its table of boxes, and its images or its video file relative to the root."""
 
     video: str
     table: Path
     pictures: str
     file: str = ""  # the video file, if there is one
-    ending: str = ".jpg"  # of pictures
+    ending: str = ".jpg"  # of images
     width: int = 0
     height: int = 0
     fps: float = np.nan
@@ -65,7 +65,7 @@ def read_mot(
     ignored, as in the benchmark. `first_frame` is the number of a video's first frame in the files.
     """
     path = Path(path)
-    root = picture_root(path)
+    root = image_root(path)
     sequences = _sequences(path, root, split, boxes)
     table = Boxes.concatenate(
         [_read_sequence(_with_video_info(s, root), root, identities, first_frame) for s in sequences]
@@ -113,7 +113,7 @@ def _named_tables(tables: list[Path], root: Path) -> list[_Sequence]:
 
 
 def _named_table(table: Path, root: Path) -> _Sequence:
-    """A text file next to its video file or its folder of pictures."""
+    """A text file next to its video file or its folder of images."""
     folders = [table.parent, table.parent / "videos", *(root, root / "videos") * (root != table.parent)]
     file = video_file(folders, table.stem)
     folder = table.with_suffix("")
@@ -208,7 +208,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
 
 
 def _picture_names(sequence: _Sequence, root: Path, numbers: Ints) -> Strings:
-    """The picture of each frame number; a missing one is named as the first existing one is."""
+    """The image of each frame number; a missing one is named as the first existing one is."""
     pictures = pictures_by_number(root / sequence.pictures)
     example = Path(next(iter(pictures.values()), f"000001{sequence.ending}"))
     digits = len(example.stem) - len(example.stem.rstrip("0123456789")) or 6

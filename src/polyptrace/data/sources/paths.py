@@ -25,7 +25,7 @@ _DRIVE = re.compile(r"^[A-Za-z]:")
 _LONGEST_NAME, _LONGEST_PATH = 255, 3000  # bytes
 
 
-def picture_root(path: Path) -> Path:
+def image_root(path: Path) -> Path:
     """The folder that file names of a source are relative to: `path`, or the folder around an annotation file."""
     if path.is_dir():
         return path
@@ -36,7 +36,7 @@ def picture_root(path: Path) -> Path:
 def inside(name: object, where: str) -> str:
     """A file name with forward slashes; one that leaves the folder it is relative to is an error."""
     if not isinstance(name, str) or not name.strip():
-        raise UserError(f"{where}: the file name is missing or not text -> name the picture")
+        raise UserError(f"{where}: the file name is missing or not text -> name the image")
     clean = name.replace("\\", "/")
     parts = clean.split("/")
     if clean.startswith("/") or _DRIVE.match(clean) or ".." in parts or "\0" in clean or "::" in clean:
@@ -127,25 +127,25 @@ def last_number(name: str) -> int | None:
 
 
 def pictures_by_stem(folder: Path) -> dict[str, str]:
-    """Names of the pictures in a folder by their stems."""
+    """Names of the images in a folder by their stems."""
     return {Path(name).stem: name for name in names_in(folder, PICTURES)}
 
 
 def pictures_by_number(folder: Path) -> dict[int, str]:
-    """Names of the pictures in a folder by their last number; two with the same number are an error."""
+    """Names of the images in a folder by their last number; two with the same number are an error."""
     pictures: dict[int, str] = {}
     for name in names_in(folder, PICTURES):
         index = last_number(name)
         if index is None:
             continue
         if index in pictures:
-            raise UserError(f"{folder}: {pictures[index]} and {name} are both picture {index} -> keep one of them")
+            raise UserError(f"{folder}: {pictures[index]} and {name} are both image {index} -> keep one of them")
         pictures[index] = name
     return pictures
 
 
 def video_and_frame(name: PurePosixPath, otherwise: str, where: str, mixed: bool = False) -> tuple[str, int]:
-    """(video, frame) of a picture: 12 of `video1` for both `video1/000012.jpg` and `video1_000012.jpg`.
+    """(video, frame) of an image: 12 of `video1` for both `video1/000012.jpg` and `video1_000012.jpg`.
 
     The video is the folder, or else what precedes the number. In a folder that holds several videos (`mixed`) or is
     named after a split it is both: `all/video1_000012.jpg` is of `all/video1`, `train/video1_000012.jpg` of `video1`.
@@ -193,4 +193,4 @@ def why_no_video(folders: Iterable[Path], stem: str) -> str:
     if others:
         shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
         return f"no video is named {stem!r}, only {shown} -> give a video and its boxes the same name"
-    return f"no video {stem}.mp4 and no folder {stem} of pictures -> put one of them next to the boxes"
+    return f"no video {stem}.mp4 and no folder {stem} of images -> put one of them next to the boxes"

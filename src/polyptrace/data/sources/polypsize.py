@@ -1,6 +1,6 @@
 """PolypSize: 42 videos of one polyp each, `Polyp_Size_Videos/VideoNN.mp4`, sizes in `Polyp_Size_Lables.csv` (sic).
 
-The format of the boxes is not documented: VOC XML, YOLO text and COCO JSON are all accepted. Frames are pictures
+The format of the boxes is not documented: VOC XML, YOLO text and COCO JSON are all accepted. Frames are images
 (`Video01_frame0000.jpg`) if they exist, and otherwise come from the video files.
 """
 
@@ -20,8 +20,8 @@ from polyptrace.data.sources.labels import label_table, with_labels
 from polyptrace.data.sources.paths import (
     below,
     folders_below,
+    image_root,
     names_in,
-    picture_root,
     relative,
     unwrapped,
     video_file,
@@ -79,7 +79,7 @@ def _boxes(path: Path) -> Boxes:
     if _files_below(path, ".xml"):
         return read_voc(path)
     if files := _files_below(path, ".json"):
-        return below(read_coco(files[0]), relative(picture_root(files[0]), path))
+        return below(read_coco(files[0]), relative(image_root(files[0]), path))
     if texts := [file for file in _files_below(path, ".txt") if _VIDEO.search(relative(file, path))]:
         first = 0 if "frame" in texts[0].name.lower() else 1  # the authors' Video01_frame0000 counts from 0
         return read_yolo(path, first_frame=first)
@@ -96,7 +96,7 @@ def _video_of(boxes: Boxes, row: int) -> str:
 
 
 def _with_files(boxes: Boxes, path: Path) -> Boxes:
-    """Video files in place of missing pictures, with their frame rates."""
+    """Video files in place of missing images, with their frame rates."""
     folders = video_folders(path)
     file, fps = boxes.file.copy(), boxes.fps.copy()
     for video in sorted(set(boxes.video)):

@@ -181,7 +181,7 @@ def _read(video: _Video) -> Boxes:
         if not frame or not frame.boxes:
             continue
         if frame.filename and PurePosixPath(inside(frame.filename, xml)).stem != stem:
-            raise UserError(f"{xml}: names another picture, {frame.filename[:80]!r} -> correct <filename>")
+            raise UserError(f"{xml}: names another image, {frame.filename[:80]!r} -> correct <filename>")
         index = _FRAME.fullmatch(stem.removeprefix(f"{video.name}_"))
         if not index:
             raise UserError(f"{xml}: is not a frame of video {video.name} -> frames are {video.name}_0.xml, …")

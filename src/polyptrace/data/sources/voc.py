@@ -1,6 +1,6 @@
 """Pascal VOC: one XML per frame with corner coordinates.
 
-A source is a folder with XML files at any depth. Pictures are next to them or in a folder with VOC's name for it
+A source is a folder with XML files at any depth. Images are next to them or in a folder with VOC's name for it
 (`Annotations` and `JPEGImages`, `Image`, `images`). The video of a frame is its folder, or else the part of its name
 before the number; the number is the frame. VOC has no identities: tags such as `track_id`, `polyp_id` and `unique_id`
 inside an object are read if they exist.
@@ -18,11 +18,11 @@ from polyptrace.data.sources.labels import Row, label_columns, labelled_boxes
 from polyptrace.data.sources.paths import (
     PICTURES,
     folders_below,
+    image_root,
     inside,
     names_in,
     natural,
     of_several_videos,
-    picture_root,
     pictures_by_stem,
     prefix_of,
     relative,
@@ -97,7 +97,7 @@ def _pixels(text: str, where: str) -> int:
 def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, str] | None = None) -> Boxes:
     """The boxes of a folder of VOC files; `split` is `ImageSets/Main/SPLIT.txt` or a folder of `path`."""
     path = Path(path)
-    root = picture_root(path)
+    root = image_root(path)
     listed = _listed(path, split) if path.is_dir() else None
     start = split_folder(path, split) if listed is None else path
     rows: list[Row] = []
@@ -133,10 +133,10 @@ def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, st
 
 
 def warn_of_unlabelled(folder: Path, count: int) -> None:
-    """Warns of pictures without an annotation."""
+    """Warns of images without an annotation."""
     if count:
         warnings.warn(
-            f"{folder}: {counted(count, 'picture')} without an XML file, read as frames without a box",
+            f"{folder}: {counted(count, 'image')} without an XML file, read as frames without a box",
             PolyptraceWarning,
             stacklevel=3,
         )
@@ -161,7 +161,7 @@ def _listed(path: Path, split: str | None) -> set[str] | None:
 
 
 def picture_folder(folder: Path, root: Path) -> str:
-    """Where the pictures of an annotation folder are, relative to the root."""
+    """Where the images of an annotation folder are, relative to the root."""
     inner = PurePosixPath(relative(folder, root))
     for depth, part in reversed(list(enumerate(inner.parts))):
         if part.lower() in _ANNOTATIONS:
@@ -171,7 +171,7 @@ def picture_folder(folder: Path, root: Path) -> str:
 
 
 def picture_of(frame: VocFrame, xml: Path, pictures: Mapping[str, str]) -> str:
-    """The picture of a frame: the one with the XML file's stem, or the one that it names."""
+    """The image of a frame: the one with the XML file's stem, or the one that it names."""
     named = PurePosixPath(inside(frame.filename, str(xml))).name if frame.filename else ""
     if xml.stem in pictures:
         return pictures[xml.stem]

@@ -1,7 +1,7 @@
-"""YOLO: one text file per frame, `class cx cy w h [score] [track]` per line, in fractions of the picture.
+"""YOLO: one text file per frame, `class cx cy w h [score] [track]` per line, in fractions of the image.
 
 `labels/…/NAME_000012.txt` belongs to `images/…/NAME_000012.jpg`; the folder, or what precedes the number, is the video.
-Without a picture the number is a frame of the video file NAME.mp4, counted from 1 as detectors write it. The last of
+Without an image the number is a frame of the video file NAME.mp4, counted from 1 as detectors write it. The last of
 six values is a score if any in the source is not a whole number, otherwise a track.
 """
 
@@ -18,10 +18,10 @@ from polyptrace.data.crops.videos import video_info
 from polyptrace.data.sources.labels import Row, qualified
 from polyptrace.data.sources.paths import (
     folders_below,
+    image_root,
     names_in,
     natural,
     of_several_videos,
-    picture_root,
     pictures_by_stem,
     prefix_of,
     relative,
@@ -38,7 +38,7 @@ _NOT_FRAMES = ("classes.txt", "readme.txt", "train.txt", "val.txt", "test.txt", 
 
 
 class _Media(NamedTuple):
-    """A picture or a video file, relative to the root."""
+    """An image or a video file, relative to the root."""
 
     file: str
     size: tuple[int, int]
@@ -48,7 +48,7 @@ class _Media(NamedTuple):
         return {"file": self.file, "image_width": self.size[0], "image_height": self.size[1], "fps": self.fps}
 
     def pixels(self, cx: float, cy: float, w: float, h: float) -> tuple[float, float, float, float]:
-        """A box in fractions of the picture as left, top, width, height in pixels."""
+        """A box in fractions of the image as left, top, width, height in pixels."""
         width, height = self.size
         return (cx - w / 2) * width, (cy - h / 2) * height, w * width, h * height
 
@@ -63,11 +63,11 @@ def read_yolo(
 ) -> Boxes:
     """The boxes of a YOLO source; `split` is a folder of `labels`.
 
-    `image_size` (width, height) is needed only if neither pictures nor video files exist. `first_frame` is the number
+    `image_size` (width, height) is needed only if neither images nor video files exist. `first_frame` is the number
     of a video file's first frame in the names of the labels.
     """
     path = Path(path)
-    root = picture_root(path)
+    root = image_root(path)
     if not path.is_dir():
         raise UserError(f"{path}: no such folder -> give the folder that contains labels/ and images/")
     labels = path / "labels" if (path / "labels").is_dir() else path
@@ -106,11 +106,11 @@ def _boxes(
                 size = image_size or media.size
             elif known := videos[stem] if stem in videos else videos.setdefault(stem, _video(places, stem, root)):
                 media, index = known, _counted_from_zero(index, first_frame, text)
-            elif size:  # a missing picture has the size of its neighbours
+            elif size:  # a missing image has the size of its neighbours
                 media = _Media(_expected(text, labels, pictures), size)
             else:
                 reason = why_no_video(places, stem)
-                raise UserError(f"{text}: has no picture, and {reason}, or give --image-size WIDTHxHEIGHT")
+                raise UserError(f"{text}: has no image, and {reason}, or give --image-size WIDTHxHEIGHT")
             source = prefix_of(folder, root) + name
             columns = {"video": video, "frame_index": index, "source": source, **media.columns()}
             for (_, *box, sixth, seventh), line in zip(values.tolist(), lines.tolist(), strict=True):
@@ -118,7 +118,7 @@ def _boxes(
 
 
 def _pictures(folder: Path, labels: Path, root: Path) -> dict[str, str]:
-    """Pictures of a folder of labels by their stems: in `images/…`, or next to the labels."""
+    """Images of a folder of labels by their stems: in `images/…`, or next to the labels."""
     for place in (labels.parent / "images" / folder.relative_to(labels), folder):
         if place.absolute().is_relative_to(root.absolute()) and (pictures := pictures_by_stem(place)):
             return {stem: prefix_of(place, root) + name for stem, name in pictures.items()}
@@ -130,7 +130,7 @@ def _picture_size(file: Path) -> tuple[int, int]:
         with Image.open(file) as picture:  # reads only the header
             return picture.size
     except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise UserError(f"{file}: its size cannot be read ({error}) -> restore the picture") from None
+        raise UserError(f"{file}: its size cannot be read ({error}) -> restore the image") from None
 
 
 def _video(places: list[Path], stem: str, root: Path) -> _Media | None:
@@ -151,7 +151,7 @@ def _counted_from_zero(index: int, first_frame: int, text: Path) -> int:
 
 
 def _expected(text: Path, labels: Path, pictures: dict[str, str]) -> str:
-    """The name that a missing picture would have."""
+    """The name that a missing image would have."""
     if pictures:
         example = PurePosixPath(next(iter(pictures.values())))
         return str(example.with_name(text.stem + example.suffix))

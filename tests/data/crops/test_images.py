@@ -1,4 +1,4 @@
-"""Pictures on their own: which JPEGs are whole."""
+"""Images on their own: which JPEGs are whole."""
 
 import io
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from polyptrace.data.crops.images import PictureError, decode_picture
+from polyptrace.data.crops.images import ImageError, decode_image
 
 
 def jpeg(*, thumbnail: bool = False) -> bytes:
@@ -20,14 +20,14 @@ def jpeg(*, thumbnail: bool = False) -> bytes:
 
 
 @pytest.mark.parametrize("thumbnail", [False, True])
-@pytest.mark.parametrize("after", [b"", bytes(5000), b"what a device writes after its picture " * 9])
+@pytest.mark.parametrize("after", [b"", bytes(5000), b"what a device writes after its image " * 9])
 def test_a_complete_jpeg_is_decoded_even_with_bytes_after_it(thumbnail: bool, after: bytes) -> None:
-    assert torch.equal(decode_picture(jpeg(thumbnail=thumbnail) + after), decode_picture(jpeg()))
+    assert torch.equal(decode_image(jpeg(thumbnail=thumbnail) + after), decode_image(jpeg()))
 
 
 @pytest.mark.parametrize("thumbnail", [False, True])
 @pytest.mark.parametrize("lost", [2, 3, 500, 1500])
-@pytest.mark.parametrize("after", [b"", bytes(5000), b"what a device writes after its picture " * 9])
+@pytest.mark.parametrize("after", [b"", bytes(5000), b"what a device writes after its image " * 9])
 def test_a_jpeg_that_ends_early_is_truncated_even_with_bytes_after_it(thumbnail: bool, lost: int, after: bytes) -> None:
-    with pytest.raises(PictureError, match="picture is truncated"):
-        decode_picture(jpeg(thumbnail=thumbnail)[:-lost] + after)
+    with pytest.raises(ImageError, match="image is truncated"):
+        decode_image(jpeg(thumbnail=thumbnail)[:-lost] + after)

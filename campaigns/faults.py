@@ -1,0 +1,150 @@
+"""Lets a file operation of a command fail, and runs the command again without the fault.
+
+A command must say in one line what failed and keep an old output. The restart must give the output of an undisturbed
+run and leave nothing else. The faults: an operation that fails (no space, input/output error, read-only), a limit of
+the file size and, if a tmpfs can be mounted (this needs root), a disk of a few bytes and a read-only disk.
+"""
+
+import ctypes
+import errno
+import os
+import pickle
+import random
+import resource
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from campaigns.commands import COMMANDS, content, different, new_case, run, variants
+from campaigns.kill import Undisturbed, taking_turns, undisturbed
+from campaigns.operations import intercept
+
+#: The error numbers with which each kind of operation fails.
+ERRORS = {
+    "rename": (errno.EIO, errno.EACCES),
+    "exchange": (errno.EIO, errno.EACCES),
+    "fsync": (errno.EIO, errno.ENOSPC),
+    "make": (errno.ENOSPC, errno.EROFS),
+    "open": (errno.ENOSPC, errno.EROFS),
+}
+CLONE_NEWNS, MS_REC_PRIVATE, MS_REMOUNT, MS_RDONLY = 0x20000, 0x44000, 32, 1
+LARGE = 2**28  # bytes
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: `kind`, the number of the operation or the size in bytes, and the error."""
+
+    kind: str  # operation, limit, full disk or read-only disk
+    number: int = 0
+    error: int = 0
+
+
+def campaign(folder: Path, inputs: Path, seconds: float, cases: int, rng: random.Random, names: list[str]) -> Any:
+    """Tries faults until the time is over or each command had `cases`; returns counts and failures."""
+    known = [undisturbed(folder, inputs, name, again) for name, again in variants(names)]
+    plans = {each.title: _plan(each, rng) for each in known}
+    counts: dict[str, Counter[str]] = {each.title: Counter(operations=len(each.operations)) for each in known}
+    failures: list[str] = []
+    for each in taking_turns(known, cases, seconds):
+        fault = next(plans[each.title])
+        outcome, problem = _isolated(lambda: _attempt(each, folder / "case", inputs, fault))  # noqa: B023
+        counts[each.title][f"{fault.kind}: {outcome}"] += 1
+        if problem:
+            failures.append(f"{each.title}, {fault}: {problem}")
+    return {"counts": {title: dict(count) for title, count in counts.items()}, "failures": failures}
+
+
+def _plan(each: Undisturbed, rng: random.Random) -> Iterator[Fault]:
+    """Each operation with each of its errors in random order, with the other faults in between; then again."""
+    size = sum(len(value) for value in each.expected.values() if isinstance(value, bytes))
+    while True:
+        aimed = [
+            Fault("operation", number, error)
+            for number, kind in enumerate(each.operations, 1)
+            for error in ERRORS.get(kind, ())
+        ]
+        rng.shuffle(aimed)
+        for fault in aimed:
+            yield fault
+            yield Fault(rng.choice(("full disk", "full disk", "limit", "limit", "read-only disk")), rng.randrange(size))
+
+
+def _isolated(attempt: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    """Runs an attempt in a forked process, whose mounts end with it."""
+    sys.stdout.flush()
+    reader, writer = os.pipe()
+    process = os.fork()
+    if not process:
+        try:
+            os.write(writer, pickle.dumps(attempt()))
+        except BaseException as error:  # reported by the parent
+            os.write(writer, pickle.dumps(("failed", f"the campaign itself: {error!r}")))
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        result: tuple[str, str] = pickle.loads(file.read())
+    os.waitpid(process, 0)
+    return result
+
+
+def _attempt(each: Undisturbed, case: Path, inputs: Path, fault: Fault) -> tuple[str, str]:
+    """Runs a command with a fault and then without; returns the outcome and what is wrong, or ""."""
+    shutil.rmtree(case, ignore_errors=True)
+    case.mkdir()
+    began = sum(path.stat().st_size for path in (inputs / "vectors").iterdir())
+    began += sum(path.stat().st_size for path in each.old.rglob("*")) if each.old else 0
+    disk = fault.kind in ("full disk", "read-only disk")
+    if disk and not _mount(case, LARGE):
+        return "not possible here", ""
+    new_case(case, inputs, each.old)
+    words = COMMANDS[each.name].words(inputs, case, each.more)
+    if fault.kind == "full disk":
+        _mount(case, began + 2**15 + fault.number, MS_REMOUNT)
+    elif fault.kind == "read-only disk":
+        _mount(case, LARGE, MS_REMOUNT | MS_RDONLY)
+    ended = run(words, lambda: _begin(fault, case))
+    if disk:
+        _mount(case, LARGE, MS_REMOUNT)
+    if not ended.clean:
+        return "failed", f"ended with {ended.code}: {ended.text[-1500:]}"
+    if ended.code and each.overwrite:
+        left = content(case / "out/it")
+        if different(left, each.before) and different(left, each.after):
+            return "failed", f"neither the old nor the new output is complete: {different(left, each.before)[:3]}"
+    if ended.code:
+        again = run(words)
+        if again.code:
+            return "failed", f"the restart ended with {again.code}: {again.text[-1500:]}"
+    wrong = different(content(case), each.expected)
+    wrong += sorted({path.name for path in (case / "out").iterdir()} - {"it"})
+    return (
+        ("failed", f"different or left behind: {wrong[:5]}") if wrong else ("error" if ended.code else "no effect", "")
+    )
+
+
+def _begin(fault: Fault, case: Path) -> None:
+    """Arranges the fault in the process of the command."""
+
+    def fail(number: int, _kind: str, path: str, over: bool) -> None:
+        if number == fault.number and not over:
+            raise OSError(fault.error, os.strerror(fault.error), path)
+
+    if fault.kind == "operation":
+        intercept(case, fail)
+    elif fault.kind == "limit":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (fault.number, resource.RLIM_INFINITY))
+
+
+def _mount(folder: Path, size: int, flags: int = 0) -> bool:
+    """Mounts, or remounts, a tmpfs of this size that only this process and its children see."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not flags and libc.unshare(CLONE_NEWNS):
+        return False
+    if not flags:
+        libc.mount(b"none", b"/", None, MS_REC_PRIVATE, None)
+    return libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", flags, f"size={size},mode=755".encode()) == 0

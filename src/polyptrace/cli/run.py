@@ -1,0 +1,112 @@
+"""`polyptrace run VIDEO ... --detector X --out CASE`: detect, prepare, embed and lesions, one after the other."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyptrace.cli import lesions
+from polyptrace.cli.detect import BatchSize, DetectorName, DeviceName, KeepBorder, MinScore, Videos, run_detector
+from polyptrace.cli.embed import write_vectors
+from polyptrace.cli.settings import ConfigFile, resolve, split_arguments
+from polyptrace.config import Config, Tracks
+from polyptrace.core.console import counted, echo
+from polyptrace.core.files import atomic_folder, provenance, write_csv
+from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.data import Dataset, prepare
+from polyptrace.data.preparation import NoTrackError
+from polyptrace.detect import Detections
+from polyptrace.embed import Embeddings
+from polyptrace.encoders.weights import DEFAULT
+from polyptrace.lesions.cards import LESION_COLUMNS, TRACK_COLUMNS
+from polyptrace.report.page import Page, Paragraph, Section, render_page
+
+SECTIONS = ("tracks", "crops", "embed")
+#: Linking for a detector's boxes; `python -m benchmarks linking_detections` compares it with trackers.
+LINKING = Tracks(link="video", max_gap=5, start_score=0.5, margin=0.2)
+
+
+def command(
+    ctx: typer.Context,
+    videos: Videos,
+    detector: DetectorName,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write: detections, data, vectors, lesions.")],
+    encoder: Annotated[
+        str, typer.Option("--encoder", help="As in 'polyptrace embed': run, encoder folder, name, or hub id.")
+    ] = DEFAULT,
+    weights: Annotated[
+        str | None, typer.Option("--weights", help="Weights of a foundation model or frozen backbone.")
+    ] = None,
+    min_score: MinScore = 0.1,
+    keep_border: KeepBorder = False,
+    batch: BatchSize = 8,
+    device: DeviceName = "auto",
+    config: ConfigFile = None,
+) -> None:
+    """From recordings to their lesions, in one command.
+
+    Runs [bold]detect[/], [bold]prepare[/], [bold]embed[/] and [bold]lesions[/], each into a folder of OUT, and ends
+    with the page OUT/lesions/lesions.html. If it is interrupted, run the same command again: it resumes. Boxes are
+    linked by overlap (--tracks.link video), gaps of 5 frames are bridged, and a track starts with a score of 0.5.
+
+    All settings: [bold]polyptrace settings tracks crops embed[/].
+
+    Examples:
+
+      polyptrace run procedure.mp4 --detector polyps.onnx --out case
+
+      polyptrace run procedures/*.mp4 --detector polyps.onnx --encoder runs/ours --out cases
+    """
+    names, options = split_arguments([str(word) for word in videos])
+    videos = [Path(name) for name in names]
+    settings = resolve(ctx, config, SECTIONS, Config(tracks=LINKING), options)
+    border = "keep" if keep_border else settings.crops.border
+    crops = replace(settings.crops, border=border)
+    detections = run_detector(videos, detector, out / "detections", min_score, border, batch, device)
+    if not any(made.boxes for made in detections):
+        _no_lesions(out / "lesions", detections, "The detector found no box.")
+        return
+    try:
+        dataset = prepare("mot", out / "detections", out / "data", settings.tracks, crops)
+    except NoTrackError as error:
+        _no_lesions(out / "lesions", detections, f"The detector's boxes form no track: {error}")
+        return
+    vectors = out / "vectors"
+    if vectors.is_dir():
+        _check_vectors(vectors, dataset, encoder, weights)
+    else:
+        write_vectors(encoder, dataset.path, vectors, weights, settings.embed)
+    lesions.command(vectors, out / "lesions", data=[dataset.path], overwrite=True)
+
+
+def _check_vectors(vectors: Path, dataset: Dataset, encoder: str, weights: str | None) -> None:
+    """Raises an error if existing vectors are of another encoder or dataset."""
+    info = Embeddings.load(vectors).info
+    made = {
+        "encoder": info.get("from", encoder),
+        "weights": info.get("weights"),
+        "data": info.get("dataset", {}).get("hashes"),
+    }
+    wanted = {"encoder": encoder, "weights": weights, "data": dataset.info["hashes"]}
+    advice = f"give another folder, or remove {vectors}"
+    refuse_changes(f"{vectors}: already exists, made", differences(made, wanted), advice)
+
+
+def _no_lesions(out: Path, detections: list[Detections], reason: str) -> None:
+    """Writes the tables without rows, and a page that says why."""
+    facts = [
+        f"{made.path.stem}: {counted(made.boxes, 'box', 'boxes')} in {counted(made.frames, 'frame')}"
+        + "".join(f", {counted(count, 'frame')} {why}" for why, count in made.skipped_frames.items())
+        for made in detections
+    ]
+    advice = "Look at some frames with 'polyptrace detect --preview', and check the detector and its scores."
+    section = Section("videos", "Videos", tuple(Paragraph(text) for text in (*facts, advice)))
+    footer = f"polyptrace {provenance()['polyptrace']}"
+    page = Page("No lesions were found", reason, (section,), footer, brand="polyptrace lesions")
+    with atomic_folder(out, overwrite=True, mark=lesions.MARK) as folder:
+        write_csv(folder / lesions.MARK, [LESION_COLUMNS])
+        write_csv(folder / "tracks.csv", [TRACK_COLUMNS])
+        (folder / "lesions.html").write_text(render_page(page), encoding="utf-8")
+    echo(f"no lesions were found: {reason}")
+    echo(f"written: {out / 'lesions.html'}")
