@@ -112,8 +112,8 @@ def _limited(ratio: Floats) -> Floats:
     return np.asarray(np.logaddexp(ratio, share) - np.logaddexp(ratio + share, 0.0))
 
 
-def partition(scores: PairScores) -> Partition:
-    """The lesions of one procedure."""
+def partition(scores: PairScores, max_groups: int = MAX_GROUPS) -> Partition:
+    """The lesions of one procedure; components of up to `max_groups` groups are solved exactly."""
     count = len(scores.prior)
     group = _join(scores)
     groups = _Groups.of(scores, group)
@@ -122,7 +122,7 @@ def partition(scores: PairScores) -> Partition:
     confidence: list[float] = []
     distribution = np.ones(1)
     for members in groups.components():
-        solve = _solve if len(members) <= MAX_GROUPS else _assign
+        solve = _solve if len(members) <= max_groups else _assign
         solved = solve(groups.of_component(members))
         block[members] = solved.block + len(confidence)
         together[np.ix_(members, members)] = solved.together
