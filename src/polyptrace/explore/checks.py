@@ -1,9 +1,10 @@
 """Checks: what to ask about again, because an answer may be wrong and no other answer confirms it.
 
-A "same" is unconfirmed if it alone joins two parts of a component, and a "different" if it is the only one between its
-two components. With people who err in a share ε of answers, the probability that an unconfirmed answer is wrong is
+A "same" is unconfirmed if it alone joins two parts of a component. With people who err in a share ε of answers, the
+probability that it is wrong, or that all m "different" answers between two components are, is
 
-    δ ε + (1 - δ) σ(logit ε ∓ odds(same))      - for a "same" (odds between the two parts), + for a "different"
+    δ ε + (1 - δ) σ(logit ε - odds(same))        for a "same", with the odds between the two parts
+    δ ε^m + (1 - δ) σ(m logit ε + odds(same))    for "different"
 
 where δ is the share of pairs for which the odds are no guide. A question about the two ends of a chain of "same"
 answers checks all of them: a wrong one becomes a contradiction. So the chain is chosen whose answers are most probably
@@ -44,21 +45,21 @@ def next_check(state: Identities, items: Ints, scores: PairScores) -> Check | No
     place = {int(item): number for number, item in enumerate(items.tolist())}
     doubts: dict[Statement, float] = {}  # of unconfirmed "same" answers
     checks: list[Check] = []
-    for statement, side, other in _unconfirmed(state):
+    for statement, side, other, asked in _unconfirmed(state):
         inside, outside = ([place[each] for each in part if each in place] for part in (side, other))
         if not inside or not outside:
             continue
         pairs = np.ix_(inside, outside)
         odds = float(scores.prior[pairs].max() + scores.ratio[pairs].mean())
-        model = float(expit(logit(ERROR) + (-odds if statement.same else odds)))
-        wrong = MISLED * ERROR + (1 - MISLED) * model
+        model = float(expit(len(asked) * logit(ERROR) + (-odds if statement.same else odds)))
+        wrong = MISLED * ERROR ** len(asked) + (1 - MISLED) * model
         own = (statement.first, statement.second)
-        alone = len(inside) == len(outside) == 1
+        alone = len(inside) * len(outside) <= len(asked)
         if alone and own in state.repeated:
             continue  # there is no other pair, and this one was asked about again already
         if statement.same and not alone:
             doubts[statement] = wrong
-        first, second = own if alone else _other_pair(scores, items, inside, outside, own)
+        first, second = own if alone else _other_pair(scores, items, inside, outside, asked)
         checks.append(Check(statement, wrong, first, second))
     same = [each for each in _effective(state) if each.same]
     checks += _chains(same, doubts)
@@ -67,14 +68,14 @@ def next_check(state: Identities, items: Ints, scores: PairScores) -> Check | No
 
 
 def _other_pair(
-    scores: PairScores, items: Ints, inside: list[int], outside: list[int], own: tuple[int, int]
+    scores: PairScores, items: Ints, inside: list[int], outside: list[int], asked: set[tuple[int, int]]
 ) -> tuple[int, int]:
-    """The two items that look most like one lesion, other than those of the answer."""
+    """The two items that look most like one lesion, other than those that were asked about."""
     odds = scores.odds[np.ix_(inside, outside)].astype(np.float64)
     numbers = items.tolist()
     for i, a in enumerate(inside):
         for j, b in enumerate(outside):
-            if {numbers[a], numbers[b]} == set(own):
+            if (min(numbers[a], numbers[b]), max(numbers[a], numbers[b])) in asked:
                 odds[i, j] = -np.inf
     i, j = divmod(int(np.argmax(odds)), len(outside))
     first, second = sorted((int(items[inside[i]]), int(items[outside[j]])))
@@ -126,19 +127,21 @@ def _effective(state: Identities) -> list[Statement]:
     ]
 
 
-def _unconfirmed(state: Identities) -> Iterator[tuple[Statement, list[int], list[int]]]:
-    """Each answer that nothing else confirms, and the items on its two sides."""
+def _unconfirmed(state: Identities) -> Iterator[tuple[Statement, list[int], list[int], set[tuple[int, int]]]]:
+    """Each answer that may be wrong, the items on its two sides, and the pairs of items that say the same."""
     disputed = {event for each in state.contradictions for event in each.because}
     effective = _effective(state)
     people = Counter((each.first, each.second) for each in effective)
     for statement, side in _bridges([each for each in effective if each.same]):
         if statement.event not in disputed and people[statement.first, statement.second] == 1:
             whole = state.members(statement.first).tolist()
-            yield statement, sorted(side), [item for item in whole if item not in side]
+            own = {(statement.first, statement.second)}
+            yield statement, sorted(side), [item for item in whole if item not in side], own
     for name, others in state.different.items():
         for other, statements in others.items():
-            if name < other and len(statements) == 1 and statements[0].event not in disputed:
-                yield statements[0], state.members(name).tolist(), state.members(other).tolist()
+            if name < other and statements and disputed.isdisjoint(each.event for each in statements):
+                pairs = {(each.first, each.second) for each in statements}
+                yield statements[0], state.members(name).tolist(), state.members(other).tolist(), pairs
 
 
 def _bridges(statements: list[Statement]) -> Iterator[tuple[Statement, set[int]]]:
