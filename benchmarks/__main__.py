@@ -54,6 +54,7 @@ BENCHMARKS = {
         "a dataset to vectors, compared with one tracklet at a time and with the forward alone", True
     ),
     "latency": Benchmark("the vector of a new track, and of a running track after one more frame"),
+    "explore": Benchmark("the browser page: start, first paint, candidates, answers, scrolling, memory"),
     "onnx": Benchmark("exported encoders without torch: loading and vectors, compared with eager torch"),
     "train_step": Benchmark("a training step, compared with plain float32, a hand-tuned step and PIL", True),
     "foundation_models": Benchmark("frames per second of the twelve foundation models", True),

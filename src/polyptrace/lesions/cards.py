@@ -27,7 +27,7 @@ from polyptrace.report.page import (
     Strips,
     Tile,
 )
-from polyptrace.report.timeline import Procedure, timeline
+from polyptrace.report.timeline import TrackTimes, timeline
 from polyptrace.report.write import GENERATED_NOTICE
 
 #: Tracks of a lesion that are further apart belong to two sightings.
@@ -163,7 +163,7 @@ def _procedure_blocks(
     number: int,
 ) -> tuple[Block, ...]:
     rows = procedure.rows
-    lanes = Procedure(
+    lanes = TrackTimes(
         procedure.dataset,
         procedure.video,
         tracks.track[rows],

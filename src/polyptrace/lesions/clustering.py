@@ -93,8 +93,8 @@ def pair_scores(tracks: ProcedureTracks, model: SameModel) -> PairScores:
     return PairScores(prior, ratio, simultaneous)
 
 
-def partition(scores: PairScores) -> Partition:
-    """The lesions of one procedure."""
+def partition(scores: PairScores, max_groups: int = MAX_GROUPS) -> Partition:
+    """The lesions of one procedure; components of up to `max_groups` groups are solved exactly."""
     count = len(scores.prior)
     group = _join(scores)
     groups = _Groups.of(scores, group)
@@ -103,7 +103,7 @@ def partition(scores: PairScores) -> Partition:
     confidence: list[float] = []
     distribution = np.ones(1)
     for members in groups.components():
-        solve = _solve if len(members) <= MAX_GROUPS else _assign
+        solve = _solve if len(members) <= max_groups else _assign
         solved = solve(groups.of_component(members))
         block[members] = solved.block + len(confidence)
         together[np.ix_(members, members)] = solved.together

@@ -28,7 +28,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logit
 
 from polyptrace.core.errors import UserError
@@ -416,6 +415,8 @@ class _PauseBins:
 
     def fit(self, same: Floats, start: Floats, assumed: Floats) -> Floats:
         """The prior's parameters, given P(same) of each pair."""
+        from scipy.optimize import minimize  # a fifth of the start of `explore`, which seldom fits
+
         size = len(self.pause_s)
         total, share = np.bincount(self.bin, self.weight, size), np.bincount(self.bin, self.weight * same, size)
 
