@@ -41,10 +41,11 @@ class Benchmark:
 BENCHMARKS = {
     "linking": Benchmark("boxes to tracks and tracklets, compared with a loop over boxes"),
     "bags": Benchmark("the bags of an epoch, compared with an N x N matrix of distances"),
+    "linking_detections": Benchmark("a detector's boxes to tracks, compared with ByteTrack and OC-SORT"),
     "parsing": Benchmark("REAL-Colon's XML files, compared with ElementTree and with opening the files"),
     "crops": Benchmark("pictures to crops, compared with PIL"),
     "nvjpeg": Benchmark("pictures to crops with nvJPEG, compared with all cores", True),
-    "evaluation": Benchmark("retrieval, ReID, their bootstrap and the probe, compared with scikit-learn"),
+    "evaluation": Benchmark("retrieval, ReID, their bootstrap, the probe and lesions, compared with scikit-learn"),
     "synth": Benchmark("generated procedures: frames rendered and written per second"),
     "growth": Benchmark("time and memory of every stage against input size, and the figure"),
     "memory": Benchmark("prepare, train, embed and evaluate on data larger than their memory limit"),
@@ -53,6 +54,7 @@ BENCHMARKS = {
         "a dataset to vectors, compared with one tracklet at a time and with the forward alone", True
     ),
     "latency": Benchmark("the vector of a new track, and of a running track after one more frame"),
+    "explore": Benchmark("the browser page: start, first paint, candidates, answers, scrolling, memory"),
     "onnx": Benchmark("exported encoders without torch: loading and vectors, compared with eager torch"),
     "train_step": Benchmark("a training step, compared with plain float32, a hand-tuned step and PIL", True),
     "foundation_models": Benchmark("frames per second of the twelve foundation models", True),

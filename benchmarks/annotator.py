@@ -27,6 +27,8 @@ from polyptrace.explore import ExploredProcedure, Journal, Workspace
 
 Floats = NDArray[np.float64]
 DRAWS = 1000
+#: Orders whose lesions are compared with the truth after every answer.
+WATCHED = ("time", "ours")
 
 
 def main(words: list[str]) -> None:
@@ -37,7 +39,7 @@ def main(words: list[str]) -> None:
     parser.add_argument("--wrong", type=float, default=0.05, help="share of wrong answers")
     parser.add_argument("--seeds", type=int, default=5, help="repetitions of random orders and wrong answers")
     options = parser.parse_args(words)
-    found = [one for path in options.vectors for one in measure(path, options.wrong, options.seeds)]
+    found = [one for path in options.vectors for one in measure_vectors(path, options.wrong, options.seeds)]
     write_json(options.out / "annotator.json", summary(found, options.wrong) | {"made_by": provenance()})
     print(table(summary(found, options.wrong)))
 
@@ -126,7 +128,7 @@ def least(procedure: ExploredProcedure, polyp: NDArray[Any]) -> int:
     return len(polyp) - len(names) + len(names) * (len(names) - 1) // 2 - separate
 
 
-def measure(path: Path, wrong: float, seeds: int) -> list[dict[str, Any]]:
+def measure_vectors(path: Path, wrong: float, seeds: int) -> list[dict[str, Any]]:
     """Answers of each order for each procedure of some vectors."""
     tracks = Embeddings.load(path).select("track")
     found = []
@@ -159,9 +161,10 @@ def _measure_procedure(workspace: Workspace, number: int, wrong: float, seeds: i
         session = _run(procedure, polyp, static_order(noise), 0.0, seed)
         answers.setdefault("random", []).append(session.answers)
     for name, order in orders.items():
-        session = _run(procedure, polyp, order, 0.0, 0, watch=True)
+        session = _run(procedure, polyp, order, 0.0, 0, watch=name in WATCHED)
         answers[name] = [session.answers]
-        right[name] = [session.answers if session.right_after is None else session.right_after]
+        if name in WATCHED:
+            right[name] = [session.answers if session.right_after is None else session.right_after]
     errors: dict[str, list[int]] = {"answers": [], "checks": [], "wrong": [], "surfaced": [], "before": []}
     for seed in range(seeds):
         session = _run(procedure, polyp, our_order, wrong, seed)
@@ -225,7 +228,8 @@ def summary(found: list[dict[str, Any]], wrong: float) -> dict[str, Any]:
         "procedures": len(found),
         "tracks": int(tracks.sum()),
         "answers per track": per_track,
-        "right after, per track": {name: ratio(mean("right", name), tracks) for name in ("cosine", "time", "ours")},
+        "right after, per track": {name: ratio(mean("right", name), tracks) for name in WATCHED},
+        "right after: ours / time": ratio(mean("right", "ours"), mean("right", "time")),
         "ours / time": ratio(mean("answers", "ours"), mean("answers", "time")),
         "ours / least": ratio(mean("answers", "ours"), mean("answers", "least")),
         f"{wrong:.0%} wrong answers": errors,

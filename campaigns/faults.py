@@ -96,32 +96,32 @@ def _attempt(each: Undisturbed, case: Path, inputs: Path, fault: Fault) -> tuple
     """Runs a command with a fault and then without; returns the outcome and what is wrong, or ""."""
     shutil.rmtree(case, ignore_errors=True)
     case.mkdir()
-    begun = sum(path.stat().st_size for path in (inputs / "vectors").iterdir())
-    begun += sum(path.stat().st_size for path in each.old.rglob("*")) if each.old else 0
+    began = sum(path.stat().st_size for path in (inputs / "vectors").iterdir())
+    began += sum(path.stat().st_size for path in each.old.rglob("*")) if each.old else 0
     disk = fault.kind in ("full disk", "read-only disk")
     if disk and not _mount(case, LARGE):
         return "not possible here", ""
-    new_case(case / "c", inputs, each.old)
-    words = COMMANDS[each.name].words(inputs, case / "c", each.more)
+    new_case(case, inputs, each.old)
+    words = COMMANDS[each.name].words(inputs, case, each.more)
     if fault.kind == "full disk":
-        _mount(case, 2 * begun + 2**16 + fault.number, MS_REMOUNT)
+        _mount(case, began + 2**15 + fault.number, MS_REMOUNT)
     elif fault.kind == "read-only disk":
         _mount(case, LARGE, MS_REMOUNT | MS_RDONLY)
-    ended = run(words, lambda: _begin(fault, case / "c"))
+    ended = run(words, lambda: _begin(fault, case))
     if disk:
         _mount(case, LARGE, MS_REMOUNT)
     if not ended.clean:
         return "failed", f"ended with {ended.code}: {ended.text[-1500:]}"
     if ended.code and each.overwrite:
-        left = content(case / "c/out/it")
+        left = content(case / "out/it")
         if different(left, each.before) and different(left, each.after):
             return "failed", f"neither the old nor the new output is complete: {different(left, each.before)[:3]}"
     if ended.code:
         again = run(words)
         if again.code:
             return "failed", f"the restart ended with {again.code}: {again.text[-1500:]}"
-    wrong = different(content(case / "c"), each.expected)
-    wrong += sorted({path.name for path in (case / "c/out").iterdir()} - {"it"})
+    wrong = different(content(case), each.expected)
+    wrong += sorted({path.name for path in (case / "out").iterdir()} - {"it"})
     return (
         ("failed", f"different or left behind: {wrong[:5]}") if wrong else ("error" if ended.code else "no effect", "")
     )

@@ -16,6 +16,8 @@ from polyptrace.config import Crops, read_config
 from polyptrace.data import Dataset
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import PartialStore
+from polyptrace.detect.journal import Journal as UnfinishedDetections
+from polyptrace.detect.recording import Detections
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import TrackletEncoder, load_encoder
 from polyptrace.encoders.weights import read_tensors
@@ -70,6 +72,9 @@ def own_targets(inputs: Path, folder: Path) -> dict[str, Target]:
     PartialStore(partial, data.boxes(), inputs / "generated", Crops(size=32, workers=1), fill_store).cut(
         data.box_of_crop()[:16]
     )
+    with UnfinishedDetections.open(folder / "v.partial", {"min_score": 0.1}) as unfinished:
+        unfinished.add(3, np.array([[20.0, 20.0, 16.0, 16.0, 0.9]]))
+        unfinished.state.frames = 4
     vectors = {"theirs.npz": _npz(inputs), "theirs.parquet": (inputs / "vectors/embeddings.parquet").read_bytes()}
     return {
         "dataset": Target(_read_dataset, dataset, ("dataset.json", "tracklets.parquet", "boxes.parquet", "crops.npy")),
@@ -77,6 +82,14 @@ def own_targets(inputs: Path, folder: Path) -> dict[str, Target]:
         "run": Target(read_run, run_files, ("config.toml", "environment.json", "metrics.jsonl")),
         "checkpoint": Target(read_checkpoint, {checkpoint: run_files[checkpoint]}, (checkpoint,)),
         "encoder": Target(load_encoder, _files(inputs / "run/encoder"), ("config.json", "model.safetensors")),
+        "detections": Target(
+            lambda path: Detections.load(path / "video.txt"),
+            {"video.json": (_output("detect", inputs, folder) / "out/it/video.json").read_bytes()},
+            ("video.json",),
+        ),
+        "unfinished detections": Target(
+            _read_unfinished, {"v.partial": (folder / "v.partial").read_bytes()}, ("v.partial",)
+        ),
         "vectors": Target(Embeddings.load, _files(inputs / "vectors"), ("embeddings.parquet", "embeddings.json")),
         "other vectors": Target(lambda path: [Embeddings.load(path / name) for name in vectors], vectors, (*vectors,)),
         "results": Target(Results.load, _files(inputs / "results"), ("results.json", "arrays.npz")),
@@ -126,6 +139,11 @@ def _read_dataset(folder: Path) -> None:
     dataset.boxes()
     dataset.box_of_crop()
     dataset.gather(np.arange(min(4, len(dataset.tracklets))))
+
+
+def _read_unfinished(folder: Path) -> None:
+    with UnfinishedDetections.open(folder / "v.partial", {"min_score": 0.1}) as unfinished:
+        unfinished.state.skip(5, "black")
 
 
 def _npz(inputs: Path) -> bytes:

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from campaigns.fuzz import Target
+from polyptrace.config import Crops
 from polyptrace.data import Boxes
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.images import read_all
@@ -67,7 +68,7 @@ def _image(kind: str) -> bytes:
 
 def _crops(folder: Path) -> list[object]:
     boxes = Boxes.of(video="v", frame_index=[0, 1], xywh=[(4, 4, 8, 8)] * 2, file=["a.png", "a.jpg"])
-    return [*fill_store(folder / "crops.npy", boxes, folder, size=8, workers=1), "filled"]
+    return [*fill_store(folder / "crops.npy", boxes, folder, Crops(size=8, workers=1)), "filled"]
 
 
 def _video() -> bytes:

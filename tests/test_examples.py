@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polyptrace.detect import load_detector
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -31,6 +33,24 @@ def test_vectors_made_elsewhere_are_evaluated() -> None:
     assert all(1 / 20 < value <= 1 for value in metrics.values())
     assert metrics["HR@1"] <= metrics["HR@5"]
     assert metrics["AUROC"] > 0.9
+
+
+def test_a_trained_detector_is_saved_as_a_folder_for_detect(tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "detector"
+    words = ["coco", str(tiny), "--out", str(out), "--model", "tiny", "--size", "96", "--steps", "3", "--batch", "2"]
+    score = main_of("train_detector")([*words, "--test-images", "4"])
+    assert 0 <= score <= 1
+    (found,) = load_detector(str(out))([np.zeros((96, 112, 3), np.uint8)], [0])
+    assert found.shape[1] == 5
+
+
+def test_average_precision_of_known_hits() -> None:
+    """Two true boxes in one image: a hit, a false positive and a hit, by score: (1 + 2/3) / 2."""
+    example = runpy.run_path(str(EXAMPLES / "train_detector.py"))
+    image = Path(__file__).parents[1] / "docs/pictures/synthetic/alike.jpg"
+    truth = np.array([[0.0, 0, 10, 10], [50, 50, 10, 10]])
+    found = np.array([[0.0, 0, 10, 10, 0.9], [80, 80, 10, 10, 0.8], [51, 50, 10, 10, 0.7]])
+    assert abs(example["ap50"](lambda *_: [found], [(image, truth)]) - (1 + 2 / 3) / 2) < 1e-12
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

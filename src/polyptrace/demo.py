@@ -66,6 +66,8 @@ def main() -> None:
     pages = [(folder / name).resolve() for name in ("report/report.html", "lesions/lesions.html")]
     listed = f"Report: [bold]{pages[0]}[/] Lesions: [bold]{pages[1]}[/]"
     console.print(f"\n{time.monotonic() - start:.0f} s. {listed}", highlight=False, soft_wrap=True)
+    explore = f"{Path(sys.executable).parent}/polyptrace explore {folder}/embeddings/ours --data {folder}/data/test"
+    console.print(f"In the browser: [bold]{explore}[/]", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from campaigns.commands import COMMANDS, NOT_TESTED
+from polyptrace.cli import COMMANDS as ALL
+
 ROOT = Path(__file__).parents[2]
 CAMPAIGNS = ("kill", "fuzz", "faults", "load")
 
@@ -19,3 +22,7 @@ def test_no_short_campaign_finds_a_failure(tmp_path: Path) -> None:
     assert len(counts["fuzz"]) > 25
     assert any(key.endswith(": error") for count in counts["faults"].values() for key in count)
     assert all(count["MiB"] > 0 for count in counts["load"].values())
+
+
+def test_every_command_is_in_the_campaigns() -> None:
+    assert {*COMMANDS, *NOT_TESTED} == set(ALL)

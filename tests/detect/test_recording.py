@@ -48,6 +48,38 @@ def test_finished_detections_are_kept_and_other_settings_are_refused(
         detect(video, detector(), tmp_path / "out", min_score=0.3)
 
 
+def test_a_run_that_was_killed_after_its_last_step_leaves_nothing(video: Path, detector: Make, tmp_path: Path) -> None:
+    made = detect(video, detector(), tmp_path / "out")
+    partial = made.path.with_suffix(".partial")
+    partial.touch()
+    assert detect(video, detector(fail=0), tmp_path / "out") == made
+    assert not partial.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("[]", "is not an object"),
+        ('{"video": "v"}', "settings: is missing"),
+        (None, r"skipped: \[1, 'x', 2\] is not \[first frame, last frame, reason\]"),
+    ],
+)
+def test_a_damaged_summary_is_refused(
+    video: Path, detector: Make, tmp_path: Path, content: str | None, problem: str
+) -> None:
+    summary = detect(video, detector(), tmp_path / "out").path.with_suffix(".json")
+    summary.write_text(content or json.dumps(json.loads(summary.read_text()) | {"skipped": [[1, "x", 2]]}))
+    with pytest.raises(UserError, match=rf"procedure\.json: .*{problem}"):
+        detect(video, detector(), tmp_path / "out")
+
+
+def test_a_damaged_journal_is_refused(video: Path, detector: Make, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/procedure.partial").write_text('# {"settings": 5}\n')
+    with pytest.raises(UserError, match=r"procedure\.partial: settings: 5 is not an object"):
+        detect(video, detector(), tmp_path / "out")
+
+
 @pytest.mark.parametrize("ending", ["mp4", "mkv", "avi"])
 def test_a_run_that_failed_resumes_with_the_same_bytes(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch

@@ -1,11 +1,13 @@
 """`polyptrace explore VECTORS --data DATASET`."""
 
+import ctypes
 import os
 import secrets
 import webbrowser
 from pathlib import Path
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
 from polyptrace.core.console import console, counted, echo
@@ -13,7 +15,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.lock import lock
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings, check_same_dataset
-from polyptrace.explore import Journal, Workspace
+from polyptrace.explore import Journal, Workspace, on_disk
 
 
 def command(
@@ -46,7 +48,10 @@ def command(
         from polyptrace.explore.server import Site, application, bind, default_answers
     except ImportError as error:
         raise UserError(f"explore: {error.name} is not installed -> pip install 'polyptrace[explore]'") from None
-    tracks = Embeddings.load(vectors).select("track")
+    pa.set_memory_pool(pa.system_memory_pool())  # the default pool keeps what was freed
+    tracks = on_disk(Embeddings.load(vectors, "track"))
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)  # what reading has freed goes back to the system
     if not len(tracks):
         raise UserError(f"{vectors}: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
     datasets = [Dataset.open(path) for path in data or ()]

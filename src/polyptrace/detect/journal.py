@@ -46,6 +46,13 @@ class State:
             self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
 
 
+@dataclass(frozen=True)
+class _Begun:
+    """The first line."""
+
+    settings: dict[str, Any]
+
+
 class Journal:
     """The open file and its current state."""
 
@@ -59,16 +66,17 @@ class Journal:
         """The journal at `path`, without what follows its last state; what was done is saved even after an error."""
         path.touch()
         with path.open("r+b") as file:
-            begun, state, end = {"settings": settings}, State(), 0
+            begun, state, end = _Begun(settings), State(), 0
             for line in file:
                 if not line.endswith(b"\n"):
                     break
                 if line.startswith(STATE) and end == 0:
-                    begun, end = _parsed(line, path), len(line)
+                    begun = from_json(_Begun, _parsed(line, path), str(path), f"remove {path.name}")
+                    end = len(line)
                 elif line.startswith(STATE):
                     state = from_json(State, _parsed(line, path), str(path), f"remove {path.name}")
                     end = file.tell()
-            refuse_changes(f"{path}: was begun", differences(begun.get("settings", {}), settings), ADVICE)
+            refuse_changes(f"{path}: was begun", differences(begun.settings, settings), ADVICE)
             file.seek(end)
             file.truncate()
             if not end:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import atomic_file, provenance, read_json, write_json
 from polyptrace.core.lock import lock
 from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.core.schema import from_json
 from polyptrace.core.timecode import timecode
 from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import FramePosition, all_frames, video_info
@@ -38,6 +39,31 @@ OUTSIDE = "outside the body"
 
 
 @dataclass(frozen=True)
+class _Summary:
+    """The fields of `NAME.json`."""
+
+    video: str
+    settings: dict[str, Any]
+    frames: int
+    boxes: int
+    skipped: list[list[Any]]
+    dropped: dict[str, int]
+    fps: float | None
+    field: float | None  # share of the picture
+    made_by: dict[str, Any]
+    format: Literal[1]
+
+    def __post_init__(self) -> None:
+        for run in self.skipped:
+            if [type(each) for each in run] != [int, int, str]:
+                raise ValueError(f"skipped: {run} is not [first frame, last frame, reason]")
+
+
+def _read_summary(path: Path) -> _Summary:
+    return from_json(_Summary, read_json(path), str(path), "remove the files of this video, and detect again")
+
+
+@dataclass(frozen=True)
 class Detections:
     """The finished detections of a video."""
 
@@ -49,8 +75,9 @@ class Detections:
     @classmethod
     def load(cls, path: Path) -> Self:
         """The detections of a MOT file, summarised in the JSON file beside it."""
-        content = read_json(path.with_suffix(".json"))
-        return cls(path, content["frames"], content["boxes"], tuple(tuple(run) for run in content["skipped"]))
+        summary = _read_summary(path.with_suffix(".json"))
+        runs = tuple((first, last, reason) for first, last, reason in summary.skipped)
+        return cls(path, summary.frames, summary.boxes, runs)
 
     @property
     def skipped_frames(self) -> dict[str, int]:
@@ -84,8 +111,9 @@ def detect(
         _link(video, out)
         summary, partial = table.with_suffix(".json"), table.with_suffix(".partial")
         if summary.is_file():  # written last
-            changed = differences(read_json(summary).get("settings", {}), settings)
+            changed = differences(_read_summary(summary).settings, settings)
             refuse_changes(f"{table}: already exists, made", changed, ADVICE)
+            partial.unlink(missing_ok=True)  # of a run that was killed after its last step
             return Detections.load(table)
         if table.exists() and not partial.exists():
             raise UserError(f"{table}: already exists, not written by this command -> give another folder")

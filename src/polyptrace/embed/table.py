@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -94,8 +95,11 @@ class Embeddings:
             write_json(temporary / INFO_FILE, {"version": VERSION, **self.info})
 
     @classmethod
-    def load(cls, path: Path | str) -> Self:
-        """A folder of polyptrace, a .parquet or an .npz file; errors name the file and the row or field."""
+    def load(cls, path: Path | str, unit: str | None = None) -> Self:
+        """A folder of polyptrace, a .parquet or an .npz file; errors name the file and the row or field.
+
+        With a unit, only its rows, as `select` gives them; of a .parquet the others are not kept in memory.
+        """
         path = Path(path)
         if not path.exists():
             raise UserError(f"{path}: no such file or folder -> give a folder made by 'polyptrace embed', or a file")
@@ -109,8 +113,9 @@ class Embeddings:
                     ".npz or .parquet file"
                 )
             path = path / VECTORS_FILE
-        columns = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
-        return cls.from_columns(columns, where=str(path), info=info)
+        columns = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path, unit)
+        table = cls.from_columns(columns, where=str(path), info=info)
+        return table if unit is None or np.isin(table.unit, (unit, "any")).all() else table.select(unit)
 
     @classmethod
     def from_columns(
@@ -207,8 +212,11 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     return columns
 
 
-def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
-    table = read_parquet(path, "give .parquet, .npz or a folder of polyptrace")
+def _read_parquet(path: Path, unit: str | None = None) -> dict[str, NDArray[Any]]:
+    advice = "give .parquet, .npz or a folder of polyptrace"
+    table = read_parquet(path, advice) if unit is None else _read_unit(path, unit, advice)
+    if unit is not None and not table.num_rows:
+        raise UserError(f"{path}: no vectors of the unit {unit!r} -> embed the dataset with 'polyptrace embed'")
     if "vector" not in table.column_names:
         raise UserError(f"{path}: no column 'vector' among {table.column_names} -> add it, a list of floats per row")
     columns = {c: table[c].to_numpy(zero_copy_only=False) for c in table.column_names if c != "vector"}
@@ -227,6 +235,21 @@ def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
     flat = column.flatten().to_numpy(zero_copy_only=False)
     columns["vectors"] = flat.reshape(len(column), -1) if len(column) else np.empty((0, 0), dtype=np.float32)
     return columns
+
+
+def _read_unit(path: Path, unit: str, advice: str) -> pa.Table:
+    """The rows of one unit, read part by part, so that the others are never all in memory; all rows without units."""
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        own = pa.array([unit, "any"])
+        known = "unit" in file.schema_arrow.names
+        parts = (
+            part.filter(pc.is_in(part["unit"], own)) if known else part
+            for part in file.iter_batches(8192, use_threads=False)
+        )
+        return pa.Table.from_batches(parts, file.schema_arrow)
+    except Exception as error:  # a damaged file can raise almost anything
+        raise UserError(f"{path}: not a readable Parquet file ({error}) -> {advice}") from None
 
 
 def _vectors(values: NDArray[Any], where: str) -> NDArray[np.float32]:

@@ -4,7 +4,7 @@ from polyptrace.explore.checks import Check, next_check
 from polyptrace.explore.identities import Contradiction, Identities, Statement, agreement, identities
 from polyptrace.explore.journal import Event, Item, Journal, active_events, read_journal
 from polyptrace.explore.questions import Question, next_question
-from polyptrace.explore.workspace import Candidate, ExploredProcedure, Grouping, Workspace
+from polyptrace.explore.workspace import Candidate, ExploredProcedure, Grouping, Workspace, on_disk
 
 __all__ = [
     "Candidate",
@@ -24,5 +24,6 @@ __all__ = [
     "identities",
     "next_check",
     "next_question",
+    "on_disk",
     "read_journal",
 ]

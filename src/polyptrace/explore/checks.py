@@ -6,7 +6,8 @@ two components. With people who err in a share ε of answers, the log-odds that 
     logit ε - odds(same)   for a "same"   (odds between the two parts)
     logit ε + odds(same)   for a "different"
 
-The question is about another pair of tracks of the two parts, so that a wrong answer becomes a contradiction.
+The question is about another pair of tracks of the two parts, so that a wrong answer becomes a contradiction. Where
+there is only one pair, it is asked about once more.
 """
 
 from collections.abc import Iterator
@@ -45,6 +46,8 @@ def next_check(state: Identities, items: Ints, scores: PairScores) -> Check | No
         inside, outside = ([place[each] for each in part if each in place] for part in (side, other))
         if not inside or not outside:
             continue
+        if len(inside) == len(outside) == 1 and (statement.first, statement.second) in state.repeated:
+            continue  # there is no other pair, and this one was asked about again already
         pairs = np.ix_(inside, outside)
         odds = float(scores.prior[pairs].max() + scores.ratio[pairs].mean())
         wrong = float(expit(logit(ERROR) + (-odds if statement.same else odds)))

@@ -76,9 +76,15 @@ class Named:
         if self.crops.dataset is None or not (self.crops.dataset.path / "boxes.parquet").is_file():
             raise UserError("export: needs the boxes -> start explore with --data DATASET")
         boxes, track = track_boxes(self.crops.dataset, self.dataset, self.video, self.crops.rows)
+        ends: dict[int, int] = {}
+        for number, _, last in self.state.items:
+            ends[number] = max(last, ends.get(number, -1))
         for item in np.flatnonzero(self.grouping.lesion >= 0).tolist():
             number, first, last = self.state.items[item]
-            rows = np.flatnonzero((track == number) & (boxes.frame_index >= first) & (boxes.frame_index <= last))
+            own = (track == number) & (boxes.frame_index >= first)
+            if last != ends[number]:  # the last crop of a track may be some frames before its last box
+                own &= boxes.frame_index <= last
+            rows = np.flatnonzero(own)
             if len(rows):
                 yield item, boxes.take(rows[np.argsort(boxes.frame_index[rows], kind="stable")])
 

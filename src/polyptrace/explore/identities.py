@@ -62,6 +62,7 @@ class Identities:
     unmapped: list[Event] = field(default_factory=list)  # events on tracks that do not exist any more
     mapped: int = 0  # items of events that were found by overlap
     set_aside: list[int] = field(default_factory=list)  # events on tracks that were split later
+    repeated: set[tuple[int, int]] = field(default_factory=set)  # pairs that one annotator answered more than once
 
     def members(self, item: int) -> Ints:
         """The items that are known to show the lesion of an item."""
@@ -103,7 +104,8 @@ def identities(tracks: Sequence[Item], events: Sequence[Event], video: str, who:
         if who is not None and event.who != who and event.kind != "split":
             continue
         for statement in _statements(event, known, state, pairs.values()):
-            pairs.pop((statement.who, statement.first, statement.second), None)  # the latest is the last
+            if pairs.pop((statement.who, statement.first, statement.second), None):  # the latest is the last
+                state.repeated.add((statement.first, statement.second))
             pairs[statement.who, statement.first, statement.second] = statement
     state.unmapped = list({event.id: event for event in known.unmapped}.values())
     state.mapped, state.set_aside = known.mapped, sorted(known.set_aside)

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import RLock
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from polyptrace.core.errors import UserError
 from polyptrace.data.identity import video_keys
 from polyptrace.embed import Embeddings
+from polyptrace.embed.table import TEXT
 from polyptrace.explore.checks import Check, next_check
 from polyptrace.explore.identities import Identities, agreement, identities
 from polyptrace.explore.journal import Event, Item, Journal, undoable
@@ -36,6 +38,8 @@ Ints = NDArray[np.int64]
 
 #: Tracks that are grouped together. Longer procedures are grouped in windows of this many tracks in temporal order.
 WINDOW = 1000
+#: Groups of tracks whose partitions are enumerated: fewer than in `lesions`, because every answer waits for it.
+MAX_GROUPS = 9
 #: Log ratio of two items that are known to show the same lesion; it dominates every mean over pairs.
 KNOWN_SAME = 1e9
 
@@ -158,7 +162,8 @@ class ExploredProcedure:
         confidence: list[float] = []
         distribution = np.ones(1)
         for items, scores in self._windows(state):
-            solved = partition(_constrained(scores, state.component[items], state.apart_matrix(items)))
+            known = _constrained(scores, state.component[items], state.apart_matrix(items))
+            solved = partition(known, MAX_GROUPS)
             lesion[items] = solved.lesion + len(confidence)
             confidence += solved.confidence.tolist()
             distribution = np.convolve(distribution, np.trim_zeros(solved.distribution, "b"))
@@ -175,8 +180,7 @@ class ExploredProcedure:
                 continue
             scores, place = self._window_scores(start), state.track[items] - start
             if len(place) != len(scores.prior) or (np.diff(place) != 1).any():
-                chosen = np.ix_(place, place)
-                scores = PairScores(scores.prior[chosen], scores.ratio[chosen], scores.simultaneous[chosen])
+                scores = scores.select(place)
             windows.append((items, scores))
         return windows
 
@@ -192,7 +196,19 @@ class ExploredProcedure:
 def _constrained(scores: PairScores, component: Ints, apart: NDArray[np.bool_]) -> PairScores:
     """Scores that leave a partition no choice about what is known."""
     same = component[:, None] == component
-    return PairScores(scores.prior, np.where(same, np.float32(KNOWN_SAME), scores.ratio), apart & ~same)
+    return replace(scores, ratio=np.where(same, np.float32(KNOWN_SAME), scores.ratio), simultaneous=apart & ~same)
+
+
+def on_disk(tracks: Embeddings) -> Embeddings:
+    """The same table with its vectors in a temporary file, of which only the procedures in use are in memory."""
+    with TemporaryFile() as file:
+        tracks.vectors.tofile(file)
+        vectors = np.memmap(file, np.float32, "r", shape=tracks.vectors.shape)  # outlives the name of the file
+    shared: dict[str, Any] = {}
+    for name in TEXT:
+        texts, code = np.unique(getattr(tracks, name).astype(str), return_inverse=True)
+        shared[name] = texts.astype(object)[code]  # one object for equal texts
+    return replace(tracks, vectors=vectors, **shared)
 
 
 class Workspace:
@@ -256,7 +272,7 @@ class Workspace:
 
     def _load(self, number: int) -> ExploredProcedure:
         rows = self.rows[number]
-        (tracks,) = procedures(self.tracks.rows(rows))
+        (tracks,) = procedures(self.tracks.rows(rows), self.model.centre)
         rows = rows[tracks.rows]
         columns = zip(
             *(getattr(self.tracks, name)[rows].tolist() for name in ("track", "position", "last")), strict=True

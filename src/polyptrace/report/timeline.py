@@ -33,7 +33,7 @@ MAX_IMAGES = 40
 
 
 @dataclass(frozen=True)
-class Procedure:
+class TrackTimes:
     """The tracks of one procedure in temporal order."""
 
     dataset: str
@@ -56,7 +56,9 @@ def shown_clustering(row: Results) -> str | None:
     return next((task for task in PREFERRED if is_done(row, task)), None)
 
 
-def procedures(row: Results, task: str, count: int = 6, baseline: Results | None = None) -> tuple[list[Procedure], int]:
+def procedures(
+    row: Results, task: str, count: int = 6, baseline: Results | None = None
+) -> tuple[list[TrackTimes], int]:
     """Up to `count` procedures, those with the most polyps (or clusters) first; and the total number."""
     table = row.tasks[task].table
     index, cluster = row.arrays[f"{task}/index"], row.arrays[f"{task}/cluster"]
@@ -71,7 +73,7 @@ def procedures(row: Results, task: str, count: int = 6, baseline: Results | None
         rows = np.flatnonzero([pair == (dataset, video) for pair in pairs])
         rows = rows[np.argsort(columns["position"][rows], kind="stable")]
         found.append(
-            Procedure(
+            TrackTimes(
                 dataset,
                 video,
                 columns["track"][rows].astype(np.int64),
@@ -101,7 +103,7 @@ def _clusters_of(row: Results, task: str, columns: dict[str, NDArray[np.generic]
 
 @styled
 def timeline(
-    procedure: Procedure,
+    procedure: TrackTimes,
     images: TrackImages | None,
     number: int,
     method: str,
@@ -144,7 +146,7 @@ def _numbers(count: int) -> list[str]:
     return [str(number + 1) for number in range(count)]
 
 
-def _draw_lanes(axes: Axes, procedure: Procedure, lane: Ints, names: list[str], images: TrackImages | None) -> None:
+def _draw_lanes(axes: Axes, procedure: TrackTimes, lane: Ints, names: list[str], images: TrackImages | None) -> None:
     """Draws each track in its lane, in the colour of its cluster and with its number where there is room."""
     span = max(int(procedure.last.max() - procedure.first.min()), 1)
     width = np.maximum(procedure.last - procedure.first, MIN_WIDTH * span)
@@ -166,7 +168,7 @@ def _draw_lanes(axes: Axes, procedure: Procedure, lane: Ints, names: list[str], 
         _draw_images(axes, procedure, lane, len(names), images)
 
 
-def _draw_images(axes: Axes, procedure: Procedure, lane: Ints, lanes: int, images: TrackImages) -> None:
+def _draw_images(axes: Axes, procedure: TrackTimes, lane: Ints, lanes: int, images: TrackImages) -> None:
     """An image of the longest track of each lane, to its left."""
     for y in range(lanes):
         inside = np.flatnonzero(lane == y)

@@ -25,7 +25,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import read_frames
 
-VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpeg")
+VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpeg", ".dcm", ".dicom")
 ARCHIVE_MARK = "::"
 JPEG_START, JPEG_SCAN, JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"
 VIDEO_ENDS = "the video ends before this frame -> check that the file is complete"

@@ -1,4 +1,4 @@
-"""Frames out of video files (MP4, MOV, MKV, AVI), decoded with PyAV (extra `video`).
+"""Frames out of video files (MP4, MOV, MKV, AVI, DICOM), decoded with PyAV (extra `video`).
 
 Frames are numbered in presentation order by decoding. B-frames, a variable frame rate and containers without an index
 therefore all give exactly the frame that was annotated. No metadata of the container is read.
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.data.crops.dicom import SUFFIXES, DicomVideo
 
 Pixels = NDArray[np.uint8]
 
@@ -170,7 +171,8 @@ def _library(path: Path) -> Any:
 def _open(path: Path) -> Iterator[Any]:
     av = _library(path)
     try:
-        container = av.open(str(path), metadata_errors="replace")
+        source = DicomVideo(path) if path.suffix.lower() in SUFFIXES else str(path)
+        container = av.open(source, metadata_errors="replace")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file -> check the path") from None
     except (av.error.FFmpegError, OSError, ValueError) as error:

@@ -15,7 +15,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
-VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".mpg", ".mpeg", ".webm")
+VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".mpg", ".mpeg", ".webm", ".dcm", ".dicom")
 _ANNOTATIONS = (".txt", ".xml", ".json", ".csv", ".ini", ".md", *PICTURES)
 _SPLITS = ("train", "val", "valid", "validation", "test")
 _LABEL_FOLDERS = ("annotations", "annotation", "labels", "gt", "det")

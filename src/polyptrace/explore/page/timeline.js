@@ -59,6 +59,7 @@ class Timeline {
       c.fillStyle = ink; c.fillText(this.title(row), 20, y + this.laneHeight / 2, this.label - 26);
     }
     this.paintAxis(c, ground, soft, line, height);
+    if (this.lanes.length && !this.marked) { this.marked = true; performance.mark("timeline"); }
     if (this.lanes.length * this.laneHeight > height - this.axis) {
       const part = (height - this.axis) / (this.lanes.length * this.laneHeight);
       c.fillStyle = line; c.fillRect(width - 5, this.axis + this.scroll * part, 4, Math.max(16, (height - this.axis) * part));

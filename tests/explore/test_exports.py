@@ -1,0 +1,178 @@
+"""Every export can be read again with the same result."""
+
+import json
+import zipfile
+from io import BytesIO
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyptrace.cli import main
+from polyptrace.core.errors import UserError
+from polyptrace.data import Boxes, Dataset, link_tracks, read_cocovid, read_cvat, read_mot
+from polyptrace.embed import Embeddings
+from polyptrace.explore import Journal, Workspace
+from polyptrace.explore.exports import track_boxes
+from polyptrace.explore.labels import label_boxes, read_answers
+from polyptrace.explore.server import Site
+
+
+@pytest.fixture(scope="module")
+def site(explored: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """The first procedure after some edits: lesions as labelled, one track rejected."""
+    vectors, data = explored
+    journal = Journal.open(tmp_path_factory.mktemp("journal") / "answers.jsonl")
+    workspace = Workspace(vectors, Embeddings.load(vectors).select("track"), journal)
+    procedure = workspace.procedure(0)
+    polyp = workspace.tracks.polyp[procedure.rows]
+    for name in sorted(set(polyp.tolist())):
+        items = tuple(procedure.items[each] for each in np.flatnonzero(polyp == name))
+        workspace.append("merge", "Ada", video=procedure.key, items=items)
+    names, first = np.unique(polyp, return_index=True)
+    for a, b in combinations(first.tolist(), 2):
+        pair = (procedure.items[a], procedure.items[b])
+        workspace.append("answer", "Ada", video=procedure.key, items=pair, answer="different")
+    assert procedure.grouping().count == len(names)
+    workspace.append("reject", "Ada", video=procedure.key, items=(procedure.items[1],))
+    workspace.append("note", "Ada", video=procedure.key, items=(procedure.items[2],), text="=1+1")
+    return Site(workspace, [Dataset.open(data)])
+
+
+def exported(site: Site, kind: str, folder: Path) -> Path:
+    name, content, _ = site.exported(kind, 0, site.workspace.procedure(0), None)
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+def expected(site: Site) -> dict[tuple[int, float, float], int]:
+    """The lesion of each box of the first procedure, by frame and corner."""
+    procedure = site.workspace.procedure(0)
+    lesion, state = procedure.grouping().lesion, procedure.state()
+    crops = site.crops(0)
+    assert crops.dataset is not None
+    row = int(procedure.rows[0])
+    names = str(site.workspace.tracks.dataset[row]), str(site.workspace.tracks.video[row])
+    boxes, track = track_boxes(crops.dataset, *names, crops.rows)
+    found = {}
+    for number, (own, first, last) in enumerate(state.items):
+        rows = np.flatnonzero(track == own)  # no track is split
+        assert boxes.frame_index[rows].min() == first
+        assert last <= boxes.frame_index[rows].max() < last + 4, "the stride is 4"
+        for each in rows.tolist() if lesion[number] >= 0 else ():
+            found[int(boxes.frame_index[each]), *boxes.xywh[each, :2].round(2).tolist()] = int(lesion[number]) + 1
+    return found
+
+
+def by_corner(boxes: Boxes) -> dict[tuple[int, float, float], int]:
+    return {
+        (frame, *corner): int(polyp.rpartition("/")[2])
+        for frame, corner, polyp in zip(
+            boxes.frame_index.tolist(), boxes.xywh[:, :2].round(2).tolist(), boxes.polyp.tolist(), strict=True
+        )
+    }
+
+
+def test_mot_is_read_again(site: Site, tmp_path: Path) -> None:
+    with zipfile.ZipFile(exported(site, "mot", tmp_path)) as archive:
+        archive.extractall(tmp_path / "mot")
+    assert by_corner(read_mot(tmp_path / "mot", identities="polyp")) == pytest.approx(expected(site))
+
+
+def test_coco_vid_is_read_again(site: Site, tmp_path: Path) -> None:
+    boxes = read_cocovid(exported(site, "cocovid", tmp_path))
+    assert by_corner(boxes) == expected(site)
+    assert len(set(boxes.track)) == int((site.workspace.procedure(0).grouping().lesion >= 0).sum())
+
+
+def test_cvat_is_read_again(site: Site, tmp_path: Path) -> None:
+    assert by_corner(read_cvat(exported(site, "cvat", tmp_path))) == expected(site)
+
+
+@pytest.mark.parametrize("kind", ["csv", "labelstudio", "journal"])
+def test_answers_label_the_tracks_of_the_same_boxes(site: Site, tmp_path: Path, kind: str) -> None:
+    path = site.workspace.journal.path if kind == "journal" else exported(site, kind, tmp_path)
+    dataset = site.datasets[0]
+    boxes = dataset.boxes()
+    track = link_tracks(boxes, within="video")
+    labelled = label_boxes(boxes, track, path)
+    assert not labelled.unmapped
+    procedure = site.workspace.procedure(0)
+    lesion = procedure.grouping().lesion
+    own = labelled.boxes.take(np.flatnonzero(labelled.boxes.polyp != ""))
+    assert labelled.tracks == int((lesion >= 0).sum())
+    assert labelled.polyps == procedure.grouping().count
+    got, wanted = by_corner(own), expected(site)
+    assert got.keys() == wanted.keys()
+    assert len({(got[each], wanted[each]) for each in got}) == len(set(wanted.values()))
+
+
+def test_the_parts_of_a_split_track_have_the_boxes_before_and_after(
+    explored: tuple[Path, Path], tmp_path: Path
+) -> None:
+    vectors, data = explored
+    workspace = Workspace(vectors, Embeddings.load(vectors).select("track"), Journal.open(tmp_path / "answers.jsonl"))
+    procedure = workspace.procedure(0)
+    _, first, last = item = procedure.items[0]
+    workspace.append("split", "Ada", video=procedure.key, items=(item,), frame=first + 10)
+    boxes = read_cocovid(exported(Site(workspace, [Dataset.open(data)]), "cocovid", tmp_path))
+    parts = [boxes.frame_index[boxes.track == name] for name in set(boxes.track)]
+    spans = sorted((int(part.min()), int(part.max())) for part in parts)
+    assert spans[0] == (first, first + 9)
+    assert spans[1][0] == first + 10
+    assert spans[1][1] >= last
+    table = Dataset.open(data).boxes()
+    labelled = label_boxes(table, link_tracks(table, within="video"), workspace.journal.path)
+    assert (labelled.tracks, labelled.polyps) == (2, 2)
+
+
+def test_a_read_back_csv_keeps_notes_harmless(site: Site, tmp_path: Path) -> None:
+    text = exported(site, "csv", tmp_path).read_text()
+    assert "'=1+1" in text
+    assert ",none," in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.csv", "video,track\nv,1\n", "no column"),
+        ("a.csv", "dataset,video,track,first_frame,last_frame,lesion\nd,v,x,1,2,1\n", "line 2"),
+        ("a.json", '[{"data": {}}]', "Label Studio"),
+        ("a.jsonl", "hello\n", "line 1"),
+    ],
+)
+def test_a_file_that_holds_no_answers_is_an_error(tmp_path: Path, name: str, content: str, problem: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=problem):
+        read_answers(tmp_path / name)
+
+
+def test_prepare_turns_answers_into_polyps(
+    site: Site, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["prepare", "coco", str(tiny), "--tracks.link", "video", "--crops.size", "16"]
+    main_words = [*words, "--answers", str(site.workspace.journal.path), "--out", str(tmp_path / "data")]
+    with pytest.raises(SystemExit) as ended:
+        main(main_words)
+    assert not ended.value.code
+    table = Dataset.open(tmp_path / "data").tracklets
+    procedure = site.workspace.procedure(0)
+    own = (table.unit == "track") & (table.video == str(site.workspace.tracks.video[procedure.rows[0]]))
+    polyp, lesion = table.polyp[own], procedure.grouping().lesion
+    assert (polyp == "").tolist() == (lesion < 0).tolist()
+    assert np.array_equal(polyp[:, None] == polyp, lesion[:, None] == lesion)
+    assert (table.polyp[(table.unit == "track") & ~own] == "").all(), "no answers about the others"
+    with pytest.raises(SystemExit):
+        main(["prepare", "coco", str(tiny), "--answers", "x.jsonl", "--out", str(tmp_path / "other")])
+    assert "--tracks.link video" in capsys.readouterr().err
+
+
+def test_the_read_only_file_is_one_file_with_all_strips(site: Site, tmp_path: Path) -> None:
+    text = exported(site, "html", tmp_path).read_text()
+    assert '<link rel="stylesheet"' not in text
+    assert ' src="' not in text.partition('id="embedded"')[0]
+    data = json.loads(text.partition('id="embedded">')[2].partition("</script>")[0])
+    assert len(data["strips"]) == len(site.workspace.procedure(0).items)
+    assert BytesIO(data["strips"].popitem()[1].encode()).read(23) == b"data:image/jpeg;base64,"
