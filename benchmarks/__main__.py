@@ -45,7 +45,7 @@ BENCHMARKS = {
     "parsing": Benchmark("REAL-Colon's XML files, compared with ElementTree and with opening the files"),
     "crops": Benchmark("pictures to crops, compared with PIL"),
     "nvjpeg": Benchmark("pictures to crops with nvJPEG, compared with all cores", True),
-    "evaluation": Benchmark("retrieval, ReID, their bootstrap and the probe, compared with scikit-learn"),
+    "evaluation": Benchmark("retrieval, ReID, their bootstrap, the probe and lesions, compared with scikit-learn"),
     "synth": Benchmark("generated procedures: frames rendered and written per second"),
     "growth": Benchmark("time and memory of every stage against input size, and the figure"),
     "memory": Benchmark("prepare, train, embed and evaluate on data larger than their memory limit"),

@@ -1,9 +1,9 @@
 """python -m benchmarks.evaluation [--full] [--device cuda]
 
 Measures retrieval (mAP, HR@1, HR@5), ReID (AUROC, AUPR), its 1,000 bootstrap draws and the size probe for 1k and 10k
-tracklets of width 256 (20 of each polyp). The plain implementation computes the full similarity matrix, scikit-learn's
-average precision query by query, and its areas over all pairs. --full adds 100k tracklets, for which the plain
-implementation has not enough memory.
+tracklets of width 256 (20 of each polyp), and the lesions of one procedure of 1k and 5k tracks. The plain
+implementation computes the full similarity matrix, scikit-learn's average precision query by query, and its areas over
+all pairs. --full adds 100k tracklets, for which the plain implementation has not enough memory.
 
 On a CPU each measurement runs in its own process on one core. On a GPU all run in one process, and the plain
 implementation, which cannot use the GPU, runs at 1k only. Memory is the peak in addition to imports and vectors; on a
@@ -20,9 +20,11 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import apart, forget_peak, mebibytes
+from polyptrace.embed import Embeddings
 from polyptrace.evaluate import probe, reid, retrieval
 from polyptrace.evaluate.bootstrap import draw_counts
 from polyptrace.evaluate.reid import reid_draws
+from polyptrace.lesions import lesions
 
 WIDTH, PER_POLYP, DRAWS = 256, 20, 1000
 #: (measurement, sizes, sizes with --full)
@@ -33,12 +35,16 @@ MEASURED = {
     "reid, plain": ((1_000, 10_000), ()),
     "reid draws": ((1_000, 10_000), (100_000,)),
     "probe": ((1_000, 10_000), (100_000,)),
+    "lesions": ((1_000, 5_000), ()),
 }
 
 #: Measurements that are also made at 100k tracklets on one core, to show that memory is bounded.
 BOUNDED = ("retrieval", "reid")
 
 PLAIN_NAME = "full matrices and scikit-learn"
+
+#: Maximum seconds for the lesions of a procedure of 5,000 tracks.
+MOST_SECONDS = 20
 
 #: Maximum MiB at 100k tracklets, whose full matrix has 38,147; blocks are larger on a GPU.
 MOST_MEMORY = {"cpu": 1024, "cuda": 4096}
@@ -51,6 +57,17 @@ def table(tracklets: int) -> tuple[np.ndarray, np.ndarray]:
     vectors = random.standard_normal((tracklets, WIDTH), dtype=np.float32)
     vectors += 0.5 * random.standard_normal((polyp[-1] + 1, WIDTH), dtype=np.float32)[polyp]
     return vectors, polyp
+
+
+def procedure(tracks: int) -> Embeddings:
+    """One procedure whose polyps are visited one after the other, a track per second, with a pause of 40 s between."""
+    vectors, polyp = table(tracks)
+    position = 25 * (np.arange(tracks) + 40 * polyp)
+    columns = {"vectors": vectors, "position": position, "last": position + 20, "track": np.arange(tracks)}
+    texts = {name: np.full(tracks, name, object) for name in ("video", "dataset")}
+    return Embeddings.from_columns(
+        {**columns, **texts, "unit": np.full(tracks, "track", object), "fps": np.full(tracks, 25.0)}
+    )
 
 
 def plain_retrieval(vectors: np.ndarray, polyp: np.ndarray) -> None:
@@ -82,6 +99,7 @@ def timed(way: str, tracklets: int, device: str) -> tuple[float, float]:
     counts = draw_counts(int(polyp[-1]) + 1, DRAWS, seed=0)
     judged = reid(vectors, polyp, device=device) if way == "reid draws" else None
     retrieval(vectors[:100], polyp[:100], device=device)  # initialises libraries and the GPU
+    tracks = procedure(tracklets) if way == "lesions" else None
     label = (np.random.default_rng(1).random(polyp[-1] + 1) < 0.5).astype(np.int64)[polyp]
     before = _forget_peak(device)
     clock = time.perf_counter if device == "cuda" else time.process_time
@@ -100,6 +118,9 @@ def timed(way: str, tracklets: int, device: str) -> tuple[float, float]:
             reid_draws(vectors, polyp, polyp, counts, judged, device=device)
         case "probe":
             probe(vectors, label, polyp, device=device)
+        case "lesions":
+            assert tracks is not None
+            lesions(tracks)
     peak = _peak(device)  # synchronises the GPU
     return clock() - start, peak - before
 
@@ -145,7 +166,10 @@ def measure(quick: bool = False, device: str = "", full: bool = True) -> Result:
         if way.endswith("plain"):
             continue
         plain = found.get((f"{way}, plain", tracklets), (None, None))
-        rows.append(Row(f"{way}, {tracklets:,} tracklets", "s", seconds, plain[0], plain_name=PLAIN_NAME))
+        what, most = f"{way}, {tracklets:,} tracklets", None
+        if way == "lesions":
+            what, most = f"lesions of a procedure, {tracklets:,} tracks", MOST_SECONDS
+        rows.append(Row(what, "s", seconds, plain[0], plain_name=PLAIN_NAME, most=most))
         if tracklets == 100_000 and way in BOUNDED:
             most = MOST_MEMORY[device]
             rows.append(Row(f"{way}, {tracklets:,} tracklets, memory", "MiB", memory, most=most))

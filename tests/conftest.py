@@ -37,6 +37,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The test procedure of the smallest preset with its video, as `synth --preset tiny --split test --videos`."""
+    folder = tmp_path_factory.mktemp("videos") / "generated"
+    generate(folder, preset="tiny", seed=0, split="test", videos=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def make_dataset() -> Callable[..., Path]:
     """Writes a small dataset folder in which each polyp has its own colour, so that training can learn from it."""
     return _make_dataset

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -67,8 +68,9 @@ def write_detections(path: Path, boxes: Boxes, rng: np.random.Generator) -> None
 
 
 @pytest.fixture
-def procedures(tmp_path: Path, tiny: Path) -> Path:
-    """A folder as the tutorial describes it, made of generated procedures."""
+def procedures(tmp_path: Path, tiny: Path, tiny_videos: Path) -> Path:
+    """A folder as the tutorial describes it, made of generated procedures; the first command finds its result."""
+    shutil.copytree(tiny_videos, tmp_path / "generated")
     folder = tmp_path / "procedures"
     folder.mkdir()
     boxes = read_coco(tiny, split="train")
@@ -95,5 +97,6 @@ def test_every_line_of_the_tutorial_runs_and_ends_in_a_count(procedures: Path, m
     assert counting["metrics"]["clusters"]["value"] >= 1
     arrays = np.load(procedures / "results/arrays.npz")
     assert len(arrays["counting.threshold/cluster"]) == info["counts"]["tracks"]
+    assert (procedures / "case/lesions/lesions.html").read_text(encoding="utf-8").count("<img ") > 1
     assert (procedures / "report/report.html").stat().st_size > 10_000
     assert (procedures / "found/found.html").read_text(encoding="utf-8").count("<img ") > 1

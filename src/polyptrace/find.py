@@ -131,7 +131,7 @@ def _same_lesion(tracks: Embeddings, query: int, rows: Ints, model: SameModel) -
     """P(same lesion) of rows of the query's procedure; NaN for rows of others."""
     video = video_keys(tracks)
     inside = np.flatnonzero(video == video[query])
-    (group,) = procedures(tracks.rows(inside))
+    (group,) = procedures(tracks.rows(inside), model.centre)
     place = np.empty(len(tracks), np.int64)
     place[inside[group.rows]] = np.arange(len(inside))
     own = video[rows] == video[query]

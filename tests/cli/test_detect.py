@@ -52,6 +52,13 @@ def test_the_preview_shows_twenty_frames_and_writes_nothing_else(folder: Path) -
     assert [file.name for file in (folder / "boxes").iterdir()] == ["preview.html"]
 
 
+def test_stored_boxes_have_no_preview(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "one.txt").write_text("1,-1,5,5,20,20,0.9\n")
+    words = [folder / "one.mp4", "--detector", f"mot:{folder}/one.txt", "--preview", "--out", folder / "boxes"]
+    assert run("detect", *words) == 2
+    assert "--preview: these boxes exist already" in capsys.readouterr().err
+
+
 def test_a_missing_video_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("detect", folder / "lost.mp4", "--detector", f"{folder}/mine.py:find", "--out", folder / "boxes") == 2
     assert "lost.mp4: no such video file -> check the path" in capsys.readouterr().err

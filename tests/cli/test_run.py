@@ -8,7 +8,6 @@ import pytest
 from polyptrace.cli import main
 from polyptrace.cli import run as run_command
 from polyptrace.data.crops.videos import write_video
-from polyptrace.synthetic import generate
 from tests.detect.conftest import pictures
 
 pytest.importorskip("av")
@@ -22,24 +21,16 @@ def run(*words: object) -> int:
     return int(end.value.code or 0)
 
 
-@pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A generated procedure as MP4, and its boxes as COCO."""
-    folder = tmp_path_factory.mktemp("case") / "generated"
-    generate(folder, "tiny", 0, split="test", videos=True)
-    return folder
-
-
 def words(case: Path, out: Path) -> list[object]:
     (video,) = case.glob("videos/*.mp4")
     return [video, "--detector", f"coco:{case}", "--out", out, *OPTIONS]
 
 
 def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
-    case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny_videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    assert run(*words(case, out)) == 0
+    assert run(*words(tiny_videos, out)) == 0
     page = (out / "lesions/lesions.html").read_text(encoding="utf-8")
     assert page.count("<img ") >= 1
     assert json.loads((out / "lesions/lesions.json").read_text())["procedures"][0]["lesions"] >= 1
@@ -51,8 +42,8 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
         raise AssertionError("computed again")
 
     monkeypatch.setattr(run_command, "write_vectors", again)
-    assert run(*words(case, out)) == 0
-    assert run(*words(case, out), "--encoder", "default") == 2
+    assert run(*words(tiny_videos, out)) == 0
+    assert run(*words(tiny_videos, out), "--encoder", "default") == 2
     assert "vectors: already exists, made with other settings\n  encoder: 'colour-grid' -> 'default'" in (
         capsys.readouterr().err
     )

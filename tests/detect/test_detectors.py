@@ -17,8 +17,6 @@ from polyptrace.detect import detect, load_detector
 from polyptrace.synthetic.generate import write_coco
 
 FRAME = np.zeros((90, 160, 3), np.uint8)
-#: A box in pixels of a network input of 64 x 64 pixels, and in the frame, which is letterboxed or stretched to it.
-LETTERBOXED, STRETCHED = (10.0, 20.0, 30.0, 40.0), (10.0, 20.0, 30.0, 40.0)
 
 
 def constant_model(path: Path, outputs: dict[str, np.ndarray], size_input: bool = False) -> Path:

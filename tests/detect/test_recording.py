@@ -318,4 +318,5 @@ def test_memory_does_not_grow_with_the_length_of_the_video(tmp_path: Path) -> No
     )
     command = [sys.executable, "-c", code, str(video), str(tmp_path / "out")]
     end = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
-    assert int(end.stdout.split()[-1]) < 1.5e6  # kilobytes
+    peak = int(end.stdout.split()[-1])
+    assert peak < 1.5e6, peak  # kilobytes

@@ -1,5 +1,6 @@
 """From pairwise log-odds to lesions."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -16,7 +17,8 @@ def scores_of(count: int, seed: int, spread: float = 2.0) -> PairScores:
     random = np.random.default_rng(seed)
     prior, ratio = (np.triu(random.normal(-0.5, spread / 2, (count, count)), 1) for _ in range(2))
     prior, ratio = np.minimum(prior + prior.T, 0.7), np.minimum(ratio + ratio.T, 0.7)
-    return PairScores(prior.astype(np.float32), ratio.astype(np.float32), np.zeros((count, count), bool))
+    apart, seconds = np.zeros((count, count), bool), random.uniform(1.0, 20.0, count)
+    return PairScores(prior.astype(np.float32), ratio.astype(np.float32), apart, seconds)
 
 
 def partitions(items: list[int]) -> Iterator[list[list[int]]]:
@@ -30,12 +32,18 @@ def partitions(items: list[int]) -> Iterator[list[list[int]]]:
             yield [*rest[:number], [items[0], *block], *rest[number + 1 :]]
 
 
+def prior_of(scores: PairScores, one: int, other: int) -> float:
+    """The prior of two tracks; that of a return grows with the ratio of their lengths."""
+    prior, seconds = float(scores.prior[one, other]), scores.seconds[[one, other]]
+    return prior if prior >= 0 else prior + min(math.log(2), 0.3 * math.log(seconds.max() / seconds.min() / 2))
+
+
 def log_weight(scores: PairScores, block: list[int]) -> float:
     """The formula of the module, in a loop."""
     total, ordered = 0.0, sorted(block)
     for number in range(1, len(ordered)):
         track, earlier = ordered[number], ordered[:number]
-        total += max(scores.prior[track, each] for each in earlier)
+        total += max(prior_of(scores, track, each) for each in earlier)
         total += float(np.mean([scores.ratio[track, each] for each in earlier]))
     return total
 
@@ -83,7 +91,7 @@ def test_simultaneous_tracks_are_never_one_lesion(count: int) -> None:
     scores = scores_of(count, 3)
     apart = np.zeros((count, count), bool)
     apart[::2, 1::2] = apart[1::2, ::2] = True
-    certain = PairScores(np.full_like(scores.prior, 5.0), np.full_like(scores.ratio, 5.0), apart)
+    certain = PairScores(np.full_like(scores.prior, 5.0), np.full_like(scores.ratio, 5.0), apart, scores.seconds)
     solved = partition(certain)
     assert solved.count == 2
     np.testing.assert_array_equal(solved.lesion, np.arange(count) % 2)
@@ -94,7 +102,7 @@ def test_simultaneous_tracks_are_never_one_lesion(count: int) -> None:
 
 
 def test_one_track_is_one_lesion() -> None:
-    solved = partition(PairScores(*np.zeros((2, 1, 1), np.float32), np.zeros((1, 1), bool)))
+    solved = partition(PairScores(*np.zeros((2, 1, 1), np.float32), np.zeros((1, 1), bool), np.ones(1)))
     assert (solved.count, solved.interval) == (1, (1, 1))
     assert solved.confidence.tolist() == [1.0]
 
@@ -110,6 +118,28 @@ def test_large_components_get_an_interval(monkeypatch: pytest.MonkeyPatch) -> No
     approximate = partition(exact).distribution @ np.arange(7)
     monkeypatch.undo()
     assert approximate == pytest.approx(partition(exact).distribution @ np.arange(7), abs=0.8)
+
+
+def test_one_unlike_view_does_not_end_a_visit(tracks: Embeddings) -> None:
+    model, some = fit_same(tracks), tracks.rows(tracks.video == "v01")
+    position = 60 * np.arange(len(some))
+    near = replace(some, position=position, last=position + 40, vectors=np.repeat(some.vectors[:1], len(some), axis=0))
+    near.vectors[3] = -near.vectors[0]
+    assert lesions(near, same=model)[0].count == 1
+
+
+def test_a_short_visit_is_more_often_a_return_than_a_long_one() -> None:
+    visits, ratio, apart = np.full((3, 3), -0.3, np.float32), np.zeros((3, 3), np.float32), np.zeros((3, 3), bool)
+    short, long = (partition(PairScores(visits, ratio, apart, np.array([50.0, 50.0, s]))) for s in (2.0, 50.0))
+    assert short.distribution @ np.arange(4) < long.distribution @ np.arange(4)
+
+
+def test_the_scores_of_some_tracks_are_those_of_their_pairs() -> None:
+    scores, some = scores_of(6, 2), np.array([1, 4, 5])
+    chosen = scores.select(some)
+    assert chosen.prior[0, 2] == scores.prior[1, 5]
+    assert chosen.ratio[1, 2] == scores.ratio[4, 5]
+    np.testing.assert_array_equal(chosen.seconds, scores.seconds[some])
 
 
 def test_the_weakest_link_is_the_bottleneck_of_the_strongest_links() -> None:

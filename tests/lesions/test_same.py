@@ -22,7 +22,7 @@ def model(tracks: Embeddings) -> SameModel:
 def pairs_of(tracks: Embeddings, model: SameModel) -> tuple[np.ndarray, np.ndarray]:
     """P(same) and the truth of all pairs within procedures."""
     polyp, probability, truth = polyp_keys(tracks), [], []
-    for group in procedures(tracks):
+    for group in procedures(tracks, model.centre):
         i, j = np.triu_indices(len(group), 1)
         probability.append(model.probability(*group.pairs(i, j)))
         truth.append(polyp[group.rows[i]] == polyp[group.rows[j]])
@@ -96,7 +96,7 @@ def test_many_pairs_are_drawn_at_random(tracks: Embeddings, model: SameModel, mo
     monkeypatch.setattr("polyptrace.lesions.same.MAX_PAIRS", 1000)
     drawn = fit_same(tracks)
     assert drawn == fit_same(tracks)
-    assert drawn.looks.near == pytest.approx(model.looks.near, abs=0.1)
+    assert drawn.looks.near == pytest.approx(model.looks.near, abs=0.2)
 
 
 def test_it_is_stored_and_read_again(tracks: Embeddings, model: SameModel, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_it_is_stored_and_read_again(tracks: Embeddings, model: SameModel, tmp_p
     [
         ("format", 9, "format 9"),
         ("width", "wide", "width"),
-        ("looks", {"near": 1}, "looks.negative_mean: is missing"),
+        ("looks", {"near": 1}, "looks.different: is missing"),
         ("pairs", None, "pairs"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_damaged_file_names_the_field(
 
 def test_parameters_out_of_range_are_refused(model: SameModel) -> None:
     with pytest.raises(ValueError, match="not positive"):
-        replace(model.looks, negative_sd=0.0)
+        replace(model.looks, sd=0.0)
     with pytest.raises(ValueError, match="in order"):
         replace(model.prior, floor=0.9, ceiling=0.5)
 
@@ -167,3 +167,15 @@ def test_identical_and_zero_vectors_give_finite_parameters(tracks: Embeddings) -
     for vectors in (np.ones_like(tracks.vectors), np.zeros_like(tracks.vectors)):
         fitted = fit_same(replace(tracks, vectors=vectors))
         assert np.isfinite(fitted.probability(1.0, 0.0, 0.0))
+
+
+def test_the_common_part_of_all_vectors_does_not_matter(tracks: Embeddings, model: SameModel) -> None:
+    unit = tracks.vectors / np.linalg.norm(tracks.vectors, axis=1, keepdims=True)
+    common = np.zeros(unit.shape[1], np.float32)
+    common[0] = 3.0
+    shifted = replace(tracks, vectors=unit + common)
+    own, other = (pairs_of(each, fit_same(each))[0] for each in (replace(tracks, vectors=unit), shifted))
+    assert np.corrcoef(own, other)[0, 1] > 0.97
+    few = tracks.rows(np.isin(tracks.video, ["v00", "v01", "v02"]))
+    assert len(model.centre) == tracks.vectors.shape[1]
+    assert fit_same(few).centre == ()

@@ -67,6 +67,8 @@ def command(
     from polyptrace.detect.preview import preview_page
 
     detectors = [loaded for _, loaded in _detectors(videos, detector, device)]
+    if any(isinstance(loaded, StoredBoxes) for loaded in detectors):
+        raise UserError("--preview: these boxes exist already -> leave it out; there is nothing to run")
     with atomic_file(out / PREVIEW_FILE) as temporary:
         temporary.write_text(preview_page(videos, detectors, min_score, border), encoding="utf-8")
     echo(f"written: {out / PREVIEW_FILE}")

@@ -16,6 +16,7 @@ from polyptrace.core.lock import lock
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings, check_same_dataset
 from polyptrace.explore import Journal, Workspace, on_disk
+from polyptrace.lesions import SAME_FILE
 
 
 def command(
@@ -63,6 +64,8 @@ def command(
     with lock(path):
         journal = Journal.open(path)
         workspace = Workspace(vectors, tracks, journal)
+        if (vectors / SAME_FILE).is_file():
+            _ = workspace.model  # a damaged file is an error now, not on the page
         notices = [journal.dropped] if journal.dropped else []
         for notice in notices:
             console.print(f"warning: {notice}", markup=False, soft_wrap=True)

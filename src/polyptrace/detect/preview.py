@@ -15,7 +15,7 @@ from polyptrace.data.crops.videos import blank, sample_frames
 from polyptrace.detect.detector import Detector, Found, Frame
 from polyptrace.report.page import Card, Cards, Page, Picture, Section, render_page
 
-FRAMES, WIDTH, PER_CARD = 20, 460, 2
+FRAMES, WIDTH = 20, 460
 STRONG, WEAK = (80, 255, 80), (255, 200, 60)
 
 

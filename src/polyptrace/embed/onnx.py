@@ -77,8 +77,10 @@ class OnnxEncoder:
         """Vectors (n, D) of n tracklets, each (frames, height, width, 3) uint8 RGB crops of any size and length."""
         crops = [_checked(tracklet, f"tracklets[{index}]") for index, tracklet in enumerate(tracklets)]
         vectors = np.empty((len(crops), self.info.width), np.float32)
-        for index, each in enumerate(crops):
-            vectors[index] = self.aggregate(self.features(each)[None])[0]
+        for shape in dict.fromkeys(each.shape for each in crops):
+            members = [index for index, each in enumerate(crops) if each.shape == shape]
+            features = self.features(np.concatenate([crops[index] for index in members]))
+            vectors[members] = self.aggregate(features.reshape(len(members), shape[0], -1))
         return vectors
 
     def track(self) -> "OnnxTrack":
@@ -216,6 +218,7 @@ def _session(folder: Path, graph: str, info: ExportInfo, threads: int) -> "Infer
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # it slows down shared machines
     try:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has many exceptions for damaged files

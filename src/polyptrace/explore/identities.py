@@ -280,7 +280,7 @@ def _join(state: Identities, into: int, other: int) -> None:
 def _excluding(state: Identities, links: dict[int, list[Statement]], statement: Statement) -> list[Statement]:
     """The statements that exclude a "same"; none where tracks are visible at the same time."""
     a, b = (int(state.component[each]) for each in (statement.first, statement.second))
-    said = state.different[a][b][:1]
+    said = state.different[a][b]  # each of these excludes it; the chains lead to the first one
     if not said:
         return []
     ends = (said[0].first, said[0].second) if state.component[said[0].first] == a else (said[0].second, said[0].first)

@@ -180,8 +180,7 @@ class ExploredProcedure:
                 continue
             scores, place = self._window_scores(start), state.track[items] - start
             if len(place) != len(scores.prior) or (np.diff(place) != 1).any():
-                chosen = np.ix_(place, place)
-                scores = PairScores(scores.prior[chosen], scores.ratio[chosen], scores.simultaneous[chosen])
+                scores = scores.select(place)
             windows.append((items, scores))
         return windows
 
@@ -197,7 +196,7 @@ class ExploredProcedure:
 def _constrained(scores: PairScores, component: Ints, apart: NDArray[np.bool_]) -> PairScores:
     """Scores that leave a partition no choice about what is known."""
     same = component[:, None] == component
-    return PairScores(scores.prior, np.where(same, np.float32(KNOWN_SAME), scores.ratio), apart & ~same)
+    return replace(scores, ratio=np.where(same, np.float32(KNOWN_SAME), scores.ratio), simultaneous=apart & ~same)
 
 
 def on_disk(tracks: Embeddings) -> Embeddings:
@@ -273,7 +272,7 @@ class Workspace:
 
     def _load(self, number: int) -> ExploredProcedure:
         rows = self.rows[number]
-        (tracks,) = procedures(self.tracks.rows(rows))
+        (tracks,) = procedures(self.tracks.rows(rows), self.model.centre)
         rows = rows[tracks.rows]
         columns = zip(
             *(getattr(self.tracks, name)[rows].tolist() for name in ("track", "position", "last")), strict=True

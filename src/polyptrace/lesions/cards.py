@@ -136,8 +136,8 @@ def lesion_page(
     return Page(
         title="Lesions" if len(found) > 1 else f"Lesions of procedure {found[0].video}",
         lead=(
-            f"{counted(total, 'lesion')} in {counted(len(found), 'procedure')}, from {counted(len(tracks), 'track')}."
-            f" {_source(model)} {remark}"
+            f"{counted(total, 'lesion')} in {counted(len(found), 'procedure')}. The range in parentheses contains the"
+            f" number of lesions with a probability of 90 %. {remark}"
         ).strip(),
         sections=(*sections, Section("method", "How to read this page", tuple(_explanation(model)))),
         footer=footer,
@@ -174,7 +174,7 @@ def _procedure_blocks(
         np.full(len(rows), ""),
     )
     drawing = timeline(lanes, images if images.location else None, number, "", title=procedure.count_text)
-    caption = "One lane per lesion; each bar is a track. " + _count_sentence(procedure)
+    caption = "One lane per lesion; each bar is a track, an uninterrupted view. " + _count_sentence(procedure)
     cards = Cards(tuple(_card(tracks, lesion, pictures) for lesion in lesions))
     blocks: list[Block] = [Plots((drawing,), caption, wide=True), cards]
     if procedure.uncertain:
@@ -208,9 +208,15 @@ def _card(tracks: Embeddings, lesion: Lesion, pictures: LesionPictures | None) -
             again = f", seen again after {timecode(gap, fps) if has_rate(fps) else time_offset(gap, fps).lstrip('+')}"
         lines.append(f"{range_text}{again} ({counted(len(rows), 'track')})")
     if lesion.weakest is not None and lesion.weakest.probability < 0.9:
-        first, second = (tracks.track[row] for row in (lesion.weakest.first, lesion.weakest.second))
-        lines.append(f"Weakest link: tracks {first} and {second}, {percent(lesion.weakest.probability)}")
+        first, second = (_time(tracks, row) for row in (lesion.weakest.first, lesion.weakest.second))
+        lines.append(f"Least certain: {percent(lesion.weakest.probability)} that {first} and {second} show one lesion")
     return Card(f"Lesion {lesion.number}", text, tuple(_picture(best, fps, pictures) for best in shown), tuple(lines))
+
+
+def _time(tracks: Embeddings, row: int) -> str:
+    """When a track starts; its number where the frame rate is unknown."""
+    fps = float(tracks.fps[row])
+    return timecode(float(tracks.position[row]), fps) if has_rate(fps) else f"track {tracks.track[row]}"
 
 
 def _picture(best: BestFrame, fps: float, pictures: LesionPictures | None) -> Picture:
@@ -241,13 +247,12 @@ def _uncertain_row(tracks: Embeddings, link: Link, lesion_of: dict[int, int], im
 def _explanation(model: SameModel) -> list[Block]:
     """The section at the end of the page."""
     text = (
-        "Two tracks of a procedure show the same lesion with a probability that depends on the cosine of their vectors,"
+        f"{_source(model)} It depends on the cosine of their vectors,"
         " on the time between them, and on the longest pause without any track between them. Tracks that are visible at"
-        " the same time show different lesions. The number in parentheses is the interval that contains the number of"
-        " lesions with a probability of 90 %, given this model."
+        " the same time show different lesions."
     )
     confidence = (
-        "The confidence of a lesion is the probability that it consists of exactly these tracks. The weakest link is"
+        'The confidence of a lesion is the probability that it consists of exactly these tracks. "Least certain" is'
         f" the pair of tracks that holds it together. Tracks of a lesion that are less than {SIGHTING_GAP_S:g} s apart"
         " are one sighting. Pictures are chosen by sharpness, box size, highlights and dark corners; each"
         " shows its detection box."
@@ -271,7 +276,7 @@ def _count_sentence(procedure: ProcedureLesions) -> str:
 
 def _interval_text(procedure: ProcedureLesions) -> str:
     low, high = procedure.interval
-    return "certain" if low == high else f"{low}–{high}"
+    return "certain" if low == high else f"range {low}–{high}"
 
 
 def percent(probability: float) -> str:

@@ -8,8 +8,8 @@
        log w(C) = Σ over its groups but the first: log prior(shortest pause to an earlier group of C)
                                                    + mean log ratio(pairs with the earlier groups of C)
 
-   The mean counts one group as one piece of evidence, because its tracks repeat each other. Groups with simultaneous
-   tracks are in no common lesion.
+   The mean counts one group as one piece of evidence, because its tracks repeat each other. After a long pause the
+   prior grows with the ratio of the two times in view. Groups with simultaneous tracks are in no common lesion.
 3. The count is the median of its posterior. Among the partitions with that count, the one is chosen that maximises the
    sum over pairs of tracks in one lesion of P(same) - 1/2, which minimises the expected number of wrong pairs.
 
@@ -35,6 +35,12 @@ MAX_GROUPS = 12
 JOIN, LINK = 3.0, -3.0
 #: Up to this many earlier groups, each is a place to return to. Among more, the prior of a return is shared.
 RETURNS = 6
+#: A lesion is inspected once and only passed at other times: after a long pause, the odds of a return grow with this
+#: power of the ratio of the two times in view, relative to a typical ratio; the change is at most a factor of 2.
+LENGTH, TYPICAL_RATIO = 0.3, 2.0
+#: Share of visits that look like the other kind: one lesion in another light or behind an instrument, or two lesions
+#: that look the same. It limits what similarity can decide.
+EXCEPTIONS = 0.15
 #: Distance of tracks that are visible at the same time. It dominates every mean over pairs.
 APART = 1e9
 #: Probability that the interval of the count leaves out, half of it on each side.
@@ -67,15 +73,21 @@ class Partition:
 
 @dataclass(frozen=True)
 class PairScores:
-    """Log prior and log ratio (n, n) of all pairs of tracks of a procedure, and which are simultaneous."""
+    """Log prior and log ratio (n, n) of all pairs of tracks of a procedure, which are simultaneous, and lengths."""
 
     prior: NDArray[np.float32]
     ratio: NDArray[np.float32]
     simultaneous: Bools
+    seconds: Floats  # (n,) length of each track
 
     @property
     def odds(self) -> NDArray[np.float32]:
         return self.prior + self.ratio
+
+    def select(self, tracks: Ints) -> "PairScores":
+        """The scores of some tracks."""
+        inside = np.ix_(tracks, tracks)
+        return PairScores(self.prior[inside], self.ratio[inside], self.simultaneous[inside], self.seconds[tracks])
 
 
 def pair_scores(tracks: ProcedureTracks, model: SameModel) -> PairScores:
@@ -88,9 +100,16 @@ def pair_scores(tracks: ProcedureTracks, model: SameModel) -> PairScores:
         cosine = tracks.unit[j] @ tracks.unit[i]
         pause = np.maximum.accumulate(tracks.pause_s[i:])
         prior[i, j] = prior[j, i] = model.visits.log_odds(pause)
-        ratio[i, j] = ratio[j, i] = model.log_ratio(cosine, np.maximum(tracks.start_s[j] - tracks.end_s[i], 0.0))
+        gap = np.maximum(tracks.start_s[j] - tracks.end_s[i], 0.0)
+        ratio[i, j] = ratio[j, i] = _limited(model.log_ratio(cosine, gap))
         simultaneous[i, j] = simultaneous[j, i] = tracks.start_s[j] <= tracks.end_s[i]
-    return PairScores(prior, ratio, simultaneous)
+    return PairScores(prior, ratio, simultaneous, tracks.end_s - tracks.start_s)
+
+
+def _limited(ratio: Floats) -> Floats:
+    """Log ratios if exceptions follow the other density."""
+    share = np.log(EXCEPTIONS / (1 - EXCEPTIONS))
+    return np.asarray(np.logaddexp(ratio, share) - np.logaddexp(ratio + share, 0.0))
 
 
 def partition(scores: PairScores, max_groups: int = MAX_GROUPS) -> Partition:
@@ -181,7 +200,9 @@ class _Groups:
         first = order[starts]
         earlier = np.argsort(np.argsort(first, kind="stable"), kind="stable")  # groups before each group
         shared = np.log(np.maximum(np.maximum.outer(earlier, earlier) / RETURNS, 1.0))
-        prior = np.where(prior < 0, prior - shared, prior)
+        seconds = np.bincount(group, scores.seconds, count)
+        longer = np.abs(np.log(seconds[:, None] / seconds)) - np.log(TYPICAL_RATIO)
+        prior = np.where(prior < 0, prior - shared + np.minimum(LENGTH * longer, np.log(2)), prior)
         return cls(prior, ratio, prior + ratio, first, size)
 
     def components(self) -> list[Ints]:

@@ -64,7 +64,7 @@ def lesions(embeddings: Embeddings, *, same: SameModel | None = None) -> list[Pr
     model = same or fit_same(tracks)
     model.check(tracks, "same")
     found = []
-    for procedure in procedures(tracks):
+    for procedure in procedures(tracks, model.centre):
         scores = pair_scores(procedure, model)
         solved = partition(scores)
         odds = np.where(scores.simultaneous, -np.inf, scores.odds)

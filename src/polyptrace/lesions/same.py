@@ -2,16 +2,15 @@
 
     log-odds(same) = logit π(pause) + log p₁(y | gap) / p₀(y)
 
-- y is the cosine of the two tracks after Fisher's transformation, y = artanh(cosine).
+- y is the cosine of the two tracks after Fisher's transformation, y = artanh(cosine). The mean vector of all procedures
+  is subtracted first, because encoders give all vectors a common part.
 - gap: seconds between the two tracks. Tracks of one lesion look less alike after a longer gap, because the view
-  changes: p₁ = N(far + (near - far) exp(-gap / memory), positive_sd²).
+  changes: p₁ = N(far + (near - far) / (1 + gap / half_s), sd²).
 - pause: the longest time without any track between the two. Within one visit to a lesion the pauses are short, even if
   the gap is long. π falls with the pause from `ceiling` to `floor`, the share of lesions that are seen again.
-- p₀ = N(negative_mean, negative_sd²): two lesions of one procedure. They look more alike than lesions of two procedures
-  (same scope, colours and mucosa), so the mean of pairs across procedures is its lower bound.
+- p₀ = N(different, sd²): two lesions of one procedure. They look more alike than lesions of two procedures (same scope,
+  colours and mucosa), so the mean of pairs across procedures is its lower bound.
 - Tracks that are visible at the same time show two lesions: probability 0.
-
-The log ratio never falls with the cosine: where the two normal densities would make it fall, it is constant.
 
 The parameters are fitted by EM on the pairs of tracks within procedures. Simultaneous pairs and pairs across
 procedures are known negatives; labels and answers fix the pairs that they decide. Neighbouring tracks repeat each
@@ -41,27 +40,34 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-FORMAT = 1
+FORMAT = 2
 #: The file beside the vectors.
 SAME_FILE = "same.json"
 #: Frames per second where the frame rate is unknown.
 ASSUMED_FPS = 25.0
 #: A longer pause ends a visit to a lesion, for the weights of pairs.
 VISIT_PAUSE_S = 5.0
-#: Candidates for `memory_s`.
-MEMORIES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+#: Candidates for `half_s`.
+HALVES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+#: Fewest procedures whose mean vector is subtracted.
+MIN_CENTRE = 4
 #: Cosines are limited to this before Fisher's transformation.
 MAX_COSINE = 0.999
 #: Pairs used by the fit: more are drawn at random.
 MAX_PAIRS = 60_000
 #: Weight of what is assumed beforehand about the densities, in pairs.
 ASSUMED_PAIRS = 10.0
+#: How much more alike two lesions of one procedure are assumed to be than lesions of two, in standard deviations.
+SHIFT = 0.35
+#: How much more alike one lesion is assumed to be after a long gap than two lesions, in standard deviations, and the
+#: weight of this assumption in pairs: returns are too rare and too hard to recognise to be estimated alone.
+FAR, FAR_PAIRS = 1.0, 30.0
 #: What is assumed beforehand about the prior of pairs and that of visits: means and standard deviations of floor and
 #: ceiling (logit), pause (log(1 + s)) and steepness (log). Vectors alone hardly tell how often lesions are seen again.
 #: The pause follows REAL-Colon, where the pauses of procedures with one lesion are up to 15 s long.
-PAIR_PRIOR = np.array([logit(0.07), logit(0.97), np.log1p(12.0), np.log(3.0)])
-VISIT_PRIOR = np.array([logit(0.3), logit(0.97), np.log1p(12.0), np.log(3.0)])
-PRIOR_SD = np.array([0.5, 0.35, 0.35, 0.25])
+PAIR_PRIOR = np.array([logit(0.1), logit(0.97), np.log1p(15.0), np.log(3.0)])
+VISIT_PRIOR = np.array([logit(0.3), logit(0.985), np.log1p(18.0), np.log(3.0)])
+PRIOR_SD = np.array([0.5, 0.35, 0.2, 0.25])
 PRIOR_BOUNDS = ((-7.0, 7.0), (-7.0, 7.0), (0.1, 8.0), (-2.0, 3.0))
 #: Fisher's y of different and of the same lesions, where one procedure is all there is.
 ASSUMED_NEGATIVE, ASSUMED_SD, ASSUMED_POSITIVE = 0.2, 0.3, 1.0
@@ -71,32 +77,22 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Looks:
-    """The densities p₁ and p₀ of Fisher's y."""
+    """The densities p₁ and p₀ of Fisher's y: normal, with one standard deviation."""
 
-    negative_mean: float
-    negative_sd: float
-    near: float  # mean of same-lesion pairs at gap 0
+    different: float  # mean of pairs of two lesions
+    near: float  # mean of pairs of one lesion at gap 0
     far: float  # and after a long gap
-    positive_sd: float
-    memory_s: float
+    half_s: float  # gap at which the mean is halfway between near and far
+    sd: float
 
     def __post_init__(self) -> None:
-        _check_numbers(self.negative_mean, self.near, self.far)
-        _check_numbers(self.negative_sd, self.positive_sd, self.memory_s, positive=True)
+        _check_numbers(self.different, self.near, self.far)
+        _check_numbers(self.half_s, self.sd, positive=True)
 
     def log_ratio(self, y: ArrayLike, gap_s: ArrayLike) -> Floats:
-        """log p₁ / p₀ of pairs; never falls with y."""
-        value = np.asarray(y, np.float64)
-        mean = self.far + (self.near - self.far) * np.exp(-np.asarray(gap_s, np.float64) / self.memory_s)
-        precision, other = self.negative_sd**-2, self.positive_sd**-2
-        curvature = 0.5 * (precision - other)
-        slope = mean * other - self.negative_mean * precision
-        if curvature > 1e-9:
-            value = np.maximum(value, -slope / (2 * curvature))
-        elif curvature < -1e-9:
-            value = np.minimum(value, -slope / (2 * curvature))
-        positive = -0.5 * other * (value - mean) ** 2 - math.log(self.positive_sd)
-        return np.asarray(positive + 0.5 * precision * (value - self.negative_mean) ** 2 + math.log(self.negative_sd))
+        """log p₁ / p₀ of pairs; linear in y, never falls."""
+        mean = self.far + (self.near - self.far) * recent(gap_s, self.half_s)
+        return np.asarray((mean - self.different) * (np.asarray(y) - 0.5 * (mean + self.different)) / self.sd**2)
 
 
 @dataclass(frozen=True)
@@ -126,6 +122,7 @@ class SameModel:
     encoder: str  # fingerprint of the encoder's weights, "" if unknown
     dataset: str
     width: int  # of the vectors
+    centre: tuple[float, ...]  # subtracted from vectors of length 1 before cosines are computed; () for none
     looks: Looks
     prior: TimePrior  # of two tracks
     visits: TimePrior  # of two visits
@@ -212,8 +209,8 @@ class ProcedureTracks:
         return longest
 
 
-def procedures(tracks: Embeddings) -> Iterator[ProcedureTracks]:
-    """The tracks of each procedure, procedures sorted by key. An error where a track has no video or no frames."""
+def procedures(tracks: Embeddings, centre: Sequence[float] = ()) -> Iterator[ProcedureTracks]:
+    """The tracks of each procedure, procedures sorted by key, with vectors relative to the centre of a model."""
     for column, unknown in (("video", tracks.video == ""), ("position", tracks.position < 0)):
         if unknown.any():
             raise UserError(
@@ -226,15 +223,32 @@ def procedures(tracks: Embeddings) -> Iterator[ProcedureTracks]:
     for video in np.unique(key):
         rows = np.flatnonzero(key == video)
         rows = rows[np.lexsort((tracks.track[rows], tracks.last[rows], tracks.position[rows]))]
-        vectors = tracks.vectors[rows].astype(np.float64)
-        length = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit = _unit(tracks.vectors[rows].astype(np.float64))
+        if len(centre):
+            unit = _unit(unit - np.where(unit.any(axis=1, keepdims=True), centre, 0.0))
         # `end` is exclusive: the end of a track that ends in the frame before another one starts is not simultaneous
-        yield ProcedureTracks(rows, vectors / np.where(length == 0, 1.0, length), start[rows], end[rows] - 1e-9)
+        yield ProcedureTracks(rows, unit, start[rows], end[rows] - 1e-9)
+
+
+def _unit(vectors: Floats) -> Floats:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(length == 0, 1.0, length)
+
+
+def _centre(tracks: Embeddings) -> tuple[float, ...]:
+    """The mean vector, in which each procedure weighs the same; () if there are too few procedures."""
+    means = [group.unit.mean(axis=0) for group in procedures(tracks)]
+    return tuple(np.mean(means, axis=0).round(6).tolist()) if len(means) >= MIN_CENTRE else ()
 
 
 def fisher(cosine: ArrayLike) -> Floats:
     """Fisher's transformation of cosines; it makes the spread of high cosines comparable with that of low ones."""
     return np.asarray(np.arctanh(np.clip(np.asarray(cosine, np.float64), -MAX_COSINE, MAX_COSINE)))
+
+
+def recent(gap_s: ArrayLike, half_s: float) -> Floats:
+    """Share of a view that is left after a gap."""
+    return np.asarray(1 / (1 + np.asarray(gap_s, np.float64) / half_s))
 
 
 def encoder_of(tracks: Embeddings) -> str:
@@ -249,7 +263,8 @@ def fit_same(
 
     Answers are (row, row, same). Pairs that neither decides are estimated by EM beside them.
     """
-    groups = list(procedures(tracks))
+    centre = _centre(tracks)
+    groups = list(procedures(tracks, centre))
     data = _collect(tracks, groups, labels, answers, seed)
     assumptions = []
     if not (tracks.fps > 0).all():
@@ -269,6 +284,7 @@ def fit_same(
         encoder=encoder_of(tracks),
         dataset=", ".join(names),
         width=int(tracks.vectors.shape[1]),
+        centre=centre,
         looks=looks,
         prior=prior,
         visits=visits,
@@ -371,31 +387,33 @@ def _em(data: _Data, repeats: Floats, assumed: Floats, fixed: Looks | None = Non
 
 
 def _fit_looks(data: _Data, same: Floats) -> Looks:
-    """The means and widths of both densities, given P(same) of each pair."""
+    """The means and the width of the densities, given P(same) of each pair."""
     base, spread = ASSUMED_NEGATIVE, ASSUMED_SD
     if len(data.across):
         base, spread = float(data.across.mean()), max(float(data.across.std()), 1e-3)
     weight = 1 / np.sqrt(data.repeats)
     negative, positive = weight * (1 - same), weight * same
-    mean = float((negative @ data.y + ASSUMED_PAIRS * base) / (negative.sum() + ASSUMED_PAIRS))
+    different = float((negative @ data.y + ASSUMED_PAIRS * (base + SHIFT * spread)) / (negative.sum() + ASSUMED_PAIRS))
     if len(data.across):
-        mean = max(mean, base)
-    width = (negative @ (data.y - mean) ** 2 + ASSUMED_PAIRS * spread**2) / (negative.sum() + ASSUMED_PAIRS)
-    best = (np.inf, MEMORIES_S[0], ASSUMED_POSITIVE, ASSUMED_POSITIVE)
-    for memory in MEMORIES_S:
-        recent = np.exp(-data.gap_s / memory)
-        basis = np.stack([recent, 1 - recent], 1)
-        # one assumed pair at each end keeps the means finite where there are no pairs
-        normal = (basis * positive[:, None]).T @ basis + np.eye(2)
-        near, far = np.linalg.solve(normal, basis.T @ (positive * data.y) + (ASSUMED_POSITIVE, mean + spread))
-        near = max(float(near), mean)
-        far = min(max(float(far), mean), near)
+        different = max(different, base)
+    assumed = np.array([1.0, FAR_PAIRS])
+    best = (np.inf, HALVES_S[0], ASSUMED_POSITIVE, ASSUMED_POSITIVE)
+    for half in HALVES_S:
+        close = recent(data.gap_s, half)
+        basis = np.stack([close, 1 - close], 1)
+        normal = (basis * positive[:, None]).T @ basis + np.diag(assumed)
+        near, far = np.linalg.solve(
+            normal, basis.T @ (positive * data.y) + assumed * (ASSUMED_POSITIVE, different + FAR * spread)
+        )
+        near = max(float(near), different)
+        far = min(max(float(far), different), near)
         error = float(positive @ (data.y - basis @ (near, far)) ** 2)
         if error < best[0] * (1 - 1e-9):
-            best = (error, memory, near, far)
-    error, memory, near, far = best
-    positive_width = (error + ASSUMED_PAIRS * spread**2) / (positive.sum() + ASSUMED_PAIRS)
-    return Looks(mean, math.sqrt(width), near, far, math.sqrt(positive_width), memory)
+            best = (error, half, near, far)
+    error, half, near, far = best
+    total = error + float(negative @ (data.y - different) ** 2) + ASSUMED_PAIRS * spread**2
+    sd = math.sqrt(total / (negative.sum() + positive.sum() + ASSUMED_PAIRS))
+    return Looks(different, near, far, half, sd)
 
 
 @dataclass(frozen=True)

@@ -190,10 +190,10 @@ function renderQuestion() {
     return;
   }
   const [a, b] = asked.items, gap = (S.state.items.first[b] - S.state.items.last[a]) / (S.state.fps || 1);
-  const ask = S.question ? "Do both strips show the same lesion?" : `A check: do both strips show the same lesion? An answer of ${S.check.who} says “${S.check.said}”, which is improbable.`;
+  const ask = S.question ? "Do both strips show the same lesion?" : "A check of earlier answers: do both strips show the same lesion?";
   const facts = [`${S.state.fps ? `${gap.toFixed(1)} s` : `${gap} frames`} apart`];
   if (S.question) facts.push(`same with ${percent(S.question.probability)}`, `“same” decides ${counted(S.question.same_decides, "pair")}, “different” ${S.question.different_decides}`);
-  else facts.push(`the earlier answer is wrong with ${percent(S.check.wrong)}`);
+  else facts.push(`earlier answers, such as #${S.check.event} of ${S.check.who}, are wrong with ${percent(S.check.wrong)}`);
   const button = (id, text, key) => el("button", { id: `answer-${id}`, class: id, type: "button", onclick: () => answer(id) }, text, el("kbd", {}, key));
   panel.replaceChildren(
     el("p", { class: "ask", id: "ask" }, ask), figure(a), figure(b), el("p", { class: "fact" }, facts.join(" · ")),
