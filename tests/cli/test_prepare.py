@@ -174,7 +174,7 @@ def test_left_out_rows_are_pointed_at(clips: Path, tmp_path: Path, said) -> None
     (clips / "a/img1/000005.jpg").write_bytes(b"")
     words = ("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
     assert run(*words) == 2
-    assert "a/gt/gt.txt:5: a/img1/000005.jpg: picture cannot be decoded" in said()
+    assert "a/gt/gt.txt:5: a/img1/000005.jpg: image cannot be decoded" in said()
     assert run(*words, "--skip-bad") == 0
     assert "d/rejected.csv" in said()
 

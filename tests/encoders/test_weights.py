@@ -1,9 +1,11 @@
 """Weights files: read without running pickled code, recognised by content, and refused with a reason."""
 
 import argparse
+import errno
 import json
 import os
 import pickle
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ from polyptrace.encoders.weights import (
     read_content,
     read_tensors,
     weights_hash,
+    write_safetensors,
 )
 
 WEIGHTS = {"a.weight": torch.arange(4.0), "b": torch.ones(2, 3)}
@@ -227,3 +230,15 @@ def test_the_fingerprint_follows_weights_preprocessing_and_architecture_but_not_
         changed.token += 1
     assert fingerprint(changed) != base
     assert fingerprint(FrameEncoder("test_resnet", size=32)) != base
+
+
+def test_a_full_disk_is_an_error_of_the_file_system(tmp_path: Path) -> None:
+    """A limit on the size of files simulates a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as error:
+            write_safetensors(tmp_path / "a.safetensors", {"a": torch.zeros(1000)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert error.value.errno == errno.EFBIG

@@ -40,11 +40,21 @@ def atomic_file(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def check_writable(path: Path) -> None:
+    """Raises an error if nothing can be written at `path`. Call it before the work."""
+    parent = next(parent for parent in path.absolute().parents if parent.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise UserError(f"{path}: {parent} cannot be written to -> choose another folder, or check its permissions")
+
+
 def refuse_existing(path: Path, overwrite: bool = False, mark: str | None = None) -> None:
-    """Raises an error if `path` exists and may not be replaced. Call it before the work as well as at the end.
+    """Raises an error if `path` cannot be written, or exists and may not be replaced.
+
+    Call it before the work as well as at the end.
 
     With `overwrite`, a folder is replaced only if it contains the file `mark`, which shows that polyptrace wrote it.
     """
+    check_writable(path)
     recover(path)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return

@@ -9,7 +9,6 @@ already cut.
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from polyptrace.config import Crops, Tracks
 from polyptrace.core.codec import JPEG_DECODER
 from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.core.files import file_hash, provenance, remove_partial, write_json
+from polyptrace.core.files import check_writable, file_hash, provenance, remove_partial, write_json
 from polyptrace.core.lock import lock
 from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data.boxes import Boxes, Ints
@@ -213,9 +212,7 @@ def _check_out(out: Path, settings: PrepareSettings) -> None:
     """Raises an error if `out` cannot be written or was made with other settings."""
     if out.exists():
         refuse_other_settings(out, settings)
-    parent = next(parent for parent in out.absolute().parents if parent.exists())
-    if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise UserError(f"{out}: {parent} cannot be written to -> choose another folder, or check its permissions")
+    check_writable(out)
 
 
 def _link(source: Boxes, findings: list[Finding], settings: Tracks) -> _Linked:

@@ -16,7 +16,6 @@ from typing import Any, Literal
 import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import polyptrace
@@ -40,6 +39,7 @@ from polyptrace.encoders.weights import (
     read_content,
     read_safetensors,
     weights_hash,
+    write_safetensors,
 )
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
@@ -160,7 +160,7 @@ def save_encoder(
     )
     with atomic_folder(folder, overwrite=overwrite, mark=CONFIG) as temporary:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in encoder.state_dict().items()}
-        save_file(tensors, temporary / WEIGHTS, {"format": "pt"})
+        write_safetensors(temporary / WEIGHTS, tensors, {"format": "pt"})
         (temporary / WEIGHTS).chmod(0o644)  # safetensors makes it private
         write_json(temporary / CONFIG, asdict(config))
         (temporary / CARD).write_text(model_card(encoder, record, config.fingerprint), encoding="utf-8")

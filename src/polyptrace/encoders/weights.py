@@ -8,6 +8,7 @@ them in their files: `argparse.Namespace`, and NumPy scalars and dtypes, which a
 import argparse
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import polyptrace
@@ -118,6 +119,17 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"{path}: not a complete safetensors file ({error}) -> download it again") from None
+
+
+def write_safetensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Writes a safetensors file. A full disk is an `OSError`, as for other files."""
+    try:
+        save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
 
 def _is_safetensors(path: Path) -> bool:

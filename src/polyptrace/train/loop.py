@@ -28,7 +28,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 from polyptrace.config import Config, as_dict
 from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import PARTIAL, recover
+from polyptrace.core.files import PARTIAL, check_writable, recover
 from polyptrace.core.lock import lock
 from polyptrace.core.randomness import torch_seed
 from polyptrace.data import Dataset
@@ -94,6 +94,7 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
     method = METHODS[config.train.method]
     data = dataset if method.sees_labels(config) else dataset.label_free()
     first = processes(config.train.devices, os.environ)[2] == 0  # the process that writes the run folder
+    check_writable(out)
     with lock(out) if first else nullcontext():
         if first:
             recover(out)

@@ -22,7 +22,6 @@ from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -42,6 +41,7 @@ from polyptrace.core.reuse import refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.data.dataset import LabelFree
 from polyptrace.encoders.checkpoints import training_record
+from polyptrace.encoders.weights import write_safetensors
 
 #: The sections of the settings that training uses.
 SECTIONS = ("supervision", "views", "loss", "encoder", "optimiser", "train")
@@ -227,8 +227,8 @@ def save_checkpoint(folder: Path, state: TrainingState, encoder: nn.Module, opti
     path = folder / f"step-{state.step:08d}.safetensors"
     try:
         with atomic_file(path) as temporary:
-            save_file(on_host, temporary, {"state": json.dumps(asdict(state))})
-    except (OSError, SafetensorError) as error:
+            write_safetensors(temporary, on_host, {"state": json.dumps(asdict(state))})
+    except OSError as error:
         previous = last_checkpoint(folder)
         raise UserError(
             f"{path}: the checkpoint cannot be written ({error}) -> free disk space and run the same command again; it"
