@@ -12,12 +12,13 @@ import time
 from pathlib import Path
 
 from campaigns.commands import load_commands, make_inputs
+from campaigns.findings import Findings
 from polyptrace.core.files import provenance, write_json
 
 CAMPAIGNS = ("kill", "fuzz", "faults", "load")
 #: With --quick: cases of each command or reader, and the commands.
 QUICK = {"kill": 2, "fuzz": 3, "faults": 2, "load": 1}
-QUICK_COMMANDS = {"kill": ["embed", "prepare"], "faults": ["embed", "prepare"], "load": ["evaluate"]}
+QUICK_COMMANDS = {"kill": ["embed", "prepare"], "faults": ["embed"], "load": ["evaluate"]}
 
 
 def main(words: list[str] | None = None) -> int:
@@ -41,14 +42,12 @@ def main(words: list[str] | None = None) -> int:
             only = options.only or (QUICK_COMMANDS.get(name, []) if options.quick else [])
             campaign = importlib.import_module(f"campaigns.{name}").campaign
             (folder / name).mkdir()
-            found = campaign(folder / name, folder / "inputs", options.seconds, cases, rng, only)
+            found: Findings = campaign(folder / name, folder / "inputs", options.seconds, cases, rng, only)
             spent = {"seconds": round(time.monotonic() - began), "seed": options.seed, "made_by": provenance()}
-            write_json(options.out / f"{name}.json", {"campaign": name, **found, **spent})
-            failed += len(found["failures"])
-            for title, count in found["counts"].items():
+            write_json(options.out / f"{name}.json", {"campaign": name, **found.as_json(), **spent})
+            failed += len(found.failures)
+            for title, count in found.counts.items():
                 print(f"{name}: {title}: " + ", ".join(f"{key} {value:,}" for key, value in count.items()))
-            for failure in found["failures"]:
-                print(f"{name}: FAILED: {failure}")
     return 1 if failed else 0
 
 

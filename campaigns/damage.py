@@ -13,7 +13,7 @@ TOKENS = (
     b"\\ud800", b"\xed\xa0\x80", b"frame", b"outside", b"15mm-", b"4 mm", b"banana", b"image_id", b"bbox",
     b"identity_id", b"%s",
 )  # fmt: skip
-VALUES = (None, True, -1, 0, 10**30, 0.5, float("nan"), "", "x", [], [1], {}, {"a": {}})
+VALUES: tuple[Any, ...] = (None, True, -1, 0, 10**30, 0.5, float("nan"), "", "x", [], [1], {}, {"a": {}})
 
 
 def damaged(name: str, content: bytes, rng: random.Random) -> bytes:

@@ -13,13 +13,12 @@ import random
 import resource
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from campaigns.commands import COMMANDS, content, different, new_case, run, variants
+from campaigns.findings import Findings
 from campaigns.kill import Undisturbed, taking_turns, undisturbed
 from campaigns.operations import intercept
 
@@ -44,19 +43,19 @@ class Fault:
     error: int = 0
 
 
-def campaign(folder: Path, inputs: Path, seconds: float, cases: int, rng: random.Random, names: list[str]) -> Any:
+def campaign(folder: Path, inputs: Path, seconds: float, cases: int, rng: random.Random, names: list[str]) -> Findings:
     """Tries faults until the time is over or each command had `cases`; returns counts and failures."""
     known = [undisturbed(folder, inputs, name, again) for name, again in variants(names)]
     plans = {each.title: _plan(each, rng) for each in known}
-    counts: dict[str, Counter[str]] = {each.title: Counter(operations=len(each.operations)) for each in known}
-    failures: list[str] = []
+    findings = Findings()
     for each in taking_turns(known, cases, seconds):
+        findings.counts[each.title]["operations"] = len(each.operations)
         fault = next(plans[each.title])
         outcome, problem = _isolated(lambda: _attempt(each, folder / "case", inputs, fault))  # noqa: B023
-        counts[each.title][f"{fault.kind}: {outcome}"] += 1
+        findings.counts[each.title][f"{fault.kind}: {outcome}"] += 1
         if problem:
-            failures.append(f"{each.title}, {fault}: {problem}")
-    return {"counts": {title: dict(count) for title, count in counts.items()}, "failures": failures}
+            findings.fail(each.title, f"{fault}: {problem}")
+    return findings
 
 
 def _plan(each: Undisturbed, rng: random.Random) -> Iterator[Fault]:
@@ -147,4 +146,5 @@ def _mount(folder: Path, size: int, flags: int = 0) -> bool:
         return False
     if not flags:
         libc.mount(b"none", b"/", None, MS_REC_PRIVATE, None)
-    return libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", flags, f"size={size},mode=755".encode()) == 0
+    failed = libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", flags, f"size={size},mode=755".encode())
+    return not failed

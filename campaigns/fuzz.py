@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from campaigns.damage import damaged
+from campaigns.findings import Findings
 from polyptrace.core.console import console, output
 from polyptrace.core.errors import UserError
 
@@ -66,27 +66,24 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     raise TimeoutError(f"took longer than {LONGEST} s")
 
 
-def campaign(folder: Path, inputs: Path, seconds: float, cases: int, rng: random.Random, names: list[str]) -> Any:
+def campaign(folder: Path, inputs: Path, seconds: float, cases: int, rng: random.Random, names: list[str]) -> Findings:
     """Reads damaged files until the time is over, or `cases` for each reader; returns counts and failures."""
     from campaigns.own_files import own_targets
     from campaigns.parsers import parser_targets
 
     targets = {**parser_targets(), **own_targets(inputs, folder)}
     targets = {name: target for name, target in targets.items() if name in (names or targets)}
-    counts = {name: Counter[str]() for name in targets}
-    failures: list[str] = []
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and (left := [name for name in targets if counts[name]["cases"] < cases]):
+    findings, until = Findings(), time.monotonic() + seconds
+    while time.monotonic() < until and (left := [n for n in targets if findings.counts[n]["cases"] < cases]):
         for name in left:
             if time.monotonic() > until:
                 break
-            size = min(BATCH, cases - counts[name]["cases"])
+            size = min(BATCH, cases - findings.counts[name]["cases"])
             count, failure = _batch(targets[name], folder / "fuzz", rng.randrange(2**32), size)
-            counts[name] += count
+            findings.counts[name] += count
             if failure:
-                counts[name]["failed"] += 1
-                failures.append(f"{name}: {failure}")
-    return {"counts": {name: dict(count) for name, count in counts.items()}, "failures": failures}
+                findings.fail(name, failure)
+    return findings
 
 
 def _batch(target: Target, folder: Path, seed: int, size: int) -> tuple[Counter[str], str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.commands import COMMANDS, content, different, new_case, run, variants
+from campaigns.findings import Findings
 from campaigns.operations import intercept, without_exchange
 from polyptrace.core.files import recover
 
@@ -88,19 +89,18 @@ def taking_turns(known: list[Undisturbed], cases: int, seconds: float) -> Iterat
             yield each
 
 
-def campaign(folder: Path, inputs: Path, seconds: float, cases: int, rng: random.Random, names: list[str]) -> Any:
+def campaign(folder: Path, inputs: Path, seconds: float, cases: int, rng: random.Random, names: list[str]) -> Findings:
     """Kills until the time is over or each command was killed `cases` times; returns counts and failures."""
     known = [undisturbed(folder, inputs, name, again) for name, again in variants(names)]
     plans = {each.title: _plan(each, rng) for each in known}
-    counts: dict[str, Counter[str]] = {each.title: Counter(operations=len(each.operations)) for each in known}
-    failures: list[str] = []
+    findings = Findings()
     for each in taking_turns(known, cases, seconds):
+        findings.counts[each.title]["operations"] = len(each.operations)
         how = next(plans[each.title])
-        problem = _attempt(each, folder / "case", inputs, how, counts[each.title])
+        problem = _attempt(each, folder / "case", inputs, how, findings.counts[each.title])
         if problem:
-            counts[each.title]["failed"] += 1
-            failures.append(f"{each.title}, {how}: {problem}")
-    return {"counts": {title: dict(count) for title, count in counts.items()}, "failures": failures}
+            findings.fail(each.title, f"{how}: {problem}")
+    return findings
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,21 @@ through evaluate. The limit is a control group, which needs root; otherwise the 
 import random
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks.evaluation import table
 from benchmarks.memory import Scale, run, write_source
+from campaigns.findings import Findings
 from polyptrace.data import Boxes, Dataset
 
 LIMIT = 2048  # MiB
 LARGE, SMALL = (20_000, 1_000_000, 100_000), (256, 2_000, 400)  # images, boxes, tracklets
 
 
-def campaign(folder: Path, _inputs: Path, _seconds: float, cases: int, _rng: random.Random, names: list[str]) -> Any:
+def campaign(
+    folder: Path, _inputs: Path, _seconds: float, cases: int, _rng: random.Random, names: list[str]
+) -> Findings:
     """Runs each command once; returns its duration, its memory in MiB, and failures."""
     images, boxes, tracklets = SMALL if cases == 1 else LARGE
     write_source(folder / "source", Scale(frames=images))
@@ -35,8 +37,7 @@ def campaign(folder: Path, _inputs: Path, _seconds: float, cases: int, _rng: ran
             ["retrieval", "reid", "--embeddings", folder / "vectors.npz", "--out", folder / "r", *evaluation],
         ),
     }
-    counts: dict[str, dict[str, int]] = {}
-    failures = []
+    findings = Findings()
     for name, (size, words) in commands.items():
         if names and name not in names:
             continue
@@ -45,13 +46,13 @@ def campaign(folder: Path, _inputs: Path, _seconds: float, cases: int, _rng: ran
         try:
             peak = run([name, *words], LIMIT)
         except RuntimeError as error:
-            failures.append(f"{name}, {size}: {str(error)[-1000:]}")
+            findings.fail(f"{name}, {size}", str(error)[-1000:])
             continue
         memory = {"MiB": round(peak.anonymous), "limit MiB": LIMIT, "limit enforced": int(peak.limited)}
-        counts[f"{name}, {size}"] = {"seconds": round(peak.seconds), **memory}
+        findings.counts[f"{name}, {size}"].update({"seconds": round(peak.seconds), **memory})
         if peak.anonymous > LIMIT:
-            failures.append(f"{name}, {size}: took {peak.anonymous:.0f} MiB, more than {LIMIT}")
-    return {"counts": counts, "failures": failures}
+            findings.fail(f"{name}, {size}", f"took {peak.anonymous:.0f} MiB, more than {LIMIT}")
+    return findings
 
 
 def _add_boxes(data: Path, count: int) -> None:

@@ -11,7 +11,9 @@ from campaigns.commands import COMMANDS, new_case, run
 from campaigns.fuzz import Target
 from polyptrace.cli.check import print_dataset
 from polyptrace.compare.rates import read_rates
-from polyptrace.compare.runner import load_trial
+from polyptrace.compare.rows import ROWS
+from polyptrace.compare.runner import begin_trial, load_trial
+from polyptrace.compare.trial import Datasets, Shared, make_trial
 from polyptrace.config import Crops, read_config
 from polyptrace.data import Dataset
 from polyptrace.data.crops.cutting import fill_store
@@ -44,7 +46,9 @@ EVENTS = (
 
 def own_targets(inputs: Path, folder: Path) -> dict[str, Target]:
     """One target per kind of file, from the inputs of the commands."""
-    lesions, compared = _output("lesions", inputs, folder), _output("compare", inputs, folder)
+    lesions, datasets = _output("lesions", inputs, folder), Datasets(inputs / "data", (inputs / "data",))
+    trial = make_trial(ROWS["tpc"], 0, "rows/tpc/seed0", datasets, Shared(folder / "compared"))
+    begin_trial(trial)
     dataset, run_files = _files(inputs / "data"), _files(inputs / "run")
     checkpoint = max(name for name in run_files if name.startswith("checkpoints/"))
     journal = "".join(json.dumps(event) + "\n" for event in EVENTS).encode()
@@ -100,7 +104,7 @@ def own_targets(inputs: Path, folder: Path) -> dict[str, Target]:
         ),
         "row.json": Target(
             load_trial,
-            {"row.json": (compared / "out/it/rows/ours/seed0/row.json").read_bytes()},
+            {"row.json": (trial.folder / "row.json").read_bytes()},
             ("row.json",),
         ),
         "rates.json": Target(
