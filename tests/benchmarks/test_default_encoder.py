@@ -51,4 +51,4 @@ def test_the_encoder_is_trained_saved_as_float16_and_measured(folders: list[Path
     assert record.generated
     assert record.licence == "apache-2.0"
     assert "[" in str(record.results["Retrieval mAP"])
-    assert "rendered pictures" in (tmp_path / "out/README.md").read_text()
+    assert "rendered images" in (tmp_path / "out/README.md").read_text()

@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 #: Assumed share of wrong answers (ε), and of pairs for which the odds are no guide (δ).
 ERROR, MISLED = 0.05, 0.3
 #: Answers that are wrong with a smaller probability are not asked about again.
-MIN_WRONG = 0.01
+MIN_WRONG = 0.0005
 
 
 @dataclass(frozen=True)
