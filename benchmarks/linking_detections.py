@@ -1,9 +1,10 @@
 """python -m benchmarks.linking_detections [--quick]
 
 Linking of a detector's boxes: ours, ByteTrack and OC-SORT (package `trackers`) on the same boxes, by HOTA, IDF1 and
-fragmentations (package `trackeval`). The boxes are those of generated procedures with shaking edges, misses that come
-in runs, weak scores, false positives and jumps of the camera. The truth are the tracks of each polyp. As in `prepare`,
-tracks that span less than 30 frames are dropped, in the truth and in all results.
+fragmentations (package `trackeval`); the extra `benchmarks` installs both packages. The boxes are those of generated
+procedures with shaking edges, misses that come in runs, weak scores, false positives and jumps of the camera. The truth
+are the tracks of each polyp. As in `prepare`, tracks that span less than 30 frames are dropped, in the truth and in all
+results.
 """
 
 import argparse
