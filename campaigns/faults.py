@@ -111,10 +111,8 @@ def _attempt(each: Undisturbed, case: Path, inputs: Path, fault: Fault) -> tuple
         _mount(case, LARGE, MS_REMOUNT)
     if not ended.clean:
         return "failed", f"ended with {ended.code}: {ended.text[-1500:]}"
-    if ended.code and each.overwrite:
-        left = content(case / "out/it")
-        if different(left, each.before) and different(left, each.after):
-            return "failed", f"neither the old nor the new output is complete: {different(left, each.before)[:3]}"
+    if ended.code and each.overwrite and (problem := each.incomplete(case / "out/it")):
+        return "failed", problem
     if ended.code:
         again = run(words)
         if again.code:

@@ -38,13 +38,15 @@ class Undisturbed:
     seconds: float = 0.0
 
     @property
-    def after(self) -> dict[str, Any]:
-        """The output itself, without what is beside it."""
-        return {name[7:]: value for name, value in self.expected.items() if name.startswith("out/it/")}
-
-    @property
     def title(self) -> str:
         return f"{self.name} --overwrite" if self.overwrite else self.name
+
+    def incomplete(self, out: Path) -> str:
+        """What is wrong if an output that is overwritten is neither the old nor the new one; or ""."""
+        left = {name: value for name, value in content(out).items() if not name.startswith(".")}  # without marks
+        after = {name[7:]: value for name, value in self.expected.items() if name.startswith("out/it/")}
+        wrong = different(left, self.before) and different(left, after)
+        return f"neither the old nor the new output is complete: {wrong[:3]}" if wrong else ""
 
 
 def undisturbed(folder: Path, inputs: Path, name: str, overwrite: bool) -> Undisturbed:
@@ -148,9 +150,8 @@ def _attempt(each: Undisturbed, case: Path, inputs: Path, how: How, count: Count
         count["aimed" if how.number else "random"] += 1
         if each.overwrite:
             recover(case / "out/it")
-            left = content(case / "out/it")
-            if different(left, each.before) and different(left, each.after):
-                return f"neither the old nor the new output is complete: {different(left, each.before)[:3]}"
+            if problem := each.incomplete(case / "out/it"):
+                return problem
     again = run(words)
     if not again.clean or (again.code and different(content(case), each.expected)):
         return f"the restart ended with {again.code}: {again.text[-300:]}"
