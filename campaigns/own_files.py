@@ -18,8 +18,8 @@ from polyptrace.config import Crops, read_config
 from polyptrace.data import Dataset
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import PartialStore
-from polyptrace.detect.journal import Journal as UnfinishedDetections
 from polyptrace.detect.recording import Detections
+from polyptrace.detect.unfinished import UnfinishedDetections
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import TrackletEncoder, load_encoder
 from polyptrace.encoders.weights import read_tensors

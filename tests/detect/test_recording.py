@@ -17,7 +17,7 @@ import pytest
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data import read_mot
 from polyptrace.data.crops.videos import all_frames, write_video
-from polyptrace.detect import Detections, detect, journal
+from polyptrace.detect import Detections, detect, unfinished
 from tests.detect.conftest import HEIGHT, WIDTH, Numbered, numbered, pictures
 
 Make = Callable[..., Numbered]
@@ -73,7 +73,7 @@ def test_a_damaged_summary_is_refused(
         detect(video, detector(), tmp_path / "out")
 
 
-def test_a_damaged_journal_is_refused(video: Path, detector: Make, tmp_path: Path) -> None:
+def test_a_damaged_unfinished_file_is_refused(video: Path, detector: Make, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/procedure.partial").write_text('# {"settings": 5}\n')
     with pytest.raises(UserError, match=r"procedure\.partial: settings: 5 is not an object"):
@@ -84,7 +84,7 @@ def test_a_damaged_journal_is_refused(video: Path, detector: Make, tmp_path: Pat
 def test_a_run_that_failed_resumes_with_the_same_bytes(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "FRAMES_PER_STATE", 50)
+    monkeypatch.setattr(unfinished, "FRAMES_PER_STATE", 50)
     video = tmp_path / f"procedure.{ending}"
     write_video(video, (numbered(min(i, 150) if i < 200 else i) for i in range(300)))  # frozen from 150 to 199
     whole = detect(video, Frozen(), tmp_path / "whole")
@@ -115,7 +115,7 @@ def test_a_killed_process_repeats_only_what_followed_its_last_state(video: Path,
     )
     words = [video, "--detector", f"{program}:find", "--out", tmp_path / "out"]
     code = (
-        "import sys; from polyptrace.detect import journal; journal.FRAMES_PER_STATE = 40\n"
+        "import sys; from polyptrace.detect import unfinished; unfinished.FRAMES_PER_STATE = 40\n"
         "from polyptrace.cli import main; main(sys.argv[1:])"
     )
     command = [sys.executable, "-c", code, "detect", *map(str, words)]

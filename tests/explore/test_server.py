@@ -47,7 +47,7 @@ from polyptrace.embed import Embeddings
 from polyptrace.explore import Journal, Workspace, server
 vectors, data, answers = sys.argv[1:]
 workspace = Workspace(Path(vectors), Embeddings.load(vectors).select("track"), Journal.open(Path(answers)))
-site, procedure = server.Site(workspace, [Dataset.open(data)]), workspace.procedure(0)
+site, procedure = server.Handlers(workspace, [Dataset.open(data)]), workspace.procedure(0)
 assert site.snapshot(0, procedure, None, ""), server.asked(procedure, None)
 for kind in (*server.FORMATS, "html"):
     assert site.exported(kind, 0, procedure, None)[1]

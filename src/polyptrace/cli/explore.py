@@ -46,7 +46,7 @@ def command(
     try:
         import uvicorn
 
-        from polyptrace.explore.server import Site, application, bind, default_answers
+        from polyptrace.explore.server import Handlers, application, bind, default_answers
     except ImportError as error:
         raise UserError(f"explore: {error.name} is not installed -> pip install 'polyptrace[explore]'") from None
     pa.set_memory_pool(pa.system_memory_pool())  # the default pool keeps what was freed
@@ -77,6 +77,6 @@ def command(
         echo(url)
         if not no_browser:
             webbrowser.open(url)
-        app = application(Site(workspace, datasets, notices), number, token)
+        app = application(Handlers(workspace, datasets, notices), number, token)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
         server.run(sockets=[listening])

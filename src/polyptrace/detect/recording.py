@@ -27,7 +27,7 @@ from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import FramePosition, all_frames, video_info
 from polyptrace.detect.detector import Detector, Found, Frame
 from polyptrace.detect.frames import FROZEN, LEAST_RED, FrameJudge
-from polyptrace.detect.journal import ADVICE, Journal, State
+from polyptrace.detect.unfinished import ADVICE, State, UnfinishedDetections
 
 T = TypeVar("T")
 
@@ -118,11 +118,11 @@ def detect(
         if table.exists() and not partial.exists():
             raise UserError(f"{table}: already exists, not written by this command -> give another folder")
         field = field_mask(video) if border == "blank" else None
-        with Journal.open(partial, settings) as journal:
-            _run(video, detector, journal, field, min_score, batch, info.frames)
-            outside = _outside(journal.state)
-            boxes = _write_table(table, journal, outside)
-            state = journal.state
+        with UnfinishedDetections.open(partial, settings) as unfinished:
+            _run(video, detector, unfinished, field, min_score, batch, info.frames)
+            outside = _outside(unfinished.state)
+            boxes = _write_table(table, unfinished, outside)
+            state = unfinished.state
         content = {
             "format": FORMAT,
             "video": video.name,
@@ -144,14 +144,14 @@ def detect(
 def _run(
     video: Path,
     detector: Detector,
-    journal: Journal,
+    unfinished: UnfinishedDetections,
     field: Frame | None,
     min_score: float,
     batch: int,
     total: int,
 ) -> None:
     """Detects in all frames that are not done."""
-    state, judge = journal.state, FrameJudge(field)
+    state, judge = unfinished.state, FrameJudge(field)
     index, pts = state.start
     recent: deque[FramePosition] = deque(maxlen=FROZEN + 2)  # judged again after resuming, to know what is frozen
     frames = _judged(video, judge, all_frames(video, FramePosition(index or 0, pts), field))
@@ -165,7 +165,7 @@ def _run(
                 if reason:
                     state.skip(position.frame, reason)
                 else:
-                    journal.add(position.frame, found[position.frame])
+                    unfinished.add(position.frame, found[position.frame])
                 if red:
                     state.first_red = state.first_red if state.red else position.frame
                     state.last_red, state.red = position.frame, state.red + 1
@@ -175,7 +175,7 @@ def _run(
                 state.start = recent[0][:2]
                 bar.advance(len(new))
                 bar.say(counted(state.boxes, "box", "boxes"))
-                journal.save()
+                unfinished.save()
 
 
 def _judged(
@@ -246,11 +246,11 @@ def _outside(state: State) -> list[list[Any]]:
     return [run for run in runs if run[0] <= run[1]]
 
 
-def _write_table(table: Path, journal: Journal, outside: list[list[Any]]) -> int:
+def _write_table(table: Path, unfinished: UnfinishedDetections, outside: list[list[Any]]) -> int:
     """Writes the MOT file without boxes outside the body; returns the number of boxes."""
     count = 0
     with atomic_file(table) as temporary, temporary.open("wb") as file:
-        for line in journal.lines():
+        for line in unfinished.lines():
             frame = int(line.partition(b",")[0]) - 1
             if not any(first <= frame <= last for first, last, _ in outside):
                 file.write(line)

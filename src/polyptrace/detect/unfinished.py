@@ -53,7 +53,7 @@ class _Begun:
     settings: dict[str, Any]
 
 
-class Journal:
+class UnfinishedDetections:
     """The open file and its current state."""
 
     def __init__(self, file: BinaryIO, state: State) -> None:
@@ -63,7 +63,7 @@ class Journal:
     @classmethod
     @contextmanager
     def open(cls, path: Path, settings: dict[str, Any]) -> Iterator[Self]:
-        """The journal at `path`, without what follows its last state; what was done is saved even after an error."""
+        """The file at `path`, without what follows its last state; what was done is saved even after an error."""
         path.touch()
         with path.open("r+b") as file:
             begun, state, end = _Begun(settings), State(), 0
@@ -81,11 +81,11 @@ class Journal:
             file.truncate()
             if not end:
                 file.write(STATE + json.dumps({"settings": settings}).encode() + b"\n")
-            journal = cls(file, state)
+            unfinished = cls(file, state)
             try:
-                yield journal
+                yield unfinished
             finally:
-                journal.save(now=True)
+                unfinished.save(now=True)
 
     def add(self, frame: int, found: Found) -> None:
         """Writes the boxes of a frame as MOT lines; frames and pixels count from 1."""
