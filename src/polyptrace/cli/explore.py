@@ -50,11 +50,9 @@ def command(
     except ImportError as error:
         raise UserError(f"explore: {error.name} is not installed -> pip install 'polyptrace[explore]'") from None
     pa.set_memory_pool(pa.system_memory_pool())  # the default pool keeps what was freed
-    tracks = on_disk(Embeddings.load(vectors, "track"))
+    tracks = on_disk(Embeddings.load(vectors, "track").whole_tracks(str(vectors)))
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)  # what reading has freed goes back to the system
-    if not len(tracks):
-        raise UserError(f"{vectors}: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
     datasets = [Dataset.open(path) for path in data or ()]
     for dataset in datasets:
         check_same_dataset(dataset, tracks)

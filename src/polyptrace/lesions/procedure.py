@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from polyptrace.core.console import counted
-from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
 from polyptrace.lesions.clustering import Partition, pair_scores, partition, weakest_link
 from polyptrace.lesions.fitting import fit_same
@@ -61,7 +60,7 @@ class ProcedureLesions:
 
 def lesions(embeddings: Embeddings, *, same: SameModel | None = None) -> list[ProcedureLesions]:
     """The lesions of each procedure, procedures in sorted order; without a model it is fitted without labels."""
-    tracks = whole_tracks(embeddings)
+    tracks = embeddings.whole_tracks("lesions")
     model = same or fit_same(tracks)
     model.check(tracks, "same")
     found = []
@@ -71,14 +70,6 @@ def lesions(embeddings: Embeddings, *, same: SameModel | None = None) -> list[Pr
         odds = np.where(scores.simultaneous, -np.inf, scores.odds)
         found.append(_procedure_lesions(tracks, procedure, solved, odds))
     return found
-
-
-def whole_tracks(embeddings: Embeddings) -> Embeddings:
-    """The vectors of whole tracks."""
-    tracks = embeddings.select("track")
-    if not len(tracks):
-        raise UserError("lesions: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
-    return tracks
 
 
 def same_model(
