@@ -25,12 +25,18 @@ from polyptrace.core.network import hub_or_cache
 from polyptrace.core.reuse import differences
 from polyptrace.core.schema import from_json
 from polyptrace.encoders.card import model_card
-from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord
+from polyptrace.encoders.encoder import (
+    FROZEN,
+    ColourGrid,
+    FrameEncoder,
+    FrozenBackbone,
+    OwnEncoder,
+    TrackletEncoder,
+    TrainingRecord,
+)
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
 from polyptrace.encoders.foundation.loading import is_hub_id
-from polyptrace.encoders.frame import FROZEN, ColourGrid, FrameEncoder, FrozenBackbone
 from polyptrace.encoders.preprocess import Preprocess
-from polyptrace.encoders.tracklet import TrackletEncoder
 from polyptrace.encoders.weights import (
     DEFAULT,
     default_folder,
