@@ -173,17 +173,16 @@ def read_export(folder: Path) -> ExportInfo:
     path = folder / INFO_FILE
     if not path.is_file():
         raise UserError(f"{folder}: contains no {INFO_FILE} -> give a folder that `polyptrace export --to onnx` wrote")
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: is not an object -> {AGAIN}")
-    info = _info(content, str(path))
+    info = _info(read_json(path), str(path))
     if info.format != "onnx":
         raise UserError(f"{path}: an export to {info.format} -> run it with torch, or export with --to onnx")
     return info
 
 
-def _info(content: dict[str, Any], where: str) -> ExportInfo:
+def _info(content: Any, where: str) -> ExportInfo:
     """The information of an export; an error says what another version has."""
+    if not isinstance(content, dict):
+        raise UserError(f"{where}: is not an object -> {AGAIN}")
     types = {each.name: each.type for each in fields(ExportInfo)}
     version = content.get("polyptrace")
     if version != VERSION:
@@ -231,13 +230,14 @@ def _verify(path: Path, content: bytes, info: ExportInfo) -> None:
     """Raises an error unless a graph is the one that was exported with `export.json`."""
     try:
         model = _scan(content)
+        described = json.loads(model.metadata.get("polyptrace", "null"))
     except (IndexError, UnicodeDecodeError, ValueError):
         raise UserError(f"{path}: not a complete ONNX file -> {AGAIN}") from None
     if model.external:
         raise UserError(f"{path}: {model.external[0]} is stored in another file, which is not read -> {AGAIN}")
     if "polyptrace" not in model.metadata:
         raise UserError(f"{path}: not written by polyptrace (no metadata) -> {AGAIN}")
-    made = _info(json.loads(model.metadata["polyptrace"]), f"{path}: metadata")
+    made = _info(described, f"{path}: metadata")
     if made.fingerprint != info.fingerprint:
         raise UserError(
             f"{path}: of another encoder ({made.name}, {made.precision}, fingerprint {made.fingerprint[:12]}) than"
