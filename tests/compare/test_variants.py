@@ -2,8 +2,7 @@
 
 import pytest
 
-from polyptrace.compare.rows import ROWS, resolve
-from polyptrace.compare.variants import BLOCKS, select_blocks
+from polyptrace.compare.rows import BLOCKS, ROWS, resolve, select_blocks
 from polyptrace.config import difference
 from polyptrace.core.errors import UserError
 

@@ -1,6 +1,5 @@
 """`polyptrace explore VECTORS --data DATASET`."""
 
-import ctypes
 import os
 import secrets
 import webbrowser
@@ -49,12 +48,8 @@ def command(
         from polyptrace.explore.server import Handlers, application, bind, default_answers
     except ImportError as error:
         raise UserError(f"explore: {error.name} is not installed -> pip install 'polyptrace[explore]'") from None
-    pa.set_memory_pool(pa.system_memory_pool())  # the default pool keeps what was freed
-    tracks = on_disk(Embeddings.load(vectors, "track"))
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)  # what reading has freed goes back to the system
-    if not len(tracks):
-        raise UserError(f"{vectors}: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
+    tracks = on_disk(Embeddings.load(vectors, "track").whole_tracks(str(vectors)))
+    pa.default_memory_pool().release_unused()  # what reading has freed
     datasets = [Dataset.open(path) for path in data or ()]
     for dataset in datasets:
         check_same_dataset(dataset, tracks)

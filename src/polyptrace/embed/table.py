@@ -25,7 +25,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_json
 from polyptrace.core.schema import read_parquet
 from polyptrace.data import Dataset
-from polyptrace.data.identity import video_keys
+from polyptrace.data.identity import codes, video_keys
 
 TEXT = ("unit", "dataset", "video", "polyp", "histology")
 WHOLE = ("track", "position", "last")
@@ -83,7 +83,18 @@ class Embeddings:
 
     def select(self, unit: str) -> Self:
         """The rows that can serve as the unit ("tracklet" or "track")."""
-        return self.rows(np.isin(self.unit, (unit, "any")))
+        chosen = np.isin(self.unit, (unit, "any"))
+        return self if chosen.all() else self.rows(chosen)
+
+    def whole_tracks(self, source: str) -> Self:
+        """The rows of whole tracks, of which there must be some, each with its procedure; errors name the source."""
+        tracks = self.select("track")
+        if not len(tracks):
+            raise UserError(f"{source}: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
+        if (tracks.video == "").any():
+            row = int(np.argmax(tracks.video == ""))
+            raise UserError(f"{source}: row {row} has no video -> add the column 'video'")
+        return tracks
 
     def save(self, folder: Path | str, *, overwrite: bool = False) -> None:
         """Writes `embeddings.parquet` and `embeddings.json`, atomically."""
@@ -115,7 +126,7 @@ class Embeddings:
             path = path / VECTORS_FILE
         columns = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path, unit)
         table = cls.from_columns(columns, where=str(path), info=info)
-        return table if unit is None or np.isin(table.unit, (unit, "any")).all() else table.select(unit)
+        return table if unit is None else table.select(unit)
 
     @classmethod
     def from_columns(
@@ -219,7 +230,7 @@ def _read_parquet(path: Path, unit: str | None = None) -> dict[str, NDArray[Any]
         raise UserError(f"{path}: no vectors of the unit {unit!r} -> embed the dataset with 'polyptrace embed'")
     if "vector" not in table.column_names:
         raise UserError(f"{path}: no column 'vector' among {table.column_names} -> add it, a list of floats per row")
-    columns = {c: table[c].to_numpy(zero_copy_only=False) for c in table.column_names if c != "vector"}
+    columns = {c: _array(table[c]) for c in table.column_names if c != "vector"}
     kind, column = table["vector"].type, table["vector"].combine_chunks()
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if not lists or column.null_count:
@@ -235,6 +246,15 @@ def _read_parquet(path: Path, unit: str | None = None) -> dict[str, NDArray[Any]
     flat = column.flatten().to_numpy(zero_copy_only=False)
     columns["vectors"] = flat.reshape(len(column), -1) if len(column) else np.empty((0, 0), dtype=np.float32)
     return columns
+
+
+def _array(column: pa.ChunkedArray) -> NDArray[Any]:
+    """A column as an array; equal texts are one object, because names repeat in every row of a procedure."""
+    if not pa.types.is_string(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    encoded = column.combine_chunks().dictionary_encode()
+    texts = np.array([*encoded.dictionary.to_pylist(), None], object)
+    return np.asarray(texts[encoded.indices.fill_null(-1).to_numpy()])
 
 
 def _read_unit(path: Path, unit: str, advice: str) -> pa.Table:
@@ -294,14 +314,15 @@ def _check_rows(table: Embeddings, where: str) -> None:
             f"{where}: {_name(table, row)}: last frame {table.last[row]} is before the first,"
             f" {table.position[row]} -> check both columns"
         )
-    seen: dict[tuple[Any, ...], int] = {}
-    ids = zip(table.unit, table.dataset, table.video, table.track.tolist(), table.position.tolist(), strict=True)
-    for row, key in enumerate(ids):
-        if key in seen:
-            raise UserError(
-                f"{where}: {_name(table, row)}: the same tracklet as row {seen[key]} -> give each dataset once"
-            )
-        seen[key] = row
+    ids = (table.position, table.track, codes(table.video), codes(table.dataset), codes(table.unit))
+    order = np.lexsort(ids)  # stable: rows with the same id are in the order of the table
+    repeated = np.flatnonzero(np.logical_and.reduce([each[order][1:] == each[order][:-1] for each in ids]))
+    if len(repeated):
+        first = repeated[np.argmin(order[repeated + 1])]
+        raise UserError(
+            f"{where}: {_name(table, order[first + 1])}: the same tracklet as row {order[first]}"
+            " -> give each dataset once"
+        )
 
 
 def _name(table: Embeddings, row: int | np.integer[Any]) -> str:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from polyptrace.core.errors import UserError
 from polyptrace.data.identity import video_keys
 from polyptrace.embed import Embeddings
-from polyptrace.embed.table import TEXT
 from polyptrace.explore.checks import Check, next_check
 from polyptrace.explore.identities import Identities, agreement, identities
 from polyptrace.explore.journal import Event, Item, Journal, undoable
@@ -204,11 +203,7 @@ def on_disk(tracks: Embeddings) -> Embeddings:
     with TemporaryFile() as file:
         tracks.vectors.tofile(file)
         vectors = np.memmap(file, np.float32, "r", shape=tracks.vectors.shape)  # outlives the name of the file
-    shared: dict[str, Any] = {}
-    for name in TEXT:
-        texts, code = np.unique(getattr(tracks, name).astype(str), return_inverse=True)
-        shared[name] = texts.astype(object)[code]  # one object for equal texts
-    return replace(tracks, vectors=vectors, **shared)
+    return replace(tracks, vectors=vectors)
 
 
 class Workspace:

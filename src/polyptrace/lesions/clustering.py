@@ -23,9 +23,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from polyptrace.lesions.same import Bools, Floats, Ints, ProcedureTracks, SameModel
 
@@ -158,6 +155,8 @@ def _join(scores: PairScores) -> Ints:
     count = len(scores.prior)
     if count == 1:
         return np.zeros(1, np.int64)
+    from scipy.cluster.hierarchy import fcluster, linkage  # a third of the start of `explore`, needed after it
+
     upper = np.triu(np.ones((count, count), bool), 1)
     distance = -scores.odds[upper].astype(np.float64)
     distance[scores.simultaneous[upper]] = APART
@@ -207,6 +206,9 @@ class _Groups:
 
     def components(self) -> list[Ints]:
         """Groups with undecided links between them."""
+        from scipy.sparse import coo_array  # as above
+        from scipy.sparse.csgraph import connected_components
+
         linked = self.odds > LINK
         _, component = connected_components(coo_array(linked), directed=False)
         return [np.flatnonzero(component == code) for code in range(component.max() + 1)]
