@@ -6,7 +6,8 @@ NAME-gpu.json on a machine with a GPU. --write rewrites the table in docs/perfor
 that has a target or a comparison.
 
 `python -m benchmarks regime --help` calibrates the generated procedures, `python -m benchmarks lesions --help` measures
-how well lesions are counted, and `python -m benchmarks default_encoder --help` trains the default encoder.
+how well lesions are counted, `python -m benchmarks detector --help` the same with a detector's boxes, and
+`python -m benchmarks default_encoder --help` trains the default encoder.
 """
 
 import argparse
@@ -64,7 +65,13 @@ BENCHMARKS = {
 def main(words: list[str] | None = None) -> None:
     """Lists the benchmarks, or runs some of them and writes the page."""
     words = sys.argv[1:] if words is None else words
-    if words[:1] in (["regime"], ["lesions"], ["default_encoder"], ["annotator"]):  # these have their own options
+    if words[:1] in (
+        ["regime"],
+        ["lesions"],
+        ["detector"],
+        ["default_encoder"],
+        ["annotator"],
+    ):  # these have their own options
         importlib.import_module(f"benchmarks.{words[0]}").main(words[1:])
         return
     options = parse(words)
