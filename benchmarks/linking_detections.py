@@ -12,6 +12,7 @@ import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import supervision as sv
@@ -124,7 +125,7 @@ def sequence(truth: Boxes, truth_track: Ints, boxes: Boxes, track: Ints) -> dict
     }
 
 
-def scores(sequences: list[dict[str, object]]) -> tuple[float, float, float]:
+def scores(sequences: list[dict[str, Any]]) -> tuple[float, float, float]:
     """HOTA, IDF1 and fragmentations per true track, of all sequences together."""
     with redirect_stdout(io.StringIO()):  # TrackEval prints its configuration
         metrics = [HOTA(), Identity({"PRINT_CONFIG": False}), CLEAR({"PRINT_CONFIG": False})]
@@ -132,7 +133,7 @@ def scores(sequences: list[dict[str, object]]) -> tuple[float, float, float]:
             metric.combine_sequences({str(n): metric.eval_sequence(each) for n, each in enumerate(sequences)})
             for metric in metrics
         )
-    tracks = sum(int(each["num_gt_ids"]) for each in sequences)  # type: ignore[call-overload]
+    tracks = sum(int(each["num_gt_ids"]) for each in sequences)
     return float(np.mean(hota["HOTA"])), float(identity["IDF1"]), float(clear["Frag"]) / tracks
 
 

@@ -15,7 +15,7 @@ import torch
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import best_of
 from polyptrace.config import Embed
-from polyptrace.embed import OnlineEncoder, OnnxEncoder, PretrainedEncoder, export_encoder
+from polyptrace.embed import OnlineEncoder, OnlineTrack, OnnxEncoder, OnnxTrack, PretrainedEncoder, export_encoder
 from polyptrace.encoders import TrackletEncoder
 
 #: Backbone and input size: those of the default encoder, and the paper's.
@@ -50,14 +50,13 @@ def _rows(encoder: TrackletEncoder, folder: Path, title: str, turns: int) -> lis
     online = OnlineEncoder(encoder, settings)
     tracklets = [crops[i * LENGTH : (i + 1) * LENGTH] for i in range(TRACKLETS)]
 
-    def one_more(track_of: Callable[[], object]) -> Callable[[], object]:
-        track = track_of()
-        track.add(crops[:BEFORE])  # type: ignore[attr-defined]
-        return lambda: track.add(crops[BEFORE])  # type: ignore[attr-defined]
+    def one_more(track: OnlineTrack | OnnxTrack) -> Callable[[], object]:
+        track.add(crops[:BEFORE])
+        return lambda: track.add(crops[BEFORE])
 
     timed = {
         f"vectors of {TRACKLETS} tracklets": (lambda: onnx_whole(tracklets), lambda: torch_whole(tracklets)),
-        "running track, one more frame": (one_more(onnx_whole.track), one_more(online.track)),
+        "running track, one more frame": (one_more(onnx_whole.track()), one_more(online.track())),
     }
     rows = [Row(f"{title}: loading", "ms", 1e3 * best_of(turns, lambda: _load(folder))[0], most=300)]
     for what, (ours, plain) in timed.items():

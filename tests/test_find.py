@@ -5,7 +5,7 @@ import pytest
 
 from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
-from polyptrace.find import match_table, most_similar, tracks_at, whole_tracks
+from polyptrace.find import match_table, most_similar, tracks_at
 from polyptrace.lesions import fit_same, procedures
 
 
@@ -62,7 +62,7 @@ def test_what_is_seen_at_the_same_time_cannot_be_it() -> None:
 
 def test_tracks_without_frames_are_never_at_the_same_time() -> None:
     columns = {"vectors": np.eye(3), "video": np.array(["v"] * 3), "track": np.arange(3)}
-    found = most_similar(whole_tracks(Embeddings.from_columns(columns), "theirs"), 0)
+    found = most_similar(Embeddings.from_columns(columns), 0)
     assert (len(found.rows), found.simultaneous) == (2, 0)
 
 
@@ -89,9 +89,9 @@ def test_errors_list_the_valid_choices() -> None:
         tracks_at(tracks, "v1", track=99)
     tracklets = Embeddings.from_columns({"vectors": np.eye(2), "unit": np.array(["tracklet"] * 2)})
     with pytest.raises(UserError, match="whole tracks"):
-        whole_tracks(tracklets, "theirs")
+        tracklets.whole_tracks("theirs")
     with pytest.raises(UserError, match="'video'"):
-        whole_tracks(Embeddings.from_columns({"vectors": np.eye(2)}), "theirs")
+        Embeddings.from_columns({"vectors": np.eye(2)}).whole_tracks("theirs")
     tracks.dataset[1::6] = "another"
     with pytest.raises(UserError, match="several datasets"):
         tracks_at(tracks, "v1", frame=0)

@@ -62,16 +62,6 @@ class Matches:
         return "" if self.beyond[position] < 0 else proportion(int(self.beyond[position]), self.others)
 
 
-def whole_tracks(embeddings: Embeddings, source: str) -> Embeddings:
-    """The vectors of whole tracks."""
-    tracks = embeddings.select("track")
-    if not len(tracks):
-        raise UserError(f"{source}: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
-    if (tracks.video == "").any():
-        raise UserError(f"{source}: some rows have no video -> add the column 'video'")
-    return tracks
-
-
 def tracks_at(tracks: Embeddings, video: str, *, track: int | None = None, frame: int | None = None) -> Ints:
     """Rows of a procedure: the track with a number, or those visible at a frame, or the nearest to it."""
     inside = _procedure(tracks, video)

@@ -35,8 +35,14 @@ def test_a_folder_has_the_results_of_its_own_encoder_on_the_card(
     assert f"- Retrieval mAP: {record.results['Retrieval mAP']}" in card
     assert "[" in str(record.results["Retrieval mAP"])
     assert "measured before they were stored in float16" in card
+    assert run("embed", tmp_path / "half", "--data", coloured.path, "--out", tmp_path / "rounded") == 0
+    assert run("evaluate", "retrieval", "--embeddings", tmp_path / "rounded", "--out", tmp_path / "again") == 0
+    words = ["--to", "folder", "--results", tmp_path / "again", "--precision", "float16", "--out", tmp_path / "same"]
+    assert run("export", tmp_path / "half", *words) == 0
+    assert "measured before" not in (tmp_path / "same/README.md").read_text()
     capsys.readouterr()
-    assert run("export", tmp_path / "other", *words, "--out", tmp_path / "wrong") == 2
+    words = ["--to", "folder", "--results", evaluated, "--out", tmp_path / "wrong"]
+    assert run("export", tmp_path / "other", *words) == 2
     assert "vectors of another encoder" in capsys.readouterr().err
     assert not (tmp_path / "wrong").exists()
 

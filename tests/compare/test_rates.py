@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from polyptrace.compare.rates import choose_rates, read_rates, search_trials, write_rates
-from polyptrace.compare.rows import ROWS
+from polyptrace.compare.rows import ROWS, variant
 from polyptrace.compare.trial import Datasets, Shared, Trial, rate_setting
-from polyptrace.compare.variants import variant
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.results import Method, Metric, Task

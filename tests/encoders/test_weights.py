@@ -2,7 +2,6 @@
 
 import argparse
 import errno
-import json
 import os
 import pickle
 import resource
@@ -114,46 +113,11 @@ def test_content_without_weights_is_refused(tmp_path: Path) -> None:
         read_tensors(tmp_path)
 
 
-def write_index(folder: Path, content: object) -> Path:
-    path = folder / "model.safetensors.index.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return path
-
-
-def test_a_folder_is_read_as_one_file_or_in_the_parts_of_its_index(tmp_path: Path) -> None:
-    save_file({"a.weight": WEIGHTS["a.weight"]}, tmp_path / "1.safetensors")
-    save_file({"b": WEIGHTS["b"]}, tmp_path / "2.safetensors")
-    write_index(tmp_path, {"weight_map": {"a.weight": "1.safetensors", "b": "2.safetensors"}})
+def test_a_folder_is_read_from_its_safetensors_file_if_it_has_one(tmp_path: Path) -> None:
+    torch.save(WEIGHTS, tmp_path / "pytorch_model.bin")
     assert read_tensors(tmp_path).keys() == WEIGHTS.keys()
     save_file({"c": torch.ones(1)}, tmp_path / "model.safetensors")
     assert read_tensors(tmp_path).keys() == {"c"}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "not valid JSON"),
-        ([], "has no 'weight_map'"),
-        ({}, "has no 'weight_map'"),
-        ({"weight_map": {}}, "has no 'weight_map'"),
-        ({"weight_map": ["1.safetensors"]}, "has no 'weight_map'"),
-        ({"weight_map": {"a": 3}}, "has no 'weight_map'"),
-        ({"weight_map": {"a": "model.safetensors.index.json"}}, "not a weights file in the same folder"),
-        ({"weight_map": {"a": "../outside.safetensors"}}, "not a weights file in the same folder"),
-        ({"weight_map": {"a": "/outside.safetensors"}}, "not a weights file in the same folder"),
-        ({"weight_map": {"a": ".."}}, "is missing in the folder"),
-        ({"weight_map": {"a": "2.safetensors"}}, r"2\.safetensors is missing in the folder"),
-        ({"weight_map": {"a": "1.safetensors", "z": "1.safetensors"}}, "z is not in the file that it names"),
-    ],
-)
-def test_an_index_that_is_broken_recursive_or_points_outside_is_refused(
-    content: object, message: str, tmp_path: Path
-) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    save_file({"a": torch.ones(1)}, folder / "1.safetensors")
-    save_file({"a": torch.zeros(1)}, tmp_path / "outside.safetensors")
-    refused(write_index(folder, content), message)
 
 
 @pytest.fixture(scope="module")

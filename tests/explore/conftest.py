@@ -16,6 +16,7 @@ from polyptrace.config import Crops, Tracks
 from polyptrace.data import prepare
 from polyptrace.embed import Embeddings
 from polyptrace.explore import Journal, Workspace
+from tests.lesions.conftest import track_table
 
 
 def simulate(videos: int = 2, lesions: int = 3, tracks: int = 5, seed: int = 0, width: int = 16) -> Embeddings:
@@ -35,18 +36,7 @@ def simulate(videos: int = 2, lesions: int = 3, tracks: int = 5, seed: int = 0, 
                 vectors.append(looks[lesion] + 0.3 * random.normal(size=width))
                 frame, track = frame + length + int(random.integers(1, 40)), track + 1
             frame += 2000
-    count = len(vectors)
-    return Embeddings.from_columns(
-        {
-            "vectors": np.array(vectors, np.float32),
-            **{name: np.array(columns[name], object) for name in ("video", "polyp")},
-            **{name: np.array(columns[name], np.int64) for name in ("track", "position", "last")},
-            "fps": np.full(count, 25.0),
-            "dataset": np.full(count, "simulated", object),
-            "unit": np.full(count, "track", object),
-        },
-        info={"model_hash": "a" * 64},
-    )
+    return track_table(columns, vectors)
 
 
 @pytest.fixture

@@ -1,11 +1,28 @@
 """Tracks of simulated procedures whose lesions are known."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from polyptrace.embed import Embeddings
+
+
+def track_table(columns: Mapping[str, Sequence[object]], vectors: Sequence[NDArray[np.float64]]) -> Embeddings:
+    """Vectors of whole tracks with the columns video, track, position, last and polyp."""
+    count = len(vectors)
+    return Embeddings.from_columns(
+        {
+            "vectors": np.array(vectors, np.float32),
+            **{name: np.array(columns[name], object) for name in ("video", "polyp")},
+            **{name: np.array(columns[name], np.int64) for name in ("track", "position", "last")},
+            "fps": np.full(count, 25.0),
+            "dataset": np.full(count, "simulated", object),
+            "unit": np.full(count, "track", object),
+        },
+        info={"model_hash": "a" * 64},
+    )
 
 
 def _simulate(videos: int = 12, seed: int = 0, *, noise: float = 0.8, again: float = 0.4) -> Embeddings:
@@ -33,20 +50,7 @@ def _simulate(videos: int = 12, seed: int = 0, *, noise: float = 0.8, again: flo
                 vectors.append(lesions[lesion] + scope + noise * view)
                 frame, track = frame + length + int(random.integers(1, 60)), track + 1
             frame += int(random.integers(800, 4000))
-    texts = {name: np.array(columns[name], object) for name in ("video", "polyp")}
-    numbers = {name: np.array(columns[name], np.int64) for name in ("track", "position", "last")}
-    count = len(vectors)
-    return Embeddings.from_columns(
-        {
-            "vectors": np.array(vectors, np.float32),
-            **texts,
-            **numbers,
-            "fps": np.full(count, 25.0),
-            "dataset": np.full(count, "simulated", object),
-            "unit": np.full(count, "track", object),
-        },
-        info={"model_hash": "a" * 64},
-    )
+    return track_table(columns, vectors)
 
 
 @pytest.fixture(scope="session")

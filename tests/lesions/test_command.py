@@ -136,7 +136,7 @@ def test_names_are_escaped_in_the_page_and_neutralised_in_the_tables(vectors: Pa
     [
         ({"vectors": np.nan}, "NaN"),
         ({"position": -1, "last": -1}, "has no position"),
-        ({"video": ""}, "have no video"),
+        ({"video": ""}, "has no video"),
         ({"unit": "tracklet"}, "no vectors of whole tracks"),
     ],
 )

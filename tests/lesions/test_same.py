@@ -93,7 +93,7 @@ def test_the_order_of_the_rows_does_not_matter(tracks: Embeddings, model: SameMo
 
 
 def test_many_pairs_are_drawn_at_random(tracks: Embeddings, model: SameModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyptrace.lesions.same.MAX_PAIRS", 1000)
+    monkeypatch.setattr("polyptrace.lesions.fitting.MAX_PAIRS", 1000)
     drawn = fit_same(tracks)
     assert drawn == fit_same(tracks)
     assert drawn.looks.near == pytest.approx(model.looks.near, abs=0.2)

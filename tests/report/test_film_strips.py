@@ -12,7 +12,6 @@ from polyptrace.data import Dataset, prepare, read_coco
 from polyptrace.report.film_strips import (
     CropImages,
     TrackImages,
-    crop_boxes,
     data_uri,
     draw_box,
     film_strip,
@@ -86,7 +85,8 @@ def test_a_box_is_drawn_where_it_is_and_stays_inside_the_frame() -> None:
 def test_each_crop_shows_its_own_detection_box(tiny: Path, tmp_path: Path) -> None:
     boxes = read_coco(tiny, split="test")
     dataset = prepare(boxes, tiny, tmp_path / "data", crops=Crops(size=64))
-    fractions = crop_boxes(dataset)
+    fractions = CropImages.of(dataset).boxes
+    assert fractions is not None
     assert len(fractions) == len(dataset.crops)
     assert (fractions[:, :2] > -0.05).all()
     assert (fractions[:, :2] + fractions[:, 2:] < 1.05).all()

@@ -11,11 +11,9 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any, NoReturn, get_args
+from typing import Annotated, Any, NoReturn
 
 import typer
-import typer.core
 
 import polyptrace
 from polyptrace.core.console import console, echo
@@ -60,8 +58,6 @@ DISK_ADVICE = {
     errno.ENOTDIR: "a file exists where a folder is needed: use another path",
 }
 INTERRUPTED = 130  # exit code after Ctrl-C
-#: What --help calls values, by their type.
-VALUES = {Path: "PATH", str: "TEXT", int: "N", float: "NUMBER", bool: ""}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -128,20 +124,6 @@ def build(called: str | None) -> typer.Typer:
         if group is not None:
             app.add_typer(parent, name=name, help=summary, epilog=module.EXAMPLES)
     return app
-
-
-def _value_name(parameter: Any, ctx: Any) -> str:
-    """What --help calls the value of a parameter; newer versions of typer print its Python type."""
-    kind = parameter.type_descriptor.annotation
-    while get_args(kind):
-        kind = get_args(kind)[0]
-    return VALUES[kind] if kind in VALUES else _typers_name(parameter, ctx)
-
-
-if hasattr(typer.core.TyperOption, "display_type"):
-    _typers_name = typer.core.TyperOption.display_type
-    for each in (typer.core.TyperOption, typer.core.TyperArgument):
-        each.display_type = _value_name  # type: ignore[assignment, method-assign]
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -10,10 +10,9 @@ import typer
 from polyptrace.cli import trials as shared_options
 from polyptrace.cli.settings import ConfigFile
 from polyptrace.cli.trials import data_of, exit_with, frames_of, print_commands, require_trials, run, select_trials
-from polyptrace.compare.rows import ComparisonRow, folder_name
+from polyptrace.compare.rows import BLOCKS, OURS, SWEEP, AblationBlock, ComparisonRow, folder_name, select_blocks
 from polyptrace.compare.runner import ERROR
 from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, SWEEP_FOLDER, VARIANTS_FOLDER, Shared, Trial, make_trial
-from polyptrace.compare.variants import BLOCKS, OURS, SWEEP, AblationBlock, select_blocks
 from polyptrace.config import read_config
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError

@@ -84,8 +84,8 @@ def _row(encoder: str) -> dict[str, Any]:
     """The row of an encoder in a table, if it is known by name or its folder says how it was trained."""
     from polyptrace.compare.rows import frozen_row
     from polyptrace.encoders import ColourGrid
+    from polyptrace.encoders.encoder import FROZEN
     from polyptrace.encoders.foundation import FOUNDATION_MODELS
-    from polyptrace.encoders.frame import FROZEN
     from polyptrace.encoders.weights import DEFAULT
 
     named = encoder in (*FOUNDATION_MODELS, DEFAULT, ColourGrid.name) or encoder.startswith(FROZEN)

@@ -48,10 +48,8 @@ def command(
         from polyptrace.explore.server import Handlers, application, bind, default_answers
     except ImportError as error:
         raise UserError(f"explore: {error.name} is not installed -> pip install 'polyptrace[explore]'") from None
-    tracks = on_disk(Embeddings.load(vectors, "track"))
+    tracks = on_disk(Embeddings.load(vectors, "track").whole_tracks(str(vectors)))
     pa.default_memory_pool().release_unused()  # what reading has freed
-    if not len(tracks):
-        raise UserError(f"{vectors}: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
     datasets = [Dataset.open(path) for path in data or ()]
     for dataset in datasets:
         check_same_dataset(dataset, tracks)

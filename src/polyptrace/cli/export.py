@@ -16,6 +16,7 @@ from polyptrace.data.identity import polyp_keys
 from polyptrace.embed import OnnxEncoder, embed, embed_export, export_encoder
 from polyptrace.embed.onnx import INFO_FILE
 from polyptrace.encoders import load_encoder, save_encoder
+from polyptrace.encoders.checkpoints import STORED, rounded
 from polyptrace.encoders.encoder import OwnEncoder
 from polyptrace.encoders.weights import fingerprint
 from polyptrace.evaluate import Results, retrieval
@@ -67,7 +68,7 @@ def command(
     record = replace(model.record, licence=licence or model.record.licence)
     if results is not None:
         measured = card_results(Results.load(results), fingerprint(model))
-        if precision != "float32":
+        if precision not in STORED or fingerprint(rounded(model, precision)) != fingerprint(model):
             measured["Weights"] = f"measured before they were stored in {precision}"
         record = replace(record, results=measured)
     if to == "folder":

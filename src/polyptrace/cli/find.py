@@ -25,7 +25,6 @@ from polyptrace.find import (
     roles,
     tracks_at,
     visible,
-    whole_tracks,
 )
 from polyptrace.lesions import same_model
 from polyptrace.report.film_strips import TrackImages
@@ -77,7 +76,7 @@ def command(
         raise UserError("--data: film strips need a page to be written to -> add --out FOLDER")
     if out is not None:
         refuse_existing(out, overwrite, "found.csv")
-    tracks = whole_tracks(Embeddings.load(embeddings), str(embeddings))
+    tracks = Embeddings.load(embeddings).whole_tracks(str(embeddings))
     datasets = [Dataset.open(path) for path in data or ()]
     for dataset in datasets:
         check_same_dataset(dataset, tracks)

@@ -14,7 +14,6 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv, write_json
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings, check_same_dataset
-from polyptrace.find import whole_tracks
 from polyptrace.lesions import SAME_FILE, ProcedureLesions, SameModel, lesions, same_model
 from polyptrace.lesions.cards import describe, lesion_page, lesion_table, track_table
 from polyptrace.lesions.pictures import LesionPictures
@@ -57,7 +56,7 @@ def command(
     if same is not None and (labels or refit):
         raise UserError("--same: the given model is not fitted again -> leave out --labels and --refit")
     refuse_existing(out, overwrite, MARK)
-    tracks = whole_tracks(Embeddings.load(vectors), str(vectors))
+    tracks = Embeddings.load(vectors).whole_tracks(str(vectors))
     datasets = [Dataset.open(path) for path in data or ()]
     for dataset in datasets:
         check_same_dataset(dataset, tracks)

@@ -18,7 +18,7 @@ from polyptrace.config import Config, Settings, as_options
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.embed import VECTORS_FILE, embed_files
-from polyptrace.encoders.frame import FROZEN
+from polyptrace.encoders.encoder import FROZEN
 from polyptrace.evaluate.evaluation import evaluate_files
 from polyptrace.evaluate.results import RESULTS_FILE
 from polyptrace.evaluate.tasks import TASKS

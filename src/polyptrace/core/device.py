@@ -44,7 +44,7 @@ def usable_cores() -> int:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Restricts each torch operation to one thread, for work that already runs in parallel."""
+    """Restricts each torch operation to one thread, for small operations and for work that already runs in parallel."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -160,6 +160,14 @@ def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: flo
     return np.concatenate([origin, extent], 1).astype(np.int64)
 
 
+def boxes_in_crops(boxes: Boxes, scale: float) -> Floats:
+    """The box inside its crop (n, 4): x, y, w, h as fractions of the crop; NaN if the image size is unknown."""
+    regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height, scale)
+    inside = boxes.xywh.copy()
+    inside[:, :2] -= regions[:, :2]
+    return np.where((boxes.image_width > 0)[:, None], inside / np.tile(regions[:, 2:], 2), np.nan)
+
+
 def frame_numbers(values: Floats) -> Ints:
     """Frame indices; NO_FRAME where a number is not whole."""
     whole = (values == np.floor(values)) & (np.abs(values) < 2**53)

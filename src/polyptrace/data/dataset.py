@@ -115,6 +115,11 @@ class Dataset(LabelFree):
         """The box table that the tracklets were cut from."""
         return Boxes.load(self.path / "boxes.parquet")
 
+    @property
+    def crop_scale(self) -> float:
+        """How much larger than its box a crop is."""
+        return float(self.info.get("settings", {}).get("crops", {}).get("scale", 5.0))
+
     def box_of_crop(self) -> Ints:
         """Row of the box table of each crop (n,)."""
         path = self.path / "boxes.parquet"

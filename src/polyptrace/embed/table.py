@@ -83,7 +83,18 @@ class Embeddings:
 
     def select(self, unit: str) -> Self:
         """The rows that can serve as the unit ("tracklet" or "track")."""
-        return self.rows(np.isin(self.unit, (unit, "any")))
+        chosen = np.isin(self.unit, (unit, "any"))
+        return self if chosen.all() else self.rows(chosen)
+
+    def whole_tracks(self, source: str) -> Self:
+        """The rows of whole tracks, of which there must be some, each with its procedure; errors name the source."""
+        tracks = self.select("track")
+        if not len(tracks):
+            raise UserError(f"{source}: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
+        if (tracks.video == "").any():
+            row = int(np.argmax(tracks.video == ""))
+            raise UserError(f"{source}: row {row} has no video -> add the column 'video'")
+        return tracks
 
     def save(self, folder: Path | str, *, overwrite: bool = False) -> None:
         """Writes `embeddings.parquet` and `embeddings.json`, atomically."""
@@ -115,7 +126,7 @@ class Embeddings:
             path = path / VECTORS_FILE
         columns = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path, unit)
         table = cls.from_columns(columns, where=str(path), info=info)
-        return table if unit is None or np.isin(table.unit, (unit, "any")).all() else table.select(unit)
+        return table if unit is None else table.select(unit)
 
     @classmethod
     def from_columns(

@@ -1,9 +1,8 @@
 """From frames to vectors: our encoders, frozen backbones and foundation models, and their weights."""
 
 from polyptrace.encoders.checkpoints import load_encoder, save_encoder
-from polyptrace.encoders.frame import ColourGrid, FrameEncoder, FrozenBackbone
+from polyptrace.encoders.encoder import ColourGrid, FrameEncoder, FrozenBackbone, TrackletEncoder
 from polyptrace.encoders.preprocess import Preprocess, prepare_crops
-from polyptrace.encoders.tracklet import TrackletEncoder
 
 __all__ = [
     "ColourGrid",

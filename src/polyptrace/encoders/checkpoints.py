@@ -25,12 +25,18 @@ from polyptrace.core.network import hub_or_cache
 from polyptrace.core.reuse import differences
 from polyptrace.core.schema import from_json
 from polyptrace.encoders.card import model_card
-from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord
+from polyptrace.encoders.encoder import (
+    FROZEN,
+    ColourGrid,
+    FrameEncoder,
+    FrozenBackbone,
+    OwnEncoder,
+    TrackletEncoder,
+    TrainingRecord,
+)
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
 from polyptrace.encoders.foundation.loading import is_hub_id
-from polyptrace.encoders.frame import FROZEN, ColourGrid, FrameEncoder, FrozenBackbone
 from polyptrace.encoders.preprocess import Preprocess
-from polyptrace.encoders.tracklet import TrackletEncoder
 from polyptrace.encoders.weights import (
     DEFAULT,
     default_folder,
@@ -146,7 +152,7 @@ def save_encoder(
     """
     if not isinstance(encoder, OwnEncoder):
         raise UserError(f"{encoder.name}: was not trained here and is not saved -> load it by its name")
-    encoder = _rounded(encoder, precision)
+    encoder = rounded(encoder, precision)
     record, weights = record or encoder.record, weights_hash(encoder)
     config = EncoderConfig(
         polyptrace=VERSION,
@@ -166,15 +172,15 @@ def save_encoder(
         (temporary / CARD).write_text(model_card(encoder, record, config.fingerprint), encoding="utf-8")
 
 
-def _rounded(encoder: OwnEncoder, precision: str) -> OwnEncoder:
+def rounded(encoder: OwnEncoder, precision: str) -> OwnEncoder:
     """A copy whose weights have the type in which they are stored."""
     if precision not in STORED:
         raise UserError(f"precision: {precision!r} is unknown -> give {' or '.join(STORED)}")
-    rounded = deepcopy(encoder).to(STORED[precision])
-    for name, tensor in rounded.state_dict().items():
+    copy = deepcopy(encoder).to(STORED[precision])
+    for name, tensor in copy.state_dict().items():
         if not bool(tensor.isfinite().all()):
             raise UserError(f"{encoder.name}: {name} is not finite in {precision} -> save it as float32")
-    return rounded
+    return copy
 
 
 def load_folder(folder: Path) -> OwnEncoder:

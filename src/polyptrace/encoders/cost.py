@@ -20,10 +20,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from polyptrace.encoders.encoder import FrameEncoder, FrozenBackbone, TrackletEncoder
 from polyptrace.encoders.foundation import FoundationEncoder
 from polyptrace.encoders.foundation.loading import find_model
-from polyptrace.encoders.frame import FrameEncoder, FrozenBackbone
-from polyptrace.encoders.tracklet import TrackletEncoder
 
 #: The side in pixels and the frames of the tracklet for which costs are counted, as in the paper.
 COST_SIZE, COST_LENGTH = 224, 8

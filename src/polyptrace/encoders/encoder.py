@@ -1,16 +1,31 @@
-"""What our encoders have in common: the path from frames to vectors, padding, and the record of the training.
+"""Encoders: from the frames of a tracklet to its vector. The tracklet encoder, SFE's frame encoder and two baselines.
+
+vectors = TrackletEncoder("resnet50", weights="imagenet")(frames, mask)  # (B, L, 3, H, W), (B, L) -> (B, 256)
+vectors = FrameEncoder("resnet50", weights="imagenet")(frames, mask)  # -> (B, 128), the mean over the frames
+vectors = FrozenBackbone("resnet50", "resnet50.safetensors")(frames, mask)  # -> (B, 2048)
+vectors = ColourGrid()(frames, mask)  # -> (B, 192)
 
 Tracklets of different lengths share a batch: a mask (B, L) is True where a frame is valid, False in the padding. Frames
 in the padding never reach a backbone, so they change neither vectors nor batch statistics.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from polyptrace.encoders.preprocess import Preprocess, as_frames
+from polyptrace.config import Encoder as EncoderSettings
+from polyptrace.encoders.backbones import backbone_preprocess, create_backbone, feature_width
+from polyptrace.encoders.preprocess import RELEASE, Preprocess, as_frames
+
+#: The name of a frozen backbone is this prefix and a timm model.
+FROZEN = "frozen:"
+
+#: Side of the colour grid, in cells.
+GRID_SIDE = 8
 
 
 @dataclass(frozen=True)
@@ -92,6 +107,136 @@ class OwnEncoder(FrameByFrame):
     def project(self, tokens: Tensor) -> Tensor:
         """The input of the loss: (…, D) -> (…, projection)."""
         raise NotImplementedError
+
+
+class TrackletEncoder(OwnEncoder):
+    """Frames -> backbone -> linear -> learnable token + transformer -> the token's output, for any number of frames.
+
+    There is no position code, so the vector does not depend on the order of the frames. The projector is used in
+    training only.
+    """
+
+    def __init__(
+        self,
+        backbone: str = "resnet50",
+        weights: str | None = "none",
+        width: int = 256,
+        layers: int = 3,
+        heads: int = 8,
+        feed_forward: int = 1024,
+        dropout: float = 0.1,
+        projector_hidden: int = 256,
+        projection: int = 128,
+        feature_norm: bool = False,
+        output_norm: bool = False,
+        size: int = RELEASE.size,
+        name: str = "tracklet",
+    ) -> None:
+        settings = {key: value for key, value in locals().items() if key not in ("self", "weights", "__class__")}
+        super().__init__()
+        self.settings, self.name, self.width = settings, name, width
+        self.preprocess = replace(RELEASE, size=size)
+        self.backbone = create_backbone(backbone, weights, size)
+        self.adapter = nn.Linear(feature_width(self.backbone), width)
+        self.feature_norm = nn.LayerNorm(width) if feature_norm else nn.Identity()
+        self.token = nn.Parameter(0.02 * torch.randn(1, 1, width))
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, heads, feed_forward, dropout, batch_first=True) for _ in range(layers)
+        )
+        self.output_norm = nn.LayerNorm(width) if output_norm else nn.Identity()
+        self.projector = nn.Sequential(
+            nn.Linear(width, projector_hidden), nn.ReLU(), nn.Linear(projector_hidden, projection)
+        )
+
+    @classmethod
+    def from_settings(cls, settings: EncoderSettings, size: int, name: str = "tracklet") -> "TrackletEncoder":
+        """The encoder of the [encoder] section, for frames of `size` pixels."""
+        return cls(**asdict(settings), size=size, name=name)
+
+    def tokens_of_features(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Outputs (B, 1 + L, D) of backbone features (B, L, F), zero in the padding."""
+        frames = self.feature_norm(self.adapter(features))  # (B, L, D)
+        token = self.token.to(frames.dtype).expand(frames.shape[0], 1, -1)
+        tokens: Tensor = torch.cat([token, frames], dim=1)  # (B, T, D)
+        valid = None if mask is None else torch.cat([mask.new_ones(mask.shape[0], 1), mask], dim=1)  # (B, T)
+        for layer in self.layers:
+            tokens = layer(tokens, src_key_padding_mask=None if valid is None else ~valid)
+        tokens = self.output_norm(tokens)
+        return tokens if valid is None else tokens * valid[..., None]
+
+    def project(self, tokens: Tensor) -> Tensor:
+        """The input of the loss: (…, D) -> (…, projection)."""
+        projected: Tensor = self.projector(tokens)
+        return projected
+
+
+class FrameEncoder(OwnEncoder):
+    """Backbone -> Linear, ReLU, Linear; the vector is the head's output, as published."""
+
+    def __init__(
+        self,
+        backbone: str = "resnet50",
+        weights: str | None = "none",
+        projection: int = 128,
+        size: int = RELEASE.size,
+        name: str = "frame",
+    ) -> None:
+        super().__init__()
+        self.settings = {"backbone": backbone, "projection": projection, "size": size, "name": name}
+        self.name, self.width = name, projection
+        self.preprocess = replace(RELEASE, size=size)
+        self.backbone = create_backbone(backbone, weights, size)
+        hidden = feature_width(self.backbone)
+        self.head = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, projection))
+
+    def frame_features(self, frames: Tensor) -> Tensor:
+        """Head outputs (n, D) of single frames (n, 3, H, W)."""
+        features: Tensor = self.head(self.backbone(frames))
+        return features
+
+    def tokens_of_features(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The mean over valid frames first, then the head outputs (B, L, D) unchanged: (B, 1 + L, D)."""
+        return torch.cat([mean_of_frames(features, mask)[:, None], features], dim=1)
+
+    def project(self, tokens: Tensor) -> Tensor:
+        """The input of the loss: the vectors themselves."""
+        return tokens
+
+
+class FrozenBackbone(FrameByFrame):
+    """A pretrained timm backbone as a baseline: the vector of a tracklet is the mean of its frames' features.
+
+    `weights` is `imagenet` (from the hub), `none`, or a file. `preprocess` is `own` (size and normalisation of the
+    pretrained weights), `imagenet` (that size, ImageNet's normalisation) or `release` (232 pixels, 0.45, 0.225).
+    Convolutional networks take smaller crops at their own size.
+    """
+
+    def __init__(self, backbone: str, weights: str | Path = "imagenet", preprocess: str = "own") -> None:
+        super().__init__()
+        self.settings = {"backbone": backbone, "preprocess": preprocess}
+        self.name = FROZEN + backbone
+        self.preprocess = backbone_preprocess(backbone, preprocess)
+        network = create_backbone(backbone, str(weights), self.preprocess.size, option="--weights")
+        self.backbone = network.requires_grad_(requires_grad=False).eval()
+        self.width = feature_width(network)
+
+    def train(self, mode: bool = True) -> Self:
+        """Leaves the backbone in evaluation mode, because it is frozen."""
+        super().train(mode)
+        self.backbone.eval()
+        return self
+
+
+class ColourGrid(FrameByFrame):
+    """8 x 8 mean colours of each crop, normalised as the input of our encoders: a baseline that learns nothing."""
+
+    name = "colour-grid"
+    width = GRID_SIDE * GRID_SIDE * 3
+    preprocess = replace(RELEASE, size=4 * GRID_SIDE)
+
+    def frame_features(self, frames: Tensor) -> Tensor:
+        """Grids (n, D) of single frames (n, 3, H, W)."""
+        return functional.adaptive_avg_pool2d(frames, GRID_SIDE).flatten(1)
 
 
 def scatter_features(features: Tensor, index: Tensor, mask: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 import polyptrace
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import read_json
 
 #: The name of the encoder that comes with the package, and the folder that has it.
 DEFAULT = "default"
@@ -37,13 +36,8 @@ PREFIXES = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.")
 #: Classifiers, which a backbone does not have.
 CLASSIFIERS = ("fc.", "head.", "classifier.")
 
-#: Weights files in a folder from the hub, best first; an index lists the parts of weights in several files.
-FOLDER_FILES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
+#: Weights files in a folder from the hub, best first.
+FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
 
 #: The largest header of a safetensors file, as the format defines it.
 SAFETENSORS_HEADER = 100_000_000
@@ -61,7 +55,7 @@ _NUMPY_NAMES = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar",
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The named tensors of a file, a folder or an index, taken out of the entries that training scripts use."""
+    """The named tensors of a file or a folder, taken out of the entries that training scripts use."""
     content = read_content(path)
     while (entry := next((name for name in CONTAINERS if isinstance(content.get(name), Mapping)), None)) is not None:
         content = content[entry]
@@ -76,7 +70,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_content(path: Path) -> Mapping[str, Any]:
-    """Everything that a file, a folder or an index contains; pickled code is never run."""
+    """Everything that a file or a folder contains; pickled code is never run."""
     if path.is_dir():
         file = next((path / name for name in FOLDER_FILES if (path / name).is_file()), None)
         if file is None:
@@ -84,29 +78,7 @@ def read_content(path: Path) -> Mapping[str, Any]:
         path = file
     if not path.is_file():
         raise UserError(f"{path}: no such weights file -> check the path")
-    return _read_parts(path) if path.name.endswith(".json") else _read_file(path)
-
-
-def _read_parts(index: Path) -> dict[str, Any]:
-    """The tensors of all files that an index lists; they must lie in the folder of the index."""
-    content = read_json(index)
-    parts = content.get("weight_map") if isinstance(content, dict) else None
-    if not isinstance(parts, dict) or not parts or not all(isinstance(part, str) for part in parts.values()):
-        raise UserError(f"{index}: has no 'weight_map' from weights to files -> download the folder again")
-    tensors: dict[str, Any] = {}
-    for part in sorted(set(parts.values())):
-        if Path(part).name != part or part.endswith(".json") or "\\" in part:
-            raise UserError(
-                f"{index}: 'weight_map' names {part!r}, which is not a weights file in the same folder"
-                " -> download the folder again"
-            )
-        if not (index.parent / part).is_file():
-            raise UserError(f"{index}: {part} is missing in the folder -> download the folder again")
-        tensors |= _read_file(index.parent / part)
-    missing = sorted(set(parts) - set(tensors))
-    if missing:
-        raise UserError(f"{index}: {_listed(missing)} is not in the file that it names -> download the folder again")
-    return tensors
+    return _read_file(path)
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:

@@ -102,6 +102,34 @@ class Counting:
         """Clusters minus polyps of each labelled video."""
         return (self.clusters - self.polyps)[self.labelled]
 
+    def draws(self, counts: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+        """Each metric on draws (R, V) of videos; without labels only the number of clusters."""
+        weights = counts.astype(np.float64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            metrics = {"clusters": weights @ self.clusters / weights.sum(axis=1)}
+            if not self.labelled.any():
+                return metrics
+            known = weights[:, self.labelled]
+            videos = known.sum(axis=1)
+            fragmentation = known @ self.fragmentations / videos
+            square = known @ self.fragmentations**2 / videos
+            several = weights[:, self.polyps > 1] @ self.pairs[self.polyps > 1]
+            total = weights @ self.pairs
+            if self.interval is not None:
+                low, high = self.interval[self.labelled].T
+                polyps = self.polyps[self.labelled]
+                metrics["covered"] = known @ ((low <= polyps) & (polyps <= high)) / videos
+            return metrics | {
+                "fragmentation": fragmentation,
+                "fragmentation_sd": np.sqrt(np.maximum(square - fragmentation**2, 0.0)),
+                "false_positive_rate": several[:, 0] / (several[:, 0] + several[:, 1]),
+                "recall": total[:, 2] / (total[:, 2] + total[:, 3]),
+                "pair_f1": 2 * total[:, 2] / (2 * total[:, 2] + total[:, 0] + total[:, 3]),
+                "rand": known @ self.rand / videos,
+                "count_error": known @ np.abs(self.errors) / videos,
+                "count_bias": known @ self.errors / videos,
+            }
+
 
 def count(
     vectors: Vectors,

@@ -11,6 +11,7 @@ out. Size is 1 above 5.0 mm; histology is 1 for adenomas, by the names that the 
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from polyptrace.core.console import counted
+from polyptrace.core.device import one_thread
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_seed
 from polyptrace.data.sources.labels import HISTOLOGY
@@ -117,7 +119,9 @@ def probe(
             if not _both_classes(tested, labels[kept]):
                 raise UserError("probe: the given split lacks a class in its training or test part -> check both")
         rows = torch.as_tensor(kept[~tested], device=values.device)
-        network = train_probe(values, target, rows, lr, epochs, dropout, torch_seed(seed, repeat))
+        # on a busy CPU, threads that wait for each other made these small steps six times slower
+        with nullcontext() if values.is_cuda else one_thread():
+            network = train_probe(values, target, rows, lr, epochs, dropout, torch_seed(seed, repeat))
         with torch.inference_mode():
             logits = network(values[torch.as_tensor(kept[tested], device=values.device)])
         probability[repeat, kept[tested]] = logits.softmax(1)[:, 1].cpu().numpy()

@@ -361,8 +361,8 @@ def _counting_outcome(
     data: TaskInput, name: str, result: Counting, protocol: Mapping[str, Any], unlabelled: str
 ) -> Outcome:
     clusters = data.clusters("video", np.ones(len(data), dtype=bool))
-    values = _counting_draws(result, np.ones((1, clusters.number), dtype=np.int64))
-    draws = _counting_draws(result, clusters.counts)
+    values = result.draws(np.ones((1, clusters.number), dtype=np.int64))
+    draws = result.draws(clusters.counts)
     labelled = int(result.labelled.sum())
     return _done(
         data,
@@ -394,32 +394,3 @@ def _without_videos(data: TaskInput, method: Clustering) -> str:
     if method == "temporal" and (data.embeddings.position < 0).any():
         return "needs the first and last frame of each row"
     return ""
-
-
-def _counting_draws(result: Counting, counts: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
-    """Each metric on draws (R, V) of videos; without labels only the number of clusters."""
-    weights = counts.astype(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        metrics = {"clusters": weights @ result.clusters / weights.sum(axis=1)}
-        if not result.labelled.any():
-            return metrics
-        known = weights[:, result.labelled]
-        videos = known.sum(axis=1)
-        fragmentation = known @ result.fragmentations / videos
-        square = known @ result.fragmentations**2 / videos
-        several = weights[:, result.polyps > 1] @ result.pairs[result.polyps > 1]
-        total = weights @ result.pairs
-        if result.interval is not None:
-            low, high = result.interval[result.labelled].T
-            polyps = result.polyps[result.labelled]
-            metrics["covered"] = known @ ((low <= polyps) & (polyps <= high)) / videos
-        return metrics | {
-            "fragmentation": fragmentation,
-            "fragmentation_sd": np.sqrt(np.maximum(square - fragmentation**2, 0.0)),
-            "false_positive_rate": several[:, 0] / (several[:, 0] + several[:, 1]),
-            "recall": total[:, 2] / (total[:, 2] + total[:, 3]),
-            "pair_f1": 2 * total[:, 2] / (2 * total[:, 2] + total[:, 0] + total[:, 3]),
-            "rand": known @ result.rand / videos,
-            "count_error": known @ np.abs(result.errors) / videos,
-            "count_bias": known @ result.errors / videos,
-        }

@@ -1,6 +1,6 @@
 """The local web server of `polyptrace explore`: starlette on the loopback address, without torch.
 
-`access.py` decides which requests are answered, and `edits.py` which edits are accepted.
+`requests.py` decides which requests are answered and which edits are accepted.
 """
 
 import json
@@ -18,11 +18,10 @@ from starlette.types import ASGIApp
 
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
-from polyptrace.explore.access import Guard
-from polyptrace.explore.edits import event_fields, forbidden
 from polyptrace.explore.exports import FORMATS, Named
 from polyptrace.explore.journal import Event, active_events, undoable
 from polyptrace.explore.readonly import PAGE, page_file, single_file
+from polyptrace.explore.requests import Guard, event_fields, forbidden
 from polyptrace.explore.strips import ProcedureCrops
 from polyptrace.explore.workspace import ExploredProcedure, Workspace
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.boxes import UNKNOWN, crop_regions
+from polyptrace.data.boxes import UNKNOWN, boxes_in_crops
 from polyptrace.explore.journal import Item
 
 Ints = NDArray[np.int64]
@@ -46,13 +46,9 @@ class ProcedureCrops:
         if self.dataset is None or not (self.dataset.path / "boxes.parquet").is_file():
             return {}
         boxes, crop = read_boxes(self.dataset, *self._names)
-        used = np.flatnonzero((crop >= 0) & (boxes.image_width > 0))
-        scale = self.dataset.info.get("settings", {}).get("crops", {}).get("scale", 5.0)
-        xywh = boxes.xywh[used]
-        region = crop_regions(xywh, boxes.image_width[used], boxes.image_height[used], scale).astype(np.float64)
-        inside = (xywh - np.concatenate([region[:, :2], np.zeros((len(used), 2))], 1)) / np.tile(region[:, 2:], 2)
-        frames = boxes.frame_index[used].tolist()
-        return {row: (frame, box) for row, frame, box in zip(crop[used].tolist(), frames, inside, strict=True)}
+        inside = boxes_in_crops(boxes, self.dataset.crop_scale)
+        rows = zip(crop.tolist(), boxes.frame_index.tolist(), inside, strict=True)
+        return {row: (frame, box) for row, frame, box in rows if row >= 0}
 
     def frames(self, item: Item) -> list[int]:
         """The frames of the crops of an item; evenly spaced where the box table is missing."""

@@ -5,8 +5,9 @@ which counts with this package.
 """
 
 from polyptrace.lesions.clustering import PairScores, Partition, pair_scores, partition, weakest_link
+from polyptrace.lesions.fitting import fit_same
 from polyptrace.lesions.procedure import Link, ProcedureLesions, lesions, same_model
-from polyptrace.lesions.same import SAME_FILE, ProcedureTracks, SameModel, fit_same, procedures
+from polyptrace.lesions.same import SAME_FILE, ProcedureTracks, SameModel, procedures
 
 __all__ = [
     "SAME_FILE",

@@ -39,57 +39,51 @@ class BestFrame:
 
 
 @dataclass(frozen=True)
+class CropFacts:
+    """What the box table says about each crop of a dataset."""
+
+    area: NDArray[np.float64]  # of the box, as a share of the picture
+    cut: NDArray[np.bool_]  # whether the box touches the edge of the picture
+    frame: NDArray[np.int64]  # in the video
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Self:
+        """The facts of a dataset that has its box table."""
+        boxes = dataset.boxes().take(dataset.box_of_crop())
+        size = np.maximum(np.stack([boxes.image_width, boxes.image_height], 1), 1)
+        low, extent = boxes.xywh[:, :2] / size, boxes.xywh[:, 2:] / size
+        cut = np.asarray(((low < EDGE) | (low + extent > 1 - EDGE)).any(axis=1))
+        return cls(extent.prod(axis=1), cut, boxes.frame_index)
+
+
+@dataclass(frozen=True)
 class LesionPictures:
     """Film strips and best frames of the whole tracks of some datasets."""
 
     images: TrackImages
-    area: tuple[NDArray[np.float64] | None, ...]  # of each dataset and crop: box area as a share of the picture
-    cut: tuple[NDArray[np.bool_] | None, ...]  # whether the box touches the edge of the picture
-    frame: tuple[NDArray[np.int64] | None, ...]  # frame in the video
+    facts: tuple[CropFacts | None, ...]  # of each dataset; None where the box table is missing
 
     @classmethod
     def of(cls, datasets: Sequence[Dataset]) -> Self:
         """The pictures of some datasets."""
         images = TrackImages.of(datasets)
-        area: list[NDArray[np.float64] | None] = []
-        cut: list[NDArray[np.bool_] | None] = []
-        frame: list[NDArray[np.int64] | None] = []
-        for source in images.sources:
-            if source.boxes is None:
-                area.append(None)
-                cut.append(None)
-                frame.append(None)
-                continue
-            boxes, rows = source.dataset.boxes(), source.dataset.box_of_crop()
-            size = np.maximum(np.stack([boxes.image_width[rows], boxes.image_height[rows]], 1), 1)
-            low, extent = boxes.xywh[rows, :2] / size, boxes.xywh[rows, 2:] / size
-            area.append(extent.prod(axis=1))
-            cut.append(np.asarray(((low < EDGE) | (low + extent > 1 - EDGE)).any(axis=1)))
-            frame.append(boxes.frame_index[rows])
-        return cls(images, tuple(area), tuple(cut), tuple(frame))
+        return cls(images, tuple(None if each.boxes is None else CropFacts.of(each.dataset) for each in images.sources))
 
     def best(self, key: TrackKey) -> BestFrame | None:
         """The frame of a track with the highest score, or None if no dataset contains the track."""
         if key not in self.images.location:
             return None
         number, index = self.images.location[key]
-        source, area, frame = self.images.sources[number], self.area[number], self.frame[number]
-        cut = self.cut[number]
+        source, facts = self.images.sources[number], self.facts[number]
         rows = source.dataset.tracklets.rows[index]
         rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(MEASURED, len(rows))).astype(np.int64))]
-        crops = np.asarray(source.dataset.crops[rows])
-        scores = [
-            picture_score(
-                crop,
-                _box(source, row),
-                UNKNOWN_AREA if area is None else float(area[row]),
-                cut=cut is not None and bool(cut[row]),
-            )
-            for crop, row in zip(crops, rows.tolist(), strict=True)
-        ]
+        scores = []
+        for crop, row in zip(np.asarray(source.dataset.crops[rows]), rows.tolist(), strict=True):
+            area, cut = (UNKNOWN_AREA, False) if facts is None else (float(facts.area[row]), bool(facts.cut[row]))
+            scores.append(picture_score(crop, _box(source, row), area, cut=cut))
         best = int(np.argmax(scores))
         row = int(rows[best])
-        return BestFrame(key, row, -1 if frame is None else int(frame[row]), scores[best])
+        return BestFrame(key, row, -1 if facts is None else int(facts.frame[row]), scores[best])
 
     def picture(self, best: BestFrame, side: int = 176) -> Pixels:
         """The best frame (side, side, 3) with its box."""

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from polyptrace.core.console import counted
-from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
 from polyptrace.lesions.clustering import Partition, pair_scores, partition, weakest_link
-from polyptrace.lesions.same import SAME_FILE, Floats, Ints, ProcedureTracks, SameModel, fit_same, procedures
+from polyptrace.lesions.fitting import fit_same
+from polyptrace.lesions.same import SAME_FILE, Floats, Ints, ProcedureTracks, SameModel, procedures
 
 #: Two groups of tracks whose probability of being one lesion lies between these are reported as uncertain.
 UNCERTAIN = (0.1, 0.9)
@@ -60,7 +60,7 @@ class ProcedureLesions:
 
 def lesions(embeddings: Embeddings, *, same: SameModel | None = None) -> list[ProcedureLesions]:
     """The lesions of each procedure, procedures in sorted order; without a model it is fitted without labels."""
-    tracks = whole_tracks(embeddings)
+    tracks = embeddings.whole_tracks("lesions")
     model = same or fit_same(tracks)
     model.check(tracks, "same")
     found = []
@@ -70,14 +70,6 @@ def lesions(embeddings: Embeddings, *, same: SameModel | None = None) -> list[Pr
         odds = np.where(scores.simultaneous, -np.inf, scores.odds)
         found.append(_procedure_lesions(tracks, procedure, solved, odds))
     return found
-
-
-def whole_tracks(embeddings: Embeddings) -> Embeddings:
-    """The vectors of whole tracks."""
-    tracks = embeddings.select("track")
-    if not len(tracks):
-        raise UserError("lesions: no vectors of whole tracks -> embed the dataset with 'polyptrace embed'")
-    return tracks
 
 
 def same_model(

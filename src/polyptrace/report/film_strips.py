@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Dataset
-from polyptrace.data.boxes import crop_regions
+from polyptrace.data.boxes import boxes_in_crops
 from polyptrace.data.crops.regions import resize_crops
 
 Pixels = NDArray[np.uint8]
@@ -33,7 +33,9 @@ class CropImages:
     @classmethod
     def of(cls, dataset: Dataset) -> Self:
         """The crops of a dataset. A dataset without box table has no boxes to show."""
-        return cls(dataset, crop_boxes(dataset) if (dataset.path / "boxes.parquet").is_file() else None)
+        if not (dataset.path / "boxes.parquet").is_file():
+            return cls(dataset, None)
+        return cls(dataset, boxes_in_crops(dataset.boxes().take(dataset.box_of_crop()), dataset.crop_scale))
 
     def frames(self, tracklet: int, count: int, side: int, *, boxes: bool = True) -> Pixels:
         """Up to `count` frames (F, side, side, 3) of a tracklet, evenly spaced, with their boxes."""
@@ -91,16 +93,6 @@ class TrackImages:
         number, index = self.location[key]
         still: Pixels = self.sources[number].frames(index, 1, side, boxes=False)[0]
         return still
-
-
-def crop_boxes(dataset: Dataset) -> NDArray[np.float64]:
-    """The box inside each crop (n, 4): x, y, w, h as fractions of the crop; NaN if the image size is unknown."""
-    boxes, rows = dataset.boxes(), dataset.box_of_crop()
-    xywh, width, height = boxes.xywh[rows], boxes.image_width[rows], boxes.image_height[rows]
-    scale = dataset.info.get("settings", {}).get("crops", {}).get("scale", 5.0)
-    regions = crop_regions(xywh, width, height, scale)
-    fractions = (xywh - np.concatenate([regions[:, :2], np.zeros_like(regions[:, 2:])], 1)) / np.tile(regions[:, 2:], 2)
-    return np.where((width > 0)[:, None], fractions, np.nan)
 
 
 def draw_box(frame: Pixels, box: NDArray[np.float64]) -> None:
