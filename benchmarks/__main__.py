@@ -6,8 +6,8 @@ NAME-gpu.json on a machine with a GPU. --write rewrites the table in docs/perfor
 that has a target or a comparison.
 
 `python -m benchmarks regime --help` calibrates the generated procedures, `python -m benchmarks lesions --help` measures
-how well lesions are counted, `annotator` how many answers `explore` needs, `clips` encoders on real clips, and
-`default_encoder` trains the default encoder.
+how well lesions are counted, `detector` the same with a detector's boxes, `annotator` how many answers `explore` needs,
+`clips` encoders on real clips, and `default_encoder` trains the default encoder.
 """
 
 import argparse
@@ -62,7 +62,7 @@ BENCHMARKS = {
 }
 
 #: Modules with their own command line, results and tables.
-OWN_OPTIONS = ("regime", "lesions", "annotator", "clips", "default_encoder")
+OWN_OPTIONS = ("regime", "lesions", "detector", "annotator", "clips", "default_encoder")
 
 
 def main(words: list[str] | None = None) -> None:

@@ -99,10 +99,13 @@ def test_pictures_are_there_for_detectors_that_miss_boxes(tmp_path: Path) -> Non
 
 
 def test_only_frames_that_tracklets_use_are_rendered_unless_all_are_wanted(tmp_path: Path) -> None:
-    generate(tmp_path / "some", LEAST, 0, workers=1)
-    generate(tmp_path / "all", LEAST, 0, workers=1, every_frame=True)
+    leaving = replace(LEAST, leaving=1.0)  # in some frames of a look the polyp is out of view
+    generate(tmp_path / "some", leaving, 0, workers=1)
+    generate(tmp_path / "all", leaving, 0, workers=1, every_frame=True)
     frames = {image["file_name"] for image in _images(tmp_path / "all")}
-    assert {path.name for path in (tmp_path / "all" / "images").iterdir()} == frames
+    rendered = {path.name for path in (tmp_path / "all" / "images").iterdir()}
+    assert frames < rendered
+    assert len(rendered) < 1.3 * len(frames)
     some = {path.name for path in (tmp_path / "some" / "images").iterdir()}
     assert some < frames
     assert len(some) < 0.4 * len(frames)

@@ -88,9 +88,9 @@ def generate(
         if videos:
             (folder / "videos").mkdir()
             with progress("encoding videos", len(tables), "videos") as bar:
-                for boxes in tables:
-                    file = folder / "videos" / f"{boxes.video[0]}.mp4"
-                    write_video(file, _all_frames(boxes, folder), float(boxes.fps[0]))
+                for procedure in procedures:
+                    file = folder / "videos" / f"{procedure.video}.mp4"
+                    write_video(file, _all_frames(procedure, folder / "images"), procedure.fps)
                     bar.advance()
         write_json(folder / NOTE, {"settings": settings, "device": chosen_device.type, "made_by": provenance()})
     return True
@@ -100,12 +100,11 @@ def _as_json(preset: Preset) -> dict[str, Any]:
     return asdict(preset) | {"track_frames": list(preset.track_frames)}
 
 
-def _all_frames(boxes: Boxes, folder: Path) -> Iterator[NDArray[np.uint8]]:
-    """Every frame of a procedure up to its last box: black at first; a frame without an image repeats the last one."""
-    files = dict(zip(boxes.frame_index.tolist(), boxes.file, strict=True))
-    shown = np.zeros((int(boxes.image_height[0]), int(boxes.image_width[0]), 3), np.uint8)
-    for index in range(max(files) + 1):
-        path = folder / files.get(index, "")
+def _all_frames(procedure: Procedure, images: Path) -> Iterator[NDArray[np.uint8]]:
+    """Every frame of a procedure: black at first; a frame without an image repeats the last one."""
+    shown = np.zeros((procedure.scene.camera.height, procedure.scene.camera.width, 3), np.uint8)
+    for index in range(int(procedure.paths.frame_index.max()) + 1):
+        path = images / procedure.file_name(index)
         if path.is_file():
             shown = decode(path.read_bytes()).permute(1, 2, 0).contiguous().numpy()
         yield shown
