@@ -1,7 +1,7 @@
 """Train a polyp detector (RT-DETRv2) on boxes in any format that `prepare` reads, and measure its AP50.
 
-    polyptrace synth generated --preset small
-    python examples/train_detector.py coco generated --out detector
+    polyptrace synth generated --preset full
+    python examples/train_detector.py coco generated --batch 64 --seconds 240 --out detector
     polyptrace run procedure.mp4 --detector detector --out case
 
 `--model` is a pretrained RT-DETRv2 or D-FINE (folder or hub id), or `small`: an RT-DETRv2 with 18 layers from scratch,
@@ -9,14 +9,16 @@ for generated procedures.
 """
 
 import argparse
-import random
-from collections.abc import Iterator
+import math
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, WeightedRandomSampler
 from transformers import (
     AutoImageProcessor,
     AutoModelForObjectDetection,
@@ -26,41 +28,41 @@ from transformers import (
 )
 
 from polyptrace.core.codec import decode
+from polyptrace.core.console import progress
+from polyptrace.core.device import usable_cores
+from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_json
 from polyptrace.data import Boxes
 from polyptrace.data.sources import read_source
 from polyptrace.data.sources.paths import image_root
 from polyptrace.data.tracks import box_iou
 from polyptrace.detect.transformers_folder import TransformersFolder
 
+Example = tuple[Path, np.ndarray]  # image file, boxes (n, 4) x, y, w, h in pixels
+Batch = tuple[Tensor, list[np.ndarray]]
+WARM_UP = 0.05  # share of the training in which the learning rate rises
+NEGATIVES = "share of training images without a box: those of the same videos that the annotations do not name"
 #: Hidden sizes of the backbone and width of the transformer.
 SIZES = {"small": ((64, 128, 256, 512), 256), "tiny": ((8, 16, 24, 32), 32)}
 
 
 def main(words: list[str] | None = None) -> float:
     options = parse(words)
+    refuse_existing(options.out)
     torch.manual_seed(options.seed)
+    torch.set_float32_matmul_precision("high")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     train, test = (read_images(options, split) for split in (options.train, options.test))
     model, processor = build(options.model, options.size)
-    model.to(device).train()
-    optimiser = torch.optim.AdamW(model.parameters(), options.lr, weight_decay=1e-4)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, options.lr, options.steps, pct_start=0.05)
-    for step, (pictures, targets) in enumerate(batches(train, options.batch, options.steps, options.seed)):
-        inputs = processor(images=pictures, annotations=targets, return_tensors="pt")
-        labels = [{key: value.to(device) for key, value in label.items()} for label in inputs["labels"]]
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            loss = model(pixel_values=inputs["pixel_values"].to(device), labels=labels).loss
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        optimiser.step()
-        schedule.step()
-        if step % 50 == 0:
-            print(f"step {step}: loss {loss.item():.3f}", flush=True)
-    model.save_pretrained(options.out)
-    processor.save_pretrained(options.out)
-    value = ap50(TransformersFolder(options.out, device), test[: options.test_images])
-    print(f"AP50 on {min(len(test), options.test_images):,} test images: {value:.3f}; saved: {options.out}")
+    steps = fit(model.to(device), batches(train, processor, options), options)
+    with atomic_folder(options.out) as folder:
+        model.save_pretrained(folder)
+        processor.save_pretrained(folder)
+    chosen = [test[i] for i in np.linspace(0, len(test) - 1, min(len(test), options.test_images)).astype(int)]
+    value = ap50(TransformersFolder(options.out, device), chosen)
+    facts = {"AP50": value, "test images": len(chosen), "steps": steps}
+    given = {name: str(each) for name, each in vars(options).items()}
+    write_json(options.out / "training.json", facts | {"options": given, "made_by": provenance()})
+    print(f"AP50 on {len(chosen):,} test images: {value:.3f}; saved: {options.out}")
     return value
 
 
@@ -73,22 +75,36 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder of the detector")
     parser.add_argument("--model", default="small", help="small, tiny, or a pretrained model")
     parser.add_argument("--size", type=int, default=320, help="side of the network's input in pixels")
-    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after this time at the latest")
     parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--workers", type=int, default=usable_cores(), help="processes that decode images")
+    parser.add_argument("--negatives", type=float, default=0.0, metavar="SHARE", help=NEGATIVES)
     parser.add_argument("--lr", type=float, default=2e-4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--test-images", type=int, default=2000)
     return parser.parse_args(words)
 
 
-def read_images(options: argparse.Namespace, split: str) -> list[tuple[Path, np.ndarray]]:
-    """Each image file with its boxes (n, 4) x, y, w, h."""
+def read_images(options: argparse.Namespace, split: str) -> list[Example]:
+    """Each image file with its boxes (n, 4) x, y, w, h; with --negatives also those without a box."""
     boxes: Boxes = read_source(options.format, options.path, {"split": split})
     root = image_root(options.path)
     rows: dict[str, list[int]] = {}
     for row, file in enumerate(boxes.file):
         rows.setdefault(file, []).append(row)
-    return [(root / file, boxes.xywh[mine]) for file, mine in rows.items() if (root / file).is_file()]
+    images = [(root / file, boxes.xywh[mine]) for file, mine in rows.items() if (root / file).is_file()]
+    if options.negatives:
+        videos = {video_of(root / file) for file in rows}
+        others = {file for folder in {file.parent for file, _ in images} for file in folder.iterdir()}
+        others -= {root / file for file in rows}
+        images += [(file, np.empty((0, 4))) for file in sorted(others) if video_of(file) in videos]
+    return images
+
+
+def video_of(file: Path) -> tuple[Path, str]:
+    """Folder and name of an image without its frame number: files of one video have it in common."""
+    return file.parent, file.stem.rstrip("0123456789") + file.suffix
 
 
 def build(name: str, size: int) -> tuple[Any, Any]:
@@ -119,39 +135,98 @@ def build(name: str, size: int) -> tuple[Any, Any]:
     return RTDetrV2ForObjectDetection(config), RTDetrImageProcessor(size=square)
 
 
-def batches(
-    images: list[tuple[Path, np.ndarray]], size: int, steps: int, seed: int
-) -> Iterator[tuple[list[Tensor], list[dict[str, Any]]]]:
-    """Random images, half of them mirrored, with their boxes as COCO annotations."""
-    generator = random.Random(seed)
-    for _ in range(steps):
-        pictures, targets = [], []
-        for number, (file, boxes) in enumerate(generator.choices(images, k=size)):
-            picture, boxes = decode(file.read_bytes()), boxes.copy()
-            if generator.random() < 0.5:
-                picture = picture.flip(2)
-                boxes[:, 0] = picture.shape[2] - boxes[:, 0] - boxes[:, 2]
-            pictures.append(picture)
-            annotations = [{"bbox": box.tolist(), "category_id": 0, "area": float(box[2] * box[3])} for box in boxes]
-            targets.append({"image_id": number, "annotations": [a | {"iscrowd": 0} for a in annotations]})
-        yield pictures, targets
+class Images(Dataset[Example]):
+    """Images with their boxes relative to the image, randomly mirrored; decoded where the item is asked for."""
+
+    def __init__(self, images: list[Example]) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, np.ndarray]:
+        file, boxes = self.images[index]
+        picture = decode(file.read_bytes())  # (3, H, W)
+        height, width = picture.shape[1:]
+        centred = np.concatenate([boxes[:, :2] + boxes[:, 2:] / 2, boxes[:, 2:]], 1) / (width, height, width, height)
+        for axis in (0, 1):  # of the boxes: x, y
+            if torch.rand(()) < 0.5:
+                picture = picture.flip(2 - axis)
+                centred[:, axis] = 1 - centred[:, axis]
+        return picture, centred.astype(np.float32)
 
 
-def ap50(detector: TransformersFolder, images: list[tuple[Path, np.ndarray]]) -> float:
-    """Average precision at IoU 0.5: the area under the curve of precision over recall, precision made monotonic."""
+def batches(images: list[Example], processor: Any, options: argparse.Namespace) -> DataLoader[Batch]:
+    """Random batches, decoded and resized by worker processes: pixels (B, 3, H, W) and each image's boxes (n, 4)."""
+
+    def collate(items: list[tuple[Tensor, np.ndarray]]) -> Batch:
+        pictures, boxes = zip(*items, strict=True)
+        return processor(images=list(pictures), return_tensors="pt")["pixel_values"], list(boxes)
+
+    empty = np.array([not len(boxes) for _, boxes in images])
+    weights = np.where(empty, options.negatives / max(empty.sum(), 1), (1 - options.negatives) / (~empty).sum())
+    return DataLoader(
+        Images(images),
+        options.batch,
+        sampler=WeightedRandomSampler(weights.tolist(), options.steps * options.batch),
+        collate_fn=collate,
+        num_workers=options.workers,
+        multiprocessing_context="fork" if options.workers else None,
+        pin_memory=torch.cuda.is_available(),
+    )
+
+
+def fit(model: Any, batches: Iterable[Batch], options: argparse.Namespace) -> int:
+    """Trains until the steps or the seconds are used up; returns the number of steps."""
+    optimiser = torch.optim.AdamW(model.train().parameters(), options.lr, weight_decay=1e-4)
+    started, step = time.monotonic(), 0
+    limited = options.seconds < math.inf
+    with progress("training", None if limited else options.steps * options.batch, "images") as bar:
+        for pixels, boxes in batches:
+            done = max(step / options.steps, (time.monotonic() - started) / options.seconds)
+            if done >= 1:
+                break
+            for group in optimiser.param_groups:
+                group["lr"] = options.lr * min(done / WARM_UP, 1) * (1 + math.cos(math.pi * done)) / 2
+            arrays = [torch.from_numpy(each).to(model.device) for each in boxes]
+            labels = [{"boxes": each, "class_labels": each.new_zeros(len(each), dtype=torch.long)} for each in arrays]
+            loss = model(pixel_values=pixels.to(model.device, non_blocking=True), labels=labels).loss
+            optimiser.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            optimiser.step()
+            step += 1
+            bar.say(f"step {step}, {done:.0%} done, loss {loss.item():.2f}")
+            bar.advance(len(boxes))
+    return step
+
+
+def ap50(detector: TransformersFolder, images: list[Example]) -> float:
+    """AP50 of a detector on images."""
     hits: list[tuple[float, bool]] = []
-    for file, boxes in images:
-        (found,) = detector([decode(file.read_bytes()).permute(1, 2, 0).contiguous().numpy()], [0])
-        free = np.ones(len(boxes), bool)
-        for *box, score in found[np.argsort(-found[:, 4])].tolist():
-            overlap = box_iou(np.tile(box, (len(boxes), 1)), boxes) * free
-            best = int(overlap.argmax())
-            hits.append((score, bool(overlap[best] >= 0.5)))
-            free[best] &= overlap[best] < 0.5
-    total = sum(len(boxes) for _, boxes in images)
+    for begin in range(0, len(images), 32):
+        part = images[begin : begin + 32]
+        frames = [decode(file.read_bytes()).permute(1, 2, 0).contiguous().numpy() for file, _ in part]
+        for (_, boxes), found in zip(part, detector(frames, list(range(len(part)))), strict=True):
+            hits += matches(found, boxes)
+    return average_precision(hits, sum(len(boxes) for _, boxes in images))
+
+
+def average_precision(hits: list[tuple[float, bool]], total: int) -> float:
+    """The area under the curve of precision over recall, precision made monotonic; `total`: number of true boxes."""
     right = np.cumsum([hit for _, hit in sorted(hits, key=lambda pair: -pair[0])])
     precision = np.maximum.accumulate((right / np.arange(1, len(right) + 1))[::-1])[::-1]
     return float((precision * np.diff(right, prepend=0)).sum() / total)
+
+
+def matches(found: np.ndarray, boxes: np.ndarray) -> list[tuple[float, bool]]:
+    """Score of each box found in an image, and whether it is the first one that overlaps a true box (IoU 0.5)."""
+    free, hits = np.ones(len(boxes), bool), []
+    for *box, score in found[np.argsort(-found[:, 4])].tolist():
+        overlap = box_iou(np.tile(box, (len(boxes), 1)), boxes) * free
+        hits.append((score, bool((overlap >= 0.5).any())))
+        free[overlap.argmax() if hits[-1][1] else slice(0)] = False
+    return hits
 
 
 if __name__ == "__main__":

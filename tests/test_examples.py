@@ -1,12 +1,17 @@
 """The examples run, and give what they say."""
 
+import json
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from polyptrace.core.codec import encode_jpeg
+from polyptrace.core.errors import UserError
 from polyptrace.detect import load_detector
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -38,10 +43,52 @@ def test_vectors_made_elsewhere_are_evaluated() -> None:
 def test_a_trained_detector_is_saved_as_a_folder_for_detect(tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "detector"
     words = ["coco", str(tiny), "--out", str(out), "--model", "tiny", "--size", "96", "--steps", "3", "--batch", "2"]
-    score = main_of("train_detector")([*words, "--test-images", "4"])
+    score = main_of("train_detector")([*words, "--test-images", "4", "--workers", "1"])
     assert 0 <= score <= 1
+    made = json.loads((out / "training.json").read_text())
+    assert (made["steps"], made["test images"], made["AP50"]) == (3, 4, score)
     (found,) = load_detector(str(out))([np.zeros((96, 112, 3), np.uint8)], [0])
     assert found.shape[1] == 5
+    with pytest.raises(UserError, match="already exists"):
+        main_of("train_detector")(words)
+
+
+def test_images_without_a_box_are_those_of_the_same_videos(tmp_path: Path, tiny: Path) -> None:
+    """One image of each procedure loses its annotations; only that of the training procedure is an example."""
+    shutil.copytree(tiny, tmp_path / "data")
+    removed = {}
+    for split in ("train", "test"):
+        file = tmp_path / f"data/annotations/instances_{split}.json"
+        content = json.loads(file.read_text())
+        exists = [each for each in content["images"] if (tmp_path / "data/images" / each["file_name"]).is_file()]
+        removed[split] = exists[5]["file_name"]
+        for name, key in (("images", "id"), ("annotations", "image_id")):
+            content[name] = [each for each in content[name] if each[key] != exists[5]["id"]]
+        file.write_text(json.dumps(content))
+    example = runpy.run_path(str(EXAMPLES / "train_detector.py"))
+    words = ["coco", str(tmp_path / "data"), "--out", "unused"]
+    images = example["read_images"](example["parse"]([*words, "--negatives", "0.2"]), "train")
+    assert [file.name for file, boxes in images if not len(boxes)] == [removed["train"]]
+    assert all(len(boxes) for _, boxes in example["read_images"](example["parse"](words), "train"))
+
+
+def test_images_are_mirrored_together_with_their_boxes(tmp_path: Path) -> None:
+    """A white box in a black image: its pixels are where the box is, in all four orientations."""
+    example = runpy.run_path(str(EXAMPLES / "train_detector.py"))
+    picture = torch.zeros(3, 64, 96, dtype=torch.uint8)
+    picture[:, 10:30, 20:50] = 255
+    (tmp_path / "box.jpg").write_bytes(encode_jpeg(picture, 95))
+    images = example["Images"]([(tmp_path / "box.jpg", np.array([[20.0, 10, 30, 20]]))])
+    torch.manual_seed(0)
+    places = set()
+    for _ in range(20):
+        shown, ((x, y, w, h),) = images[0]
+        left, right, top, bottom = round(96 * (x - w / 2)), round(96 * (x + w / 2)), 64 * (y - h / 2), 64 * (y + h / 2)
+        inside = shown[:, round(top) : round(bottom), left:right]
+        assert inside.shape == (3, 20, 30)
+        assert inside.float().mean() > 240
+        places.add((left, round(top)))
+    assert len(places) == 4
 
 
 def test_average_precision_of_known_hits() -> None:
@@ -51,6 +98,7 @@ def test_average_precision_of_known_hits() -> None:
     truth = np.array([[0.0, 0, 10, 10], [50, 50, 10, 10]])
     found = np.array([[0.0, 0, 10, 10, 0.9], [80, 80, 10, 10, 0.8], [51, 50, 10, 10, 0.7]])
     assert abs(example["ap50"](lambda *_: [found], [(image, truth)]) - (1 + 2 / 3) / 2) < 1e-12
+    assert example["matches"](found, truth[:0]) == [(0.9, False), (0.8, False), (0.7, False)]
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

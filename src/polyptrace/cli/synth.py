@@ -45,7 +45,8 @@ def command(
     ] = None,
     box_dropout: Annotated[float | None, typer.Option(help="Share of boxes that the detector misses.")] = None,
     every_frame: Annotated[
-        bool, typer.Option("--every-frame", help="Render every frame with a box, not only those that tracklets use.")
+        bool,
+        typer.Option("--every-frame", help="Render every frame, not only those that tracklets use; a few have no box."),
     ] = False,
     contact_sheet: Annotated[
         bool, typer.Option("--contact-sheet", help="Write sheets/VIDEO.png with some tracks of every polyp.")

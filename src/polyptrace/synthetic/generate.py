@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from polyptrace.core.console import counted, progress
 from polyptrace.core.device import choose_device, one_thread, usable_cores
 from polyptrace.core.files import atomic_folder, provenance, read_json, write_json
 from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.core.schema import from_json
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.data.crops.videos import write_video
 from polyptrace.synthetic.presets import Preset, find_preset
@@ -24,6 +25,7 @@ from polyptrace.synthetic.procedure import Procedure, draw_procedures
 from polyptrace.synthetic.render import Scene
 
 NOTE = "synthetic.json"
+ADVICE = "choose another folder, or pass --overwrite"
 QUALITY = 90
 BATCH_PIXELS = 460_000  # pixels rendered at once; small enough for the processor's cache
 BATCH_PIXELS_GPU = 16_000_000
@@ -61,8 +63,8 @@ def generate(
     if not overwrite and (out / NOTE).exists():
         refuse_changes(
             f"{out}: already exists, made",
-            differences(read_json(out / NOTE)["settings"], settings),
-            "use the same settings, choose another folder, or pass --overwrite",
+            differences(from_json(_Note, read_json(out / NOTE), str(out / NOTE), ADVICE).settings, settings),
+            f"use the same settings, {ADVICE}",
         )
         return False
     chosen_device = choose_device(device, "--device")[0]
@@ -88,24 +90,32 @@ def generate(
         if videos:
             (folder / "videos").mkdir()
             with progress("encoding videos", len(tables), "videos") as bar:
-                for boxes in tables:
-                    file = folder / "videos" / f"{boxes.video[0]}.mp4"
-                    write_video(file, _all_frames(boxes, folder), float(boxes.fps[0]))
+                for procedure in procedures:
+                    file = folder / "videos" / f"{procedure.video}.mp4"
+                    write_video(file, _all_frames(procedure, folder / "images"), procedure.fps)
                     bar.advance()
         write_json(folder / NOTE, {"settings": settings, "device": chosen_device.type, "made_by": provenance()})
     return True
+
+
+@dataclass(frozen=True)
+class _Note:
+    """The fields of `synthetic.json`."""
+
+    settings: dict[str, Any]
+    device: str
+    made_by: dict[str, Any]
 
 
 def _as_json(preset: Preset) -> dict[str, Any]:
     return asdict(preset) | {"track_frames": list(preset.track_frames)}
 
 
-def _all_frames(boxes: Boxes, folder: Path) -> Iterator[NDArray[np.uint8]]:
-    """Every frame of a procedure up to its last box: black at first; a frame without an image repeats the last one."""
-    files = dict(zip(boxes.frame_index.tolist(), boxes.file, strict=True))
-    shown = np.zeros((int(boxes.image_height[0]), int(boxes.image_width[0]), 3), np.uint8)
-    for index in range(max(files) + 1):
-        path = folder / files.get(index, "")
+def _all_frames(procedure: Procedure, images: Path) -> Iterator[NDArray[np.uint8]]:
+    """Every frame of a procedure: black at first; a frame without an image repeats the last one."""
+    shown = np.zeros((procedure.scene.camera.height, procedure.scene.camera.width, 3), np.uint8)
+    for index in range(int(procedure.paths.frame_index.max()) + 1):
+        path = images / procedure.file_name(index)
         if path.is_file():
             shown = decode(path.read_bytes()).permute(1, 2, 0).contiguous().numpy()
         yield shown

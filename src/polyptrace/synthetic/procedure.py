@@ -77,18 +77,17 @@ class Procedure:
     def frames_to_render(
         self, boxes: Boxes, every_frame: bool = False, missed_boxes: bool = False
     ) -> NDArray[np.int64]:
-        """Rows of the frames that need an image: those of whole tracks with default settings, or all with a box.
+        """Rows of the frames that need an image: those of whole tracks with default settings, or all.
 
         Tracks are linked within polyps and within videos; with `missed_boxes` also with gaps of up to MAX_LINK_GAP.
         """
         if every_frame:
-            needed = boxes.frame_index
-        else:
-            gaps = range(1 + (MAX_LINK_GAP if missed_boxes else 0))
-            tracks = [link_tracks(boxes, "polyp", max_gap=gap) for gap in gaps]
-            tracks += [link_tracks(boxes, "video", max_gap=gap) for gap in gaps]
-            used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).box_index] for track in tracks]
-            needed = np.concatenate(used)
+            return np.arange(len(self.paths.frame_index))
+        gaps = range(1 + (MAX_LINK_GAP if missed_boxes else 0))
+        tracks = [link_tracks(boxes, "polyp", max_gap=gap) for gap in gaps]
+        tracks += [link_tracks(boxes, "video", max_gap=gap) for gap in gaps]
+        used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).box_index] for track in tracks]
+        needed = np.concatenate(used)
         return np.flatnonzero(np.isin(self.paths.frame_index, needed)).astype(np.int64)
 
 

@@ -1,0 +1,150 @@
+"""python -m benchmarks detector DETECTOR GENERATED ... [--encoder NAME] [--work FOLDER] --out FOLDER
+
+How well lesions are counted with a detector's boxes, beside the true boxes, in generated videos. GENERATED are folders
+of `polyptrace synth --every-frame --videos`; `polyptrace run` is run on the videos of each, twice. Writes table.md and
+detector.json:
+
+- AP50 of the detector's boxes (score of at least 0.1) in the rendered frames;
+- for each kind of boxes: the error of the number of lesions of a procedure, the tracks, those of them that never
+  overlap a true box (IoU 0.5), and the polyps that no track overlaps.
+
+Without --work, everything that `run` writes is removed at the end. With it, an interrupted benchmark resumes.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from benchmarks.result import Cells, markdown
+from examples.train_detector import average_precision, matches
+from polyptrace.core.console import counted
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_file, provenance, read_json, write_json
+from polyptrace.data import Boxes, Dataset, read_coco, read_mot
+from polyptrace.data.tracks import box_iou
+
+IOU = 0.5
+TRUE, FOUND = "true boxes", "detector"
+
+
+def main(words: list[str]) -> None:
+    """Measures, and writes table.md and detector.json."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks detector", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("detector", help="as in 'polyptrace run'")
+    parser.add_argument("generated", nargs="+", type=Path)
+    parser.add_argument("--encoder", default="default", help="as in 'polyptrace run'")
+    parser.add_argument("--work", type=Path, help="keep what 'polyptrace run' writes in this folder")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(words)
+    hits: list[tuple[float, bool]] = []
+    procedures: list[dict[str, Any]] = []
+    boxes = 0
+    with TemporaryDirectory() as temporary:
+        for number, generated in enumerate(options.generated):
+            truth = read_coco(generated).in_order()
+            cases = {kind: (options.work or Path(temporary)) / f"{number}-{kind.split()[0]}" for kind in (TRUE, FOUND)}
+            for kind, case in cases.items():
+                run(generated, f"coco:{generated}" if kind == TRUE else options.detector, options.encoder, case)
+            for video in sorted(set(truth.video)):
+                mine = truth.take(truth.video == video)
+                made = {kind: counts(case, video, mine) for kind, case in cases.items()}
+                procedures.append({"video": video, "polyps": len(set(mine.polyp)), **made})
+                hits += frame_matches(cases[FOUND] / "detections" / f"{video}.txt", mine, generated)
+                boxes += len(mine)
+    content = {
+        "detector": options.detector,
+        "encoder": options.encoder,
+        "ap50": average_precision(hits, boxes),
+        "boxes": boxes,
+        "summary": {kind: summary(procedures, kind) for kind in (TRUE, FOUND)},
+        "procedures": procedures,
+        "made_by": provenance(),
+    }
+    write_json(options.out / "detector.json", content)
+    text = page(content)
+    with atomic_file(options.out / "table.md") as file:
+        file.write_text(text, encoding="utf-8")
+    print(text)
+
+
+def run(generated: Path, detector: str, encoder: str, case: Path) -> None:
+    """`polyptrace run` on all videos of a folder."""
+    videos = sorted((generated / "videos").glob("*.mp4"))
+    if not videos:
+        raise UserError(f"{generated}: has no videos -> generate it with --every-frame --videos")
+    command = [sys.executable, "-m", "polyptrace", "run", *map(str, videos), "--detector", detector]
+    subprocess.run([*command, "--encoder", encoder, "--out", str(case)], check=True)
+
+
+def counts(case: Path, video: str, truth: Boxes) -> dict[str, int]:
+    """Lesions and tracks of a procedure, its tracks that overlap no true box, and the polyps that no track overlaps."""
+    if not (case / "data").is_dir():  # not one track in any video
+        return {"lesions": 0, "tracks": 0, "false tracks": 0, "missed polyps": len(set(truth.polyp))}
+    lesions = {each["video"]: each["lesions"] for each in read_json(case / "lesions/lesions.json")["procedures"]}
+    dataset = Dataset.open(case / "data")
+    table = dataset.boxes()
+    row_of_crop, tracklets = dataset.box_of_crop(), dataset.tracklets
+    tracks = np.flatnonzero((tracklets.unit == "track") & (tracklets.video == video))
+    polyps = [overlapped(table.take(row_of_crop[tracklets.rows[each]]), truth) for each in tracks]
+    return {
+        "lesions": lesions.get(video, 0),
+        "tracks": len(tracks),
+        "false tracks": sum(not each for each in polyps),
+        "missed polyps": len(set(truth.polyp).difference(*polyps)),
+    }
+
+
+def overlapped(track: Boxes, truth: Boxes) -> set[str]:
+    """The polyps whose true box overlaps that of the track in a frame."""
+    polyps: set[str] = set()
+    for frame, box in zip(track.frame_index.tolist(), track.xywh, strict=True):
+        true = truth.take(np.arange(*np.searchsorted(truth.frame_index, (frame, frame + 1))))
+        polyps |= set(true.polyp[box_iou(np.tile(box, (len(true), 1)), true.xywh) >= IOU])
+    return polyps
+
+
+def frame_matches(table: Path, truth: Boxes, generated: Path) -> list[tuple[float, bool]]:
+    """The detector's boxes in the rendered frames; other frames of the video repeat one, and have no true box."""
+    if not table.stat().st_size:
+        return []
+    found, video = read_mot(table).in_order(), truth.video[0]
+    hits = []
+    for frame in np.unique(found.frame_index).tolist():
+        if (generated / "images" / f"{video}_{frame:06d}.jpg").is_file():
+            rows, true = (slice(*np.searchsorted(each.frame_index, (frame, frame + 1))) for each in (found, truth))
+            hits += matches(np.column_stack([found.xywh[rows], found.score[rows]]), truth.xywh[true])
+    return hits
+
+
+def summary(procedures: list[dict[str, Any]], kind: str) -> dict[str, float]:
+    """Mean absolute count error, and sums over the procedures."""
+    errors = [abs(each[kind]["lesions"] - each["polyps"]) for each in procedures]
+    sums = {name: sum(each[kind][name] for each in procedures) for name in procedures[0][kind]}
+    return {"count error": float(np.mean(errors)), **sums}
+
+
+def page(content: dict[str, Any]) -> str:
+    """The tables as Markdown."""
+    procedures = content["procedures"]
+    polyps = sum(each["polyps"] for each in procedures)
+    size = f"{counted(len(procedures), 'generated procedure')} with {counted(polyps, 'polyp')}"
+    text = f"{size}, {content['boxes']:,} true boxes; encoder {content['encoder']}. AP50: {content['ap50']:.3f}."
+    names = list(content["summary"][TRUE])
+    table: list[Cells] = [("boxes", *names)]
+    table += [
+        (kind, f"{each['count error']:.2f}", *(f"{each[name]:,}" for name in names[1:]))
+        for kind, each in content["summary"].items()
+    ]
+    each_one: list[Cells] = [("procedure", "polyps", f"lesions, {TRUE}", f"lesions, {FOUND}")]
+    each_one += [
+        (each["video"], *map(str, (each["polyps"], each[TRUE]["lesions"], each[FOUND]["lesions"])))
+        for each in procedures
+    ]
+    return "\n\n".join([text, markdown(table), markdown(each_one)]) + "\n"
