@@ -60,7 +60,7 @@ def seconds_text(frame: int, fps: float) -> str:
     return f"{frame / fps:.2f}" if has_rate(fps) and frame >= 0 else ""
 
 
-def parse_timecode(text: str, option: str = "--at") -> int:
+def parse_timecode(text: str) -> int:
     """Seconds of a time written as MM:SS or H:MM:SS.
 
     >>> parse_timecode("1:02:05")
@@ -68,7 +68,7 @@ def parse_timecode(text: str, option: str = "--at") -> int:
     """
     parts = text.split(":")
     if not 2 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise UserError(f"{option} {text}: not a time -> write MM:SS or H:MM:SS")
+        raise UserError(f"--at {text}: not a time -> write MM:SS or H:MM:SS")
     seconds = 0
     for part in parts:
         seconds = 60 * seconds + int(part)

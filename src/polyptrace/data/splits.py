@@ -75,7 +75,7 @@ class Selection:
         return record
 
 
-def join_clips(boxes: Boxes, clips_per_procedure: int, seed: int = 0, gap: int = GAP) -> Boxes:
+def join_clips(boxes: Boxes, clips_per_procedure: int, seed: int = 0) -> Boxes:
     """The clips (videos) in random order, concatenated to procedures of at most `clips_per_procedure` clips.
 
     Procedures are named artificial-00, ...; each has the same number of clips, or one less. Tracks are qualified by the
@@ -98,7 +98,7 @@ def join_clips(boxes: Boxes, clips_per_procedure: int, seed: int = 0, gap: int =
     first = np.minimum(first, last + 1)
     procedure, shift = np.empty(len(clips), np.int64), np.empty(len(clips), np.int64)
     for number, members in enumerate(np.array_split(order, math.ceil(len(clips) / clips_per_procedure))):
-        length = last[members] - first[members] + 1 + gap
+        length = last[members] - first[members] + 1 + GAP
         procedure[members] = number
         shift[members] = np.cumsum(length) - length - first[members]
     names = np.array([f"artificial-{number:02d}" for number in range(procedure.max(initial=-1) + 1)], object)

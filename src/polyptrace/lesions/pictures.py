@@ -21,6 +21,8 @@ from polyptrace.report.film_strips import CropImages, Pixels, TrackImages, Track
 
 #: Frames of a track that are measured, evenly spaced.
 MEASURED = 12
+#: Side of a picture, in pixels.
+SIDE = 176
 HIGHLIGHT, DARK = 230, 15
 #: A box closer to the edge than this share of the picture is cut.
 EDGE = 0.01
@@ -85,10 +87,10 @@ class LesionPictures:
         row = int(rows[best])
         return BestFrame(key, row, -1 if facts is None else int(facts.frame[row]), scores[best])
 
-    def picture(self, best: BestFrame, side: int = 176) -> Pixels:
-        """The best frame (side, side, 3) with its box."""
+    def picture(self, best: BestFrame) -> Pixels:
+        """The best frame (SIDE, SIDE, 3) with its box."""
         source = self.images.sources[self.images.location[best.key][0]]
-        return source.crop(best.crop, side)
+        return source.crop(best.crop, SIDE)
 
 
 def picture_score(crop: Pixels, box: Sequence[float], area: float, *, cut: bool = False) -> float:
