@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Bools, Floats, Ints, Strings
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.core.schema import read_parquet
@@ -22,9 +23,6 @@ from polyptrace.data.identity import video_codes
 if TYPE_CHECKING:
     import pandas as pd
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Strings = NDArray[np.object_]
 
 UNKNOWN: dict[str, Any] = {
     "dataset": "",
@@ -65,7 +63,7 @@ class Boxes:
     histology: Strings
     score: Floats
     fps: Floats
-    generated: NDArray[np.bool_]  # rendered by `polyptrace synth`, not recorded
+    generated: Bools  # rendered by `polyptrace synth`, not recorded
     source: Strings  # annotation file the row was read from
     line: Ints  # line in that file, or number of the annotation
 

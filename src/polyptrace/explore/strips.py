@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.schema import read_parquet
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.boxes import boxes_in_crops
 from polyptrace.explore.journal import Item
-
-Ints = NDArray[np.int64]
 
 #: Frames of a strip, and their side in pixels.
 MAX_FRAMES, MAX_SIDE = 64, 256
@@ -42,7 +40,7 @@ class ProcedureCrops:
         self.strip = lru_cache(KEPT)(self._strip)
 
     @cached_property
-    def _boxes(self) -> dict[int, tuple[int, NDArray[np.float64]]]:
+    def _boxes(self) -> dict[int, tuple[int, Floats]]:
         """Of each crop the frame, and the box as fractions of the crop; empty without a box table."""
         if self.dataset is None or not (self.dataset.path / "boxes.parquet").is_file():
             return {}

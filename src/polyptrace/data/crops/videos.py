@@ -14,13 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from polyptrace.core.arrays import Pixels
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.crops.dicom import SUFFIXES, DicomVideo
-
-Pixels = NDArray[np.uint8]
 
 SEEK_MARGIN = 3.0  # seconds; decoding starts before the wanted frame, so that its reference frames are complete
 
