@@ -121,9 +121,9 @@ class Boxes:
             pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Reads `boxes.parquet`; raises an error that names missing columns."""
-        table = read_parquet(path, "prepare the dataset again")
+    def load(cls, path: Path, filters: Any = None) -> Self:
+        """Reads `boxes.parquet`, or the rows that `filters` select; raises an error that names missing columns."""
+        table = read_parquet(path, "prepare the dataset again", filters=filters)
         missing = {"video", "frame_index", *"xywh"} - set(table.column_names)
         if missing:
             raise UserError(f"{path}: has no column {', '.join(sorted(missing))} -> add it, or prepare again")
