@@ -6,8 +6,8 @@ NAME-gpu.json on a machine with a GPU. --write rewrites the table in docs/perfor
 that has a target or a comparison.
 
 `python -m benchmarks regime --help` calibrates the generated procedures, `python -m benchmarks lesions --help` measures
-how well lesions are counted, `python -m benchmarks detector --help` the same with a detector's boxes, and
-`python -m benchmarks default_encoder --help` trains the default encoder.
+how well lesions are counted, `detector` the same with a detector's boxes, `annotator` how many answers `explore` needs,
+`clips` encoders on real clips, and `default_encoder` trains the default encoder.
 """
 
 import argparse
@@ -61,17 +61,14 @@ BENCHMARKS = {
     "foundation_models": Benchmark("frames per second of the twelve foundation models", True),
 }
 
+#: Modules with their own command line, results and tables.
+OWN_OPTIONS = ("regime", "lesions", "detector", "annotator", "clips", "default_encoder")
+
 
 def main(words: list[str] | None = None) -> None:
     """Lists the benchmarks, or runs some of them and writes the page."""
     words = sys.argv[1:] if words is None else words
-    if words[:1] in (
-        ["regime"],
-        ["lesions"],
-        ["detector"],
-        ["default_encoder"],
-        ["annotator"],
-    ):  # these have their own options
+    if words and words[0] in OWN_OPTIONS:
         importlib.import_module(f"benchmarks.{words[0]}").main(words[1:])
         return
     options = parse(words)

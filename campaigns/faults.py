@@ -13,14 +13,14 @@ import random
 import resource
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from campaigns.commands import COMMANDS, content, different, new_case, run, variants
+from campaigns.commands import COMMANDS, new_case, run
 from campaigns.findings import Findings
-from campaigns.kill import Undisturbed, taking_turns, undisturbed
 from campaigns.operations import intercept
+from campaigns.undisturbed import Undisturbed, disturb
 
 #: The error numbers with which each kind of operation fails.
 ERRORS = {
@@ -45,17 +45,7 @@ class Fault:
 
 def campaign(folder: Path, inputs: Path, seconds: float, cases: int, rng: random.Random, names: list[str]) -> Findings:
     """Tries faults until the time is over or each command had `cases`; returns counts and failures."""
-    known = [undisturbed(folder, inputs, name, again) for name, again in variants(names)]
-    plans = {each.title: _plan(each, rng) for each in known}
-    findings = Findings()
-    for each in taking_turns(known, cases, seconds):
-        findings.counts[each.title]["operations"] = len(each.operations)
-        fault = next(plans[each.title])
-        outcome, problem = _isolated(lambda: _attempt(each, folder / "case", inputs, fault))  # noqa: B023
-        findings.counts[each.title][f"{fault.kind}: {outcome}"] += 1
-        if problem:
-            findings.fail(each.title, f"{fault}: {problem}")
-    return findings
+    return disturb(folder, inputs, seconds, cases, names, lambda each: _plan(each, rng), _isolated)
 
 
 def _plan(each: Undisturbed, rng: random.Random) -> Iterator[Fault]:
@@ -73,22 +63,22 @@ def _plan(each: Undisturbed, rng: random.Random) -> Iterator[Fault]:
             yield Fault(rng.choice(("full disk", "full disk", "limit", "limit", "read-only disk")), rng.randrange(size))
 
 
-def _isolated(attempt: Callable[[], tuple[str, str]]) -> tuple[str, str]:
-    """Runs an attempt in a forked process, whose mounts end with it."""
+def _isolated(each: Undisturbed, case: Path, inputs: Path, fault: Fault) -> tuple[str, str]:
+    """Makes an attempt in a forked process, whose mounts end with it; returns its outcome and what is wrong, or ""."""
     sys.stdout.flush()
     reader, writer = os.pipe()
     process = os.fork()
     if not process:
         try:
-            os.write(writer, pickle.dumps(attempt()))
+            os.write(writer, pickle.dumps(_attempt(each, case, inputs, fault)))
         except BaseException as error:  # reported by the parent
             os.write(writer, pickle.dumps(("failed", f"the campaign itself: {error!r}")))
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as file:
-        result: tuple[str, str] = pickle.loads(file.read())
+        outcome, problem = pickle.loads(file.read())
     os.waitpid(process, 0)
-    return result
+    return f"{fault.kind}: {outcome}", problem
 
 
 def _attempt(each: Undisturbed, case: Path, inputs: Path, fault: Fault) -> tuple[str, str]:
@@ -117,11 +107,9 @@ def _attempt(each: Undisturbed, case: Path, inputs: Path, fault: Fault) -> tuple
         again = run(words)
         if again.code:
             return "failed", f"the restart ended with {again.code}: {again.text[-1500:]}"
-    wrong = different(content(case), each.expected)
-    wrong += sorted({path.name for path in (case / "out").iterdir()} - {"it"})
-    return (
-        ("failed", f"different or left behind: {wrong[:5]}") if wrong else ("error" if ended.code else "no effect", "")
-    )
+    if problem := each.unequal(case):
+        return "failed", problem
+    return ("error" if ended.code else "no effect"), ""
 
 
 def _begin(fault: Fault, case: Path) -> None:

@@ -8,12 +8,15 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import polyptrace
 from polyptrace.cli import COMMANDS, main
 from polyptrace.config import describe
 from polyptrace.core.errors import PolyptraceWarning
+from polyptrace.data import Dataset
+from polyptrace.data.crops.videos import write_video
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -102,6 +105,47 @@ def test_what_a_user_can_put_right_is_one_line_without_a_traceback(tmp_path: Pat
     assert done.returncode == 2
     assert "polyptrace prepare" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "synth {out} --preset tiny",
+        "detect {inputs}/v.mp4 --detector {inputs}/detector.py:detect --out {out}",
+        "detect {inputs}/v.mp4 --detector {inputs}/detector.py:detect --preview --out {out}",
+        "run {inputs}/v.mp4 --detector {inputs}/detector.py:detect --encoder colour-grid --out {out}",
+        "prepare mot {inputs} --out {out}",
+        "train ours --data {data} --out {out} --encoder.weights none",
+        "embed colour-grid --data {data} --out {out}",
+        "export default --to folder --out {out}",
+        "evaluate retrieval --embeddings missing --out {out}",
+        "lesions missing --out {out}",
+        "find missing --video v0 --track 0 --out {out}",
+        "figures curriculum --data {data} --out {out}",
+        "report missing --out {out}",
+        "compare --methods colour-grid --eval {data} --out {out}",
+        "ablate --variants nearest --data {data} --eval {data} --out {out} --encoder.weights none",
+    ],
+)
+def test_an_output_that_cannot_be_written_is_an_error_before_the_work(
+    line: str,
+    coloured: Dataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    inputs, parent = tmp_path / "inputs", tmp_path / "parent"
+    for folder in (inputs, parent):
+        folder.mkdir()
+    (inputs / "detector.py").write_text("def detect(frames):\n    raise AssertionError\n")
+    (inputs / "v.txt").write_text("1,1,4,4,8,8,0.9\n")
+    write_video(inputs / "v.mp4", np.zeros((2, 32, 32, 3), np.uint8))
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)  # permissions do not bind root
+    with pytest.raises(SystemExit) as end:
+        main(line.format(data=coloured.path, inputs=inputs, out=parent / "out").split())
+    assert end.value.code == 2
+    assert f"{parent} cannot be written to" in capsys.readouterr().err
+    assert not list(parent.iterdir())
 
 
 def test_a_command_named_like_a_value_is_still_the_command_that_was_called(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`polyptrace train` and `polyptrace embed`, as they are typed."""
 
+import os
 import shlex
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import polyptrace
+from campaigns.commands import content, different
 from polyptrace.cli import main
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
@@ -43,6 +45,27 @@ def test_a_run_is_trained_and_embedded(coloured: Dataset, tmp_path: Path) -> Non
     tolerance = 1e-5 if encoder.precision == "float32" else 1e-2
     again = encoder(coloured.crops[rows] for rows in coloured.tracklets.rows)
     np.testing.assert_allclose(again, table.vectors, atol=tolerance, rtol=0)
+
+
+def test_the_same_commands_give_the_same_bytes_in_another_process(
+    coloured: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        shlex.split(f"train ours --data {coloured.path} --out run --train.frames 600 --train.threads 1") + SMALL,
+        shlex.split(f"embed run --data {coloured.path} --out vectors"),
+        shlex.split("evaluate retrieval reid --embeddings vectors --evaluate.bootstrap 20 --out results"),
+    ]
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(sys, "argv", ["-c"])  # recorded
+    assert [run(*line) for line in lines] == [0] * len(lines)
+    code = f"from polyptrace.cli import main\nfor line in {lines}:\n    try: main(line)\n    except SystemExit: pass"
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "there", env=environment, check=True)
+    here, there = content(tmp_path / "here"), content(tmp_path / "there")
+    assert {"run/encoder/model.safetensors", "vectors/embeddings.parquet", "results/results.json"} < set(here)
+    assert [name for name in different(here, there) if "tensorboard" not in name] == []  # its files have times
 
 
 def test_a_method_starts_from_its_published_settings_and_the_user_has_the_last_word(

@@ -11,7 +11,7 @@ import pytest
 
 from polyptrace.cli import main
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_file, atomic_folder, recover, refuse_existing, write_csv
+from polyptrace.core.files import PARTIAL, atomic_file, atomic_folder, recover, refuse_existing, write_csv
 from polyptrace.core.lock import owner_tag
 
 OVERWRITE = """
@@ -118,6 +118,16 @@ def test_a_command_killed_around_its_renames_restarts_and_leaves_nothing_behind(
     with pytest.raises(SystemExit, match="0"):
         main(words)
     assert {path.name for path in out.iterdir()} == files
+    assert list(out.parent.iterdir()) == [out]
+
+
+def test_a_killed_synth_leaves_nothing_when_it_is_run_again(tmp_path: Path) -> None:
+    out = tmp_path / "parent/generated"
+    words = ["synth", str(out), "--preset", "tiny", "--split", "test", "--tracklets", "1"]
+    assert killed(1, "before", "exchange", f"from polyptrace.cli import main; main({words})")
+    assert [path.suffix for path in out.parent.iterdir()] == [PARTIAL]
+    with pytest.raises(SystemExit, match="0"):
+        main(words)
     assert list(out.parent.iterdir()) == [out]
 
 

@@ -4,6 +4,7 @@ import csv
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from polyptrace.data.boxes import NO_FRAME, crop_regions
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.regions import cut_crop
 from polyptrace.data.crops.store import GATHERED, BadImage, PartialStore
+from polyptrace.data.crops.videos import write_video
 from polyptrace.data.dataset import LabelFree
 
 Source = Callable[..., tuple[Boxes, Path]]
@@ -437,3 +439,17 @@ def test_a_replaced_image_is_noticed_in_a_finished_folder_and_cut_again_in_an_un
     resumed.finish(rows)
     changed = (np.load(tmp_path / "p/crops.npy") != before).any((1, 2, 3))
     assert np.flatnonzero(changed).tolist() == [0]
+
+
+def test_a_replaced_video_is_noticed(tmp_path: Path) -> None:
+    video, out = tmp_path / "videos/v.mp4", tmp_path / "d"
+    video.parent.mkdir()
+    (video.parent / "v.txt").write_text("".join(f"{frame},1,20,20,16,16,1\n" for frame in range(1, 41)))
+    write_video(video, np.full((40, 64, 64, 3), 80, np.uint8))
+    before = prepare("mot", video.parent, out, Tracks(link="video"), SMALL).crops.mean()
+    assert prepare("mot", video.parent, out, Tracks(link="video"), SMALL).crops.mean() == before
+    write_video(video, np.full((40, 64, 64, 3), 160, np.uint8))
+    with pytest.raises(UserError, match=r"made from other images: an image, archive or video below .* was replaced"):
+        prepare("mot", video.parent, out, Tracks(link="video"), SMALL)
+    shutil.rmtree(out)
+    assert prepare("mot", video.parent, out, Tracks(link="video"), SMALL).crops.mean() > before + 50

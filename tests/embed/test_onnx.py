@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
+from campaigns.damage import damaged
 from polyptrace.config import Embed
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import file_hash, read_json, write_json
@@ -183,6 +185,27 @@ def test_another_version_or_a_damaged_description_says_what_differs(
     write_json(copy / "export.json", read_json(copy / "export.json") | change)
     with pytest.raises(UserError, match=message):
         OnnxEncoder(copy)
+
+
+def test_a_damaged_export_json_is_accepted_or_refused(copy: Path) -> None:
+    good, rng, refused = (copy / "export.json").read_bytes(), random.Random(0), 0
+    for _ in range(40):
+        (copy / "export.json").write_bytes(damaged("export.json", good, rng))
+        try:
+            use(copy)
+        except UserError:
+            refused += 1
+    assert refused
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}"])
+def test_damaged_metadata_of_a_graph_are_refused(text: str, copy: Path) -> None:
+    model = onnx.load(copy / "features.onnx")
+    next(each for each in model.metadata_props if each.key == "polyptrace").value = text
+    onnx.save(model, copy / "features.onnx")
+    rehash(copy)
+    with pytest.raises(UserError, match=r"features\.onnx"):
+        use(copy)
 
 
 def test_a_folder_without_an_export_is_named(tmp_path: Path) -> None:

@@ -140,6 +140,15 @@ def test_a_folder_made_with_the_same_settings_is_left_alone_and_any_other_is_ref
         generate(tmp_path / "out", LEAST, 1, workers=1)
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"), [("{", "not valid JSON"), ("[]", "is not an object"), ("{}", "settings: is missing")]
+)
+def test_a_damaged_note_is_refused(tmp_path: Path, content: str, problem: str) -> None:
+    (tmp_path / "synthetic.json").write_text(content)
+    with pytest.raises(UserError, match=rf"synthetic\.json: .*{problem}"):
+        generate(tmp_path, LEAST, 0, workers=1)
+
+
 def test_a_run_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError("disk full")

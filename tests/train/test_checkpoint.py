@@ -1,10 +1,11 @@
 """Checkpoints: complete, two of them, refused when broken."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.optim import AdamW
 
@@ -69,6 +70,32 @@ def test_a_file_that_only_looks_like_a_checkpoint_is_named(tmp_path: Path) -> No
     save_file({"weight": torch.zeros(2)}, path)  # as others write weights: it does not say how far the run was
     with pytest.raises(UserError, match="not a complete checkpoint"):
         load_checkpoint(path, model, optimiser)
+
+
+@pytest.mark.parametrize(
+    ("state", "problem"),
+    [
+        ({"step": "7"}, "step: '7' is not a whole number"),
+        ({"step": 7, "epoch": -1}, "content: epoch: -1 is negative"),
+        ({"step": 7, "lr": 0.1}, "lr: is not a known field"),
+        ([7], r"content: \[7\] is not an object"),
+    ],
+)
+def test_a_damaged_state_is_refused_with_its_field(tmp_path: Path, state: object, problem: str) -> None:
+    path = tmp_path / "step-00000007.safetensors"
+    save_file({"model.weight": torch.zeros(2)}, path, {"state": json.dumps(state)})
+    with pytest.raises(UserError, match=rf"step-00000007\.safetensors: {problem} -> remove it"):
+        read_state(path)
+
+
+@pytest.mark.parametrize("name", ["model.0.bias", "optimiser.0.exp_avg"])
+def test_tensors_that_do_not_fit_the_network_are_refused(tmp_path: Path, name: str) -> None:
+    model, optimiser = network()
+    stepped(model, optimiser)
+    path = save_checkpoint(tmp_path, TrainingState(1), model, optimiser)
+    save_file({**load_file(path), name: torch.zeros(3)}, path, {"state": '{"step": 1}'})
+    with pytest.raises(UserError, match="not a complete checkpoint"):
+        load_checkpoint(path, *network())
 
 
 def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import typer
 from polyptrace.core.console import counted, echo
 from polyptrace.core.device import choose_device
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_file
+from polyptrace.core.files import atomic_file, check_writable
 from polyptrace.detect import Detections, Detector, detect, load_detector
 from polyptrace.detect.stored_boxes import StoredBoxes
 
@@ -69,6 +69,7 @@ def command(
     detectors = [loaded for _, loaded in _detectors(videos, detector, device)]
     if any(isinstance(loaded, StoredBoxes) for loaded in detectors):
         raise UserError("--preview: these boxes exist already -> leave it out; there is nothing to run")
+    check_writable(out / PREVIEW_FILE)
     with atomic_file(out / PREVIEW_FILE) as temporary:
         temporary.write_text(preview_page(videos, detectors, min_score, border), encoding="utf-8")
     echo(f"written: {out / PREVIEW_FILE}")

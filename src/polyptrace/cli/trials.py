@@ -15,6 +15,7 @@ from polyptrace.compare.trial import SECTIONS, Datasets, Shared, Trial, frames_o
 from polyptrace.config import from_dict, parse_options, read_toml
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
+from polyptrace.core.files import check_writable
 from polyptrace.evaluate.tasks import TASKS, check_task
 
 TrainData = Annotated[Path | None, typer.Option("--data", help="Training dataset of all rows.")]
@@ -103,6 +104,8 @@ def print_commands(trials: Sequence[Trial]) -> None:
 
 def run(trials: Sequence[Trial], at_once: int, keep: Keep) -> list[Failure]:
     """Runs trials in this process, or `at_once` at a time in worker processes; returns the failures."""
+    for trial in trials:
+        check_writable(trial.folder)
 
     def say(text: str) -> None:
         console.print(text, style="bold", soft_wrap=True, markup=False, highlight=False)

@@ -18,7 +18,7 @@ import numpy as np
 
 from polyptrace.core.console import counted, progress
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.core.files import atomic_file, provenance, read_json, write_json
+from polyptrace.core.files import atomic_file, check_writable, provenance, read_json, write_json
 from polyptrace.core.lock import lock
 from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.core.schema import from_json
@@ -106,10 +106,12 @@ def detect(
     size = [status.st_size, status.st_mtime_ns]
     settings = {"detector": detector.fingerprint, "min_score": min_score, "border": border, "video": size}
     table = out / f"{video.stem}.txt"
+    summary, partial = table.with_suffix(".json"), table.with_suffix(".partial")
+    if not summary.is_file():
+        check_writable(table)
     with lock(table):
         out.mkdir(parents=True, exist_ok=True)
         _link(video, out)
-        summary, partial = table.with_suffix(".json"), table.with_suffix(".partial")
         if summary.is_file():  # written last
             changed = differences(_read_summary(summary).settings, settings)
             refuse_changes(f"{table}: already exists, made", changed, ADVICE)

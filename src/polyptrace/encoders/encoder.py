@@ -9,6 +9,7 @@ Tracklets of different lengths share a batch: a mask (B, L) is True where a fram
 in the padding never reach a backbone, so they change neither vectors nor batch statistics.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -85,7 +86,7 @@ class FrameByFrame(nn.Module):
         return mean_of_frames(features, mask)
 
 
-class OwnEncoder(FrameByFrame):
+class OwnEncoder(FrameByFrame, ABC):
     """An encoder that this package trains; it gives a token for the tracklet and one for each frame."""
 
     record = TrainingRecord()
@@ -100,13 +101,13 @@ class OwnEncoder(FrameByFrame):
         """Vectors (B, D) of features (B, L, F): the outputs of the tracklets."""
         return self.tokens_of_features(features, mask)[:, 0]
 
+    @abstractmethod
     def tokens_of_features(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """Outputs (B, 1 + L, D) of features (B, L, F)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def project(self, tokens: Tensor) -> Tensor:
         """The input of the loss: (…, D) -> (…, projection)."""
-        raise NotImplementedError
 
 
 class TrackletEncoder(OwnEncoder):

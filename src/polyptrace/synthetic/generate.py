@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from polyptrace.core.console import counted, progress
 from polyptrace.core.device import choose_device, one_thread, usable_cores
 from polyptrace.core.files import atomic_folder, provenance, read_json, write_json
 from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.core.schema import from_json
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.data.crops.videos import write_video
 from polyptrace.synthetic.presets import Preset, find_preset
@@ -24,6 +25,7 @@ from polyptrace.synthetic.procedure import Procedure, draw_procedures
 from polyptrace.synthetic.render import Scene
 
 NOTE = "synthetic.json"
+ADVICE = "choose another folder, or pass --overwrite"
 QUALITY = 90
 BATCH_PIXELS = 460_000  # pixels rendered at once; small enough for the processor's cache
 BATCH_PIXELS_GPU = 16_000_000
@@ -61,8 +63,8 @@ def generate(
     if not overwrite and (out / NOTE).exists():
         refuse_changes(
             f"{out}: already exists, made",
-            differences(read_json(out / NOTE)["settings"], settings),
-            "use the same settings, choose another folder, or pass --overwrite",
+            differences(from_json(_Note, read_json(out / NOTE), str(out / NOTE), ADVICE).settings, settings),
+            f"use the same settings, {ADVICE}",
         )
         return False
     chosen_device = choose_device(device, "--device")[0]
@@ -94,6 +96,15 @@ def generate(
                     bar.advance()
         write_json(folder / NOTE, {"settings": settings, "device": chosen_device.type, "made_by": provenance()})
     return True
+
+
+@dataclass(frozen=True)
+class _Note:
+    """The fields of `synthetic.json`."""
+
+    settings: dict[str, Any]
+    device: str
+    made_by: dict[str, Any]
 
 
 def _as_json(preset: Preset) -> dict[str, Any]:

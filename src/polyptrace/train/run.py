@@ -51,6 +51,7 @@ METRICS, DISCARDED, TENSORBOARD = "metrics.jsonl", "metrics.discarded.jsonl", "t
 NEW = ".new"  # marks a run that replaces another one
 #: Checkpoints that are kept.
 KEPT = 2
+INCOMPLETE = "remove it, and the previous one is used"
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,11 @@ class TrainingState:
     index: int = 0  # steps done in this epoch
     frames: int = 0  # frames seen
 
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value < 0:
+                raise ValueError(f"{name}: {value} is negative")
+
 
 def save_checkpoint(folder: Path, state: TrainingState, encoder: nn.Module, optimiser: Optimizer) -> Path:
     """Writes a checkpoint and removes all but the last two; weights that are not finite are refused."""
@@ -252,7 +258,7 @@ def load_checkpoint(path: Path, encoder: nn.Module, optimiser: Optimizer) -> Tra
     model: dict[str, Tensor] = {}
     states: dict[int, dict[str, Tensor]] = {}
     with _reading(path) as file:
-        state = TrainingState(**json.loads(file.metadata()["state"]))
+        state = _state(file, path)
         for name in file.keys():  # noqa: SIM118
             kind, _, rest = name.partition(".")
             if kind == "model":
@@ -260,19 +266,23 @@ def load_checkpoint(path: Path, encoder: nn.Module, optimiser: Optimizer) -> Tra
             else:
                 index, _, key = rest.partition(".")
                 states.setdefault(int(index), {})[key] = file.get_tensor(name)
-    encoder.load_state_dict(model)
-    optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
-    for weight, values in optimiser.state.items():
-        for key, value in values.items():
-            if key != "step":  # fused optimisers require moments in the memory format of their weight
-                values[key] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
+        encoder.load_state_dict(model)
+        optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
+        for weight, values in optimiser.state.items():
+            for key, value in values.items():
+                if key != "step":  # fused optimisers require moments in the memory format of their weight
+                    values[key] = torch.empty_like(weight, dtype=value.dtype).copy_(value.view(weight.shape))
     return state
 
 
 def read_state(path: Path) -> TrainingState:
     """How far the run of a checkpoint was."""
     with _reading(path) as file:
-        return TrainingState(**json.loads(file.metadata()["state"]))
+        return _state(file, path)
+
+
+def _state(file: Any, path: Path) -> TrainingState:
+    return from_json(TrainingState, json.loads(file.metadata()["state"]), str(path), INCOMPLETE)
 
 
 @contextmanager
@@ -280,10 +290,10 @@ def _reading(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, "pt") as file:
             yield file
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{path}: not a complete checkpoint ({error}) -> remove it, and the previous one is used"
-        ) from None
+    except torch.OutOfMemoryError:
+        raise
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"{path}: not a complete checkpoint ({error}) -> {INCOMPLETE}") from None
 
 
 def _is_longer(old: Config, new: Config) -> bool:

@@ -5,6 +5,7 @@ a file and of the built model to canonical names, so that every tensor on both s
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
@@ -17,7 +18,7 @@ from polyptrace.encoders.weights import Mismatch, wrong_type
 STACKED = ((".attn.qkv.", (".attn.q.", ".attn.k.", ".attn.v.")), (".mlp.gate_up.", (".mlp.gate.", ".mlp.up.")))
 
 
-class Architecture:
+class Architecture(ABC):
     """One model of a family; a subclass builds it."""
 
     width: int  # of a token
@@ -28,9 +29,9 @@ class Architecture:
     spare: tuple[str, ...] = ()  # patterns of names that a file may have although the frozen encoder does not use them
     layers_at = "encoder.layer"  # the list of repeated blocks in the backbone
 
+    @abstractmethod
     def build(self, size: int, /) -> nn.Module:
         """The backbone for frames of `size` pixels, randomly initialised."""
-        raise NotImplementedError
 
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
         """Tokens (n, T, D) of frames (n, 3, H, W), or of clips (n, F, 3, H, W) for a video model."""

@@ -1,0 +1,134 @@
+"""python -m benchmarks clips CLIPS --out FOLDER [--encoder NAME[@WEIGHTS] ...] [--train NAME ...]
+
+Encoders on real clips in MOT layout, one polyp per clip, with five-fold cross-validation: every clip is tested once. A
+track is cut into runs of 32 frames, with 6 frames dropped between them, so that there is something to find again. The
+clips of a fold are joined to artificial procedures: five in a row for the test, four in a row for training.
+
+--encoder is used as it is; --train is trained further without labels on the clips of the other four folds, with the
+settings of the demo (--section.key value changes them). Prints and writes the mean and the range over the folds.
+Finished steps are not repeated.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from polyptrace.config import Config, Crops, Embed, Evaluate, from_dict, override
+from polyptrace.core.files import provenance, write_json
+from polyptrace.core.randomness import numpy_generator
+from polyptrace.data import Boxes, Dataset, prepare
+from polyptrace.data.identity import video_codes
+from polyptrace.data.sources import read_source
+from polyptrace.data.splits import join_clips
+from polyptrace.embed import embed_files
+from polyptrace.evaluate.evaluation import evaluate_files
+from polyptrace.train import SECTIONS, train
+
+FOLDS, KEPT, DROPPED = 5, 32, 6
+METRICS = {
+    "mAP": ("retrieval", "map"),
+    "HR@1": ("retrieval", "hr1"),
+    "AUROC": ("reid", "auroc"),
+    "AUPR": ("reid", "aupr"),
+}
+#: How training differs from the published settings.
+SETTINGS = {
+    "train": {"epochs": 4},
+    "optimiser": {"lr": 3e-5},
+    "supervision": {"bags_per_batch": 6, "tau_fit": "share"},
+}
+Folds = dict[str, list[float]]
+
+
+def main(words: list[str] | None = None) -> None:
+    """Prepares the folds, and measures every encoder on them."""
+    options, settings = parse(words)
+    config = override(from_dict(SETTINGS), settings, SECTIONS)
+    folds = prepared(options)
+    rows = {name.partition("@")[0]: frozen(options, name, folds) for name in options.encoder}
+    rows |= {f"{name}, trained further": trained(options, name, folds, config) for name in options.train}
+    write_json(options.out / "clips.json", {"folds": rows, "made_by": provenance()})
+    print(table(rows))
+
+
+def parse(words: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """The command line, and the settings of training in it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks clips", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("clips", type=Path, help="folder of the clips")
+    parser.add_argument("--out", type=Path, required=True, help="folder of data, runs and results")
+    parser.add_argument("--encoder", action="append", default=[], help="known name or folder, as for embed; repeatable")
+    parser.add_argument("--train", action="append", default=[], help="initial encoder of training; repeatable")
+    parser.add_argument("--size", type=int, default=112, help="side of a crop, pixels")
+    return parser.parse_known_args(words)
+
+
+def prepared(options: argparse.Namespace) -> list[tuple[Path, Path]]:
+    """The training and the test dataset of each fold."""
+    boxes = read_source("mot", options.clips, {"identities": "polyp"})
+    boxes = boxes.take(in_runs(boxes))
+    clip = video_codes(boxes)
+    parts = np.array_split(numpy_generator(0).permutation(np.unique(clip)), FOLDS)
+    crops, folds = Crops(size=options.size), []
+    for fold, part in enumerate(parts):
+        tested, paths = np.isin(clip, part), []
+        for name, mask, row in (("train", ~tested, 4), ("test", tested, len(part))):
+            paths.append(options.out / f"fold{fold}" / name)
+            prepare(join_clips(boxes.take(mask), row), options.clips, paths[-1], crops=crops, skip_bad=True)
+        folds.append((paths[0], paths[1]))
+    return folds
+
+
+def in_runs(boxes: Boxes) -> np.ndarray:
+    """Mask of the boxes that are kept: of each run of consecutive frames the first 32 of every 38."""
+    order = np.lexsort((boxes.frame_index, video_codes(boxes)))
+    video, frame = video_codes(boxes)[order], boxes.frame_index[order]
+    begins = np.append(True, (np.diff(video) != 0) | (np.diff(frame) > 1))
+    since = frame - frame[begins][np.cumsum(begins) - 1]
+    kept = np.empty(len(order), bool)
+    kept[order] = since % (KEPT + DROPPED) < KEPT
+    return kept
+
+
+def frozen(options: argparse.Namespace, encoder: str, folds: Sequence[tuple[Path, Path]]) -> Folds:
+    """The metrics of an encoder in each fold."""
+    return measured([(encoder, test) for _, test in folds], options.out / "encoders" / folder_name(encoder))
+
+
+def trained(options: argparse.Namespace, encoder: str, folds: Sequence[tuple[Path, Path]], config: Config) -> Folds:
+    """The metrics of an encoder in each fold, after training on the clips of the other folds."""
+    out = options.out / "trained" / folder_name(encoder)
+    runs = [train(config, Dataset.open(data), out / f"run{fold}", encoder) for fold, (data, _) in enumerate(folds)]
+    return measured([(str(run), test) for run, (_, test) in zip(runs, folds, strict=True)], out)
+
+
+def measured(pairs: Sequence[tuple[str, Path]], out: Path) -> Folds:
+    """Each metric in each fold, in per cent."""
+    values: Folds = {name: [] for name in METRICS}
+    settings, few = replace(Embed(), enlarge=True), replace(Evaluate(), bootstrap=10, variants=False)
+    for fold, (encoder, test) in enumerate(pairs):
+        name, _, weights = encoder.partition("@")
+        vectors = out / f"vectors{fold}"
+        embed_files(name, test, vectors, weights or None, settings, overwrite=True)
+        results = evaluate_files({"retrieval": [vectors], "reid": [vectors]}, few)
+        for metric, (task, key) in METRICS.items():
+            values[metric].append(round(100 * results.tasks[task].metrics[key].value, 2))
+    return values
+
+
+def folder_name(encoder: str) -> str:
+    """The name or path of an encoder as the name of a folder."""
+    return "".join(letter if letter.isalnum() else "-" for letter in encoder).strip("-")
+
+
+def table(rows: dict[str, Folds]) -> str:
+    """Mean and range over the folds as a table."""
+    lines = ["| | " + " | ".join(METRICS) + " |", "|---" * (len(METRICS) + 1) + "|"]
+    for name, folds in rows.items():
+        cells = [f"{np.mean(v):.1f} ({min(v):.1f}–{max(v):.1f})" for v in folds.values()]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
