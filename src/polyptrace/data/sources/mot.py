@@ -149,8 +149,8 @@ def _with_video_info(sequence: _Sequence, root: Path) -> _Sequence:
         return sequence
     info = video_info(root / sequence.file)
     fps = sequence.fps if np.isfinite(sequence.fps) else info.fps
-    size = {"width": sequence.width or info.width, "height": sequence.height or info.height}
-    return replace(sequence, fps=fps, generated=info.generated, **size)
+    width, height = sequence.width or info.width, sequence.height or info.height
+    return replace(sequence, fps=fps, width=width, height=height, generated=info.generated)
 
 
 def _seqinfo(path: Path) -> dict[str, str]:
