@@ -28,9 +28,10 @@ from benchmarks.timing import apart, report_work
 from examples.train_detector import build
 from polyptrace.cli.run import LINKING
 from polyptrace.config import Crops, Embed
+from polyptrace.core.arrays import Pixels
 from polyptrace.core.device import choose_device
 from polyptrace.data import prepare
-from polyptrace.data.crops.videos import Pixels, all_frames, write_video
+from polyptrace.data.crops.videos import all_frames, write_video
 from polyptrace.detect import detect
 from polyptrace.detect.detector import Found, Frame
 from polyptrace.detect.transformers_folder import TransformersFolder
@@ -89,7 +90,7 @@ def timed(work: Callable[[], object], clock: Callable[[], float]) -> float:
 def measure(quick: bool = False) -> Result:
     """Overhead, memory and speed."""
     on_gpu = torch.cuda.is_available()
-    count = 64 if quick else 3000 if on_gpu else 160
+    count = 16 if quick else 1000 if on_gpu else 64
     with TemporaryDirectory() as name:
         folder = Path(name)
         video = folder / "recording.mp4"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from polyptrace.cli import main
 from polyptrace.cli.ablate import point_order
 from polyptrace.config import read_config
+from tests.command import call
 
 SMALL = """
 [encoder]
@@ -27,13 +27,6 @@ bootstrap = 20
 """
 
 
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(["ablate", *arguments])
-    assert isinstance(end.value.code, int)
-    return end.value.code
-
-
 @pytest.fixture(scope="module")
 def folder(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ablate")
@@ -49,7 +42,7 @@ def common(folder: Path) -> list[str]:
 
 def test_variants_differ_in_their_settings_only_and_are_in_blocks_with_ours(folder: Path) -> None:
     data = ["--data", f"{folder}/train", "--eval", f"{folder}/test"]
-    assert call(*data, *common(folder), "--variants", "level,multi-positive") == 0
+    assert call("ablate", *data, *common(folder), "--variants", "level,multi-positive") == 0
     runs = {path.parts[-4]: read_config(path) for path in (folder / "out").glob("*/*/seed0/run/config.toml")}
     assert set(runs) == {"frame", "tracklet", "multi-positive", "ours"}
     assert (runs["frame"].loss.tracklet_weight, runs["tracklet"].loss.frame_weight) == (0, 0)
@@ -70,17 +63,17 @@ def test_variants_differ_in_their_settings_only_and_are_in_blocks_with_ours(fold
     )
     assert [name in differences for name in names] == [True, True, True, False]
     (folder / "out/ablations/table2.md").unlink()
-    assert call("--out", f"{folder}/out", "--variants", "level", "--table-only") == 0
+    assert call("ablate", "--out", f"{folder}/out", "--variants", "level", "--table-only") == 0
     assert (folder / "out/ablations/table2.md").read_text().count("| Ours |") == 1
 
 
 def test_a_sweep_compares_the_losses_on_each_pair_of_datasets(folder: Path) -> None:
-    assert call(*common(folder), "--sweep", f"0.25={folder}/train:{folder}/test") == 0
+    assert call("ablate", *common(folder), "--sweep", f"0.25={folder}/train:{folder}/test") == 0
     table = (folder / "out/ablations/sweep-retrieval-map.md").read_text()
     assert "0.25" in table
     rows = [line for line in table.splitlines() if line.startswith(("| Multi", "| Equation 1", "| Ours"))]
     assert [line.count("[") for line in rows] == [1, 1, 1]  # each a figure with its interval
-    assert call(*common(folder), "--sweep", "0.5=here") == 2
+    assert call("ablate", *common(folder), "--sweep", "0.5=here") == 2
 
 
 def test_points_that_are_numbers_come_by_size() -> None:

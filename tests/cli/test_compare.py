@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from polyptrace.cli import main
 from polyptrace.compare.rows import ALL
 from polyptrace.config import Crops
 from polyptrace.core.files import read_json
 from polyptrace.data import prepare, read_coco
 from polyptrace.evaluate import Results
+from tests.command import call
 
 SETTINGS = """
 [supervision]
@@ -57,17 +57,10 @@ def words(folder: Path, out: str, *more: str) -> list[str]:
     return ["compare", "--data", f"{folder}/train", *common, "--seeds", "1", "--out", f"{folder}/{out}", *more]
 
 
-def call(arguments: list[str]) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    assert isinstance(end.value.code, int)
-    return end.value.code
-
-
 @pytest.fixture(scope="module")
 def compared(folder: Path) -> tuple[int, Path]:
     """All rows and one that cannot work: its weights are not there."""
-    code = call(words(folder, "all", "--frozen", f"dinov2-small:{folder}/missing.pth"))
+    code = call(*words(folder, "all", "--frozen", f"dinov2-small:{folder}/missing.pth"))
     return code, folder / "all"
 
 
@@ -119,11 +112,11 @@ def test_completed_rows_are_skipped_and_the_table_has_the_completed_rows(
 ) -> None:
     _, out = compared
     before = {path: path.stat().st_mtime_ns for path in out.rglob("rows/**/*") if is_result(path)}
-    assert call(words(folder, "all", *(word for row in ALL for word in ("--only", row)))) == 0
+    assert call(*words(folder, "all", *(word for row in ALL for word in ("--only", row)))) == 0
     assert {path: path.stat().st_mtime_ns for path in before} == before
     (out / "report" / "table1.md").unlink()
     capsys.readouterr()
-    assert call(["compare", "--out", str(out), "--table-only"]) == 0
+    assert call("compare", "--out", str(out), "--table-only") == 0
     assert "| Ours |" in capsys.readouterr().out
     assert (out / "report" / "table1.md").exists()
 
@@ -134,7 +127,7 @@ def test_an_empty_table_is_an_error_that_names_the_folder(
 ) -> None:
     (tmp_path / "empty").mkdir()
     for folder, text in (("wrong", "no such folder"), ("empty", "so there is no table")):
-        assert call([command, "--out", str(tmp_path / folder), "--table-only"]) == 2
+        assert call(command, "--out", str(tmp_path / folder), "--table-only") == 2
         said = capsys.readouterr().err
         assert f"{folder}: no " in said
         assert text in said
@@ -145,25 +138,25 @@ def test_an_empty_table_is_an_error_that_names_the_folder(
 def test_a_comparison_in_which_every_row_failed_prints_the_failures_and_no_table(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(words(folder, "failed", "--methods", "untrained", "--encoder.backbone", "no_such_backbone")) == 1
+    assert call(*words(folder, "failed", "--methods", "untrained", "--encoder.backbone", "no_such_backbone")) == 1
     said = capsys.readouterr()
     assert "no row has results, so there is no table" in said.out
     assert "no_such_backbone" in said.err
-    assert call(["compare", "--out", f"{folder}/failed", "--table-only"]) == 2
+    assert call("compare", "--out", f"{folder}/failed", "--table-only") == 2
 
 
 def test_a_line_that_is_copied_makes_the_row(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(words(folder, "copied", "--methods", "mve", "--dry-run")) == 0
+    assert call(*words(folder, "copied", "--methods", "mve", "--dry-run")) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[::2] == ["# starts/sfe/seed0", "# rows/mve/seed0"]
     assert not (folder / "copied").exists()
     for command in " && ".join(lines[1::2]).split(" && "):
         program, *rest = shlex.split(command)
         assert program == "polyptrace"
-        assert call(rest) == 0
+        assert call(*rest) == 0
     results = folder / "copied/rows/mve/seed0/results/results.json"
     made = results.stat().st_mtime_ns
-    assert call(words(folder, "copied", "--methods", "mve", "--only", "mve/seed0", "--keep", "vectors")) == 0
+    assert call(*words(folder, "copied", "--methods", "mve", "--only", "mve/seed0", "--keep", "vectors")) == 0
     assert results.stat().st_mtime_ns == made
     assert not (folder / "copied/rows/mve/seed0/run/encoder").exists()
     assert not (folder / "copied/report").exists()
@@ -182,7 +175,7 @@ def test_a_comparison_that_was_killed_between_rows_resumes(folder: Path) -> None
     process.wait()
     assert not (last / "results").exists()
     made = (first / "results/results.json").stat().st_mtime_ns
-    assert call([*arguments, "--only", "rows"]) == 0
+    assert call(*arguments, "--only", "rows") == 0
     assert (first / "results/results.json").stat().st_mtime_ns == made
     assert (last / "results/results.json").exists()
 
@@ -224,22 +217,22 @@ def _runs(pid: int) -> bool:
 
 def test_rates_are_searched_on_development_data_and_used_again(folder: Path) -> None:
     arguments = words(folder, "searched", "--methods", "ours", "--search-lr", "1e-3,1e30")
-    assert call(arguments) == 2  # on which data?
+    assert call(*arguments) == 2  # on which data?
     arguments += ["--search-data", f"{folder}/test", "--search-eval", f"{folder}/train"]
-    assert call([*arguments, "--only", "ours/seed0"]) == 2  # the search comes first
-    assert call([*arguments, "--only", "search/ours/lr0.001"]) == 0  # a part of it, to be gone on with
+    assert call(*arguments, "--only", "ours/seed0") == 2  # the search comes first
+    assert call(*arguments, "--only", "search/ours/lr0.001") == 0  # a part of it, to be gone on with
     assert not (folder / "searched/rates.json").exists()
-    assert call([*arguments, "--only", "search"]) == 0
+    assert call(*arguments, "--only", "search") == 0
     found = read_json(folder / "searched/rates.json")
     assert found["rows"]["ours"]["rate"] == 1e-3
     assert found["rows"]["ours"]["tried"]["1e+30"] is None
     assert found["train"].endswith("test")
     made = (folder / "searched/rates.json").stat().st_mtime_ns
-    assert call([*arguments, "--only", "ours/seed0"]) == 0
+    assert call(*arguments, "--only", "ours/seed0") == 0
     assert (folder / "searched/rates.json").stat().st_mtime_ns == made
     record = read_json(folder / "searched/rows/ours/seed0/row.json")
     assert record["trial"]["config"]["optimiser"]["lr"] == 1e-3
-    assert call([*arguments, "--optimiser.lr", "1"]) == 2  # which of the two?
+    assert call(*arguments, "--optimiser.lr", "1") == 2  # which of the two?
 
 
 def test_typing_errors_are_reported_before_anything_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,7 +245,7 @@ def test_typing_errors_are_reported_before_anything_runs(folder: Path, capsys: p
         "task 'sizes'": ["--tasks", "sizes"],
     }
     for text, arguments in wrong.items():
-        assert call(words(folder, "wrong", *arguments)) == 2
+        assert call(*words(folder, "wrong", *arguments)) == 2
         assert text.strip() in capsys.readouterr().err
     assert not (folder / "wrong").exists()
 
@@ -262,14 +255,14 @@ def test_a_second_comparison_is_refused_while_the_first_runs_and_starts_after_it
 ) -> None:
     arguments = words(folder, "twice", "--methods", "colour-grid,untrained")
     first = start_waiting("polyptrace.compare.runner.run_trial", *arguments)  # in the row colour-grid
-    assert call(arguments) == 2
+    assert call(*arguments) == 2
     assert f"twice: in use by process {first.pid} on " in capsys.readouterr().err
-    assert call([*arguments, "--only", "colour-grid"]) == 1
+    assert call(*arguments, "--only", "colour-grid") == 1
     assert f"seed0: in use by process {first.pid} on " in capsys.readouterr().err
     assert not list((folder / "twice").rglob("error.txt"))
-    assert call([*arguments, "--only", "untrained"]) == 0  # rows may be distributed
+    assert call(*arguments, "--only", "untrained") == 0  # rows may be distributed
     first.kill()
     first.wait()
-    assert call(arguments) == 0
+    assert call(*arguments) == 0
     assert not list((folder / "twice").rglob(".*"))
     assert not (folder / ".twice.lock").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.cli import main
+from tests.command import call
 
 
 @pytest.fixture
@@ -23,16 +23,9 @@ def theirs(tmp_path):
     return tmp_path / "theirs.npz"
 
 
-def call(*words):
-    try:
-        main(["evaluate", *map(str, words)])
-    except SystemExit as end:
-        return end.code
-    return 0
-
-
 def test_vectors_of_other_programs_are_evaluated_and_the_table_is_printed(theirs, tmp_path, capsys):
     code = call(
+        "evaluate",
         *("retrieval", "reid", "--embeddings", theirs, "--out", tmp_path / "R", "--evaluate.bootstrap", "40"),
         *("--name", "Theirs", "--group", "Endoscopy FM", "--trained-on-test", "size", "--evaluate.cluster=polyp"),
     )
@@ -53,7 +46,7 @@ def test_vectors_of_other_programs_are_evaluated_and_the_table_is_printed(theirs
 
 def test_all_tasks_run_by_default_and_give_reasons(theirs, tmp_path, capsys):
     quick = ("--evaluate.bootstrap", "20", "--evaluate.repeats", "2")
-    assert call("--embeddings", theirs, "--out", tmp_path / "R", "--histology", "villous=1", *quick) == 0
+    assert call("evaluate", "--embeddings", theirs, "--out", tmp_path / "R", "--histology", "villous=1", *quick) == 0
     tasks = json.loads((tmp_path / "R" / "results.json").read_text())["tasks"]
     assert tasks["histology"]["status"] == "done"
     assert tasks["histology"]["counts"]["polyps_of_class_1"] == 6
@@ -63,7 +56,7 @@ def test_all_tasks_run_by_default_and_give_reasons(theirs, tmp_path, capsys):
 
 def test_a_remark_that_several_tasks_share_is_printed_once(theirs, tmp_path, capsys):
     words = ("size", "--embeddings", theirs, "--out", tmp_path / "R")
-    assert call(*words) == 0
+    assert call("evaluate", *words) == 0
     remarks = {}
     for name, task in json.loads((tmp_path / "R" / "results.json").read_text())["tasks"].items():
         remarks.setdefault(task["reason"], []).append(name)
@@ -76,8 +69,8 @@ def test_a_remark_that_several_tasks_share_is_printed_once(theirs, tmp_path, cap
 def test_seeds_are_combined(theirs, tmp_path):
     for seed in (0, 1):
         words = ("retrieval", "--embeddings", theirs, "--name", "Theirs", "--evaluate.bootstrap", "20")
-        assert call(*words, "--out", tmp_path / f"R{seed}") == 0
-    assert call("--combine", tmp_path / "R0", "--combine", tmp_path / "R1", "--out", tmp_path / "R") == 0
+        assert call("evaluate", *words, "--out", tmp_path / f"R{seed}") == 0
+    assert call("evaluate", "--combine", tmp_path / "R0", "--combine", tmp_path / "R1", "--out", tmp_path / "R") == 0
     assert json.loads((tmp_path / "R" / "results.json").read_text())["method"]["seeds"] == 2
 
 
@@ -95,18 +88,18 @@ def test_seeds_are_combined(theirs, tmp_path):
     ],
 )
 def test_errors_are_one_line_and_exit_code_two(words, message, tmp_path, capsys):
-    assert call(*words, "--out", tmp_path / "R") == 2
+    assert call("evaluate", *words, "--out", tmp_path / "R") == 2
     assert message in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "R").exists()
 
 
 def test_an_unknown_histology_is_an_error_that_shows_how_to_map_it(theirs, tmp_path, capsys):
-    assert call("histology", "--embeddings", theirs, "--out", tmp_path / "R") == 2
+    assert call("evaluate", "histology", "--embeddings", theirs, "--out", tmp_path / "R") == 2
     assert "--histology NAME=1" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_the_help_lists_every_column(capsys):
-    assert call("--help") == 0
+    assert call("evaluate", "--help") == 0
     shown = capsys.readouterr().out
     for column in ("vectors", "vector", "polyp", "video", "size_mm", "histology", "position", "last", "fps", "unit"):
         assert column in shown
@@ -118,7 +111,7 @@ def test_a_published_split_is_given_as_two_inputs(theirs, tmp_path):
     for name, rows in (("train", columns["polyp"] < 8), ("test", columns["polyp"] >= 8)):
         np.savez(tmp_path / f"{name}.npz", **{key: values[rows] for key, values in columns.items()})
     words = ("histology", "--embeddings", tmp_path / "test.npz", "--train-for", f"histology={tmp_path / 'train.npz'}")
-    assert call(*words, "--evaluate.repeats", "2", "--out", tmp_path / "R") == 0
+    assert call("evaluate", *words, "--evaluate.repeats", "2", "--out", tmp_path / "R") == 0
     content = json.loads((tmp_path / "R" / "results.json").read_text())
     assert content["tasks"]["histology"]["protocol"]["split"] == "given"
     assert content["tasks"]["histology"]["metrics"]["accuracy"]["n"] == 20
@@ -127,5 +120,5 @@ def test_a_published_split_is_given_as_two_inputs(theirs, tmp_path):
 
 def test_two_inputs_that_share_a_video_are_an_error(theirs, tmp_path, capsys):
     words = ("retrieval", "--embeddings", theirs, "--embeddings", theirs)
-    assert call(*words, "--out", tmp_path / "R") == 2
+    assert call("evaluate", *words, "--out", tmp_path / "R") == 2
     assert "both contain '0' of dataset ''" in capsys.readouterr().err.replace("\n", " ")

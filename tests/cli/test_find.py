@@ -8,18 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.cli import main
 from polyptrace.core.files import read_json, write_json
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings, embed
 from polyptrace.encoders import load_encoder
-
-
-def call(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(["find", *map(str, arguments)])
-    assert isinstance(end.value.code, int)
-    return end.value.code
+from tests.command import call
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +27,7 @@ def test_a_polyp_of_one_colour_is_found_again_with_a_page_to_look_at(
     vectors: Path, coloured: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "found"
-    assert call(vectors, "--video", "v1", "--track", 1, "--data", coloured.path, "--out", out) == 0
+    assert call("find", vectors, "--video", "v1", "--track", 1, "--data", coloured.path, "--out", out) == 0
     rows = list(csv.DictReader((out / "found.csv").open(encoding="utf-8")))
     assert [row["polyp"] for row in rows[:5]] == ["v1-p0"] * 5  # the query, and its four other tracks
     assert {row["video"] for row in rows} == {"v1"}
@@ -50,19 +43,19 @@ def test_a_polyp_of_one_colour_is_found_again_with_a_page_to_look_at(
 
 
 def test_a_time_selects_a_track_and_the_choice_is_printed(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(vectors, "--video", "v0", "--at", "0:04", "--among", "all", "--top", 3) == 0
+    assert call("find", vectors, "--video", "v0", "--at", "0:04", "--among", "all", "--top", 3) == 0
     assert "similar to track 1 of v0" in " ".join(capsys.readouterr().out.split())
-    assert call(vectors, "--video", "v0", "--at", "0:40", "--top", 1) == 0
+    assert call("find", vectors, "--video", "v0", "--at", "0:40", "--top", 1) == 0
     assert "no track at this time; using the nearest, track 6" in capsys.readouterr().out
 
 
 def test_a_time_long_after_the_last_track_is_an_error(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(vectors, "--video", "v0", "--at", "59:00") == 2
+    assert call("find", vectors, "--video", "v0", "--at", "59:00") == 2
     assert "is after its last track, which ends at 0:" in capsys.readouterr().err
 
 
 def test_few_tracks_are_counted_and_not_given_in_per_cent(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(vectors, "--video", "v1", "--track", 1) == 0
+    assert call("find", vectors, "--video", "v1", "--track", 1) == 0
     printed = capsys.readouterr().out
     assert "15 of 15" in printed
     assert "%" not in printed
@@ -77,7 +70,7 @@ def test_a_dataset_that_was_not_embedded_is_refused(
         tmp_path / "mine"
     )
     arguments = ("--video", "v1", "--track", 1, "--out", tmp_path / "found")
-    assert call(tmp_path / "mine", *arguments, "--data", other) == 2
+    assert call("find", tmp_path / "mine", *arguments, "--data", other) == 2
     assert "were not computed from this dataset" in capsys.readouterr().err
 
 
@@ -95,22 +88,22 @@ def test_a_dataset_that_was_not_embedded_is_refused(
 def test_what_is_missing_or_mistyped_is_one_line(
     vectors: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[object, ...], message: str
 ) -> None:
-    assert call(vectors, *arguments) == 2
+    assert call("find", vectors, *arguments) == 2
     assert message in capsys.readouterr().err
 
 
 def test_without_a_frame_rate_the_error_asks_for_a_frame(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = {"vectors": np.eye(2), "video": np.array(["v", "v"]), "position": np.array([0, 50])}
     Embeddings.from_columns(columns).save(tmp_path / "theirs")
-    assert call(tmp_path / "theirs", "--video", "v", "--at", "0:01") == 2
+    assert call("find", tmp_path / "theirs", "--video", "v", "--at", "0:01") == 2
     assert "--frame" in capsys.readouterr().err
-    assert call(tmp_path / "theirs", "--video", "v", "--frame", 2) == 0
+    assert call("find", tmp_path / "theirs", "--video", "v", "--frame", 2) == 0
 
 
 def test_a_procedure_may_be_called_what_looks_like_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = {"vectors": np.eye(2), "video": np.array(["[/b] one"] * 2), "track": np.arange(2)}
     Embeddings.from_columns(columns).save(tmp_path / "theirs")
-    assert call(tmp_path / "theirs", "--video", "[/b] one", "--track", 0) == 0
+    assert call("find", tmp_path / "theirs", "--video", "[/b] one", "--track", 0) == 0
     assert "[/b] one" in capsys.readouterr().out
 
 
@@ -120,7 +113,7 @@ def test_names_neither_control_the_terminal_nor_run_in_a_spreadsheet(
     name = "=1+2\x1b]0;title\x07"
     columns = {"vectors": np.eye(2), "video": np.array([name] * 2), "track": np.arange(2)}
     Embeddings.from_columns(columns).save(tmp_path / "theirs")
-    assert call(tmp_path / "theirs", "--video", name, "--track", 0, "--out", tmp_path / "found") == 0
+    assert call("find", tmp_path / "theirs", "--video", name, "--track", 0, "--out", tmp_path / "found") == 0
     printed = capsys.readouterr().out
     assert "=1+2" in printed
     assert "\x1b]" not in printed

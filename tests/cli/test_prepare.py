@@ -21,6 +21,7 @@ from polyptrace.data import Dataset, prepare
 from polyptrace.data.crops import images as pictures
 from polyptrace.data.crops.videos import read_frames
 from polyptrace.data.splits import Selection
+from tests.command import call
 
 FRAMES = 40
 LONG = 120  # times 200 frames
@@ -42,10 +43,8 @@ def clips(tmp_path: Path) -> Path:
     return root
 
 
-def run(*words: object) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(["prepare", *map(str, words), "--crops.size", "16"])
-    return int(end.value.code or 0)
+def prepare_small(*words: object) -> int:
+    return call("prepare", *words, "--crops.size", "16")
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def said(capsys: pytest.CaptureFixture[str]):
 
 
 def test_what_came_out_is_printed_and_recorded(clips: Path, tmp_path: Path, said) -> None:
-    assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 0
+    assert prepare_small("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 0
     text = said()
     assert "videos 2 polyps 2 boxes 80 rejected 0 short tracks 0 tracks 2 tracklets 2 crops 20" in text
     assert "frames kept per track: 10 / 10 / 10" in text
@@ -69,7 +68,7 @@ def test_what_came_out_is_printed_and_recorded(clips: Path, tmp_path: Path, said
 
 def test_the_python_function_writes_what_the_command_writes(clips: Path, tmp_path: Path) -> None:
     words = ("--identities", "polyp", "--share", 0.5, "--rest", "--join-clips", 2, "--fps", 30, "--seed", 1)
-    assert run("mot", clips, *words, "--out", tmp_path / "command") == 0
+    assert prepare_small("mot", clips, *words, "--out", tmp_path / "command") == 0
     selection = Selection(fps=30.0, share=0.5, rest=True, join_clips=2, seed=1)
     options = {"identities": "polyp"}
     crops = Crops(size=16)
@@ -82,55 +81,55 @@ def test_the_python_function_writes_what_the_command_writes(clips: Path, tmp_pat
 
 
 def test_missing_identities_are_an_error_that_lists_all_options(clips: Path, tmp_path: Path, said) -> None:
-    assert run("mot", clips, "--out", tmp_path / "d") == 2
+    assert prepare_small("mot", clips, "--out", tmp_path / "d") == 2
     assert "--tracks.link video or by the given tracks: --tracks.link track" in said()
-    assert run("mot", clips, "--boxes", "det", "--out", tmp_path / "d") == 2
+    assert prepare_small("mot", clips, "--boxes", "det", "--out", tmp_path / "d") == 2
     assert said().endswith("link by overlap alone: --tracks.link video")
-    assert run("mot", clips, "--boxes", "det", "--tracks.link", "video", "--out", tmp_path / "d") == 0
+    assert prepare_small("mot", clips, "--boxes", "det", "--tracks.link", "video", "--out", tmp_path / "d") == 0
 
 
 def test_a_missing_or_unreachable_score_is_reported(clips: Path, tmp_path: Path, said) -> None:
     link = ("--tracks.link", "video", "--out", tmp_path / "d")
-    assert run("mot", clips, "--boxes", "det", "--min-score", 0.9, *link) == 2
+    assert prepare_small("mot", clips, "--boxes", "det", "--min-score", 0.9, *link) == 2
     assert "--min-score 0.9: no box is left -> the highest score is 0.75" in said()
-    assert run("mot", clips, "--boxes", "gt", "--min-score", 0.9, *link) == 0
+    assert prepare_small("mot", clips, "--boxes", "gt", "--min-score", 0.9, *link) == 0
     assert "--min-score 0.9: no box has a score; all boxes are kept" in said()
 
 
 def test_a_misspelt_option_is_answered_with_the_right_one(clips: Path, tmp_path: Path, said) -> None:
-    assert run("mot", clips, "--identity", "polyp", "--out", tmp_path / "d") == 2
+    assert prepare_small("mot", clips, "--identity", "polyp", "--out", tmp_path / "d") == 2
     assert "--identity: no such option -> did you mean --identities?" in said()
-    assert run("mot", clips, "--tracks.strid", "2", "--out", tmp_path / "d") == 2
+    assert prepare_small("mot", clips, "--tracks.strid", "2", "--out", tmp_path / "d") == 2
     assert "did you mean '--tracks.stride'?" in said()
-    assert run("mot", clips, "--max_gap", "2", "--out", tmp_path / "d") == 2
+    assert prepare_small("mot", clips, "--max_gap", "2", "--out", tmp_path / "d") == 2
     assert "did you mean --tracks.max-gap?" in said()
 
 
 def test_a_missing_path_or_split_is_named_in_the_error(tmp_path: Path, said) -> None:
-    assert run("coco", tmp_path / "nowhere", "--out", tmp_path / "d") == 2
+    assert prepare_small("coco", tmp_path / "nowhere", "--out", tmp_path / "d") == 2
     assert "nowhere: no such file or folder" in said()
     (tmp_path / "instances_train.json").write_text("{}")
     (tmp_path / "instances_test.json").write_text("{}")
-    assert run("coco", tmp_path, "--split", "tst", "--out", tmp_path / "d") == 2
+    assert prepare_small("coco", tmp_path, "--split", "tst", "--out", tmp_path / "d") == 2
     assert "has no split 'tst' -> --split is one of test, train" in said()
 
 
 def test_an_existing_folder_is_refused_before_anything_is_read(tmp_path: Path, said) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "empty").mkdir()
-    assert run("mot", tmp_path / "empty", "--out", tmp_path / "d") == 2
+    assert prepare_small("mot", tmp_path / "empty", "--out", tmp_path / "d") == 2
     assert "d: already exists" in said()
 
 
 def test_a_misspelt_source_or_option_is_named_before_an_existing_folder(clips: Path, tmp_path: Path, said) -> None:
-    run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
+    prepare_small("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
     said()
     for words, message in (
         (("mto", clips), "mto: is not a source"),
         (("mot", tmp_path / "clip"), "clip: no such file or folder"),
         (("mot", clips, "--identities", "polyps"), "--identities polyps: not a choice"),
     ):
-        assert run(*words, "--out", tmp_path / "d") == 2
+        assert prepare_small(*words, "--out", tmp_path / "d") == 2
         text = said()
         assert message in text
         assert "other settings" not in text
@@ -138,10 +137,10 @@ def test_a_misspelt_source_or_option_is_named_before_an_existing_folder(clips: P
 
 def test_an_existing_dataset_is_not_changed_and_reported(clips: Path, tmp_path: Path, said) -> None:
     words = ("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
-    assert run(*words) == 0
+    assert prepare_small(*words) == 0
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "d").rglob("*")}
     said()
-    assert run(*words, "--crops.workers", 1) == 0
+    assert prepare_small(*words, "--crops.workers", 1) == 0
     text = said()
     assert "videos 2 polyps 2" in text
     assert "d: already exists, made from the same boxes with the same settings" in text
@@ -151,7 +150,7 @@ def test_an_existing_dataset_is_not_changed_and_reported(clips: Path, tmp_path: 
 
 def test_a_dataset_that_was_made_otherwise_is_refused_with_what_differs(clips: Path, tmp_path: Path, said) -> None:
     words = ("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
-    assert run(*words) == 0
+    assert prepare_small(*words) == 0
     for more, text in (
         (("--tracks.stride", 2), "tracks.stride: 4 -> 2 ->"),
         (("--share", 0.5), "source.share: None -> 0.5"),
@@ -159,28 +158,28 @@ def test_a_dataset_that_was_made_otherwise_is_refused_with_what_differs(clips: P
         (("--fps", 25), "made from other boxes"),
     ):
         said()
-        assert run(*words, *more) == 2
+        assert prepare_small(*words, *more) == 2
         text_printed = said()
         assert "d: already exists, made " in text_printed
         assert text in text_printed
         assert "give another folder, or remove this one first" in text_printed
     rows = (clips / "a/gt/gt.txt").read_text().replace("20,20,10,10", "21,20,10,10", 1)
     (clips / "a/gt/gt.txt").write_text(rows)
-    assert run(*words) == 2
+    assert prepare_small(*words) == 2
     assert "the source, or an option of its reader, has changed" in said()
 
 
 def test_left_out_rows_are_pointed_at(clips: Path, tmp_path: Path, said) -> None:
     (clips / "a/img1/000005.jpg").write_bytes(b"")
     words = ("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
-    assert run(*words) == 2
+    assert prepare_small(*words) == 2
     assert "a/gt/gt.txt:5: a/img1/000005.jpg: image cannot be decoded" in said()
-    assert run(*words, "--skip-bad") == 0
+    assert prepare_small(*words, "--skip-bad") == 0
     assert "d/rejected.csv" in said()
 
 
 def test_the_papers_counts_are_shown_with_a_combination_of_that_name(tmp_path: Path, clips: Path, said) -> None:
-    run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
+    prepare_small("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
     info = json.loads((tmp_path / "d/dataset.json").read_text())
     info["source"] = {"format": "rsp", "path": "rspp", "split": None}
     (tmp_path / "d/dataset.json").write_text(json.dumps(info))
@@ -198,7 +197,7 @@ def test_a_disk_that_refuses_is_one_line(
         raise OSError(number, "no")
 
     monkeypatch.setattr("polyptrace.data.crops.store.PartialStore.cut", refuse)
-    assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 2
+    assert prepare_small("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 2
     assert words in said()
 
 
@@ -207,7 +206,7 @@ def test_ctrl_c_prints_how_to_resume(clips: Path, tmp_path: Path, said, monkeypa
         raise KeyboardInterrupt
 
     monkeypatch.setattr("polyptrace.data.crops.store.PartialStore.cut", interrupt)
-    assert run("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 130
+    assert prepare_small("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 130
     assert "interrupted -> run the same command again; it resumes" in said()
 
 
@@ -241,7 +240,7 @@ def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_resumes(
         return read_frames(path, *rest)
 
     monkeypatch.setattr(pictures, "read_frames", recorded)
-    assert run(*words) == 0
+    assert prepare_small(*words) == 0
     assert read == ["long"]
     assert set(Dataset.open(out).tracklets.video) == {"short", "long"}
     assert Dataset.open(out).crops.any((1, 2, 3)).all()
@@ -280,7 +279,7 @@ def test_spaces_other_alphabets_and_links_in_paths_are_no_matter(clips: Path, tm
     odd.mkdir()
     shutil.move(clips / "a", odd / "Prozedur ä 1")
     (tmp_path / "link").symlink_to(odd)
-    assert run("mot", tmp_path / "link", "--identities", "polyp", "--out", tmp_path / "données ß") == 0
+    assert prepare_small("mot", tmp_path / "link", "--identities", "polyp", "--out", tmp_path / "données ß") == 0
     assert (tmp_path / "données ß" / "crops.npy").exists()
 
 
@@ -289,9 +288,9 @@ def test_a_second_prepare_is_refused_while_the_first_runs_and_starts_after_it_wa
 ) -> None:
     words = ["mot", clips, "--identities", "polyp", "--out", tmp_path / "d"]
     first = start_waiting("polyptrace.data.preparation._write_folder", "prepare", *words)
-    assert run(*words) == 2
+    assert prepare_small(*words) == 2
     assert f"in use by process {first.pid} on " in said()
     first.kill()
     first.wait()
-    assert run(*words) == 0
+    assert prepare_small(*words) == 0
     assert not list(tmp_path.glob(".d.*"))

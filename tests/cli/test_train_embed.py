@@ -15,18 +15,12 @@ import pytest
 
 import polyptrace
 from campaigns.commands import content, different
-from polyptrace.cli import main
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import weights
+from tests.command import call
 
 SMALL = shlex.split("--encoder.backbone test_resnet --encoder.weights none --encoder.width 16 --encoder.heads 2")
-
-
-def run(*words: object) -> int:
-    with pytest.raises(SystemExit) as end:
-        main([str(word) for word in words])
-    return int(end.value.code or 0)
 
 
 def settings(out: Path) -> dict[str, dict[str, object]]:
@@ -35,8 +29,8 @@ def settings(out: Path) -> dict[str, dict[str, object]]:
 
 def test_a_run_is_trained_and_embedded(coloured: Dataset, tmp_path: Path) -> None:
     out, vectors = tmp_path / "run", tmp_path / "vectors"
-    assert run("train", "ours", "--data", coloured.path, "--out", out, *SMALL, "--train.frames", 100) == 0
-    assert run("embed", out, "--data", coloured.path, "--out", vectors) == 0
+    assert call("train", "ours", "--data", coloured.path, "--out", out, *SMALL, "--train.frames", 100) == 0
+    assert call("embed", out, "--data", coloured.path, "--out", vectors) == 0
     table = Embeddings.load(vectors)
     assert len(table) == len(coloured.tracklets)
     assert table.info["from"] == str(out)
@@ -59,7 +53,7 @@ def test_the_same_commands_give_the_same_bytes_in_another_process(
         (tmp_path / folder).mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr(sys, "argv", ["-c"])  # recorded
-    assert [run(*line) for line in lines] == [0] * len(lines)
+    assert [call(*line) for line in lines] == [0] * len(lines)
     code = f"from polyptrace.cli import main\nfor line in {lines}:\n    try: main(line)\n    except SystemExit: pass"
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "there", env=environment, check=True)
@@ -73,12 +67,12 @@ def test_a_method_starts_from_its_published_settings_and_the_user_has_the_last_w
 ) -> None:
     (tmp_path / "mine.toml").write_text("[optimiser]\nlr = 0.5\nweight_decay = 0.25\n")
     words = ["--data", coloured.path, *SMALL, "--train.epochs", "0"]
-    assert run("train", "sfe", "--out", tmp_path / "published", *words) == 0
+    assert call("train", "sfe", "--out", tmp_path / "published", *words) == 0
     published = settings(tmp_path / "published")
     assert published["optimiser"] == {"name": "adam", "lr": 7.5e-5, "weight_decay": 1e-4, "schedule": "one-cycle"}
     assert published["train"]["method"] == "sfe"
     words += ["--config", tmp_path / "mine.toml", "--optimiser.lr", "0.125"]
-    assert run("train", "sfe", "--out", tmp_path / "mine", *words) == 0
+    assert call("train", "sfe", "--out", tmp_path / "mine", *words) == 0
     mine = settings(tmp_path / "mine")["optimiser"]
     assert mine == {"name": "adam", "lr": 0.125, "weight_decay": 0.25, "schedule": "one-cycle"}
 
@@ -88,17 +82,17 @@ def test_the_default_encoder_embeds_and_its_architecture_is_that_of_training_fro
 ) -> None:
     monkeypatch.setattr(weights, "PRETRAINED", tmp_path)
     words = ["--data", coloured.path, "--train.loggers", "", "--train.epochs", "0"]
-    assert run("train", "ours", "--out", tmp_path / "run", *words, *SMALL) == 0
+    assert call("train", "ours", "--out", tmp_path / "run", *words, *SMALL) == 0
     (tmp_path / "run/encoder").rename(tmp_path / "default")
-    assert run("train", "ours", "--out", tmp_path / "tuned", *words, "--init-from", "default") == 0
+    assert call("train", "ours", "--out", tmp_path / "tuned", *words, "--init-from", "default") == 0
     assert settings(tmp_path / "tuned")["encoder"] == settings(tmp_path / "run")["encoder"] | {"weights": "imagenet"}
-    assert run("embed", "default", "--data", coloured.path, "--out", tmp_path / "vectors") == 0
-    assert run("embed", tmp_path / "tuned", "--data", coloured.path, "--out", tmp_path / "tuned-vectors") == 0
+    assert call("embed", "default", "--data", coloured.path, "--out", tmp_path / "vectors") == 0
+    assert call("embed", tmp_path / "tuned", "--data", coloured.path, "--out", tmp_path / "tuned-vectors") == 0
     table, tuned = Embeddings.load(tmp_path / "vectors"), Embeddings.load(tmp_path / "tuned-vectors")
     assert table.info["fingerprint"] == tuned.info["fingerprint"]
     assert table.info["method"]["name"] == "Default encoder"
     assert (
-        run("train", "mve", "--out", tmp_path / "other", *words, "--init-from", "default", "--encoder.width", "8") == 2
+        call("train", "mve", "--out", tmp_path / "other", *words, "--init-from", "default", "--encoder.width", "8") == 2
     )
 
 
@@ -120,9 +114,9 @@ def test_ctrl_c_writes_a_checkpoint_and_the_same_command_resumes(coloured: Datas
 
 def test_a_run_is_replaced_with_overwrite_only(coloured: Dataset, tmp_path: Path) -> None:
     words = ["train", "ours", "--data", coloured.path, "--out", tmp_path / "r", *SMALL, "--train.frames", "100"]
-    assert run(*words) == 0
-    assert run(*words, "--train.seed", "1") == 2
-    assert run(*words, "--train.seed", "1", "--overwrite") == 0
+    assert call(*words) == 0
+    assert call(*words, "--train.seed", "1") == 2
+    assert call(*words, "--train.seed", "1", "--overwrite") == 0
     assert settings(tmp_path / "r")["train"]["seed"] == 1
 
 
@@ -135,7 +129,7 @@ def test_what_is_mistyped_gets_one_line_not_a_traceback(
         (["train", "ours", *words, "--optimiser.lrr", "1"], "optimiser.lr"),
         (["embed", tmp_path / "nowhere.ckpt", *words], "no such file"),
     ):
-        assert run(*mistyped) == 2
+        assert call(*mistyped) == 2
         assert said in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
 
@@ -149,9 +143,9 @@ def test_a_second_run_is_refused_while_the_first_trains_and_starts_after_it_was_
     words = ["train", "ours", "--data", coloured.path, "--out", tmp_path / "r", *SMALL, "--train.frames", "100"]
     first = start_waiting("polyptrace.train.loop.run_steps", *words)
     for more in ([], ["--overwrite"]):
-        assert run(*words, *more) == 2
+        assert call(*words, *more) == 2
         assert f"in use by process {first.pid} on " in capsys.readouterr().err
     first.kill()
     first.wait()
-    assert run(*words) == 0
+    assert call(*words) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["r"]

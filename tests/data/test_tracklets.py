@@ -99,4 +99,3 @@ def test_the_tracklets_are_those_of_the_authors(shared: Path, name: str, length:
 def test_shorter_tracklets_are_padded_with_minus_one() -> None:
     assert pad_rows([np.array([3, 4]), np.array([7])]).tolist() == [[3, 4], [7, -1]]
     assert pad_rows([]).shape == (0, 0)
-    assert pad_rows([np.array([3])], 3).tolist() == [[3, -1, -1]]

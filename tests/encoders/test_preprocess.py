@@ -9,7 +9,7 @@ from torchvision.transforms.v2 import functional as vision
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.encoders import ColourGrid, FrameEncoder, FrozenBackbone, TrackletEncoder
 from polyptrace.encoders.foundation import load_foundation
-from polyptrace.encoders.preprocess import RELEASE, Preprocess, prepare_crops
+from polyptrace.encoders.preprocess import RELEASE, CropPreparation, Preprocess, prepare_crops
 
 ODD = Preprocess(16, (0.1, 0.2, 0.3), (0.5, 0.25, 2.0))
 
@@ -38,14 +38,14 @@ def test_larger_crops_are_made_smaller_with_antialiasing() -> None:
 def test_smaller_crops_are_refused_with_the_size_to_prepare_unless_enlarging_is_allowed() -> None:
     with pytest.raises(UserError, match=r"stored at 12 pixels.*--crops.size 16"):
         prepare_crops(crops(12), ODD)
-    assert prepare_crops(crops(12), ODD, enlarge=True).shape == (2, 3, 3, 16, 16)
+    assert CropPreparation(ODD, enlarge=True)(crops(12)).shape == (2, 3, 3, 16, 16)
 
 
 def test_the_release_transform_is_232_pixels_with_mean_045_and_deviation_0225() -> None:
     white = torch.full((1, 1, 240, 240, 3), 255, dtype=torch.uint8)
-    prepared = prepare_crops(white, RELEASE, dtype=torch.float64)
+    prepared = prepare_crops(white, RELEASE)
     assert prepared.shape == (1, 1, 3, 232, 232)
-    assert prepared.dtype == torch.float64
+    assert prepared.dtype == torch.float32
     torch.testing.assert_close(prepared, torch.full_like(prepared, 0.55 / 0.225), atol=1e-5, rtol=0)
 
 

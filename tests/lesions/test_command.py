@@ -10,21 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.cli import main
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.embed.table import COLUMNS
 from polyptrace.lesions import SameModel
+from tests.command import call
 from tests.report.browser import CHROMIUM, FLAGS
 
 NAMES = {"v0": "=cmd|' /C calc'!A0", "v1": "<script>alert(1)</script>", "v2": "plain"}
-
-
-def run(*words: object) -> int:
-    """The exit code of a command."""
-    with pytest.raises(SystemExit) as end:
-        main([str(word) for word in words])
-    return int(end.value.code or 0)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -51,7 +44,7 @@ def vectors(coloured: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def written(coloured: Dataset, vectors: Path) -> Path:
     out = vectors.parent / "lesions"
-    assert run("lesions", vectors, "--data", coloured.path, "--out", out) == 0
+    assert call("lesions", vectors, "--data", coloured.path, "--out", out) == 0
     return out
 
 
@@ -90,9 +83,9 @@ def test_the_model_is_stored_beside_the_vectors_and_used_again(vectors: Path, wr
     assert stored == SameModel.load(written / "same.json")
     replace(stored, dataset="marked").save(vectors / "same.json")
     again = vectors.parent / "again"
-    assert run("lesions", vectors, "--out", again) == 0
+    assert call("lesions", vectors, "--out", again) == 0
     assert SameModel.load(again / "same.json").dataset == "marked"
-    assert run("lesions", vectors, "--out", again, "--overwrite", "--refit") == 0
+    assert call("lesions", vectors, "--out", again, "--overwrite", "--refit") == 0
     assert SameModel.load(vectors / "same.json") == stored
 
 
@@ -100,20 +93,20 @@ def test_an_existing_folder_is_kept_unless_overwritten(
     vectors: Path, written: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (written / "lesions.csv").read_bytes()
-    assert run("lesions", vectors, "--out", written) == 2
+    assert call("lesions", vectors, "--out", written) == 2
     assert "--overwrite" in capsys.readouterr().err
     assert (written / "lesions.csv").read_bytes() == before
     other = vectors.parent / "other"
     other.mkdir()
     (other / "letter.txt").write_text("keep")
-    assert run("lesions", vectors, "--out", other, "--overwrite") == 2
+    assert call("lesions", vectors, "--out", other, "--overwrite") == 2
     assert (other / "letter.txt").exists()
 
 
 def test_without_pictures_and_frame_rate_the_page_says_so(vectors: Path, tmp_path: Path) -> None:
     table = Embeddings.load(vectors)
     replace(table, fps=np.full(len(table), np.nan)).save(tmp_path / "vectors")
-    assert run("lesions", tmp_path / "vectors", "--out", tmp_path / "out") == 0
+    assert call("lesions", tmp_path / "vectors", "--out", tmp_path / "out") == 0
     page = (tmp_path / "out/lesions.html").read_text(encoding="utf-8")
     assert "there are no pictures" in page
     assert "25 frames per second are assumed" in page
@@ -124,7 +117,7 @@ def test_names_are_escaped_in_the_page_and_neutralised_in_the_tables(vectors: Pa
     table = Embeddings.load(vectors)
     renamed = np.array([NAMES[name] for name in table.video], object)
     replace(table, video=renamed).save(tmp_path / "vectors")
-    assert run("lesions", tmp_path / "vectors", "--out", tmp_path / "out") == 0
+    assert call("lesions", tmp_path / "vectors", "--out", tmp_path / "out") == 0
     assert "<script>" not in (tmp_path / "out/lesions.html").read_text(encoding="utf-8")
     for name in ("lesions.csv", "tracks.csv"):
         assert "'=cmd" in (tmp_path / "out" / name).read_text(encoding="utf-8")
@@ -149,7 +142,7 @@ def test_unusable_vectors_are_refused(
         name: np.full(getattr(table, name).shape, value, getattr(table, name).dtype) for name, value in change.items()
     }
     replace(table, **columns).save(tmp_path / "vectors")
-    assert run("lesions", tmp_path / "vectors", "--out", tmp_path / "out") == 2
+    assert call("lesions", tmp_path / "vectors", "--out", tmp_path / "out") == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()
 
@@ -159,9 +152,9 @@ def test_a_model_of_another_encoder_is_refused(
 ) -> None:
     model = replace(SameModel.load(written / "same.json"), encoder="b" * 64)
     model.save(tmp_path / "same.json")
-    assert run("lesions", vectors, "--same", tmp_path / "same.json", "--out", tmp_path / "out") == 2
+    assert call("lesions", vectors, "--same", tmp_path / "same.json", "--out", tmp_path / "out") == 2
     assert "another encoder" in capsys.readouterr().err
-    assert run("lesions", vectors, "--same", tmp_path / "same.json", "--refit", "--out", tmp_path / "out") == 2
+    assert call("lesions", vectors, "--same", tmp_path / "same.json", "--refit", "--out", tmp_path / "out") == 2
 
 
 def test_another_dataset_is_refused(
@@ -170,15 +163,15 @@ def test_another_dataset_is_refused(
     data = make_dataset(tmp_path / "other", [[2, 2]])
     table = Embeddings.load(vectors)
     replace(table, video=np.array([f"w{name}" for name in table.video], object)).save(tmp_path / "vectors")
-    assert run("lesions", tmp_path / "vectors", "--data", data, "--out", tmp_path / "out") == 2
+    assert call("lesions", tmp_path / "vectors", "--data", data, "--out", tmp_path / "out") == 2
     assert "not computed from this dataset" in " ".join(capsys.readouterr().err.split())
 
 
 def test_generated_procedures_from_pictures_to_the_printed_page(tiny: Path, tmp_path: Path) -> None:
     data, vectors, out = tmp_path / "data", tmp_path / "vectors", tmp_path / "lesions"
-    assert run("prepare", "coco", tiny, "--split", "train", "--out", data, "--crops.size", 48) == 0
-    assert run("embed", "colour-grid", "--data", data, "--out", vectors) == 0
-    assert run("lesions", vectors, "--data", data, "--out", out) == 0
+    assert call("prepare", "coco", tiny, "--split", "train", "--out", data, "--crops.size", 48) == 0
+    assert call("embed", "colour-grid", "--data", data, "--out", vectors) == 0
+    assert call("lesions", vectors, "--data", data, "--out", out) == 0
     boxes = Dataset.open(data).boxes()
     for lesion in rows_of(out / "lesions.csv"):
         inside = boxes.video == lesion["video"]

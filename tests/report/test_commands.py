@@ -9,19 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.cli import main
 from polyptrace.core.files import write_json
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import save_tracklets
 from polyptrace.encoders import TrackletEncoder, save_encoder
 from polyptrace.evaluate import Results
-
-
-def call(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as end:
-        main([str(argument) for argument in arguments])
-    assert isinstance(end.value.code, int)
-    return end.value.code
+from tests.command import call
 
 
 def test_report_writes_the_folder_and_says_where(

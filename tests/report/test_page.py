@@ -97,6 +97,11 @@ def test_the_page_has_its_parts_in_order(text: str) -> None:
     ]
 
 
+def test_the_first_table_shows_results_before_costs(text: str) -> None:
+    table = text[text.index("<table") : text.index("</table>")]
+    assert 0 < table.index("mAP") < table.index("Params")
+
+
 @needs_chromium
 def test_a_browser_opens_it_without_a_complaint(report: Path) -> None:
     printed = browser.browse(report / "report.html", "--dump-dom")

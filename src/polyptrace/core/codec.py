@@ -26,9 +26,8 @@ try:
 except (ImportError, OSError):
     _simplejpeg = None
 
-#: The decoders in use, for provenance.
+#: The decoder in use, for provenance.
 JPEG_DECODER = f"libjpeg-turbo ({_LIBRARY if _simplejpeg is None else 'simplejpeg'})"
-PNG_DECODER = f"libpng ({_LIBRARY})"
 
 JPEG_START = b"\xff\xd8\xff"
 #: Segment markers of a JPEG: start of scan, Exif, Adobe, and the baseline, extended and progressive frame headers.

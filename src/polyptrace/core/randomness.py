@@ -19,11 +19,11 @@ def numpy_generator(seed: int, *path: int) -> np.random.Generator:
     return np.random.default_rng(_sequence(seed, path))
 
 
-def torch_generator(seed: int, *path: int, device: "torch.device | str" = "cpu") -> "torch.Generator":
+def torch_generator(seed: int, *path: int) -> "torch.Generator":
     """A torch generator that depends on the seed and on every number of the path."""
     import torch  # takes seconds, and NumPy generators do not need it
 
-    return torch.Generator(device).manual_seed(torch_seed(seed, *path))
+    return torch.Generator().manual_seed(torch_seed(seed, *path))
 
 
 def torch_seed(seed: int, *path: int) -> int:

@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Floats
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 
@@ -60,7 +60,7 @@ def seconds_text(frame: int, fps: float) -> str:
     return f"{frame / fps:.2f}" if has_rate(fps) and frame >= 0 else ""
 
 
-def parse_timecode(text: str, option: str = "--at") -> int:
+def parse_timecode(text: str) -> int:
     """Seconds of a time written as MM:SS or H:MM:SS.
 
     >>> parse_timecode("1:02:05")
@@ -68,14 +68,14 @@ def parse_timecode(text: str, option: str = "--at") -> int:
     """
     parts = text.split(":")
     if not 2 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise UserError(f"{option} {text}: not a time -> write MM:SS or H:MM:SS")
+        raise UserError(f"--at {text}: not a time -> write MM:SS or H:MM:SS")
     seconds = 0
     for part in parts:
         seconds = 60 * seconds + int(part)
     return seconds
 
 
-def time_ticks(first: float, last: float, fps: float, count: int = 9) -> tuple[NDArray[np.float64], list[str]]:
+def time_ticks(first: float, last: float, fps: float, count: int = 9) -> tuple[Floats, list[str]]:
     """Up to about `count` ticks for an axis of frames from first to last: their frames and labels."""
     span = max(last - first, 1.0)
     if has_rate(fps):

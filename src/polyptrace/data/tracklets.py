@@ -13,8 +13,9 @@ from typing import Any, Self
 import numpy as np
 
 from polyptrace.config import Tracks
+from polyptrace.core.arrays import Floats, Ints, Strings
 from polyptrace.core.errors import UserError
-from polyptrace.data.boxes import Boxes, Floats, Ints, Strings
+from polyptrace.data.boxes import Boxes
 from polyptrace.data.identity import video_codes
 from polyptrace.data.tracks import has_sampled_frames
 
@@ -97,15 +98,15 @@ def cut_both_units(boxes: Boxes, track: Ints, settings: Tracks) -> Tracklets:
     return Tracklets.concatenate(fixed, cut_tracklets(boxes, track, None, stride, min_track))
 
 
-def pad_rows(rows: Sequence[Ints], length: int | None = None) -> Ints:
-    """Rows of several tracklets as one array (B, L), -1 in the padding; L is `length`, or that of the longest.
+def pad_rows(rows: Sequence[Ints]) -> Ints:
+    """Rows of several tracklets as one array (B, L), -1 in the padding; L is the length of the longest.
 
     >>> pad_rows([np.array([3, 4]), np.array([7])])
     array([[ 3,  4],
            [ 7, -1]])
     """
     lengths = np.array([len(some) for some in rows], np.int64)
-    table = np.full((len(rows), lengths.max(initial=0) if length is None else length), -1, np.int64)
+    table = np.full((len(rows), lengths.max(initial=0)), -1, np.int64)
     if len(rows):
         table[np.arange(table.shape[1]) < lengths[:, None]] = np.concatenate(rows)
     return table

@@ -92,12 +92,12 @@ def foundation_cost(name: str, size: int = COST_SIZE, length: int = COST_LENGTH)
     return cost(backbone, lambda: architecture.tokens(backbone, frames))
 
 
-def published_cost(name: str, size: int = COST_SIZE, length: int = COST_LENGTH) -> Cost:
+def published_cost(name: str) -> Cost:
     """The cost that the paper's columns give: the whole published model, including parts that are not used."""
     architecture = find_model(name).architecture
     with torch.device("meta"):
-        whole, run = architecture.published(size)
-        frames = _tracklet(size, length, architecture.clip_length)
+        whole, run = architecture.published(COST_SIZE)
+        frames = _tracklet(COST_SIZE, COST_LENGTH, architecture.clip_length)
     return cost(whole.eval(), lambda: run(frames))
 
 

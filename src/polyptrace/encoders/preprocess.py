@@ -74,16 +74,14 @@ class CropPreparation(nn.Module):
         return frames.reshape(*crops.shape[:-3], 3, side, side)
 
 
-def prepare_crops(
-    crops: Tensor, preprocess: Preprocess, *, enlarge: bool = False, dtype: torch.dtype = torch.float32
-) -> Tensor:
+def prepare_crops(crops: Tensor, preprocess: Preprocess) -> Tensor:
     """Crops (B, L, S, S, 3) uint8 as normalised floats (B, L, 3, H, W) on the same device."""
     if crops.dtype != torch.uint8 or crops.ndim < 4 or crops.shape[-1] != 3:
         raise UserError(
             f"crops: {crops.dtype} of shape {tuple(crops.shape)} -> give uint8 pixels of shape (…, height, width, 3)"
         )
-    prepared: Tensor = CropPreparation(preprocess, enlarge=enlarge).to(crops.device)(crops)
-    return prepared.to(dtype)
+    prepared: Tensor = CropPreparation(preprocess).to(crops.device)(crops)
+    return prepared
 
 
 def as_frames(frames: Tensor, preprocess: Preprocess) -> Tensor:

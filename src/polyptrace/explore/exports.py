@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyptrace.config import Tracks
+from polyptrace.core.arrays import Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import csv_text
 from polyptrace.core.timecode import has_rate, seconds_text
@@ -30,8 +30,6 @@ from polyptrace.data.tracks import link_with_settings
 from polyptrace.explore.identities import Identities
 from polyptrace.explore.strips import ProcedureCrops, read_boxes
 from polyptrace.explore.workspace import ExploredProcedure, Grouping
-
-Ints = NDArray[np.int64]
 
 CSV_COLUMNS = (
     *("dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "lesion", "confidence"),

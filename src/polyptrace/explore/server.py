@@ -122,8 +122,6 @@ class Handlers:
             name, content, media = self.exported(kind, number, procedure, view)
         except KeyError:
             return PlainTextResponse("no such format", 404)
-        except UserError as error:
-            return PlainTextResponse(str(error), 409)
         disposition = f'attachment; filename="{name}"'
         return Response(content, media_type=media, headers={"content-disposition": disposition})
 
@@ -355,7 +353,10 @@ def application(handlers: Handlers, port: int, token: str) -> ASGIApp:
     def invalid(_: Request, error: Exception) -> Response:
         return PlainTextResponse(f"invalid request: {error}", 400)
 
-    errors: Any = {MissingProcedureError: missing, ValueError: invalid}
+    def refused(_: Request, error: Exception) -> Response:
+        return PlainTextResponse(str(error), 409)
+
+    errors: Any = {MissingProcedureError: missing, ValueError: invalid, UserError: refused}
     return Guard(Starlette(routes=handlers.routes(), exception_handlers=errors), port, token)
 
 

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Bools, Floats, Ints, Pixels
 from polyptrace.core.console import counted
 from polyptrace.data import Dataset
-from polyptrace.report.film_strips import CropImages, Pixels, TrackImages, TrackKey
+from polyptrace.report.film_strips import CropImages, TrackImages, TrackKey
 
 #: Frames of a track that are measured, evenly spaced.
 MEASURED = 12
+#: Side of a picture, in pixels.
+SIDE = 176
 HIGHLIGHT, DARK = 230, 15
 #: A box closer to the edge than this share of the picture is cut.
 EDGE = 0.01
@@ -42,9 +44,9 @@ class BestFrame:
 class CropFacts:
     """What the box table says about each crop of a dataset."""
 
-    area: NDArray[np.float64]  # of the box, as a share of the picture
-    cut: NDArray[np.bool_]  # whether the box touches the edge of the picture
-    frame: NDArray[np.int64]  # in the video
+    area: Floats  # of the box, as a share of the picture
+    cut: Bools  # whether the box touches the edge of the picture
+    frame: Ints  # in the video
 
     @classmethod
     def of(cls, dataset: Dataset) -> Self:
@@ -85,10 +87,10 @@ class LesionPictures:
         row = int(rows[best])
         return BestFrame(key, row, -1 if facts is None else int(facts.frame[row]), scores[best])
 
-    def picture(self, best: BestFrame, side: int = 176) -> Pixels:
-        """The best frame (side, side, 3) with its box."""
+    def picture(self, best: BestFrame) -> Pixels:
+        """The best frame (SIDE, SIDE, 3) with its box."""
         source = self.images.sources[self.images.location[best.key][0]]
-        return source.crop(best.crop, side)
+        return source.crop(best.crop, SIDE)
 
 
 def picture_score(crop: Pixels, box: Sequence[float], area: float, *, cut: bool = False) -> float:

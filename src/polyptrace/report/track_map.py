@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
+from polyptrace.core.arrays import Floats
 from polyptrace.core.console import counted
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.identity import join_keys
 from polyptrace.drawing import LINE, MARKERS, PAPER, POLYPS, SOFT, Drawing, finished, panel, shortened, styled
 from polyptrace.evaluate import Results
-
-Floats = NDArray[np.float64]
 
 COMPONENTS = 50
 PERPLEXITY = 30.0
@@ -33,7 +32,7 @@ MAX_TRACKS = 1500
 MAX_LEGEND, LEGEND_COLUMNS = 12, 2
 
 
-def project_2d(vectors: NDArray[np.floating], seed: int = 0) -> Floats:
+def project_2d(vectors: NDArray[np.floating]) -> Floats:
     """Points (n, 2) of vectors (n, D); equal vectors have equal points."""
     points = np.asarray(vectors, np.float64)
     count, width = points.shape
@@ -43,7 +42,7 @@ def project_2d(vectors: NDArray[np.floating], seed: int = 0) -> Floats:
         return np.zeros((count, 2))
     if min(count, width) > COMPONENTS:
         points = PCA(COMPONENTS, svd_solver="full").fit_transform(points)
-    tsne = TSNE(2, perplexity=min(PERPLEXITY, (count - 1) / 3), init="pca", random_state=seed, metric="cosine")
+    tsne = TSNE(2, perplexity=min(PERPLEXITY, (count - 1) / 3), init="pca", random_state=0, metric="cosine")
     return np.asarray(tsne.fit_transform(points), np.float64)
 
 
@@ -96,13 +95,13 @@ def has_map(row: Results) -> bool:
 
 
 @styled
-def track_map(row: Results, number: int, seed: int = 0) -> Drawing:
+def track_map(row: Results, number: int) -> Drawing:
     """The map of one method: each polyp has a colour, a marker, and lines from its median to its tracks.
 
     Without labels, each procedure has a colour and a marker, explained in a legend.
     """
     mapped = mapped_tracks(row)
-    points = project_2d(mapped.vectors, seed)
+    points = project_2d(mapped.vectors)
     names = [] if mapped.by_polyp else mapped.groups
     lines = -(-min(len(names), MAX_LEGEND + 1) // LEGEND_COLUMNS)
     below = 0.1 + (0.24 + 0.148 * lines if names else 0)  # inches

@@ -117,17 +117,16 @@ def test_a_compiled_encoder_gives_the_same_vectors(small: dict[str, Architecture
     torch.testing.assert_close(encoder(pictures, mask), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_weights_are_frozen_and_random_ones_come_from_the_seed(
+def test_weights_are_frozen_and_random_ones_are_always_the_same(
     small: dict[str, Architecture], frames: Callable
 ) -> None:
     assert "endovit" in small
     before = torch.random.get_rng_state()
-    first, again, other = (load_foundation("endovit", None, seed=seed) for seed in (0, 0, 1))
+    first, again = (load_foundation("endovit", None) for _ in range(2))
     assert torch.equal(torch.random.get_rng_state(), before)
     assert not any(parameter.requires_grad for parameter in first.parameters())
     pictures: Tensor = frames(1, 2, 32)
     assert torch.equal(first(pictures), again(pictures))
-    assert not torch.allclose(first(pictures), other(pictures), atol=1e-3)
 
 
 def test_frames_of_another_side_and_tracklets_without_frames_are_refused(

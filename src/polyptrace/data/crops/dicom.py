@@ -13,7 +13,7 @@ from polyptrace.core.errors import UserError
 
 SUFFIXES = (".dcm", ".dicom")
 MPEG = "1.2.840.10008.1.2.4.10"  # how the transfer syntaxes of MPEG-2, MPEG-4 (H.264) and HEVC begin
-ITEM, END = 0xE000FFFE, 0xE0DDFFFE
+ITEM = 0xE000FFFE
 
 
 class DicomVideo(io.RawIOBase):

@@ -12,8 +12,9 @@ from typing import Literal
 
 import numpy as np
 
+from polyptrace.core.arrays import Ints, Strings
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.data.boxes import NO_FRAME, Boxes, Ints, Strings, frame_numbers
+from polyptrace.data.boxes import NO_FRAME, Boxes, frame_numbers
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.sources.labels import qualified
 from polyptrace.data.sources.paths import (

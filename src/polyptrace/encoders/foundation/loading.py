@@ -49,24 +49,20 @@ WRAPPERS = re.compile(r"^(?:module\.|backbone\.|_orig_mod\.)+")
 
 
 def load_foundation(
-    name: str,
-    weights: str | Path | None,
-    pooling: str = "default",
-    preprocess: str | Preprocess = "own",
-    seed: int = 0,
+    name: str, weights: str | Path | None, pooling: str = "default", preprocess: str | Preprocess = "own"
 ) -> FoundationEncoder:
     """The foundation model of that name as a frozen encoder.
 
-    `weights` is a file, a folder, a hub id, `hub`, or `cached` (downloaded before); None gives random weights from the
-    seed, for tests and timing. `preprocess` is `own` (the model's size and normalisation), `imagenet` (its size with
-    ImageNet's normalisation), `release` (the transform of the published comparison), or a `Preprocess`.
+    `weights` is a file, a folder, a hub id, `hub`, or `cached` (downloaded before); None gives random weights, always
+    the same, for tests and timing. `preprocess` is `own` (the model's size and normalisation), `imagenet` (its size
+    with ImageNet's normalisation), `release` (the transform of the published comparison), or a `Preprocess`.
     """
     model = find_model(name)
     chosen = parse_pooling(model.pooling if pooling == "default" else pooling, model.architecture.prefix_tokens)
     prepared = _preprocess(model, preprocess)
     if weights is None or str(weights) == "none":
         with torch.random.fork_rng():
-            torch.manual_seed(torch_seed(seed))
+            torch.manual_seed(torch_seed(0))
             backbone = model.architecture.build(prepared.size)
     else:
         backbone = _with_weights(name, model, find_weights(name, model, weights), prepared.size)
