@@ -92,7 +92,7 @@ def generate(
             with progress("encoding videos", len(tables), "videos") as bar:
                 for procedure in procedures:
                     file = folder / "videos" / f"{procedure.video}.mp4"
-                    write_video(file, _all_frames(procedure, folder / "images"), procedure.fps)
+                    write_video(file, _all_frames(procedure, folder / "images"), procedure.fps, generated=True)
                     bar.advance()
         write_json(folder / NOTE, {"settings": settings, "device": chosen_device.type, "made_by": provenance()})
     return True
