@@ -27,7 +27,6 @@ from polyptrace.evaluate import Results
 from polyptrace.explore.journal import Journal
 from polyptrace.lesions import SameModel
 from polyptrace.report.runs import load_run
-from polyptrace.synthetic import generate
 from polyptrace.train.log import discard_after
 from polyptrace.train.run import check_run, load_checkpoint, thread_note
 
@@ -97,11 +96,6 @@ def own_targets(inputs: Path, folder: Path) -> dict[str, Target]:
         ),
         "vectors": Target(Embeddings.load, _files(inputs / "vectors"), ("embeddings.parquet", "embeddings.json")),
         "other vectors": Target(lambda path: [Embeddings.load(path / name) for name in vectors], vectors, (*vectors,)),
-        "synthetic.json": Target(
-            lambda path: generate(path, "tiny"),
-            {"synthetic.json": (inputs / "generated/synthetic.json").read_bytes()},
-            ("synthetic.json",),
-        ),
         "results": Target(Results.load, _files(inputs / "results"), ("results.json", "arrays.npz")),
         "same.json": Target(
             lambda path: SameModel.load(path / "same.json"),
