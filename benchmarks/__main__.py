@@ -43,6 +43,7 @@ BENCHMARKS = {
     "linking": Benchmark("boxes to tracks and tracklets, compared with a loop over boxes"),
     "bags": Benchmark("the bags of an epoch, compared with an N x N matrix of distances"),
     "linking_detections": Benchmark("a detector's boxes to tracks, compared with ByteTrack and OC-SORT"),
+    "video": Benchmark("a 1080p recording to vectors: overhead beside decoder and detector, memory, speed"),
     "parsing": Benchmark("REAL-Colon's XML files, compared with ElementTree and with opening the files"),
     "crops": Benchmark("pictures to crops, compared with PIL"),
     "nvjpeg": Benchmark("pictures to crops with nvJPEG, compared with all cores", True),

@@ -22,8 +22,8 @@ from trackeval.metrics import CLEAR, HOTA, Identity
 from benchmarks.result import Cells, Result, Row
 from polyptrace.cli.run import LINKING
 from polyptrace.config import Tracks
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.data import Boxes, link_tracks
-from polyptrace.data.boxes import Floats, Ints
 from polyptrace.data.tracks import link_with_settings
 from polyptrace.synthetic import find_preset
 from polyptrace.synthetic.procedure import draw_procedures

@@ -26,6 +26,7 @@ from polyptrace.data.crops.cutting import IMAGES_PER_JOB as JOB
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import PartialStore
 from polyptrace.data.preparation import PrepareSettings, prepare, refuse_other_content, refuse_other_settings
+from polyptrace.explore.strips import read_boxes
 from polyptrace.report.runs import load_run
 from polyptrace.train.log import discard_after
 from polyptrace.train.run import Resumption, begin_run, check_run, thread_note
@@ -107,6 +108,12 @@ def _use(folder: Path) -> None:
 def test_a_damaged_dataset_is_opened_or_refused(copied: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with _quiet(monkeypatch):
         assert attack(copied / name, lambda: _use(copied))
+
+
+def test_damaged_boxes_are_explored_or_refused(copied: Path) -> None:
+    dataset = Dataset.open(copied)
+    assert len(read_boxes(dataset, "", "v")[0]) == 72
+    assert attack(copied / "boxes.parquet", lambda: read_boxes(dataset, "", "v"))
 
 
 def test_a_damaged_dataset_is_reused_or_refused(copied: Path, source: tuple[Boxes, Path]) -> None:

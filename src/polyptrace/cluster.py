@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from polyptrace.config import Crops, Embed
+from polyptrace.core.arrays import Ints
 from polyptrace.core.console import console, counted, progress
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.boxes import Ints
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import BadImage
 from polyptrace.embed import Embedder, Embeddings

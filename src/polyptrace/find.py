@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted, proportion
 from polyptrace.core.errors import UserError
 from polyptrace.core.timecode import has_rate, seconds_text, time_range, timecode
@@ -23,8 +23,6 @@ from polyptrace.report.film_strips import TrackImages
 from polyptrace.report.gallery import strip
 from polyptrace.report.page import Page, Paragraph, Section, Strip, StripRow, Strips
 from polyptrace.report.write import GENERATED_NOTICE
-
-Ints = NDArray[np.int64]
 
 #: Where to search: in the query's own procedure, in other procedures, or in all.
 Among = Literal["own", "others", "all"]
@@ -47,8 +45,8 @@ class Matches:
 
     query: int
     rows: Ints
-    cosine: NDArray[np.float64]
-    same: NDArray[np.float64]  # P(same lesion) of tracks of the query's procedure; NaN if unknown
+    cosine: Floats
+    same: Floats  # P(same lesion) of tracks of the query's procedure; NaN if unknown
     beyond: Ints  # tracks of other procedures that are less similar; -1 if undefined
     others: int  # tracks of other procedures
     simultaneous: int  # tracks left out because they are visible at the same time
@@ -117,7 +115,7 @@ def most_similar(
     return Matches(query, rows, cosine[rows], same, beyond, len(others), int(simultaneous.sum()))
 
 
-def _same_lesion(tracks: Embeddings, query: int, rows: Ints, model: SameModel) -> NDArray[np.float64]:
+def _same_lesion(tracks: Embeddings, query: int, rows: Ints, model: SameModel) -> Floats:
     """P(same lesion) of rows of the query's procedure; NaN for rows of others."""
     video = video_keys(tracks)
     inside = np.flatnonzero(video == video[query])

@@ -1,13 +1,20 @@
 """`polyptrace run`: from a video to its lesions, resumable at every stage."""
 
+import base64
+import io
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from polyptrace.cli import main
 from polyptrace.cli import run as run_command
+from polyptrace.data import Dataset
 from polyptrace.data.crops.videos import write_video
+from tests.data.crops.test_field import PLACES, recording
 from tests.detect.conftest import pictures
 
 pytest.importorskip("av")
@@ -33,6 +40,7 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
     assert run(*words(tiny_videos, out)) == 0
     page = (out / "lesions/lesions.html").read_text(encoding="utf-8")
     assert page.count("<img ") >= 1
+    assert "Generated procedures." in page
     assert json.loads((out / "lesions/lesions.json").read_text())["procedures"][0]["lesions"] >= 1
     settings = json.loads((out / "data/dataset.json").read_text())["settings"]
     assert settings["tracks"]["start_score"] == run_command.LINKING.start_score
@@ -50,14 +58,52 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
 
 
 @pytest.mark.parametrize(
-    ("boxes", "reason"), [("[]", "The detector found no box."), ("[[30, 20, 40, 30, 0.8]]", "no track is long enough")]
+    ("boxes", "reason", "generated"),
+    [("[]", "The detector found no box.", True), ("[[30, 20, 40, 30, 0.8]]", "no track is long enough", False)],
 )
-def test_without_boxes_or_tracks_the_page_says_so(tmp_path: Path, boxes: str, reason: str) -> None:
-    write_video(tmp_path / "short.mp4", pictures(20))
+def test_without_boxes_or_tracks_the_page_says_so(tmp_path: Path, boxes: str, reason: str, generated: bool) -> None:
+    write_video(tmp_path / "short.mp4", pictures(20), generated=generated)
     (tmp_path / "find.py").write_text(f"def find(frames):\n    return [{boxes} for _ in frames]\n")
     out = tmp_path / "out"
     assert run(tmp_path / "short.mp4", "--detector", f"{tmp_path}/find.py:find", "--out", out, *OPTIONS) == 0
     page = (out / "lesions/lesions.html").read_text(encoding="utf-8")
     assert "No lesions were found" in page
     assert reason in page
+    assert ("Generated procedures." in page) == generated
     assert (out / "lesions/lesions.csv").read_text().count("\n") == 1
+
+
+def page_images(page: Path) -> list[np.ndarray]:
+    """The images inside a page."""
+    encoded = re.findall(r"data:image/[a-z]+;base64,([A-Za-z0-9+/=]+)", page.read_text(encoding="utf-8"))
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(each))).convert("RGB")) for each in encoded]
+
+
+def test_names_outside_of_the_field_are_in_no_crop_and_on_no_page(tmp_path: Path) -> None:
+    """Names at twelve places around the field, read by OCR; images of one size are read as their maximum."""
+    read = pytest.importorskip("rapidocr").RapidOCR(params={"Global.log_level": "error"})
+
+    def texts(image: np.ndarray) -> int:
+        """Number of texts of two letters or more in an image, enlarged, because small text is hard to read.
+
+        A single letter is also found in the pattern of the field.
+        """
+        enlarged = Image.fromarray(image).resize((640, 640 * len(image) // image.shape[1]))
+        return sum(len(text) > 1 for text in read(np.asarray(enlarged)).txts or ())
+
+    video = recording(tmp_path / "v.mp4", "octagon")
+    (tmp_path / "find.py").write_text("def find(frames):\n    return [[[128, 88, 64, 64, 0.8]] for _ in frames]\n")
+    detector = ["--detector", f"{tmp_path}/find.py:find"]
+    options = ["--crops.size", "480", "--embed.device", "cpu", "--encoder", "colour-grid"]
+    found = {}
+    for name, border in (("blank", ()), ("keep", ("--keep-border",))):
+        out = tmp_path / name
+        assert run(video, *detector, "--out", out, *options, *border) == 0
+        with pytest.raises(SystemExit):
+            main([str(word) for word in ("detect", video, *detector, "--preview", "--out", out, *border)])
+        (lesion,), preview = page_images(out / "lesions/lesions.html"), page_images(out / "preview.html")
+        crops = np.asarray(Dataset.open(out / "data").crops)
+        found[name] = [texts(crops.max(axis=0)), texts(lesion), texts(np.stack(preview).max(axis=0))]
+    assert found["blank"] == [0, 0, 0]
+    assert min(found["keep"]) > 2
+    assert found["keep"][2] > 0.7 * len(PLACES)  # whole frames

@@ -156,10 +156,13 @@ def test_a_row_resumes_after_a_kill(data: Datasets, tmp_path: Path, stages: Stag
         run_trials(trials(data, out))
     left = out / "rows/ours/seed0/.embeddings.x.partial"
     left.mkdir()
+    lock = out / "rows/ours/seed0/.run.lock"
+    lock.touch()
     stages.interrupted, stages.ran = (), []
     assert run_trials(trials(data, out)) == []
     assert stages.ran == ["ours/embed", "ours/evaluate"]
     assert not left.exists()
+    assert not lock.exists()
 
 
 def test_an_unexpected_error_keeps_its_traceback(data: Datasets, tmp_path: Path) -> None:

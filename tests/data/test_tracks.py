@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyptrace.core.arrays import Ints
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, link_tracks, read_coco
-from polyptrace.data.boxes import Ints
 from polyptrace.data.tracks import box_iou
 
 

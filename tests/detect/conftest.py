@@ -1,6 +1,6 @@
 """Videos whose frames show their numbers, and a detector that reads them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 
 from polyptrace.data.crops.videos import write_video
 
-pytest.importorskip("av")
+av = pytest.importorskip("av")
 
 WIDTH, HEIGHT = 144, 96
 
@@ -54,6 +54,24 @@ def video(tmp_path: Path) -> Path:
     """300 numbered frames."""
     path = tmp_path / "procedure.mp4"
     write_video(path, pictures(300))
+    return path
+
+
+def without_frame_rate(path: Path, frames: Iterable[np.ndarray]) -> Path:
+    """Writes an MKV whose frames all have the time stamp 0, and which states no frame rate."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mjpeg", rate=25)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuvj420p"
+        for index, picture in enumerate(frames):
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            frame.pts = index
+            for packet in stream.encode(frame):
+                packet.pts = packet.dts = 0
+                container.mux(packet)
+    content = bytearray(path.read_bytes())
+    at = content.index(b"\x23\xe3\x83\x84")  # DefaultDuration, 4 bytes: replaced by an element without a meaning
+    content[at : at + 8] = b"\xec\x86" + bytes(6)
+    path.write_bytes(content)
     return path
 
 

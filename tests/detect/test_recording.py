@@ -18,7 +18,7 @@ from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data import read_mot
 from polyptrace.data.crops.videos import all_frames, write_video
 from polyptrace.detect import Detections, detect, unfinished
-from tests.detect.conftest import HEIGHT, WIDTH, Numbered, numbered, pictures
+from tests.detect.conftest import HEIGHT, WIDTH, Numbered, numbered, pictures, without_frame_rate
 
 Make = Callable[..., Numbered]
 
@@ -295,6 +295,16 @@ def test_ten_bits_and_4_2_2_are_decoded(tmp_path: Path, detector: Make) -> None:
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
     assert frames_of(detect(video, detector(), tmp_path / "out")) == list(range(20))
+
+
+def test_a_video_without_frame_rate_is_read_by_frame_numbers_and_resumed(tmp_path: Path, detector: Make) -> None:
+    video = without_frame_rate(tmp_path / "v.mkv", pictures(60))
+    with pytest.raises(UserError, match="the detector failed"):
+        detect(video, detector(fail=35), tmp_path / "out")
+    made = detect(video, detector(), tmp_path / "out")
+    assert frames_of(made) == list(range(60))
+    assert json.loads(made.path.with_suffix(".json").read_text())["fps"] is None
+    assert np.isnan(read_mot(tmp_path / "out").fps).all()
 
 
 def test_memory_does_not_grow_with_the_length_of_the_video(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The probe against a loop written out, its metrics against scikit-learn, and its classes."""
 
 import math
+from importlib import import_module
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -76,6 +77,24 @@ def test_dropout_acts_in_training_only_and_the_global_generator_is_left_alone():
     options = {"lr": 1e-3, "epochs": 1, "dropout": 0.5, "seed": 0}
     network = train_probe(values, target, torch.arange(40), **options)
     assert torch.equal(network(values), network(values))
+
+
+def test_a_probe_trains_with_one_thread_and_the_number_is_restored(monkeypatch):
+    threads = []
+
+    def train(*arguments):
+        threads.append(torch.get_num_threads())
+        return train_probe(*arguments)
+
+    before = torch.get_num_threads()
+    monkeypatch.setattr(import_module("polyptrace.evaluate.probe"), "train_probe", train)
+    torch.set_num_threads(2)
+    try:
+        vectors, label, polyp = case()
+        probe(vectors, label, polyp, repeats=1, epochs=1)
+        assert (threads, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_given_split_is_the_same_in_every_repeat():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from PIL import Image
 
 from polyptrace.embed import Embeddings
-from tests.explore.conftest import Server, simulate, start_server
+from tests.explore.conftest import Server, command_words, simulate, start_server
 
 Serve = Callable[..., Server]
 
@@ -165,6 +166,18 @@ def test_without_crops_strips_are_missing_and_the_page_is_told(serve: Serve) -> 
     status, content, _ = server.request("/api/procedures/0/export/mot")
     assert status == 409
     assert b"--data" in content
+
+
+def test_damaged_boxes_are_reported_to_the_page(explored: tuple[Path, Path], tmp_path: Path) -> None:
+    vectors, data = explored[0], tmp_path / "data"
+    shutil.copytree(explored[1], data)
+    (data / "boxes.parquet").write_bytes(b"PAR1")
+    server = start_server(*command_words((vectors, data)), "--answers", str(tmp_path / "answers.jsonl"))
+    track, first, last = items(server)[0]
+    status, content, _ = server.request(f"/api/procedures/0/strip?track={track}&first={first}&last={last}")
+    server.kill()
+    assert status == 409
+    assert b"boxes.parquet: not a readable Parquet file" in content
 
 
 def test_lesions_are_compared_with_labels(server: Server, explored: tuple[Path, Path]) -> None:

@@ -1,6 +1,8 @@
 """The report folder."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from polyptrace.config import Config, as_toml
 from polyptrace.core.errors import UserError
+from polyptrace.core.lock import owner_tag
 from polyptrace.evaluate import Results
 from polyptrace.report import ReportOptions, write_report
 
@@ -122,3 +125,13 @@ def test_a_hit_rate_over_few_queries_is_a_count(make_row: Callable[..., Results]
     make_row("Ours", 1.0, figure="hr1").save(tmp_path / "ours")
     page = write_report([tmp_path / "ours"], tmp_path / "out")
     assert ">50 of 50<" in page.read_text(encoding="utf-8")
+
+
+def test_a_report_removes_what_a_killed_one_left_beside_it(make_row: Callable[..., Results], tmp_path: Path) -> None:
+    make_row("Ours", 0.5).save(tmp_path / "ours")
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    host = owner_tag().partition("-")[0]
+    (tmp_path / f"compared/.report.{host}-{ended.pid}-1.x.partial").mkdir(parents=True)
+    write_report([tmp_path / "ours"], tmp_path / "compared/report", overwrite=True)  # as compare does
+    assert [path.name for path in (tmp_path / "compared").iterdir()] == ["report"]

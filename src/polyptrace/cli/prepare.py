@@ -4,13 +4,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from polyptrace.cli.check import print_dataset
 from polyptrace.cli.settings import ConfigFile, resolve
 from polyptrace.cluster import fill_store_on
+from polyptrace.core.arrays import Ints
 from polyptrace.core.console import console, counted
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, prepare
@@ -127,7 +126,7 @@ def command(
         console.print(f"{out}: already exists, made from the same boxes with the same settings", soft_wrap=True)
 
 
-def _relabel(answers: Path, boxes: Boxes, track: NDArray[np.int64]) -> Boxes:
+def _relabel(answers: Path, boxes: Boxes, track: Ints) -> Boxes:
     """The boxes with the polyps that the answers name."""
     labelled = label_boxes(boxes, track, answers)
     if not labelled.tracks:

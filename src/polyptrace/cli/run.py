@@ -15,12 +15,14 @@ from polyptrace.core.console import counted, echo
 from polyptrace.core.files import atomic_folder, provenance, write_csv
 from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data import Dataset, prepare
+from polyptrace.data.crops.videos import video_info
 from polyptrace.data.preparation import NoTrackError
 from polyptrace.detect import Detections
 from polyptrace.embed import Embeddings
 from polyptrace.encoders.weights import DEFAULT
 from polyptrace.lesions.cards import LESION_COLUMNS, TRACK_COLUMNS
 from polyptrace.report.page import Page, Paragraph, Section, render_page
+from polyptrace.report.write import GENERATED_NOTICE
 
 SECTIONS = ("tracks", "crops", "embed")
 #: Linking for a detector's boxes; `python -m benchmarks linking_detections` compares it with trackers.
@@ -65,12 +67,12 @@ def command(
     crops = replace(settings.crops, border=border)
     detections = run_detector(videos, detector, out / "detections", min_score, border, batch, device)
     if not any(made.boxes for made in detections):
-        _no_lesions(out / "lesions", detections, "The detector found no box.")
+        _no_lesions(out / "lesions", videos, detections, "The detector found no box.")
         return
     try:
         dataset = prepare("mot", out / "detections", out / "data", settings.tracks, crops)
     except NoTrackError as error:
-        _no_lesions(out / "lesions", detections, f"The detector's boxes form no track: {error}")
+        _no_lesions(out / "lesions", videos, detections, f"The detector's boxes form no track: {error}")
         return
     vectors = out / "vectors"
     if vectors.is_dir():
@@ -93,7 +95,7 @@ def _check_vectors(vectors: Path, dataset: Dataset, encoder: str, weights: str |
     refuse_changes(f"{vectors}: already exists, made", differences(made, wanted), advice)
 
 
-def _no_lesions(out: Path, detections: list[Detections], reason: str) -> None:
+def _no_lesions(out: Path, videos: list[Path], detections: list[Detections], reason: str) -> None:
     """Writes the tables without rows, and a page that says why."""
     facts = [
         f"{made.path.stem}: {counted(made.boxes, 'box', 'boxes')} in {counted(made.frames, 'frame')}"
@@ -103,7 +105,8 @@ def _no_lesions(out: Path, detections: list[Detections], reason: str) -> None:
     advice = "Look at some frames with 'polyptrace detect --preview', and check the detector and its scores."
     section = Section("videos", "Videos", tuple(Paragraph(text) for text in (*facts, advice)))
     footer = f"polyptrace {provenance()['polyptrace']}"
-    page = Page("No lesions were found", reason, (section,), footer, brand="polyptrace lesions")
+    notice = GENERATED_NOTICE if any(video_info(video).generated for video in videos) else None
+    page = Page("No lesions were found", reason, (section,), footer, brand="polyptrace lesions", notice=notice)
     with atomic_folder(out, overwrite=True, mark=lesions.MARK) as folder:
         write_csv(folder / lesions.MARK, [LESION_COLUMNS])
         write_csv(folder / "tracks.csv", [TRACK_COLUMNS])

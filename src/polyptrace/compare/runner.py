@@ -126,6 +126,8 @@ def run_trial(trial: Trial, keep: Keep = "all") -> None:
     """Runs the pending steps of a trial in this process; refuses a folder that was made with other settings."""
     record = begin_trial(trial)
     remove_partial(trial.folder)
+    with lock(trial.run):
+        pass  # removes the lock file of a process that was killed at the end of the training
     for step in trial.pending():
         began = time.monotonic()
         try:

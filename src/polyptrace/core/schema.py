@@ -40,10 +40,13 @@ def from_json(kind: type[T], content: Any, where: str, advice: str) -> T:
     return value
 
 
-def read_parquet(path: Path, advice: str, schema: pa.Schema | None = None) -> pa.Table:
-    """A Parquet table, fully validated; with a schema, it must have these columns, of these types and without nulls."""
+def read_parquet(path: Path, advice: str, schema: pa.Schema | None = None, filters: Any = None) -> pa.Table:
+    """A Parquet table, fully validated; with a schema, it must have these columns, of these types and without nulls.
+
+    `filters` select rows, as those of pyarrow.
+    """
     try:
-        table = pq.read_table(path, page_checksum_verification=True)
+        table = pq.read_table(path, page_checksum_verification=True, filters=filters)
         table.validate(full=True)
     except Exception as error:  # a damaged file can raise almost anything
         raise UserError(f"{path}: not a readable Parquet file ({error}) -> {advice}") from None

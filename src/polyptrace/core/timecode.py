@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Floats
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 
@@ -75,7 +75,7 @@ def parse_timecode(text: str) -> int:
     return seconds
 
 
-def time_ticks(first: float, last: float, fps: float, count: int = 9) -> tuple[NDArray[np.float64], list[str]]:
+def time_ticks(first: float, last: float, fps: float, count: int = 9) -> tuple[Floats, list[str]]:
     """Up to about `count` ticks for an axis of frames from first to last: their frames and labels."""
     span = max(last - first, 1.0)
     if has_rate(fps):

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Bools, Floats, Ints, Strings
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.core.schema import read_parquet
@@ -22,9 +23,6 @@ from polyptrace.data.identity import video_codes
 if TYPE_CHECKING:
     import pandas as pd
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Strings = NDArray[np.object_]
 
 UNKNOWN: dict[str, Any] = {
     "dataset": "",
@@ -65,7 +63,7 @@ class Boxes:
     histology: Strings
     score: Floats
     fps: Floats
-    generated: NDArray[np.bool_]  # rendered by `polyptrace synth`, not recorded
+    generated: Bools  # rendered by `polyptrace synth`, not recorded
     source: Strings  # annotation file the row was read from
     line: Ints  # line in that file, or number of the annotation
 
@@ -123,9 +121,9 @@ class Boxes:
             pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Reads `boxes.parquet`; raises an error that names missing columns."""
-        table = read_parquet(path, "prepare the dataset again")
+    def load(cls, path: Path, filters: Any = None) -> Self:
+        """Reads `boxes.parquet`, or the rows that `filters` select; raises an error that names missing columns."""
+        table = read_parquet(path, "prepare the dataset again", filters=filters)
         missing = {"video", "frame_index", *"xywh"} - set(table.column_names)
         if missing:
             raise UserError(f"{path}: has no column {', '.join(sorted(missing))} -> add it, or prepare again")

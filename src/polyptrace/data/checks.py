@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Bools, Strings
 from polyptrace.core.files import atomic_file, write_csv
 from polyptrace.data.boxes import NO_FRAME, Boxes
 from polyptrace.data.identity import codes, video_codes
@@ -57,7 +57,7 @@ def suspected_corners(boxes: Boxes) -> str:
     )
 
 
-def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, NDArray[np.bool_], str]]:
+def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, Bools, str]]:
     """(kind, fatal, rows as a mask, message) of each rule."""
     finite = np.logical_and.reduce(np.isfinite(boxes.xywh), axis=1).astype(bool)
     xywh = np.where(finite[:, None], boxes.xywh, 1.0)
@@ -86,14 +86,14 @@ def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, NDArray[np.bool_], str]]:
     yield "past the edge", False, past_edge, "box reaches past the edge of its image -> its crop stops at the edge"
 
 
-def _repeated(boxes: Boxes, identity: NDArray[np.object_], usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _repeated(boxes: Boxes, identity: Strings, usable: Bools) -> Bools:
     """Usable rows that repeat the (video, frame, identity) of an earlier row; rows without an identity never do."""
     keys = np.stack([video_codes(boxes), boxes.frame_index, codes(identity)], 1)
     order = np.lexsort(keys.T)
     order = order[usable[order]]
     same = np.zeros(len(boxes), bool)
     same[order[1:]] = (keys[order[1:]] == keys[order[:-1]]).all(1)
-    known: NDArray[np.bool_] = identity != ""
+    known: Bools = identity != ""
     return same & known
 
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from polyptrace.core.arrays import Floats, Ints, Pixels, Strings
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, read_json
 from polyptrace.core.schema import from_json, read_parquet
-from polyptrace.data.boxes import Boxes, Floats, Ints, Strings
+from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.store import open_store
 from polyptrace.data.tracklets import TrackletTable, pad_rows
 
@@ -64,7 +65,7 @@ class LabelFree:
     path: Path
     info: dict[str, Any]
     tracklets: LabelFreeTracklets
-    crops: NDArray[np.uint8]  # (n, S, S, 3), memory-mapped
+    crops: Pixels  # (n, S, S, 3), memory-mapped
 
     def select(self, unit: Unit) -> Ints:
         """Indices of the tracklets of one unit."""

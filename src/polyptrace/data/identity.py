@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Ints, Strings
+
 
 class _HasVideos(Protocol):
     @property
@@ -29,17 +31,17 @@ class _HasPolyps(Protocol):
     def polyp(self) -> NDArray[Any]: ...
 
 
-def video_keys(table: _HasVideos) -> NDArray[np.object_]:
+def video_keys(table: _HasVideos) -> Strings:
     """Video of each row, unique across datasets; "" where the video is unknown."""
     return join_keys(table.dataset, table.video)
 
 
-def polyp_keys(table: _HasPolyps) -> NDArray[np.object_]:
+def polyp_keys(table: _HasPolyps) -> Strings:
     """Polyp of each row, unique across datasets; "" where the polyp is unknown."""
     return join_keys(table.dataset, table.polyp)
 
 
-def join_keys(dataset: NDArray[Any], name: NDArray[Any]) -> NDArray[np.object_]:
+def join_keys(dataset: NDArray[Any], name: NDArray[Any]) -> Strings:
     """Keys `dataset/name` of two columns; "" where the name is. A "/" in a dataset's name is escaped."""
     keys: dict[tuple[str, str], str] = {}
     for pair in zip(dataset.tolist(), name.tolist(), strict=True):
@@ -50,16 +52,16 @@ def join_keys(dataset: NDArray[Any], name: NDArray[Any]) -> NDArray[np.object_]:
     return column
 
 
-def codes(keys: NDArray[Any]) -> NDArray[np.int64]:
+def codes(keys: NDArray[Any]) -> Ints:
     """Integer of each string: its index among the sorted distinct strings, independent of the order of rows."""
     encoded = pa.array(keys, pa.string()).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     index = np.empty(len(order), np.int64)
     index[order] = np.arange(len(order))
-    code: NDArray[np.int64] = index[encoded.indices.to_numpy()]
+    code: Ints = index[encoded.indices.to_numpy()]
     return code
 
 
-def video_codes(table: _HasVideos) -> NDArray[np.int64]:
+def video_codes(table: _HasVideos) -> Ints:
     """Integer of each row's video; sorts by dataset, then by video name."""
     return codes(table.dataset) * (len(table.video) + 1) + codes(table.video)

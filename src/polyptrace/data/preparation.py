@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from polyptrace.config import Crops, Tracks
+from polyptrace.core.arrays import Ints
 from polyptrace.core.codec import JPEG_DECODER
 from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import check_writable, file_hash, provenance, remove_partial, write_json
 from polyptrace.core.lock import lock
 from polyptrace.core.reuse import differences, refuse_changes
-from polyptrace.data.boxes import Boxes, Ints
+from polyptrace.data.boxes import Boxes
 from polyptrace.data.checks import Finding, check_boxes, summary, suspected_corners, write_rejected
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.images import VIDEO_ENDS, files_hash, is_video

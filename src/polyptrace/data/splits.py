@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from polyptrace.core.arrays import Bools
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.boxes import Boxes
@@ -122,7 +123,7 @@ def take_videos(
         if unknown:
             known = ", ".join(sorted(set(boxes.video.tolist()))[:8])
             raise UserError(f"--videos: the source has no {', '.join(unknown)} -> it has {known}, ...")
-        chosen: NDArray[np.bool_] = np.isin(boxes.video, list(names))
+        chosen: Bools = np.isin(boxes.video, list(names))
     elif share is not None:
         if not 0 < share < 1:
             raise UserError(f"--share {share}: not a share -> give a number between 0 and 1")
@@ -135,9 +136,7 @@ def take_videos(
     return taken
 
 
-def split_by(
-    group: ArrayLike, *, test_share: float = 0.3, strata: Sequence[ArrayLike] = (), seed: int = 0
-) -> NDArray[np.bool_]:
+def split_by(group: ArrayLike, *, test_share: float = 0.3, strata: Sequence[ArrayLike] = (), seed: int = 0) -> Bools:
     """True for the rows of the test split: whole groups (polyps or videos), drawn within each stratum.
 
     A group's stratum is the combination of `strata` in its first row. Every stratum gives round(share x groups) groups

@@ -13,8 +13,9 @@ from typing import Any, Self
 import numpy as np
 
 from polyptrace.config import Tracks
+from polyptrace.core.arrays import Floats, Ints, Strings
 from polyptrace.core.errors import UserError
-from polyptrace.data.boxes import Boxes, Floats, Ints, Strings
+from polyptrace.data.boxes import Boxes
 from polyptrace.data.identity import video_codes
 from polyptrace.data.tracks import has_sampled_frames
 

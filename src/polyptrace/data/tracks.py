@@ -13,11 +13,11 @@ from itertools import product
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyptrace.config import Tracks
+from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
-from polyptrace.data.boxes import Boxes, Floats, Ints
+from polyptrace.data.boxes import Boxes
 from polyptrace.data.identity import codes, video_codes
 
 Within = Literal["polyp", "track", "video"]
@@ -58,7 +58,7 @@ def link_tracks(
     return track
 
 
-def _link(boxes: Boxes, within: Within, iou: float, max_gap: int, margin: float, strong: NDArray[np.bool_]) -> Ints:
+def _link(boxes: Boxes, within: Within, iou: float, max_gap: int, margin: float, strong: Bools) -> Ints:
     if not len(boxes):
         return np.empty(0, np.int64)
     video = video_codes(boxes)
@@ -94,9 +94,9 @@ def link_with_settings(boxes: Boxes, settings: Tracks) -> Ints:
     return track
 
 
-def has_sampled_frames(boxes: Boxes) -> NDArray[np.bool_]:
+def has_sampled_frames(boxes: Boxes) -> Bools:
     """Whether each box belongs to a dataset whose frames are sampled sparsely."""
-    sampled: NDArray[np.bool_] = np.isin(boxes.dataset, SAMPLED_DATASETS)
+    sampled: Bools = np.isin(boxes.dataset, SAMPLED_DATASETS)
     return sampled
 
 
@@ -141,7 +141,7 @@ def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:
     return keys
 
 
-def _previous(key: Ints, xywh: Floats, iou: float, max_gap: int, margin: float, strong: NDArray[np.bool_]) -> Ints:
+def _previous(key: Ints, xywh: Floats, iou: float, max_gap: int, margin: float, strong: Bools) -> Ints:
     """Index of the box before each box in its track; -1 where a track starts. Strong boxes are matched first."""
     previous = np.full(len(key), -1)
     open_end, open_start = np.ones(len(key), bool), np.ones(len(key), bool)
@@ -163,9 +163,7 @@ def _first(previous: Ints) -> Ints:
     return before
 
 
-def _candidates(
-    key: Ints, distance: int, open_end: NDArray[np.bool_], open_start: NDArray[np.bool_]
-) -> tuple[Ints, Ints]:
+def _candidates(key: Ints, distance: int, open_end: Bools, open_start: Bools) -> tuple[Ints, Ints]:
     """All pairs (box, box `distance` frames later) of one group that are not linked yet."""
     firsts, seconds = np.flatnonzero(open_end), np.flatnonzero(open_start)
     target = key[firsts] + distance

@@ -11,9 +11,10 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance
 from polyptrace.core.timecode import timecode
 from polyptrace.data.crops.field import field_mask
-from polyptrace.data.crops.videos import blank, sample_frames
+from polyptrace.data.crops.videos import blank, sample_frames, video_info
 from polyptrace.detect.detector import Detector, Found, Frame
 from polyptrace.report.page import Card, Cards, Page, Picture, Section, render_page
+from polyptrace.report.write import GENERATED_NOTICE
 
 FRAMES, WIDTH = 20, 460
 STRONG, WEAK = (80, 255, 80), (255, 200, 60)
@@ -37,6 +38,7 @@ def preview_page(videos: Sequence[Path], detectors: Sequence[Detector], min_scor
             tuple(sections),
             f"polyptrace {provenance()['polyptrace']}",
             brand="polyptrace detect",
+            notice=GENERATED_NOTICE if any(video_info(video).generated for video in videos) else None,
         )
     )
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyptrace.config import Embed
+from polyptrace.core.arrays import Bools, Ints
 from polyptrace.core.console import progress
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
@@ -39,8 +40,6 @@ from polyptrace.encoders.encoder import FrameByFrame
 from polyptrace.encoders.foundation import FoundationEncoder
 from polyptrace.encoders.preprocess import CropPreparation, input_size
 from polyptrace.encoders.weights import fingerprint, weights_hash
-
-Ints = NDArray[np.int64]
 
 UNITS = ("tracklet", "track")
 
@@ -367,7 +366,7 @@ def batches_by_length(length: Ints, chosen: Ints, frames: int) -> Iterator[Ints]
         begin += count
 
 
-def padded_rows(tracklets: LabelFreeTracklets, chosen: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+def padded_rows(tracklets: LabelFreeTracklets, chosen: Ints) -> tuple[Ints, Bools]:
     """Rows (B, L) of the chosen tracklets and a mask (B, L) of valid ones; the padding repeats the first row."""
     rows = pad_rows([tracklets.rows[i] for i in chosen])
     mask = rows >= 0

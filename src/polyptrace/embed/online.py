@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyptrace.config import Embed
+from polyptrace.core.arrays import Pixels
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
 from polyptrace.embed.embedding import preprocess_of
@@ -33,7 +34,7 @@ CHUNKS = (8, 1)
 #: Padded lengths of a track; of a longer track the last 1024 frames are used.
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 
-Crops = Tensor | NDArray[np.uint8]
+Crops = Tensor | Pixels
 
 
 class OnlineEncoder:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyptrace
+from polyptrace.core.arrays import Pixels
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance, read_json
 
@@ -40,8 +41,7 @@ BATCH_FRAMES = 8
 LONGEST_TRACK = 1024
 AGAIN = "export the encoder again"
 
-Pixels = NDArray[np.uint8]
-Floats = NDArray[np.float32]
+Float32s = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class OnnxEncoder:
         """SHA-256 of all that decides the vectors: weights, architecture, preprocessing and precision."""
         return self.info.fingerprint
 
-    def __call__(self, tracklets: Iterable[Pixels]) -> Floats:
+    def __call__(self, tracklets: Iterable[Pixels]) -> Float32s:
         """Vectors (n, D) of n tracklets, each (frames, height, width, 3) uint8 RGB crops of any size and length."""
         crops = [_checked(tracklet, f"tracklets[{index}]") for index, tracklet in enumerate(tracklets)]
         vectors = np.empty((len(crops), self.info.width), np.float32)
@@ -89,7 +89,7 @@ class OnnxEncoder:
         """A new running track without frames."""
         return OnnxTrack(self)
 
-    def features(self, crops: Pixels) -> Floats:
+    def features(self, crops: Pixels) -> Float32s:
         """Features (n, F) of crops (n, H, W, 3).
 
         Parts run side by side: onnxruntime's own threads, which share each convolution, use the cores less well.
@@ -99,10 +99,10 @@ class OnnxEncoder:
         with ThreadPoolExecutor(self.threads or os.cpu_count()) as pool:
             return np.concatenate([*pool.map(lambda part: session.run(None, {"crops": part})[0], parts)])
 
-    def aggregate(self, features: Floats, mask: NDArray[np.bool_] | None = None) -> Floats:
+    def aggregate(self, features: Float32s, mask: NDArray[np.bool_] | None = None) -> Float32s:
         """Vectors (B, D) of features (B, L, F); the mask (B, L) is True for valid frames."""
         valid = np.ones(features.shape[:2], np.bool_) if mask is None else mask
-        vectors: Floats = self._aggregate.run(None, {"features": features, "mask": valid})[0]
+        vectors: Float32s = self._aggregate.run(None, {"features": features, "mask": valid})[0]
         return vectors
 
     @cached_property
@@ -119,18 +119,18 @@ class OnnxTrack:
 
     def __init__(self, encoder: OnnxEncoder) -> None:
         self._encoder = encoder
-        self._features: list[Floats] = []
+        self._features: list[Float32s] = []
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, crops: Pixels) -> Floats:
+    def add(self, crops: Pixels) -> Float32s:
         """Adds a crop (H, W, 3) uint8, or several (n, H, W, 3), and returns the vector (D,) of the track."""
         new = _checked(np.asarray(crops)[None] if np.ndim(crops) == 3 else crops, "crops")
         self._features = [*self._features, *self._encoder.features(new)][-LONGEST_TRACK:]
         self._count += len(new)
-        vector: Floats = self._encoder.aggregate(np.stack(self._features)[None])[0]
+        vector: Float32s = self._encoder.aggregate(np.stack(self._features)[None])[0]
         return vector
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from polyptrace.config import Embed
+from polyptrace.core.arrays import Pixels
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.embed.embedding import Embedder, batches_by_length, preprocess_of
 from polyptrace.encoders import load_encoder, save_encoder
@@ -25,7 +26,7 @@ from polyptrace.encoders.encoder import FrameByFrame, TrainingRecord
 from polyptrace.encoders.preprocess import CropPreparation, input_size
 from polyptrace.encoders.weights import fingerprint
 
-Frames = Tensor | NDArray[np.uint8]
+Frames = Tensor | Pixels
 
 
 class PretrainedEncoder(Embedder):

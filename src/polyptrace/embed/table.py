@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_json
@@ -61,12 +62,12 @@ class Embeddings:
     unit: NDArray[Any]
     dataset: NDArray[Any]
     video: NDArray[Any]
-    track: NDArray[np.int64]
-    position: NDArray[np.int64]
-    last: NDArray[np.int64]
-    fps: NDArray[np.float64]
+    track: Ints
+    position: Ints
+    last: Ints
+    fps: Floats
     polyp: NDArray[Any]
-    size_mm: NDArray[np.float64]
+    size_mm: Floats
     histology: NDArray[Any]
     info: dict[str, Any] = field(default_factory=dict)
 

@@ -35,9 +35,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.randomness import numpy_generator
 
 LEVEL = 0.95
@@ -52,8 +53,8 @@ Part = tuple[float, float]
 class Estimate:
     """A metric of S training seeds: its values (S,), and its values on each of R bootstrap draws (S, R)."""
 
-    values: NDArray[np.float64]
-    draws: NDArray[np.float64]
+    values: Floats
+    draws: Floats
     clusters: int
 
     @property
@@ -62,7 +63,7 @@ class Estimate:
         return float(self.values.mean())
 
     @property
-    def mean_draws(self) -> NDArray[np.float64]:
+    def mean_draws(self) -> Floats:
         """The mean over training seeds on each draw (R,)."""
         return np.asarray(self.draws.mean(axis=0))
 
@@ -99,16 +100,14 @@ class Paired:
     p: float
 
 
-def draw_counts(clusters: int, draws: int, seed: int) -> NDArray[np.int64]:
+def draw_counts(clusters: int, draws: int, seed: int) -> Ints:
     """How often each cluster is taken in each draw (R, C); rows sum to C."""
     generator = numpy_generator(seed, CLUSTERS, clusters)
-    counts: NDArray[np.int64] = generator.multinomial(clusters, np.full(clusters, 1.0 / clusters), size=draws)
+    counts: Ints = generator.multinomial(clusters, np.full(clusters, 1.0 / clusters), size=draws)
     return counts
 
 
-def mean_draws(
-    values: NDArray[np.float64], cluster: NDArray[np.int64], counts: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def mean_draws(values: Floats, cluster: Ints, counts: Ints) -> Floats:
     """Weighted means (R,) of values (Q,) that belong to clusters (Q,); NaN where a draw contains none of them."""
     clusters = counts.shape[1]
     total = counts @ np.bincount(cluster, weights=values, minlength=clusters)
@@ -118,7 +117,7 @@ def mean_draws(
     return means
 
 
-def nested_draws(draws: ArrayLike, seed: int) -> NDArray[np.float64]:
+def nested_draws(draws: ArrayLike, seed: int) -> Floats:
     """Draws (R,) of a mean over S probe repeats, from the draws of each repeat (S, R) on the same clusters.
 
     Each draw takes S - 1 of the repeats with replacement. The mean of S - 1 draws from S values varies as the mean of
@@ -132,7 +131,7 @@ def nested_draws(draws: ArrayLike, seed: int) -> NDArray[np.float64]:
     return np.asarray((taken.T * each).sum(axis=0))
 
 
-def interval(draws: NDArray[np.float64], clusters: int) -> tuple[float, float]:
+def interval(draws: Floats, clusters: int) -> tuple[float, float]:
     """(low, high) of the draws (R,) that are not NaN; NaN with fewer than two draws or clusters."""
     defined = draws[~np.isnan(draws)]
     if len(defined) < 2 or clusters < 2:

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 from sklearn.cluster import AffinityPropagation
 from sklearn.exceptions import ConvergenceWarning
 
+from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.embed import Embeddings
@@ -37,7 +38,7 @@ from polyptrace.lesions import lesions
 
 Clustering = Literal["threshold", "affinity", "temporal"]
 #: The settings that tuning chooses from, and the one that is used without tuning.
-SETTINGS: dict[Clustering, NDArray[np.float64]] = {
+SETTINGS: dict[Clustering, Floats] = {
     "threshold": np.linspace(0.0, 1.0, 101),
     "affinity": np.linspace(-5.0, 5.0, 21),
     "temporal": np.linspace(0.3, 0.7, 41),
@@ -53,17 +54,17 @@ JITTER = 1e-6
 class Counting:
     """Cluster of every track; for each video its setting, clusters, polyps (-1: no labels) and pairs."""
 
-    cluster: NDArray[np.int64]  # (N,), numbered within the video
-    video: NDArray[np.int64]  # (N,) codes, in sorted order of the names
-    setting: NDArray[np.float64]  # (V,)
-    tuned: NDArray[np.bool_]  # (V,): False where the setting was given or the default
-    clusters: NDArray[np.int64]  # (V,)
-    polyps: NDArray[np.int64]  # (V,)
-    pairs: NDArray[np.int64]  # (V, 4): FP, TN, TP, FN
-    interval: NDArray[np.int64] | None = None  # (V, 2): smallest and largest count, where the clustering gives them
+    cluster: Ints  # (N,), numbered within the video
+    video: Ints  # (N,) codes, in sorted order of the names
+    setting: Floats  # (V,)
+    tuned: Bools  # (V,): False where the setting was given or the default
+    clusters: Ints  # (V,)
+    polyps: Ints  # (V,)
+    pairs: Ints  # (V, 4): FP, TN, TP, FN
+    interval: Ints | None = None  # (V, 2): smallest and largest count, where the clustering gives them
 
     @property
-    def labelled(self) -> NDArray[np.bool_]:
+    def labelled(self) -> Bools:
         """Videos (V,) whose polyps are known."""
         return self.polyps > 0
 
@@ -73,7 +74,7 @@ class Counting:
         return float(self.fragmentations.mean()) if self.labelled.any() else float("nan")
 
     @property
-    def fragmentations(self) -> NDArray[np.float64]:
+    def fragmentations(self) -> Floats:
         """Clusters per polyp of each labelled video."""
         return self.clusters[self.labelled] / self.polyps[self.labelled]
 
@@ -90,7 +91,7 @@ class Counting:
         return _share(total[2], total[2] + total[3])
 
     @property
-    def rand(self) -> NDArray[np.float64]:
+    def rand(self) -> Floats:
         """Adjusted Rand index of each labelled video; 1 where clusters and polyps are the same partition."""
         fp, tn, tp, fn = self.pairs[self.labelled].T.astype(np.float64)
         chance = (tp + fn) * (fn + tn) + (tp + fp) * (fp + tn)
@@ -98,11 +99,11 @@ class Counting:
         return np.asarray(np.where(same, 1.0, 2 * (tp * tn - fn * fp) / np.where(chance == 0, 1.0, chance)))
 
     @property
-    def errors(self) -> NDArray[np.int64]:
+    def errors(self) -> Ints:
         """Clusters minus polyps of each labelled video."""
         return (self.clusters - self.polyps)[self.labelled]
 
-    def draws(self, counts: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+    def draws(self, counts: Ints) -> dict[str, Floats]:
         """Each metric on draws (R, V) of videos; without labels only the number of clusters."""
         weights = counts.astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -185,7 +186,7 @@ def similarities(
     method: Clustering,
     first: ArrayLike | None = None,
     last: ArrayLike | None = None,
-) -> tuple[NDArray[np.float64], ...]:
+) -> tuple[Floats, ...]:
     """The matrices (n, n) of a clustering: cosines; for `temporal` scaled cosines and scaled closeness in time."""
     unit = unit_vectors(vectors)[0].double().numpy()
     cosine = np.round(np.clip(unit @ unit.T, -1.0, 1.0), 12)
@@ -198,7 +199,7 @@ def similarities(
     return _minmax(cosine), _minmax(np.exp(-DECAY * gap / max(end.max() + 1, 1)))
 
 
-def affinity_propagation(similarity: NDArray[np.float64], preference: float) -> NDArray[np.int64]:
+def affinity_propagation(similarity: Floats, preference: float) -> Ints:
     """Clusters (n,) of a similarity matrix (n, n); each track its own cluster if there are no exemplars."""
     tracks = len(similarity)
     others = similarity[~np.eye(tracks, dtype=bool)]
@@ -214,9 +215,7 @@ def affinity_propagation(similarity: NDArray[np.float64], preference: float) -> 
     return np.arange(tracks) if (labels < 0).any() else labels.astype(np.int64)
 
 
-def _cluster_settings(
-    matrices: tuple[NDArray[np.float64], ...], method: Clustering, settings: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def _cluster_settings(matrices: tuple[Floats, ...], method: Clustering, settings: Floats) -> Ints:
     """Clusters (S, n) for S settings from the result of `similarities`, numbered by first appearance."""
     match method:
         case "threshold":
@@ -229,10 +228,10 @@ def _cluster_settings(
 
 
 def _chosen(
-    members: list[NDArray[np.int64]],
-    labels: list[NDArray[np.int64]],
-    polyps: NDArray[np.int64],
-    settings: NDArray[np.float64],
+    members: list[Ints],
+    labels: list[Ints],
+    polyps: Ints,
+    settings: Floats,
     target: float,
 ) -> Counting:
     """Each video with the setting tuned on the others; the last setting is the fixed one."""
@@ -255,13 +254,13 @@ def _chosen(
     return Counting(cluster, video, settings[pick], tuned, clusters[every, pick], number, pairs[every, pick])
 
 
-def _tune(pairs: NDArray[np.int64], clusters: NDArray[np.int64], target: float) -> int:
+def _tune(pairs: Ints, clusters: Ints, target: float) -> int:
     """The setting whose false positive rate is closest to the target; the fewest clusters among ties."""
     rate = pairs[:, 0] / (pairs[:, 0] + pairs[:, 1])
     return int(np.lexsort((clusters, np.round(np.abs(rate - target), 12)))[0])
 
 
-def _pairs(labels: NDArray[np.int64], polyp: NDArray[np.int64]) -> NDArray[np.int64]:
+def _pairs(labels: Ints, polyp: Ints) -> Ints:
     """FP, TN, TP, FN (settings, 4) over pairs of tracks whose polyps are known."""
     known = np.flatnonzero(polyp >= 0)
     codes = np.unique(polyp[known], return_inverse=True)[1].reshape(-1)
@@ -274,12 +273,12 @@ def _pairs(labels: NDArray[np.int64], polyp: NDArray[np.int64]) -> NDArray[np.in
     return counts
 
 
-def _pairs_within(sizes: NDArray[np.int64]) -> int:
+def _pairs_within(sizes: Ints) -> int:
     """Unordered pairs inside groups of these sizes."""
     return int((sizes * (sizes - 1) // 2).sum())
 
 
-def _number_of_polyps(polyp: NDArray[np.int64]) -> int:
+def _number_of_polyps(polyp: Ints) -> int:
     return -1 if (polyp < 0).any() else len(np.unique(polyp))
 
 
@@ -287,6 +286,6 @@ def _share(part: int, whole: int) -> float:
     return float(part / whole) if whole else float("nan")
 
 
-def _minmax(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+def _minmax(matrix: Floats) -> Floats:
     low, high = matrix.min(), matrix.max()
     return np.ones_like(matrix) if high == low else (matrix - low) / (high - low)

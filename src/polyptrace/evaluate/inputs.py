@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from polyptrace.config import Evaluate
+from polyptrace.core.arrays import Bools, Ints, Strings
 from polyptrace.core.device import choose_device
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
@@ -28,8 +28,8 @@ class Clusters:
     """What the bootstrap draws: cluster of each row (N,; -1: none), counts in each draw (R, C), and a key of both."""
 
     kind: str
-    code: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    code: Ints
+    counts: Ints
     key: str
 
     @property
@@ -46,18 +46,18 @@ class TaskInput:
     unit: str
     table: str
     settings: Evaluate
-    test: NDArray[np.bool_] | None = None
+    test: Bools | None = None
 
     def __len__(self) -> int:
         return len(self.embeddings)
 
     @cached_property
-    def polyp(self) -> NDArray[np.object_]:
+    def polyp(self) -> Strings:
         """Polyp of each row, unique across datasets; "" where it is unknown."""
         return polyp_keys(self.embeddings)
 
     @cached_property
-    def video(self) -> NDArray[np.object_]:
+    def video(self) -> Strings:
         """Video of each row, unique across datasets; "" where it is unknown."""
         return video_keys(self.embeddings)
 
@@ -70,7 +70,7 @@ class TaskInput:
         return choose_device(self.settings.device, "--evaluate.device")[0]
 
     @property
-    def labelled(self) -> NDArray[np.bool_]:
+    def labelled(self) -> Bools:
         """Rows (N,) whose polyp is known."""
         return np.asarray(self.polyp != "")
 
@@ -80,7 +80,7 @@ class TaskInput:
         unknown = bool((self.video[self.labelled] == "").any())
         return self.clusters("polyp" if unknown else self.settings.cluster, self.labelled)
 
-    def clusters(self, kind: str, rows: NDArray[np.bool_]) -> Clusters:
+    def clusters(self, kind: str, rows: Bools) -> Clusters:
         """The polyps or videos of a mask of rows (N,), and the bootstrap draws of them."""
         names = np.where(rows, self.polyp if kind == "polyp" else self.video, "")
         code = label_codes(names, len(names), kind)

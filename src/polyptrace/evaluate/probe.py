@@ -19,6 +19,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.device import one_thread
 from polyptrace.core.errors import UserError
@@ -40,8 +41,8 @@ METRICS = ("f1", "accuracy", "f1_plain", "accuracy_weighted")
 class Probe:
     """Probability of class 1 (S repeats, N tracklets); NaN where a tracklet was used for training or left out."""
 
-    label: NDArray[np.int64]  # (N,), -1: left out
-    polyp: NDArray[np.int64]  # (N,)
+    label: Ints  # (N,), -1: left out
+    polyp: Ints  # (N,)
     probability: NDArray[np.float32]  # (S, N)
 
     @property
@@ -54,19 +55,17 @@ class Probe:
         """Share of correct tracklets, mean over repeats."""
         return float(self.each("accuracy").mean())
 
-    def each(self, metric: str) -> NDArray[np.float64]:
+    def each(self, metric: str) -> Floats:
         """A metric of `METRICS` in each repeat (S,)."""
         return _score(metric, self._confusion(metric, np.zeros(len(self.label), dtype=np.int64), 1)[:, 0])
 
-    def draws(
-        self, metric: str, cluster: NDArray[np.int64], counts: NDArray[np.int64], seed: int
-    ) -> NDArray[np.float64]:
+    def draws(self, metric: str, cluster: Ints, counts: Ints, seed: int) -> Floats:
         """The metric on each bootstrap draw (R,): clusters (N,) weighted by counts (R, C), repeats resampled."""
         confusion = self._confusion(metric, cluster, counts.shape[1])  # (S, C, 2, 2)
         drawn = np.einsum("rc,scij->srij", counts.astype(np.float64), confusion)
         return nested_draws(_score(metric, drawn), seed)
 
-    def _confusion(self, metric: str, cluster: NDArray[np.int64], clusters: int) -> NDArray[np.float64]:
+    def _confusion(self, metric: str, cluster: Ints, clusters: int) -> Floats:
         """Weight of [truth, prediction] in each repeat and cluster (S, C, 2, 2)."""
         by_polyp = metric in ("f1", "accuracy_weighted")
         confusion = np.zeros((len(self.probability), clusters, 2, 2))
@@ -151,7 +150,7 @@ def train_probe(
     return network.eval()
 
 
-def adenoma(histology: ArrayLike, more: Mapping[str, int] | None = None) -> NDArray[np.int64]:
+def adenoma(histology: ArrayLike, more: Mapping[str, int] | None = None) -> Ints:
     """1 adenoma, 0 not, -1 left out or unknown (""), for the names of the known datasets and of `more`."""
     table = {_normalised(name): label for name, label in {**HISTOLOGY, **(more or {})}.items()} | {"": -1}
     names, index = np.unique(np.asarray(histology, dtype=str), return_inverse=True)
@@ -164,7 +163,7 @@ def adenoma(histology: ArrayLike, more: Mapping[str, int] | None = None) -> NDAr
     return np.array([table[_normalised(name)] for name in names.tolist()], dtype=np.int64)[index.reshape(-1)]
 
 
-def larger(size_mm: ArrayLike) -> NDArray[np.int64]:
+def larger(size_mm: ArrayLike) -> Ints:
     """1 above 5.0 mm, 0 up to it, -1 where the size is unknown (NaN)."""
     size = np.asarray(size_mm, dtype=np.float64)
     return np.where(np.isnan(size), -1, (size > DIMINUTIVE_MM).astype(np.int64))
@@ -174,9 +173,7 @@ def _normalised(name: str) -> str:
     return " ".join(name.casefold().split())
 
 
-def _test_part(
-    group: NDArray[np.int64], label: NDArray[np.int64], dataset: NDArray[np.int64], seed: int
-) -> NDArray[np.bool_]:
+def _test_part(group: Ints, label: Ints, dataset: Ints, seed: int) -> Bools:
     """Mask of 30 % of the groups, with both classes on both sides; stratified by label only if datasets are small."""
     for strata in ((label, dataset), (label,)):
         test = split_by(group, test_share=TEST_SHARE, strata=strata, seed=seed)
@@ -189,11 +186,11 @@ def _test_part(
     )
 
 
-def _both_classes(test: NDArray[np.bool_], label: NDArray[np.int64]) -> bool:
+def _both_classes(test: Bools, label: Ints) -> bool:
     return all(set(label[part].tolist()) == {0, 1} for part in (test, ~test))
 
 
-def _score(metric: str, confusion: NDArray[np.float64]) -> NDArray[np.float64]:
+def _score(metric: str, confusion: Floats) -> Floats:
     """Macro F1 or accuracy of confusions (..., truth, prediction); NaN where they are empty."""
     right = np.diagonal(confusion, axis1=-2, axis2=-1)  # (..., 2)
     total = confusion.sum(axis=(-1, -2))

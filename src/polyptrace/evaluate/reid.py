@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.evaluate.similarity import (
     COARSE,
     COARSE_CELLS,
@@ -50,9 +51,9 @@ EDGES = np.linspace(-1.0, 1.0, 101)
 class PairCounts:
     """Number of same-polyp and different-polyp pairs at each score (U,), highest score first."""
 
-    score: NDArray[np.float64]
-    same: NDArray[np.int64]
-    different: NDArray[np.int64]
+    score: Floats
+    same: Ints
+    different: Ints
 
 
 @dataclass(frozen=True)
@@ -75,25 +76,25 @@ class ReID:
         """Number of pairs that show two polyps."""
         return int(self.counts.different.sum())
 
-    def roc(self, points: int = 1000) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def roc(self, points: int = 1000) -> tuple[Floats, Floats]:
         """(false positive rate, true positive rate) from (0, 0) to (1, 1), with at most `points` points."""
         false, true = self._rates()
         kept = _thinned(false, true, points)
         return np.concatenate([[0.0], false[kept]]), np.concatenate([[0.0], true[kept]])
 
-    def precision_recall(self, points: int = 1000) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def precision_recall(self, points: int = 1000) -> tuple[Floats, Floats]:
         """(recall, precision) with increasing recall, with at most `points` points."""
         true, false = self.counts.same.cumsum(), self.counts.different.cumsum()
         kept = _thinned(*self._rates(), points)
         return true[kept] / max(true[-1], 1), true[kept] / (true[kept] + false[kept])
 
-    def histograms(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def histograms(self) -> tuple[Ints, Ints]:
         """(same, different): number of pairs in each bin of `EDGES`."""
         same = np.histogram(self.counts.score, EDGES, weights=self.counts.same)[0]
         different = np.histogram(self.counts.score, EDGES, weights=self.counts.different)[0]
         return same.astype(np.int64), different.astype(np.int64)
 
-    def _rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _rates(self) -> tuple[Floats, Floats]:
         true, false = self.counts.same.cumsum(), self.counts.different.cumsum()
         return false / max(self.different_pairs, 1), true / max(self.same_pairs, 1)
 
@@ -106,9 +107,7 @@ def reid(vectors: Vectors, polyp: Labels, *, device: str | torch.device = "cpu")
     return ReID(float(auroc), float(aupr), counts, len(vectors) - len(codes), zero_vectors)
 
 
-def sorted_by_polyp(
-    vectors: Vectors, polyp: Labels, device: str | torch.device
-) -> tuple[Tensor, NDArray[np.int64], NDArray[np.int64], int]:
+def sorted_by_polyp(vectors: Vectors, polyp: Labels, device: str | torch.device) -> tuple[Tensor, Ints, Ints, int]:
     """Unit vectors of the labelled rows in the order of their polyps, polyp codes, rows, and zero vectors in all."""
     unit, zero_vectors = unit_vectors(vectors, device)
     codes = label_codes(polyp, len(unit))
@@ -117,7 +116,7 @@ def sorted_by_polyp(
     return unit[torch.as_tensor(rows, device=unit.device)], codes[rows], rows, zero_vectors
 
 
-def areas(same: NDArray[Any], different: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def areas(same: NDArray[Any], different: NDArray[Any]) -> tuple[Floats, Floats]:
     """(AUROC, average precision) of (weighted) counts (..., U) by score, highest first.
 
     AUROC is NaN if either kind of pair is missing, average precision if there is no same-polyp pair.
@@ -133,7 +132,7 @@ def areas(same: NDArray[Any], different: NDArray[Any]) -> tuple[NDArray[np.float
     return auroc, aupr
 
 
-def count_pairs(unit: Tensor, polyp: NDArray[np.int64]) -> PairCounts:
+def count_pairs(unit: Tensor, polyp: Ints) -> PairCounts:
     """Counts over unit vectors (N, D) that are sorted by polyp code (N,)."""
     assert (np.diff(polyp) >= 0).all()
     if unit.dtype == torch.float64:
@@ -171,7 +170,7 @@ class PairBlock:
     different: Tensor  # (Q, near)
 
 
-def pair_blocks(unit: Tensor, polyp: NDArray[np.int64]) -> Iterator[PairBlock]:
+def pair_blocks(unit: Tensor, polyp: Ints) -> Iterator[PairBlock]:
     """The upper triangle of the similarity matrix in blocks of bounded size."""
     code = torch.as_tensor(polyp, device=unit.device)
     with full_precision():
@@ -199,7 +198,7 @@ def _add_counts(counts: Tensor, cells: Tensor) -> None:
         counts += count_cells(cells, len(counts))
 
 
-def _exact_counts(unit: Tensor, polyp: NDArray[np.int64]) -> PairCounts:
+def _exact_counts(unit: Tensor, polyp: Ints) -> PairCounts:
     """Counts at each distinct score of the fine grid."""
     same, different = [np.empty(0)], [np.empty(0)]
     for block in pair_blocks(unit, polyp):
@@ -217,7 +216,7 @@ def _exact_counts(unit: Tensor, polyp: NDArray[np.int64]) -> PairCounts:
     return PairCounts(score=score / FINE, same=counts[0, ::-1].copy(), different=counts[1, ::-1].copy())
 
 
-def _thinned(false: NDArray[np.float64], true: NDArray[np.float64], points: int) -> NDArray[np.int64]:
+def _thinned(false: Floats, true: Floats, points: int) -> Ints:
     """Thresholds spread evenly along both axes of a curve, including the first and the last."""
     if len(false) < points:
         return np.arange(len(false))
@@ -237,13 +236,13 @@ ENTRIES = 2**25
 class _Counts:
     """Pairs by cell, lowest score first: inside clusters (C, K); between them by pair (C(C-1)/2, K) or side (C, K)."""
 
-    within: NDArray[np.float64]
-    by_pair: NDArray[np.float64] | None = None
-    by_side: NDArray[np.float64] | None = None
+    within: Floats
+    by_pair: Floats | None = None
+    by_side: Floats | None = None
 
-    def weighted(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def weighted(self, weights: Floats) -> Floats:
         """Weight of each cell (R, K) for draws (R, C)."""
-        total: NDArray[np.float64] = weights @ self.within
+        total: Floats = weights @ self.within
         if self.by_pair is not None:
             one, other = np.triu_indices(weights.shape[1], k=1)
             for a in range(0, len(weights), 256):
@@ -259,12 +258,12 @@ class _Counts:
 def reid_draws(
     vectors: Vectors,
     polyp: Labels,
-    cluster: NDArray[np.int64],
-    weights: NDArray[np.int64],
+    cluster: Ints,
+    weights: Ints,
     result: ReID,
     *,
     device: str | torch.device = "cpu",
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """(AUROC, AUPR) on each bootstrap draw (R,).
 
     `cluster` (N,) has values 0..C-1, `weights` (R, C) are the counts of `draw_counts`, `result` is that of `reid`.
@@ -284,7 +283,7 @@ def reid_draws(
     return auroc, aupr
 
 
-def _edges(counts: PairCounts, steps: float, most: int) -> NDArray[np.float64]:
+def _edges(counts: PairCounts, steps: float, most: int) -> Floats:
     """Cell boundaries in grid steps, ascending: one cell per threshold and one per gap between thresholds."""
     index = np.flatnonzero(counts.same)
     if len(index) > most:
@@ -341,9 +340,7 @@ class _Layout:
         return _Counts(within, by_pair=square[one, other] + square[other, one])
 
 
-def _tables(
-    unit: Tensor, polyp: NDArray[np.int64], cluster: NDArray[np.int64], edges: NDArray[np.float64], layout: _Layout
-) -> tuple[_Counts, _Counts]:
+def _tables(unit: Tensor, polyp: Ints, cluster: Ints, edges: Floats, layout: _Layout) -> tuple[_Counts, _Counts]:
     """Counts of the same-polyp pairs and of the different-polyp pairs."""
     code = torch.as_tensor(cluster, device=unit.device, dtype=torch.int32)
     ends = torch.as_tensor(edges, device=unit.device)

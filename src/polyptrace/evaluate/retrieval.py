@@ -24,6 +24,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate.similarity import (
     Labels,
@@ -46,11 +47,11 @@ HITS = (1, 5)
 class Retrieval:
     """Per query: its row, average precision, hits (or their probability under ties), nearest rows and scores."""
 
-    query: NDArray[np.int64]  # (Q,)
-    ap: NDArray[np.float64]  # (Q,)
-    hit1: NDArray[np.float64]  # (Q,)
-    hit5: NDArray[np.float64]  # (Q,)
-    top: NDArray[np.int64]  # (Q, top), -1 where the gallery has fewer
+    query: Ints  # (Q,)
+    ap: Floats  # (Q,)
+    hit1: Floats  # (Q,)
+    hit5: Floats  # (Q,)
+    top: Ints  # (Q, top), -1 where the gallery has fewer
     top_score: NDArray[np.float32]  # (Q, top)
     without_positive: int
     unlabelled: int
@@ -126,9 +127,9 @@ class Gallery:
     """Which tracklets are in the gallery of a query."""
 
     scope: Scope
-    video: NDArray[np.int64] | None
-    start: NDArray[np.float64] | None
-    end: NDArray[np.float64] | None
+    video: Ints | None
+    start: Floats | None
+    end: Floats | None
     apart: float
 
     def check(self) -> None:
@@ -142,7 +143,7 @@ class Gallery:
         if self.apart > 0 and (self.start is None or self.end is None):
             raise UserError(f"retrieval: apart {self.apart:g} s: no times -> give start and end of each tracklet")
 
-    def rows(self, index: NDArray[np.int64]) -> Self:
+    def rows(self, index: Ints) -> Self:
         """The gallery among a subset of the tracklets."""
         return replace(
             self,
@@ -172,7 +173,7 @@ class Gallery:
         return excluded
 
 
-def _seconds(values: ArrayLike | None, count: int) -> NDArray[np.float64] | None:
+def _seconds(values: ArrayLike | None, count: int) -> Floats | None:
     if values is None:
         return None
     seconds = np.asarray(values, dtype=np.float64)
@@ -181,7 +182,7 @@ def _seconds(values: ArrayLike | None, count: int) -> NDArray[np.float64] | None
     return seconds
 
 
-def _groups(known: NDArray[np.int64], gallery: Gallery) -> list[NDArray[np.int64]]:
+def _groups(known: Ints, gallery: Gallery) -> list[Ints]:
     """The rows that are ranked among each other: all of them, or those of each video."""
     if gallery.scope != "within":
         return [known]
@@ -192,8 +193,8 @@ def _groups(known: NDArray[np.int64], gallery: Gallery) -> list[NDArray[np.int64
 
 def _among(
     unit: Tensor,
-    polyps: NDArray[np.int64],
-    rows: NDArray[np.int64],
+    polyps: Ints,
+    rows: Ints,
     gallery: Gallery,
     convention: Convention,
     top: int,
@@ -224,7 +225,7 @@ def _among(
 
 
 def _blocks(
-    vectors: Tensor, polyps: NDArray[np.int64], gallery: Gallery, convention: Convention, top: int
+    vectors: Tensor, polyps: Ints, gallery: Gallery, convention: Convention, top: int
 ) -> Iterator[tuple[int, int, tuple[Tensor, ...]]]:
     """Per block of queries a..b: has a positive, AP, hits at 1 and 5, nearest columns and scores.
 
@@ -328,5 +329,5 @@ def _metrics(ranks: TiedRanks, positive: Tensor, convention: Convention) -> tupl
     return ranks.valid.any(dim=1), ap, hit1, hit5
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def _mean(values: Floats) -> float:
     return float(values.mean()) if len(values) else float("nan")

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from polyptrace.core.arrays import Ints
 from polyptrace.core.errors import UserError
 
 #: Scores are float64 up to this many vectors.
@@ -54,7 +55,7 @@ def unit_vectors(vectors: Vectors, device: str | torch.device = "cpu") -> tuple[
     return unit, zeros
 
 
-def label_codes(labels: Labels, count: int, name: str = "polyp") -> NDArray[np.int64]:
+def label_codes(labels: Labels, count: int, name: str = "polyp") -> Ints:
     """Labels as 0, 1, ... in sorted order; -1 where a label is unknown ("", None or NaN)."""
     values = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if values.shape != (count,):
@@ -68,7 +69,7 @@ def label_codes(labels: Labels, count: int, name: str = "polyp") -> NDArray[np.i
     return codes
 
 
-def by_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def by_appearance(labels: Ints) -> Ints:
     """Labels as 0, 1, ... in the order of their first appearance."""
     _, first_seen, index = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first_seen))[index.reshape(-1)]

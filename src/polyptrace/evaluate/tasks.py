@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.evaluate.bootstrap import interval, mean_draws
@@ -70,7 +71,7 @@ def _done(
     data: TaskInput,
     name: str,
     clusters: Clusters,
-    metrics: Mapping[str, tuple[float, NDArray[np.float64]]],
+    metrics: Mapping[str, tuple[float, Floats]],
     *,
     n: int,
     of: str,
@@ -232,7 +233,7 @@ def _probe_tasks(data: TaskInput, name: str, histology: Mapping[str, int] | None
     return outcomes
 
 
-def _without_classes(data: TaskInput, label: NDArray[np.int64], group: NDArray[Any], column: str) -> str:
+def _without_classes(data: TaskInput, label: Ints, group: NDArray[Any], column: str) -> str:
     """Why a probe cannot be trained, "" if it can."""
     if not (label >= 0).any():
         return f"needs labels in column {column}, but no row has one"
@@ -244,7 +245,7 @@ def _without_classes(data: TaskInput, label: NDArray[np.int64], group: NDArray[A
     return ""
 
 
-def _probe_task(data: TaskInput, name: str, label: NDArray[np.int64], group: NDArray[Any]) -> Outcome:
+def _probe_task(data: TaskInput, name: str, label: Ints, group: NDArray[Any]) -> Outcome:
     e, settings, base = data.embeddings, data.settings, name.partition(".")[0]
     try:
         result = probe(

@@ -16,13 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from polyptrace.core.arrays import Ints
 from polyptrace.explore.identities import Identities, Statement
 from polyptrace.lesions import PairScores
-
-Ints = NDArray[np.int64]
 
 #: Assumed share of wrong answers (ε), and of pairs for which the odds are no guide (δ).
 ERROR, MISLED = 0.05, 0.3

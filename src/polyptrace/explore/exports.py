@@ -10,28 +10,31 @@
 | html | a page to look at, in one file | |
 """
 
+import base64
+import hashlib
 import io
 import json
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import resources
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyptrace.config import Tracks
+from polyptrace.core.arrays import Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import csv_text
 from polyptrace.core.timecode import has_rate, seconds_text
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.tracks import link_with_settings
 from polyptrace.explore.identities import Identities
+from polyptrace.explore.journal import Item
 from polyptrace.explore.strips import ProcedureCrops, read_boxes
 from polyptrace.explore.workspace import ExploredProcedure, Grouping
-
-Ints = NDArray[np.int64]
 
 CSV_COLUMNS = (
     *("dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "lesion", "confidence"),
@@ -39,6 +42,9 @@ CSV_COLUMNS = (
 )
 #: In the column of lesions: a track that shows none.
 NO_LESION = "none"
+#: Files of the page and their types.
+PAGE = {"page.css": "text/css", "timeline.js": "text/javascript", "page.js": "text/javascript"}
+NOTE = "A read-only copy: one procedure, as it was when the file was written."
 
 
 @dataclass(frozen=True)
@@ -219,6 +225,45 @@ def to_labelstudio(named: Named) -> bytes:
         region["value"]["framesCount"] = end  # type: ignore[index]
     task = {"data": {"video": named.video, "dataset": named.dataset}, "annotations": [{"result": regions}]}
     return json.dumps([task], ensure_ascii=False).encode()
+
+
+def page_file(name: str) -> str:
+    """A file of the page."""
+    return resources.files("polyptrace.explore").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def to_html(answers: dict[str, Any], items: list[Item], crops: ProcedureCrops) -> bytes:
+    """The page in one file that cannot change anything: style, programs, data and the film strips of all tracks."""
+    strips = {}
+    for item in items:
+        picture = crops.strip(item, 8, 96)
+        if picture is not None:
+            strips["0/" + "/".join(map(str, item))] = "data:image/jpeg;base64," + base64.b64encode(picture).decode()
+    data = {"answers": answers, "strips": strips, "note": NOTE}
+    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    style = page_file("page.css")
+    program = page_file("timeline.js") + page_file("page.js").replace('"use strict";\n', "", 1)
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(program)}'; img-src data:"
+    page = page_file("index.html")
+    for old, new in (
+        (
+            '<meta charset="utf-8">',
+            f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        ),
+        ('<link rel="stylesheet" href="page.css">', f"<style>{style}</style>"),
+        (
+            '<script src="timeline.js" defer></script>\n',
+            f'<script type="application/json" id="embedded">{text}</script>\n',
+        ),
+        ('<script src="page.js" defer></script>', f"<script>{program}</script>"),
+    ):
+        assert page.count(old) == 1, f"the page has no place for {new[:30]}"
+        page = page.replace(old, new)
+    return page.encode()
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _size(boxes: Boxes) -> tuple[int, int]:

@@ -16,12 +16,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Bools, Ints
 from polyptrace.explore.journal import Event, Item, active_events
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 #: An item of an older linking is the present item that shares more than this share of their frames.
 MIN_OVERLAP = 0.5

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, safe_cell
 from polyptrace.data import Boxes
@@ -18,8 +18,6 @@ from polyptrace.data.identity import join_keys, video_keys
 from polyptrace.explore.exports import CSV_COLUMNS, NO_LESION
 from polyptrace.explore.identities import identities
 from polyptrace.explore.journal import Event, Item, read_journal
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

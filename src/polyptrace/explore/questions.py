@@ -13,15 +13,11 @@ log-odds of two components are their largest prior plus their mean log ratio, as
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.explore.identities import Identities
 from polyptrace.lesions import PairScores, weakest_link
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 #: Log-odds of a link that is not asked about, in the tree of strongest links.
 NOT_ASKED = -1e6

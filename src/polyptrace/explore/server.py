@@ -18,9 +18,8 @@ from starlette.types import ASGIApp
 
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
-from polyptrace.explore.exports import FORMATS, Named
+from polyptrace.explore.exports import FORMATS, PAGE, Named, page_file, to_html
 from polyptrace.explore.journal import Event, active_events, undoable
-from polyptrace.explore.readonly import PAGE, page_file, single_file
 from polyptrace.explore.requests import Guard, event_fields, forbidden
 from polyptrace.explore.strips import ProcedureCrops
 from polyptrace.explore.workspace import ExploredProcedure, Workspace
@@ -122,8 +121,6 @@ class Handlers:
             name, content, media = self.exported(kind, number, procedure, view)
         except KeyError:
             return PlainTextResponse("no such format", 404)
-        except UserError as error:
-            return PlainTextResponse(str(error), 409)
         disposition = f'attachment; filename="{name}"'
         return Response(content, media_type=media, headers={"content-disposition": disposition})
 
@@ -144,7 +141,7 @@ class Handlers:
                 "procedures/0/lesions": grouped(self.workspace, procedure, view),
                 "procedures/0/review": reviewed(self.workspace, number, procedure),
             }
-            return f"{named.file_name}.html", single_file(answers, procedure.state(view).items, crops), "text/html"
+            return f"{named.file_name}.html", to_html(answers, procedure.state(view).items, crops), "text/html"
         form = FORMATS[kind]
         return named.file_name + form.suffix, form.write(named), form.media
 
@@ -355,7 +352,10 @@ def application(handlers: Handlers, port: int, token: str) -> ASGIApp:
     def invalid(_: Request, error: Exception) -> Response:
         return PlainTextResponse(f"invalid request: {error}", 400)
 
-    errors: Any = {MissingProcedureError: missing, ValueError: invalid}
+    def refused(_: Request, error: Exception) -> Response:
+        return PlainTextResponse(str(error), 409)
+
+    errors: Any = {MissingProcedureError: missing, ValueError: invalid, UserError: refused}
     return Guard(Starlette(routes=handlers.routes(), exception_handlers=errors), port, token)
 
 

@@ -6,15 +6,14 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
+import pyarrow as pa
 from PIL import Image, ImageDraw
 
+from polyptrace.core.arrays import Floats, Ints
+from polyptrace.core.schema import read_parquet
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.boxes import UNKNOWN, boxes_in_crops
+from polyptrace.data.boxes import boxes_in_crops
 from polyptrace.explore.journal import Item
-
-Ints = NDArray[np.int64]
 
 #: Frames of a strip, and their side in pixels.
 MAX_FRAMES, MAX_SIDE = 64, 256
@@ -41,7 +40,7 @@ class ProcedureCrops:
         self.strip = lru_cache(KEPT)(self._strip)
 
     @cached_property
-    def _boxes(self) -> dict[int, tuple[int, NDArray[np.float64]]]:
+    def _boxes(self) -> dict[int, tuple[int, Floats]]:
         """Of each crop the frame, and the box as fractions of the crop; empty without a box table."""
         if self.dataset is None or not (self.dataset.path / "boxes.parquet").is_file():
             return {}
@@ -95,7 +94,6 @@ class ProcedureCrops:
 def read_boxes(dataset: Dataset, name: str, video: str) -> tuple[Boxes, Ints]:
     """The boxes of one procedure and the crop of each, -1 where it has none."""
     filters: Any = [("dataset", "=", name), ("video", "=", video)]
-    table = pq.read_table(dataset.path / "boxes.parquet", filters=filters)
-    columns = {each: table[each].to_numpy() for each in table.column_names if each in UNKNOWN or each == "frame_index"}
-    xywh = np.stack([table[each].to_numpy() for each in "xywh"], axis=1)
-    return Boxes.of(video=video, xywh=xywh, **columns), table["crop"].to_numpy()
+    path = dataset.path / "boxes.parquet"
+    crop = read_parquet(path, "prepare the dataset again", pa.schema({"crop": pa.int64()}), filters)["crop"]
+    return Boxes.load(path, filters), crop.to_numpy()

@@ -11,8 +11,8 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.data.identity import video_keys
 from polyptrace.embed import Embeddings
@@ -31,9 +31,6 @@ from polyptrace.lesions import (
     procedures,
     same_model,
 )
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Tracks that are grouped together. Longer procedures are grouped in windows of this many tracks in temporal order.
 WINDOW = 1000
@@ -192,7 +189,7 @@ class ExploredProcedure:
         return self._scores[start]
 
 
-def _constrained(scores: PairScores, component: Ints, apart: NDArray[np.bool_]) -> PairScores:
+def _constrained(scores: PairScores, component: Ints, apart: Bools) -> PairScores:
     """Scores that leave a partition no choice about what is known."""
     same = component[:, None] == component
     return replace(scores, ratio=np.where(same, np.float32(KNOWN_SAME), scores.ratio), simultaneous=apart & ~same)

@@ -8,13 +8,14 @@ from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path
 
 from polyptrace.config import Supervision
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.core.timecode import time_offset, time_ticks, timecode
 from polyptrace.data import Dataset
 from polyptrace.drawing import ACCENT, INK, LINE, PAPER, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
 from polyptrace.figures.curriculum import bag_ranks, draw_bags, gradient_shares
-from polyptrace.figures.tracklets import Floats, Ints, TrainingTracklets
+from polyptrace.figures.tracklets import TrainingTracklets
 from polyptrace.report.film_strips import CropImages, film_strip
 from polyptrace.supervision.bags import same_polyp
 

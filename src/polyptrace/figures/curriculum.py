@@ -10,15 +10,15 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.config import Supervision
+from polyptrace.core.arrays import Floats, Ints, Strings
 from polyptrace.core.console import counted
 from polyptrace.core.randomness import torch_generator
 from polyptrace.drawing import ACCENT, INK, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
 from polyptrace.evaluate.bootstrap import draw_counts, interval, mean_draws
-from polyptrace.figures.tracklets import Floats, Ints, TrainingTracklets
+from polyptrace.figures.tracklets import TrainingTracklets
 from polyptrace.losses import gradient_share
 from polyptrace.supervision import nearest_bags, sample_bags, temperature
 from polyptrace.supervision.bags import bag_purity
@@ -132,7 +132,7 @@ class PurityEstimates:
 
 def estimate_purity(tracklets: TrainingTracklets, repeats: Sequence[Ints], seed: int = 0) -> PurityEstimates:
     """The purity of bags (N, K), drawn once or repeatedly, with intervals from a bootstrap over polyps."""
-    polyps: list[NDArray[np.object_]] = []
+    polyps: list[Strings] = []
     columns: list[list[Floats]] = []
     for bags in repeats:
         purity = bag_purity(bags, tracklets.polyp)

@@ -4,26 +4,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from polyptrace.core.arrays import Ints, Strings
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import Preprocess, prepare_crops
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class TrainingTracklets:
     """The N fixed-length tracklets of a dataset, as columns. Training itself never reads `polyp`."""
 
-    video: NDArray[np.object_]
+    video: Strings
     position: Ints
-    polyp: NDArray[np.object_]  # "" unknown
+    polyp: Strings  # "" unknown
     index: Ints  # of each tracklet in the dataset
     vectors: Tensor | None = None  # (N, D), after the projector
 

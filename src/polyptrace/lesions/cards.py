@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted
 from polyptrace.core.timecode import has_rate, seconds_text, time_offset, time_range, timecode
 from polyptrace.embed import Embeddings
 from polyptrace.lesions.pictures import BestFrame, LesionPictures, available
 from polyptrace.lesions.procedure import Link, ProcedureLesions
-from polyptrace.lesions.same import ASSUMED_FPS, Ints, SameModel
+from polyptrace.lesions.same import ASSUMED_FPS, SameModel
 from polyptrace.report.film_strips import TrackImages, TrackKey
 from polyptrace.report.gallery import strip
 from polyptrace.report.page import (

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyptrace.lesions.same import Bools, Floats, Ints, ProcedureTracks, SameModel
+from polyptrace.core.arrays import Bools, Floats, Ints
+from polyptrace.lesions.same import ProcedureTracks, SameModel
 
 #: Groups whose partitions are enumerated: 2^12 subsets, 4,213,597 partitions.
 MAX_GROUPS = 12

@@ -16,14 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logit
 
+from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.identity import polyp_keys
 from polyptrace.embed import Embeddings
 from polyptrace.lesions.same import (
     ASSUMED_FPS,
-    Bools,
-    Floats,
-    Ints,
     Looks,
     ProcedureTracks,
     SameModel,

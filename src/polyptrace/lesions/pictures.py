@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Bools, Floats, Ints, Pixels
 from polyptrace.core.console import counted
 from polyptrace.data import Dataset
-from polyptrace.report.film_strips import CropImages, Pixels, TrackImages, TrackKey
+from polyptrace.report.film_strips import CropImages, TrackImages, TrackKey
 
 #: Frames of a track that are measured, evenly spaced.
 MEASURED = 12
@@ -44,9 +44,9 @@ class BestFrame:
 class CropFacts:
     """What the box table says about each crop of a dataset."""
 
-    area: NDArray[np.float64]  # of the box, as a share of the picture
-    cut: NDArray[np.bool_]  # whether the box touches the edge of the picture
-    frame: NDArray[np.int64]  # in the video
+    area: Floats  # of the box, as a share of the picture
+    cut: Bools  # whether the box touches the edge of the picture
+    frame: Ints  # in the video
 
     @classmethod
     def of(cls, dataset: Dataset) -> Self:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.embed import Embeddings
 from polyptrace.lesions.clustering import Partition, pair_scores, partition, weakest_link
 from polyptrace.lesions.fitting import fit_same
-from polyptrace.lesions.same import SAME_FILE, Floats, Ints, ProcedureTracks, SameModel, procedures
+from polyptrace.lesions.same import SAME_FILE, ProcedureTracks, SameModel, procedures
 
 #: Two groups of tracks whose probability of being one lesion lies between these are reported as uncertain.
 UNCERTAIN = (0.1, 0.9)

@@ -20,18 +20,15 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
+from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, write_json
 from polyptrace.core.schema import from_json
 from polyptrace.data.identity import video_keys
 from polyptrace.embed import Embeddings
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 FORMAT = 2
 #: The file beside the vectors.

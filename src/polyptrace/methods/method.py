@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.config import Config, Train, from_dict
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
@@ -17,8 +17,6 @@ from polyptrace.data.dataset import LabelFree
 from polyptrace.data.identity import codes, polyp_keys
 from polyptrace.encoders.encoder import OwnEncoder
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Data = Dataset | LabelFree
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from polyptrace.config import Config, Loss, Supervision
+from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.data.identity import video_keys
@@ -28,7 +29,6 @@ from polyptrace.methods.method import (
     Batch,
     Data,
     Epoch,
-    Ints,
     Targets,
     TrainingMethod,
     TrainingPlan,

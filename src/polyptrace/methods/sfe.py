@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from polyptrace.config import Config
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.identity import codes, video_keys
@@ -24,8 +25,6 @@ from polyptrace.methods.method import (
     Batch,
     Data,
     Epoch,
-    Floats,
-    Ints,
     Targets,
     TrainingMethod,
     TrainingPlan,

@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from polyptrace.config import Config, Views
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
@@ -26,8 +27,6 @@ from polyptrace.methods.method import (
     Batch,
     Data,
     Epoch,
-    Floats,
-    Ints,
     Targets,
     TrainingMethod,
     TrainingPlan,

@@ -23,6 +23,7 @@ import numpy as np
 from torch import Tensor
 
 from polyptrace.config import Config
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.identity import video_keys
@@ -32,8 +33,6 @@ from polyptrace.methods.method import (
     Batch,
     Data,
     Epoch,
-    Floats,
-    Ints,
     Targets,
     TrainingMethod,
     TrainingPlan,

@@ -7,14 +7,12 @@ from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Floats, Ints, Pixels
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Dataset
 from polyptrace.data.boxes import boxes_in_crops
 from polyptrace.data.crops.regions import resize_crops
-
-Pixels = NDArray[np.uint8]
 
 #: Colours of the film, of its perforation and of the box.
 FILM, HOLE, BOX = (22, 24, 28), (214, 217, 221), (255, 255, 255)
@@ -28,7 +26,7 @@ class CropImages:
     """The crops of one dataset, with their boxes where the dataset has them."""
 
     dataset: Dataset
-    boxes: NDArray[np.float64] | None  # (n, 4): x, y, w, h as fractions of each crop
+    boxes: Floats | None  # (n, 4): x, y, w, h as fractions of each crop
 
     @classmethod
     def of(cls, dataset: Dataset) -> Self:
@@ -49,7 +47,7 @@ class CropImages:
         shown: Pixels = self._shown(np.array([row]), side)[0]
         return shown
 
-    def _shown(self, rows: NDArray[np.int64], side: int, *, boxes: bool = True) -> Pixels:
+    def _shown(self, rows: Ints, side: int, *, boxes: bool = True) -> Pixels:
         """Crops (F, side, side, 3) with their boxes."""
         frames = resize(np.asarray(self.dataset.crops[rows]), side)
         if boxes and self.boxes is not None:
@@ -95,7 +93,7 @@ class TrackImages:
         return still
 
 
-def draw_box(frame: Pixels, box: NDArray[np.float64]) -> None:
+def draw_box(frame: Pixels, box: Floats) -> None:
     """Draws a box (x, y, w, h as fractions of the frame) into a frame (S, S, 3): a white line with a shadow around."""
     side = len(frame)
     left, top = (int(edge) for edge in np.clip(np.round(box[:2] * side), 1, side - 4))

@@ -7,12 +7,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from polyptrace.core.arrays import Pixels
 from polyptrace.core.console import counted
 from polyptrace.core.timecode import timecode
 from polyptrace.data.identity import join_keys
 from polyptrace.drawing import ACCENT, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
-from polyptrace.report.film_strips import Pixels, TrackImages, TrackKey
+from polyptrace.report.film_strips import TrackImages, TrackKey
 from polyptrace.report.page import Strip, StripRow
 
 #: Frames of a strip.

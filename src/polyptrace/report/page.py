@@ -13,8 +13,9 @@ from typing import ClassVar, TypeAlias
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from polyptrace.core.arrays import Pixels
 from polyptrace.drawing import Drawing, inline
-from polyptrace.report.film_strips import Pixels, data_uri
+from polyptrace.report.film_strips import data_uri
 from polyptrace.report.tables import Table
 
 #: Tables with more rows may be split between printed pages.

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
-from numpy.typing import NDArray
 
 from polyptrace.config import Config, as_dict, read_config
+from polyptrace.core.arrays import Floats
 from polyptrace.core.errors import UserError
 from polyptrace.drawing import ACCENT, METHODS, Drawing, LineStyle, canvas, finished, legend, shortened, styled
 from polyptrace.evaluate import Results
@@ -28,8 +28,6 @@ from polyptrace.report.tables import (
     value_columns,
 )
 from polyptrace.train import read_environment
-
-Floats = NDArray[np.float64]
 
 #: Keys of metrics.jsonl that are plotted, with their titles.
 PLOTTED = {"loss": "Loss", "condition": "Anchors that meet the condition", "tau": "Temperature τ"}

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from numpy.typing import NDArray
 
+from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted
 from polyptrace.core.timecode import has_rate, time_ticks
 from polyptrace.drawing import INK, LINE, POLYPS, SOFT, Drawing, canvas, finished, styled
@@ -19,8 +20,6 @@ from polyptrace.evaluate import Results
 from polyptrace.evaluate.similarity import by_appearance
 from polyptrace.report.film_strips import TrackImages
 from polyptrace.report.ranking import is_done
-
-Ints = NDArray[np.int64]
 
 #: Clusterings in order of preference.
 PREFERRED = ("counting.temporal", "counting.affinity", "counting.threshold")

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
+from polyptrace.core.arrays import Floats
 from polyptrace.core.console import counted
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.identity import join_keys
 from polyptrace.drawing import LINE, MARKERS, PAPER, POLYPS, SOFT, Drawing, finished, panel, shortened, styled
 from polyptrace.evaluate import Results
-
-Floats = NDArray[np.float64]
 
 COMPONENTS = 50
 PERPLEXITY = 30.0

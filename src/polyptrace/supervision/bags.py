@@ -20,8 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
-from polyptrace.supervision.ranks import Column, Floats, Integers, Timeline, neighbours, tie_at, timeline
+from polyptrace.supervision.ranks import Column, Timeline, neighbours, tie_at, timeline
 
 #: Anchors per vectorised operation: large enough for numpy, small enough for the cache.
 CHUNK = 16_384
@@ -54,11 +55,11 @@ def nearest_bags(video: Column, position: Column, bag_size: int) -> Tensor:
 
 def draw_bags(
     line: Timeline,
-    anchors: Integers,
+    anchors: Ints,
     bag_size: int,
     temperature: float | Column,
     generator: torch.Generator,
-) -> Integers:
+) -> Ints:
     """A bag (A, K) for each anchor (A,), which may repeat; temperature: one number or (N,), by index."""
     rate = _rate(temperature, len(line.index))
     others = line.others
@@ -74,7 +75,7 @@ def draw_bags(
     return bags
 
 
-def draw_ranks(others: Integers, rate: Floats, gap: Floats, inside: Floats) -> Integers:
+def draw_ranks(others: Ints, rate: Floats, gap: Floats, inside: Floats) -> Ints:
     """Distinct ranks (K, A) in 1..others (A,) with P(r) ∝ exp(-r · rate), 0 where none is left.
 
     gap, inside (K, A): uniform numbers in [0, 1) that choose a gap between the ranks drawn so far, and the rank in it.
@@ -97,7 +98,7 @@ def draw_ranks(others: Integers, rate: Floats, gap: Floats, inside: Floats) -> I
     return ranks
 
 
-def _at_ranks(line: Timeline, slot: Integers, ranks: Integers, uniform: Floats) -> Integers:
+def _at_ranks(line: Timeline, slot: Ints, ranks: Ints, uniform: Floats) -> Ints:
     """The tracklets (K, A) at the ranks (K, A) from the slots (A,), those of one tie in random order; -1 at rank 0."""
     tie = tie_at(line, np.broadcast_to(slot, ranks.shape), ranks)
     before = tie.before_end - tie.before_begin
@@ -130,12 +131,12 @@ def _rate(temperature: float | Column, tracklets: int) -> Floats:
 class BagPurity:
     """A bags in which the polyp of every tracklet is known."""
 
-    anchor: Integers  # (A,) index of the anchor
-    members: Integers  # (A,) number of members
-    wrong: NDArray[np.bool_]  # (A, K) members that show another polyp than the anchor
+    anchor: Ints  # (A,) index of the anchor
+    members: Ints  # (A,) number of members
+    wrong: Bools  # (A, K) members that show another polyp than the anchor
 
     @property
-    def pure(self) -> NDArray[np.bool_]:
+    def pure(self) -> Bools:
         """Bags whose members all show the anchor's polyp: (A,)."""
         return np.logical_not(self.wrong.any(1))
 
@@ -146,7 +147,7 @@ class BagPurity:
         return share
 
 
-def bag_purity(bags: Integers, polyp: NDArray[Any]) -> BagPurity:
+def bag_purity(bags: Ints, polyp: NDArray[Any]) -> BagPurity:
     """The purity of the bags (N, K) of tracklets with `polyp` (N,); "" is unknown.
 
     Empty bags, and bags in which a polyp is unknown, are left out.
@@ -157,7 +158,7 @@ def bag_purity(bags: Integers, polyp: NDArray[Any]) -> BagPurity:
     return BagPurity(anchor, valid[anchor].sum(1), same[anchor] == 0)
 
 
-def same_polyp(bags: Integers, polyp: NDArray[Any]) -> Floats:
+def same_polyp(bags: Ints, polyp: NDArray[Any]) -> Floats:
     """1 where a member of bags (N, K) shows the anchor's polyp, 0 where it shows another, NaN where it is unknown."""
     members, anchor = polyp[np.maximum(bags, 0)], polyp[: len(bags), None]
     known = (bags >= 0) & (members != "") & (anchor != "")

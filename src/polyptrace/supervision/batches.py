@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.config import Supervision
+from polyptrace.core.arrays import Bools, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_generator
 from polyptrace.supervision.bags import draw_bags
-from polyptrace.supervision.ranks import Column, Integers, Timeline, neighbours, timeline, video_codes
+from polyptrace.supervision.ranks import Column, Timeline, neighbours, timeline, video_codes
 
 #: The streams of random numbers of an epoch.
 ORDER, BAGS, ARRANGEMENT = range(3)
@@ -85,13 +86,13 @@ def anchor_count(video: Column, settings: Supervision) -> int:
     return anchors
 
 
-def _candidates(line: Timeline, settings: Supervision) -> Integers:
+def _candidates(line: Timeline, settings: Supervision) -> Ints:
     """The tracklets that are anchors, in order of index."""
     fewest = 1 if settings.small_videos == "keep" else settings.bag_size
     return np.flatnonzero(line.others >= fewest)
 
 
-def _order_anchors(candidates: Integers, bags_per_batch: int, seed: int, epoch: int) -> tuple[Integers, int]:
+def _order_anchors(candidates: Ints, bags_per_batch: int, seed: int, epoch: int) -> tuple[Ints, int]:
     """The anchors of an epoch in order, a multiple of the batch, and how many were carried over from the last epoch."""
     count = len(candidates)
     carried, left = epoch * count % bags_per_batch, (epoch + 1) * count % bags_per_batch
@@ -105,17 +106,17 @@ def _order_anchors(candidates: Integers, bags_per_batch: int, seed: int, epoch: 
     return np.concatenate([old, new]), carried
 
 
-def _shuffled(candidates: Integers, seed: int, epoch: int) -> Integers:
+def _shuffled(candidates: Ints, seed: int, epoch: int) -> Ints:
     return candidates[_permutation(len(candidates), torch_generator(seed, epoch, ORDER))]
 
 
 def _bags(
     line: Timeline,
-    anchors: Integers,
+    anchors: Ints,
     settings: Supervision,
     temperature: float | Column,
     generator: torch.Generator,
-) -> Integers:
+) -> Ints:
     """The bags (A, K) of anchors (A,)."""
     if settings.sampling == "nearest":
         return neighbours(line, anchors, settings.bag_size)
@@ -126,12 +127,12 @@ def _bags(
 class Extents(NamedTuple):
     """The interval of time that each of A bags covers, anchor included: from its first tracklet to its last."""
 
-    video: Integers
+    video: Ints
     first: NDArray[Any]  # position
     last: NDArray[Any]  # position
 
 
-def _extents(line: Timeline, anchors: Integers, bags: Integers) -> Extents:
+def _extents(line: Timeline, anchors: Ints, bags: Ints) -> Extents:
     slot = line.slot[anchors]
     first = last = line.position[slot]
     for member in bags.T:
@@ -141,8 +142,8 @@ def _extents(line: Timeline, anchors: Integers, bags: Integers) -> Extents:
 
 
 def _arrange(
-    batches: Integers, extents: Extents, composition: str, carried: int, generator: torch.Generator
-) -> tuple[Integers, int]:
+    batches: Ints, extents: Extents, composition: str, carried: int, generator: torch.Generator
+) -> tuple[Ints, int]:
     """The bags in batches (S, M) by the composition, batches with carried anchors first; the number of collisions."""
     if composition == "one-per-video":
         batches = spread_videos(extents.video, len(batches), generator)
@@ -154,7 +155,7 @@ def _arrange(
     return np.concatenate([batches[first], batches[~first]]), collisions
 
 
-def spread_videos(video: Integers, batches: int, generator: torch.Generator) -> Integers:
+def spread_videos(video: Ints, batches: int, generator: torch.Generator) -> Ints:
     """Bags of the given videos (A,) in S batches (S, A/S), with the fewest possible bags of one video in a batch.
 
     Sorted by video, the bags fill S columns row by row, so the bags of a video are in different columns unless it has
@@ -179,7 +180,7 @@ def spread_videos(video: Integers, batches: int, generator: torch.Generator) -> 
     return np.ascontiguousarray(spread.T)
 
 
-def separate_overlaps(batches: Integers, extents: Extents, generator: torch.Generator) -> Integers:
+def separate_overlaps(batches: Ints, extents: Extents, generator: torch.Generator) -> Ints:
     """The batches (S, M), with bags exchanged until no two overlap within a batch, or no exchange helps.
 
     In each round the batches form random pairs, and each pair makes the exchange of two bags that leaves the fewest
@@ -200,18 +201,18 @@ def separate_overlaps(batches: Integers, extents: Extents, generator: torch.Gene
     return batches
 
 
-def overlapping(batches: Integers, extents: Extents) -> int:
+def overlapping(batches: Ints, extents: Extents) -> int:
     """The number of bags that overlap in time with an earlier bag of their batch."""
     chunks = np.array_split(batches, -(-len(batches) // CHUNK))
     return sum(int(np.tril(_overlaps(extents, chunk, chunk), -1).any(2).sum()) for chunk in chunks)
 
 
-def sharing_video(batches: Integers, video: Integers) -> int:
+def sharing_video(batches: Ints, video: Ints) -> int:
     """The number of bags that share their video with an earlier bag of their batch."""
     return int((np.diff(np.sort(video[batches], axis=1), axis=1) == 0).sum())
 
 
-def _exchange(batches: Integers, pairs: Integers, extents: Extents, generator: torch.Generator) -> None:
+def _exchange(batches: Ints, pairs: Ints, extents: Extents, generator: torch.Generator) -> None:
     """Makes the best exchange in each of R pairs (R, 2) of batches, unless it increases the overlaps."""
     a, b = batches[pairs[:, 0]], batches[pairs[:, 1]]  # (R, M) each
     between = _overlaps(extents, a, b).astype(np.int16)  # (R, M, M)
@@ -225,25 +226,25 @@ def _exchange(batches: Integers, pairs: Integers, extents: Extents, generator: t
     batches[pairs[r, 0], i[r]], batches[pairs[r, 1], j[r]] = b[r, j[r]], a[r, i[r]]
 
 
-def _overlaps_within(batches: Integers, extents: Extents) -> Integers:
+def _overlaps_within(batches: Ints, extents: Extents) -> Ints:
     """The number of pairs of bags that overlap in each batch: (S,)."""
     chunks = np.array_split(batches, -(-len(batches) // CHUNK))
     return np.concatenate([_inner_overlaps(extents, chunk).sum((1, 2)) // 2 for chunk in chunks])
 
 
-def _inner_overlaps(extents: Extents, batch: Integers) -> NDArray[np.bool_]:
+def _inner_overlaps(extents: Extents, batch: Ints) -> Bools:
     """Which bags of a batch (S, M) overlap with which others of it: (S, M, M), False on the diagonal."""
     return _overlaps(extents, batch, batch) & ~np.eye(batch.shape[1], dtype=bool)
 
 
-def _overlaps(extents: Extents, a: Integers, b: Integers) -> NDArray[np.bool_]:
+def _overlaps(extents: Extents, a: Ints, b: Ints) -> Bools:
     """Which of the bags a (S, P) and b (S, Q) overlap in time in the same video: (S, P, Q)."""
     video, first, last = extents
     a, b = a[:, :, None], b[:, None, :]
-    overlap: NDArray[np.bool_] = (video[a] == video[b]) & (first[a] <= last[b]) & (first[b] <= last[a])
+    overlap: Bools = (video[a] == video[b]) & (first[a] <= last[b]) & (first[b] <= last[a])
     return overlap
 
 
-def _permutation(count: int, generator: torch.Generator) -> Integers:
-    permutation: Integers = torch.randperm(count, generator=generator).numpy()
+def _permutation(count: int, generator: torch.Generator) -> Ints:
+    permutation: Ints = torch.randperm(count, generator=generator).numpy()
     return permutation

@@ -27,7 +27,8 @@ import torch
 from torch import Tensor
 
 from polyptrace.config import Supervision
-from polyptrace.supervision.ranks import Column, Floats, Integers, timeline
+from polyptrace.core.arrays import Floats, Ints
+from polyptrace.supervision.ranks import Column, timeline
 
 #: The least ratio of long to short breaks, in geometric mean, for the two to be separate classes.
 MIN_RATIO = 4.0
@@ -82,7 +83,7 @@ def fitted_temperature(video: Column, position: Column, settings: Supervision) -
     return torch.from_numpy(fitted).clamp(min=settings.tau_min)
 
 
-def bursts(video: Column, position: Column) -> Integers:
+def bursts(video: Column, position: Column) -> Ints:
     """The burst of each tracklet (N,), numbered from 0 by video and time."""
     line = timeline(video, position)
     starts = line.video_begin == np.arange(len(line.index))

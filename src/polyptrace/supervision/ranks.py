@@ -19,25 +19,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polyptrace.core.arrays import Bools, Floats, Ints
+
 Column: TypeAlias = NDArray[Any] | Tensor | Sequence[Any]
-Integers: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Timeline:
     """N tracklets sorted by (video, position, index). An index is the caller's; a slot is a place in this order."""
 
-    index: Integers  # of the tracklet in each slot
-    slot: Integers  # of the tracklet with each index
+    index: Ints  # of the tracklet in each slot
+    slot: Ints  # of the tracklet with each index
     position: NDArray[Any]  # in each slot
-    video_begin: Integers  # first slot of the video, for each slot
-    video_end: Integers  # one past its last slot
-    run_begin: Integers  # first slot with the same video and position, for each slot
-    run_end: Integers  # one past its last slot
+    video_begin: Ints  # first slot of the video, for each slot
+    video_end: Ints  # one past its last slot
+    run_begin: Ints  # first slot with the same video and position, for each slot
+    run_end: Ints  # one past its last slot
 
     @property
-    def others(self) -> Integers:
+    def others(self) -> Ints:
         """The number C of other tracklets in the video of the tracklet with each index: (N,)."""
         return (self.video_end - self.video_begin - 1)[self.slot]
 
@@ -46,10 +46,10 @@ class Tie(NamedTuple):
     """The tracklets at one distance from an anchor: two runs of slots, one of which may be empty."""
 
     distance: NDArray[Any]
-    before_begin: Integers
-    before_end: Integers
-    after_begin: Integers
-    after_end: Integers
+    before_begin: Ints
+    before_end: Ints
+    after_begin: Ints
+    after_end: Ints
 
 
 def timeline(video: Column, position: Column) -> Timeline:
@@ -68,7 +68,7 @@ def timeline(video: Column, position: Column) -> Timeline:
     return Timeline(index, slot, time, *_runs(new_video), *_runs(new_run))
 
 
-def neighbours(line: Timeline, anchors: Integers, count: int) -> Integers:
+def neighbours(line: Timeline, anchors: Ints, count: int) -> Ints:
     """The tracklets (A, count) of ranks 1..count of each anchor (A,), ties by index; -1 past the end of the video."""
     slot = line.slot[anchors]
     begin, end, now = line.video_begin[slot], line.video_end[slot], line.position[slot]
@@ -90,7 +90,7 @@ def neighbours(line: Timeline, anchors: Integers, count: int) -> Integers:
     return nearest
 
 
-def tie_at(line: Timeline, slot: Integers, rank: Integers) -> Tie:
+def tie_at(line: Timeline, slot: Ints, rank: Ints) -> Tie:
     """The tie that contains the given rank (1..C) of the tracklet in each slot: all tracklets that could have it."""
     time, now = line.position, line.position[slot]
     fewest = np.maximum(0, rank - (line.video_end[slot] - 1 - slot))
@@ -125,9 +125,9 @@ def ranks_of(video: Column, position: Column, anchors: Column, bags: Column) -> 
     return np.where(members < 0, np.nan, (nearer + 1 + as_near) / 2)
 
 
-def video_codes(video: Column) -> Integers:
+def video_codes(video: Column) -> Ints:
     """Videos as integers from 0, in order of first appearance: (N,)."""
-    codes: Integers = pa.array(_array(video)).dictionary_encode().indices.to_numpy().astype(np.int64)
+    codes: Ints = pa.array(_array(video)).dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes
 
 
@@ -135,7 +135,7 @@ def _array(column: Column) -> NDArray[Any]:
     return column.detach().cpu().numpy() if isinstance(column, torch.Tensor) else np.asarray(column)
 
 
-def _count(line: Timeline, slot: Integers, near: Callable[[NDArray[Any]], NDArray[np.bool_]]) -> Integers:
+def _count(line: Timeline, slot: Ints, near: Callable[[NDArray[Any]], Bools]) -> Ints:
     """The number of other tracklets of the video whose distance from the tracklet in each slot is `near`."""
     time, now, last = line.position, line.position[slot], len(line.position) - 1
     begin = _first(line.video_begin[slot], slot, lambda other: near(now - time[other]))
@@ -143,7 +143,7 @@ def _count(line: Timeline, slot: Integers, near: Callable[[NDArray[Any]], NDArra
     return end - begin - 1
 
 
-def _first(low: Integers, high: Integers, holds: Callable[[Integers], NDArray[np.bool_]]) -> Integers:
+def _first(low: Ints, high: Ints, holds: Callable[[Ints], Bools]) -> Ints:
     """The first number in low..high-1 for which a monotone condition holds, by binary search; high if there is none."""
     while (searching := low < high).any():
         middle = (low + high) // 2  # equal to `high` where the search has ended
@@ -152,14 +152,14 @@ def _first(low: Integers, high: Integers, holds: Callable[[Integers], NDArray[np
     return low
 
 
-def _runs(new: NDArray[np.bool_]) -> tuple[Integers, Integers]:
+def _runs(new: Bools) -> tuple[Ints, Ints]:
     """The begin and the end of the run that contains each slot; `new` marks the first slot of each run."""
     first = np.flatnonzero(new)
     length = np.diff(first, append=len(new))
     return np.repeat(first, length), np.repeat(first + length, length)
 
 
-def _previous_run(line: Timeline, slot: Integers) -> Integers:
+def _previous_run(line: Timeline, slot: Ints) -> Ints:
     """The first slot of the run before that of each slot, or the slot before the video if there is none."""
     last = line.run_begin[slot] - 1
     return np.where(last < line.video_begin[slot], last, line.run_begin[last])

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.random import Generator
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import grid_sample
+
+from polyptrace.core.arrays import Floats
 
 
 def band_noise(rng: Generator, height: int, width: int, longest: float, shortest: float, slope: float) -> Tensor:
@@ -64,7 +65,7 @@ def blur_periodic(layers: list[tuple[Tensor, float]]) -> Tensor:
 
 def _grow_vessels(
     rng: Generator, height: int, width: int, texel_mm: float, roots: int, widest_mm: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats, Floats]:
     """Points (y, x, radius in mm), one texel apart, along trees whose branches bend, taper and fork."""
     thinnest = 0.075 * widest_mm
     y, x = rng.uniform(0, height, roots), rng.uniform(0, width, roots)
@@ -113,7 +114,6 @@ def spot_map(rng: Generator, height: int, width: int, count: int, radii: tuple[f
     return value
 
 
-Array = NDArray[np.float64]
 LENGTH_MM = 384.0
 RADIUS_MM = 22.0
 SHAPE_STEPS = (384, 128)  # texels of the shape maps along z and theta: about 1 mm
@@ -249,8 +249,8 @@ def _wrap(maps: Tensor) -> Tensor:
 
 def _shape_maps(rng: Generator) -> tuple[Tensor, Tensor]:
     rows, columns = SHAPE_STEPS
-    z: Array = np.arange(rows, dtype=np.float64)[:, None] * (LENGTH_MM / rows)
-    theta: Array = -np.pi + np.arange(columns, dtype=np.float64)[None, :] * (2 * np.pi / columns)
+    z: Floats = np.arange(rows, dtype=np.float64)[:, None] * (LENGTH_MM / rows)
+    theta: Floats = -np.pi + np.arange(columns, dtype=np.float64)[None, :] * (2 * np.pi / columns)
     base = RADIUS_MM * (1.0 + 0.0 * theta) + 0.0 * z
     for harmonic in (1, 2, 3):  # bends: the centre of the lumen leaves the axis
         phase, angle = rng.uniform(0, 2 * np.pi, 2)
@@ -266,7 +266,7 @@ def _shape_maps(rng: Generator) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(maps), torch.from_numpy(np.concatenate([along_z, along_a]))
 
 
-def _fold_map(rng: Generator, z: Array, theta: Array, corner: float) -> Array:
+def _fold_map(rng: Generator, z: Floats, theta: Floats, corner: float) -> Floats:
     """Semilunar folds: transverse ridges, highest between the taeniae, absent on some sides."""
     fold = np.zeros(np.broadcast_shapes(z.shape, theta.shape))
     count = int(rng.integers(13, 20))
@@ -282,7 +282,7 @@ def _fold_map(rng: Generator, z: Array, theta: Array, corner: float) -> Array:
         thickness = rng.uniform(2.4, 4.2)
         crest = np.exp(-((offset / thickness) ** 2))
         fold += (rng.uniform(5.5, 10.5) * height * crest) ** 3
-    smooth: Array = np.cbrt(fold)  # a smooth maximum where folds meet
+    smooth: Floats = np.cbrt(fold)  # a smooth maximum where folds meet
     return smooth
 
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 import torch
 from numpy.random import Generator
-from numpy.typing import NDArray
 from scipy.special import ndtr
 from torch import Tensor
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.synthetic.presets import Difficulty
 from polyptrace.synthetic.workflow import Look
 
-Array = NDArray[np.float64]
 COLOURS = 7  # latent numbers of a procedure
 VIEWS = 13  # latent numbers of a look
 #: Conditions that are the same in all frames of a look.
@@ -60,7 +59,7 @@ class Conditions:
 
 
 def draw_conditions(
-    rng: Generator, looks: list[Look], owner: NDArray[np.int64], target: Array, width: int, difficulty: Difficulty
+    rng: Generator, looks: list[Look], owner: Ints, target: Floats, width: int, difficulty: Difficulty
 ) -> Conditions:
     """Conditions of every frame (F, ...); `owner` (F,) is the look of each frame.
 
@@ -98,7 +97,7 @@ def draw_conditions(
     )
 
 
-def _chain(rng: Generator, looks: list[Look], size: int) -> Array:
+def _chain(rng: Generator, looks: list[Look], size: int) -> Floats:
     """Standard normal numbers (looks, size); each row differs from the previous one by the look's renewal."""
     rows = rng.normal(size=(len(looks), size))
     for number in range(1, len(looks)):
@@ -107,7 +106,7 @@ def _chain(rng: Generator, looks: list[Look], size: int) -> Array:
     return rows
 
 
-def _look_conditions(look: Look, change: float, warmth: float, colour: Array, view: Array) -> dict[str, float]:
+def _look_conditions(look: Look, change: float, warmth: float, colour: Floats, view: Floats) -> dict[str, float]:
     """The conditions of one look from standard normal numbers (COLOURS,) and (VIEWS,) and its phase."""
     washing, removing = look.phase == "wash", look.phase == "remove"
     bubbles, bubble_amount, pool, pool_amount, instrument, loop = ndtr(view[7:])
@@ -133,7 +132,7 @@ def _look_conditions(look: Look, change: float, warmth: float, colour: Array, vi
     }
 
 
-def _drift(rng: Generator, frames: int) -> Array:
+def _drift(rng: Generator, frames: int) -> Floats:
     """A slow autoregressive process with mean 0 and standard deviation 1."""
     steps = rng.normal(0, 1, frames)
     value = np.empty(frames)
@@ -143,9 +142,9 @@ def _drift(rng: Generator, frames: int) -> Array:
     return value
 
 
-def _tensor(values: Array) -> Tensor:
+def _tensor(values: Floats) -> Tensor:
     return torch.from_numpy(values.astype(np.float32))
 
 
-def _column(values: Array) -> Tensor:
+def _column(values: Floats) -> Tensor:
     return _tensor(values)[:, None]

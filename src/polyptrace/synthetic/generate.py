@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from torch import Tensor
 
+from polyptrace.core.arrays import Ints, Pixels
 from polyptrace.core.codec import decode, encode_jpeg
 from polyptrace.core.console import counted, progress
 from polyptrace.core.device import choose_device, one_thread, usable_cores
@@ -34,7 +34,7 @@ SHEET_COLUMNS = 8
 CAPTION = 16  # pixels above each row of a contact sheet
 
 Split = Literal["all", "train", "test"]
-Frames = tuple[Procedure, NDArray[np.int64]]
+Frames = tuple[Procedure, Ints]
 
 
 def generate(
@@ -92,7 +92,7 @@ def generate(
             with progress("encoding videos", len(tables), "videos") as bar:
                 for procedure in procedures:
                     file = folder / "videos" / f"{procedure.video}.mp4"
-                    write_video(file, _all_frames(procedure, folder / "images"), procedure.fps)
+                    write_video(file, _all_frames(procedure, folder / "images"), procedure.fps, generated=True)
                     bar.advance()
         write_json(folder / NOTE, {"settings": settings, "device": chosen_device.type, "made_by": provenance()})
     return True
@@ -111,7 +111,7 @@ def _as_json(preset: Preset) -> dict[str, Any]:
     return asdict(preset) | {"track_frames": list(preset.track_frames)}
 
 
-def _all_frames(procedure: Procedure, images: Path) -> Iterator[NDArray[np.uint8]]:
+def _all_frames(procedure: Procedure, images: Path) -> Iterator[Pixels]:
     """Every frame of a procedure: black at first; a frame without an image repeats the last one."""
     shown = np.zeros((procedure.scene.camera.height, procedure.scene.camera.width, 3), np.uint8)
     for index in range(int(procedure.paths.frame_index.max()) + 1):
@@ -126,7 +126,7 @@ def write_images(
 ) -> None:
     """Renders the given frames (rows) of procedures and writes them as JPEG; `advance` receives finished counts."""
 
-    def work(batch: tuple[Procedure, Scene, NDArray[np.int64]]) -> int:
+    def work(batch: tuple[Procedure, Scene, Ints]) -> int:
         procedure, scene, rows = batch
         files = [folder / procedure.file_name(int(procedure.paths.frame_index[row])) for row in rows]
         list(encoders.map(_write_jpeg, files, procedure.render(rows, scene).cpu()))
@@ -142,7 +142,7 @@ def _write_jpeg(file: Path, image: Tensor) -> None:
     file.write_bytes(encode_jpeg(image, QUALITY))
 
 
-def _batches(jobs: Iterable[Frames], device: torch.device) -> Iterator[tuple[Procedure, Scene, NDArray[np.int64]]]:
+def _batches(jobs: Iterable[Frames], device: torch.device) -> Iterator[tuple[Procedure, Scene, Ints]]:
     for procedure, rows in jobs:
         scene = procedure.scene.to(device)
         pixels = BATCH_PIXELS_GPU if device.type == "cuda" else BATCH_PIXELS

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.random import Generator
-from numpy.typing import NDArray
 from torch import Tensor
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.synthetic.camera import Camera, CameraViews, aim
 from polyptrace.synthetic.colon import Lumen
 from polyptrace.synthetic.polyps import Polyp, seat
@@ -19,7 +19,6 @@ from polyptrace.synthetic.presets import Preset
 from polyptrace.synthetic.tracing import polyp_boxes, surface_points, visible_points
 from polyptrace.synthetic.workflow import Look
 
-Array = NDArray[np.float64]
 KEY_FRAMES = 40  # frames between two key poses of a path
 CANDIDATES = 10  # paths drawn for each look
 PERSISTENCE = 0.8  # autocorrelation of successive key poses around the look's viewpoint
@@ -30,8 +29,8 @@ MIN_RENEWAL = 0.1  # smaller changes keep the shape of the lumen
 class Paths:
     """The frames of all looks in time order, with their views."""
 
-    frame_index: NDArray[np.int64]  # (F,)
-    look: NDArray[np.int64]  # (F,)
+    frame_index: Ints  # (F,)
+    look: Ints  # (F,)
     views: CameraViews
 
 
@@ -41,7 +40,7 @@ class States:
 
     inflation: Tensor  # (S,)
     fold_gain: Tensor  # (S,)
-    of_look: NDArray[np.int64]
+    of_look: Ints
 
 
 def draw_states(rng: Generator, looks: list[Look], change: float) -> States:
@@ -75,8 +74,8 @@ def draw_paths(
     preset: Preset,
 ) -> Paths:
     """The camera paths of all looks of a procedure."""
-    keys: list[Array] = []
-    last: dict[int, tuple[Array, Array]] = {}  # latent view and last key of each polyp
+    keys: list[Floats] = []
+    last: dict[int, tuple[Floats, Floats]] = {}  # latent view and last key of each polyp
     beside = {polyp: [other for other in site if other != polyp] for site in sites for polyp in site}
     for number, look in enumerate(looks):
         polyp = polyps[look.polyp]
@@ -119,8 +118,8 @@ def _views(lumen: Lumen, polyp: Polyp, camera: Camera, pose: Tensor, state: Tens
 
 
 def _draw_keys(
-    rng: Generator, polyp: Polyp, look: Look, preset: Preset, before: tuple[Array, Array] | None, candidate: int
-) -> tuple[Array, Array]:
+    rng: Generator, polyp: Polyp, look: Look, preset: Preset, before: tuple[Floats, Floats] | None, candidate: int
+) -> tuple[Floats, Floats]:
     """The latent view (6,) and the keys (K, 7) of one candidate path.
 
     `before` holds the latent view and the last key of the polyp's previous look; `look.view_renewal` is the share that
@@ -146,7 +145,7 @@ def _draw_keys(
     return latent, np.stack(keys)
 
 
-def _pose(latent: Array, polyp: Polyp, look: Look, change: float) -> Array:
+def _pose(latent: Floats, polyp: Polyp, look: Look, change: float) -> Floats:
     """The pose (7,) of a latent view (6,); the phase sets the distance."""
     closeness = {"survey": 0.19, "approach": 0.28, "inspect": 0.42, "wash": 0.31, "remove": 0.33}[look.phase]
     share = closeness * np.exp((0.2 + 0.35 * change) * latent[0])  # of the image's width that the polyp spans
@@ -159,18 +158,18 @@ def _pose(latent: Array, polyp: Polyp, look: Look, change: float) -> Array:
     return np.array([np.log(distance), *direction, *offset, 1.6 * change * latent[5]])
 
 
-def _step(rng: Generator) -> Array:
+def _step(rng: Generator) -> Floats:
     """The random change from one key to the next."""
     return rng.normal(0, [0.16, 0.18, 0.18, 0.10, 0.085, 0.085, 0.12])
 
 
-def _outside(rng: Generator) -> Array:
+def _outside(rng: Generator) -> Floats:
     """A position just outside the image."""
     angle = rng.uniform(0, 2 * np.pi)
     return np.array([0.56 * np.cos(angle), 0.5 * np.sin(angle)])
 
 
-def _choose(lumen: Lumen, polyp: Polyp, others: list[Polyp], camera: Camera, candidates: Array, state: int) -> int:
+def _choose(lumen: Lumen, polyp: Polyp, others: list[Polyp], camera: Camera, candidates: Floats, state: int) -> int:
     """Index of the first candidate (C, K, 7) whose keys all show the polyp and none of `others`, or of the best one."""
     flat = torch.from_numpy(candidates.reshape(-1, 7).astype(np.float32))
     views = _views(lumen, polyp, camera, flat, torch.full((len(flat), 1), float(state)))
@@ -184,7 +183,7 @@ def _choose(lumen: Lumen, polyp: Polyp, others: list[Polyp], camera: Camera, can
     return int(suitable[0]) if len(suitable) else int(worst.argmax())
 
 
-def _interpolate(rng: Generator, keys: Array, frames: int) -> Array:
+def _interpolate(rng: Generator, keys: Floats, frames: int) -> Floats:
     """Poses (frames, 7): cubic interpolation of the keys, with a small hand tremor."""
     at = np.linspace(0, len(keys) - 1, frames) if frames > 1 else np.zeros(1)
     left = np.minimum(at.astype(int), len(keys) - 2)
@@ -202,5 +201,5 @@ def _interpolate(rng: Generator, keys: Array, frames: int) -> Array:
     tremor = rng.normal(0, 1, (frames, 7)) * np.array([0.006, 0.005, 0.005, 0.004, 0.0035, 0.0035, 0.004])
     for row in range(1, frames):
         tremor[row] += 0.9 * tremor[row - 1]
-    poses: Array = smooth + tremor
+    poses: Floats = smooth + tremor
     return poses

@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.random import Generator
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import grid_sample, normalize
 
+from polyptrace.core.arrays import Floats
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.synthetic.colon import LENGTH_MM, Lumen, band_noise, vessel_map
 from polyptrace.synthetic.presets import Preset
@@ -276,14 +276,14 @@ def _resize(polyp: Polyp, size_mm: float) -> Polyp:
     return replace(polyp, radii=radii, lift=polyp.lift * factor, lean=lean, stalk=polyp.stalk * factor)
 
 
-def _traits(rng: Generator, histology: str) -> NDArray[np.float64]:
+def _traits(rng: Generator, histology: str) -> Floats:
     """Eight traits with unit deviation; histology shifts their means by less than one deviation, so classes overlap."""
     shift = {
         "AD": [0.0, 0.4, 0.7, -0.5, -0.3, 0.5, 0.4, 0.5],
         "HP": [0.0, -0.4, -0.7, 0.7, 0.3, -0.5, -0.3, -0.5],
         "SSL": [0.3, -0.5, -0.4, 0.5, 0.5, 0.0, 0.0, -0.3],
     }[histology]
-    traits: NDArray[np.float64] = rng.normal(0.0, 1.0, 8) + np.array(shift)
+    traits: Floats = rng.normal(0.0, 1.0, 8) + np.array(shift)
     return traits
 
 
@@ -294,7 +294,7 @@ def _morphology(rng: Generator, adenoma: bool, size_mm: float) -> Morphology:
     return "pedunculated" if draw < stalked else "flat" if draw < stalked + flat else "sessile"
 
 
-def _surface(rng: Generator, trait: NDArray[np.float64], adenoma: bool, size_mm: float, texels: int = 160) -> Tensor:
+def _surface(rng: Generator, trait: Floats, adenoma: bool, size_mm: float, texels: int = 160) -> Tensor:
     """Relief, tone, pits and vessels of the head; the pits have the same size in mm on every polyp."""
     texel_mm = size_mm * 1.6 / texels  # the upper half spans half the map and half a circumference
     lobe = (2.6, 0.9) if adenoma else (3.5, 1.3)

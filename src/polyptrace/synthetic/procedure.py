@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 from joblib.externals.loky import get_reusable_executor
-from numpy.typing import NDArray
 from torch import Tensor
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import progress
 from polyptrace.core.device import usable_cores
 from polyptrace.core.randomness import numpy_generator
@@ -40,7 +40,7 @@ class Procedure:
     looks: list[Look]
     paths: Paths
     conditions: Conditions
-    boxes: NDArray[np.float64]  # (F, number of polyps, 4) corners; NaN: no box
+    boxes: Floats  # (F, number of polyps, 4) corners; NaN: no box
 
     def box_table(self) -> Boxes:
         """All boxes in time order."""
@@ -66,7 +66,7 @@ class Procedure:
         """The file name of a frame."""
         return f"{self.video}_{frame_index:06d}.jpg"
 
-    def render(self, rows: NDArray[np.int64], scene: Scene | None = None) -> Tensor:
+    def render(self, rows: Ints, scene: Scene | None = None) -> Tensor:
         """Images (B, 3, H, W) uint8 of the frames in `rows`; `scene`: the scene on the device to render on."""
         scene = scene or self.scene
         device, index = scene.grain.device, torch.from_numpy(rows)
@@ -74,9 +74,7 @@ class Procedure:
         with torch.inference_mode():
             return render(scene, views, conditions, torch.from_numpy(self.paths.frame_index[rows]))[0]
 
-    def frames_to_render(
-        self, boxes: Boxes, every_frame: bool = False, missed_boxes: bool = False
-    ) -> NDArray[np.int64]:
+    def frames_to_render(self, boxes: Boxes, every_frame: bool = False, missed_boxes: bool = False) -> Ints:
         """Rows of the frames that need an image: those of whole tracks with default settings, or all.
 
         Tracks are linked within polyps and within videos; with `missed_boxes` also with gaps of up to MAX_LINK_GAP.
@@ -169,7 +167,7 @@ def _polyps_per_video(polyps: int, videos: int, seed: int, stream: int) -> list[
     return [int(fewest + each) for each in extra]
 
 
-def _fewest_tracklets(frame_index: NDArray[np.int64], corners: NDArray[np.float64]) -> int:
+def _fewest_tracklets(frame_index: Ints, corners: Floats) -> int:
     """The smallest number of tracklets of any polyp, from boxes (F, number of polyps, 4)."""
     row, polyp = np.nonzero(~np.isnan(corners[:, :, 0]))
     box = corners[row, polyp]

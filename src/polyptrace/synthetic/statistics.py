@@ -5,16 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torchvision.transforms.v2.functional import resize
 
+from polyptrace.core.arrays import Floats, Ints, Strings
 from polyptrace.core.codec import decode
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.data.tracks import box_iou
-
-Array = NDArray[np.float64]
 
 #: REAL-Colon: percentiles (10th / 50th / 90th) of three procedures as ranges, and the paper's counts.
 PUBLISHED = {
@@ -62,7 +60,7 @@ def box_statistics(boxes: Boxes) -> dict[str, str]:
     }
 
 
-def _lengths_and_gaps(boxes: Boxes, track: NDArray[np.int64]) -> tuple[Array, Array]:
+def _lengths_and_gaps(boxes: Boxes, track: Ints) -> tuple[Floats, Floats]:
     """The length of each track, and the gaps between consecutive tracks of one polyp, in frames."""
     names, first = np.unique(track, return_index=True)
     start = np.array([boxes.frame_index[track == name].min() for name in names], dtype=np.float64)
@@ -76,7 +74,7 @@ def _lengths_and_gaps(boxes: Boxes, track: NDArray[np.int64]) -> tuple[Array, Ar
     return end - start + 1, np.concatenate(gaps)
 
 
-def _neighbour_iou(boxes: Boxes, track: NDArray[np.int64]) -> float:
+def _neighbour_iou(boxes: Boxes, track: Ints) -> float:
     order = np.lexsort((boxes.frame_index, track))
     first = np.flatnonzero(np.diff(track[order]) == 0)
     return float(np.median(box_iou(boxes.xywh[order[first]], boxes.xywh[order[first + 1]])))
@@ -95,11 +93,11 @@ def _shared_frames(boxes: Boxes) -> float:
     return float((count > 1).mean())
 
 
-def _per_polyp(polyp: NDArray[np.object_]) -> Array:
+def _per_polyp(polyp: Strings) -> Floats:
     return np.unique(polyp.astype(str), return_counts=True)[1].astype(np.float64)
 
 
-def _percentiles(values: Array, digits: int = 0) -> str:
+def _percentiles(values: Floats, digits: int = 0) -> str:
     return " / ".join(f"{value:.{digits}f}" for value in np.percentile(values, [10, 50, 90]))
 
 
@@ -121,14 +119,14 @@ def find_recordings(root: Path, most: int) -> list[list[Path]]:
     ]
 
 
-def measure_recording(files: Sequence[Path], height: int = MAX_HEIGHT) -> Array:
+def measure_recording(files: Sequence[Path], height: int = MAX_HEIGHT) -> Floats:
     """The measures (len(MEASURES),) of one recording: means over its images, resized to this height.
 
     The black border, which is dark in all of the images, is excluded.
     """
     images = torch.stack([_read(file, height) for file in files])  # (n, 3, H, W) in [0, 1]
     inside = images.amax(dim=(0, 1)) > 0.12  # (H, W)
-    measures: Array = np.mean([_measure(image, inside) for image in images], axis=0)
+    measures: Floats = np.mean([_measure(image, inside) for image in images], axis=0)
     return measures
 
 

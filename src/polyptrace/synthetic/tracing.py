@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.random import Generator
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate, max_pool2d, normalize
 
+from polyptrace.core.arrays import Floats
 from polyptrace.synthetic.camera import Camera, CameraViews, camera_rays
 from polyptrace.synthetic.colon import Lumen
 from polyptrace.synthetic.polyps import Polyp, Site, seat
@@ -214,9 +214,7 @@ def visible_points(lumen: Lumen, polyp: Polyp, views: CameraViews, points: Tenso
     return clearance > -tolerance
 
 
-def polyp_boxes(
-    lumen: Lumen, polyp: Polyp, views: CameraViews, camera: Camera, points: int = 220
-) -> NDArray[np.float64]:
+def polyp_boxes(lumen: Lumen, polyp: Polyp, views: CameraViews, camera: Camera, points: int = 220) -> Floats:
     """Box corners (B, 4) x0, y0, x1, y1 of the visible part of the polyp; NaN where it is not in view."""
     anchor = seat(lumen, polyp, views.state).anchor
     near = torch.nonzero((anchor - views.position).norm(dim=1) < BOX_MM)[:, 0]
@@ -242,9 +240,7 @@ def _near_boxes(lumen: Lumen, polyp: Polyp, views: CameraViews, camera: Camera, 
     return torch.where(valid[:, None], torch.stack([low_x, low_y, high_x, high_y], dim=1), torch.nan)
 
 
-def detect(
-    rng: Generator, boxes: NDArray[np.float64], camera: Camera, jitter: float, dropout: float
-) -> NDArray[np.float64]:
+def detect(rng: Generator, boxes: Floats, camera: Camera, jitter: float, dropout: float) -> Floats:
     """Boxes (F, 4) of a simulated detector.
 
     `jitter` is the standard deviation of an edge relative to the box; a share `dropout` of the boxes becomes NaN.

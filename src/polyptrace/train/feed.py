@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from polyptrace.core.arrays import Ints, Pixels
 from polyptrace.core.errors import UserError
 from polyptrace.data.crops.loader import CropLoader, to_device
 from polyptrace.methods import Batch, Targets
@@ -32,7 +32,7 @@ class Feed:
 
     def __init__(
         self,
-        crops: NDArray[np.uint8],
+        crops: Pixels,
         size: int,
         device: torch.device,
         where: Literal["auto", "device", "host"] = "auto",
@@ -55,7 +55,7 @@ class Feed:
         """The batches, loaded; crops that come from the host are read ahead."""
         pending: deque[Batch] = deque()
 
-        def crop_rows() -> Iterator[NDArray[np.int64]]:
+        def crop_rows() -> Iterator[Ints]:
             for batch in batches:
                 pending.append(batch)
                 rows = batch.rows[batch.part(self.process, self.processes)]

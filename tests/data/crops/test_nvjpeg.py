@@ -14,9 +14,9 @@ from torch.nn import functional
 
 from polyptrace.config import Crops
 from polyptrace.core import codec
+from polyptrace.core.arrays import Ints
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes
-from polyptrace.data.boxes import Ints
 from polyptrace.data.crops import nvjpeg
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.images import ImageRequest

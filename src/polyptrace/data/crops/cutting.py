@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from polyptrace.config import Crops
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.device import one_thread, usable_cores
-from polyptrace.data.boxes import Boxes, Floats, Ints, crop_regions
+from polyptrace.data.boxes import Boxes, crop_regions
 from polyptrace.data.crops import nvjpeg
 from polyptrace.data.crops.images import ImageError, ImageRequest, container, files_hash, read_images
 from polyptrace.data.crops.regions import cut_crop, scale_regions, shrink_factor

@@ -10,13 +10,13 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from scipy import ndimage
 from scipy.spatial import ConvexHull
 
+from polyptrace.core.arrays import Bools, Pixels
 from polyptrace.core.errors import PolyptraceWarning
-from polyptrace.data.crops.videos import Pixels, sample_frames, video_info
+from polyptrace.data.crops.videos import sample_frames, video_info
 
 SAMPLES = 32  # frames
 WIDTH = 480  # pixels to which frames are reduced
@@ -56,7 +56,7 @@ def _field_mask(path: Path, _: object) -> Pixels | None:
     return mask
 
 
-def find_field(frames: NDArray[np.uint8]) -> NDArray[np.bool_] | None:
+def find_field(frames: Pixels) -> Bools | None:
     """The field (h, w) of frames (n, h, w) of grey values, or None."""
     low, high = np.percentile(frames, (10, 90), axis=0)
     radius = max(1, round(TEXT_WIDTH * min(low.shape) / 2))
@@ -75,12 +75,12 @@ def find_field(frames: NDArray[np.uint8]) -> NDArray[np.bool_] | None:
     return _eroded(np.array(image), INWARDS)
 
 
-def _eroded(region: NDArray[np.bool_], radius: int) -> NDArray[np.bool_]:
+def _eroded(region: Bools, radius: int) -> Bools:
     """A region without its outer pixels; the edge of the image is not an edge of the region."""
-    inner: NDArray[np.bool_] = ndimage.binary_erosion(region, _disk(radius), border_value=1)
+    inner: Bools = ndimage.binary_erosion(region, _disk(radius), border_value=1)
     return inner
 
 
-def _disk(radius: int) -> NDArray[np.bool_]:
+def _disk(radius: int) -> Bools:
     y, x = np.ogrid[-radius : radius + 1, -radius : radius + 1]
     return np.asarray(x**2 + y**2 <= radius**2)

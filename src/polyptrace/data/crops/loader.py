@@ -17,18 +17,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from polyptrace.core.arrays import Bools, Floats, Ints, Pixels
 from polyptrace.core.console import counted
 from polyptrace.core.device import usable_cores
 from polyptrace.data.crops.regions import CHUNK, resize_crops
-
-Ints: TypeAlias = NDArray[np.int64]
 
 #: Buffers and reader threads. A CPU needs its cores for computing.
 GPU_BUFFERS, GPU_READERS = 5, 8
@@ -53,7 +51,7 @@ class CropLoader:
 
     def __init__(
         self,
-        crops: NDArray[np.uint8],
+        crops: Pixels,
         device: torch.device,
         size: int | None = None,
         where: Literal["auto", "device", "host"] = "host",
@@ -107,13 +105,13 @@ def fits(needed: int, free: int, shared_by: int) -> bool:
     return needed <= GPU_SHARE * free / shared_by
 
 
-def to_device(array: NDArray[np.int64] | NDArray[np.float64] | NDArray[np.bool_], device: torch.device) -> Tensor:
+def to_device(array: Ints | Floats | Bools, device: torch.device) -> Tensor:
     """A small array on the device; on a GPU the copy is asynchronous."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
-def read_ahead(crops: NDArray[np.uint8], parts: Iterable[Ints], device: torch.device, pad: int = 0) -> Iterator[Tensor]:
+def read_ahead(crops: Pixels, parts: Iterable[Ints], device: torch.device, pad: int = 0) -> Iterator[Tensor]:
     """The crops of each part at their stored size, read ahead by threads; see `CropLoader.stream`."""
     on_gpu = device.type == "cuda"
     copies = torch.cuda.Stream(device) if on_gpu else None
@@ -142,7 +140,7 @@ def read_ahead(crops: NDArray[np.uint8], parts: Iterable[Ints], device: torch.de
 class _Buffer:
     """Memory for one batch, used again and again; for a GPU on both sides, with `copies` as the copy stream."""
 
-    def __init__(self, crops: NDArray[np.uint8], copies: torch.cuda.Stream | None) -> None:
+    def __init__(self, crops: Pixels, copies: torch.cuda.Stream | None) -> None:
         self._crops, self._copies = crops, copies
         self._host = self._device = torch.empty((0, *crops.shape[1:]), dtype=torch.uint8)
         self._count = 0
@@ -199,7 +197,7 @@ class _Buffer:
             self.release()  # the memory may belong to another tensor until the compute stream has finished with it
 
 
-def _read(crops: NDArray[np.uint8], rows: Ints, target: NDArray[np.uint8]) -> None:
+def _read(crops: Pixels, rows: Ints, target: Pixels) -> None:
     """Copies rows of the store; NumPy releases the GIL."""
     np.take(crops, rows, axis=0, out=target[: len(rows)], mode="clip")
 

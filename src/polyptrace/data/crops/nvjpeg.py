@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from polyptrace.core import codec
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import UserError
-from polyptrace.data.boxes import Floats, Ints
 from polyptrace.data.crops import images as pictures
 from polyptrace.data.crops.images import ImageError, ImageRequest, ImageResult
 

@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from polyptrace.data.boxes import Floats, Ints
+from polyptrace.core.arrays import Floats, Ints
 
 #: Crops that are converted to floats at a time.
 CHUNK = 128

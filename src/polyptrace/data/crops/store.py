@@ -19,12 +19,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyptrace.config import Crops
+from polyptrace.core.arrays import Ints, Pixels
 from polyptrace.core.console import progress
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.data.boxes import Boxes, Ints
+from polyptrace.data.boxes import Boxes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -119,7 +119,7 @@ def create_store(path: Path, log: Path, shape: tuple[int, ...]) -> int:
     return header
 
 
-def open_store(path: Path, advice: str) -> NDArray[np.uint8]:
+def open_store(path: Path, advice: str) -> Pixels:
     """The crops (n, S, S, 3) of a store, memory-mapped; an error if its header and size do not fit."""
     try:
         crops = np.lib.format.open_memmap(path, "r")

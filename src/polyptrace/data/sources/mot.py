@@ -12,8 +12,9 @@ from typing import Literal
 
 import numpy as np
 
+from polyptrace.core.arrays import Ints, Strings
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.data.boxes import NO_FRAME, Boxes, Ints, Strings, frame_numbers
+from polyptrace.data.boxes import NO_FRAME, Boxes, frame_numbers
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.sources.labels import qualified
 from polyptrace.data.sources.paths import (
@@ -48,6 +49,7 @@ class _Sequence:
     width: int = 0
     height: int = 0
     fps: float = np.nan
+    generated: bool = False
 
 
 def read_mot(
@@ -143,12 +145,13 @@ def _sequence_folder(folder: Path, root: Path, table: Path) -> _Sequence:
 
 
 def _with_video_info(sequence: _Sequence, root: Path) -> _Sequence:
-    """Frame rate and size from the video file, unless seqinfo.ini gives them."""
+    """Frame rate and size from the video file, unless seqinfo.ini gives them, and whether it is generated."""
     if not sequence.file:
         return sequence
     info = video_info(root / sequence.file)
     fps = sequence.fps if np.isfinite(sequence.fps) else info.fps
-    return replace(sequence, fps=fps, width=sequence.width or info.width, height=sequence.height or info.height)
+    width, height = sequence.width or info.width, sequence.height or info.height
+    return replace(sequence, fps=fps, width=width, height=height, generated=info.generated)
 
 
 def _seqinfo(path: Path) -> dict[str, str]:
@@ -202,6 +205,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
         polyp=polyps[member] if identities == "polyp" else "",
         score=np.nan if truth else rows[:, 6],
         fps=sequence.fps,
+        generated=sequence.generated,
         source=relative(sequence.table, root),
         line=lines,
     )

@@ -12,9 +12,9 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 import numpy as np
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.data.boxes import Floats, Ints
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _EXACT = 2**53  # largest float that is an exact integer

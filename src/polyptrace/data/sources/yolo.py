@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from PIL import Image
 
+from polyptrace.core.arrays import Floats
 from polyptrace.core.errors import UserError
-from polyptrace.data.boxes import Boxes, Floats
+from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.sources.labels import Row, qualified
 from polyptrace.data.sources.paths import (

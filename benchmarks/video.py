@@ -1,0 +1,150 @@
+"""python -m benchmarks video
+
+From a 1080p recording to vectors: `detect`, `prepare` and `embed`, as `polyptrace run` calls them, with an RT-DETRv2 of
+18 layers at 320 pixels and the default encoder. The recording is a noisy texture that moves in an octagonal field. The
+detector's weights are random, so each of its results is replaced by a box in the middle of the frame.
+
+- Overhead: the processor time of `detect` above that of decoding alone and of the detector alone.
+- Memory: the peak of a process that runs the stages one after the other, in each. It does not depend on the length of
+  the recording (`tests/detect/test_recording.py`).
+- Speed: frames of the recording per second of all stages, beside that of the slowest part alone.
+"""
+
+import argparse
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+
+from benchmarks.result import Cells, Result, Row, number
+from benchmarks.timing import apart, report_work
+from examples.train_detector import build
+from polyptrace.cli.run import LINKING
+from polyptrace.config import Crops, Embed
+from polyptrace.core.arrays import Pixels
+from polyptrace.core.device import choose_device
+from polyptrace.data import prepare
+from polyptrace.data.crops.videos import all_frames, write_video
+from polyptrace.detect import detect
+from polyptrace.detect.detector import Found, Frame
+from polyptrace.detect.transformers_folder import TransformersFolder
+from polyptrace.embed import embed_files
+
+WIDTH, HEIGHT, SIDE, BATCH = 1920, 1080, 320, 8
+BOX = (910.0, 490.0, 100.0, 100.0, 0.9)
+
+
+class MiddleBox:
+    """A detector that computes, and then returns a box in the middle."""
+
+    fingerprint = "box in the middle"
+
+    def __init__(self, folder: Path) -> None:
+        self._detector = TransformersFolder(folder, choose_device("auto", "")[0])
+
+    def __call__(self, frames: Sequence[Frame], indices: Sequence[int], /) -> list[Found]:
+        self._detector(frames, indices)
+        return [np.array([BOX])] * len(frames)
+
+
+def recording(count: int) -> Iterator[Pixels]:
+    """Frames (H, W, 3) of a moving texture with the noise of a sensor, in an octagon."""
+    rng = np.random.default_rng(0)
+    coarse = rng.uniform(40, 220, (2, 45, 60)).repeat(48, 1).repeat(48, 2)
+    texture = np.stack([coarse[0], 0.5 * coarse[1], 0.4 * coarse[0]], 2).astype(np.uint8)
+    noise = rng.integers(0, 12, (HEIGHT + 64, WIDTH + 64, 1), dtype=np.uint8)
+    y, x = np.mgrid[:HEIGHT, :WIDTH]
+    inside = (np.abs(x - WIDTH / 2) < 640) & (np.abs(y - HEIGHT / 2) < 520)
+    inside &= np.abs(x - WIDTH / 2) + np.abs(y - HEIGHT / 2) < 960
+    for index in range(count):
+        left, top = 7 * index % 900, 5 * index % 1000
+        a, b = rng.integers(0, 64, 2)
+        picture = texture[top : top + HEIGHT, left : left + WIDTH] + noise[a : a + HEIGHT, b : b + WIDTH]
+        yield picture * inside[..., None]
+
+
+def stages(video: Path, detector: MiddleBox, out: Path) -> dict[str, Callable[[], object]]:
+    """The stages of `polyptrace run` up to the vectors."""
+    return {
+        "detect": lambda: detect(video, detector, out / "detections", batch=BATCH),
+        "prepare": lambda: prepare("mot", out / "detections", out / "data", LINKING, Crops()),
+        "embed": lambda: embed_files("default", out / "data", out / "vectors", settings=Embed()),
+    }
+
+
+def timed(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    """Seconds of some work, without its progress."""
+    with redirect_stderr(StringIO()):
+        start = clock()
+        work()
+        return clock() - start
+
+
+def measure(quick: bool = False) -> Result:
+    """Overhead, memory and speed."""
+    on_gpu = torch.cuda.is_available()
+    count = 16 if quick else 1000 if on_gpu else 64
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        video = folder / "recording.mp4"
+        write_video(video, recording(count))
+        model, processor = build("small", SIDE)
+        model.save_pretrained(folder / "detector")
+        processor.save_pretrained(folder / "detector")
+        detector = MiddleBox(folder / "detector")
+        batch = [frame for _, frame in islice(all_frames(video), BATCH)]
+        detector(batch, range(BATCH))  # the first call initialises libraries
+        clock = time.perf_counter if on_gpu else time.process_time
+        alone = {
+            "decoding alone": timed(lambda: deque(all_frames(video), maxlen=1), clock),
+            "the detector alone": timed(lambda: [detector(batch, range(BATCH)) for _ in range(count // BATCH)], clock),
+        }
+        work = stages(video, detector, folder / "case")
+        times = {name: timed(each, clock) for name, each in work.items()}
+        peaks = [memory for _, memory in apart("benchmarks.video", video, folder / "detector", folder / "apart")]
+    return result(count, on_gpu, alone, times, dict(zip(times, peaks, strict=True)))
+
+
+def result(
+    count: int, on_gpu: bool, alone: dict[str, float], times: dict[str, float], peaks: dict[str, float]
+) -> Result:
+    """The rows and the table of parts, from seconds and MiB."""
+    parts = alone | {name: seconds for name, seconds in times.items() if name != "detect"}
+    slowest = max(parts, key=lambda part: parts[part])
+    rows = [Row(f"memory of {name}, 1080p", "MiB", peak, most=1536) for name, peak in peaks.items()]
+    if on_gpu:
+        whole, limit = count / sum(times.values()), count / parts[slowest]
+        what = "decode, detect, link and embed, 1080p"
+        rows.append(Row(what, "frames/s", whole, limit=limit, more_is_better=True, limit_name=slowest))
+    else:
+        overhead = 100 * (times["detect"] / sum(alone.values()) - 1)
+        rows.append(Row("overhead of detect beside decoder and detector, 1080p", "%", overhead, most=10))
+    details: list[Cells] = [("", "s per 1,000 frames", "frames per second")]
+    details += [
+        (name, number(1000 * seconds / count), number(count / seconds)) for name, seconds in (alone | times).items()
+    ]
+    clock = "by the clock" if on_gpu else "of processor time"
+    note = f"{count:,} frames of 1080p with one box each. Seconds {clock}; the slowest part: {slowest}."
+    return Result("video", tuple(rows), note, tuple(details))
+
+
+def main() -> None:
+    """Runs all stages and prints the processor time and the peak memory of each, for `apart`."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("video", type=Path)
+    parser.add_argument("detector", type=Path)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args()
+    for work in stages(options.video, MiddleBox(options.detector), options.out).values():
+        report_work(work, before=0.0)
+
+
+if __name__ == "__main__":
+    main()
