@@ -65,7 +65,9 @@ def _attempt(each: Undisturbed, case: Path, inputs: Path, how: How) -> tuple[str
 
     outcome = "aimed" if how.number else "random"
     killed = run(words, prepare, kill_after=None if how.number else how.share * each.seconds)
-    if killed.code != -signal.SIGKILL:
+    if killed.code not in (0, -signal.SIGKILL):
+        return outcome, f"ended with {killed.code} before the kill: {killed.text[-300:]}"
+    if not killed.code:
         outcome = "ended before the kill"
     elif each.overwrite:
         recover(case / "out/it")
