@@ -25,7 +25,7 @@ from polyptrace.data.sources import read_source
 from polyptrace.data.splits import join_clips
 from polyptrace.embed import embed_files
 from polyptrace.evaluate.evaluation import evaluate_files
-from polyptrace.train import SECTIONS, train
+from polyptrace.train import SECTIONS, train, with_architecture
 
 FOLDS, KEPT, DROPPED = 5, 32, 6
 METRICS = {
@@ -36,7 +36,7 @@ METRICS = {
 }
 #: How training differs from the published settings.
 SETTINGS = {
-    "train": {"epochs": 4},
+    "train": {"epochs": 1},
     "optimiser": {"lr": 3e-5},
     "supervision": {"bags_per_batch": 6, "tau_fit": "share"},
 }
@@ -101,7 +101,7 @@ def frozen(options: argparse.Namespace, encoder: str, folds: Sequence[tuple[Path
 
 def trained(options: argparse.Namespace, encoder: str, folds: Sequence[tuple[Path, Path]], config: Config) -> Folds:
     """The metrics of an encoder in each fold, after training on the clips of the other folds."""
-    out = options.out / "trained" / folder_name(encoder)
+    out, config = options.out / "trained" / folder_name(encoder), with_architecture(config, encoder)
     runs = [train(config, Dataset.open(data), out / f"run{fold}", encoder) for fold, (data, _) in enumerate(folds)]
     return measured([(str(run), test) for run, (_, test) in zip(runs, folds, strict=True)], out)
 

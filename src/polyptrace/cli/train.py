@@ -1,19 +1,16 @@
 """`polyptrace train METHOD --data DATASET --out RUN`."""
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from polyptrace.cli.settings import ConfigFile, resolve
-from polyptrace.config import Config, from_dict
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
-from polyptrace.encoders.checkpoints import encoder_config
 from polyptrace.methods import METHODS
-from polyptrace.train import SECTIONS, train
+from polyptrace.train import SECTIONS, train, with_architecture
 
 
 def command(
@@ -52,19 +49,10 @@ def command(
     """
     if method not in METHODS:
         raise UserError(f"{method}: not a method -> one of {', '.join(METHODS)}")
-    settings = resolve(ctx, config, SECTIONS, _with_architecture(METHODS[method].published(), init_from))
+    settings = resolve(ctx, config, SECTIONS, with_architecture(METHODS[method].published(), init_from))
     if settings.train.method != method:
         raise UserError(
             f"{config}: train.method is {settings.train.method!r}, but the command says {method!r} -> use the same"
         )
     encoder = train(settings, Dataset.open(data), out, init_from, overwrite)
     echo(f"encoder: {encoder}")
-
-
-def _with_architecture(config: Config, init_from: str | None) -> Config:
-    """The settings with the architecture of the initial encoder, if it is one of ours: its weights fit no other."""
-    initial = encoder_config(init_from) if init_from else None
-    if initial is None:
-        return config
-    shared = [key.name for key in fields(config.encoder)] if initial.kind == "tracklet" else ["backbone"]
-    return from_dict({"encoder": {key: value for key, value in initial.encoder.items() if key in shared}}, config)

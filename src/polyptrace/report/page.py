@@ -44,7 +44,7 @@ class Legend:
 
 @dataclass(frozen=True)
 class Plots:
-    """Drawings side by side, or one wide drawing that scrolls, with a caption."""
+    """Drawings side by side, or one wide drawing that scrolls on narrow screens, with a caption."""
 
     kind: ClassVar[str] = "plots"
     drawings: tuple[Drawing, ...]

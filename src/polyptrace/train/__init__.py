@@ -1,7 +1,7 @@
 """The training loop on Lightning Fabric: one process or several, checkpoints, exact resumption."""
 
 from polyptrace.train.hardware import SHARED_BY
-from polyptrace.train.loop import train
+from polyptrace.train.loop import train, with_architecture
 from polyptrace.train.run import ENCODER, SECTIONS, read_environment
 
-__all__ = ["ENCODER", "SECTIONS", "SHARED_BY", "read_environment", "train"]
+__all__ = ["ENCODER", "SECTIONS", "SHARED_BY", "read_environment", "train", "with_architecture"]

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
@@ -25,7 +25,7 @@ from torch.nn.utils import get_total_norm
 from torch.optim import Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
-from polyptrace.config import Config, as_dict
+from polyptrace.config import Config, as_dict, from_dict
 from polyptrace.core.console import console
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import PARTIAL, check_writable, recover
@@ -34,7 +34,7 @@ from polyptrace.core.randomness import torch_seed
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import LabelFree
 from polyptrace.encoders import load_encoder, save_encoder
-from polyptrace.encoders.checkpoints import training_record
+from polyptrace.encoders.checkpoints import encoder_config, training_record
 from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord, scatter_features
 from polyptrace.encoders.preprocess import Normalise
 from polyptrace.encoders.weights import fill_network
@@ -243,6 +243,15 @@ class Learner(nn.Module):
         else:
             features = scatter_features(features, frame_index, mask)
         return self.encoder.project(self.encoder.tokens_of_features(features, mask))
+
+
+def with_architecture(config: Config, init_from: str | None) -> Config:
+    """The settings with the architecture of the initial encoder, if it is one of ours: its weights fit no other."""
+    initial = encoder_config(init_from) if init_from else None
+    if initial is None:
+        return config
+    shared = [key.name for key in fields(config.encoder)] if initial.kind == "tracklet" else ["backbone"]
+    return from_dict({"encoder": {key: value for key, value in initial.encoder.items() if key in shared}}, config)
 
 
 def initial_encoder(
