@@ -115,7 +115,7 @@ def own_targets(inputs: Path, folder: Path) -> dict[str, Target]:
             {"small.toml": (inputs / "small.toml").read_bytes()},
             ("small.toml",),
         ),
-        "weights": Target(_read_weights, _weights(), ("a.pth", "model-1.safetensors", "model.safetensors.index.json")),
+        "weights": Target(_read_weights, _weights(), ("a.pth", "model.safetensors")),
         "authors' checkpoint": Target(
             lambda path: load_encoder(path / "a.ckpt"), {"a.ckpt": _authors_checkpoint()}, ("a.ckpt",)
         ),
@@ -162,16 +162,11 @@ def _weights() -> dict[str, bytes]:
 
     tensors = {"a.weight": torch.arange(6.0).reshape(2, 3), "a.bias": torch.ones(2)}
     torch.save({"model": tensors, "epoch": 3, "args": {"lr": 0.1}}, buffer := io.BytesIO())
-    index = {"weight_map": dict.fromkeys(tensors, "model-1.safetensors")}
-    return {
-        "a.pth": buffer.getvalue(),
-        "model-1.safetensors": save(tensors),
-        "model.safetensors.index.json": json.dumps(index).encode(),
-    }
+    return {"a.pth": buffer.getvalue(), "model.safetensors": save(tensors)}
 
 
 def _read_weights(folder: Path) -> None:
-    for name in ("a.pth", "model-1.safetensors", "model.safetensors.index.json"):
+    for name in ("a.pth", "model.safetensors"):
         read_tensors(folder / name)
 
 
