@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import json
 import os
 import pickle
 import resource
@@ -118,6 +119,16 @@ def test_a_folder_is_read_from_its_safetensors_file_if_it_has_one(tmp_path: Path
     assert read_tensors(tmp_path).keys() == WEIGHTS.keys()
     save_file({"c": torch.ones(1)}, tmp_path / "model.safetensors")
     assert read_tensors(tmp_path).keys() == {"c"}
+
+
+def test_an_index_of_sharded_weights_is_refused_and_the_files_that_it_names_are_not_read(tmp_path: Path) -> None:
+    save_file(WEIGHTS, tmp_path / "outside.safetensors")
+    index = tmp_path / "hub" / "model.safetensors.index.json"
+    index.parent.mkdir()
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(WEIGHTS, "../outside.safetensors")}))
+    refused(index, r"index\.json: not a complete torch or safetensors file")
+    with pytest.raises(UserError, match=r"hub: contains none of"):
+        read_tensors(index.parent)
 
 
 @pytest.fixture(scope="module")
