@@ -9,6 +9,7 @@ import math
 import os
 import resource
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -64,6 +65,9 @@ class TrainingLog:
         if self._fabric.is_global_zero:
             discard_after(self._out, self._start.step)
             self._metrics = self._stack.enter_context((self._out / METRICS).open("a", encoding="utf-8"))
+            # TensorBoard's thread passes a full disk on to the next call; without this it prints a traceback as well
+            self._stack.callback(setattr, threading, "excepthook", threading.excepthook)
+            threading.excepthook = _ignore_os_errors
             for name in self._config.train.loggers:
                 self._writers.append(self._open_logger(name, self._start.step))
             self._bar = self._stack.enter_context(progress("training", self._steps * self._tracklets, "tracklets"))
@@ -232,6 +236,11 @@ def peak_memory(device: torch.device) -> float:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 2**30
+
+
+def _ignore_os_errors(error: threading.ExceptHookArgs) -> None:
+    if not isinstance(error.exc_value, OSError):
+        threading.__excepthook__(error)
 
 
 def _summary(metrics: Mapping[str, float]) -> str:
