@@ -10,9 +10,7 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -35,8 +33,8 @@ INFO_FILE = "export.json"
 #: Version of the folder.
 VERSION = 1
 GRAPHS = ("features", "aggregate", "encoder")
-#: Frames that go through the backbone at once, in one of several threads.
-BATCH_FRAMES = 8
+#: Frames that go through the backbone at once.
+BATCH_FRAMES = 32
 #: Of a longer running track, the last frames are used.
 LONGEST_TRACK = 1024
 AGAIN = "export the encoder again"
@@ -90,14 +88,10 @@ class OnnxEncoder:
         return OnnxTrack(self)
 
     def features(self, crops: Pixels) -> Float32s:
-        """Features (n, F) of crops (n, H, W, 3).
-
-        Parts run side by side: onnxruntime's own threads, which share each convolution, use the cores less well.
-        """
-        session = self._features
-        parts = [crops[start : start + BATCH_FRAMES] for start in range(0, len(crops), BATCH_FRAMES)]
-        with ThreadPoolExecutor(self.threads or os.cpu_count()) as pool:
-            return np.concatenate([*pool.map(lambda part: session.run(None, {"crops": part})[0], parts)])
+        """Features (n, F) of crops (n, H, W, 3), a few at a time."""
+        parts = range(0, len(crops), BATCH_FRAMES)
+        run = self._features.run
+        return np.concatenate([run(None, {"crops": crops[start : start + BATCH_FRAMES]})[0] for start in parts])
 
     def aggregate(self, features: Float32s, mask: NDArray[np.bool_] | None = None) -> Float32s:
         """Vectors (B, D) of features (B, L, F); the mask (B, L) is True for valid frames."""
