@@ -4,19 +4,21 @@ Encoders on real clips in MOT layout, one polyp per clip, with five-fold cross-v
 track is cut into runs of 32 frames, with 6 frames dropped between them, so that there is something to find again. The
 clips of a fold are joined to artificial procedures: five in a row for the test, four in a row for training.
 
---encoder is used as it is; --train is trained further without labels on the clips of the other four folds, with the
-settings of the demo (--section.key value changes them). Prints and writes the mean and the range over the folds.
-Finished steps are not repeated.
+--encoder is used as it is; --train is trained further without labels on the clips of the other four folds, for one
+epoch (--section.key value changes the settings). Prints the mean and the range over the folds, and writes the values of
+each fold to clips.json. Finished datasets and runs in FOLDER are used again.
 """
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.result import markdown
+from polyptrace.compare.rows import folder_name
 from polyptrace.config import Config, Crops, Embed, Evaluate, from_dict, override
+from polyptrace.core.arrays import Bools
 from polyptrace.core.files import provenance, write_json
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data import Boxes, Dataset, prepare
@@ -83,7 +85,7 @@ def prepared(options: argparse.Namespace) -> list[tuple[Path, Path]]:
     return folds
 
 
-def in_runs(boxes: Boxes) -> np.ndarray:
+def in_runs(boxes: Boxes) -> Bools:
     """Mask of the boxes that are kept: of each run of consecutive frames the first 32 of every 38."""
     order = np.lexsort((boxes.frame_index, video_codes(boxes)))
     video, frame = video_codes(boxes)[order], boxes.frame_index[order]
@@ -101,7 +103,8 @@ def frozen(options: argparse.Namespace, encoder: str, folds: Sequence[tuple[Path
 
 def trained(options: argparse.Namespace, encoder: str, folds: Sequence[tuple[Path, Path]], config: Config) -> Folds:
     """The metrics of an encoder in each fold, after training on the clips of the other folds."""
-    out, config = options.out / "trained" / folder_name(encoder), with_architecture(config, encoder)
+    out = options.out / "trained" / folder_name(encoder)
+    config = with_architecture(config, encoder)
     runs = [train(config, Dataset.open(data), out / f"run{fold}", encoder) for fold, (data, _) in enumerate(folds)]
     return measured([(str(run), test) for run, (_, test) in zip(runs, folds, strict=True)], out)
 
@@ -109,7 +112,7 @@ def trained(options: argparse.Namespace, encoder: str, folds: Sequence[tuple[Pat
 def measured(pairs: Sequence[tuple[str, Path]], out: Path) -> Folds:
     """Each metric in each fold, in per cent."""
     values: Folds = {name: [] for name in METRICS}
-    settings, few = replace(Embed(), enlarge=True), replace(Evaluate(), bootstrap=10, variants=False)
+    settings, few = Embed(enlarge=True), Evaluate(bootstrap=10, variants=False)
     for fold, (encoder, test) in enumerate(pairs):
         name, _, weights = encoder.partition("@")
         vectors = out / f"vectors{fold}"
@@ -120,15 +123,7 @@ def measured(pairs: Sequence[tuple[str, Path]], out: Path) -> Folds:
     return values
 
 
-def folder_name(encoder: str) -> str:
-    """The name or path of an encoder as the name of a folder."""
-    return "".join(letter if letter.isalnum() else "-" for letter in encoder).strip("-")
-
-
 def table(rows: dict[str, Folds]) -> str:
-    """Mean and range over the folds as a table."""
-    lines = ["| | " + " | ".join(METRICS) + " |", "|---" * (len(METRICS) + 1) + "|"]
-    for name, folds in rows.items():
-        cells = [f"{np.mean(v):.1f} ({min(v):.1f}–{max(v):.1f})" for v in folds.values()]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    """Mean and range over the folds as a Markdown table."""
+    cells = [[f"{np.mean(v):.1f} ({min(v):.1f}–{max(v):.1f})" for v in folds.values()] for folds in rows.values()]
+    return markdown([("", *METRICS), *((name, *row) for name, row in zip(rows, cells, strict=True))])
