@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -231,3 +232,12 @@ def test_a_second_server_on_one_journal_is_refused_and_a_torn_last_line_is_repor
     assert any("incomplete" in line for line in server.said)
     assert "incomplete" in get(server, "session")["notices"][0]
     assert "in use" in run(str(explored[0]), "--answers", str(tmp_path / "answers.jsonl"))
+
+
+def test_ctrl_c_ends_the_server_without_an_error(serve: Callable[..., Server]) -> None:
+    server = serve()
+    assert server.request()[0] == 200  # it is running
+    server.process.send_signal(signal.SIGINT)
+    assert server.process.wait(timeout=20) == 0
+    assert server.process.stdout is not None
+    assert server.process.stdout.read() == "stopped\n"

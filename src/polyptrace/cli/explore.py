@@ -3,6 +3,7 @@
 import os
 import secrets
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -74,4 +75,6 @@ def command(
             webbrowser.open(url)
         app = application(Handlers(workspace, datasets, notices), number, token)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
-        server.run(sockets=[listening])
+        with suppress(KeyboardInterrupt):  # Ctrl-C is how it is stopped
+            server.run(sockets=[listening])
+        echo("stopped")
