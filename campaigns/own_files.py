@@ -20,7 +20,7 @@ from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import PartialStore
 from polyptrace.detect.recording import Detections
 from polyptrace.detect.unfinished import UnfinishedDetections
-from polyptrace.embed import Embeddings
+from polyptrace.embed import Embeddings, OnnxEncoder
 from polyptrace.encoders import TrackletEncoder, load_encoder
 from polyptrace.encoders.weights import read_tensors
 from polyptrace.evaluate import Results
@@ -47,6 +47,9 @@ EVENTS = (
 def own_targets(inputs: Path, folder: Path) -> dict[str, Target]:
     """One target per kind of file, from the inputs of the commands."""
     lesions, datasets = _output("lesions", inputs, folder), Datasets(inputs / "data", (inputs / "data",))
+    exported = folder / "exported"
+    ended = run(["export", str(inputs / "run"), "--to", "onnx", "--out", str(exported)])
+    assert ended.code == 0, ended.text
     trial = make_trial(ROWS["tpc"], 0, "rows/tpc/seed0", datasets, Shared(folder / "compared"))
     begin_trial(trial)
     dataset, run_files = _files(inputs / "data"), _files(inputs / "run")
@@ -94,6 +97,7 @@ def own_targets(inputs: Path, folder: Path) -> dict[str, Target]:
         "unfinished detections": Target(
             _read_unfinished, {"v.partial": (folder / "v.partial").read_bytes()}, ("v.partial",)
         ),
+        "export": Target(_read_export, _files(exported), ("export.json", "features.onnx", "aggregate.onnx")),
         "vectors": Target(Embeddings.load, _files(inputs / "vectors"), ("embeddings.parquet", "embeddings.json")),
         "other vectors": Target(lambda path: [Embeddings.load(path / name) for name in vectors], vectors, (*vectors,)),
         "results": Target(Results.load, _files(inputs / "results"), ("results.json", "arrays.npz")),
@@ -143,6 +147,10 @@ def _read_dataset(folder: Path) -> None:
     dataset.boxes()
     dataset.box_of_crop()
     dataset.gather(np.arange(min(4, len(dataset.tracklets))))
+
+
+def _read_export(folder: Path) -> None:
+    OnnxEncoder(folder)([np.zeros((2, 40, 40, 3), np.uint8)])
 
 
 def _read_unfinished(folder: Path) -> None:

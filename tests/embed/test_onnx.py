@@ -211,3 +211,9 @@ def test_damaged_metadata_of_a_graph_are_refused(text: str, copy: Path) -> None:
 def test_a_folder_without_an_export_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"contains no export\.json"):
         OnnxEncoder(tmp_path)
+
+
+def test_an_export_json_with_another_width_than_the_graphs_is_refused(copy: Path) -> None:
+    write_json(copy / "export.json", read_json(copy / "export.json") | {"width": 3})
+    with pytest.raises(UserError, match=r"features\.onnx: its metadata and export\.json differ in width"):
+        OnnxEncoder(copy)([np.zeros((2, 40, 40, 3), np.uint8)])

@@ -243,6 +243,13 @@ def _verify(path: Path, content: bytes, info: ExportInfo) -> None:
             f"{path}: of another encoder ({made.name}, {made.precision}, fingerprint {made.fingerprint[:12]}) than"
             f" {INFO_FILE} ({info.name}, {info.precision}, {info.fingerprint[:12]}) -> do not mix two exports"
         )
+    different = [
+        each.name
+        for each in fields(made)
+        if each.name != "files" and getattr(made, each.name) != getattr(info, each.name)
+    ]
+    if different:
+        raise UserError(f"{path}: its metadata and {INFO_FILE} differ in {', '.join(different)} -> {AGAIN}")
     if hashlib.sha256(content).hexdigest() != info.files.get(path.name):
         raise UserError(f"{path}: not the file that was exported (hash) -> {AGAIN}")
 
