@@ -56,7 +56,9 @@ def coloured(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return Dataset.open(_make_dataset(tmp_path_factory.mktemp("data") / "coloured", [[4, 3], [5, 4], [3, 5]]))
 
 
-def _make_dataset(folder: Path, tracks_of_polyps: list[list[int]], frames: int = 16, seed: int = 0) -> Path:
+def _make_dataset(
+    folder: Path, tracks_of_polyps: list[list[int]], frames: int = 16, seed: int = 0, name: str = "test"
+) -> Path:
     """Writes a dataset folder, given the number of tracks of each polyp of each video and the frames per track."""
     random = np.random.default_rng(seed)
     columns: dict[str, list[object]] = {n: [] for n in ("unit", "video", "track", "position", "polyp", "rows")}
@@ -79,20 +81,20 @@ def _make_dataset(folder: Path, tracks_of_polyps: list[list[int]], frames: int =
                 crops.append(np.clip(colour + noise, 0, 255).astype(np.uint8))
                 frame, track, row = frame + 4 * frames + 20, track + 1, row + frames
     folder.mkdir(parents=True)
-    save_tracklets(_table(columns), folder / "tracklets.parquet")
+    save_tracklets(_table(columns, name), folder / "tracklets.parquet")
     np.save(folder / "crops.npy", np.concatenate(crops))
     write_json(folder / "dataset.json", {"format": FORMAT, "source": {}, "settings": {}, "labels": {}})
     return folder
 
 
-def _table(columns: dict[str, list[object]]) -> DatasetTracklets:
+def _table(columns: dict[str, list[object]], name: str) -> DatasetTracklets:
     count = len(columns["unit"])
     order = np.argsort([unit != "tracklet" for unit in columns["unit"]], kind="stable")
     rows = [np.asarray(columns["rows"][i], np.int64) for i in order]
     position = np.array(columns["position"], np.int64)[order]
     return DatasetTracklets(
         unit=np.array(columns["unit"], object)[order],
-        dataset=np.full(count, "test", object),
+        dataset=np.full(count, name, object),
         video=np.array(columns["video"], object)[order],
         track=np.array(columns["track"], np.int64)[order],
         position=position,

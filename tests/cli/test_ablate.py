@@ -1,5 +1,6 @@
 """`polyptrace ablate`: variants of our method, and a sweep over datasets."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 
 from polyptrace.cli.ablate import point_order
 from polyptrace.config import read_config
+from polyptrace.evaluate import Results
+from polyptrace.train import read_environment
 from tests.command import call
 
 SMALL = """
@@ -32,6 +35,7 @@ def folder(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathF
     folder = tmp_path_factory.mktemp("ablate")
     make_dataset(folder / "train", [[2, 2], [2, 3]])
     make_dataset(folder / "test", [[2, 2], [3]], seed=1)
+    make_dataset(folder / "other", [[3, 4]], seed=2, name="other")
     (folder / "settings.toml").write_text(SMALL)
     return folder
 
@@ -67,13 +71,52 @@ def test_variants_differ_in_their_settings_only_and_are_in_blocks_with_ours(fold
     assert (folder / "out/ablations/table2.md").read_text().count("| Ours |") == 1
 
 
-def test_a_sweep_compares_the_losses_on_each_pair_of_datasets(folder: Path) -> None:
-    assert call("ablate", *common(folder), "--sweep", f"0.25={folder}/train:{folder}/test") == 0
+def test_a_sweep_compares_ours_multi_positive_and_tpc_on_pooled_test_datasets(folder: Path) -> None:
+    points = [f"often={folder}/train:{folder}/test:{folder}/other", f"0.25={folder}/other:{folder}/test"]
+    assert call("ablate", *common(folder), *(word for point in points for word in ("--sweep", point))) == 0
+    results = {path.parts[-4:-2]: Results.load(path) for path in (folder / "out/sweep").glob("*/*/seed0/results")}
+    assert set(results) == {(point, row) for point in ("often", "0.25") for row in ("multi-positive", "tpc", "ours")}
+    procedures = {key: row.tasks["retrieval"].counts["videos"] for key, row in results.items()}
+    assert set(procedures.values()) == {2, 3}
+    assert all(count == (3 if point == "often" else 2) for (point, _), count in procedures.items())
+    start = read_environment(folder / "out/sweep/0.25/starts/sfe/seed0/run")  # TPC's SFE, trained on the point's data
+    assert start.data is not None
+    assert start.data.path == f"{folder}/other"
+
     table = (folder / "out/ablations/sweep-retrieval-map.md").read_text()
-    assert "0.25" in table
-    rows = [line for line in table.splitlines() if line.startswith(("| Multi", "| Equation 1", "| Ours"))]
-    assert [line.count("[") for line in rows] == [1, 1, 1]  # each a figure with its interval
-    assert call("ablate", *common(folder), "--sweep", "0.5=here") == 2
+    assert table.index("0.25") < table.index("often")
+    rows = [line for line in table.splitlines() if line.startswith(("| Multi", "| TPC", "| Ours"))]
+    assert [line.count("[") for line in rows] == [2, 2, 2]  # values with their intervals
+
+
+@pytest.mark.parametrize("point", ["0.5=here", "0.5=here:", "=here:there", "0.5=:there", "0.5=here:there:"])
+def test_a_sweep_without_training_or_test_data_is_refused(
+    point: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("ablate", *common(folder), "--sweep", point) == 2
+    assert "not NAME=TRAIN:EVAL" in capsys.readouterr().err
+
+
+def test_tables_are_written_from_rows_that_were_collected_in_another_folder(folder: Path, tmp_path: Path) -> None:
+    """Only results and row.json are copied, the original folders are not accessible, and one row failed before."""
+    words = ["--data", f"{folder}/moved-train", "--eval", f"{folder}/moved-test", *common(folder)[:-2]]
+    for name in ("train", "test"):
+        shutil.copytree(folder / name, folder / f"moved-{name}")
+    for machine, rows in (("a", "frame"), ("b", "ours")):
+        out = folder / machine
+        assert call("ablate", *words, "--variants", "level", "--only", rows, "--out", f"{out}") == 0
+        for record in out.rglob("seed0/row.json"):
+            place = tmp_path / "all" / record.parent.relative_to(out)
+            shutil.copytree(record.parent / "results", place / "results")
+            shutil.copy(record, place)
+            (place / "error.txt").write_text("of an earlier attempt on another machine\n")
+        shutil.rmtree(out)
+    for name in ("train", "test"):
+        shutil.rmtree(folder / f"moved-{name}")
+    assert call("ablate", "--out", f"{tmp_path}/all", "--variants", "level", "--table-only") == 0
+    assert "| Frames only | ✓ | ✓ | ✓ | ✗ |" in (tmp_path / "all/ablations/table2.md").read_text()
+    assert call("compare", "--out", f"{tmp_path}/all", "--table-only") == 0
+    assert "| Ours |" in (tmp_path / "all/report/table1.md").read_text()
 
 
 def test_points_that_are_numbers_come_by_size() -> None:

@@ -235,6 +235,30 @@ def test_a_worker_restores_the_trial_from_its_record(name: str, data: Datasets, 
     assert load_trial(trial.folder) == trial
 
 
+def test_a_row_that_was_moved_before_it_was_complete_resumes_in_its_new_folder(
+    data: Datasets, tmp_path: Path, stages: Stages
+) -> None:
+    stages.fails = ("ours/embed",)
+    run_trials(trials(data, tmp_path / "out", rows=("ours",)))
+    (tmp_path / "out").rename(tmp_path / "moved")
+    moved = Datasets(data.train, (data.tests[0].rename(tmp_path / "moved-test"),))
+    stages.fails, stages.ran = (), []
+    (trial,) = trials(moved, tmp_path / "moved", rows=("ours",))
+    begin_trial(trial)  # as `Workers` do
+    run_trial(load_trial(trial.folder))
+    assert stages.ran == ["ours/embed", "ours/evaluate"]
+    assert trial.done
+
+
+@pytest.mark.usefixtures("stages")
+def test_complete_rows_need_no_worker(data: Datasets, tmp_path: Path) -> None:
+    wanted = trials(data, tmp_path / "out")
+    assert run_trials(wanted[:1]) == []
+    ran: list[str] = []
+    assert run_trials(wanted, run=lambda trial, _: ran.append(trial.row.name)) == []
+    assert ran == ["sup", "ours"]
+
+
 def test_a_record_of_something_else_is_an_error(data: Datasets, tmp_path: Path) -> None:
     (trial,) = trials(data, tmp_path / "out", rows=("ours",))
     write_json(trial.folder / module.RECORD, {"recipe": {}})

@@ -11,9 +11,18 @@ from polyptrace.cli import trials as shared_options
 from polyptrace.cli.settings import ConfigFile
 from polyptrace.cli.trials import data_of, exit_with, frames_of, print_commands, require_trials, run, select_trials
 from polyptrace.compare.rows import BLOCKS, OURS, SWEEP, AblationBlock, ComparisonRow, folder_name, select_blocks
-from polyptrace.compare.runner import ERROR
-from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, SWEEP_FOLDER, VARIANTS_FOLDER, Shared, Trial, make_trial
-from polyptrace.config import read_config
+from polyptrace.compare.runner import RECORD, load_trial
+from polyptrace.compare.trial import (
+    ROWS_FOLDER,
+    SECTIONS,
+    STARTS_FOLDER,
+    SWEEP_FOLDER,
+    VARIANTS_FOLDER,
+    Shared,
+    Trial,
+    make_trial,
+)
+from polyptrace.config import Config, read_config
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder
@@ -38,7 +47,9 @@ def command(
     ] = "table2",
     sweep: Annotated[
         list[str] | None,
-        typer.Option("--sweep", metavar="NAME=TRAIN:EVAL", help="Datasets on which losses are compared; repeatable."),
+        typer.Option(
+            "--sweep", metavar="NAME=TRAIN:EVAL[:EVAL]", help="One training and its test datasets; repeatable."
+        ),
     ] = None,
     seeds: shared_options.Seeds = 3,
     tasks: shared_options.Tasks = None,
@@ -57,8 +68,9 @@ def command(
     without the curriculum; loss on frames, tracklets or both. Further blocks: other losses on the same bags, which bags
     share a batch, bag size, highest temperature.
 
-    [bold]--sweep[/] compares our loss, Equation 1 as printed and the multi-positive loss on several pairs of datasets
-    instead, for example procedures with more and more interleaved polyps.
+    [bold]--sweep[/] compares ours, the multi-positive loss on the same bags and TPC on several training datasets, each
+    with its test datasets, for example procedures with more and more interleaved polyps. Several test datasets are
+    pooled.
 
     Rows run as in 'polyptrace compare'; in the same folder, ours is not trained again.
 
@@ -68,7 +80,7 @@ def command(
 
       polyptrace ablate --data data/train --eval data/test --out compared --variants loss,tau-gaps --seeds 1
 
-      polyptrace ablate --out swept --sweep 0=i0/train:i0/test --sweep 0.5=i5/train:i5/test
+      polyptrace ablate --out swept --sweep 0=i0/train:i0/test --sweep 0.5=i5/train:i5/test1:i5/test2
     """
     blocks = select_blocks(variants)
     if table_only:
@@ -102,16 +114,17 @@ def command(
 
 
 def sweep_trials(text: str, seeds: int, shared: Shared, rates: Mapping[str, float]) -> list[Trial]:
-    """The trials of one pair of datasets."""
-    name, _, pair = text.partition("=")
-    train, _, test = pair.partition(":")
-    if not name or not train or not test:
-        raise UserError(f"--sweep {text}: not NAME=TRAIN:EVAL -> write for example 0.5=half/train:half/test")
-    datasets = data_of(Path(train), [Path(test)])
+    """The trials of one point of a sweep. Rows that others start from are trained on the point's own data."""
+    name, _, paths = text.partition("=")
+    train, *tests = paths.split(":")
+    if not name or not train or not tests or not all(tests):
+        raise UserError(f"--sweep {text}: not NAME=TRAIN:EVAL[:EVAL] -> write for example 0.5=half/train:half/test")
+    datasets = data_of(Path(train), [Path(test) for test in tests])
     frames = frames_of(datasets, shared, SWEEP)
     parent = f"{SWEEP_FOLDER}/{folder_name(name)}"
+    starts = f"{parent}/{STARTS_FOLDER}"
     return [
-        make_trial(row, seed, f"{parent}/{row.name}/seed{seed}", datasets, shared, frames, rates)
+        make_trial(row, seed, f"{parent}/{row.name}/seed{seed}", datasets, shared, frames, rates, starts)
         for row in SWEEP
         for seed in range(seeds)
     ]
@@ -165,10 +178,13 @@ def ablation_rows(rows: Sequence[tuple[str, Path]]) -> list[AblationRow]:
     """A line for each (title, folder) that has results: its training seeds combined, and its settings."""
     lines = []
     for title, folder in rows:
-        completed = [path for path in sorted(folder.glob("seed*/results")) if not (path.parent / ERROR).exists()]
-        results = [Results.load(path) for path in completed]
-        settings = sorted(folder.glob("seed*/run/config.toml"))
-        if results and settings:
+        results = {path.parent: Results.load(path) for path in sorted(folder.glob("seed*/results"))}
+        if results:
             seeds = f" ({len(results)} seeds)" if len(results) > 1 else ""
-            lines.append(AblationRow(title + seeds, combine(results), read_config(settings[0])))
+            lines.append(AblationRow(title + seeds, combine([*results.values()]), settings_of(next(iter(results)))))
     return lines
+
+
+def settings_of(folder: Path) -> Config:
+    """The settings of a row; one whose commands were typed has no `row.json`."""
+    return load_trial(folder).config if (folder / RECORD).exists() else read_config(folder / "run" / "config.toml")

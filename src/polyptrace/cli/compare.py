@@ -12,7 +12,7 @@ from polyptrace.cli.settings import ConfigFile
 from polyptrace.cli.trials import data_of, exit_with, frames_of, print_commands, require_trials, run, select_trials
 from polyptrace.compare.rates import FILE, choose_rates, read_rates, search_trials, write_rates
 from polyptrace.compare.rows import ALL, ROWS, ComparisonRow, frozen_row, select_rows
-from polyptrace.compare.runner import ERROR, Failure, failure_of
+from polyptrace.compare.runner import Failure, failure_of
 from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Shared, Trial, make_trial
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
@@ -171,10 +171,10 @@ def with_seeds(rows: Sequence[ComparisonRow], seeds: int) -> list[tuple[Comparis
 
 
 def write_table(out: Path) -> bool:
-    """Writes R/report, with Table 1, from all rows that have results and did not fail; False if there are none."""
+    """Writes R/report, with Table 1, from all rows that have results; False if there are none."""
     order = list(ROWS)
     folders = sorted(
-        (path for path in (out / ROWS_FOLDER).glob("*/seed*/results") if not (path.parent / ERROR).exists()),
+        (out / ROWS_FOLDER).glob("*/seed*/results"),
         key=lambda path: (order.index(path.parts[-3]) if path.parts[-3] in order else -1, path),
     )
     if not folders:

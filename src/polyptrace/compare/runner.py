@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -77,7 +77,7 @@ def run_trials(
 ) -> list[Failure]:
     """Runs the trials, and before them those they start from, `at_once` at a time; returns the failures in order.
 
-    `run` runs one trial: `run_trial` in this process by default, or a worker process.
+    `run` runs one trial that is not complete: `run_trial` in this process by default, or a worker process.
     """
     ordered = with_starts(trials)
     stopped, futures = Event(), dict[str, "Future[Failure | None]"]()
@@ -91,7 +91,7 @@ def run_trials(
         try:
             with lock(trial.folder):
                 _check_start(trial)
-                (run or run_trial)(trial, keep)
+                (run_trial if trial.done or run is None else run)(trial, keep)
         except KeyboardInterrupt:
             stopped.set()
             raise
@@ -145,17 +145,20 @@ def run_trial(trial: Trial, keep: Keep = "all") -> None:
 
 
 def begin_trial(trial: Trial) -> _Record:
-    """Writes `row.json`, or returns the existing one if it describes the same row."""
-    path = trial.folder / RECORD
-    inputs = _inputs(trial)
-    if not path.exists():
-        record = _Record(trial, inputs, [step.command for step in trial.steps], {})
-        _write_record(record)
-        return record
-    record = _read_record(trial.folder)
-    sections = trial.row.sections
-    changed = difference(record.trial.config, trial.config, sections) + differences(record.inputs, inputs)
-    refuse_changes(f"{trial.folder}: this row was made", changed, "give another --out, or remove this folder")
+    """Writes `row.json`; refuses a folder whose `row.json` has other settings or inputs.
+
+    The paths of a row that is not complete may have changed, if it was moved: the new ones are recorded.
+    """
+    record = _Record(trial, _inputs(trial), [step.command for step in trial.steps], {})
+    if (trial.folder / RECORD).exists():
+        earlier = _read_record(trial.folder)
+        changed = difference(earlier.trial.config, trial.config, trial.row.sections)
+        changed += differences(earlier.inputs, record.inputs)
+        refuse_changes(f"{trial.folder}: this row was made", changed, "give another --out, or remove this folder")
+        if trial.done:
+            return earlier
+        record = replace(record, seconds=earlier.seconds)
+    _write_record(record)
     return record
 
 
