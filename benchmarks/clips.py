@@ -1,12 +1,12 @@
-"""python -m benchmarks clips CLIPS --out FOLDER [--encoder NAME[@WEIGHTS] ...] [--train NAME ...]
+"""python -m benchmarks clips CLIPS --out FOLDER [--encoder NAME[@WEIGHTS] ...] [--train NAME ...] [--method NAME ...]
 
 Encoders on real clips in MOT layout, one polyp per clip, with five-fold cross-validation: every clip is tested once. A
 track is cut into runs of 32 frames, with 6 frames dropped between them, so that there is something to find again. The
 clips of a fold are joined to artificial procedures: five in a row for the test, four in a row for training.
 
---encoder is used as it is; --train is trained further without labels on the clips of the other four folds, for one
-epoch (--section.key value changes the settings). Prints the mean and the range over the folds, and writes the values of
-each fold to clips.json. Finished datasets and runs in FOLDER are used again.
+--encoder is used as it is; --train is trained further on the clips of the other four folds, for one epoch, by each
+--method (default: ours; --section.key value changes the settings). Prints the mean and the range over the folds, and
+writes the values of each fold to clips.json. Finished datasets and runs in FOLDER are used again.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from polyptrace.data.sources import read_source
 from polyptrace.data.splits import join_clips
 from polyptrace.embed import embed_files
 from polyptrace.evaluate.evaluation import evaluate_files
+from polyptrace.methods import METHODS
 from polyptrace.train import SECTIONS, train, with_architecture
 
 FOLDS, KEPT, DROPPED = 5, 32, 6
@@ -48,10 +49,12 @@ Folds = dict[str, list[float]]
 def main(words: list[str] | None = None) -> None:
     """Prepares the folds, and measures every encoder on them."""
     options, settings = parse(words)
-    config = override(from_dict(SETTINGS), settings, SECTIONS)
     folds = prepared(options)
     rows = {name.partition("@")[0]: frozen(options, name, folds) for name in options.encoder}
-    rows |= {f"{name}, trained further": trained(options, name, folds, config) for name in options.train}
+    for name in options.train:
+        for method in options.method or ["ours"]:
+            config = override(from_dict(SETTINGS, METHODS[method].published()), settings, SECTIONS)
+            rows[f"{name}, trained further with {method}"] = trained(options, name, folds, config)
     write_json(options.out / "clips.json", {"folds": rows, "made_by": provenance()})
     print(table(rows))
 
@@ -65,6 +68,7 @@ def parse(words: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--out", type=Path, required=True, help="folder of data, runs and results")
     parser.add_argument("--encoder", action="append", default=[], help="known name or folder, as for embed; repeatable")
     parser.add_argument("--train", action="append", default=[], help="initial encoder of training; repeatable")
+    parser.add_argument("--method", action="append", choices=list(METHODS), help="how --train trains; repeatable")
     parser.add_argument("--size", type=int, default=112, help="side of a crop, pixels")
     return parser.parse_known_args(words)
 
@@ -103,7 +107,7 @@ def frozen(options: argparse.Namespace, encoder: str, folds: Sequence[tuple[Path
 
 def trained(options: argparse.Namespace, encoder: str, folds: Sequence[tuple[Path, Path]], config: Config) -> Folds:
     """The metrics of an encoder in each fold, after training on the clips of the other folds."""
-    out = options.out / "trained" / folder_name(encoder)
+    out = options.out / "trained" / folder_name(encoder) / config.train.method
     config = with_architecture(config, encoder)
     runs = [train(config, Dataset.open(data), out / f"run{fold}", encoder) for fold, (data, _) in enumerate(folds)]
     return measured([(str(run), test) for run, (_, test) in zip(runs, folds, strict=True)], out)
