@@ -7,7 +7,8 @@ that has a target or a comparison.
 
 `python -m benchmarks regime --help` calibrates the generated procedures, `python -m benchmarks lesions --help` measures
 how well lesions are counted, `detector` the same with a detector's boxes, `annotator` how many answers `explore` needs,
-`clips` encoders on real clips, and `default_encoder` trains the default encoder.
+`clips` encoders on real clips, `default_encoder` trains the default encoder, and `collect` copies the results of a
+comparison in a small form.
 """
 
 import argparse
@@ -63,7 +64,7 @@ BENCHMARKS = {
 }
 
 #: Modules with their own command line, results and tables.
-OWN_OPTIONS = ("regime", "lesions", "detector", "annotator", "clips", "default_encoder")
+OWN_OPTIONS = ("regime", "lesions", "detector", "annotator", "clips", "default_encoder", "collect")
 
 
 def main(words: list[str] | None = None) -> None:

@@ -1,6 +1,7 @@
 """Fixtures for all tests."""
 
 import fcntl
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from polyptrace.encoders.encoder import OwnEncoder
 from polyptrace.synthetic import generate
 
 SIZE = 32
+
+# A shell starts background jobs with SIGINT ignored, and their children inherit that: tests of Ctrl-C would fail.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
