@@ -18,8 +18,8 @@ from polyptrace.core.timecode import has_rate, seconds_text, time_range, timecod
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate.similarity import unit_vectors
+from polyptrace.film_strips import TrackImages
 from polyptrace.lesions import SameModel, procedures
-from polyptrace.report.film_strips import TrackImages
 from polyptrace.report.gallery import strip
 from polyptrace.report.page import Page, Paragraph, Section, Strip, StripRow, Strips
 from polyptrace.report.write import GENERATED_NOTICE

@@ -4,7 +4,7 @@ import numpy as np
 
 from polyptrace.data import Dataset
 from polyptrace.evaluate import Results
-from polyptrace.report.film_strips import TrackImages
+from polyptrace.film_strips import TrackImages
 from polyptrace.report.gallery import Query, gallery_figure, gallery_rows, look_up, pick_queries, same_queries
 from polyptrace.report.page import Page, Section, Strips, render_page
 
@@ -23,9 +23,9 @@ def test_queries_go_from_the_best_to_the_worst(rows: list[Results], coloured: Da
 def test_only_queries_with_images_are_picked(rows: list[Results], coloured: Dataset) -> None:
     images = TrackImages.of([coloured])
     one = next(key for key in images.location if key[1] == "v1")
-    indices = pick_queries(rows[0], TrackImages(images.sources, {one: images.location[one]}), 6)
+    indices = pick_queries(rows[0], TrackImages({one: images.location[one]}), 6)
     assert [query.track.key for query in look_up(rows[0], indices)] == [one]
-    assert pick_queries(rows[0], TrackImages((), {}), 6) == []
+    assert pick_queries(rows[0], TrackImages({}), 6) == []
 
 
 def test_a_match_is_correct_when_it_shows_the_querys_polyp(rows: list[Results]) -> None:
@@ -55,7 +55,7 @@ def test_a_gallery_has_a_strip_for_each_query_and_match(rows: list[Results], col
 
 
 def test_a_track_without_images_says_so(rows: list[Results]) -> None:
-    page = rendered(look_up(rows[0], [0]), TrackImages((), {}))
+    page = rendered(look_up(rows[0], [0]), TrackImages({}))
     assert "<img" not in page
     assert page.count("no images") == 6
 

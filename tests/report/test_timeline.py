@@ -7,7 +7,7 @@ import numpy as np
 from polyptrace.core.console import counted
 from polyptrace.data import Dataset
 from polyptrace.evaluate import Results
-from polyptrace.report.film_strips import TrackImages
+from polyptrace.film_strips import TrackImages
 from polyptrace.report.timeline import procedures, shown_clustering, timeline
 
 

@@ -14,6 +14,7 @@ from polyptrace.core.files import atomic_folder, provenance, refuse_existing, wr
 from polyptrace.core.timecode import parse_timecode
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings, check_same_dataset
+from polyptrace.film_strips import TrackImages
 from polyptrace.find import (
     SIGNS,
     Among,
@@ -27,7 +28,6 @@ from polyptrace.find import (
     visible,
 )
 from polyptrace.lesions import same_model
-from polyptrace.report.film_strips import TrackImages
 from polyptrace.report.page import render_page
 
 

@@ -14,9 +14,9 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv, write_json
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings, check_same_dataset
+from polyptrace.film_strips import TrackImages
 from polyptrace.lesions import SAME_FILE, ProcedureLesions, SameModel, lesions, same_model
 from polyptrace.lesions.cards import describe, lesion_page, lesion_table, track_table
-from polyptrace.lesions.pictures import LesionPictures
 from polyptrace.report.page import render_page
 
 #: The file by which a folder of this command is known.
@@ -62,10 +62,10 @@ def command(
         check_same_dataset(dataset, tracks)
     model, fitted = same_model(vectors, tracks, path=same, labels=labels, refit=refit)
     found = lesions(tracks, same=model)
-    pictures = LesionPictures.of(datasets) if datasets else None
-    described = [describe(tracks, procedure, pictures) for procedure in found]
+    images = TrackImages.of(datasets)
+    described = [describe(tracks, procedure, images) for procedure in found]
     footer = f"polyptrace {provenance()['polyptrace']}, vectors {vectors}"
-    page = lesion_page(tracks, found, described, model, pictures, footer)
+    page = lesion_page(tracks, found, described, model, images, footer)
     with atomic_folder(out, overwrite=overwrite, mark=MARK) as folder:
         write_csv(folder / MARK, lesion_table(tracks, found, described))
         write_csv(folder / "tracks.csv", track_table(tracks, found))

@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from PIL import Image, ImageDraw
 
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.schema import read_parquet
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.boxes import boxes_in_crops
 from polyptrace.explore.journal import Item
+from polyptrace.film_strips import crops_with_boxes, evenly_spaced, jpeg
 
 #: Frames of a strip, and their side in pixels.
 MAX_FRAMES, MAX_SIDE = 64, 256
@@ -68,27 +67,10 @@ class ProcedureCrops:
         crops = self._crops(item)
         if not crops or self.dataset is None:
             return None
-        count = min(frames, len(crops), MAX_FRAMES)
-        side = min(side, MAX_SIDE)
-        strip = Image.new("RGB", (count * side, side))
-        draw = ImageDraw.Draw(strip)
-        for number in range(count):
-            row = crops[int((number + 0.5) * len(crops) / count)][1]
-            picture = Image.fromarray(np.asarray(self.dataset.crops[row]))
-            strip.paste(picture.resize((side, side), Image.Resampling.BILINEAR), (number * side, 0))
-            box = self._boxes.get(row)
-            if box is not None and np.isfinite(box[1]).all():
-                x, y, w, h = (box[1] * side).round().tolist()
-                corners = (
-                    number * side + max(x, 0),
-                    max(y, 0),
-                    number * side + min(x + w, side - 1),
-                    min(y + h, side - 1),
-                )
-                draw.rectangle(corners, outline=(255, 255, 255), width=max(1, side // 100))
-        encoded = BytesIO()
-        strip.save(encoded, "JPEG", quality=85)
-        return encoded.getvalue()
+        rows = evenly_spaced(np.array([row for _, row in crops]), min(frames, MAX_FRAMES))
+        boxes = np.array([self._boxes[row][1] if row in self._boxes else np.full(4, np.nan) for row in rows.tolist()])
+        pictures = crops_with_boxes(self.dataset.crops[rows], boxes, min(side, MAX_SIDE))
+        return jpeg(np.concatenate([*pictures], axis=1))
 
 
 def read_boxes(dataset: Dataset, name: str, video: str) -> tuple[Boxes, Ints]:

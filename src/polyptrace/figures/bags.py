@@ -16,7 +16,7 @@ from polyptrace.data import Dataset
 from polyptrace.drawing import ACCENT, INK, LINE, PAPER, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
 from polyptrace.figures.curriculum import bag_ranks, draw_bags, gradient_shares
 from polyptrace.figures.tracklets import TrainingTracklets
-from polyptrace.report.film_strips import CropImages, film_strip
+from polyptrace.film_strips import CropImages, film_strip
 from polyptrace.supervision.bags import same_polyp
 
 #: Layout in inches: figure size, margin, top and bottom of the timeline, lower edge of the strips of both bags.

@@ -9,10 +9,10 @@ from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted
 from polyptrace.core.timecode import has_rate, seconds_text, time_offset, time_range, timecode
 from polyptrace.embed import Embeddings
-from polyptrace.lesions.pictures import BestFrame, LesionPictures, available
+from polyptrace.film_strips import TrackImages, TrackKey
+from polyptrace.lesions.pictures import BestFrame, best_frame, best_picture, missing_pictures
 from polyptrace.lesions.procedure import Link, ProcedureLesions
 from polyptrace.lesions.same import ASSUMED_FPS, SameModel
-from polyptrace.report.film_strips import TrackImages, TrackKey
 from polyptrace.report.gallery import strip
 from polyptrace.report.page import (
     Block,
@@ -58,7 +58,7 @@ class Lesion:
     best: tuple[BestFrame, ...]  # of each track whose pictures are available; best first
 
 
-def describe(tracks: Embeddings, found: ProcedureLesions, pictures: LesionPictures | None) -> list[Lesion]:
+def describe(tracks: Embeddings, found: ProcedureLesions, images: TrackImages) -> list[Lesion]:
     """The lesions of a procedure with their sightings and best frames."""
     described = []
     for number in range(found.count):
@@ -66,7 +66,7 @@ def describe(tracks: Embeddings, found: ProcedureLesions, pictures: LesionPictur
         fps = _rate(tracks, rows)
         gap = tracks.position[rows[1:]] - np.maximum.accumulate(tracks.last[rows])[:-1] - 1
         sightings = np.split(rows, np.flatnonzero(gap > SIGHTING_GAP_S * fps) + 1)
-        frames = [] if pictures is None else [pictures.best(track_key(tracks, row)) for row in rows.tolist()]
+        frames = [best_frame(images, track_key(tracks, row)) for row in rows.tolist()]
         best = sorted((each for each in frames if each is not None), key=lambda each: -each.score)
         described.append(
             Lesion(
@@ -122,17 +122,16 @@ def lesion_page(
     found: Sequence[ProcedureLesions],
     lesions: Sequence[Sequence[Lesion]],
     model: SameModel,
-    pictures: LesionPictures | None,
+    images: TrackImages,
     footer: str,
 ) -> Page:
     """The page: for each procedure the timeline, a card per lesion, and the uncertain pairs."""
-    images = TrackImages((), {}) if pictures is None else pictures.images
     sections = [
         Section(f"procedure-{number}", f"{procedure.video}: {procedure.count_text}", blocks)
         for number, (procedure, described) in enumerate(zip(found, lesions, strict=True), 1)
-        for blocks in [_procedure_blocks(tracks, procedure, described, images, pictures, number)]
+        for blocks in [_procedure_blocks(tracks, procedure, described, images, number)]
     ]
-    remark = available(pictures, [track_key(tracks, row) for row in range(len(tracks))])
+    remark = missing_pictures(images, [track_key(tracks, row) for row in range(len(tracks))])
     total = sum(procedure.count for procedure in found)
     return Page(
         title="Lesions" if len(found) > 1 else f"Lesions of procedure {found[0].video}",
@@ -160,7 +159,6 @@ def _procedure_blocks(
     procedure: ProcedureLesions,
     lesions: Sequence[Lesion],
     images: TrackImages,
-    pictures: LesionPictures | None,
     number: int,
 ) -> tuple[Block, ...]:
     rows = procedure.rows
@@ -176,7 +174,7 @@ def _procedure_blocks(
     )
     drawing = timeline(lanes, images if images.location else None, number, "", title=procedure.count_text)
     caption = "One lane per lesion; each bar is a track, an uninterrupted view. " + _count_sentence(procedure)
-    cards = Cards(tuple(_card(tracks, lesion, pictures) for lesion in lesions))
+    cards = Cards(tuple(_card(tracks, lesion, images) for lesion in lesions))
     blocks: list[Block] = [Plots((drawing,), caption, wide=True), cards]
     if procedure.uncertain:
         lesion_of = dict(zip(rows.tolist(), (procedure.lesion + 1).tolist(), strict=True))
@@ -192,7 +190,7 @@ def _procedure_blocks(
     return tuple(blocks)
 
 
-def _card(tracks: Embeddings, lesion: Lesion, pictures: LesionPictures | None) -> Card:
+def _card(tracks: Embeddings, lesion: Lesion, images: TrackImages) -> Card:
     fps = float(tracks.fps[lesion.rows[0]])
     shown = sorted(lesion.best[:PICTURES], key=lambda best: best.frame)
     visible = timecode(lesion.in_view, fps) if has_rate(fps) else counted(round(lesion.in_view), "frame")
@@ -211,7 +209,7 @@ def _card(tracks: Embeddings, lesion: Lesion, pictures: LesionPictures | None) -
     if lesion.weakest is not None and lesion.weakest.probability < 0.9:
         first, second = (_time(tracks, row) for row in (lesion.weakest.first, lesion.weakest.second))
         lines.append(f"Least certain: {percent(lesion.weakest.probability)} that {first} and {second} show one lesion")
-    return Card(f"Lesion {lesion.number}", text, tuple(_picture(best, fps, pictures) for best in shown), tuple(lines))
+    return Card(f"Lesion {lesion.number}", text, tuple(_picture(best, fps, images) for best in shown), tuple(lines))
 
 
 def _time(tracks: Embeddings, row: int) -> str:
@@ -220,10 +218,9 @@ def _time(tracks: Embeddings, row: int) -> str:
     return timecode(float(tracks.position[row]), fps) if has_rate(fps) else f"track {tracks.track[row]}"
 
 
-def _picture(best: BestFrame, fps: float, pictures: LesionPictures | None) -> Picture:
-    assert pictures is not None, "a best frame comes from pictures"
+def _picture(best: BestFrame, fps: float, images: TrackImages) -> Picture:
     caption = f"track {best.key[2]}" + (f", {timecode(best.frame, fps)}" if best.frame >= 0 else "")
-    return Picture(pictures.picture(best), caption, f"{best.key[1]}, {caption}")
+    return Picture(best_picture(images, best), caption, f"{best.key[1]}, {caption}")
 
 
 def _least_certain(links: Sequence[Link], lesion_of: dict[int, int]) -> list[Link]:

@@ -10,14 +10,12 @@ the edge of the picture is cut.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
-from polyptrace.core.arrays import Bools, Floats, Ints, Pixels
+from polyptrace.core.arrays import Pixels
 from polyptrace.core.console import counted
-from polyptrace.data import Dataset
-from polyptrace.report.film_strips import CropImages, TrackImages, TrackKey
+from polyptrace.film_strips import CropImages, TrackImages, TrackKey
 
 #: Frames of a track that are measured, evenly spaced.
 MEASURED = 12
@@ -40,57 +38,32 @@ class BestFrame:
     score: float
 
 
-@dataclass(frozen=True)
-class CropFacts:
-    """What the box table says about each crop of a dataset."""
-
-    area: Floats  # of the box, as a share of the picture
-    cut: Bools  # whether the box touches the edge of the picture
-    frame: Ints  # in the video
-
-    @classmethod
-    def of(cls, dataset: Dataset) -> Self:
-        """The facts of a dataset that has its box table."""
-        boxes = dataset.boxes().take(dataset.box_of_crop())
+def best_frame(images: TrackImages, key: TrackKey) -> BestFrame | None:
+    """The frame of a track with the highest score, or None if no dataset contains the track."""
+    if key not in images.location:
+        return None
+    source, index = images.location[key]
+    rows = source.dataset.tracklets.rows[index]
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(MEASURED, len(rows))).astype(np.int64))]
+    area, cut, frame = np.full(len(rows), UNKNOWN_AREA), np.zeros(len(rows), bool), np.full(len(rows), -1)
+    if source.boxes is not None:
+        boxes = source.boxes.take(rows)
         size = np.maximum(np.stack([boxes.image_width, boxes.image_height], 1), 1)
         low, extent = boxes.xywh[:, :2] / size, boxes.xywh[:, 2:] / size
-        cut = np.asarray(((low < EDGE) | (low + extent > 1 - EDGE)).any(axis=1))
-        return cls(extent.prod(axis=1), cut, boxes.frame_index)
+        area, frame = extent.prod(axis=1), boxes.frame_index
+        cut = np.any((low < EDGE) | (low + extent > 1 - EDGE), axis=1)
+    scores = [
+        picture_score(crop, _box(source, row), float(area[number]), cut=bool(cut[number]))
+        for number, (crop, row) in enumerate(zip(source.dataset.crops[rows], rows.tolist(), strict=True))
+    ]
+    best = int(np.argmax(scores))
+    return BestFrame(key, int(rows[best]), int(frame[best]), scores[best])
 
 
-@dataclass(frozen=True)
-class LesionPictures:
-    """Film strips and best frames of the whole tracks of some datasets."""
-
-    images: TrackImages
-    facts: tuple[CropFacts | None, ...]  # of each dataset; None where the box table is missing
-
-    @classmethod
-    def of(cls, datasets: Sequence[Dataset]) -> Self:
-        """The pictures of some datasets."""
-        images = TrackImages.of(datasets)
-        return cls(images, tuple(None if each.boxes is None else CropFacts.of(each.dataset) for each in images.sources))
-
-    def best(self, key: TrackKey) -> BestFrame | None:
-        """The frame of a track with the highest score, or None if no dataset contains the track."""
-        if key not in self.images.location:
-            return None
-        number, index = self.images.location[key]
-        source, facts = self.images.sources[number], self.facts[number]
-        rows = source.dataset.tracklets.rows[index]
-        rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(MEASURED, len(rows))).astype(np.int64))]
-        scores = []
-        for crop, row in zip(np.asarray(source.dataset.crops[rows]), rows.tolist(), strict=True):
-            area, cut = (UNKNOWN_AREA, False) if facts is None else (float(facts.area[row]), bool(facts.cut[row]))
-            scores.append(picture_score(crop, _box(source, row), area, cut=cut))
-        best = int(np.argmax(scores))
-        row = int(rows[best])
-        return BestFrame(key, row, -1 if facts is None else int(facts.frame[row]), scores[best])
-
-    def picture(self, best: BestFrame) -> Pixels:
-        """The best frame (SIDE, SIDE, 3) with its box."""
-        source = self.images.sources[self.images.location[best.key][0]]
-        return source.crop(best.crop, SIDE)
+def best_picture(images: TrackImages, best: BestFrame) -> Pixels:
+    """The best frame (SIDE, SIDE, 3) of a track with its box."""
+    picture: Pixels = images.location[best.key][0].crops(np.array([best.crop]), SIDE)[0]
+    return picture
 
 
 def picture_score(crop: Pixels, box: Sequence[float], area: float, *, cut: bool = False) -> float:
@@ -110,15 +83,15 @@ def picture_score(crop: Pixels, box: Sequence[float], area: float, *, cut: bool 
     return float(np.log1p(sharpness) + 0.5 * np.log(max(area, 1e-6)) - 5 * (1 - clear.mean()) - 2 * cut)
 
 
-def available(pictures: LesionPictures | None, keys: Sequence[TrackKey]) -> str:
+def missing_pictures(images: TrackImages, keys: Sequence[TrackKey]) -> str:
     """A remark if the datasets do not contain some of the tracks, "" otherwise."""
-    if pictures is None:
+    if not images.location:
         return "No dataset was given, so there are no pictures."
-    missing = sum(key not in pictures.images.location for key in keys)
+    missing = sum(key not in images.location for key in keys)
     return f"The datasets do not contain {counted(missing, 'track')}." if missing else ""
 
 
 def _box(source: CropImages, row: int) -> Sequence[float]:
-    if source.boxes is None or not np.isfinite(source.boxes[row]).all():
+    if source.box_in_crop is None or not np.isfinite(source.box_in_crop[row]).all():
         return CENTRAL_BOX
-    return [float(edge) for edge in source.boxes[row]]
+    return [float(edge) for edge in source.box_in_crop[row]]

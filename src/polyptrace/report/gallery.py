@@ -13,7 +13,7 @@ from polyptrace.core.timecode import timecode
 from polyptrace.data.identity import join_keys
 from polyptrace.drawing import ACCENT, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
-from polyptrace.report.film_strips import TrackImages, TrackKey
+from polyptrace.film_strips import TrackImages, TrackKey
 from polyptrace.report.page import Strip, StripRow
 
 #: Frames of a strip.

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from polyptrace.core.arrays import Pixels
 from polyptrace.drawing import Drawing, inline
-from polyptrace.report.film_strips import data_uri
+from polyptrace.film_strips import data_uri
 from polyptrace.report.tables import Table
 
 #: Tables with more rows may be split between printed pages.

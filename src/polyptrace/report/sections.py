@@ -7,8 +7,8 @@ from pathlib import Path
 from polyptrace.core.console import counted
 from polyptrace.drawing import LineStyle
 from polyptrace.evaluate import Results
+from polyptrace.film_strips import TrackImages
 from polyptrace.report.curves import base_rate, interval_plot, precision_recall, roc, similarities
-from polyptrace.report.film_strips import TrackImages
 from polyptrace.report.gallery import gallery_figure, gallery_rows, look_up, pick_queries, same_queries
 from polyptrace.report.page import Block, Details, Facts, Heading, Legend, Paragraph, Plots, Section, Strips
 from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, is_done, measured

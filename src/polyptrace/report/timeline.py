@@ -18,7 +18,7 @@ from polyptrace.core.timecode import has_rate, time_ticks
 from polyptrace.drawing import INK, LINE, POLYPS, SOFT, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.similarity import by_appearance
-from polyptrace.report.film_strips import TrackImages
+from polyptrace.film_strips import TrackImages
 from polyptrace.report.ranking import is_done
 
 #: Clusterings in order of preference.

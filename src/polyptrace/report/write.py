@@ -21,8 +21,8 @@ from polyptrace.core.files import atomic_folder, provenance, write_json
 from polyptrace.data import Dataset
 from polyptrace.drawing import line_styles
 from polyptrace.evaluate.results import Metric, Results, without_nan
+from polyptrace.film_strips import TrackImages
 from polyptrace.report import sections as page_sections
-from polyptrace.report.film_strips import TrackImages
 from polyptrace.report.page import Block, Page, Section, Tile, render_page, write_table
 from polyptrace.report.ranking import (
     ADDITIONAL,

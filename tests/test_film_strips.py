@@ -9,13 +9,13 @@ import pytest
 from polyptrace.config import Crops
 from polyptrace.core.codec import decode
 from polyptrace.data import Dataset, prepare, read_coco
-from polyptrace.report.film_strips import (
+from polyptrace.film_strips import (
     CropImages,
     TrackImages,
+    crops_with_boxes,
     data_uri,
     draw_box,
     film_strip,
-    resize,
 )
 
 
@@ -41,7 +41,7 @@ def test_an_upright_strip_is_higher_than_wide_and_its_frames_stay_upright() -> N
 
 def test_smaller_frames_keep_their_mean() -> None:
     frames = np.random.default_rng(0).integers(0, 255, (2, 64, 64, 3)).astype(np.uint8)
-    assert abs(resize(frames, 16).mean() - frames.mean()) < 1
+    assert abs(crops_with_boxes(frames, None, 16).mean() - frames.mean()) < 1
 
 
 def test_frames_are_spread_over_the_tracklet(coloured: Dataset) -> None:
@@ -85,7 +85,7 @@ def test_a_box_is_drawn_where_it_is_and_stays_inside_the_frame() -> None:
 def test_each_crop_shows_its_own_detection_box(tiny: Path, tmp_path: Path) -> None:
     boxes = read_coco(tiny, split="test")
     dataset = prepare(boxes, tiny, tmp_path / "data", crops=Crops(size=64))
-    fractions = CropImages.of(dataset).boxes
+    fractions = CropImages.of(dataset).box_in_crop
     assert fractions is not None
     assert len(fractions) == len(dataset.crops)
     assert (fractions[:, :2] > -0.05).all()

@@ -1,18 +1,21 @@
-"""Film strips: a few frames of a tracklet in a row, with the detection box drawn into each crop."""
+"""Film strips: a few frames of a track in a row, with the detection box drawn into each crop.
+
+Resized and encoded by Pillow, because `explore` starts without importing torch.
+"""
 
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
 from typing import Self
 
 import numpy as np
-import torch
+from PIL import Image
 
 from polyptrace.core.arrays import Floats, Ints, Pixels
-from polyptrace.core.codec import encode_jpeg
-from polyptrace.data import Dataset
+from polyptrace.data import Boxes, Dataset
 from polyptrace.data.boxes import boxes_in_crops
-from polyptrace.data.crops.regions import resize_crops
 
 #: Colours of the film, of its perforation and of the box.
 FILM, HOLE, BOX = (22, 24, 28), (214, 217, 221), (255, 255, 255)
@@ -23,74 +26,83 @@ TrackKey = tuple[str, str, int, int]
 
 @dataclass(frozen=True)
 class CropImages:
-    """The crops of one dataset, with their boxes where the dataset has them."""
+    """The crops of one dataset, with the box of each crop where the dataset has a box table."""
 
     dataset: Dataset
-    boxes: Floats | None  # (n, 4): x, y, w, h as fractions of each crop
+    boxes: Boxes | None
 
     @classmethod
     def of(cls, dataset: Dataset) -> Self:
         """The crops of a dataset. A dataset without box table has no boxes to show."""
-        if not (dataset.path / "boxes.parquet").is_file():
-            return cls(dataset, None)
-        return cls(dataset, boxes_in_crops(dataset.boxes().take(dataset.box_of_crop()), dataset.crop_scale))
+        known = (dataset.path / "boxes.parquet").is_file()
+        return cls(dataset, dataset.boxes().take(dataset.box_of_crop()) if known else None)
+
+    @cached_property
+    def box_in_crop(self) -> Floats | None:
+        """The box of each crop (n, 4): x, y, w, h as fractions of the crop."""
+        return None if self.boxes is None else boxes_in_crops(self.boxes, self.dataset.crop_scale)
 
     def frames(self, tracklet: int, count: int, side: int, *, boxes: bool = True) -> Pixels:
         """Up to `count` frames (F, side, side, 3) of a tracklet, evenly spaced, with their boxes."""
-        rows = self.dataset.tracklets.rows[tracklet]
-        count = min(count, len(rows))
-        chosen = rows[((np.arange(count) + 0.5) * len(rows) / count).astype(np.int64)]
-        return self._shown(chosen, side, boxes=boxes)
+        return self.crops(evenly_spaced(self.dataset.tracklets.rows[tracklet], count), side, boxes=boxes)
 
-    def crop(self, row: int, side: int) -> Pixels:
-        """One crop (side, side, 3) with its box."""
-        shown: Pixels = self._shown(np.array([row]), side)[0]
-        return shown
-
-    def _shown(self, rows: Ints, side: int, *, boxes: bool = True) -> Pixels:
+    def crops(self, rows: Ints, side: int, *, boxes: bool = True) -> Pixels:
         """Crops (F, side, side, 3) with their boxes."""
-        frames = resize(np.asarray(self.dataset.crops[rows]), side)
-        if boxes and self.boxes is not None:
-            frames = frames.copy()
-            for frame, box in zip(frames, self.boxes[rows], strict=True):
-                if np.isfinite(box).all():
-                    draw_box(frame, box)
-        return frames
+        inside = self.box_in_crop if boxes else None
+        return crops_with_boxes(self.dataset.crops[rows], None if inside is None else inside[rows], side)
 
 
 @dataclass(frozen=True)
 class TrackImages:
     """The crops of whole tracks of one or more datasets, by the key that results carry."""
 
-    sources: tuple[CropImages, ...]
-    location: dict[TrackKey, tuple[int, int]]  # which source, which of its tracklets
+    location: dict[TrackKey, tuple[CropImages, int]]  # the dataset of each track, and the tracklet in it
 
     @classmethod
     def of(cls, datasets: Iterable[Dataset]) -> Self:
         """All whole tracks of some datasets."""
-        sources = tuple(CropImages.of(dataset) for dataset in datasets)
-        location: dict[TrackKey, tuple[int, int]] = {}
-        for number, source in enumerate(sources):
+        location: dict[TrackKey, tuple[CropImages, int]] = {}
+        for source in map(CropImages.of, datasets):
             table = source.dataset.tracklets
             for index in source.dataset.select("track").tolist():
                 key = (table.dataset[index], table.video[index], int(table.track[index]), int(table.position[index]))
-                location[key] = (number, index)
-        return cls(sources, location)
+                location[key] = (source, index)
+        return cls(location)
 
     def strip(self, key: TrackKey, count: int, side: int = 96) -> Pixels | None:
         """An upright film strip of a track, or None if no dataset contains it."""
         if key not in self.location:
             return None
-        number, index = self.location[key]
-        return film_strip(self.sources[number].frames(index, count, side), upright=True)
+        source, index = self.location[key]
+        return film_strip(source.frames(index, count, side), upright=True)
 
     def still(self, key: TrackKey, side: int = 64) -> Pixels | None:
         """The middle frame (S, S, 3) of a track without its box, or None if no dataset contains it."""
         if key not in self.location:
             return None
-        number, index = self.location[key]
-        still: Pixels = self.sources[number].frames(index, 1, side, boxes=False)[0]
+        source, index = self.location[key]
+        still: Pixels = source.frames(index, 1, side, boxes=False)[0]
         return still
+
+
+def evenly_spaced(rows: Ints, count: int) -> Ints:
+    """Up to `count` of the rows, from the middle of equal parts.
+
+    >>> evenly_spaced(np.arange(16), 4).tolist()
+    [2, 6, 10, 14]
+    """
+    count = min(count, len(rows))
+    return rows[((np.arange(count) + 0.5) * len(rows) / count).astype(np.int64)]
+
+
+def crops_with_boxes(crops: Pixels, boxes: Floats | None, side: int) -> Pixels:
+    """Crops (F, S, S, 3) at another size, antialiased, with their boxes (F, 4) as fractions; NaN: no box."""
+    resized = [Image.fromarray(crop).resize((side, side), Image.Resampling.BILINEAR) for crop in crops]
+    frames: Pixels = np.stack([np.asarray(crop) for crop in resized])
+    if boxes is not None:
+        for number in np.flatnonzero(np.isfinite(boxes).all(axis=1)).tolist():
+            draw_box(frames[number], boxes[number])
+    return frames
 
 
 def draw_box(frame: Pixels, box: Floats) -> None:
@@ -103,14 +115,6 @@ def draw_box(frame: Pixels, box: Floats) -> None:
     around[:] = around // 2
     frame[top : bottom + 1, left : right + 1] = BOX
     frame[top + 1 : bottom, left + 1 : right] = inside
-
-
-def resize(frames: Pixels, side: int) -> Pixels:
-    """Frames (F, S, S, 3) at another size, antialiased."""
-    if frames.shape[1] == side:
-        return frames
-    resized: Pixels = resize_crops(torch.from_numpy(frames.copy()), side).numpy()
-    return resized
 
 
 def film_strip(frames: Pixels, *, upright: bool = False) -> Pixels:
@@ -130,7 +134,13 @@ def film_strip(frames: Pixels, *, upright: bool = False) -> Pixels:
     return np.ascontiguousarray(strip.transpose(1, 0, 2)) if upright else strip
 
 
-def data_uri(image: Pixels, quality: int = 86) -> str:
+def jpeg(image: Pixels, quality: int = 86) -> bytes:
+    """An image (H, W, 3) as JPEG."""
+    encoded = BytesIO()
+    Image.fromarray(image).save(encoded, "JPEG", quality=quality)
+    return encoded.getvalue()
+
+
+def data_uri(image: Pixels) -> str:
     """An image (H, W, 3) as a JPEG data URI."""
-    encoded = encode_jpeg(torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1).contiguous(), quality)
-    return "data:image/jpeg;base64," + base64.b64encode(encoded).decode()
+    return "data:image/jpeg;base64," + base64.b64encode(jpeg(image)).decode()
