@@ -36,6 +36,12 @@ COLUMNS = (
 #: A time that is this long after the last track is taken for a mistake.
 MAX_SECONDS_AFTER = 60
 
+#: What the column "same lesion" says.
+SAME_MEANING = (
+    "probability that both show one lesion, from these two tracks alone ('polyptrace lesions' takes all tracks of the"
+    " procedure into account)"
+)
+
 SIGNS = {"same": "✓", "other": "✗", "match": ""}
 
 
@@ -168,16 +174,17 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer
     query = matches.query
     strips = [film(query, "query", "query")]
     for position, (row, role) in enumerate(zip(matches.rows.tolist(), roles(tracks, matches), strict=True)):
-        label = f"{SIGNS[role]} {matches.cosine[position]:.2f}".strip()
-        label += f" · same {matches.same_text(position)}" if matches.same_text(position) else ""
+        label = f"{SIGNS[role]} cosine {matches.cosine[position]:.2f}".strip()
+        label += f", same {matches.same_text(position)}" if matches.same_text(position) else ""
         beyond = matches.beyond_text(position)
-        strips.append(film(row, role, f"{label} · {beyond}" if beyond else label))
-    text = "Each crop shows its detection box. The number below is the cosine similarity to the query."
-    if matches.others:
+        strips.append(film(row, role, f"{label}, beyond {beyond}" if beyond else label))
+    text = "Each crop shows its detection box. cosine: similarity to the query."
+    if not np.isnan(matches.same).all():
+        text += f" same: {SAME_MEANING}."
+    if (matches.beyond >= 0).any():
         text += (
-            " The second number, for tracks of the same procedure, says how many of the"
-            f" {counted(matches.others, 'track')} of other procedures are less similar to the query. They show lesions"
-            " of other patients."
+            f" beyond: how many of the {counted(matches.others, 'track')} of other procedures, which show lesions of"
+            " other patients, are less similar to the query."
         )
     blocks = (Paragraph(text), Strips((StripRow("", tuple(strips)),)))
     return Page(
@@ -189,6 +196,7 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer
         sections=(Section("matches", "Matches", blocks),),
         footer=footer,
         notice=GENERATED_NOTICE if tracks.info.get("generated", False) else None,
+        brand="polyptrace find",
     )
 
 

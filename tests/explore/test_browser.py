@@ -111,7 +111,7 @@ def test_a_whole_session_by_keyboard_with_a_reload_and_a_killed_server(
             settled(page)
             assert answers(page) == 7, "the answers survive a kill"
     assert by_label(page)
-    assert "certain" in page.inner_text("#interval")
+    assert page.inner_text("#interval").endswith(f"90 %: {page.inner_text('#count')}–{page.inner_text('#count')}")
     journal = (tmp_path / "answers.jsonl").read_text().splitlines()
     assert len(journal) == 1 + answers(page)
     act(page, lambda: page.keyboard.press("z"))

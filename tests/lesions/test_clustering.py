@@ -192,6 +192,18 @@ def test_uncertain_pairs_are_between_the_bounds_and_most_uncertain_first(simulat
         assert distance == sorted(distance)
 
 
+def test_a_pair_has_one_probability(simulate: Callable[..., Embeddings]) -> None:
+    compared = 0
+    for each in lesions(simulate(10, seed=5)):
+        uncertain = {(link.first, link.second): link.probability for link in each.uncertain}
+        for link in each.weakest:
+            pair = None if link is None else (min(link.first, link.second), max(link.first, link.second))
+            if link is not None and pair in uncertain:
+                compared += 1
+                assert link.probability == uncertain[pair]
+    assert compared > 2
+
+
 def test_tracklets_alone_are_refused(tracks: Embeddings) -> None:
     with pytest.raises(UserError, match="no vectors of whole tracks"):
         lesions(replace(tracks, unit=np.full(len(tracks), "tracklet", object)))

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich import box
 from rich.markup import escape
@@ -16,6 +17,7 @@ from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings, check_same_dataset
 from polyptrace.film_strips import TrackImages
 from polyptrace.find import (
+    SAME_MEANING,
     SIGNS,
     Among,
     Matches,
@@ -130,6 +132,8 @@ def _print(tracks: Embeddings, matches: Matches) -> None:
             visible(tracks, row),
         )
     output.print(table)
+    if not np.isnan(matches.same).all():
+        echo(f"same lesion: {SAME_MEANING}")
     if matches.others:
         echo(f"beyond others: compared with {counted(matches.others, 'track')} of other procedures")
     if matches.simultaneous:

@@ -178,13 +178,13 @@ def _procedure_blocks(
     blocks: list[Block] = [Plots((drawing,), caption, wide=True), cards]
     if procedure.uncertain:
         lesion_of = dict(zip(rows.tolist(), (procedure.lesion + 1).tolist(), strict=True))
-        shown = _least_certain(procedure.uncertain, lesion_of)
-        text = (
-            "These tracks may or may not show the same lesion. The probability takes all tracks of the procedure into"
-            " account."
-        )
+        shown = _most_uncertain(procedure.uncertain, lesion_of)
+        text = "It is not clear whether these tracks show the same lesion. Please compare them."
         if len(procedure.uncertain) > len(shown):
-            text += " Of each lesion and of each two lesions the least certain pair is shown."
+            text += (
+                f" {counted(len(shown), 'pair')} of {len(procedure.uncertain)}: at most one within a lesion and one"
+                " between two lesions."
+            )
         strips = tuple(_uncertain_row(tracks, link, lesion_of, images) for link in shown)
         blocks += [Heading("Uncertain pairs"), Paragraph(text), Strips(strips)]
     return tuple(blocks)
@@ -195,8 +195,8 @@ def _card(tracks: Embeddings, lesion: Lesion, images: TrackImages) -> Card:
     shown = sorted(lesion.best[:PICTURES], key=lambda best: best.frame)
     visible = timecode(lesion.in_view, fps) if has_rate(fps) else counted(round(lesion.in_view), "frame")
     text = (
-        f"{counted(len(lesion.sightings), 'sighting')}, {counted(len(lesion.rows), 'track')}, {visible} in view;"
-        f" confidence {percent(lesion.confidence)}"
+        f"{counted(len(lesion.sightings), 'sighting')}, {counted(len(lesion.rows), 'track')}, {visible} in view."
+        f" Confidence that exactly these tracks show one lesion: {percent(lesion.confidence)}"
     )
     lines = []
     for number, rows in enumerate(lesion.sightings):
@@ -208,7 +208,7 @@ def _card(tracks: Embeddings, lesion: Lesion, images: TrackImages) -> Card:
         lines.append(f"{range_text}{again} ({counted(len(rows), 'track')})")
     if lesion.weakest is not None and lesion.weakest.probability < 0.9:
         first, second = (_time(tracks, row) for row in (lesion.weakest.first, lesion.weakest.second))
-        lines.append(f"Least certain: {percent(lesion.weakest.probability)} that {first} and {second} show one lesion")
+        lines.append(f"Weakest link: {percent(lesion.weakest.probability)} that {first} and {second} show one lesion")
     return Card(f"Lesion {lesion.number}", text, tuple(_picture(best, fps, images) for best in shown), tuple(lines))
 
 
@@ -223,8 +223,8 @@ def _picture(best: BestFrame, fps: float, images: TrackImages) -> Picture:
     return Picture(best_picture(images, best), caption, f"{best.key[1]}, {caption}")
 
 
-def _least_certain(links: Sequence[Link], lesion_of: dict[int, int]) -> list[Link]:
-    """The least certain pair of each lesion and of each two lesions; links come least certain first."""
+def _most_uncertain(links: Sequence[Link], lesion_of: dict[int, int]) -> list[Link]:
+    """The most uncertain pair of each lesion and of each two lesions; links come most uncertain first."""
     chosen: dict[tuple[int, int], Link] = {}
     for link in links:
         chosen.setdefault((lesion_of[link.first], lesion_of[link.second]), link)
@@ -250,10 +250,11 @@ def _explanation(model: SameModel) -> list[Block]:
         " the same time show different lesions."
     )
     confidence = (
-        'The confidence of a lesion is the probability that it consists of exactly these tracks. "Least certain" is'
-        f" the pair of tracks that holds it together. Tracks of a lesion that are less than {SIGHTING_GAP_S:g} s apart"
-        " are one sighting. Pictures are chosen by sharpness, box size, highlights and dark corners; each"
-        " shows its detection box."
+        "All probabilities take all tracks of the procedure into account. The confidence of a lesion is the probability"
+        " that it consists of exactly these tracks; it does not say how probable it is that they show a lesion. The"
+        " weakest link is the least probable of the pairs that join its tracks. Tracks of a lesion that are less than"
+        f" {SIGHTING_GAP_S:g} s apart are one sighting. Pictures are chosen by sharpness, box size, highlights and dark"
+        " corners; each shows its detection box."
     )
     return [Paragraph(text), Paragraph(confidence), *(Paragraph(f"Assumed: {each}.") for each in model.assumptions)]
 
@@ -274,7 +275,7 @@ def _count_sentence(procedure: ProcedureLesions) -> str:
 
 def _interval_text(procedure: ProcedureLesions) -> str:
     low, high = procedure.interval
-    return "certain" if low == high else f"range {low}–{high}"
+    return f"90 % range {low}–{high}"
 
 
 def percent(probability: float) -> str:

@@ -38,7 +38,7 @@ class ProcedureLesions:
     rows: Ints
     lesion: Ints  # (n,) 0, 1, ... by first appearance
     confidence: Floats  # (lesions,) probability that a lesion consists of exactly these tracks
-    weakest: tuple[Link | None, ...]  # of each lesion: the link that holds it together; None for one track
+    weakest: tuple[Link | None, ...]  # of each lesion: the weakest link of its tree; None for one track
     distribution: Floats  # (n + 1,) probability of each count
     interval: tuple[int, int]  # central 90 % of the count
     uncertain: tuple[Link, ...]  # undecided groups, by their most similar tracks; most uncertain first
@@ -98,7 +98,7 @@ def _procedure_lesions(
     weakest = []
     for lesion in range(solved.count):
         link = weakest_link(odds, np.flatnonzero(solved.lesion == lesion))
-        weakest.append(link and Link(int(rows[link[0]]), int(rows[link[1]]), float(1 / (1 + np.exp(-link[2])))))
+        weakest.append(link and Link(int(rows[link[0]]), int(rows[link[1]]), _probability(solved, *link)))
     return ProcedureLesions(
         str(tracks.dataset[rows[0]]),
         str(tracks.video[rows[0]]),
@@ -110,6 +110,12 @@ def _procedure_lesions(
         solved.interval,
         tuple(_uncertain(solved, odds, rows)),
     )
+
+
+def _probability(solved: Partition, first: int, second: int, odds: float) -> float:
+    """Of two groups the probability of the posterior, as in `uncertain`; within a group that of the pair alone."""
+    a, b = int(solved.group[first]), int(solved.group[second])
+    return float(1 / (1 + np.exp(-odds)) if a == b else solved.together[a, b])
 
 
 def _uncertain(solved: Partition, odds: Floats, rows: Ints) -> list[Link]:

@@ -151,7 +151,7 @@ function render() {
   if (S.lesions) {
     const { low, high, confidence } = S.lesions;
     $("count").textContent = confidence.length;
-    $("interval").textContent = `${confidence.length === 1 ? "lesion" : "lesions"}${low === high ? ", certain" : `, 90 %: ${low}–${high}`}`;
+    $("interval").textContent = `${confidence.length === 1 ? "lesion" : "lesions"}, 90 %: ${low}–${high}`;
   } else { $("count").textContent = "–"; $("interval").textContent = "lesions: grouping the tracks …"; }
   const left = S.question && S.lesions ? S.lesions.left : 0, done = S.question ? (S.lesions ? S.state.answers / Math.max(S.state.answers + left, 1) : 0) : S.state.answers ? 1 : 0;
   $("bar").style.width = `${100 * done}%`;
