@@ -1,8 +1,8 @@
 """python -m benchmarks.crops [--pictures N]
 
 Crop preparation in pictures per second, compared with plain PIL (open, convert, crop, resize) in one process: on one
-thread and on all cores, with full and with scaled decoding, each with its mean difference from the float result in grey
-levels. Then the time to open a dataset and to gather a batch of 60 x 8 crops.
+thread and on all cores, each with its mean difference from the float result in grey levels. Then the time to open a
+dataset and to gather a batch of 60 x 8 crops.
 
 Pictures are 1350 x 1080 JPEGs of about 216 KiB: smooth colour with a little noise, with about as many bytes per pixel
 as the frames of real clips.
@@ -27,15 +27,14 @@ from torchvision.transforms.v2.functional import resize
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import best_of
 from polyptrace.config import Crops, Tracks
-from polyptrace.core.codec import encode_jpeg
+from polyptrace.core.codec import decode_image, encode_jpeg
+from polyptrace.core.console import counted
 from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.data.boxes import crop_regions
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.images import decode_image
-from polyptrace.data.crops.regions import shrink_factor
 
 WIDTH, HEIGHT, SIZE = 1350, 1080, 232
-PLAIN = "plain PIL, one process"
+PLAIN, DECODING = "plain PIL, one process", "decoding alone"
 STORE = "crops.npy"
 
 
@@ -102,11 +101,10 @@ def filled(root: Path, boxes: Boxes, decoding: str, workers: int) -> NDArray[np.
     return crops
 
 
-def decode_only(root: Path, boxes: Boxes, scaled: bool) -> None:
-    """Decodes every picture at the scale that its region allows; nothing is cut."""
-    regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height)
-    for file, region in zip(boxes.file, regions, strict=True):
-        decode_image((root / file).read_bytes(), shrink_factor(region[None], SIZE) if scaled else 1)
+def decode_only(root: Path, boxes: Boxes) -> None:
+    """Decodes every picture; nothing is cut."""
+    for file in boxes.file:
+        decode_image((root / file).read_bytes())
 
 
 def measure(quick: bool = False, pictures: int = 0) -> Result:
@@ -118,29 +116,26 @@ def measure(quick: bool = False, pictures: int = 0) -> Result:
         boxes = make_source(root, pictures)
         truth = exact(root, boxes.take(np.arange(min(pictures, 60))))
         rates, differences = measure_rates(root, boxes, truth, 1 if quick else 10)
-        rows = [
-            Row(
-                f"crops, {decoding} decoding, one core",
-                "pictures/s",
-                rates[_variant(decoding, 1)].core,
-                rates[PLAIN].core,
-                rates[f"decoding alone, {decoding}"].core,
-                more_is_better=True,
-                least_ratio=target,
-                plain_name="PIL",
-                limit_name="decoding alone",
-            )
-            for decoding, target in (("full", 2.0), ("scaled", 4.0))
-        ]
-        rows += measure_reading(root, boxes)
+        row = Row(
+            "crops, one core",
+            "pictures/s",
+            rates[_variant(1)].core,
+            rates[PLAIN].core,
+            rates[DECODING].core,
+            more_is_better=True,
+            least_ratio=2.0,
+            plain_name="PIL",
+            limit_name=DECODING,
+        )
+        rows = (row, *measure_reading(root, boxes))
     details: list[tuple[str, ...]] = [("variant", "pictures/s", "per processor second", "grey levels from exact")]
     details += [(name, *map(number, rates[name]), difference) for name, difference in differences.items()]
     note = (
         f"{pictures} JPEGs of {WIDTH} × {HEIGHT}, crops of {SIZE} pixels; the variants alternate. "
-        "Plain: PIL in one process. Limit: decoding alone at the same scale; for gathering, a copy of the bytes. "
+        "Plain: PIL in one process. Limit: decoding alone; for gathering, a copy of the bytes. "
         "One core: processor time."
     )
-    return Result("crops", tuple(rows), note, tuple(details))
+    return Result("crops", rows, note, tuple(details))
 
 
 def measure_rates(
@@ -154,11 +149,10 @@ def measure_rates(
     several = repeated(boxes, 3)
     variants: dict[str, tuple[Boxes, Callable[[], NDArray[np.uint8] | None]]]
     variants = {PLAIN: (boxes, partial(plain, root, boxes))}
-    for decoding in ("full", "scaled"):
-        for workers in sorted({1, len(os.sched_getaffinity(0))}):
-            some = boxes if workers == 1 else several
-            variants[_variant(decoding, workers)] = some, partial(filled, root, some, decoding, workers)
-        variants[f"decoding alone, {decoding}"] = boxes, partial(decode_only, root, boxes, decoding == "scaled")
+    for workers in sorted({1, len(os.sched_getaffinity(0))}):
+        some = boxes if workers == 1 else several
+        variants[_variant(workers)] = some, partial(filled, root, some, "full", workers)
+    variants[DECODING] = boxes, partial(decode_only, root, boxes)
     spent, differences = {name: np.zeros(2) for name in variants}, dict[str, str]()
     for _ in range(rounds):
         for name, (_, variant) in variants.items():
@@ -187,8 +181,8 @@ def measure_reading(root: Path, boxes: Boxes) -> list[Row]:
     ]
 
 
-def _variant(decoding: str, workers: int) -> str:
-    return f"ours, {decoding}, {workers} thread{'s' * (workers > 1)}"
+def _variant(workers: int) -> str:
+    return f"ours, {counted(workers, 'thread')}"
 
 
 def main() -> None:

@@ -8,21 +8,17 @@ best of two, and must find the same boxes.
 """
 
 import argparse
-import os
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 
 from benchmarks.result import Result, Row
-from polyptrace.core.console import counted
 from polyptrace.data.sources import read_realcolon
 from polyptrace.data.sources.paths import names_in
 from polyptrace.data.sources.reading import read_small_files
@@ -97,65 +93,55 @@ def open_only(folder: Path) -> int:
     return sum(0 for _ in read_small_files(folder, names_in(folder, ".xml")))
 
 
-def over_folders(read: Callable[[Path], int], root: Path, processes: int) -> int:
-    folders = sorted(root.glob("*_annotations"))
-    if processes == 1:
-        return sum(map(read, folders))
-    with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as pool:
-        return sum(pool.map(read, folders))
+def over_folders(read: Callable[[Path], int], root: Path) -> int:
+    return sum(map(read, sorted(root.glob("*_annotations"))))
 
 
-def ours(root: Path, processes: int) -> int:
+def ours(root: Path) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # there are no label tables here
-        return len(read_realcolon(root, workers=processes))
+        return len(read_realcolon(root))
 
 
 def best(run: Callable[[], int], repeats: int) -> tuple[float, float, int]:
-    """(wall seconds, processor seconds of all processes, boxes) of the best of several runs."""
+    """(wall seconds, processor seconds, boxes) of the best of several runs."""
     times = []
     for _ in range(repeats):
-        before, began = sum(os.times()[:4]), time.perf_counter()
+        before, began = time.process_time(), time.perf_counter()
         boxes = run()
-        times.append((time.perf_counter() - began, sum(os.times()[:4]) - before))
+        times.append((time.perf_counter() - began, time.process_time() - before))
     return min(wall for wall, _ in times), min(cpu for _, cpu in times), boxes
 
 
 def measure(quick: bool = False, files: int = 0, repeats: int = 2) -> Result:
     """Files per second of our reader, of ElementTree and of opening files."""
     files = files or (2_000 if quick else 20_000)
-    results = {}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         write_tree(root, files)
-        over_folders(open_only, root, 1)  # warm up
-        for processes in (1, 2):
-            results["polyptrace", processes] = best(partial(ours, root, processes), repeats)
-            for reader in (element_tree, open_only):
-                run = partial(over_folders, reader, root, processes)
-                results[reader.__name__, processes] = best(run, repeats)
-    boxes = {results[name, n][2] for name in ("polyptrace", "element_tree") for n in (1, 2)}
+        over_folders(open_only, root)  # warm up
+        results = {"polyptrace": best(partial(ours, root), repeats)}
+        for reader in (element_tree, open_only):
+            results[reader.__name__] = best(partial(over_folders, reader, root), repeats)
+    boxes = {results[name][2] for name in ("polyptrace", "element_tree")}
     assert len(boxes) == 1, f"readers disagree: {results}"
-    rows = [
-        Row(
-            f"reading XML, {counted(n, 'process', 'processes')}",
-            "files per processor second",
-            *(files / results[name, n][1] for name in ("polyptrace", "element_tree", "open_only")),
-            more_is_better=True,
-            plain_name="ElementTree",
-            limit_name="opening and reading",
-        )
-        for n in (1, 2)
-    ]
-    details = [("reader", "processes", "s", "processor s", "files/s")]
-    for (name, n), (wall, cpu, _) in results.items():
-        details.append((name, str(n), f"{wall:.2f}", f"{cpu:.2f}", f"{files / wall:,.0f}"))
-    total = 2_757_723 / files * results["polyptrace", 1][1]
+    row = Row(
+        "reading XML",
+        "files per processor second",
+        *(files / results[name][1] for name in ("polyptrace", "element_tree", "open_only")),
+        more_is_better=True,
+        plain_name="ElementTree",
+        limit_name="opening and reading",
+    )
+    details = [("reader", "s", "processor s", "files/s")]
+    for name, (wall, cpu, _) in results.items():
+        details.append((name, f"{wall:.2f}", f"{cpu:.2f}", f"{files / wall:,.0f}"))
+    total = 2_757_723 / files * results["polyptrace"][1]
     note = (
         f"{files:,} files, {boxes.pop():,} boxes, warm, best of {repeats}, by processor time. "
         f"Limit: open, read and close. REAL-Colon's 2.76 million files would take {total:.0f} processor seconds."
     )
-    return Result("parsing", tuple(rows), note, tuple(details))
+    return Result("parsing", (row,), note, tuple(details))
 
 
 def main() -> None:

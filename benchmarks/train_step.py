@@ -37,7 +37,7 @@ from torchvision.transforms.v2 import functional as pictures
 
 from benchmarks.result import Result, Row
 from polyptrace.config import Config, Encoder, Supervision, Train
-from polyptrace.core.codec import decode
+from polyptrace.core.codec import decode_image
 from polyptrace.core.files import write_json
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
@@ -243,7 +243,7 @@ class Pictures(TorchDataset[Tensor]):
                 crop = picture.convert("RGB").crop((x, y, x + side, y + side))
             crop = crop.resize((self.scale.size, self.scale.size), Image.Resampling.BILINEAR)
             return torch.from_numpy(np.array(crop)).permute(2, 0, 1)
-        whole = decode(file.read_bytes())
+        whole = decode_image(file.read_bytes())
         return pictures.resize(whole[:, y : y + side, x : x + side], [self.scale.size] * 2)
 
 

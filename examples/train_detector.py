@@ -27,7 +27,7 @@ from transformers import (
     RTDetrV2ForObjectDetection,
 )
 
-from polyptrace.core.codec import decode
+from polyptrace.core.codec import decode_image
 from polyptrace.core.console import progress
 from polyptrace.core.device import usable_cores
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_json
@@ -146,7 +146,7 @@ class Images(Dataset[Example]):
 
     def __getitem__(self, index: int) -> tuple[Tensor, np.ndarray]:
         file, boxes = self.images[index]
-        picture = decode(file.read_bytes())  # (3, H, W)
+        picture = decode_image(file.read_bytes())  # (3, H, W)
         height, width = picture.shape[1:]
         centred = np.concatenate([boxes[:, :2] + boxes[:, 2:] / 2, boxes[:, 2:]], 1) / (width, height, width, height)
         for axis in (0, 1):  # of the boxes: x, y
@@ -206,7 +206,7 @@ def ap50(detector: TransformersFolder, images: list[Example]) -> float:
     hits: list[tuple[float, bool]] = []
     for begin in range(0, len(images), 32):
         part = images[begin : begin + 32]
-        frames = [decode(file.read_bytes()).permute(1, 2, 0).contiguous().numpy() for file, _ in part]
+        frames = [decode_image(file.read_bytes()).permute(1, 2, 0).contiguous().numpy() for file, _ in part]
         for (_, boxes), found in zip(part, detector(frames, list(range(len(part)))), strict=True):
             hits += matches(found, boxes)
     return average_precision(hits, sum(len(boxes) for _, boxes in images))

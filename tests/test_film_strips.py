@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from polyptrace.config import Crops
-from polyptrace.core.codec import decode
+from polyptrace.core.codec import decode_image
 from polyptrace.data import Dataset, prepare, read_coco
 from polyptrace.film_strips import (
     CropImages,
@@ -66,7 +66,7 @@ def test_a_picture_in_a_page_is_a_jpeg_of_the_same_colours() -> None:
     uri = data_uri(picture)
     head, _, data = uri.partition(",")
     assert head == "data:image/jpeg;base64"
-    decoded = decode(base64.b64decode(data)).permute(1, 2, 0).numpy()
+    decoded = decode_image(base64.b64decode(data)).permute(1, 2, 0).numpy()
     assert decoded.shape == picture.shape
     assert np.abs(decoded.astype(int) - picture).max() < 12
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from polyptrace.cli import main
-from polyptrace.core.codec import decode
+from polyptrace.core.codec import decode_image
 from polyptrace.data import Boxes, read_coco
 
 av = pytest.importorskip("av")
@@ -50,7 +50,7 @@ def write_video(path: Path, images: Path, boxes: Boxes) -> None:
         stream.options = {"preset": "ultrafast"}
         for index in range(int(boxes.frame_index.max()) + 1):
             file = images / names.get(index, "none")
-            picture = decode(file.read_bytes()) if file.is_file() else picture
+            picture = decode_image(file.read_bytes()) if file.is_file() else picture
             frame = av.VideoFrame.from_ndarray(picture.permute(1, 2, 0).contiguous().numpy(), format="rgb24")
             container.mux(stream.encode(frame))
         container.mux(stream.encode())

@@ -32,9 +32,6 @@ from polyptrace.embed import Embedder, Embeddings
 from polyptrace.embed.embedding import UNITS, as_table, make_plan, preprocess_of, tracklets_of
 from polyptrace.encoders.preprocess import input_size
 
-#: The folder next to the crop store that holds one file per procedure; `prepare` removes it at the end.
-PARTS = "round-parts"
-
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
@@ -83,7 +80,7 @@ def fill_store_on(
     systems do not support several writers. The files are joined at the end; until then the disk holds the crops twice.
     A run that was killed resumes with the files that exist.
     """
-    parts = path.with_name(PARTS)
+    parts = path.with_suffix(".parts")  # a file per procedure; `prepare` removes them at the end
     parts.mkdir(exist_ok=True)
     threads = settings.workers or 1
     on_gpu = settings.decoding == "nvjpeg"
@@ -91,7 +88,7 @@ def fill_store_on(
     machines = set()
     with connected(address) as ray:
         if on_gpu and not ray.cluster_resources().get("GPU"):
-            raise UserError("--crops.decoding nvjpeg: the cluster has no GPU -> use full or scaled")
+            raise UserError("--crops.decoding nvjpeg: the cluster has no GPU -> use full")
         cut = ray.remote(num_cpus=threads, num_gpus=int(on_gpu), scheduling_strategy="SPREAD")(_cut)
         procedures = by_procedure(boxes)
         rows_of = {
@@ -113,7 +110,6 @@ def fill_store_on(
         (len(boxes), settings.size, settings.size, 3),
     )
     joined.replace(path)
-    path.with_suffix(".log").touch()  # an empty log: `prepare` on one machine would start again
     return sorted(bad, key=lambda b: b.row)
 
 

@@ -51,7 +51,7 @@ class Crops:
 
     scale: float = 5.0  #: the crop is the box enlarged by this factor about its centre
     size: int = 232  #: side of a stored crop in pixels
-    decoding: Literal["full", "scaled", "nvjpeg"] = "full"  #: scaled: at reduced size; nvjpeg: on a GPU
+    decoding: Literal["full", "nvjpeg"] = "full"  #: full: on the CPU; nvjpeg: JPEG files on a GPU
     border: Literal["blank", "keep"] = "blank"  #: of videos, outside of the endoscope's field: black or unchanged
     workers: int = 0  #: decoding threads; 0: one per core
 

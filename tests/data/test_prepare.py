@@ -12,19 +12,21 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from polyptrace.config import Crops, Tracks
-from polyptrace.core.codec import decode
+from polyptrace.core.codec import decode_image
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.data.boxes import NO_FRAME, crop_regions
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.regions import cut_crop
-from polyptrace.data.crops.store import GATHERED, BadImage, PartialStore
+from polyptrace.data.crops.store import MARK, SECONDS_BETWEEN_SYNCS, BadImage, PartialStore
 from polyptrace.data.crops.videos import write_video
 from polyptrace.data.dataset import LabelFree
 
@@ -54,7 +56,7 @@ def test_each_crop_is_the_crop_of_its_box(make_source: Source, tmp_path: Path) -
     table, row_of = dataset.boxes(), dataset.box_of_crop()
     for crop in (0, 17, 35):
         row = row_of[crop]
-        picture = decode((root / table.file[row]).read_bytes())
+        picture = decode_image((root / table.file[row]).read_bytes())
         region = crop_regions(table.xywh[[row]], table.image_width[[row]], table.image_height[[row]])[0]
         np.testing.assert_array_equal(dataset.crops[crop], cut_crop(picture, region, 32).numpy())
 
@@ -105,15 +107,6 @@ def test_scrambled_labels_change_no_crop_and_no_tracklet_when_linking_by_video(
     np.testing.assert_array_equal(plain.crops, mixed.crops)
     for name in ("video", "track", "position", "crop_index", "offset"):
         np.testing.assert_array_equal(getattr(plain.tracklets, name), getattr(mixed.tracklets, name))
-
-
-def test_scaled_decoding_differs_by_little(make_source: Source, tmp_path: Path) -> None:
-    boxes, root = make_source(width=384, height=288)
-    boxes = replace(boxes, xywh=boxes.xywh + np.array([60.0, 60, 20, 20]))
-    full = prepare(boxes, root, tmp_path / "a", crops=SMALL)
-    scaled = prepare(boxes, root, tmp_path / "b", crops=replace(SMALL, decoding="scaled"))
-    difference = np.abs(full.crops.astype(int) - scaled.crops.astype(int)).mean()
-    assert 0 < difference < 2
 
 
 def test_settings_in_seconds_follow_the_frame_rate(make_source: Source, tmp_path: Path) -> None:
@@ -225,16 +218,17 @@ def test_rows_without_a_whole_frame_are_left_out_counted_once_and_listed(make_so
     ]
 
 
-def test_after_a_bad_image_only_the_crops_of_its_track_are_cut_again(
-    make_source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_bad_image_only_the_crops_of_its_track_are_cut_again(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source(videos=4)
     break_missing(root / "v1_0008.jpg")
     break_missing(root / "v1_0021.jpg")  # not wanted before the first is left out
     filled = []
-    original = PartialStore._fill_round
-    monkeypatch.setattr(PartialStore, "_fill_round", lambda *a: filled.append(len(a[2])) or original(*a))
-    found = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
+
+    def fill(path: Path, some: Boxes, *rest: Any) -> list[BadImage]:
+        filled.append(len(some))
+        return fill_store(path, some, *rest)
+
+    found = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True, fill=fill)
     assert found.info["counts"]["rejected"] == 2
     assert filled[0] == 72
     assert sum(filled[1:]) < 36
@@ -256,26 +250,25 @@ def test_a_run_killed_after_a_bad_image_resumes_in_the_same_round(
         patched.setattr(PartialStore, "finish", raise_interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
-    kept = (tmp_path / "d.partial/round-1/crops.log").read_text()
-    assert kept
+    (kept,) = (tmp_path / "d.partial").glob("crops-1-*.done")
+    assert np.fromfile(kept, MARK)["state"].all()
     found = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
     left = boxes.take(boxes.file != "v1_0008.jpg")
     np.testing.assert_array_equal(found.crops, prepare(left, root, tmp_path / "e", crops=SMALL).crops)
 
 
-def test_the_plan_of_a_store_is_written_once(make_source: Source, tmp_path: Path) -> None:
+def test_a_full_disk_does_not_lose_the_crops_that_were_cut(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
-    plan = tmp_path / "d.partial/plan"
-    written = []
+    advances: list[int] = []
+
+    def fill(path: Path, some: Boxes, images: Path, crops: Crops, _: object) -> list[BadImage]:
+        fill_store(path, some, images, crops, advances.append)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     for _ in range(2):
         with pytest.raises(OSError, match="No space left"):
-            prepare(boxes, root, tmp_path / "d", crops=SMALL, fill=full_disk)
-        written.append(plan.stat().st_mtime_ns)
-    assert written[0] == written[1]
-
-
-def full_disk(*_: object, **__: object) -> list[BadImage]:
-    raise OSError(errno.ENOSPC, "No space left on device")
+            prepare(boxes, root, tmp_path / "d", crops=SMALL, fill=fill)
+    assert len(advances) == 1 + advances[-1]  # the second time all were finished
 
 
 def test_a_killed_run_leaves_nothing_after_its_bad_image_was_restored(
@@ -288,7 +281,7 @@ def test_a_killed_run_leaves_nothing_after_its_bad_image_was_restored(
         patched.setattr(PartialStore, "finish", raise_interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
-    (tmp_path / "d.partial" / GATHERED).write_bytes(b"half of it")
+    (tmp_path / "d.partial/crops-gathered.npy").write_bytes(b"half of it")
     (root / "v1_0008.jpg").write_bytes(picture)
     prepare(boxes, root, tmp_path / "d", crops=SMALL)
     prepare(boxes, root, tmp_path / "whole", crops=SMALL)
@@ -379,20 +372,75 @@ def test_a_killed_run_resumes_and_gives_the_same_bytes(make_source: Source, tmp_
     boxes.save(tmp_path / "boxes.parquet")
     out = tmp_path / "d"
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, tmp_path / "boxes.parquet", root, out])
-    log = tmp_path / "d.partial/crops.log"
     deadline = time.monotonic() + 60
-    while not (log.exists() and log.read_text().endswith("\n")) and time.monotonic() < deadline:
+    while not marks_of(tmp_path / "d.partial").any() and time.monotonic() < deadline:
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not out.exists()
-    finished = log.read_text().splitlines()
-    assert finished
-    kept = np.load(tmp_path / "d.partial/crops.npy", mmap_mode="r")
-    assert not kept.all(axis=(1, 2, 3)).all()  # it was killed before the end
+    assert marks_of(tmp_path / "d.partial").any()
+    assert not marks_of(tmp_path / "d.partial").all()  # it was killed before the end
     dataset = prepare(boxes, root, out, crops=SMALL)
     prepare(boxes, root, tmp_path / "whole", crops=SMALL)
     assert files_of(dataset.path) == files_of(tmp_path / "whole")
+
+
+def marks_of(folder: Path) -> NDArray[np.bool_]:
+    """Which crops of an unfinished dataset are marked as finished."""
+    return np.concatenate([[False], *(np.fromfile(file, MARK)["state"] != 0 for file in folder.glob("*.done"))])[1:]
+
+
+VIDEO_SCRIPT = """
+import sys, time
+from pathlib import Path
+from polyptrace.config import Crops, Tracks
+from polyptrace.data import prepare
+from polyptrace.data.crops import cutting, videos
+decoded, cut = videos._numbered, cutting.cut_crop
+done = open(sys.argv[3], "a", buffering=1)
+
+def counted(frames, first):
+    for position, frame in decoded(frames, first):
+        print("decoded", position.frame, file=done)
+        yield position, frame
+
+def slow(*args):
+    time.sleep(0.01)
+    print("cut", file=done)
+    return cut(*args)
+
+videos._numbered, cutting.cut_crop = counted, slow
+prepare("mot", Path(sys.argv[1]), Path(sys.argv[2]), Tracks(link="video", stride=1), Crops(size=32))
+"""
+
+
+def test_a_run_killed_inside_a_video_repeats_only_the_last_seconds(tmp_path: Path) -> None:
+    source, out, frames = tmp_path / "videos", tmp_path / "d", 500
+    source.mkdir()
+    (source / "v.txt").write_text("".join(f"{frame},1,20,20,16,16,1\n" for frame in range(1, frames + 1)))
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    write_video(source / "v.mp4", (np.roll(noise, number, 1) for number in range(frames)))
+
+    def start(log: Path) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen([sys.executable, "-c", VIDEO_SCRIPT, source, out, log])
+
+    def count(log: Path, what: str) -> int:
+        return sum(line.startswith(what) for line in log.read_text().splitlines()) if log.exists() else 0
+
+    first, second = tmp_path / "first.log", tmp_path / "second.log"
+    process = start(first)
+    while count(first, "cut") < 300 and process.poll() is None:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert count(first, "cut") < frames  # it was killed before the end
+    assert start(second).wait() == 0
+    repeated = count(first, "cut") + count(second, "cut") - frames
+    assert repeated * 0.01 < 2 * SECONDS_BETWEEN_SYNCS
+    began = int(second.read_text().split()[1])
+    assert began == count(first, "cut") - repeated - 1  # the last frame that was finished
+    prepare("mot", source, tmp_path / "whole", Tracks(link="video", stride=1), SMALL)
+    assert files_of(out) == files_of(tmp_path / "whole")
 
 
 def test_a_folder_that_is_no_dataset_says_how_to_make_one(tmp_path: Path) -> None:
@@ -408,7 +456,7 @@ def test_a_video_that_ends_early_is_kept_up_to_there(make_source: Source, tmp_pa
             stream = container.add_stream("libx264", rate=25)
             stream.width, stream.height, stream.pix_fmt = 96, 72, "yuv420p"
             for name in boxes.file[boxes.video == video][: 40 if video == "v1" else 72]:
-                picture = decode((root / name).read_bytes()).permute(1, 2, 0).contiguous().numpy()
+                picture = decode_image((root / name).read_bytes()).permute(1, 2, 0).contiguous().numpy()
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
             container.mux(stream.encode())
     films = replace(boxes, file=np.array([f"{name}.mp4" for name in boxes.video], object))

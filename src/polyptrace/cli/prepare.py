@@ -58,7 +58,6 @@ def command(
     columns: Annotated[
         list[str] | None, reader(metavar="OURS=THEIRS", help="polypsize: name of a column; repeatable.")
     ] = None,
-    workers: Annotated[int | None, reader(min=0, help="realcolon: parser processes; 0: one per core.")] = None,
     videos: Annotated[str | None, selection(metavar="NAME,NAME", help="Only these videos.")] = None,
     share: Annotated[float | None, selection(help="Only a random share (0-1) of the videos.")] = None,
     rest: Annotated[bool, selection("--rest", help="Select the complement of --videos or --share.")] = False,
@@ -114,7 +113,6 @@ def command(
             "cases": cases,
             "histology": _parse_pairs(histology, "--histology"),
             "columns": _parse_pairs(columns, "--columns"),
-            "workers": workers,
         },
         selection=Selection(min_score, fps, names, share, rest, join, seed),
         skip_bad=skip_bad,

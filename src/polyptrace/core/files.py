@@ -113,16 +113,17 @@ def recover(path: Path) -> None:
         if name.endswith(REPLACED) and not path.exists():
             leftover.rename(path)
         elif PARTIAL in name or name.endswith(REPLACED):
-            _remove(leftover)
+            remove(leftover)
 
 
 def remove_partial(folder: Path) -> None:
     """Removes all temporary files and folders in a folder and below. The caller has the folder's lock."""
     for leftover in list(folder.rglob(f".*{PARTIAL}*")):
-        _remove(leftover)
+        remove(leftover)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Removes a file or a folder with its content."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -29,8 +29,9 @@ from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.checks import Finding, check_boxes, summary, suspected_corners, write_rejected
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.images import VIDEO_ENDS, files_hash, is_video
+from polyptrace.data.crops.images import VIDEO_ENDS, files_hash
 from polyptrace.data.crops.store import BadImage, Fill, PartialStore
+from polyptrace.data.crops.videos import is_video
 from polyptrace.data.dataset import FORMAT, Dataset, DatasetTracklets, LabelFreeTracklets, read_info, save_tracklets
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.data.sources import check_source, read_source

@@ -18,7 +18,7 @@ from polyptrace.core.arrays import Bools
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops.images import is_video
+from polyptrace.data.crops.videos import is_video
 from polyptrace.data.identity import video_codes
 
 _TRAIN = {

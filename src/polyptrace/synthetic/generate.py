@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 from polyptrace.core.arrays import Ints, Pixels
-from polyptrace.core.codec import decode, encode_jpeg
+from polyptrace.core.codec import decode_image, encode_jpeg
 from polyptrace.core.console import counted, progress
 from polyptrace.core.device import choose_device, one_thread, usable_cores
 from polyptrace.core.files import atomic_folder, provenance, read_json, write_json
@@ -117,7 +117,7 @@ def _all_frames(procedure: Procedure, images: Path) -> Iterator[Pixels]:
     for index in range(int(procedure.paths.frame_index.max()) + 1):
         path = images / procedure.file_name(index)
         if path.is_file():
-            shown = decode(path.read_bytes()).permute(1, 2, 0).contiguous().numpy()
+            shown = decode_image(path.read_bytes()).permute(1, 2, 0).contiguous().numpy()
         yield shown
 
 

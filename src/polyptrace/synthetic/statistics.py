@@ -9,7 +9,7 @@ from torch import Tensor
 from torchvision.transforms.v2.functional import resize
 
 from polyptrace.core.arrays import Floats, Ints, Strings
-from polyptrace.core.codec import decode
+from polyptrace.core.codec import decode_image
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.data.tracks import box_iou
@@ -131,7 +131,7 @@ def measure_recording(files: Sequence[Path], height: int = MAX_HEIGHT) -> Floats
 
 
 def _read(file: Path, height: int) -> Tensor:
-    image = decode(file.read_bytes())
+    image = decode_image(file.read_bytes())
     width = round(image.shape[2] * height / image.shape[1])
     small: Tensor = resize(image.to(torch.float32) / 255.0, [height, width], antialias=True)
     return small

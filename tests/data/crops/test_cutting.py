@@ -15,7 +15,8 @@ from polyptrace.config import Crops
 from polyptrace.core import codec
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
-from polyptrace.data.crops.cutting import IMAGES_PER_JOB, fill_store
+from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.store import MARK
 
 Source = Callable[..., tuple[Boxes, Path]]
 
@@ -28,18 +29,6 @@ def test_progress_moves_within_a_video_and_counts_every_image_once(make_source: 
     again: list[int] = []
     fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16), advance=again.append)
     assert sum(again) == 72
-
-
-def test_a_truncated_line_of_the_log_is_not_continued(make_source: Source, tmp_path: Path) -> None:
-    boxes, root = make_source()
-    fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
-    whole, log = (tmp_path / "a.npy").read_bytes(), tmp_path / "a.log"
-    first, *others = log.read_text().splitlines(True)
-    jobs = {first.strip(), *(line.strip() for line in others)}
-    log.write_text(first + "1 of ")
-    fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16, workers=1))
-    assert set(log.read_text().splitlines()) == jobs
-    assert (tmp_path / "a.npy").read_bytes() == whole
 
 
 def test_an_image_of_an_archive_that_is_several_frames_is_cut_for_each(make_source: Source, tmp_path: Path) -> None:
@@ -78,15 +67,14 @@ def test_boxes_of_one_image_may_know_its_size_or_not_but_not_disagree(make_sourc
         ("nearly.jpg", (799, 600), False),
     ],
 )
-@pytest.mark.parametrize("decoding", ["full", "scaled"])
 def test_an_image_of_another_size_is_no_smaller_image_of_the_size_that_is_stated(
-    tmp_path: Path, name: str, size: tuple[int, int], fits: bool, decoding: str
+    tmp_path: Path, name: str, size: tuple[int, int], fits: bool
 ) -> None:
     Image.new("RGB", size, "red").save(tmp_path / name)
     boxes = Boxes.of(
         video="v", frame_index=[0], file=name, xywh=[[300, 200, 200, 150]], image_width=800, image_height=600
     )
-    bad = fill_store(tmp_path / "a.npy", boxes, tmp_path, Crops(size=100, decoding=decoding))
+    bad = fill_store(tmp_path / "a.npy", boxes, tmp_path, Crops(size=100))
     assert [f"image is {size[0]} x {size[1]}, its boxes say 800 x 600" in one.reason for one in bad] == [True] * (
         not fits
     )
@@ -109,7 +97,7 @@ def test_an_image_that_says_it_is_larger_than_the_memory_is_a_bad_image(
     def too_large(*_: object) -> torch.Tensor:
         raise MemoryError("Unable to allocate 12.0 GiB")
 
-    monkeypatch.setattr(codec, "decode", too_large)
+    monkeypatch.setattr(codec, "decode_image", too_large)
     bad = fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
     assert [(one.row, "12.0 GiB" in one.reason) for one in bad] == [(0, True), (1, True)]
 
@@ -124,21 +112,28 @@ def test_a_broken_nvjpeg_is_reported_before_any_crop_is_cut(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(codec, "decode_jpegs", decode_jpegs)
-    with pytest.raises(UserError, match=r"\(cuda:0: not compiled with nvJPEG support\) -> use full or scaled"):
+    with pytest.raises(UserError, match=r"\(cuda:0: not compiled with nvJPEG support\) -> use full"):
         fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16, decoding="nvjpeg"))
     assert not (tmp_path / "a.npy").exists()
 
 
-def test_jobs_of_another_size_do_not_count_as_done(make_source: Source, tmp_path: Path) -> None:
+def test_only_crops_without_a_mark_are_cut_again(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
     fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
-    whole, log = (tmp_path / "a.npy").read_bytes(), tmp_path / "a.log"
-    log.write_text(log.read_text().replace(f"of {IMAGES_PER_JOB}", "of 64"))
-    with (tmp_path / "a.npy").open("r+b") as file:  # as a run with larger jobs would have left it
-        file.seek(-16 * 16 * 3, os.SEEK_END)
-        file.write(bytes(16 * 16 * 3))
-    fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
-    assert (tmp_path / "a.npy").read_bytes() == whole
+    store, marks = tmp_path / "a.npy", tmp_path / "a.done"
+    whole, marked = store.read_bytes(), np.fromfile(marks, MARK)
+    for row in (0, len(boxes) - 1):  # one is not marked, as if the run had been killed
+        with store.open("r+b") as file:
+            file.seek((row - len(boxes)) * 16 * 16 * 3, os.SEEK_END)
+            file.write(bytes(16 * 16 * 3))
+    changed = marked.copy()
+    changed[0] = (0, 0)
+    changed.tofile(marks)
+    advances: list[int] = []
+    fill_store(store, boxes, root, Crops(size=16), advance=advances.append)
+    assert advances == [len(boxes) - 1, 1]
+    assert np.array_equal(np.fromfile(marks, MARK), marked)
+    assert store.read_bytes() == whole[: -16 * 16 * 3] + bytes(16 * 16 * 3)
 
 
 def test_a_truncated_store_is_created_again(make_source: Source, tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from polyptrace.core import codec
 from polyptrace.core.arrays import Ints
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes
-from polyptrace.data.crops import nvjpeg
-from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.images import ImageRequest
-from polyptrace.data.crops.nvjpeg import cut_crops, read_images, to_host, triangle_weights
-from polyptrace.data.crops.regions import cut_crop
+from polyptrace.data.crops import cutting
+from polyptrace.data.crops import regions as regions_module
+from polyptrace.data.crops.cutting import fill_store, to_host
+from polyptrace.data.crops.images import read_images
+from polyptrace.data.crops.regions import cut_crop, cut_crops, triangle_weights
 
 Source = Callable[..., tuple[Boxes, Path]]
 SIZE = 24
@@ -77,7 +77,7 @@ def test_white_stays_white_in_half_precision() -> None:
 def test_a_small_memory_budget_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     pictures, regions, of = [noise(50, 61, 0)], np.array(REGIONS), np.zeros(len(REGIONS), int)
     whole = all_crops(pictures, of, regions, torch.float32)
-    monkeypatch.setattr(nvjpeg, "BYTES_AT_ONCE", 2 * 3 * 50 * 61 * 4)
+    monkeypatch.setattr(regions_module, "BYTES_AT_ONCE", 2 * 3 * 50 * 61 * 4)
     parts = [len(places) for places, _ in cut_crops(pictures, of, regions, SIZE)]
     assert parts == [2, 2, 2, 1]
     assert torch.equal(all_crops(pictures, of, regions, torch.float32), whole)
@@ -106,9 +106,9 @@ def test_the_gpu_is_synchronised_after_a_broken_jpeg(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(codec, "decode_jpegs", decode_jpegs)
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
-    ((_, picture),) = read_images(tmp_path, [ImageRequest("a.jpg", 0)], torch.device("cuda", 1))
-    assert isinstance(picture, Tensor)  # decoded alone
-    assert picture.shape == (3, 16, 24)
+    (image,) = read_images(tmp_path, [("a.jpg", 0)], device=torch.device("cuda", 1))
+    assert isinstance(image.pixels, Tensor)  # decoded alone
+    assert image.pixels.shape == (3, 16, 24)
     assert waited == [torch.device("cuda", 1)]  # or nvJPEG could write into what is copied there next
 
 
@@ -124,7 +124,7 @@ def test_a_store_filled_in_batches_holds_the_same_crops_and_names_the_same_bad_i
     with Image.open(root / "v0_0010.jpg") as picture:
         picture.save(root / "v0_0010.jpg", "PNG")  # not a JPEG: decoded separately
     plain = fill_store(tmp_path / "a.npy", boxes, root, Crops(size=SIZE))
-    monkeypatch.setattr(nvjpeg, "find_gpu", lambda: torch.device("cpu"))  # runs the GPU code on the CPU
+    monkeypatch.setattr(cutting, "find_gpu", lambda: torch.device("cpu"))  # runs the GPU code on the CPU
     advances: list[int] = []
     together = fill_store(
         tmp_path / "b.npy", boxes, root, Crops(size=SIZE, decoding="nvjpeg", workers=2), advance=advances.append

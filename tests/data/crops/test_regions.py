@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from polyptrace.data.boxes import crop_regions
-from polyptrace.data.crops.regions import cut_crop, scale_regions, shrink_factor
+from polyptrace.data.crops.regions import cut_crop
 
 
 def region(box: tuple[float, ...], scale: float = 5.0, size: tuple[int, int] = (320, 256)) -> list[int]:
@@ -60,13 +60,3 @@ def test_a_crop_of_any_shape_is_the_rounded_float_result(width: int, region: tup
         assert ours.is_contiguous()
         assert (ours - exact).abs().max() < 1.1  # rounded after the rows and after the columns
         assert (ours - exact).abs().mean() < 0.35
-
-
-@pytest.mark.parametrize(("side", "factor"), [(100, 1), (232, 1), (464, 2), (927, 2), (928, 4), (4000, 8)])
-def test_an_image_shrinks_only_while_every_crop_keeps_its_pixels(side: int, factor: int) -> None:
-    assert shrink_factor(np.array([[0, 0, side, 4000]]), 232) == factor
-
-
-def test_regions_of_a_smaller_image_cover_the_same_place() -> None:
-    shrunk = scale_regions(np.array([[90, 62, 150, 120]]), (1350, 1080), (675, 270))
-    np.testing.assert_allclose(shrunk, [[45, 15.5, 75, 30]])

@@ -60,7 +60,7 @@ def rotate(path: Path, matrix: tuple[int, ...]) -> Path:
 def test_the_requested_frame_is_returned(tmp_path: Path, ending: str) -> None:
     video = write_video(tmp_path / f"procedure{ending}", 80)
     wanted = [70, 0, 33, 33, 34, 79]
-    found = {index: number_in(picture) for index, picture in read_frames(video, wanted)}
+    found = {position.frame: number_in(picture) for position, picture in read_frames(video, wanted)}
     assert found == {index: index for index in wanted}
 
 
@@ -69,15 +69,30 @@ def test_b_frames_are_read_in_presentation_order(tmp_path: Path) -> None:
     with av.open(str(video)) as container:
         kinds = {int(frame.pict_type) for frame in container.decode(video=0)}
     assert 3 in kinds  # AV_PICTURE_TYPE_B
-    assert [(index, number_in(picture)) for index, picture in read_frames(video, range(60))] == [
+    assert [(position.frame, number_in(picture)) for position, picture in read_frames(video, range(60))] == [
         (i, i) for i in range(60)
     ]
+
+
+@pytest.mark.parametrize(
+    "options", [{"bf": "3", "g": "20"}, {"bf": "0", "g": "250"}, {"x264-params": "open-gop=1:bf=2:keyint=30"}]
+)
+@pytest.mark.parametrize("ending", [".mp4", ".mkv", ".avi"])
+def test_frames_after_a_known_one_are_the_same_as_from_the_beginning(
+    tmp_path: Path, options: dict[str, str], ending: str
+) -> None:
+    video = write_video(tmp_path / f"v{ending}", 200, options=options)
+    whole = dict(read_frames(video, range(200)))
+    start = list(whole)[149]
+    resumed = dict(read_frames(video, range(150, 200), start=start))
+    assert [position.frame for position in resumed] == list(range(150, 200))
+    assert all(torch.equal(picture, whole[position]) for position, picture in resumed.items())
 
 
 def test_a_variable_frame_rate_does_not_move_frame_numbers(tmp_path: Path) -> None:
     steps = np.random.default_rng(0).integers(5, 200, 50).tolist()
     video = write_video(tmp_path / "vfr.mkv", 50, options={"bf": "2"}, step_ms=steps)
-    assert [(index, number_in(picture)) for index, picture in read_frames(video, [3, 17, 49])] == [
+    assert [(position.frame, number_in(picture)) for position, picture in read_frames(video, [3, 17, 49])] == [
         (3, 3),
         (17, 17),
         (49, 49),
@@ -97,8 +112,8 @@ def test_a_rotated_video_is_read_as_players_show_it(
 ) -> None:
     upright = write_video(tmp_path / "upright.mp4", 3)
     turned = rotate(write_video(tmp_path / "turned.mp4", 3), matrix)
-    expected = torch.rot90(dict(read_frames(upright, [2]))[2], -clockwise_quarters, (1, 2))
-    found = dict(read_frames(turned, [2]))[2]
+    expected = torch.rot90(next(read_frames(upright, [2]))[1], -clockwise_quarters, (1, 2))
+    found = next(read_frames(turned, [2]))[1]
     assert torch.equal(found, expected)
     assert (video_info(turned).height, video_info(turned).width) == tuple(expected.shape[1:])
 
@@ -111,7 +126,7 @@ def test_a_stream_that_ends_early_gives_everything_before_and_a_warning(tmp_path
     with pytest.warns(
         UserWarning, match=r"short\.mp4: the stream ends early .* of 120 requested frames are missing, from frame \d+"
     ):
-        found = [(index, number_in(picture)) for index, picture in read_frames(short, range(120))]
+        found = [(position.frame, number_in(picture)) for position, picture in read_frames(short, range(120))]
     assert 30 < len(found) < 120
     assert found == [(i, i) for i in range(len(found))]
 
@@ -132,7 +147,7 @@ def test_images_are_rgb_bytes_close_to_what_was_written(tmp_path: Path) -> None:
         pixels[:] = (200, 60, 20)
         container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
         container.mux(stream.encode())
-    picture = dict(read_frames(path, [0]))[0]
+    picture = next(read_frames(path, [0]))[1]
     assert picture.dtype == torch.uint8
     assert picture.shape == (3, 16, 32)
     assert (picture.float().mean((1, 2)) - torch.tensor([200.0, 60.0, 20.0])).abs().max() < 6

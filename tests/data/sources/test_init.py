@@ -55,7 +55,7 @@ def test_a_combination_passes_options_and_cache_to_its_parts(all_four: Path, tmp
     put(table, "Video_ID,Polyp_Size,Kind\nVideo07,11mm,odd\n")
     options = {"cases": tmp_path / "cases.csv", "columns": {"histology": "Kind"}, "histology": {"odd": "HP"}}
     cache = tmp_path / "cache"
-    found = read_source("rspp", all_four, {**options, "workers": 1, "split": None}, cache)
+    found = read_source("rspp", all_four, {**options, "split": None}, cache)
     assert found.size_mm[:3].tolist() == [4.0, 7.0, 11.0]
     assert found.histology.tolist() == ["AD", "HP", "HP", "hyperplastic"]
     (all_four / "REAL-Colon" / "001-009_annotations" / "001-009_5.xml").write_text("damaged since")

@@ -1,10 +1,7 @@
 """REAL-Colon: XML per frame, as folders and as archives, with labels from the two tables."""
 
 import io
-import subprocess
-import sys
 import tarfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -120,70 +117,20 @@ def test_the_papers_splits_select_videos_and_warn_of_missing_ones(tmp_path: Path
         read_realcolon(tmp_path, split="train")
 
 
-def test_two_processes_read_what_one_reads(tmp_path: Path, world) -> None:
-    write_folders(tmp_path, world)
-    one = read_realcolon(tmp_path, workers=1)
-    two = read_realcolon(tmp_path, workers=2)
-    for name in ("video", "frame_index", "xywh", "polyp", "file", "source", "line"):
-        np.testing.assert_array_equal(getattr(two, name), getattr(one, name))
-
-
-def test_an_error_in_another_process_is_as_clear(tmp_path: Path, world) -> None:
-    write_folders(tmp_path, world)
-    (tmp_path / "002-009_annotations" / "002-009_3.xml").write_text("<annotation>")
-    with pytest.raises(UserError, match=r"002-009_3\.xml:1: is not well-formed XML"):
-        read_realcolon(tmp_path, workers=2)
-
-
-SLEEPER = """
-import os, sys, time
-from pathlib import Path
-from polyptrace.data.sources import read_realcolon, realcolon
-
-def sleep(task):
-    (Path(sys.argv[1]) / f"pid-{os.getpid()}").touch()
-    time.sleep(60)
-
-realcolon._read = sleep
-read_realcolon(Path(sys.argv[1]), workers=2)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends processes with their parent")
-def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path, world) -> None:
-    write_folders(tmp_path, world)
-    parent = subprocess.Popen([sys.executable, "-W", "ignore", "-c", SLEEPER, tmp_path])
-    deadline = time.monotonic() + 30
-    while len(list(tmp_path.glob("pid-*"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    children = [int(file.name.removeprefix("pid-")) for file in tmp_path.glob("pid-*")]
-    assert len(children) == 2
-    parent.kill()
-    parent.wait()
-    while any(is_running(child) for child in children) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not any(is_running(child) for child in children)
-
-
-def is_running(process: int) -> bool:
-    status = Path(f"/proc/{process}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
 def test_a_second_run_resumes_from_the_cache(tmp_path: Path, world, monkeypatch) -> None:
     root, cache = write_folders(tmp_path / "data", world), tmp_path / "cache"
     bad = root / "002-009_annotations" / "002-009_3.xml"
     content = bad.read_bytes()
     bad.write_text("<annotation>")
     with pytest.raises(UserError):
-        read_realcolon(root, workers=1, cache=cache)
+        read_realcolon(root, cache=cache)
     bad.write_bytes(content)
     read = []
     original = realcolon._read
     monkeypatch.setattr(realcolon, "_read", lambda video: read.append(video.name) or original(video))
-    found = read_realcolon(root, workers=1, cache=cache)
+    found = read_realcolon(root, cache=cache)
     assert read == ["002-009"]
-    plain = read_realcolon(root, workers=1)
+    plain = read_realcolon(root)
     for name in ("video", "frame_index", "xywh", "polyp", "file", "source", "line", "image_width"):
         np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
 

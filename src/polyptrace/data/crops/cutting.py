@@ -1,30 +1,39 @@
 """Cuts crops into a store: every image is decoded once, in threads.
 
-The decoders release the GIL, so threads scale like processes. Each thread writes its crops directly to their rows.
+The decoders release the GIL, so threads scale like processes. Each thread writes its crops directly to their rows. With
+`--crops.decoding nvjpeg`, image files are decoded, cut and resized on a GPU, a batch at a time.
 """
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from threading import Event, Lock
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from polyptrace.config import Crops
-from polyptrace.core.arrays import Floats, Ints
+from polyptrace.core import codec
+from polyptrace.core.arrays import Ints
 from polyptrace.core.device import one_thread, usable_cores
+from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, crop_regions
-from polyptrace.data.crops import nvjpeg
-from polyptrace.data.crops.images import ImageError, ImageRequest, container, files_hash, read_images
-from polyptrace.data.crops.regions import cut_crop, scale_regions, shrink_factor
-from polyptrace.data.crops.store import BadImage, CropFile, JobLog, create_store, finished_jobs
+from polyptrace.data.crops.images import ImageProblem, container, file_states, read_images
+from polyptrace.data.crops.regions import cut_crop, cut_crops
+from polyptrace.data.crops.store import BadImage, UnfinishedCrops, count_images
+from polyptrace.data.crops.videos import FramePosition, is_video
 
 IMAGES_PER_JOB = 8  # few, so that all threads end at about the same time
+IMAGES_PER_BATCH = 64  # of a job on a GPU
+GPU_THREADS = 4  # nvJPEG decodes one batch at a time; the other threads read, cut and write meanwhile
+MAX_GPU_THREADS = 16  # each takes a CUDA stream, of which torch has 32
 UNKNOWN_SIZE = (0, 0)  # image_width and image_height of a box that states none
+_idle_streams: dict[torch.device, list[torch.cuda.Stream]] = {}
 
 
 @dataclass
@@ -35,11 +44,20 @@ class _BoxesOfImage:
     sizes: set[tuple[int, int]] = field(default_factory=set)
 
 
+class _Cuttable(NamedTuple):
+    """An image (3, H, W) with its box rows and their regions; `pts` is its time stamp in a video."""
+
+    picture: Tensor
+    rows: list[int]
+    regions: Ints
+    pts: int | None
+
+
 @dataclass(frozen=True)
 class _Task:
     """What all jobs of a store have in common."""
 
-    store: CropFile
+    crops: UnfinishedCrops
     boxes: Boxes
     regions: Ints  # (n, 4), valid for boxes whose image size is known
     root: Path
@@ -60,18 +78,11 @@ def fill_store(
 
     `advance(n)` is called after every n images, never concurrently.
     """
-    device, size = nvjpeg.find_gpu() if settings.decoding == "nvjpeg" else None, settings.size
-    images_per_job = nvjpeg.IMAGES_PER_BATCH if device else IMAGES_PER_JOB
-    threads = nvjpeg.thread_count(settings.workers) if device else settings.workers or usable_cores()
-    log = path.with_suffix(".log")
-    header = create_store(path, log, (len(boxes), size, size, 3))
-    jobs = _jobs(boxes, images_per_job)
-    # a job whose files were replaced has another name, so it runs again
-    names = [f"{n} of {images_per_job} {files_hash(boxes.file[rows], root)[:16]}" for n, rows in enumerate(jobs)]
-    logged = finished_jobs(log)
-    for name, rows in zip(names, jobs, strict=True):
-        if name in logged:
-            advance(len({(boxes.file[row], int(boxes.frame_index[row])) for row in rows}))
+    device = find_gpu() if settings.decoding == "nvjpeg" else None
+    images_per_job = IMAGES_PER_BATCH if device else IMAGES_PER_JOB
+    threads = settings.workers or usable_cores()
+    if device:
+        threads = min(settings.workers, MAX_GPU_THREADS) or min(usable_cores(), GPU_THREADS)
     cancelled, lock = Event(), Lock()
 
     def image_done() -> None:
@@ -83,23 +94,18 @@ def fill_store(
             raise CancelledError
 
     with (
-        path.open("r+b", buffering=0) as file,
-        JobLog.open(log, file.fileno()) as finished,
+        UnfinishedCrops.open(path, file_states(boxes.file, root), settings.size) as crops,
         one_thread(),
         _thread_pool(threads, cancelled) as pool,
     ):
-        store = CropFile(file.fileno(), header, size)
+        left = np.flatnonzero(~crops.finished)
+        if len(left) < len(boxes):
+            advance(count_images(boxes) - count_images(boxes.take(left)))
         regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height, settings.scale)
-        task = _Task(store, boxes, regions, root, settings, device, image_done, check_cancelled)
-        bad: list[BadImage] = []
-        pending = [(name, rows) for name, rows in zip(names, jobs, strict=True) if name not in logged]
-        running = {pool.submit(_run_job, task, rows): name for name, rows in pending}
-        for future in as_completed(running):
-            failed = future.result()
-            bad += failed
-            if not failed:  # a job with a bad image runs again next time: the image may have been restored
-                finished.add(running[future])
-    return sorted(bad, key=lambda b: b.row)
+        task = _Task(crops, boxes, regions, root, settings, device, image_done, check_cancelled)
+        running = [pool.submit(_run_job, task, rows) for rows in _jobs(boxes, left, images_per_job)]
+        bad = [one for future in as_completed(running) for one in future.result()]
+    return sorted(bad, key=lambda one: one.row)
 
 
 @contextmanager
@@ -113,17 +119,18 @@ def _thread_pool(count: int, cancelled: Event) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _jobs(boxes: Boxes, images_per_job: int) -> list[Ints]:
-    """Rows of each job: the boxes of one archive, of one video, or of a few neighbouring image files."""
-    if not len(boxes):
+def _jobs(boxes: Boxes, rows: Ints, images_per_job: int) -> list[Ints]:
+    """The rows of each job: boxes of one archive, of one video, or of a few neighbouring image files."""
+    if not len(rows):
         return []
-    keys = np.array([container(file) for file in boxes.file], object)
-    order = np.lexsort((boxes.frame_index, boxes.file.astype(str), keys.astype(str)))
-    new_picture = np.ones(len(order), bool)
-    new_picture[1:] = (boxes.file[order][1:] != boxes.file[order][:-1]) | (np.diff(boxes.frame_index[order]) != 0)
-    chunk = np.where(keys[order] == "", (np.cumsum(new_picture) - 1) // images_per_job, 0)
-    cut = np.flatnonzero((keys[order][1:] != keys[order][:-1]) | (np.diff(chunk) != 0)) + 1
-    return np.split(order, cut)
+    containers = np.array([container(file) for file in boxes.file[rows]], object)
+    order = np.lexsort((boxes.frame_index[rows], boxes.file[rows].astype(str), containers.astype(str)))
+    rows, containers = rows[order], containers[order]
+    new_picture = np.ones(len(rows), bool)
+    new_picture[1:] = (boxes.file[rows[1:]] != boxes.file[rows[:-1]]) | (np.diff(boxes.frame_index[rows]) != 0)
+    chunk = np.where(containers == "", (np.cumsum(new_picture) - 1) // images_per_job, 0)
+    cut = np.flatnonzero((containers[1:] != containers[:-1]) | (np.diff(chunk) != 0)) + 1
+    return np.split(rows, cut)
 
 
 def _run_job(task: _Task, rows: Ints) -> list[BadImage]:
@@ -131,57 +138,120 @@ def _run_job(task: _Task, rows: Ints) -> list[BadImage]:
     bad: list[BadImage] = []
     pictures = _read(task, rows, bad)
     if task.device:
-        with nvjpeg.own_stream(task.device):
-            for batch_rows, crops in nvjpeg.cut_batches(pictures, task.store.size, task.device):
-                task.store.write_rows(batch_rows, crops)
+        with _own_stream(task.device):
+            for batch_rows, crops, pts_of_rows in _cut_batches(pictures, task.settings.size):
+                task.crops.write(batch_rows, crops, pts_of_rows)
         return bad
-    for picture, picture_rows, regions in pictures:
-        for row, region in zip(picture_rows, regions, strict=True):
-            task.store.write(row, cut_crop(picture, region, task.store.size))
+    for picture, picture_rows, regions, pts in pictures:
+        crops = torch.stack([cut_crop(picture, region, task.settings.size) for region in regions])
+        task.crops.write(np.array(picture_rows), crops, [pts] * len(picture_rows))
     return bad
 
 
-def _read(task: _Task, rows: Ints, bad: list[BadImage]) -> Iterator[tuple[Tensor, list[int], Ints | Floats]]:
-    """Yields the images of a job, each with its box rows and their regions; appends failed rows to `bad`."""
+def _read(task: _Task, rows: Ints, bad: list[BadImage]) -> Iterator[_Cuttable]:
+    """Yields the images of a job; appends failed rows to `bad`."""
     boxes, groups = task.boxes, dict[tuple[str, int], _BoxesOfImage]()
     for row in rows.tolist():
         group = groups.setdefault((boxes.file[row], int(boxes.frame_index[row])), _BoxesOfImage())
         group.rows.append(row)
         group.sizes.add((int(boxes.image_width[row]), int(boxes.image_height[row])))
-    requests = [ImageRequest(*key, _shrink(task, group), max(group.sizes)) for key, group in groups.items()]
-    if task.device:
-        results = nvjpeg.read_images(task.root, requests, task.device, task.check_cancelled, task.settings.border)
-    else:
-        results = read_images(task.root, requests, task.check_cancelled, task.settings.border)
-    for request, picture in results:
+    images = read_images(
+        task.root,
+        list(groups),
+        task.check_cancelled,
+        border=task.settings.border,
+        start=_resume_position(task, rows),
+        device=task.device,
+    )
+    for image in images:
         task.image_done()
-        group = groups[request.file, request.frame]
-        regions = picture if isinstance(picture, ImageError) else _fit(task, group, picture, request.shrink)
-        if isinstance(picture, ImageError) or isinstance(regions, ImageError):
-            bad += [BadImage(row, str(regions)) for row in group.rows]
+        group = groups[image.file, image.frame]
+        picture = image.pixels
+        fitted = picture if isinstance(picture, ImageProblem) else _fit(task, group, picture, image.pts)
+        if isinstance(fitted, ImageProblem):
+            bad += [BadImage(row, fitted.reason) for row in group.rows]
         else:
-            yield picture, group.rows, regions
+            yield fitted
 
 
-def _shrink(task: _Task, group: _BoxesOfImage) -> int:
-    """By what factor an image may be decoded smaller; 1 where its size is not known beforehand."""
-    if task.settings.decoding != "scaled" or UNKNOWN_SIZE in group.sizes:
-        return 1
-    return shrink_factor(task.regions[group.rows], task.store.size)
+def _resume_position(task: _Task, rows: Ints) -> FramePosition | None:
+    """The last frame that an earlier run has finished before those of a job; None for images that are no video."""
+    boxes, file = task.boxes, task.boxes.file[rows[0]]
+    if not is_video(file) or not task.crops.finished.any():
+        return None
+    before = task.crops.finished & (boxes.file == file) & (boxes.frame_index < boxes.frame_index[rows].min())
+    if not before.any():
+        return None
+    last = int(np.argmax(np.where(before, boxes.frame_index, -1)))
+    return FramePosition(int(boxes.frame_index[last]), task.crops.pts(last))
 
 
-def _fit(task: _Task, group: _BoxesOfImage, picture: Tensor, shrink: int) -> Ints | Floats | ImageError:
-    """Regions of an image's boxes in its pixels, or an error if it does not have the stated size."""
+def _fit(task: _Task, group: _BoxesOfImage, picture: Tensor, pts: int | None) -> _Cuttable | ImageProblem:
+    """An image with the regions of its boxes, or why it does not fit: it does not have the stated size."""
     size = (picture.shape[2], picture.shape[1])
-    if group.sizes == {size}:
-        return task.regions[group.rows]
-    others = group.sizes - {size}
-    if others == {UNKNOWN_SIZE}:
-        width, height = (np.full(len(group.rows), side) for side in size)
-        return crop_regions(task.boxes.xywh[group.rows], width, height, task.settings.scale)
-    stated = max(others)
-    if len(group.sizes) > 1 or size != tuple(-(-side // shrink) for side in stated):
-        return ImageError(
+    if others := group.sizes - {size, UNKNOWN_SIZE}:
+        stated = max(others)
+        return ImageProblem(
             f"image is {size[0]} x {size[1]}, its boxes say {stated[0]} x {stated[1]} -> correct the annotation"
         )
-    return scale_regions(task.regions[group.rows], stated, size)
+    regions = task.regions[group.rows]
+    if UNKNOWN_SIZE in group.sizes:
+        width, height = (np.full(len(group.rows), side) for side in size)
+        regions = crop_regions(task.boxes.xywh[group.rows], width, height, task.settings.scale)
+    return _Cuttable(picture.to(task.device) if task.device else picture, group.rows, regions, pts)
+
+
+def find_gpu() -> torch.device:
+    """The current GPU; an error if nvJPEG does not work there, since torchcodec would silently use the CPU."""
+    if not torch.cuda.is_available():
+        raise UserError("--crops.decoding nvjpeg: torch sees no GPU here -> use full")
+    device = torch.device("cuda", torch.cuda.current_device())
+    try:
+        codec.decode_jpegs([codec.encode_jpeg(torch.zeros((3, 64, 64), dtype=torch.uint8))], device)
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"--crops.decoding nvjpeg: does not work here ({reason}) -> use full") from None
+    return device
+
+
+def _cut_batches(images: Iterator[_Cuttable], size: int) -> Iterator[tuple[Ints, Tensor, list[int | None]]]:
+    """Yields rows, their crops (n, size, size, 3) in host memory and their time stamps, a batch at a time."""
+    while batch := list(islice(images, IMAGES_PER_BATCH)):
+        picture_of = np.repeat(np.arange(len(batch)), [len(image.rows) for image in batch])
+        rows = np.concatenate([image.rows for image in batch])
+        regions = np.concatenate([image.regions for image in batch])
+        for some, crops in cut_crops([image.picture for image in batch], picture_of, regions, size):
+            yield rows[some], to_host(crops), [batch[index].pts for index in picture_of[some]]
+
+
+def to_host(crops: Tensor) -> Tensor:
+    """Crops in host memory; waits for all work that this thread has queued on the GPU."""
+    if not crops.is_cuda:
+        return crops
+    host = torch.empty(crops.shape, dtype=crops.dtype, pin_memory=True)
+    host.copy_(crops, non_blocking=True)
+    torch.cuda.current_stream(crops.device).synchronize()
+    return host
+
+
+@contextmanager
+def _own_stream(device: torch.device) -> Iterator[None]:
+    """A CUDA stream for this thread, so that its products and copies overlap with decoding in another thread.
+
+    nvJPEG writes to memory of the current stream without waiting for that stream, so the stream must be empty before
+    decoding, as it is after `to_host`. Streams are reused, since torch keeps the freed memory of each.
+    """
+    if device.type == "cpu":
+        yield
+        return
+    idle = _idle_streams.setdefault(device, [])
+    try:
+        stream = idle.pop()
+    except IndexError:
+        stream = torch.cuda.Stream(device)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        stream.synchronize()
+        idle.append(stream)

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from polyptrace.core.errors import UserError
 
-SUFFIXES = (".dcm", ".dicom")
+DICOM_SUFFIXES = (".dcm", ".dicom")
 MPEG = "1.2.840.10008.1.2.4.10"  # how the transfer syntaxes of MPEG-2, MPEG-4 (H.264) and HEVC begin
 ITEM = 0xE000FFFE
 

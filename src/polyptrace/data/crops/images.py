@@ -14,18 +14,21 @@ import tarfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.core import codec
+from polyptrace.core.arrays import Strings
 from polyptrace.core.errors import UserError
 from polyptrace.data.crops.field import field_mask
-from polyptrace.data.crops.videos import read_frames
+from polyptrace.data.crops.videos import FramePosition, is_video, read_frames
 
-VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".webm", ".mpg", ".mpeg", ".dcm", ".dicom")
 ARCHIVE_MARK = "::"
 JPEG_START, JPEG_SCAN, JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"
 VIDEO_ENDS = "the video ends before this frame -> check that the file is complete"
@@ -33,26 +36,20 @@ LARGEST = 256 * 2**20  # bytes of one member; no image or annotation file is lar
 _BUFFER = 2**20
 
 
-class ImageRequest(NamedTuple):
-    """An image to read. `shrink` 2, 4 or 8 allows decoding it smaller; `size` is its stated (width, height)."""
+@dataclass(frozen=True)
+class ImageProblem:
+    """Why an image cannot be read, and what to do."""
+
+    reason: str
+
+
+class ImageResult(NamedTuple):
+    """An image: uint8 RGB (3, H, W), or what went wrong; `pts` is its time stamp in a video."""
 
     file: str
     frame: int
-    shrink: int = 1
-    size: tuple[int, int] = (0, 0)
-
-
-class ImageError(Exception):
-    """An image is missing or cannot be decoded; the message says what to do."""
-
-
-#: A request, as it was met, and its image: uint8 RGB (3, H, W), or what went wrong.
-ImageResult = tuple[ImageRequest, Tensor | ImageError]
-
-
-def is_video(file: str) -> bool:
-    """Whether a box's file is a video rather than an image."""
-    return file.lower().endswith(VIDEO_SUFFIXES)
+    pixels: Tensor | ImageProblem
+    pts: int | None = None
 
 
 def container(file: str) -> str:
@@ -64,12 +61,26 @@ def files_hash(files: Iterable[str], root: Path) -> str:
     """Identifies image files, archives and videos by name, size and time of change, so that a new one is noticed."""
     digest = hashlib.sha256()
     for name in sorted({container(file) or file for file in files}):
-        try:
-            status = (root / name).stat()
-            digest.update(json.dumps([name, status.st_size, status.st_mtime_ns]).encode())
-        except (OSError, ValueError):  # missing files are reported when they are read
-            digest.update(json.dumps([name]).encode())
+        digest.update(_state(root, name))
     return digest.hexdigest()
+
+
+def file_states(files: Strings, root: Path) -> NDArray[np.uint64]:
+    """A number for each image (n,) that changes if its file, archive or video is replaced; never 0."""
+    names = [container(file) or file for file in files]
+    states = {
+        name: int.from_bytes(hashlib.sha256(_state(root, name)).digest()[:8], "little") | 1
+        for name in dict.fromkeys(names)
+    }
+    return np.array([states[name] for name in names], np.uint64)
+
+
+def _state(root: Path, name: str) -> bytes:
+    try:
+        status = (root / name).stat()
+        return json.dumps([name, status.st_size, status.st_mtime_ns]).encode()
+    except (OSError, ValueError):  # missing files are reported when they are read
+        return json.dumps([name]).encode()
 
 
 def path_below(root: Path, file: str) -> Path:
@@ -81,73 +92,91 @@ def path_below(root: Path, file: str) -> Path:
 
 def read_images(
     root: Path,
-    requests: list[ImageRequest],
+    images: list[tuple[str, int]],
     check_cancelled: Callable[[], None] = lambda: None,
+    *,
     border: str = "keep",
+    start: FramePosition | None = None,
+    device: torch.device | None = None,
 ) -> Iterator[ImageResult]:
-    """Reads images that are all in one container, or all image files.
+    """Reads images (file, frame) that are all in one container, or all image files.
 
-    The `shrink` of a returned request is the factor that was applied. `check_cancelled` is called at every image,
-    including those that are skipped inside a container; an exception that it raises stops reading. With the `border`
-    "blank", images of a video are black outside of the endoscope's field.
+    `check_cancelled` is called at every image, including those that are skipped inside a container; an exception that
+    it raises stops reading. With the `border` "blank", images of a video are black outside of the endoscope's field.
+    Decoding of a video begins at the frame `start`. With a `device`, JPEG files are decoded together on that GPU.
     """
-    shared = container(requests[0].file)
+    shared = container(images[0][0])
     if not shared:
-        for request in requests:
-            check_cancelled()
-            yield decode_request(read_content(path_below(root, request.file)), request)
+        yield from _read_files(root, images, check_cancelled, device)
     elif is_video(shared):
-        by_frame = {request.frame: request for request in requests}
         video = path_below(root, shared)
+        missing = {frame: file for file, frame in images}
         field = field_mask(video) if border == "blank" else None
-        for frame, picture in read_frames(video, sorted(by_frame), check_cancelled, field):
-            yield by_frame.pop(frame)._replace(shrink=1), picture
-        for request in by_frame.values():
-            yield request, ImageError(VIDEO_ENDS)
+        for position, picture in read_frames(video, sorted(missing), check_cancelled, field, start):
+            yield ImageResult(missing.pop(position.frame), position.frame, picture, position.pts)
+        for frame, file in missing.items():
+            yield ImageResult(file, frame, ImageProblem(VIDEO_ENDS))
     else:
-        by_member: dict[str, list[ImageRequest]] = {}  # several frames may use the same image
-        for request in requests:
-            by_member.setdefault(request.file.partition(ARCHIVE_MARK)[2], []).append(request)
-        for member, content in read_members(path_below(root, shared), set(by_member), check_cancelled):
-            for request in by_member.pop(member):
-                yield decode_request(content, request)
-        for request in chain.from_iterable(by_member.values()):
-            yield request, ImageError("image is not in its archive -> check that the archive is complete")
+        frames: dict[str, list[int]] = {}  # several frames may use the same image
+        for file, frame in images:
+            frames.setdefault(file.partition(ARCHIVE_MARK)[2], []).append(frame)
+        for member, content in read_members(path_below(root, shared), set(frames), check_cancelled):
+            for frame in frames.pop(member):
+                yield ImageResult(f"{shared}{ARCHIVE_MARK}{member}", frame, decode_complete(content))
+        for member, frame in ((member, frame) for member, some in frames.items() for frame in some):
+            error = ImageProblem("image is not in its archive -> check that the archive is complete")
+            yield ImageResult(f"{shared}{ARCHIVE_MARK}{member}", frame, error)
 
 
-def read_content(path: Path) -> bytes | ImageError:
+def _read_files(
+    root: Path, images: list[tuple[str, int]], check_cancelled: Callable[[], None], device: torch.device | None
+) -> Iterator[ImageResult]:
+    """Image files, in their order."""
+    contents = [_read_content(path_below(root, file)) for file, _ in images]
+    decoded = _decode_together(contents, device) if device else {}
+    for index, ((file, frame), content) in enumerate(zip(images, contents, strict=True)):
+        check_cancelled()
+        yield ImageResult(file, frame, decoded[index] if index in decoded else decode_complete(content))
+
+
+def _decode_together(contents: list[bytes | ImageProblem], device: torch.device) -> dict[int, Tensor]:
+    """The JPEGs by index; empty if nvJPEG refuses one of them, so that each is decoded separately."""
+    jpegs = {
+        index: content
+        for index, content in enumerate(contents)
+        if isinstance(content, bytes) and content[:2] == JPEG_START and not is_truncated(content)
+    }
+    try:
+        return dict(zip(jpegs, codec.decode_jpegs(list(jpegs.values()), device), strict=True)) if jpegs else {}
+    except RuntimeError:
+        if device.type == "cuda":  # nvJPEG may still be writing earlier images to memory that is now free
+            torch.cuda.synchronize(device)
+        return {}
+
+
+def _read_content(path: Path) -> bytes | ImageProblem:
     """The bytes of an image file."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        return ImageError("image is missing -> restore it, or exclude its rows with --skip-bad")
+        return ImageProblem("image is missing -> restore it, or exclude its rows with --skip-bad")
     except OSError as error:
-        return ImageError(f"image cannot be read ({error}) -> restore it, or use --skip-bad")
+        return ImageProblem(f"image cannot be read ({error}) -> restore it, or use --skip-bad")
 
 
-def decode_request(content: bytes | ImageError, request: ImageRequest) -> ImageResult:
-    """Decodes an image as requested."""
-    if isinstance(content, ImageError):
-        return request, content
-    if request.shrink > 1 and codec.plain_size(content) != request.size:
-        request = request._replace(shrink=1)  # half of an image of twice the stated size would pass the size check
-    try:
-        return request, decode_image(content, request.shrink)
-    except ImageError as error:
-        return request, error
-
-
-def decode_image(content: bytes, shrink: int = 1) -> Tensor:
-    """A JPEG or PNG as uint8 RGB (3, H, W); raises ImageError."""
+def decode_complete(content: bytes | ImageProblem) -> Tensor | ImageProblem:
+    """A JPEG or PNG as uint8 RGB (3, H, W); an error if it is truncated or damaged."""
+    if isinstance(content, ImageProblem):
+        return content
     if is_truncated(content):
-        raise ImageError("image is truncated (no JPEG end marker) -> restore it, or use --skip-bad")
+        return ImageProblem("image is truncated (no JPEG end marker) -> restore it, or use --skip-bad")
     try:
-        picture = codec.decode(content, shrink)
+        picture = codec.decode_image(content)
     except (RuntimeError, ValueError, MemoryError) as error:
         reason = str(error).partition("\n")[0]
-        raise ImageError(f"image cannot be decoded ({reason}) -> restore it, or use --skip-bad") from None
+        return ImageProblem(f"image cannot be decoded ({reason}) -> restore it, or use --skip-bad")
     if picture.ndim != 3:
-        raise ImageError(f"file holds {len(picture)} images -> replace it by one image, or use --skip-bad")
+        return ImageProblem(f"file holds {len(picture)} images -> replace it by one image, or use --skip-bad")
     return picture
 
 

@@ -1,37 +1,40 @@
 """The crop store: one uint8 array (n, S, S, 3) in a file, and what makes an interrupted run resumable.
 
-A log next to the file lists the jobs whose crops are on disk, so that a run that was killed, or a machine that lost
-power, repeats only the others.
+While `crops.npy` is filled, `crops.done` has a mark for every crop that is on disk, so that a run that was killed, or a
+machine that lost power, repeats only the last seconds of work, also inside a long video.
 """
 
 import hashlib
 import json
 import os
-import shutil
 import warnings
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyptrace.config import Crops
-from polyptrace.core.arrays import Ints, Pixels
+from polyptrace.core.arrays import Bools, Ints, Pixels
 from polyptrace.core.console import progress
 from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.files import remove
 from polyptrace.data.boxes import Boxes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SECONDS_BETWEEN_SYNCS = 2.0  # the most work that a killed run loses
-GATHERED = "gathered.npy"
 CROPS_PER_BLOCK = 1024
+#: The mark of a crop: the state of the file that it was cut from (0: not cut yet), and its time stamp in a video.
+MARK = np.dtype([("state", "<u8"), ("pts", "<i8")])
+NO_PTS = int(np.iinfo(np.int64).min)
 
 
 @dataclass(frozen=True)
@@ -46,77 +49,76 @@ class BadImage:
 Fill = Callable[..., list[BadImage]]
 
 
-@dataclass(frozen=True)
-class CropFile:
-    """The open file of a store. It is not written through a memory map, which would crash on a full disk."""
+class UnfinishedCrops:
+    """The open files of a store that is being filled. Several threads may write at once.
 
-    descriptor: int
-    header: int  # bytes before the first crop
-    size: int
+    A crop is marked after an fsync of the store, so that a power cut cannot leave black crops. Nothing is written
+    through a memory map, which would crash on a full disk.
+    """
 
-    def write(self, row: int, crops: "Tensor") -> None:
-        """Writes crops (..., size, size, 3) from a row on."""
-        content = memoryview(crops.contiguous().numpy().data).cast("B")
-        offset = self.header + row * 3 * self.size**2
-        while content:
-            written = os.pwrite(self.descriptor, content, offset)
-            content, offset = content[written:], offset + written
-
-    def write_rows(self, rows: Ints, crops: "Tensor") -> None:
-        """Writes crops (n, size, size, 3) to their rows; consecutive rows are written at once."""
-        cuts = (np.flatnonzero(np.diff(rows) != 1) + 1).tolist()
-        for begin, end in pairwise([0, *cuts, len(rows)]):
-            self.write(int(rows[begin]), crops[begin:end])
-
-
-@dataclass
-class JobLog:
-    """The log of finished jobs. A job is logged after an fsync, so that a power cut cannot leave black crops."""
-
-    file: TextIO
-    store: int  # file descriptor
-    last_sync: float = 0.0
-    finished: list[str] = field(default_factory=list)
+    def __init__(self, store: int, marks: int, header: int, states: NDArray[np.uint64], size: int) -> None:
+        self._store, self._marks = store, marks  # file descriptors
+        self._header, self._states, self._size = header, states, size
+        self._earlier: NDArray[Any] = np.frombuffer(os.pread(marks, MARK.itemsize * len(states), 0), MARK)
+        #: Rows (n,) that earlier runs have cut; those of replaced files do not count.
+        self.finished: Bools = self._earlier["state"] == states
+        self._written: list[tuple[int, int]] = []  # row and time stamp of crops without a mark
+        self._last_sync, self._syncing = monotonic(), Lock()
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path, store: int) -> Iterator[Self]:
-        """The log of a store; jobs not yet logged are logged at the end, even after an exception."""
-        with path.open("a", encoding="utf-8") as file:
-            log = cls(file, store, monotonic())
-            try:
-                yield log
-            finally:
-                log.sync()
+    def open(cls, path: Path, states: NDArray[np.uint64], size: int) -> Iterator[Self]:
+        """A store for crops of files in these states (n,), see `file_states`; the marks are complete at the end.
 
-    def add(self, job: str) -> None:
-        """Adds a job whose crops have been written."""
-        self.finished.append(job)
-        if monotonic() - self.last_sync > SECONDS_BETWEEN_SYNCS:
-            self.sync()
+        A damaged store is created anew, with a warning.
+        """
+        shape, marks = (len(states), size, size, 3), path.with_suffix(".done")
+        exists = path.exists() and marks.exists()  # the marks are created last: without them the store is incomplete
+        if exists and not (_has_shape(path, shape) and marks.stat().st_size == MARK.itemsize * len(states)):
+            warnings.warn(f"{path}: damaged, so its crops are cut again", PolyptraceWarning, stacklevel=3)
+            exists = False
+        if not exists:
+            marks.unlink(missing_ok=True)
+            np.lib.format.open_memmap(path, "w+", np.uint8, shape).flush()
+            marks.write_bytes(bytes(MARK.itemsize * len(states)))
+        header: int = np.lib.format.open_memmap(path, "r").offset
+        with path.open("r+b", buffering=0) as store_file, marks.open("r+b", buffering=0) as marks_file:
+            crops = cls(store_file.fileno(), marks_file.fileno(), header, states, size)
+            try:
+                yield crops
+            finally:
+                crops.sync()
+
+    def pts(self, row: int) -> int | None:
+        """The time stamp of a finished crop; None without one."""
+        pts = int(self._earlier["pts"][row])
+        return None if pts == NO_PTS else pts
+
+    def write(self, rows: Ints, crops: "Tensor", pts: Sequence[int | None]) -> None:
+        """Writes crops (n, size, size, 3) with their time stamps to their rows; consecutive rows at once."""
+        cuts = (np.flatnonzero(np.diff(rows) != 1) + 1).tolist()
+        for begin, end in pairwise([0, *cuts, len(rows)]):
+            content = memoryview(crops[begin:end].contiguous().numpy().data).cast("B")
+            offset = self._header + int(rows[begin]) * 3 * self._size**2
+            while content:
+                written = os.pwrite(self._store, content, offset)
+                content, offset = content[written:], offset + written
+        self._written.extend((row, NO_PTS if at is None else at) for row, at in zip(rows.tolist(), pts, strict=True))
+        if monotonic() - self._last_sync > SECONDS_BETWEEN_SYNCS and self._syncing.acquire(blocking=False):
+            try:
+                self.sync()
+            finally:
+                self._syncing.release()
 
     def sync(self) -> None:
-        """Flushes the crops to disk, then logs their jobs."""
-        os.fsync(self.store)
-        self.file.writelines(log_line(job) for job in self.finished)
-        self.file.flush()
-        self.finished, self.last_sync = [], monotonic()
-
-
-def create_store(path: Path, log: Path, shape: tuple[int, ...]) -> int:
-    """Creates a store of this shape unless an interrupted run left one; returns the size of its header in bytes.
-
-    A damaged store is created anew, with a warning.
-    """
-    exists = path.exists() and log.exists()  # the log is created after the store: without it the store is incomplete
-    if exists and not _has_shape(path, shape):
-        warnings.warn(f"{path}: damaged, so its crops are cut again", PolyptraceWarning, stacklevel=2)
-        exists = False
-    if not exists:
-        log.unlink(missing_ok=True)
-        np.lib.format.open_memmap(path, "w+", np.uint8, shape).flush()
-    header: int = np.lib.format.open_memmap(path, "r").offset
-    return header
+        """Flushes the written crops to disk, then marks them."""
+        written = self._written[:]
+        os.fsync(self._store)
+        for row, pts in written:
+            mark = np.array([(self._states[row], pts)], MARK)
+            os.pwrite(self._marks, mark.tobytes(), row * MARK.itemsize)
+        del self._written[: len(written)]
+        self._last_sync = monotonic()
 
 
 def open_store(path: Path, advice: str) -> Pixels:
@@ -140,88 +142,62 @@ def _has_shape(path: Path, shape: tuple[int, ...]) -> bool:
         return False
 
 
-def log_line(job: str) -> str:
-    """The line of a finished job, with a checksum: a damaged line must not mark another job as finished."""
-    return f"{job} {zlib.crc32(job.encode()):08x}\n"
-
-
-def finished_jobs(log: Path) -> set[str]:
-    """The jobs that earlier runs have finished.
-
-    An incomplete last line is removed; the next entry would otherwise continue it. Damaged lines are ignored, so that
-    their jobs run again.
-    """
-    content = log.read_bytes() if log.exists() else b""
-    complete = content[: content.rfind(b"\n") + 1]
-    if complete != content:
-        log.write_bytes(complete)
-    lines = complete.decode("ascii", "replace").splitlines(True)
-    return {job for line in lines if line == log_line(job := line.rpartition(" ")[0])}
-
-
 class PartialStore:
     """The crop store of an unfinished dataset folder, cut in one or more rounds.
 
     The first round cuts the crops of all tracklets. If images are bad and their boxes are excluded, the tracks
-    change and may need other crops: the next round cuts only those. Every round can be resumed.
+    change and may need other crops: the next round cuts only those. Every round has a file, named after its content,
+    and can be resumed.
     """
 
     def __init__(self, folder: Path, boxes: Boxes, root: Path, crops: Crops, fill: Fill) -> None:
         self._folder, self._boxes, self._root, self._crops, self._fill = folder, boxes, root, crops, fill
-        self._rounds: list[Ints] = []  # box rows cut in each round
+        self._rounds: list[tuple[Path, Ints]] = []  # the file of each round, and the box rows in it
 
     def cut(self, rows: Ints) -> list[BadImage]:
         """Cuts the crops of those box rows that no round has cut yet; returns the rows with bad images."""
-        new = np.setdiff1d(rows, np.concatenate([np.empty(0, np.int64), *self._rounds]))
+        new = np.setdiff1d(rows, np.concatenate([np.empty(0, np.int64), *(cut for _, cut in self._rounds)]))
         if not len(new):
             return []
-        bad = self._fill_round(self._round_folder(len(self._rounds)), self._boxes.take(new))
-        self._rounds.append(new)
+        boxes, number = self._boxes.take(new), len(self._rounds)
+        path = self._folder / f"crops-{number}-{_fingerprint(boxes, self._root, self._crops)}.npy"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for other in self._folder.glob(f"crops-{number}-*"):
+            if other.stem != path.stem:  # of other boxes or settings
+                remove(other)
+        with progress("cutting crops", count_images(boxes), "images") as bar:
+            bad = self._fill(path, boxes, self._root, self._crops, bar.advance)
+        self._rounds.append((path, new))
         return [BadImage(int(new[one.row]), one.reason) for one in bad]
 
     def finish(self, rows: Ints) -> None:
         """Leaves `crops.npy` with the crops of these box rows, in this order, and removes all temporary files."""
-        complete = len(self._rounds) == 1 and len(self._rounds[0]) == len(rows)
-        gathered = None if complete else self._gather(rows)
-        (self._folder / "plan").unlink()  # from now on a new run must not resume this store
-        if gathered:
-            gathered.replace(self._folder / "crops.npy")
-        (self._folder / "crops.log").unlink()
-        (self._folder / GATHERED).unlink(missing_ok=True)  # left by a killed run that had more rounds
-        for folder in self._folder.glob("round-*"):
-            shutil.rmtree(folder)
-
-    def _round_folder(self, number: int) -> Path:
-        return self._folder / f"round-{number}" if number else self._folder
-
-    def _fill_round(self, folder: Path, boxes: Boxes) -> list[BadImage]:
-        """Fills the store in a folder, resuming an earlier run with the same fingerprint."""
-        fingerprint = _fingerprint(boxes, self._root, self._crops)
-        plan = folder / "plan"
-        if folder.exists() and (not plan.exists() or plan.read_bytes() != fingerprint.encode()):
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        if not plan.exists():  # written once: rewriting it on a full disk would truncate it and lose the crops
-            plan.write_text(fingerprint, encoding="utf-8")
-        pictures = len(set(zip(boxes.file, boxes.frame_index.tolist(), strict=True)))
-        with progress("cutting crops", pictures, "images") as bar:
-            return self._fill(folder / "crops.npy", boxes, self._root, self._crops, bar.advance)
+        path, cut = self._rounds[0]
+        complete = len(self._rounds) == 1 and len(cut) == len(rows)
+        (path if complete else self._gather(rows)).replace(self._folder / "crops.npy")
+        for leftover in self._folder.glob("crops-*"):
+            remove(leftover)
 
     def _gather(self, rows: Ints) -> Path:
         """Writes the crops of these box rows from all rounds into one file."""
-        path = self._folder / GATHERED
-        stores = [np.load(self._round_folder(number) / "crops.npy", "r") for number in range(len(self._rounds))]
-        shape = (len(rows), *stores[0].shape[1:])
+        path = self._folder / "crops-gathered.npy"
+        stores = [(cut, np.load(file, "r")) for file, cut in self._rounds]
+        shape = (len(rows), *stores[0][1].shape[1:])
         with path.open("wb") as file:  # not a memory map, which would crash on a full disk
             np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
             for first in range(0, len(rows), CROPS_PER_BLOCK):
                 chunk = rows[first : first + CROPS_PER_BLOCK]
                 block = np.empty((len(chunk), *shape[1:]), np.uint8)
-                for cut, store in zip(self._rounds, stores, strict=True):
+                for cut, store in stores:
                     inside = np.isin(chunk, cut)
                     block[inside] = store[np.searchsorted(cut, chunk[inside])]
                 file.write(block.tobytes())
         return path
+
+
+def count_images(boxes: Boxes) -> int:
+    """Number of different images of the boxes."""
+    return len(set(zip(boxes.file, boxes.frame_index.tolist(), strict=True)))
 
 
 def _fingerprint(boxes: Boxes, root: Path, crops: Crops) -> str:
@@ -231,4 +207,4 @@ def _fingerprint(boxes: Boxes, root: Path, crops: Crops) -> str:
         digest.update(np.ascontiguousarray(column).tobytes())
     settings = {key: value for key, value in asdict(crops).items() if key != "workers"}
     digest.update(json.dumps([str(root.resolve()), settings, boxes.file.tolist()]).encode())
-    return digest.hexdigest()
+    return digest.hexdigest()[:16]

@@ -40,12 +40,11 @@ class Combination:
         cases: Path | None = None,
         columns: Mapping[str, str] | None = None,
         histology: Mapping[str, str] | None = None,
-        workers: int = 0,
         cache: Path | None = None,
     ) -> Boxes:
         """The boxes of each part; a missing part is an error before any is read.
 
-        `cases` is an option of SUN, `columns` of PolypSize, `workers` and `cache` of REAL-Colon.
+        `cases` is an option of SUN, `columns` of PolypSize, `cache` of REAL-Colon.
         """
         if split:
             raise UserError(
@@ -53,9 +52,7 @@ class Combination:
             )
         folders = {part: _folder(Path(path), part) for part in self.parts}
         readers: dict[str, Callable[[Path], Boxes]] = {
-            "realcolon": lambda folder: read_realcolon(
-                folder, split="paper-eval", histology=histology, workers=workers, cache=cache
-            ),
+            "realcolon": lambda folder: read_realcolon(folder, split="paper-eval", histology=histology, cache=cache),
             "sun": lambda folder: read_sun(folder, cases=cases, histology=histology),
             "polypsize": lambda folder: read_polypsize(folder, columns=columns, histology=histology),
             "polypsset": lambda folder: read_polypsset(folder, histology=histology),

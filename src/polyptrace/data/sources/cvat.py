@@ -14,10 +14,9 @@ import numpy as np
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops.videos import video_info
+from polyptrace.data.crops.videos import is_video, video_info
 from polyptrace.data.sources.labels import Row, label_columns, labelled_boxes
 from polyptrace.data.sources.paths import (
-    VIDEOS,
     folders_below,
     image_root,
     inside,
@@ -144,7 +143,7 @@ def _pictures(path: Path, root: Path, source: str) -> tuple[dict[int, str], str]
     for folder in (path.parent / "images", path.with_suffix(""), path.parent):
         if pictures := pictures_by_number(folder):
             return {index: relative(folder / name, root) for index, name in pictures.items()}, ""
-    if source.lower().endswith(VIDEOS):
+    if is_video(source):
         name = PurePosixPath(inside(source, f"{path}: source")).name
         file = next((f for f in (path.parent / name, root / name, root / "videos" / name) if f.is_file()), None)
         return {}, relative(file, root) if file else prefix_of(path.parent, root) + name

@@ -15,10 +15,9 @@ import numpy as np
 from polyptrace.core.arrays import Ints, Strings
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import NO_FRAME, Boxes, frame_numbers
-from polyptrace.data.crops.videos import video_info
+from polyptrace.data.crops.videos import VIDEO_SUFFIXES, video_info
 from polyptrace.data.sources.labels import qualified
 from polyptrace.data.sources.paths import (
-    VIDEOS,
     folders_below,
     image_root,
     inside,
@@ -131,7 +130,7 @@ def _sequence_folder(folder: Path, root: Path, table: Path) -> _Sequence:
     info = _seqinfo(ini)
     prefix = prefix_of(folder, root)
     pictures = inside(info.get("imdir", "img1"), f"{ini}: imDir")
-    videos = [] if (folder / pictures).is_dir() else names_in(folder, VIDEOS)
+    videos = [] if (folder / pictures).is_dir() else names_in(folder, VIDEO_SUFFIXES)
     return _Sequence(
         video=relative(folder, root) or folder.resolve().name,
         table=table,

@@ -13,9 +13,9 @@ import numpy as np
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
+from polyptrace.data.crops.videos import VIDEO_SUFFIXES, is_video
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
-VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".mpg", ".mpeg", ".webm", ".dcm", ".dicom")
 _ANNOTATIONS = (".txt", ".xml", ".json", ".csv", ".ini", ".md", *PICTURES)
 _SPLITS = ("train", "val", "valid", "validation", "test")
 _LABEL_FOLDERS = ("annotations", "annotation", "labels", "gt", "det")
@@ -179,17 +179,17 @@ def video_folders(root: Path) -> list[Path]:
 
 def video_file(folders: Iterable[Path], stem: str) -> Path | None:
     """The video file with this stem in the first folder that has one."""
-    files = (folder / name for folder in folders for name in names_in(folder, VIDEOS))
+    files = (folder / name for folder in folders for name in names_in(folder, VIDEO_SUFFIXES))
     return next((file for file in files if file.stem == stem), None)
 
 
 def why_no_video(folders: Iterable[Path], stem: str) -> str:
     """Why `video_file` gave nothing, and what to do: unknown type, other names, or no video at all."""
     names = [name for folder in folders for name in names_in(folder) if (folder / name).is_file()]
-    unknown = [n for n in names if Path(n).stem == stem and not n.lower().endswith((*VIDEOS, *_ANNOTATIONS))]
+    unknown = [n for n in names if Path(n).stem == stem and not n.lower().endswith((*VIDEO_SUFFIXES, *_ANNOTATIONS))]
     if unknown:
-        return f"{unknown[0]} has a type that is not known as video -> convert it to one of {', '.join(VIDEOS)}"
-    others = [name for name in names if name.lower().endswith(VIDEOS)]
+        return f"{unknown[0]} has a type that is not known as video -> convert it to one of {', '.join(VIDEO_SUFFIXES)}"
+    others = [name for name in names if is_video(name)]
     if others:
         shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
         return f"no video is named {stem!r}, only {shown} -> give a video and its boxes the same name"

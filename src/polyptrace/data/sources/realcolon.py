@@ -3,19 +3,14 @@
 `SSS-VVV_annotations/SSS-VVV_t.xml` (or `_annotation`, or `.tar.gz` of them), `SSS-VVV_frames/SSS-VVV_t.jpg` (or
 `SSS-VVV_frames.tar.gz`), `video_info.csv`, `lesion_info.csv`. An object's `unique_id` is the polyp.
 
-Several processes parse the files, video by video, and a cache keeps the videos that are complete.
+A cache keeps the boxes of the videos that are complete.
 """
 
-import ctypes
 import re
-import signal
 import warnings
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from multiprocessing import get_all_start_methods, get_context
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -23,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyptrace.core.console import counted, progress
-from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.images import first_file, read_all
@@ -33,7 +27,6 @@ from polyptrace.data.sources.reading import number, read_small_files, read_table
 from polyptrace.data.sources.voc import parse_voc, warn_of_unlabelled
 from polyptrace.data.splits import REAL_COLON
 
-PR_SET_PDEATHSIG = 1  # from prctl.h
 _ANNOTATIONS = re.compile(r"(?P<video>\d{3}-\d{3})_annotations?(?P<archive>\.tar\.gz|\.tgz|\.tar)?", re.ASCII)
 _FRAME = re.compile(r"\d{1,9}", re.ASCII)
 _FRAMES = re.compile(r"(?P<video>\d{3}-\d{3})_frames(?P<archive>\.tar\.gz|\.tgz|\.tar)?", re.ASCII)
@@ -52,13 +45,11 @@ def read_realcolon(
     *,
     split: str | None = None,
     histology: Mapping[str, str] | None = None,
-    workers: int = 0,
     cache: Path | None = None,
 ) -> Boxes:
     """The boxes of REAL-Colon; `split` is `paper-train` (27 videos) or `paper-eval` (19).
 
-    `workers` processes parse the files (0: one per core). `cache` is a folder that keeps the boxes of complete videos,
-    so that an interrupted run resumes with the next video.
+    `cache` is a folder that keeps the boxes of complete videos, so that an interrupted run resumes with the next one.
     """
     path = Path(path)
     annotations = _selected(_folders_and_archives(path, _ANNOTATIONS), split, path)
@@ -68,7 +59,7 @@ def read_realcolon(
     lesions = label_table(lesion_rows, itemgetter("unique_object_id"), "size [mm]", "histology_class", histology or {})
     rates = _rates(path / "video_info.csv")
     videos = [_Video(name, source, frames.get(name)) for name, source in annotations.items()]
-    table = Boxes.concatenate(list(_read_videos(videos, workers, cache)))
+    table = Boxes.concatenate(list(_read_videos(videos, cache)))
     for video in videos:
         _warn_of_unlabelled(video)
     if not len(table):
@@ -133,40 +124,20 @@ def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[dict[str, str], str
     return []
 
 
-def _read_videos(videos: list[_Video], workers: int, cache: Path | None) -> Iterator[Boxes]:
+def _read_videos(videos: list[_Video], cache: Path | None) -> Iterator[Boxes]:
     """The boxes of each video, in order; videos in the cache are not parsed again."""
-    kept = [cache / f"{video.name}-{_fingerprint(video)}.parquet" if cache else None for video in videos]
-    new = [video for video, file in zip(videos, kept, strict=True) if not (file and file.exists())]
-    with progress("reading annotations", len(new), "videos") as bar:
-        results = _run(new, min(workers or usable_cores(), len(new)))
-        for video, file in zip(videos, kept, strict=True):
-            if video not in new and file:
-                yield Boxes.load(file)
+    with progress("reading annotations", len(videos), "videos") as bar:
+        for video in videos:
+            kept = cache / f"{video.name}-{_fingerprint(video)}.parquet" if cache else None
+            if kept and kept.exists():
+                yield Boxes.load(kept)
+                bar.skip(1)
                 continue
-            table = next(results)
-            bar.advance()
-            if file:
-                table.save(file)
+            table = _read(video)
+            if kept:
+                table.save(kept)
             yield table
-
-
-def _run(videos: list[_Video], workers: int) -> Iterator[Boxes]:
-    """The boxes of each video, in order."""
-    if workers <= 1:
-        yield from map(_read, videos)
-        return
-    method = "fork" if "fork" in get_all_start_methods() else "spawn"
-    with ProcessPoolExecutor(workers, get_context(method), _end_with_parent) as pool:
-        with warnings.catch_warnings():  # about forking with threads; children that only read files take no locks
-            warnings.simplefilter("ignore", DeprecationWarning)
-            results = pool.map(_read, videos)
-        yield from results
-
-
-def _end_with_parent() -> None:
-    """Lets the kernel end this process if its parent is killed."""
-    with suppress(OSError, AttributeError):  # not Linux
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            bar.advance()
 
 
 def _read(video: _Video) -> Boxes:
