@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from polyptrace.config import Supervision
 from polyptrace.data import Dataset
-from polyptrace.figures.curriculum import bag_ranks, curriculum_statistics, draw_bags, estimate_purity, gradient_shares
-from polyptrace.figures.tracklets import TrainingTracklets, training_tracklets
+from polyptrace.figures.figure2 import (
+    TrainingTracklets,
+    bag_ranks,
+    bags_at,
+    curriculum_statistics,
+    estimate_purity,
+    gradient_shares,
+    training_tracklets,
+)
 
 
 def procedure(videos: int = 3, polyps: int = 3, each: int = 10) -> TrainingTracklets:
@@ -29,7 +36,7 @@ def test_a_rank_counts_the_nearer_ones_and_a_tie_has_its_mean(tracks: list[tuple
     video = np.array([v for v, _ in tracks], object)
     position = np.array([p for _, p in tracks], np.int64)
     tracklets = TrainingTracklets(video, position, np.full(len(tracks), "", object), np.arange(len(tracks)))
-    bags, _ = draw_bags(tracklets, Supervision(bag_size=2), 1.0, seed)
+    bags, _ = bags_at(tracklets, Supervision(bag_size=2), 1.0, seed)
     ranks = bag_ranks(tracklets, bags)
     for i, members in enumerate(bags):
         others = [abs(position[j] - position[i]) for j in range(len(tracks)) if j != i and video[j] == video[i]]
@@ -44,7 +51,7 @@ def test_a_rank_counts_the_nearer_ones_and_a_tie_has_its_mean(tracks: list[tuple
 
 def test_purity_is_what_a_loop_counts() -> None:
     tracklets = procedure()
-    bags, _ = draw_bags(tracklets, Supervision(), 1.0, 0)
+    bags, _ = bags_at(tracklets, Supervision(), 1.0, 0)
     judged = estimate_purity(tracklets, [bags])
     pure = [all(tracklets.polyp[m] == tracklets.polyp[i] for m in bag) for i, bag in enumerate(bags)]
     wrong = [np.mean([tracklets.polyp[m] != tracklets.polyp[i] for m in bag]) for i, bag in enumerate(bags)]
@@ -61,7 +68,7 @@ def test_a_bag_with_an_unknown_polyp_is_not_judged() -> None:
     polyp = tracklets.polyp.copy()
     polyp[0] = ""
     unknown = replace(tracklets, polyp=polyp)
-    bags, _ = draw_bags(unknown, Supervision(), 1.0, 0)
+    bags, _ = bags_at(unknown, Supervision(), 1.0, 0)
     touched = [0 in bag or i == 0 for i, bag in enumerate(bags.tolist())]
     assert estimate_purity(unknown, [bags]).bags == 90 - sum(touched)
 
@@ -80,9 +87,11 @@ def test_shares_are_the_softmax_of_the_scaled_cosines() -> None:
 
 def test_through_the_curriculum_ranks_grow_and_bags_get_impure() -> None:
     curriculum = curriculum_statistics(procedure(), Supervision(), points=5)
-    assert curriculum.pure is not None
+    early, late = curriculum.purity[0].pure, curriculum.purity[-1].pure
+    assert early is not None
+    assert late is not None
     assert (np.diff(curriculum.rank[:, 0]) > 0).all()
-    assert curriculum.pure.value[0] > curriculum.pure.value[-1] + 0.3
+    assert early[0] > late[0] + 0.3
     assert curriculum.tau[[0, -1]].tolist() == pytest.approx([0.3, 12.0])
     assert curriculum.anchors == 90
 
@@ -91,19 +100,19 @@ def test_vectors_of_polyps_take_the_gradient_from_wrong_members() -> None:
     tracklets = procedure()
     _, code = np.unique(tracklets.polyp.astype(str), return_inverse=True)
     known = replace(tracklets, vectors=torch.eye(9)[code])
-    curriculum = curriculum_statistics(known, Supervision(), points=2)
-    assert curriculum.wrong is not None
-    assert curriculum.wrong_gradient is not None
-    assert curriculum.wrong.value[-1] > 0.2
+    late = curriculum_statistics(known, Supervision(), points=2).purity[-1]
+    assert late.wrong is not None
+    assert late.wrong_gradient is not None
+    assert late.wrong[0] > 0.2
     # a bag without any right member has to give its gradient to wrong ones, so the share is small, not zero
-    assert curriculum.wrong_gradient.value[-1] < 0.5 * curriculum.wrong.value[-1]
+    assert late.wrong_gradient[0] < 0.5 * late.wrong[0]
 
 
 def test_without_labels_there_are_ranks_and_no_purity() -> None:
     tracklets = procedure()
     unknown = replace(tracklets, polyp=np.full(90, "", object))
     curriculum = curriculum_statistics(unknown, Supervision(), points=3)
-    assert curriculum.pure is None
+    assert all(purity.pure is None for purity in curriculum.purity)
     assert np.isfinite(curriculum.rank).all()
 
 
@@ -117,7 +126,7 @@ def test_nearest_bags_do_not_change_and_uniform_ones_reach_far() -> None:
 
 def test_the_same_seed_draws_the_same_bags_and_another_one_others() -> None:
     tracklets = procedure()
-    first, again, other = (draw_bags(tracklets, Supervision(), 0.8, seed)[0] for seed in (0, 0, 1))
+    first, again, other = (bags_at(tracklets, Supervision(), 0.8, seed)[0] for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
 

@@ -62,14 +62,6 @@ def test_what_can_be_mistyped_is_one_line_that_helps(
     assert message in capsys.readouterr().err
 
 
-def test_encoder_and_vectors_together_are_refused(
-    coloured: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ("figures", "curriculum", "--data", coloured.path, "--out", tmp_path / "out")
-    assert call(*arguments, "--encoder", "colour-grid", "--embeddings", tmp_path) == 2
-    assert "give one of them" in capsys.readouterr().err
-
-
 def test_the_colour_grid_is_added_to_results_without_labels(
     unlabelled: Path, coloured: Dataset, tmp_path: Path
 ) -> None:

@@ -8,13 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.config import Config
+from polyptrace.config import Config, Loss, Supervision
 from polyptrace.evaluate import Results
-from polyptrace.evaluate.results import Method, Metric, Task
+from polyptrace.evaluate.results import Method, Metric, Task, compare
 from polyptrace.report.page import markdown
-from polyptrace.report.ranking import MAIN, Measure
-from polyptrace.report.runs import AblationRow, sweep_table
-from polyptrace.report.tables import Table, describe_counts, difference_table, interval_text, method_table, value_text
+from polyptrace.report.ranking import MAIN, Measure, interval_text, value_text
+from polyptrace.report.tables import (
+    Table,
+    ablation_table,
+    describe_counts,
+    difference_table,
+    method_table,
+    sweep_table,
+    switches,
+)
 
 Make = Callable[..., Results]
 MAP = MAIN[0]
@@ -133,14 +140,19 @@ def test_methods_on_other_tracklets_are_not_compared(make_row: Make) -> None:
     assert difference_table([make_row("a", 0.5), make_row("b", 0.6, key="other")], MAIN[:1], focus=0) is None
 
 
-def line(name: str, value: float, key: str, seeds: int = 1) -> AblationRow:
+FULL = Config()
+NEAREST = replace(FULL, supervision=Supervision(sampling="nearest"))
+FIXED = replace(FULL, supervision=Supervision(curriculum="fixed"))
+FRAMES = replace(FULL, loss=Loss(tracklet_weight=0.0))
+
+
+def line(name: str, value: float, key: str, seeds: int = 1) -> Results:
     """A variant whose mAP hardly differs from draw to draw."""
     figure = Metric(value, value, value, 10, "queries")
     counts = {"tracklets": 10, "polyps": 40, "videos": 30}
     task = Task("track", "tracks", datasets=(key,), metrics={"map": figure}, counts=counts, draws_key=key, drawn=40)
     draws = np.random.default_rng(len(name)).normal(value, 0.01, 200)
-    results = Results(Method(name, seeds=seeds), {"retrieval": task}, {"retrieval/draws/map": draws})
-    return AblationRow(name if seeds == 1 else f"{name} ({seeds} seeds)", results, Config())
+    return Results(Method(name, seeds=seeds), {"retrieval": task}, {"retrieval/draws/map": draws})
 
 
 def test_each_dataset_has_its_own_best_and_what_is_not_measured_has_no_figure() -> None:
@@ -149,7 +161,7 @@ def test_each_dataset_has_its_own_best_and_what_is_not_measured_has_no_figure() 
         "0.5": [line("naive one", 0.3, "b"), line("aware", 0.6, "b")],
         "1": [line("aware", 0.4, "c")],
     }
-    table = sweep_table("sweep", "Sweep", points, MAIN[0])
+    table = sweep_table("sweep", points, MAIN[0])
     cells = {row.name: [(cell.text, cell.mark) for cell in row.cells] for row in table.groups[0][1]}
     assert cells["naive one"] == [("90.00", "best"), ("30.00", "second"), ("–", "")]
     assert cells["aware"] == [("80.00", "second"), ("60.00", "best"), ("40.00", "")]
@@ -159,10 +171,37 @@ def test_each_dataset_has_its_own_best_and_what_is_not_measured_has_no_figure() 
 
 def test_a_variant_has_one_row_however_many_seeds_each_point_has() -> None:
     points = {"0": [line("aware", 0.9, "a")], "0.5": [line("aware", 0.6, "b", seeds=3)]}
-    table = sweep_table("sweep", "Sweep", points, MAIN[0])
+    table = sweep_table("sweep", points, MAIN[0])
     assert [row.name for row in table.groups[0][1]] == ["aware"]
     assert "0: 10 tracks of 40 polyps in 30 procedures (a). 0.5:" in markdown(table)
     assert "procedures (b), 3 training seeds." in markdown(table)
+
+
+def test_the_papers_switches_are_read_from_the_settings() -> None:
+    assert switches(FULL) == (True, True, True, True)
+    assert switches(NEAREST) == (False, False, True, True)
+    assert switches(FIXED) == (True, False, True, True)
+    assert switches(FRAMES) == (True, True, True, False)
+
+
+def test_rows_have_the_papers_switches_and_blocks_are_adjusted_alone(make_row: Make) -> None:
+    full, nearest, fixed, frames = (
+        make_row(name, 0.5 + n / 20, seed=n) for n, name in enumerate(("full", "nearest", "fixed", "frames"))
+    )
+    blocks = {
+        "Sampling": [(full, FULL), (nearest, NEAREST), (fixed, FIXED)],
+        "Level": [(frames, FRAMES), (full, FULL)],
+    }
+    table = ablation_table(blocks, MAIN[:1])
+    assert {title: [row.name for row in rows] for title, rows in table.groups} == {
+        "Sampling": ["full", "nearest", "fixed"],
+        "Level": ["frames", "full"],
+    }
+    marks = [[cell.text for cell in row.cells[:4]] for row in table.groups[0][1]]
+    assert marks == [["✓"] * 4, ["✗", "✗", "✓", "✓"], ["✓", "✗", "✓", "✓"]]
+    p = compare(frames, full, "retrieval", "map").p  # the only comparison of its block
+    assert table.groups[1][1][1].cells[-1].remark == f"against the best: p = {p:.3g}, Holm-adjusted"
+    assert "Holm-adjusted within the column of a block" in table.notes[0]
 
 
 def test_every_quoted_number_is_the_papers(shared: Path, make_row: Make) -> None:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from polyptrace.config import Config, as_toml
 from polyptrace.core.errors import UserError
 from polyptrace.core.lock import owner_tag
 from polyptrace.evaluate import Results
-from polyptrace.report import ReportOptions, write_report
+from polyptrace.report import write_report
 
 
 @pytest.fixture(scope="module")
@@ -86,24 +85,6 @@ def test_an_existing_folder_is_kept_unless_it_may_go(unlabelled: Path, tmp_path:
     (tmp_path / "out" / "report.html").touch()
     write_report([unlabelled], tmp_path / "out", overwrite=True)
     assert not mine.exists()
-
-
-def test_results_of_runs_that_left_something_out_become_table_2(
-    make_row: Callable[..., Results], tmp_path: Path
-) -> None:
-    whole = Config()
-    fixed = replace(whole, supervision=replace(whole.supervision, curriculum="fixed"))
-    for name, value, config in (("Ours", 0.6, whole), ("Fixed", 0.5, fixed)):
-        run = tmp_path / "runs" / name
-        run.mkdir(parents=True)
-        (run / "config.toml").write_text(as_toml(config, ("supervision", "loss")), encoding="utf-8")
-        replace(make_row(name, value), embeddings=[{"info": {"from": str(run)}}]).save(tmp_path / name)
-    write_report(
-        [tmp_path / "Ours"], tmp_path / "out", ReportOptions(ablations=(tmp_path / "Ours", tmp_path / "Fixed"))
-    )
-    lines = (tmp_path / "out" / "table2.md").read_text(encoding="utf-8").splitlines()
-    assert next(line for line in lines if "Fixed" in line).startswith("| Fixed | ✓ | ✗ | ✓ | ✓ | <u>50.00</u>")
-    assert (tmp_path / "out" / "table2.tex").exists()
 
 
 def test_methods_of_other_data_are_marked_and_a_page_without_pictures_says_what_to_pass(

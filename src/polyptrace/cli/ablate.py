@@ -30,8 +30,7 @@ from polyptrace.core.lock import lock
 from polyptrace.evaluate.results import Results, combine
 from polyptrace.report.page import markdown, write_table
 from polyptrace.report.ranking import MAIN, measured
-from polyptrace.report.runs import AblationRow, block_table, sweep_table
-from polyptrace.report.tables import difference_table
+from polyptrace.report.tables import ablation_table, difference_table, sweep_table
 
 __all__ = ["SECTIONS", "command"]
 
@@ -138,24 +137,23 @@ def folder_of(row: ComparisonRow) -> str:
 def write_tables(out: Path, blocks: Sequence[AblationBlock]) -> bool:
     """Writes the ablation tables into R/ablations; False if there are too few results."""
     of_blocks = {
-        block.title: lines
+        block.title: rows
         for block in blocks
-        if len(lines := ablation_rows([(row.title, out / folder_of(row)) for row in block.rows])) > 1
+        if len(rows := completed_rows([out / folder_of(row) for row in block.rows])) > 1
     }
     of_points = {
-        folder.name: lines
+        folder.name: [results for results, _ in rows]
         for folder in sorted((out / SWEEP_FOLDER).glob("*"), key=lambda folder: point_order(folder.name))
-        if (lines := ablation_rows([(row.title, folder / row.name) for row in SWEEP]))
+        if (rows := completed_rows([folder / row.name for row in SWEEP]))
     }
-    results = {line.results.method.name: line.results for lines in of_blocks.values() for line in lines}
+    results = {row.method.name: row for rows in of_blocks.values() for row, _ in rows}
     columns = measured(list(results.values()), MAIN)
-    tables = [block_table("table2", "Table 2. Ablations", of_blocks, columns)] if columns else []
+    tables = [ablation_table(of_blocks, columns)] if columns else []
     if OURS.title in results:  # ours minus each variant, on the same bootstrap draws
         differences = difference_table(list(results.values()), columns, list(results).index(OURS.title))
         tables += [differences] if differences else []
-    for measure in measured([line.results for lines in of_points.values() for line in lines], MAIN):
-        title = f"Sweep: {measure.over} {measure.name}"
-        tables.append(sweep_table(folder_name(title), title, of_points, measure))
+    for measure in measured([row for rows in of_points.values() for row in rows], MAIN):
+        tables.append(sweep_table(folder_name(f"sweep {measure.over} {measure.name}"), of_points, measure))
     if not tables:
         return False
     with atomic_folder(out / "ablations", overwrite=True) as folder:
@@ -174,15 +172,14 @@ def point_order(name: str) -> tuple[float, str]:
         return math.inf, name
 
 
-def ablation_rows(rows: Sequence[tuple[str, Path]]) -> list[AblationRow]:
-    """A line for each (title, folder) that has results: its training seeds combined, and its settings."""
-    lines = []
-    for title, folder in rows:
+def completed_rows(folders: Sequence[Path]) -> list[tuple[Results, Config]]:
+    """Each row that has results: its training seeds combined, and its settings."""
+    rows = []
+    for folder in folders:
         results = {path.parent: Results.load(path) for path in sorted(folder.glob("seed*/results"))}
         if results:
-            seeds = f" ({len(results)} seeds)" if len(results) > 1 else ""
-            lines.append(AblationRow(title + seeds, combine([*results.values()]), settings_of(next(iter(results)))))
-    return lines
+            rows.append((combine([*results.values()]), settings_of(next(iter(results)))))
+    return rows
 
 
 def settings_of(folder: Path) -> Config:

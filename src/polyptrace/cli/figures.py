@@ -12,11 +12,16 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_json
 from polyptrace.data import Dataset
 from polyptrace.drawing import Drawing
-from polyptrace.embed import Embeddings
 from polyptrace.encoders import load_encoder
-from polyptrace.figures.bags import bag_at, bag_caption, bag_figure, illustrative_anchor
-from polyptrace.figures.curriculum import curriculum_caption, curriculum_figures, curriculum_statistics
-from polyptrace.figures.tracklets import TrainingTracklets, add_embeddings, add_vectors, training_tracklets
+from polyptrace.figures.figure1 import bag_at, bag_caption, bag_figure, illustrative_anchor
+from polyptrace.figures.figure2 import (
+    TrainingTracklets,
+    add_vectors,
+    curriculum_caption,
+    curriculum_figures,
+    curriculum_statistics,
+    training_tracklets,
+)
 
 SECTIONS = ("supervision",)
 
@@ -28,9 +33,6 @@ Out = Annotated[Path, typer.Option("--out", help="Folder to write.")]
 Encoder = Annotated[
     str | None, typer.Option("--encoder", help="Run, encoder folder or known name, for shares of the gradient.")
 ]
-Vectors = Annotated[
-    Path | None, typer.Option("--embeddings", help="Instead of --encoder: stored vectors of the same dataset.")
-]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the sampled bags.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")]
 
@@ -41,15 +43,14 @@ def curriculum(
     out: Out,
     points: Annotated[int, typer.Option("--points", min=2, help="Values of c from 0 to 1.")] = 21,
     encoder: Encoder = None,
-    embeddings: Vectors = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     config: ConfigFile = None,
 ) -> None:
     """Figure 2: sampled ranks and the ratio of pure bags along the curriculum.
 
-    Purity needs polyp labels; without them, only the ranks are drawn. With an encoder or vectors, the share of the
-    gradient that wrong members receive is drawn as well. Settings: [bold]polyptrace settings supervision[/].
+    Purity needs polyp labels; without them, only the ranks are drawn. With an encoder, the share of the gradient that
+    wrong members receive is drawn as well. Settings: [bold]polyptrace settings supervision[/].
 
     Examples:
 
@@ -58,13 +59,11 @@ def curriculum(
       polyptrace figures curriculum --data data/train --encoder runs/ours --supervision.tau-max 4 --out figures
     """
     settings = resolve(ctx, config, SECTIONS).supervision
-    _check(encoder, embeddings, out, overwrite=overwrite)
+    refuse_existing(out, overwrite, FIGURES_FILE)
     dataset = Dataset.open(data)
     tracklets = training_tracklets(dataset)
     if encoder is not None:
         tracklets = add_vectors(tracklets, dataset, load_encoder(encoder))
-    elif embeddings is not None:
-        tracklets = add_embeddings(tracklets, dataset, Embeddings.load(embeddings))
     statistics = curriculum_statistics(tracklets, settings, points, seed)
     _write(out, curriculum_figures(statistics), curriculum_caption(statistics, data.name), overwrite=overwrite)
 
@@ -78,24 +77,23 @@ def bag(
         int | None, typer.Option("--frame", help="Frame of the anchor; the nearest tracklet is used.")
     ] = None,
     encoder: Encoder = None,
-    embeddings: Vectors = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     config: ConfigFile = None,
 ) -> None:
     """Figure 1: the bags of one anchor at c = 0 and c = 1, with the timeline of its procedure.
 
-    Each member is shown with its film strip, its time, whether it shows the same polyp (if known) and, with an encoder
-    or vectors, its share of the gradient. Without --video and --frame, an illustrative anchor is chosen by the seed.
+    Each member is shown with its film strip, its time, whether it shows the same polyp (if known) and, with an encoder,
+    its share of the gradient. Without --video and --frame, an illustrative anchor is chosen by the seed.
 
     Examples:
 
       polyptrace figures bag --data data/train --encoder runs/ours --out figures
 
-      polyptrace figures bag --data data/train --video 001-003 --frame 12000 --embeddings vectors/ours --out figures
+      polyptrace figures bag --data data/train --video 001-003 --frame 12000 --encoder runs/ours --out figures
     """
     settings = resolve(ctx, config, SECTIONS).supervision
-    _check(encoder, embeddings, out, overwrite=overwrite)
+    refuse_existing(out, overwrite, FIGURES_FILE)
     dataset = Dataset.open(data)
     tracklets = training_tracklets(dataset)
     if video is None and frame is None:
@@ -106,17 +104,9 @@ def bag(
         members = [bag_at(tracklets, settings, anchor, c, seed).members for c in (0.0, 1.0)]
         rows = np.unique(np.concatenate([[anchor], *members]))
         tracklets = add_vectors(tracklets, dataset, load_encoder(encoder), rows)
-    elif embeddings is not None:
-        tracklets = add_embeddings(tracklets, dataset, Embeddings.load(embeddings))
     early, late = (bag_at(tracklets, settings, anchor, c, seed) for c in (0.0, 1.0))
     drawing = bag_figure(dataset, tracklets, early, late)
     _write(out, [drawing], bag_caption(dataset, tracklets, early, late), overwrite=overwrite)
-
-
-def _check(encoder: str | None, embeddings: Path | None, out: Path, *, overwrite: bool) -> None:
-    if encoder is not None and embeddings is not None:
-        raise UserError("--encoder and --embeddings: both given -> give one of them")
-    refuse_existing(out, overwrite, FIGURES_FILE)
 
 
 def _anchor(dataset: Dataset, tracklets: TrainingTracklets, video: str | None, frame: int | None) -> int:

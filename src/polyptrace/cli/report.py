@@ -20,9 +20,14 @@ from polyptrace.encoders import load_encoder
 from polyptrace.encoders.weights import weights_hash
 from polyptrace.evaluate import Results, evaluate
 from polyptrace.evaluate.results import Method
-from polyptrace.figures.bags import bag_at, bag_caption, bag_figure, illustrative_anchor
-from polyptrace.figures.curriculum import curriculum_caption, curriculum_figures, curriculum_statistics
-from polyptrace.figures.tracklets import add_vectors, training_tracklets
+from polyptrace.figures.figure1 import bag_at, bag_caption, bag_figure, illustrative_anchor
+from polyptrace.figures.figure2 import (
+    add_vectors,
+    curriculum_caption,
+    curriculum_figures,
+    curriculum_statistics,
+    training_tracklets,
+)
 from polyptrace.report import ReportOptions, write_report
 from polyptrace.report.page import Block, Paragraph, Plots
 from polyptrace.report.runs import Run, load_run
@@ -43,10 +48,6 @@ def command(
     run: Annotated[
         list[Path] | None,
         typer.Option("--run", help="Training run, for its curves and the paper's Figures 1 and 2. Can be repeated."),
-    ] = None,
-    ablation: Annotated[
-        list[Path] | None,
-        typer.Option("--ablation", help="Results that become a row of Table 2. Can be repeated."),
     ] = None,
     show: Annotated[
         str | None,
@@ -71,11 +72,9 @@ def command(
       polyptrace report results/ours results/untrained --data data/test --run runs/ours --out report
 
       polyptrace report results/* --paper --out report
-
-      polyptrace report results/ours --ablation results/ours --ablation results/nearest --run runs/nearest --out report
     """
     refuse_existing(out, overwrite, PAGE_FILE)
-    rows = [Results.load(folder) for folder in [*results, *(ablation or [])]]
+    rows = [Results.load(folder) for folder in results]
     runs = [load_run(folder) for folder in run or ()]
     datasets = [Dataset.open(path) for path in data or ()]
     for dataset in datasets:
@@ -85,7 +84,6 @@ def command(
         options = ReportOptions(
             data=tuple(data or ()),
             runs=tuple(run or ()),
-            ablations=tuple(ablation or ()),
             focus=show,
             paper=paper,
             title=title,

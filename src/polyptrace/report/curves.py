@@ -23,8 +23,7 @@ from polyptrace.drawing import (
     styled,
 )
 from polyptrace.evaluate import Results
-from polyptrace.report.ranking import MAIN, Measure, Ranking, metric_of, rank
-from polyptrace.report.tables import interval_text, value_text
+from polyptrace.report.ranking import MAIN, Measure, Ranking, interval_text, metric_of, rank, value_text
 
 _AUROC, _AUPR = (measure for measure in MAIN if measure.task == "reid")
 

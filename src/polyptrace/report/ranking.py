@@ -143,6 +143,20 @@ def metric_of(row: Results, measure: Measure) -> Metric | None:
     return None if metric is None or math.isnan(metric.value) else metric
 
 
+def value_text(measure: Measure, value: float, digits: int = 2) -> str:
+    """A value as printed: fractions in per cent."""
+    return f"{value * (100 if measure.percent else 1):.{digits}f}".replace("-", "−")
+
+
+def interval_text(measure: Measure, low: float, high: float) -> str:
+    """An interval as printed, 58.2–68.9; "" if it is undefined."""
+    if math.isnan(low) or math.isnan(high):
+        return ""
+    digits = 1 if measure.percent else 2
+    dash = "–" if min(low, high) >= 0 else " to "
+    return f"{value_text(measure, low, digits)}{dash}{value_text(measure, high, digits)}"
+
+
 def measured(rows: Sequence[Results], measures: Sequence[Measure]) -> list[Measure]:
     """The measures that at least one row has."""
     return [m for m in measures if any(metric_of(row, m) is not None for row in rows)]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from polyptrace.core.console import counted
 from polyptrace.drawing import LineStyle
@@ -12,7 +11,7 @@ from polyptrace.report.curves import base_rate, interval_plot, precision_recall,
 from polyptrace.report.gallery import gallery_figure, gallery_rows, look_up, pick_queries, same_queries
 from polyptrace.report.page import Block, Details, Facts, Heading, Legend, Paragraph, Plots, Section, Strips
 from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, is_done, measured
-from polyptrace.report.runs import Run, ablation_table, training_curves, training_settings
+from polyptrace.report.runs import Run, training_curves
 from polyptrace.report.tables import counting_table, difference_table, has_labels, method_table
 from polyptrace.report.timeline import procedures, shown_clustering, timeline
 from polyptrace.report.track_map import has_map, mapped_tracks, track_map
@@ -215,15 +214,6 @@ def additional_protocols(content: Content) -> Section | None:
         " to the query are ignored. Split by video: no procedure is in both parts of a probe's split."
     )
     return Section("additional", title, (Paragraph(text), table))
-
-
-def ablations(rows: Sequence[Results], runs: Sequence[Path]) -> Section | None:
-    """Table 2."""
-    columns = measured(rows, MAIN)
-    if not columns:
-        return None
-    table = ablation_table(rows, [training_settings(row, runs) for row in rows], columns)
-    return Section("ablations", "Ablations", (table,))
 
 
 def training(runs: Sequence[Run], figures: Sequence[Block]) -> Section | None:

@@ -1,16 +1,16 @@
 """Results tables, independent of their format: columns, row groups, values with intervals, ranking and footnotes.
 
-The paper's Table 1 (`method_table`), paired differences and counting. Table 2 is in `runs`.
+The paper's Tables 1 (`method_table`) and 2 (`ablation_table`), paired differences, counting, and sweeps over datasets.
 """
 
 import csv
-import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import groupby
 from typing import ClassVar, Literal
 
+from polyptrace.config import Config
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
@@ -24,9 +24,11 @@ from polyptrace.report.ranking import (
     MAIN,
     Measure,
     Ranking,
+    interval_text,
     measured,
     metric_of,
     rank,
+    value_text,
 )
 
 LABELS = {"label-free": "none", "label-free given tracks": "tracks", "labels": "polyps"}
@@ -40,6 +42,9 @@ OPERATIONS = {
     ),
     "flops": ("FLOPs", "all matrix products including attention, with 2 operations per multiply-accumulate"),
 }
+
+#: The four parts of the method that the paper's Table 2 switches on and off.
+SWITCHES = ("Exp. sampling", "Curriculum", "Frame", "Tracklet")
 
 SAW_TEST = "*"
 OTHER_TEST = "†"
@@ -191,23 +196,57 @@ def counting_table(rows: Sequence[Results], focus: int) -> Table | None:
     return Table("table_counting", "Counting polyps", caption, heads, tuple(groups), tuple(notes))
 
 
+def ablation_table(blocks: Mapping[str, Sequence[tuple[Results, Config]]], measures: Sequence[Measure]) -> Table:
+    """The paper's Table 2: rows with their settings, in blocks that are ranked separately."""
+    groups: list[tuple[str, tuple[Row, ...]]] = []
+    notes: list[str] = []
+    for title, members in blocks.items():
+        cells, rankings = ranked_cells([results for results, _ in members], measures)
+        rows = [
+            Row(row_name(results), (*(Cell("✓" if on else "✗") for on in switches(config)), *values))
+            for (results, config), values in zip(members, cells, strict=True)
+        ]
+        groups.append((title, tuple(rows)))
+        notes += ranking_notes(groups[-1:], rankings, "within the column of a block")
+    columns = (*(Column("", switch) for switch in SWITCHES), *value_columns(measures))
+    caption = table_caption([results for members in blocks.values() for results, _ in members], measures)
+    notes = [*dict.fromkeys(notes), "Best and second best are marked in each block."]
+    return Table("table2", "Table 2. Ablations", caption, columns, tuple(groups), tuple(notes))
+
+
+def switches(config: Config) -> tuple[bool, bool, bool, bool]:
+    """Whether exponential sampling, the curriculum, the frame loss and the tracklet loss are on."""
+    sampled = config.supervision.sampling == "exponential"
+    curriculum = sampled and config.supervision.curriculum == "cosine"
+    return sampled, curriculum, config.loss.frame_weight > 0, config.loss.tracklet_weight > 0
+
+
+def sweep_table(name: str, points: Mapping[str, Sequence[Results]], measure: Measure) -> Table:
+    """Methods by datasets, for one measure. Each dataset is ranked separately."""
+    cells: dict[str, dict[str, Cell]] = {row.method.name: {} for rows in points.values() for row in rows}
+    notes: list[str] = []
+    captions = []
+    for point, rows in points.items():
+        column, rankings = ranked_cells(rows, [measure])
+        for row, (cell,) in zip(rows, column, strict=True):
+            cells[row.method.name][point] = cell
+        notes += ranking_notes([("", [Row("", tuple(each)) for each in column])], rankings)
+        counts = table_caption(rows[:1], [measure]).partition(": ")[2]
+        if counts:
+            seeds = " to ".join(map(str, sorted({row.method.seeds for row in rows})))
+            of_seeds = "" if seeds == "1" else f", {seeds} training seeds"
+            captions.append(f"{point}: {counts.removesuffix('.')}{of_seeds}.")
+    title = f"{measure.over} {measure.name}"
+    columns = tuple(Column(f"{title} {measure.direction}", point) for point in points)
+    missing = Cell(remark="not measured")
+    lines = tuple(Row(each, tuple(values.get(point, missing) for point in points)) for each, values in cells.items())
+    notes = [*dict.fromkeys(notes), "Best and second best are marked in each column."]
+    return Table(name, f"Sweep: {title}", " ".join(captions), columns, (("", lines),), tuple(notes))
+
+
 def has_labels(rows: Sequence[Results]) -> bool:
     """Whether polyps are labelled in some procedure, so that a count can be checked."""
     return any(task.counts.get("labelled_videos", 0) > 0 for row in rows for task in row.tasks.values())
-
-
-def value_text(measure: Measure, value: float, digits: int = 2) -> str:
-    """A value as printed: fractions in per cent."""
-    return f"{value * (100 if measure.percent else 1):.{digits}f}".replace("-", "−")
-
-
-def interval_text(measure: Measure, low: float, high: float) -> str:
-    """An interval as printed, 58.2–68.9; "" if it is undefined."""
-    if math.isnan(low) or math.isnan(high):
-        return ""
-    digits = 1 if measure.percent else 2
-    dash = "–" if min(low, high) >= 0 else " to "
-    return f"{value_text(measure, low, digits)}{dash}{value_text(measure, high, digits)}"
 
 
 def card_results(results: Results, fingerprint: str) -> dict[str, str | float]:

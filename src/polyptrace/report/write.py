@@ -31,13 +31,15 @@ from polyptrace.report.ranking import (
     Measure,
     focus_row,
     in_group_order,
+    interval_text,
     load_rows,
     measured,
     metric_of,
     rank,
+    value_text,
 )
 from polyptrace.report.runs import Run, load_run
-from polyptrace.report.tables import OTHER_TEST, interval_text, value_text
+from polyptrace.report.tables import OTHER_TEST
 
 #: The file that marks a folder as a report.
 PAGE_FILE = "report.html"
@@ -55,7 +57,6 @@ class ReportOptions:
 
     data: tuple[Path, ...] = ()  # datasets, for images
     runs: tuple[Path, ...] = ()  # training runs, for curves
-    ablations: tuple[Path, ...] = ()  # results that are rows of Table 2
     focus: str | None = None  # name of the method that the page is about
     paper: bool = False  # whether to quote the paper's Table 1
     title: str | None = None
@@ -135,7 +136,6 @@ def _warn_about_other_tests(rows: Sequence[Results]) -> None:
 
 def _sections(content: page_sections.Content, options: ReportOptions, runs: Sequence[Run]) -> list[Section]:
     """The sections that have content, in their order."""
-    ablated = load_rows(options.ablations) if options.ablations else []
     makers: dict[str, Callable[[], Section | None]] = {
         "Table 1": lambda: page_sections.main_results(content, paper=options.paper),
         "gallery": lambda: page_sections.retrieval_gallery(content),
@@ -143,7 +143,6 @@ def _sections(content: page_sections.Content, options: ReportOptions, runs: Sequ
         "maps": lambda: page_sections.maps(content),
         "counting": lambda: page_sections.counting(content),
         "additional protocols": lambda: page_sections.additional_protocols(content),
-        "ablations": lambda: page_sections.ablations(ablated, options.runs),
         "training": lambda: page_sections.training(runs, options.training_figures),
         "protocol": lambda: page_sections.protocol(content.rows),
     }

@@ -14,8 +14,7 @@ from polyptrace.core.randomness import numpy_generator
 from polyptrace.core.timecode import time_offset, time_ticks, timecode
 from polyptrace.data import Dataset
 from polyptrace.drawing import ACCENT, INK, LINE, PAPER, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
-from polyptrace.figures.curriculum import bag_ranks, draw_bags, gradient_shares
-from polyptrace.figures.tracklets import TrainingTracklets
+from polyptrace.figures.figure2 import TrainingTracklets, bag_ranks, bags_at, gradient_shares
 from polyptrace.film_strips import CropImages, film_strip
 from polyptrace.supervision.bags import same_polyp
 
@@ -51,7 +50,7 @@ class _Canvas:
 
 def bag_at(tracklets: TrainingTracklets, settings: Supervision, anchor: int, c: float, seed: int = 0) -> AnchorBag:
     """The bag that training would draw for an anchor at progress c."""
-    bags, tau = draw_bags(tracklets, settings, c, seed)
+    bags, tau = bags_at(tracklets, settings, c, seed)
     ranks = bag_ranks(tracklets, bags)[anchor]
     order = np.argsort(ranks, kind="stable")[: int((bags[anchor] >= 0).sum())]  # NaN (no member) sorts last
     members = bags[anchor][order]
@@ -68,7 +67,7 @@ def illustrative_anchor(tracklets: TrainingTracklets, settings: Supervision, see
     Preferred are anchors whose bag is pure at c = 0 and contains their own and another polyp at c = 1; then those for
     which only the second holds; then any with a full bag.
     """
-    early, late = (draw_bags(tracklets, settings, c, seed)[0] for c in (0.0, 1.0))
+    early, late = (bags_at(tracklets, settings, c, seed)[0] for c in (0.0, 1.0))
     full = (late >= 0).sum(1) == (late >= 0).sum(1).max()
     same = same_polyp(late, tracklets.polyp)
     mixed = full & (same == 1).any(1) & (same == 0).any(1)

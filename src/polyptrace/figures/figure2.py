@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -10,15 +10,19 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from torch import Tensor
+from torch import Tensor, nn
 
 from polyptrace.config import Supervision
 from polyptrace.core.arrays import Floats, Ints, Strings
 from polyptrace.core.console import counted
+from polyptrace.core.device import choose_device
+from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_generator
+from polyptrace.data import Dataset
+from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.drawing import ACCENT, INK, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
+from polyptrace.encoders import Preprocess, prepare_crops
 from polyptrace.evaluate.bootstrap import draw_counts, interval, mean_draws
-from polyptrace.figures.tracklets import TrainingTracklets
 from polyptrace.losses import gradient_share
 from polyptrace.supervision import nearest_bags, sample_bags, temperature
 from polyptrace.supervision.bags import bag_purity
@@ -32,21 +36,24 @@ PERCENTILES = (10, 90)
 #: Small datasets are sampled repeatedly at each point, up to MAX_REPEATS times, until there are this many bags.
 MIN_BAGS, MAX_REPEATS = 2000, 20
 
-Estimate = tuple[float, float, float]  # value, and its 95 % interval
-
 
 @dataclass(frozen=True)
-class Share:
-    """A fraction at each of P points of the curriculum, with its 95 % interval over polyps."""
+class TrainingTracklets:
+    """The N fixed-length tracklets of a dataset, as columns. Training itself never reads `polyp`."""
 
-    value: Floats  # (P,)
-    low: Floats
-    high: Floats
+    video: Strings
+    position: Ints
+    polyp: Strings  # "" unknown
+    index: Ints  # of each tracklet in the dataset
+    vectors: Tensor | None = None  # (N, D), after the projector
+
+    def __len__(self) -> int:
+        return len(self.position)
 
 
 @dataclass(frozen=True)
 class CurriculumStatistics:
-    """Bags at P points of the curriculum. The shares are None where labels or vectors are missing."""
+    """Bags at P points of the curriculum."""
 
     c: Floats  # (P,)
     tau: Floats  # (P,) mean over anchors
@@ -54,11 +61,56 @@ class CurriculumStatistics:
     anchors: int
     repeats: int  # bags drawn per anchor at each point
     bag_size: int
-    labelled_bags: int  # bags at the last point in which every polyp is known
+    purity: "list[Purity]"  # at each point
+
+
+@dataclass(frozen=True)
+class Purity:
+    """The purity of bags of known polyps: shares with their 95 % interval over polyps, None where they are unknown."""
+
+    bags: int
     polyps: int
-    pure: Share | None  # pure bags
-    wrong: Share | None  # members that show another polyp
-    wrong_gradient: Share | None  # share of the gradient of these members
+    pure: Floats | None = None  # bags whose members all show the anchor's polyp: (3,) value, low, high
+    wrong: Floats | None = None  # members that show another polyp
+    wrong_gradient: Floats | None = None  # of the gradient, received by these members; needs vectors
+
+
+def training_tracklets(dataset: Dataset) -> TrainingTracklets:
+    """The tracklets that bags are drawn from, without vectors."""
+    index = dataset.select("tracklet")
+    if not len(index):
+        raise UserError(f"{dataset.path}: has no fixed-length tracklets -> prepare it with a lower tracks.min_track")
+    table = dataset.tracklets
+    return TrainingTracklets(video_keys(table)[index], table.position[index], polyp_keys(table)[index], index)
+
+
+def add_vectors(
+    tracklets: TrainingTracklets, dataset: Dataset, encoder: nn.Module, rows: Ints | None = None
+) -> TrainingTracklets:
+    """The tracklets with vectors of an encoder, after its projector if it has one.
+
+    With `rows`, only these tracklets are encoded; the vectors of the others are 0.
+    """
+    rows = np.arange(len(tracklets)) if rows is None else rows
+    encoded = _encode(encoder, dataset, tracklets.index[rows])
+    vectors = torch.zeros(len(tracklets), encoded.shape[1])
+    vectors[torch.from_numpy(rows)] = encoded
+    return replace(tracklets, vectors=vectors)
+
+
+@torch.no_grad()
+def _encode(encoder: nn.Module, dataset: Dataset, indices: Ints, batch: int = 32) -> Tensor:
+    device, _ = choose_device("auto", "device")
+    encoder = encoder.to(device).eval()
+    preprocess = encoder.preprocess
+    assert isinstance(preprocess, Preprocess), "every encoder defines its preprocessing"
+    project = getattr(encoder, "project", None)
+    parts = []
+    for begin in range(0, len(indices), batch):
+        crops, mask = dataset.gather(indices[begin : begin + batch])
+        vectors = encoder(prepare_crops(crops.to(device), preprocess), mask.to(device))
+        parts.append((vectors if project is None else project(vectors)).float().cpu())
+    return torch.cat(parts)
 
 
 def curriculum_statistics(
@@ -66,34 +118,22 @@ def curriculum_statistics(
 ) -> CurriculumStatistics:
     """Draws a bag for every anchor at `points` values of c from 0 to 1."""
     c = np.linspace(0, 1, points)
-    tau, rank, purities = np.empty(points), np.full((points, 3), np.nan), []
+    tau, rank, purity = np.empty(points), np.full((points, 3), np.nan), []
     repeats = min(max(1, -(-MIN_BAGS // len(tracklets))), MAX_REPEATS)
     anchors = 0
     for point, progress in enumerate(c):
-        drawn = [draw_bags(tracklets, settings, float(progress), seed, repeat) for repeat in range(repeats)]
+        drawn = [bags_at(tracklets, settings, float(progress), seed, repeat) for repeat in range(repeats)]
         tau[point] = drawn[0][1]
         anchors = int((drawn[0][0] >= 0).any(1).sum())
         ranks = np.concatenate([bag_ranks(tracklets, bags) for bags, _ in drawn])
         known = ranks[np.isfinite(ranks)]
         if len(known):
             rank[point] = [known.mean(), *np.percentile(known, PERCENTILES)]
-        purities.append(estimate_purity(tracklets, [bags for bags, _ in drawn], seed))
-    return CurriculumStatistics(
-        c=c,
-        tau=tau,
-        rank=rank,
-        anchors=anchors,
-        repeats=repeats,
-        bag_size=settings.bag_size,
-        labelled_bags=purities[-1].bags,
-        polyps=purities[-1].polyps,
-        pure=_share([purity.pure for purity in purities]),
-        wrong=_share([purity.wrong for purity in purities]),
-        wrong_gradient=_share([purity.wrong_gradient for purity in purities]),
-    )
+        purity.append(estimate_purity(tracklets, [bags for bags, _ in drawn], seed))
+    return CurriculumStatistics(c, tau, rank, anchors, repeats, settings.bag_size, purity)
 
 
-def draw_bags(
+def bags_at(
     tracklets: TrainingTracklets, settings: Supervision, c: float, seed: int, repeat: int = 0
 ) -> tuple[Ints, float]:
     """The bags (N, K) that training would draw at progress c, and their mean temperature."""
@@ -119,18 +159,7 @@ def bag_ranks(tracklets: TrainingTracklets, bags: Ints) -> Floats:
     return ranks_of(tracklets.video, tracklets.position, np.arange(len(bags)), bags)
 
 
-@dataclass(frozen=True)
-class PurityEstimates:
-    """The purity of some bags; None where labels or vectors are missing."""
-
-    bags: int
-    polyps: int
-    pure: Estimate | None = None
-    wrong: Estimate | None = None
-    wrong_gradient: Estimate | None = None
-
-
-def estimate_purity(tracklets: TrainingTracklets, repeats: Sequence[Ints], seed: int = 0) -> PurityEstimates:
+def estimate_purity(tracklets: TrainingTracklets, repeats: Sequence[Ints], seed: int = 0) -> Purity:
     """The purity of bags (N, K), drawn once or repeatedly, with intervals from a bootstrap over polyps."""
     polyps: list[Strings] = []
     columns: list[list[Floats]] = []
@@ -143,11 +172,11 @@ def estimate_purity(tracklets: TrainingTracklets, repeats: Sequence[Ints], seed:
         polyps.append(tracklets.polyp[purity.anchor])
     names, cluster = np.unique(np.concatenate(polyps).astype(str), return_inverse=True)
     if not len(names):
-        return PurityEstimates(0, 0)
+        return Purity(0, 0)
     counts = draw_counts(len(names), DRAWS, seed)
     values = [np.concatenate(column) for column in zip(*columns, strict=True)]
-    estimates = [(float(v.mean()), *interval(mean_draws(v, cluster, counts), len(names))) for v in values]
-    return PurityEstimates(len(cluster), len(names), *estimates)
+    estimates = (np.array([v.mean(), *interval(mean_draws(v, cluster, counts), len(names))]) for v in values)
+    return Purity(len(cluster), len(names), *estimates)
 
 
 def gradient_shares(vectors: Tensor, anchors: Ints, bags: Ints, temperature: float = 0.07) -> Floats:
@@ -161,9 +190,10 @@ def gradient_shares(vectors: Tensor, anchors: Ints, bags: Ints, temperature: flo
     return shares
 
 
-def _share(estimates: list[Estimate | None]) -> Share | None:
-    known = [estimate for estimate in estimates if estimate is not None]
-    return Share(*np.array(known).T) if len(known) == len(estimates) and known else None
+def _along(statistics: CurriculumStatistics, name: str) -> Floats | None:
+    """A share of `Purity` along the curriculum (P, 3); None if it is unknown at a point."""
+    shares = [getattr(purity, name) for purity in statistics.purity]
+    return None if any(share is None for share in shares) else np.stack(shares)
 
 
 Alignment = Literal["center", "top", "bottom"]
@@ -186,12 +216,13 @@ def sampled_ranks(statistics: CurriculumStatistics) -> Drawing:
 @styled
 def pure_bags(statistics: CurriculumStatistics) -> Drawing | None:
     """Figure 2, right: the ratio of pure bags; None without labels."""
-    if statistics.pure is None or statistics.wrong is None:
+    pure = _along(statistics, "pure")
+    if pure is None:
         return None
     figure, axes = _panel(statistics, "Pure bags", "ratio of pure bags", percent=True)
-    _line(axes, statistics.c, statistics.pure, RIGHT, "pure")
+    _line(axes, statistics.c, pure, RIGHT, "pure")
     axes.set_ylim(0, 1.03)
-    ratio = statistics.pure.value
+    ratio = pure[:, 0]
     description = f"Ratio of pure bags along the curriculum: {ratio[0]:.0%} at c = 0, {ratio[-1]:.0%} at c = 1."
     return finished(figure, "curriculum_pure", description)
 
@@ -199,15 +230,16 @@ def pure_bags(statistics: CurriculumStatistics) -> Drawing | None:
 @styled
 def wrong_members(statistics: CurriculumStatistics) -> Drawing | None:
     """The share of members that show another polyp, and of the gradient they receive; None without vectors."""
-    if statistics.wrong is None or statistics.wrong_gradient is None:
+    wrong, of_gradient = _along(statistics, "wrong"), _along(statistics, "wrong_gradient")
+    if wrong is None or of_gradient is None:
         return None
     figure, axes = _panel(statistics, "Wrong associations", "share with another polyp", percent=True)
-    members, gradient = statistics.wrong.value[-1], statistics.wrong_gradient.value[-1]
-    near = abs(members - gradient) < 0.15 * statistics.wrong.high.max()  # keep the labels apart
+    members, gradient = wrong[-1, 0], of_gradient[-1, 0]
+    near = abs(members - gradient) < 0.15 * wrong[:, 2].max()  # keep the labels apart
     alignments: tuple[Alignment, Alignment] = ("center", "center") if not near else ("bottom", "top")
     upper, lower = alignments if members >= gradient else alignments[::-1]
-    _line(axes, statistics.c, statistics.wrong, SOFT, "members", upper)
-    _line(axes, statistics.c, statistics.wrong_gradient, WRONG, "gradient", lower)
+    _line(axes, statistics.c, wrong, SOFT, "members", upper)
+    _line(axes, statistics.c, of_gradient, WRONG, "gradient", lower)
     axes.set_ylim(0, None)
     description = (
         f"At c = 1, {members:.1%} of the members show other polyps and receive {gradient:.1%} of the gradient."
@@ -228,11 +260,12 @@ def curriculum_caption(statistics: CurriculumStatistics, data: str) -> str:
         f"{data}: {times} of {statistics.bag_size} for each of {counted(statistics.anchors, 'anchor')} at"
         f" {counted(len(statistics.c), 'point')} of the curriculum. Rank band: 10th to 90th percentile."
     )
-    if statistics.pure is None:
+    last = statistics.purity[-1]
+    if last.pure is None:
         return text + " Purity is unknown, because no polyp is labelled."
     return text + (
-        f" A bag is pure if every member shows the anchor's polyp: {counted(statistics.labelled_bags, 'bag')} of"
-        f" {counted(statistics.polyps, 'polyp')} at each point. Other bands: 95 % confidence intervals over polyps."
+        f" A bag is pure if every member shows the anchor's polyp: {counted(last.bags, 'bag')} of"
+        f" {counted(last.polyps, 'polyp')} at each point. Other bands: 95 % confidence intervals over polyps."
     )
 
 
@@ -253,10 +286,11 @@ def _panel(statistics: CurriculumStatistics, title: str, label: str, *, percent:
     return figure, axes
 
 
-def _line(axes: Axes, c: Floats, share: Share, colour: str, name: str, alignment: Alignment = "center") -> None:
-    axes.fill_between(c, share.low, share.high, color=colour, alpha=0.16, linewidth=0)
-    axes.plot(c, share.value, color=colour)
-    _at_end(axes, float(share.value[-1]), f"{100 * share.value[-1]:.1f} %\n{name}", colour, alignment)
+def _line(axes: Axes, c: Floats, share: Floats, colour: str, name: str, alignment: Alignment = "center") -> None:
+    value, low, high = share.T
+    axes.fill_between(c, low, high, color=colour, alpha=0.16, linewidth=0)
+    axes.plot(c, value, color=colour)
+    _at_end(axes, float(value[-1]), f"{100 * value[-1]:.1f} %\n{name}", colour, alignment)
 
 
 def _at_end(axes: Axes, value: float, text: str, colour: str, alignment: Alignment = "center") -> None:

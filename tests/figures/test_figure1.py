@@ -8,8 +8,8 @@ import torch
 
 from polyptrace.config import Supervision
 from polyptrace.data import Dataset
-from polyptrace.figures.bags import bag_at, bag_caption, bag_figure, illustrative_anchor
-from polyptrace.figures.tracklets import training_tracklets
+from polyptrace.figures.figure1 import bag_at, bag_caption, bag_figure, illustrative_anchor
+from polyptrace.figures.figure2 import training_tracklets
 
 SETTINGS = Supervision()
 
