@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from polyptrace.config import Config, Crops, Evaluate, Tracks, from_dict, override
-from polyptrace.core.files import file_hash
-from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.core.files import differences, file_hash, refuse_changes
 from polyptrace.data import Dataset, prepare
 from polyptrace.data.dataset import DatasetTracklets
 from polyptrace.embed import embed_files, from_pretrained, save_pretrained

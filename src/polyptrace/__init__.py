@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from polyptrace.core.lazy import lazy_names
+from polyptrace.core import lazy_names
 
 if TYPE_CHECKING:
     from polyptrace.embed import OnnxEncoder, from_pretrained, save_pretrained

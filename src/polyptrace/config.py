@@ -23,7 +23,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from polyptrace.core.errors import UserError
-from polyptrace.core.reuse import differences
+from polyptrace.core.files import differences
 
 
 @dataclass(frozen=True)

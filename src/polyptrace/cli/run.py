@@ -12,8 +12,7 @@ from polyptrace.cli.embed import write_vectors
 from polyptrace.cli.settings import ConfigFile, resolve, split_arguments
 from polyptrace.config import Config, Tracks
 from polyptrace.core.console import counted, echo
-from polyptrace.core.files import atomic_folder, provenance, write_csv
-from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.core.files import atomic_folder, differences, provenance, refuse_changes, write_csv
 from polyptrace.data import Dataset, prepare
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.preparation import NoTrackError

@@ -37,9 +37,16 @@ from polyptrace.compare.trial import Trial
 from polyptrace.config import difference
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_file, file_hash, read_json, remove_partial, write_json
+from polyptrace.core.files import (
+    atomic_file,
+    differences,
+    file_hash,
+    read_json,
+    refuse_changes,
+    remove_partial,
+    write_json,
+)
 from polyptrace.core.lock import InUseError, lock
-from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.data.dataset import read_info
 from polyptrace.train import SHARED_BY

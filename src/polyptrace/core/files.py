@@ -1,4 +1,4 @@
-"""Atomic files and folders (a temporary name, then a rename), JSON, CSV, hashes and provenance."""
+"""Output files and folders: written atomically, reused only if made with the same settings; JSON, CSV, provenance."""
 
 import csv
 import ctypes
@@ -11,7 +11,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,6 +23,26 @@ from polyptrace.core.lock import TAG, owner_ended, owner_tag
 
 PARTIAL, REPLACED = ".partial", ".replaced"  # endings of temporary names: being written, moved away to be replaced
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of renameat2(2)
+#: Settings that affect where and how fast something is computed, but not what is computed. An output that was made
+#: with other values of these is still valid, and a run may be resumed with other values.
+HARMLESS = frozenset(
+    {
+        "crops.workers",
+        "train.device",
+        "train.devices",
+        "train.threads",
+        "train.compile",
+        "train.crops",
+        "train.checkpoint_every",
+        "train.checkpoint_minutes",
+        "train.log_every",
+        "train.loggers",
+        "embed.device",
+        "embed.compile",
+        "embed.batch_frames",
+        "evaluate.device",
+    }
+)
 
 
 @contextmanager
@@ -141,6 +161,33 @@ def _exchange(first: Path, second: Path) -> bool:
     if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
         return False
     raise OSError(number, os.strerror(number), str(second))
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """One line `key: old -> new` for each setting that differs, except for harmless ones; None where one is missing.
+
+    >>> differences({"seed": 0, "crops": {"size": 232, "scale": 5}}, {"seed": 1, "crops": {"size": 64, "scale": 5}})
+    ['seed: 0 -> 1', 'crops.size: 232 -> 64']
+    """
+    return [line for line in _lines(old, new) if line.partition(":")[0] not in HARMLESS]
+
+
+def refuse_changes(made: str, changed: Sequence[str], advice: str) -> None:
+    """Raises an error that lists the changed settings, if there are any."""
+    if changed:
+        listed = "\n  ".join(changed)
+        raise UserError(f"{made} with other settings\n  {listed}\n-> {advice}")
+
+
+def _lines(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for key in dict.fromkeys((*old, *new)):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            lines += [f"{key}.{line}" for line in _lines(before, after)]
+        elif before != after:
+            lines.append(f"{key}: {before!r} -> {after!r}")
+    return lines
 
 
 def write_json(path: Path, content: object) -> None:

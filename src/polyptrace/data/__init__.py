@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from polyptrace.core.lazy import lazy_names
+from polyptrace.core import lazy_names
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.dataset import Dataset
 from polyptrace.data.tracklets import cut_tracklets

@@ -23,9 +23,16 @@ from polyptrace.core.arrays import Ints
 from polyptrace.core.codec import JPEG_DECODER
 from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.core.files import check_writable, file_hash, provenance, remove_partial, write_json
+from polyptrace.core.files import (
+    check_writable,
+    differences,
+    file_hash,
+    provenance,
+    refuse_changes,
+    remove_partial,
+    write_json,
+)
 from polyptrace.core.lock import lock
-from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.checks import Finding, check_boxes, summary, suspected_corners, write_rejected
 from polyptrace.data.crops.cutting import fill_store

@@ -18,9 +18,16 @@ import numpy as np
 
 from polyptrace.core.console import counted, progress
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.core.files import atomic_file, check_writable, provenance, read_json, write_json
+from polyptrace.core.files import (
+    atomic_file,
+    check_writable,
+    differences,
+    provenance,
+    read_json,
+    refuse_changes,
+    write_json,
+)
 from polyptrace.core.lock import lock
-from polyptrace.core.reuse import differences, refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.core.timecode import timecode
 from polyptrace.data.crops.field import field_mask

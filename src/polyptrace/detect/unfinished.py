@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, BinaryIO, Self
 
 from polyptrace.core.errors import UserError
-from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.core.files import differences, refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.detect.detector import Found
 

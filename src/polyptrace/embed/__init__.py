@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from polyptrace.core.lazy import lazy_names
+from polyptrace.core import lazy_names
 
 if TYPE_CHECKING:
     from polyptrace.embed.embedding import Embedder, embed, embed_files

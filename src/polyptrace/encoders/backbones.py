@@ -13,9 +13,15 @@ from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 from torch import nn
 
 from polyptrace.core.errors import UserError
-from polyptrace.core.network import hub_or_cache
 from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess
-from polyptrace.encoders.weights import DEFAULT, default_folder, fill_network, load_weights, read_safetensors
+from polyptrace.encoders.weights import (
+    DEFAULT,
+    default_folder,
+    fill_network,
+    hub_or_cache,
+    load_weights,
+    read_safetensors,
+)
 
 #: Tags of torchvision's weights on the hub (IMAGENET1K_V2, then V1), preferred to timm's if both exist.
 TORCHVISION_TAGS = ("tv2_in1k", "tv_in1k")

@@ -20,9 +20,7 @@ from torch import Tensor, nn
 
 import polyptrace
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, read_json, write_json
-from polyptrace.core.network import hub_or_cache
-from polyptrace.core.reuse import differences
+from polyptrace.core.files import atomic_folder, differences, read_json, write_json
 from polyptrace.core.schema import from_json
 from polyptrace.encoders.card import model_card
 from polyptrace.encoders.encoder import (
@@ -42,6 +40,7 @@ from polyptrace.encoders.weights import (
     default_folder,
     fill_network,
     fingerprint,
+    hub_or_cache,
     read_content,
     read_safetensors,
     weights_hash,

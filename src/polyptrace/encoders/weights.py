@@ -1,4 +1,4 @@
-"""Weights files: read without running pickled code, checked name by name against a network, and hashed.
+"""Weights files: downloaded, read without running pickled code, checked name by name against a network, and hashed.
 
 Safetensors and torch files are recognised by their content, whatever they are called. A torch file is read with
 `weights_only=True`. In addition to tensors, two kinds of pickled objects are accepted, because training scripts leave
@@ -10,10 +10,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 from safetensors import SafetensorError
@@ -41,6 +45,8 @@ FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
 
 #: The largest header of a safetensors file, as the format defines it.
 SAFETENSORS_HEADER = 100_000_000
+
+HUB_TIMEOUT = 3.0  # seconds
 
 
 class _Inert:
@@ -229,3 +235,31 @@ def fingerprint(encoder: nn.Module, weights: str = "") -> str:
 
 def _listed(names: tuple[str, ...] | list[str], most: int = 6) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+@contextmanager
+def hub_or_cache() -> Iterator[None]:
+    """Inside this block, downloads use only the local cache if the Hugging Face hub cannot be reached.
+
+    Without it, the hub's client repeats each request for almost a minute before it reports the error.
+    """
+    from huggingface_hub import constants  # here, because it takes a moment to import
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = before or not _is_reachable(constants.ENDPOINT)
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def _is_reachable(url: str) -> bool:
+    """Whether a server accepts connections; with a proxy, this cannot be known in advance."""
+    address = urlsplit(url)
+    if getproxies().get(address.scheme):
+        return True
+    try:
+        socket.create_connection((address.hostname or "", address.port or 443), HUB_TIMEOUT).close()
+    except OSError:
+        return False
+    return True

@@ -15,8 +15,7 @@ from polyptrace.core.arrays import Ints, Pixels
 from polyptrace.core.codec import decode_image, encode_jpeg
 from polyptrace.core.console import counted, progress
 from polyptrace.core.device import choose_device, one_thread, usable_cores
-from polyptrace.core.files import atomic_folder, provenance, read_json, write_json
-from polyptrace.core.reuse import differences, refuse_changes
+from polyptrace.core.files import atomic_folder, differences, provenance, read_json, refuse_changes, write_json
 from polyptrace.core.schema import from_json
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.data.crops.videos import write_video

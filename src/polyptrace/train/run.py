@@ -34,10 +34,10 @@ from polyptrace.core.files import (
     move_folder,
     provenance,
     read_json,
+    refuse_changes,
     remove_partial,
     write_json,
 )
-from polyptrace.core.reuse import refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.data.dataset import LabelFree
 from polyptrace.encoders.checkpoints import training_record

@@ -26,7 +26,6 @@ from huggingface_hub.errors import (
 from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
-from polyptrace.core.network import hub_or_cache
 from polyptrace.core.randomness import torch_seed
 from polyptrace.encoders.foundation.architecture import fit
 from polyptrace.encoders.foundation.catalogue import FOUNDATION_MODELS, FoundationModel
@@ -37,7 +36,7 @@ from polyptrace.encoders.foundation.encoder import (
     parse_pooling,
 )
 from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess
-from polyptrace.encoders.weights import read_tensors
+from polyptrace.encoders.weights import hub_or_cache, read_tensors
 
 #: Files to try in a repository that is not the model's own.
 USUAL_FILES = ("model.safetensors", "pytorch_model.bin")

@@ -7,8 +7,8 @@ import pytest
 from huggingface_hub import constants
 
 from polyptrace.core.errors import UserError
-from polyptrace.core.network import hub_or_cache
 from polyptrace.encoders import TrackletEncoder
+from polyptrace.encoders.weights import hub_or_cache
 
 
 class Connection:
@@ -17,7 +17,7 @@ class Connection:
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyptrace.core.network.getproxies", dict)
+    monkeypatch.setattr("polyptrace.encoders.weights.getproxies", dict)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
 
 
@@ -37,7 +37,7 @@ def test_with_a_network_or_a_proxy_the_hub_is_used(monkeypatch: pytest.MonkeyPat
     with hub_or_cache():
         assert not constants.HF_HUB_OFFLINE
     monkeypatch.setattr(socket, "create_connection", refuse)
-    monkeypatch.setattr("polyptrace.core.network.getproxies", lambda: {"https": "http://proxy:3128"})
+    monkeypatch.setattr("polyptrace.encoders.weights.getproxies", lambda: {"https": "http://proxy:3128"})
     with hub_or_cache():
         assert not constants.HF_HUB_OFFLINE
 
