@@ -4,10 +4,10 @@ From a 1080p recording to vectors: `detect`, `prepare` and `embed`, as `polyptra
 18 layers at 320 pixels and the default encoder. The recording is a noisy texture that moves in an octagonal field. The
 detector's weights are random, so each of its results is replaced by a box in the middle of the frame.
 
-- Overhead: the processor time of `detect` above that of decoding alone and of the detector alone.
-- Memory: the peak of a process that runs the stages one after the other, in each. It does not depend on the length of
-  the recording (`tests/detect/test_recording.py`).
-- Speed: frames of the recording per second of all stages, beside that of the slowest part alone.
+- Overhead, on a CPU: the processor time of `detect` above that of decoding alone and of the detector alone.
+- Memory, on a CPU: the peak of a process that runs the stages one after the other, in each. It does not depend on the
+  length of the recording (`tests/detect/test_recording.py`).
+- Speed, on a GPU: frames of the recording per second of all stages, beside that of the slowest part alone.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import torch
 
 from benchmarks.result import Cells, Result, Row, number
 from benchmarks.timing import apart, report_work
 from examples.train_detector import build
+from polyptrace.cli.detect import BATCH as BATCHES
 from polyptrace.cli.run import LINKING
 from polyptrace.config import Crops, Embed
 from polyptrace.core.arrays import Pixels
@@ -37,7 +37,10 @@ from polyptrace.detect.detector import Found, Frame
 from polyptrace.detect.transformers_folder import TransformersFolder
 from polyptrace.embed import embed_files
 
-WIDTH, HEIGHT, SIDE, BATCH = 1920, 1080, 320, 8
+WIDTH, HEIGHT, SIDE = 1920, 1080, 320
+DEVICE = choose_device("auto", "")[0]
+BATCH = BATCHES[DEVICE.type]
+STAGES = ("detect", "prepare", "embed")
 BOX = (910.0, 490.0, 100.0, 100.0, 0.9)
 
 
@@ -47,7 +50,7 @@ class MiddleBox:
     fingerprint = "box in the middle"
 
     def __init__(self, folder: Path) -> None:
-        self._detector = TransformersFolder(folder, choose_device("auto", "")[0])
+        self._detector = TransformersFolder(folder, DEVICE)
 
     def __call__(self, frames: Sequence[Frame], indices: Sequence[int], /) -> list[Found]:
         self._detector(frames, indices)
@@ -89,8 +92,8 @@ def timed(work: Callable[[], object], clock: Callable[[], float]) -> float:
 
 def measure(quick: bool = False) -> Result:
     """Overhead, memory and speed."""
-    on_gpu = torch.cuda.is_available()
-    count = 16 if quick else 1000 if on_gpu else 64
+    on_gpu = DEVICE.type == "cuda"
+    count = 16 if quick else 640 if on_gpu else 64
     with TemporaryDirectory() as name:
         folder = Path(name)
         video = folder / "recording.mp4"
@@ -108,8 +111,14 @@ def measure(quick: bool = False) -> Result:
         }
         work = stages(video, detector, folder / "case")
         times = {name: timed(each, clock) for name, each in work.items()}
-        peaks = [memory for _, memory in apart("benchmarks.video", video, folder / "detector", folder / "apart")]
-    return result(count, on_gpu, alone, times, dict(zip(times, peaks, strict=True)))
+        peaks = {} if on_gpu else memory_of(video, folder)
+    return result(count, on_gpu, alone, times, peaks)
+
+
+def memory_of(video: Path, folder: Path) -> dict[str, float]:
+    """Peak MiB in each stage of a separate process."""
+    results = apart("benchmarks.video", video, folder / "detector", folder / "apart")
+    return {name: memory for name, (_, memory) in zip(STAGES, results, strict=True)}
 
 
 def result(

@@ -13,6 +13,7 @@ import torch
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.core.errors import UserError
 from polyptrace.detect import load_detector
+from polyptrace.encoders import load_encoder
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -42,7 +43,7 @@ def test_vectors_made_elsewhere_are_evaluated() -> None:
 
 def test_a_trained_detector_is_saved_as_a_folder_for_detect(tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "detector"
-    words = ["coco", str(tiny), "--out", str(out), "--model", "tiny", "--size", "96", "--steps", "3", "--batch", "2"]
+    words = ["coco", str(tiny), "--out", str(out), "--size", "96", "--steps", "3", "--batch", "2"]
     score = main_of("train_detector")([*words, "--test-images", "4", "--workers", "1"])
     assert 0 <= score <= 1
     made = json.loads((out / "training.json").read_text())
@@ -51,6 +52,15 @@ def test_a_trained_detector_is_saved_as_a_folder_for_detect(tiny: Path, tmp_path
     assert found.shape[1] == 5
     with pytest.raises(UserError, match="already exists"):
         main_of("train_detector")(words)
+
+
+def test_the_light_detector_starts_from_the_default_encoder_and_is_small() -> None:
+    model, processor = runpy.run_path(str(EXAMPLES / "train_detector.py"))["build"]("light", 64)
+    encoder = load_encoder("default")
+    stem = model.model.backbone.model.state_dict()["_backbone.stem.conv.weight"]
+    assert torch.equal(stem, encoder.backbone.state_dict()["stem.conv.weight"])
+    assert list(processor.image_mean) == list(encoder.preprocess.mean)
+    assert sum(each.numel() for each in model.parameters()) < 3e6
 
 
 def test_images_without_a_box_are_those_of_the_same_videos(tmp_path: Path, tiny: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from polyptrace.cli import main
@@ -55,6 +56,31 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
     assert "vectors: already exists, made with other settings\n  encoder: 'colour-grid' -> 'default'" in (
         capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--encoder", "colour-gird"], "colour-gird: no such"),
+        (["--encoder", "colour-grid", "--weights", "w.pth"], "leave out --weights"),
+        (["--crops.size", "32", "--encoder", "default"], "stored at 32 pixels, but the encoder takes 112"),
+        (["--encoder", "colour-grid", "--embed.device", "cuda"], "--embed.device cuda: torch finds no GPU"),
+    ],
+)
+def test_a_wrong_option_of_a_later_stage_is_an_error_before_the_detector_runs(
+    tmp_path: Path,
+    options: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    write_video(tmp_path / "short.mp4", pictures(20))
+    (tmp_path / "find.py").write_text("def find(frames):\n    raise AssertionError('the detector ran')\n")
+    out = tmp_path / "out"
+    assert run(tmp_path / "short.mp4", "--detector", f"{tmp_path}/find.py:find", "--out", out, *options) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

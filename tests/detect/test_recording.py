@@ -17,7 +17,7 @@ import pytest
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data import read_mot
 from polyptrace.data.crops.videos import all_frames, write_video
-from polyptrace.detect import Detections, detect, unfinished
+from polyptrace.detect import Detections, detect, load_detector, unfinished
 from tests.detect.conftest import HEIGHT, WIDTH, Numbered, numbered, pictures, without_frame_rate
 
 Make = Callable[..., Numbered]
@@ -95,6 +95,38 @@ def test_a_run_that_failed_resumes_with_the_same_bytes(
     assert second.seen[0] == 152  # the batch that failed
     assert resumed.path.read_bytes() == whole.path.read_bytes()
     assert resumed.skipped == whole.skipped == ((160, 199, "frozen"),)
+
+
+def test_a_python_function_that_failed_is_corrected_and_resumes(video: Path, tmp_path: Path) -> None:
+    """The boxes before the failure are kept, and the summary says which version of the file found them."""
+    file = tmp_path / "mine.py"
+    correct = "def find(frames):\n    return [[[10, 10, 20, 20, 0.9]] for _ in frames]\n"
+    file.write_text(f"calls = 0\n{correct}".replace("return", "global calls; calls += 1; 1 // (calls < 5); return"))
+    wrong = load_detector(f"{file}:find")
+    with pytest.raises(UserError, match="frame 32 to 39: the detector failed"):
+        detect(video, wrong, tmp_path / "out")
+    file.write_text(correct.replace("10, 10", "50, 50"))
+    with pytest.warns(
+        PolyptraceWarning, match="corrected after it failed at frame 32 -> the boxes of the frames before"
+    ):
+        made = detect(video, load_detector(f"{file}:find"), tmp_path / "out")
+    lefts = [line.split(",")[2] for line in made.path.read_text().splitlines()]
+    assert lefts == ["11.00"] * 32 + ["51.00"] * 268
+    summary = json.loads(made.path.with_suffix(".json").read_text())
+    assert summary["earlier_detectors"] == [[32, wrong.fingerprint]]
+    assert detect(video, load_detector(f"{file}:find"), tmp_path / "out") == made
+    file.write_text(correct)  # edited after the end
+    with pytest.raises(UserError, match="already exists, made with other settings\n  detector"):
+        detect(video, load_detector(f"{file}:find"), tmp_path / "out")
+
+
+def test_another_function_does_not_resume_a_failed_one(video: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def find(frames):\n    raise ValueError\ndef other(frames):\n    return [[] for _ in frames]\n")
+    with pytest.raises(UserError, match="the detector failed"):
+        detect(video, load_detector(f"{file}:find"), tmp_path / "out")
+    with pytest.raises(UserError, match=r"was begun with other settings\n  detector: .mine\.py:find "):
+        detect(video, load_detector(f"{file}:other"), tmp_path / "out")
 
 
 class Frozen(Numbered):

@@ -80,6 +80,21 @@ def write_vectors(
     return embed_files(encoder, data, out, weights, settings, row=_row(encoder), overwrite=overwrite, compute=compute)
 
 
+def check_encoder(encoder: str, weights: str | None, crop_size: int, settings: Embed) -> None:
+    """Raises an error if `write_vectors` could not embed crops of this size, without a dataset."""
+    if (Path(encoder) / INFO_FILE).is_file():
+        OnnxEncoder(encoder)
+        return
+    from polyptrace.core.device import choose_device
+    from polyptrace.embed.embedding import preprocess_of
+    from polyptrace.encoders import load_encoder
+    from polyptrace.encoders.preprocess import input_size
+
+    choose_device(settings.device, "--embed.device")
+    model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
+    input_size(crop_size, preprocess_of(model), enlarge=settings.enlarge)
+
+
 def _row(encoder: str) -> dict[str, Any]:
     """The row of an encoder in a table, if it is known by name or its folder says how it was trained."""
     from polyptrace.compare.rows import frozen_row

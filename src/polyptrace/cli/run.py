@@ -2,18 +2,25 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from polyptrace.cli import lesions
 from polyptrace.cli.detect import BatchSize, DetectorName, DeviceName, KeepBorder, MinScore, Videos, run_detector
-from polyptrace.cli.embed import write_vectors
+from polyptrace.cli.embed import check_encoder, write_vectors
 from polyptrace.cli.settings import ConfigFile, resolve, split_arguments
 from polyptrace.config import Config, Tracks
 from polyptrace.core.console import counted, echo
-from polyptrace.core.files import atomic_folder, differences, provenance, refuse_changes, write_csv
-from polyptrace.data import Dataset, prepare
+from polyptrace.core.files import (
+    atomic_folder,
+    differences,
+    provenance,
+    refuse_changes,
+    refuse_existing,
+    write_csv,
+)
+from polyptrace.data import prepare
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.preparation import NoTrackError
 from polyptrace.detect import Detections
@@ -41,15 +48,16 @@ def command(
     ] = None,
     min_score: MinScore = 0.1,
     keep_border: KeepBorder = False,
-    batch: BatchSize = 8,
+    batch: BatchSize = None,
     device: DeviceName = "auto",
     config: ConfigFile = None,
 ) -> None:
     """From recordings to their lesions, in one command.
 
     Runs [bold]detect[/], [bold]prepare[/], [bold]embed[/] and [bold]lesions[/], each into a folder of OUT, and ends
-    with the page OUT/lesions/lesions.html. If it is interrupted, run the same command again: it resumes. Boxes are
-    linked by overlap (--tracks.link video), gaps of 5 frames are bridged, and a track starts with a score of 0.5.
+    with the page OUT/lesions/lesions.html. If it is interrupted, run the same command again: it resumes. The encoder is
+    loaded first, so that a wrong name is an error before the detector runs. Boxes are linked by overlap (--tracks.link
+    video), gaps of 5 frames are bridged, and a track starts with a score of 0.5.
 
     All settings: [bold]polyptrace settings tracks crops embed[/].
 
@@ -64,6 +72,7 @@ def command(
     settings = resolve(ctx, config, SECTIONS, Config(tracks=LINKING), options)
     border = "keep" if keep_border else settings.crops.border
     crops = replace(settings.crops, border=border)
+    _check_later_stages(out, encoder, weights, settings)
     detections = run_detector(videos, detector, out / "detections", min_score, border, batch, device)
     if not any(made.boxes for made in detections):
         _no_lesions(out / "lesions", videos, detections, "The detector found no box.")
@@ -75,21 +84,27 @@ def command(
         return
     vectors = out / "vectors"
     if vectors.is_dir():
-        _check_vectors(vectors, dataset, encoder, weights)
+        made = {"data": Embeddings.load(vectors).info.get("dataset", {}).get("hashes")}
+        _refuse_other_vectors(vectors, made, {"data": dataset.info["hashes"]})
     else:
         write_vectors(encoder, dataset.path, vectors, weights, settings.embed)
     lesions.command(vectors, out / "lesions", data=[dataset.path], overwrite=True)
 
 
-def _check_vectors(vectors: Path, dataset: Dataset, encoder: str, weights: str | None) -> None:
+def _check_later_stages(out: Path, encoder: str, weights: str | None, settings: Config) -> None:
+    """Raises the errors of the later stages that do not depend on the boxes, before the detector runs for hours."""
+    refuse_existing(out / "lesions", overwrite=True, mark=lesions.MARK)
+    vectors = out / "vectors"
+    if vectors.is_dir():
+        info = Embeddings.load(vectors).info
+        made = {"encoder": info.get("from", encoder), "weights": info.get("weights")}
+        _refuse_other_vectors(vectors, made, {"encoder": encoder, "weights": weights})
+    else:
+        check_encoder(encoder, weights, settings.crops.size, settings.embed)
+
+
+def _refuse_other_vectors(vectors: Path, made: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Raises an error if existing vectors are of another encoder or dataset."""
-    info = Embeddings.load(vectors).info
-    made = {
-        "encoder": info.get("from", encoder),
-        "weights": info.get("weights"),
-        "data": info.get("dataset", {}).get("hashes"),
-    }
-    wanted = {"encoder": encoder, "weights": weights, "data": dataset.info["hashes"]}
     advice = f"give another folder, or remove {vectors}"
     refuse_changes(f"{vectors}: already exists, made", differences(made, wanted), advice)
 

@@ -36,9 +36,15 @@ class Function:
         self._function = getattr(module, name, None)
         if not callable(self._function):
             raise UserError(f"{path}: has no function {name!r} -> give FILE.py:FUNCTION")
-        self.fingerprint = f"{name} {file_hash(path)}"
+        self.fingerprint = f"{path.name}:{name} {file_hash(path)}"
 
     def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> Sequence[Found]:
         assert self._function is not None
         found: Sequence[Found] = self._function(list(frames))
         return found
+
+
+def is_corrected(before: str, after: str) -> bool:
+    """Whether two fingerprints are of the same function, in a file that was edited."""
+    name, _, _ = after.rpartition(" ")
+    return ".py:" in name and before.rpartition(" ")[0] == name

@@ -9,7 +9,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -59,6 +59,7 @@ class _Summary:
     field: float | None  # share of the picture
     made_by: dict[str, Any]
     format: Literal[1]
+    earlier_detectors: list[list[Any]] = field(default_factory=list)  # [frames that were done, fingerprint]
 
     def __post_init__(self) -> None:
         for run in self.skipped:
@@ -126,9 +127,9 @@ def detect(
             return Detections.load(table)
         if table.exists() and not partial.exists():
             raise UserError(f"{table}: already exists, not written by this command -> give another folder")
-        field = field_mask(video) if border == "blank" else None
+        mask = field_mask(video) if border == "blank" else None
         with UnfinishedDetections.open(partial, settings) as unfinished:
-            _run(video, detector, unfinished, field, min_score, batch, info.frames)
+            _run(video, detector, unfinished, mask, min_score, batch, info.frames)
             outside = _outside(unfinished.state)
             boxes = _write_table(table, unfinished, outside)
             state = unfinished.state
@@ -141,7 +142,8 @@ def detect(
             "fps": info.fps if np.isfinite(info.fps) else None,
             "skipped": sorted(state.skipped + outside),
             "dropped": state.dropped,
-            "field": None if field is None else round(float((field[..., 0] > 0).mean()), 4),
+            "field": None if mask is None else round(float((mask[..., 0] > 0).mean()), 4),
+            "earlier_detectors": state.earlier_detectors,
             "made_by": provenance(),
         }
         write_json(summary, content)
@@ -215,9 +217,10 @@ def _call(
     except UserError:
         raise
     except Exception as error:
+        state.failed = True
         raise UserError(
             f"{where}: the detector failed ({type(error).__name__}: {error}) -> correct it and run the same command "
-            "again; it resumes before these frames"
+            "again; it resumes at these frames and keeps the boxes before"
         ) from error
     shapes = [each.shape for each in results if each.size and (each.ndim != 2 or each.shape[1] != 5)]
     if len(results) != len(frames) or shapes:

@@ -42,7 +42,7 @@ class TransformersFolder:
 
     @torch.inference_mode()
     def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[Found]:
-        inputs = self._processor(images=list(frames), return_tensors="pt").to(self._device)
+        inputs = self._processor(images=list(frames), return_tensors="pt", device=self._device).to(self._device)
         outputs = self._model(**inputs)
         sizes = [frame.shape[:2] for frame in frames]
         results = self._processor.post_process_object_detection(outputs, threshold=LEAST_SCORE, target_sizes=sizes)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -9,10 +10,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO, Self
 
-from polyptrace.core.errors import UserError
+from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import differences, refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.detect.detector import Found
+from polyptrace.detect.function import is_corrected
 
 FRAMES_PER_STATE, SECONDS_PER_STATE = 1000, 20.0  # the most work that a killed run repeats
 STATE = b"# "  # how a line with the state begins; the first one has the settings
@@ -32,6 +34,9 @@ class State:
     first_red: int = 0
     last_red: int = 0
     start: tuple[int | None, ...] = (0, None)  # index and time stamp of the frame from which a resumed run decodes
+    failed: bool = False  # whether the detector raised an exception
+    earlier_detectors: list[list[Any]] = field(default_factory=list)  # [frames that were done, fingerprint]
+    detector: str = ""  # fingerprint, if it is not the first one
 
     def skip(self, frame: int, reason: str) -> None:
         """Adds a skipped frame to the list of runs."""
@@ -44,6 +49,17 @@ class State:
         """Counts unusable boxes."""
         if count:
             self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
+
+    def correct(self, path: Path, before: str, after: str) -> None:
+        """Continues with a detector that was corrected after it failed; `path` is the file of the state."""
+        self.earlier_detectors.append([self.frames, before])
+        self.detector = after
+        warnings.warn(
+            f"{path}: the detector was corrected after it failed at frame {self.frames} -> the boxes of the frames"
+            f" before, which its earlier version found, are kept; remove {path.name} to detect in all frames again",
+            PolyptraceWarning,
+            stacklevel=4,
+        )
 
 
 @dataclass(frozen=True)
@@ -76,7 +92,12 @@ class UnfinishedDetections:
                 elif line.startswith(STATE):
                     state = from_json(State, _parsed(line, path), str(path), f"remove {path.name}")
                     end = file.tell()
-            refuse_changes(f"{path}: was begun", differences(begun.settings, settings), ADVICE)
+            before = begun.settings | ({"detector": state.detector} if state.detector else {})
+            if state.failed and is_corrected(str(before.get("detector")), settings["detector"]):
+                state.correct(path, before["detector"], settings["detector"])
+                before["detector"] = settings["detector"]
+            refuse_changes(f"{path}: was begun", differences(before, settings), ADVICE)
+            state.failed = False
             file.seek(end)
             file.truncate()
             if not end:
@@ -96,7 +117,7 @@ class UnfinishedDetections:
     def save(self, *, now: bool = False) -> None:
         """Writes the state to disk, if enough was done since the last time."""
         done, seconds = self.state.frames - self._saved_frames, monotonic() - self._saved_time
-        if done and (now or done >= FRAMES_PER_STATE or seconds > SECONDS_PER_STATE):
+        if now or done >= FRAMES_PER_STATE or (done and seconds > SECONDS_PER_STATE):
             self._file.write(STATE + json.dumps(asdict(self.state)).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
