@@ -9,7 +9,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -59,7 +59,7 @@ class _Summary:
     field: float | None  # share of the picture
     made_by: dict[str, Any]
     format: Literal[1]
-    earlier_detectors: list[list[Any]] = field(default_factory=list)  # [frames that were done, fingerprint]
+    earlier_detectors: list[list[Any]]  # [frames that were done, fingerprint]
 
     def __post_init__(self) -> None:
         for run in self.skipped:
