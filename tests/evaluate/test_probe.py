@@ -11,6 +11,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from torch import nn
 
 from polyptrace.core.errors import UserError
+from polyptrace.core.randomness import torch_seed
 from polyptrace.evaluate import probe
 from polyptrace.evaluate.bootstrap import draw_counts
 from polyptrace.evaluate.probe import adenoma, larger, train_probe
@@ -57,6 +58,37 @@ def test_training_is_adamw_without_decay_on_shuffled_batches_with_one_cycle():
             nn.functional.cross_entropy(network(values[part]), target[part]).backward()
             optimiser.step()
     torch.testing.assert_close(trained(values), network(values), atol=1e-5, rtol=1e-4)
+
+
+def test_repeats_in_several_threads_equal_probes_that_are_trained_one_after_the_other():
+    vectors, label, polyp = case()
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        result = probe(vectors, label, polyp, repeats=5, epochs=4, lr=1e-2, seed=3)
+    finally:
+        torch.set_num_threads(before)
+    values, target = torch.from_numpy(vectors), torch.from_numpy(label)
+    for repeat, probability in enumerate(result.probability):
+        tested = ~np.isnan(probability)
+        rows = torch.from_numpy(np.flatnonzero(~tested))
+        with torch.random.fork_rng([]):
+            torch.manual_seed(torch_seed(3, repeat))
+            width = vectors.shape[1]
+            network = nn.Sequential(
+                nn.LayerNorm(width), nn.Linear(width, 256), nn.GELU(), nn.Dropout(0.1), nn.Linear(256, 2)
+            )
+            optimiser = torch.optim.AdamW(network.parameters(), lr=1e-2, weight_decay=0.0)
+            total = 4 * -(-len(rows) // 64)
+            schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-2, total_steps=total, pct_start=0.1)
+            for _ in range(4):
+                for part in rows[torch.randperm(len(rows))].split(64):
+                    optimiser.zero_grad()
+                    nn.functional.cross_entropy(network(values[part]), target[part]).backward()
+                    optimiser.step()
+                    schedule.step()
+        expected = network.eval()(values).softmax(1)[:, 1].detach().numpy()
+        np.testing.assert_allclose(probability[tested], expected[tested], atol=1e-5)
 
 
 @pytest.mark.parametrize("rows", [1, 64, 160, 320])  # 320 rows and 2 epochs: ten steps, which torch's schedule refuses

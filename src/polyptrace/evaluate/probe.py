@@ -11,8 +11,9 @@ out. Size is 1 above 5.0 mm; histology is 1 for adenomas, by the names that the 
 """
 
 from collections.abc import Mapping
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ BATCH, HIDDEN = 64, 256
 DIMINUTIVE_MM = 5.0
 #: f1: macro F1 with equal weight per polyp (the paper's metric of size); accuracy: per tracklet (of histology).
 METRICS = ("f1", "accuracy", "f1_plain", "accuracy_weighted")
+#: Layers take their initial weights from torch's global generator, which threads share.
+_GLOBAL_GENERATOR = Lock()
 
 
 @dataclass(frozen=True)
@@ -109,21 +112,29 @@ def probe(
     labels = np.where((polyps >= 0) & (groups >= 0), np.asarray(label, dtype=np.int64), -1)
     kept = np.flatnonzero(labels >= 0)
     target = torch.as_tensor(np.maximum(labels, 0), device=values.device)
+    if test is None:
+        splits = [_test_part(groups[kept], labels[kept], datasets[kept], seed + repeat) for repeat in range(repeats)]
+    else:
+        splits = [np.asarray(test, dtype=bool)[kept]] * repeats
+        if not _both_classes(splits[0], labels[kept]):
+            raise UserError("probe: the given split lacks a class in its training or test part -> check both")
     probability = np.full((repeats, count), np.nan, dtype=np.float32)
-    for repeat in range(repeats):
-        if test is None:
-            tested = _test_part(groups[kept], labels[kept], datasets[kept], seed + repeat)
-        else:
-            tested = np.asarray(test, dtype=bool)[kept]
-            if not _both_classes(tested, labels[kept]):
-                raise UserError("probe: the given split lacks a class in its training or test part -> check both")
-        rows = torch.as_tensor(kept[~tested], device=values.device)
-        # on a busy CPU, threads that wait for each other made these small steps six times slower
-        with nullcontext() if values.is_cuda else one_thread():
-            network = train_probe(values, target, rows, lr, epochs, dropout, torch_seed(seed, repeat))
+
+    def train_and_test(repeat: int) -> None:
+        train_rows, test_rows = kept[~splits[repeat]], kept[splits[repeat]]
+        rows = torch.as_tensor(train_rows, device=values.device)
+        network = train_probe(values, target, rows, lr, epochs, dropout, torch_seed(seed, repeat))
         with torch.inference_mode():
-            logits = network(values[torch.as_tensor(kept[tested], device=values.device)])
-        probability[repeat, kept[tested]] = logits.softmax(1)[:, 1].cpu().numpy()
+            logits = network(values[torch.as_tensor(test_rows, device=values.device)])
+        probability[repeat, test_rows] = logits.softmax(1)[:, 1].cpu().numpy()
+
+    # The steps are too small to be shared by threads, so each thread trains a probe of its own.
+    pool = ThreadPoolExecutor(torch.get_num_threads())
+    try:
+        with one_thread():
+            list(pool.map(train_and_test, range(repeats)))
+    finally:
+        pool.shutdown(cancel_futures=True)
     return Probe(labels, polyps, probability)
 
 
@@ -132,21 +143,27 @@ def train_probe(
 ) -> nn.Module:
     """A probe in evaluation mode, trained on some rows of values (N, D) and classes (N,)."""
     width, steps = values.shape[1], epochs * -(-len(rows) // BATCH)
-    with torch.random.fork_rng([values.device] if values.is_cuda else []):
+    with _GLOBAL_GENERATOR, torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        network = nn.Sequential(
-            nn.LayerNorm(width), nn.Linear(width, HIDDEN), nn.GELU(), nn.Dropout(dropout), nn.Linear(HIDDEN, 2)
-        ).to(values.device)
-        optimiser = torch.optim.AdamW(network.parameters(), lr=lr, weight_decay=0.0, fused=True)
-        steps = max(steps, 11)  # torch divides by zero if the warm-up is exactly one step
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=lr, total_steps=steps, pct_start=WARM_UP)
-        for _ in range(epochs):
-            order = torch.randperm(len(rows)).to(rows.device)
-            for part in rows[order].split(BATCH):
-                optimiser.zero_grad()
-                nn.functional.cross_entropy(network(values[part]), target[part]).backward()
-                optimiser.step()
-                schedule.step()
+        hidden = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, HIDDEN), nn.GELU()).to(values.device)
+        output = nn.Linear(HIDDEN, 2).to(values.device)
+        order = torch.Generator().set_state(torch.get_rng_state())
+    dropped = torch.Generator(values.device).manual_seed(seed) if values.is_cuda else order
+    network = nn.Sequential(hidden, output)
+    optimiser = torch.optim.AdamW(network.parameters(), lr=lr, weight_decay=0.0, fused=True)
+    steps = max(steps, 11)  # torch divides by zero if the warm-up is exactly one step
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=lr, total_steps=steps, pct_start=WARM_UP)
+    for _ in range(epochs):
+        shuffled = rows[torch.randperm(len(rows), generator=order).to(rows.device)]
+        for part in shuffled.split(BATCH):
+            activation = hidden(values[part])  # (B, HIDDEN)
+            if dropout:  # nn.Dropout has no generator of its own
+                activation = activation * torch.empty_like(activation).bernoulli_(1 - dropout, generator=dropped)
+                activation = activation / (1 - dropout)
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(output(activation), target[part]).backward()
+            optimiser.step()
+            schedule.step()
     return network.eval()
 
 
