@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from polyptrace import config as config_module
 from polyptrace.config import (
+    LIMITS,
     Config,
     as_dict,
     as_options,
@@ -49,7 +50,7 @@ def test_toml_then_command_line(tmp_path: Path) -> None:
     [
         ("[trian]\nepochs = 3", r"there is no section 'trian' -> did you mean 'train'\?"),
         ("[train]\nepoch = 3", r"there is no key of \[train\] 'epoch' -> did you mean 'epochs'\?"),
-        ("[train]\nepochs = 'many'", r"train.epochs: 'many' is not valid -> give integer"),
+        ("[train]\nepochs = 'many'", r"train.epochs: 'many' is not valid -> give an integer"),
         ("[train]\nepochs = true", r"train.epochs: True is not valid"),
         ("[tracks]\nlink = 'colour'", r"give polyp\|track\|video"),
         ("train = 3", r"\[train\] is a section"),
@@ -68,8 +69,10 @@ def test_what_can_be_mistyped_in_a_file_is_named(tmp_path: Path, toml: str, mess
     [
         (["--train.epcohs", "3"], r"did you mean '--train.epochs'\?"),
         (["--train.epochs"], "has no value"),
-        (["--train.epochs", "3.5"], "give integer"),
-        (["--optimiser.lr", "nan"], "give number"),
+        (["--train.epochs", "3.5"], "give an integer"),
+        (["--optimiser.lr", "nan"], "give a number"),
+        (["--train.epochs", "-1"], "--train.epochs -1: out of range -> give 0 or more"),
+        (["--train.log-every", "0"], "--train.log-every 0: out of range -> give 1 or more"),
         (["train.epochs", "3"], "settings are written --section.key value"),
         (["--synth.seed", "3"], "there is no setting '--synth.seed'"),
         (["--tracks.length", "4"], "is a setting of another command -> this one has the sections train, optimiser"),
@@ -78,6 +81,14 @@ def test_what_can_be_mistyped_in_a_file_is_named(tmp_path: Path, toml: str, mess
 def test_what_can_be_mistyped_on_the_command_line_is_named(arguments: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         override(Config(), arguments, sections=("train", "optimiser"))
+
+
+def test_the_limits_are_of_settings_and_contain_the_defaults() -> None:
+    defaults = as_dict(Config())
+    for name, (low, high) in LIMITS.items():
+        section, _, key = name.partition(".")
+        value = defaults[section][key]
+        assert value is None or low <= value <= high, name
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -198,6 +198,33 @@ class Config:
     evaluate: Evaluate = field(default_factory=Evaluate)
 
 
+#: As a smallest value: the value must be above 0.
+POSITIVE = 1e-9
+#: Smallest and largest value of the settings that have limits.
+LIMITS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("tracks.max_gap", "tracks.margin", "crops.workers"), (0, math.inf)),
+    **dict.fromkeys(("tracks.min_track", "tracks.stride", "tracks.length"), (1, math.inf)),
+    **dict.fromkeys(("tracks.sampled_min_track", "tracks.sampled_stride"), (1, math.inf)),
+    **dict.fromkeys(("tracks.iou", "tracks.sampled_iou", "tracks.start_score"), (0, 1)),
+    "crops.size": (8, math.inf),
+    "crops.scale": (POSITIVE, math.inf),
+    **dict.fromkeys(("supervision.bag_size", "supervision.bags_per_batch", "views.batch"), (1, math.inf)),
+    **dict.fromkeys(("views.polyps_per_batch", "views.tracklets_per_polyp"), (1, math.inf)),
+    **dict.fromkeys(("loss.temperature", "views.deviation"), (POSITIVE, math.inf)),
+    **dict.fromkeys(("supervision.tau_min", "supervision.tau_max"), (POSITIVE, math.inf)),
+    **dict.fromkeys(("encoder.width", "encoder.heads", "encoder.feed_forward"), (1, math.inf)),
+    **dict.fromkeys(("encoder.projector_hidden", "encoder.projection"), (1, math.inf)),
+    "encoder.dropout": (0, 1),
+    **dict.fromkeys(("optimiser.lr", "optimiser.weight_decay", "evaluate.bootstrap"), (0, math.inf)),
+    **dict.fromkeys(("train.epochs", "train.frames", "train.crop_size", "train.threads"), (0, math.inf)),
+    **dict.fromkeys(("train.devices", "train.checkpoint_every", "train.log_every"), (1, math.inf)),
+    **dict.fromkeys(("embed.batch_frames", "embed.block_frames", "evaluate.repeats"), (1, math.inf)),
+    "train.checkpoint_minutes": (0, math.inf),
+    "evaluate.exclude_seconds": (0, math.inf),
+    "evaluate.count_threshold": (-1, 1),
+    "evaluate.count_alpha": (0, 1),
+}
+
 #: Some settings by section and key, with typed values: `{"optimiser": {"lr": 1e-4}}`.
 Settings: TypeAlias = Mapping[str, Mapping[str, Any]]
 
@@ -228,7 +255,19 @@ def from_dict(content: Mapping[str, Any], base: Config | None = None, where: str
             raise UserError(f"{where}: [{section}] is a section -> write its keys below it")
         for key, value in values.items():
             config = _with(config, section, key, value, f"{where}: {section}.{key}")
+        check_limits(section, getattr(config, section))
     return config
+
+
+def check_limits(section: str, values: object) -> None:
+    """Raises an error if a setting of a section is out of its range."""
+    for name, (low, high) in LIMITS.items():
+        owner, _, key = name.partition(".")
+        value = getattr(values, key) if owner == section else None
+        if value is not None and not low <= value <= high:
+            above = "a number above 0" if low == POSITIVE else f"{low:g} or more"
+            wanted = above if high == math.inf else f"a number from {low:g} to {high:g}"
+            raise UserError(f"{_option(section, key)} {value}: out of range -> give {wanted}")
 
 
 def override(config: Config, arguments: Sequence[str], sections: Sequence[str] | None = None) -> Config:
@@ -354,7 +393,11 @@ def _checked(value: object, kind: Any, where: str) -> object:
             return float(value)
     elif isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
-    raise UserError(f"{where}: {value!r} is not valid -> give {_type_name(kind)}")
+    raise UserError(f"{where}: {value!r} is not valid -> give {ARTICLES.get(kind, '')}{_type_name(kind)}")
+
+
+#: Before the name of a type in a sentence.
+ARTICLES: Mapping[Any, str] = {int: "an ", float: "a "}
 
 
 def _parsed(text: str, kind: Any) -> object:

@@ -150,7 +150,7 @@ def test_an_output_that_cannot_be_written_is_an_error_before_the_work(
 
 def test_a_command_named_like_a_value_is_still_the_command_that_was_called(tmp_path: Path) -> None:
     done = run("check", str(tmp_path / "train"))
-    assert "not a dataset folder" in done.stderr.replace("\n", " ")
+    assert "no such folder" in done.stderr.replace("\n", " ")
 
 
 def test_ctrl_c_while_a_command_is_loaded_is_one_line(

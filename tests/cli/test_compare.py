@@ -241,7 +241,7 @@ def test_typing_errors_are_reported_before_anything_runs(folder: Path, capsys: p
         "no such row ": ["--only", "ours/seed7"],
         "did you mean": ["--optimser.lr", "1"],
         "not TASK=PATH": ["--eval-for", "size"],
-        "not a dataset folder": ["--eval", f"{folder}/nowhere"],
+        "no such folder": ["--eval", f"{folder}/nowhere"],
         "task 'sizes'": ["--tasks", "sizes"],
     }
     for text, arguments in wrong.items():

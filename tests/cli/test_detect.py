@@ -62,3 +62,14 @@ def test_stored_boxes_have_no_preview(folder: Path, capsys: pytest.CaptureFixtur
 def test_a_missing_video_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("detect", folder / "lost.mp4", "--detector", f"{folder}/mine.py:find", "--out", folder / "boxes") == 2
     assert "lost.mp4: no such video file -> check the path" in capsys.readouterr().err
+    assert run("detect", folder, "--detector", f"{folder}/mine.py:find", "--out", folder / "boxes") == 2
+    assert f"is a folder -> give its video files, such as {folder}/*.mp4" in capsys.readouterr().err
+
+
+def test_boxes_of_a_video_with_another_name_are_used_with_a_warning(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "boxes.txt").write_text("1,-1,5,5,20,20,0.9\n")
+    (folder / "boxes.mp4").symlink_to(folder / "one.mp4")
+    assert run("detect", folder / "one.mp4", "--detector", f"mot:{folder}/boxes.txt", "--out", folder / "out") == 0
+    assert "has boxes of the video 'boxes', used for 'one'" in " ".join(capsys.readouterr().err.split())

@@ -58,6 +58,14 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
     )
 
 
+def test_a_folder_of_another_command_is_refused_before_the_detector_runs(
+    tiny_videos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dataset.json").touch()
+    assert run(*words(tiny_videos, tmp_path)) == 2
+    assert "contains a dataset, written by 'polyptrace prepare' -> give another folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -95,7 +95,7 @@ def test_what_prevents_a_worker_from_starting_is_reported_in_one_line(
     address: str, alone: Dataset, encoder: TrackletEncoder
 ) -> None:
     unseen = replace(alone, path=alone.path / "elsewhere")  # as on a machine without the shared file system
-    with pytest.raises(UserError, match=r"elsewhere: not a dataset folder"):
+    with pytest.raises(UserError, match=r"elsewhere: no such folder"):
         embed_on(address, encoder, unseen)
 
 

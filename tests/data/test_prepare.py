@@ -319,13 +319,13 @@ def test_dropped_tracks_are_counted(make_source: Source, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("tracks", "crops", "message"),
     [
-        (Tracks(stride=0), SMALL, "--tracks.stride 0: too small -> give 1 or more"),
+        (Tracks(stride=0), SMALL, "--tracks.stride 0: out of range -> give 1 or more"),
         (Tracks(length=0), SMALL, "--tracks.length 0"),
         (Tracks(max_gap=-1), SMALL, "--tracks.max-gap -1"),
-        (Tracks(iou=7.0), SMALL, "--tracks.iou 7.0: not an IoU -> give a number between 0 and 1"),
+        (Tracks(iou=7.0), SMALL, "--tracks.iou 7.0: out of range -> give a number from 0 to 1"),
         (Tracks(sampled_iou=float("nan")), SMALL, "--tracks.sampled-iou nan"),
         (Tracks(), Crops(size=-3), "--crops.size -3"),
-        (Tracks(), Crops(scale=0.0), "--crops.scale 0.0"),
+        (Tracks(), Crops(scale=0.0), "--crops.scale 0.0: out of range -> give a number above 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(

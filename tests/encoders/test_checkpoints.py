@@ -185,7 +185,7 @@ def test_pickled_weights_are_refused(folder: Path) -> None:
     with pytest.raises(UserError, match=r"model\.safetensors: not a safetensors file; pickled"):
         load_encoder(folder)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(UserError, match=r"contains no encoder \(model\.safetensors"):
+    with pytest.raises(UserError, match=r"contains no training run -> .* one with an encoder \(model\.safetensors"):
         load_encoder(folder)
 
 
@@ -203,7 +203,7 @@ def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_an_encoder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="contains no encoder"):
+    with pytest.raises(UserError, match="contains no training run"):
         load_encoder(tmp_path)
 
 
@@ -220,6 +220,9 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_name_that_is_nothing_is_refused() -> None:
     for name in ("no such thing at all", "encoder.pth", "/somewhere/encoder"):
         with pytest.raises(UserError, match="no such file or folder, and no encoder has this name"):
+            load_encoder(name)
+    for name, near in (("defualt", "default"), ("resnet50", "frozen:resnet50"), ("dinov2-smal", "dinov2-small")):
+        with pytest.raises(UserError, match=f"did you mean {near}"):
             load_encoder(name)
     with pytest.raises(UserError, match=r"the hub cannot be reached -> .*`hf download somebody/something --local-dir"):
         load_encoder("somebody/something")

@@ -57,7 +57,7 @@ def test_an_undefined_bound_is_null_in_json_and_nan_when_loaded(results: Results
 def test_a_folder_without_results_is_an_error(results: Results, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Q: no such folder -> "):
         Results.load(tmp_path / "Q")
-    with pytest.raises(UserError, match=r"contains no results\.json"):
+    with pytest.raises(UserError, match="contains no results -> give a folder that 'polyptrace evaluate' wrote"):
         Results.load(tmp_path)
     results.save(tmp_path / "R")
     (tmp_path / "R" / "arrays.npz").write_bytes(b"broken")

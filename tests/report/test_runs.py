@@ -40,7 +40,8 @@ def test_a_running_mean_is_the_mean_of_the_available_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(None, "not a run"), ("", "completed a step"), ('{"step": 1}\n{"st', "line 2")]
+    ("content", "message"),
+    [(None, "contains no training run"), ("", "completed a step"), ('{"step": 1}\n{"st', "line 2")],
 )
 def test_a_broken_run_is_an_error_that_says_where(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:

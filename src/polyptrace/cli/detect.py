@@ -108,6 +108,8 @@ def _detectors(videos: list[Path], detector: str, device: str) -> Iterator[tuple
 def _check_videos(videos: list[Path]) -> None:
     """Raises an error if a video does not exist, or if two have the same name."""
     for video in videos:
+        if video.is_dir():
+            raise UserError(f"{video}: is a folder -> give its video files, such as {video}/*.mp4")
         if not video.is_file():
             raise UserError(f"{video}: no such video file -> check the path")
     names = [video.stem for video in videos]

@@ -1,5 +1,6 @@
 """`polyptrace run VIDEO ... --detector X --out CASE`: detect, prepare, embed and lesions, one after the other."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from polyptrace.cli.embed import check_encoder, write_vectors
 from polyptrace.cli.settings import ConfigFile, resolve, split_arguments
 from polyptrace.config import Config, Tracks
 from polyptrace.core.console import counted, echo
+from polyptrace.core.errors import UserError
 from polyptrace.core.files import (
     atomic_folder,
     differences,
@@ -20,6 +22,7 @@ from polyptrace.core.files import (
     refuse_existing,
     write_csv,
 )
+from polyptrace.core.folders import described
 from polyptrace.data import prepare
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.preparation import NoTrackError
@@ -89,10 +92,13 @@ def command(
     else:
         write_vectors(encoder, dataset.path, vectors, weights, settings.embed)
     lesions.command(vectors, out / "lesions", data=[dataset.path], overwrite=True)
+    echo(f"next: polyptrace explore {shlex.quote(str(vectors))} --data {shlex.quote(str(dataset.path))}")
 
 
 def _check_later_stages(out: Path, encoder: str, weights: str | None, settings: Config) -> None:
     """Raises the errors of the later stages that do not depend on the boxes, before the detector runs for hours."""
+    if content := described(out):
+        raise UserError(f"--out {out}: contains {content} -> give another folder")
     refuse_existing(out / "lesions", overwrite=True, mark=lesions.MARK)
     vectors = out / "vectors"
     if vectors.is_dir():

@@ -16,6 +16,7 @@ from polyptrace.config import from_dict, parse_options, read_toml
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import check_writable
+from polyptrace.core.folders import wrong_folder
 from polyptrace.evaluate.tasks import TASKS, check_task
 
 TrainData = Annotated[Path | None, typer.Option("--data", help="Training dataset of all rows.")]
@@ -61,7 +62,7 @@ def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence
     data = Datasets(train, tuple(tests), of_tasks)
     for path in [*data.all_tests(), *([train] if train else [])]:
         if not (path / "dataset.json").is_file():
-            raise UserError(f"{path}: not a dataset folder (no dataset.json) -> make one with 'polyptrace prepare'")
+            raise wrong_folder(path, "prepare")
     return data
 
 

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from polyptrace.core.arrays import Floats, Ints, Pixels, Strings
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, read_json
+from polyptrace.core.folders import wrong_folder
 from polyptrace.core.schema import from_json, read_parquet
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.store import open_store
@@ -93,7 +94,7 @@ class Dataset(LabelFree):
         """Opens a folder that `prepare` wrote; crops are read from disk when they are used."""
         path = Path(path)
         if not (path / "dataset.json").is_file():
-            raise UserError(f"{path}: not a dataset folder (no dataset.json) -> make one with 'polyptrace prepare'")
+            raise wrong_folder(path, "prepare")
         info = read_info(path)
         tracklets = load_tracklets(path / "tracklets.parquet")
         crops = open_store(path / "crops.npy", AGAIN)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from polyptrace.config import Crops, Tracks
+from polyptrace.config import Crops, Tracks, check_limits
 from polyptrace.core.arrays import Ints
 from polyptrace.core.codec import JPEG_DECODER
 from polyptrace.core.console import counted
@@ -49,18 +49,6 @@ from polyptrace.data.tracks import link_with_settings
 
 #: Gives boxes, with the track of each, other polyps.
 Relabel = Callable[[Boxes, Ints], Boxes]
-#: Smallest allowed value of each setting.
-MINIMUM = {
-    "tracks.max_gap": 0,
-    "tracks.margin": 0,
-    "tracks.min_track": 1,
-    "tracks.stride": 1,
-    "tracks.length": 1,
-    "tracks.sampled_min_track": 1,
-    "tracks.sampled_stride": 1,
-    "crops.size": 8,
-    "crops.workers": 0,
-}
 FILE = "dataset.json"
 #: Keys of the hashes of the source's boxes, and of the sizes and times of the files that crops were cut from.
 SOURCE_BOXES, PICTURES = "source boxes", "image files"
@@ -139,7 +127,8 @@ def prepare(
         split = options.get("split")
         record = {"format": source, "path": path.resolve().name, "split": split, "min_score": None} | record
     settings = PrepareSettings(tracks or Tracks(), crops or Crops(), skip_bad, record)
-    _check_settings(settings)
+    check_limits("tracks", settings.tracks)
+    check_limits("crops", settings.crops)
     _check_out(out, settings)
     with lock(out):
         cache = out.with_name(out.name + ".annotations")
@@ -199,22 +188,6 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
     store.finish(linked.cropped_source_rows)
     remove_partial(partial)  # of a killed run
     partial.rename(out)
-
-
-def _check_settings(settings: PrepareSettings) -> None:
-    """Raises an error for settings out of range."""
-    sections = {"tracks": settings.tracks, "crops": settings.crops}
-    for name, minimum in MINIMUM.items():
-        section, _, key = name.partition(".")
-        value = getattr(sections[section], key)
-        if value is not None and value < minimum:
-            raise UserError(f"--{name.replace('_', '-')} {value}: too small -> give {minimum} or more")
-    for key in ("iou", "sampled_iou"):
-        value = getattr(settings.tracks, key)
-        if value is not None and not 0 <= value <= 1:
-            raise UserError(f"--tracks.{key.replace('_', '-')} {value}: not an IoU -> give a number between 0 and 1")
-    if not settings.crops.scale > 0:
-        raise UserError(f"--crops.scale {settings.crops.scale}: too small -> the paper uses 5")
 
 
 def _check_out(out: Path, settings: PrepareSettings) -> None:

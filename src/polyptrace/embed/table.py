@@ -24,6 +24,7 @@ from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_json
+from polyptrace.core.folders import wrong_folder
 from polyptrace.core.schema import read_parquet
 from polyptrace.data import Dataset
 from polyptrace.data.identity import codes, video_keys
@@ -34,6 +35,7 @@ REAL = ("fps", "size_mm")
 #: Columns other than the vector, in the order of the file.
 COLUMNS = ("unit", "dataset", "video", "track", "position", "last", "fps", "polyp", "size_mm", "histology")
 VECTORS_FILE, INFO_FILE = "embeddings.parquet", "embeddings.json"
+OR_FILE = ", or a .npz or .parquet file"
 #: Version of the folder.
 VERSION = 1
 #: Types of the fields of embeddings.json that other stages read.
@@ -114,16 +116,13 @@ class Embeddings:
         """
         path = Path(path)
         if not path.exists():
-            raise UserError(f"{path}: no such file or folder -> give a folder made by 'polyptrace embed', or a file")
+            raise wrong_folder(path, "embed", OR_FILE)
         info: dict[str, Any] = {}
         if path.is_dir():
             if (path / INFO_FILE).exists():
                 info = _read_info(path / INFO_FILE)
             if not (path / VECTORS_FILE).is_file():
-                raise UserError(
-                    f"{path}: contains no {VECTORS_FILE} -> give a folder that 'polyptrace embed' wrote, or a "
-                    ".npz or .parquet file"
-                )
+                raise wrong_folder(path, "embed", OR_FILE)
             path = path / VECTORS_FILE
         columns = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path, unit)
         table = cls.from_columns(columns, where=str(path), info=info)

@@ -10,9 +10,11 @@ hashes of weights, settings and preprocessing, which are verified when the folde
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
+import timm
 import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
@@ -21,6 +23,7 @@ from torch import Tensor, nn
 import polyptrace
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, differences, read_json, write_json
+from polyptrace.core.folders import wrong_folder
 from polyptrace.core.schema import from_json
 from polyptrace.encoders.card import model_card
 from polyptrace.encoders.encoder import (
@@ -232,10 +235,10 @@ def _verify(encoder: OwnEncoder, config: EncoderConfig, folder: Path) -> None:
 def _download(name: str, revision: str | None) -> Path:
     """The folder of a repository on the Hugging Face hub, in the local cache."""
     if not is_hub_id(name):
-        raise UserError(
-            f"{name}: no such file or folder, and no encoder has this name -> check the path; `polyptrace encoders`"
-            " lists the names"
-        )
+        known = (DEFAULT, ColourGrid.name, *FOUNDATION_MODELS)
+        near = [f"{FROZEN}{name}"] if timm.is_model(name) else get_close_matches(name, known, 3, 0.6)
+        advice = f"did you mean {' or '.join(near)}?" if near else f"check the path, or use {', '.join(known)}"
+        raise UserError(f"{name}: no such file or folder, and no encoder has this name -> {advice}")
     try:
         with hub_or_cache():
             return Path(snapshot_download(name, revision=revision, allow_patterns=[WEIGHTS, CONFIG]))
@@ -290,7 +293,7 @@ def _encoder_folder(folder: Path) -> Path:
         return folder
     if (folder / "checkpoints").is_dir():
         raise UserError(f"{folder}: this run has not finished -> run the same command again to resume it")
-    raise UserError(f"{folder}: contains no encoder ({WEIGHTS} and {CONFIG}) and is not a run -> check the path")
+    raise wrong_folder(folder, "train", f", one with an encoder ({WEIGHTS} and {CONFIG}), or the name of an encoder")
 
 
 def _our_names(tensors: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -47,6 +47,7 @@ from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_csv, write_json
+from polyptrace.core.folders import wrong_folder
 from polyptrace.core.schema import from_json
 from polyptrace.core.timecode import seconds_text
 from polyptrace.data.identity import join_keys
@@ -162,10 +163,8 @@ class Results:
     def load(cls, folder: Path) -> Self:
         """The results that `save` wrote, checked; an error names the file and the field."""
         folder = Path(folder)
-        if not folder.exists():
-            raise UserError(f"{folder}: no such folder -> check the path")
         if not (folder / RESULTS_FILE).is_file():
-            raise UserError(f"{folder}: contains no {RESULTS_FILE} -> give a folder that 'polyptrace evaluate' wrote")
+            raise wrong_folder(folder, "evaluate")
         content = read_json(folder / RESULTS_FILE)
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise UserError(f"{folder}: not a results folder -> give one that 'polyptrace evaluate' wrote")

@@ -12,6 +12,7 @@ from matplotlib.ticker import PercentFormatter
 from polyptrace.config import Config, read_config
 from polyptrace.core.arrays import Floats
 from polyptrace.core.errors import UserError
+from polyptrace.core.folders import wrong_folder
 from polyptrace.drawing import ACCENT, METHODS, Drawing, LineStyle, canvas, finished, legend, shortened, styled
 from polyptrace.train import read_environment
 
@@ -39,7 +40,7 @@ def load_run(folder: Path) -> Run:
     """Reads config.toml, environment.json and metrics.jsonl of a run folder."""
     path = folder / "metrics.jsonl"
     if not path.is_file():
-        raise UserError(f"{folder}: not a run (no metrics.jsonl) -> give a folder written by 'polyptrace train'")
+        raise wrong_folder(folder, "train")
     lines = []
     for number, text in enumerate(path.read_bytes().splitlines(), 1):
         try:

@@ -57,7 +57,7 @@ def read_coco(
     rows = [row for file in files for row in _coco_rows(file, image_root(path), results, histology or {})]
     if len(files) > 1:
         warnings.warn(
-            f"read {', '.join(file.name for file in files)} together; select one with --split",
+            f"read {', '.join(file.name for file in files)} together; 'prepare coco --split' selects one",
             PolyptraceWarning,
             stacklevel=2,
         )
