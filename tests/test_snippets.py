@@ -12,7 +12,7 @@ import typer
 from PIL import Image
 
 from polyptrace.cli import COMMANDS, build
-from polyptrace.cli.settings import resolve
+from polyptrace.cli.options import read_settings
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import TrackletEncoder, save_encoder
 
@@ -74,4 +74,4 @@ def test_every_command_line_has_options_that_exist(page: str) -> None:
         module = importlib.import_module(f"polyptrace.cli.{name}")
         context = command.make_context(name, words[1:])
         if getattr(module, "SECTIONS", ()):
-            resolve(context, None, module.SECTIONS)
+            read_settings(context, None, module.SECTIONS)

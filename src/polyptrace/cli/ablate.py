@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from polyptrace.cli import trials as shared_options
-from polyptrace.cli.settings import ConfigFile
-from polyptrace.cli.trials import data_of, exit_with, frames_of, print_commands, require_trials, run, select_trials
+from polyptrace.cli import compare
+from polyptrace.cli.compare import data_of, exit_with, frames_of, print_commands, require_trials, run, select_trials
+from polyptrace.cli.options import ConfigFile
 from polyptrace.compare.rows import BLOCKS, OURS, SWEEP, AblationBlock, ComparisonRow, folder_name, select_blocks
 from polyptrace.compare.runner import RECORD, load_trial
 from polyptrace.compare.trial import (
@@ -37,10 +37,10 @@ __all__ = ["SECTIONS", "command"]
 
 def command(
     ctx: typer.Context,
-    out: shared_options.Out,
-    data: shared_options.TrainData = None,
-    tests: shared_options.TestData = None,
-    tests_of: shared_options.TestDataOfTask = None,
+    out: compare.ComparisonFolder,
+    data: compare.TrainData = None,
+    tests: compare.TestData = None,
+    tests_of: compare.TestDataOfTask = None,
     variants: Annotated[
         str, typer.Option("--variants", help=f"all, table2, blocks ({', '.join(BLOCKS)}) or single variants.")
     ] = "table2",
@@ -50,14 +50,14 @@ def command(
             "--sweep", metavar="NAME=TRAIN:EVAL[:EVAL]", help="One training and its test datasets; repeatable."
         ),
     ] = None,
-    seeds: shared_options.Seeds = 3,
-    tasks: shared_options.Tasks = None,
-    only: shared_options.Only = None,
-    table_only: shared_options.TableOnly = False,
-    dry_run: shared_options.DryRun = False,
-    keep: shared_options.Kept = "all",
-    at_once: shared_options.AtOnce = 0,
-    rates: shared_options.Rates = None,
+    seeds: compare.Seeds = 3,
+    tasks: compare.Tasks = None,
+    only: compare.Only = None,
+    table_only: compare.TableOnly = False,
+    dry_run: compare.DryRun = False,
+    keep: compare.Kept = "all",
+    at_once: compare.AtOnce = 0,
+    rates: compare.Rates = None,
     config: ConfigFile = None,
 ) -> None:
     """Train, embed and evaluate variants of our method, and write their tables.
@@ -84,10 +84,10 @@ def command(
     blocks = select_blocks(variants)
     if table_only:
         if not write_tables(out, blocks):
-            raise shared_options.no_results(out, f"two variants of --variants {variants}")
+            raise compare.no_results(out, f"two variants of --variants {variants}")
         return
-    shared = shared_options.shared_of(ctx, out, config, tasks)
-    known_rates = shared_options.rates_of(shared, rates) or {}
+    shared = compare.shared_of(ctx, out, config, tasks)
+    known_rates = compare.rates_of(shared, rates) or {}
     if sweep:
         trials = [trial for text in sweep for trial in sweep_trials(text, seeds, shared, known_rates)]
     else:

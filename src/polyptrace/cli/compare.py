@@ -7,43 +7,71 @@ from typing import Annotated
 
 import typer
 
-from polyptrace.cli import trials as shared_options
-from polyptrace.cli.settings import ConfigFile
-from polyptrace.cli.trials import data_of, exit_with, frames_of, print_commands, require_trials, run, select_trials
+from polyptrace.cli.evaluate import paths_by_task
+from polyptrace.cli.options import ConfigFile, check_options
 from polyptrace.compare.rates import FILE, choose_rates, read_rates, search_trials, write_rates
 from polyptrace.compare.rows import ALL, ROWS, ComparisonRow, frozen_row, select_rows
-from polyptrace.compare.runner import Failure, failure_of
-from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Shared, Trial, make_trial
+from polyptrace.compare.runner import Failure, Keep, Workers, failure_of, run_trials, with_starts
+from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Datasets, Shared, Trial, frames_of_ours, make_trial
+from polyptrace.config import from_dict, parse_options, read_toml
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
+from polyptrace.core.files import check_writable
+from polyptrace.core.folders import wrong_folder
 from polyptrace.core.lock import lock
+from polyptrace.evaluate.tasks import TASKS, check_task
 from polyptrace.report import ReportOptions, write_report
 
 __all__ = ["SECTIONS", "command"]
 
+TrainData = Annotated[Path | None, typer.Option("--data", help="Training dataset of all rows.")]
+TestData = Annotated[list[Path] | None, typer.Option("--eval", help="Test dataset of all rows; repeatable.")]
+TestDataOfTask = Annotated[
+    list[str] | None, typer.Option("--eval-for", metavar="TASK=DATASET", help="Test dataset of one task; repeatable.")
+]
+ComparisonFolder = Annotated[Path, typer.Option("--out", help="Folder of the comparison; an interrupted one resumes.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of training seeds per row.")]
+Tasks = Annotated[str | None, typer.Option("--tasks", help=f"Any of {','.join(TASKS)}; all by default.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="ROW[/SEED]", help="Run only this row, e.g. ours/seed1; repeatable."),
+]
+TableOnly = Annotated[bool, typer.Option("--table-only", help="Run nothing; write the tables from existing results.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Run nothing; print the commands of each row.")]
+Kept = Annotated[Keep, typer.Option("--keep", help="vectors: delete the weights of completed rows.")]
+AtOnce = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Number of rows that run at the same time in worker processes, sharing the GPUs; 0: in this process.",
+    ),
+]
+Rates = Annotated[Path | None, typer.Option("--rates", help="Learning rates from an earlier search (rates.json).")]
+
 
 def command(
     ctx: typer.Context,
-    out: shared_options.Out,
-    data: shared_options.TrainData = None,
-    tests: shared_options.TestData = None,
-    tests_of: shared_options.TestDataOfTask = None,
+    out: ComparisonFolder,
+    data: TrainData = None,
+    tests: TestData = None,
+    tests_of: TestDataOfTask = None,
     methods: Annotated[str, typer.Option("--methods", help=f"all, or any of {','.join(ROWS)}.")] = "all",
     frozen: Annotated[
         list[str] | None,
         typer.Option("--frozen", metavar="[TITLE=]ENCODER[:WEIGHTS]", help="Row of a frozen encoder; repeatable."),
     ] = None,
-    seeds: shared_options.Seeds = 3,
-    tasks: shared_options.Tasks = None,
-    only: shared_options.Only = None,
-    table_only: shared_options.TableOnly = False,
-    dry_run: shared_options.DryRun = False,
-    keep: shared_options.Kept = "all",
+    seeds: Seeds = 3,
+    tasks: Tasks = None,
+    only: Only = None,
+    table_only: TableOnly = False,
+    dry_run: DryRun = False,
+    keep: Kept = "all",
     own_epochs: Annotated[
         bool, typer.Option("--own-epochs", help="Train each method for its own epochs instead of the same frames.")
     ] = False,
-    at_once: shared_options.AtOnce = 0,
-    rates: shared_options.Rates = None,
+    at_once: AtOnce = 0,
+    rates: Rates = None,
     search_lr: Annotated[
         str | None, typer.Option("--search-lr", metavar="LR,LR", help="Search each method's learning rate among these.")
     ] = None,
@@ -86,14 +114,14 @@ def command(
     """
     if table_only:
         if not write_table(out):
-            raise shared_options.no_results(out, "rows")
+            raise no_results(out, "rows")
         return
-    shared = shared_options.shared_of(ctx, out, config, tasks)
+    shared = shared_of(ctx, out, config, tasks)
     datasets = data_of(data, tests, tests_of)
     rows = [*map(frozen_row, frozen or []), *select_rows(methods, ROWS, ALL)]
     if not dry_run and not only:  # with --only, several processes may share the folder
         ctx.with_resource(lock(out))
-    known_rates = shared_options.rates_of(shared, rates, searching=bool(search_lr))
+    known_rates = rates_of(shared, rates, searching=bool(search_lr))
     search: list[Trial] = []
     if search_lr and known_rates is None:
         search = plan_search(rows, shared, search_lr, search_train, search_test, own_epochs)
@@ -122,6 +150,90 @@ def command(
         if not only and not write_table(out):
             echo(f"{out}: no row has results, so there is no table")
     exit_with(failed)
+
+
+def shared_of(ctx: typer.Context, out: Path, config: Path | None, tasks: str | None) -> Shared:
+    """What all rows have in common, from the TOML file and the command line."""
+    check_options(ctx, SECTIONS, ctx.args)
+    file, options = read_toml(config), parse_options(ctx.args, SECTIONS)
+    from_dict(file, where=str(config))
+    settings = {section: {**file.get(section, {}), **options.get(section, {})} for section in {**file, **options}}
+    return Shared(out, settings, tuple(check_task(task.strip()) for task in (tasks or ",".join(TASKS)).split(",")))
+
+
+def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence[str] | None = None) -> Datasets:
+    """The datasets of a comparison, which must exist."""
+    if not tests:
+        raise UserError("no test data -> give --eval DATASET")
+    of_tasks = {task: tuple(paths) for task, paths in paths_by_task("--eval-for", tests_of).items()}
+    data = Datasets(train, tuple(tests), of_tasks)
+    for path in [*data.all_tests(), *([train] if train else [])]:
+        if not (path / "dataset.json").is_file():
+            raise wrong_folder(path, "prepare")
+    return data
+
+
+def frames_of(data: Datasets, shared: Shared, rows: Sequence[ComparisonRow]) -> int:
+    """The number of frames on which every row is trained: as many as ours; 0 if nothing is trained."""
+    return frames_of_ours(data.train, shared) if data.train and any(row.trained for row in rows) else 0
+
+
+def rates_of(shared: Shared, file: Path | None, *, searching: bool = False) -> dict[str, float] | None:
+    """The learning rates of a file or, if `searching`, of an earlier search in the same folder; None without them."""
+    if (file or searching) and "lr" in shared.settings.get("optimiser", {}):
+        raise UserError("--optimiser.lr and searched rates are both given -> choose one")
+    earlier = shared.out / FILE
+    path = file or (earlier if searching and earlier.exists() else None)
+    return read_rates(path) if path else None
+
+
+def select_trials(trials: Sequence[Trial], only: Sequence[str] | None) -> list[Trial]:
+    """The trials that --only names, by row or by row and seed; all without --only."""
+    return [t for t in trials if not only or any(f"/{name.strip('/')}/" in f"/{t.key}/" for name in only)]
+
+
+def require_trials(chosen: Sequence[Trial], trials: Sequence[Trial], only: Sequence[str] | None) -> None:
+    """Raises an error if --only selects nothing."""
+    if not chosen:
+        raise UserError(f"--only {' '.join(only or [])}: no such row -> one of {', '.join(t.key for t in trials)}")
+
+
+def no_results(out: Path, what: str) -> UserError:
+    """The error of --table-only in a folder without results of `what` (rows, variants)."""
+    problem = f"no {what} with results, so there is no table" if out.is_dir() else "no such folder"
+    return UserError(f"{out}: {problem} -> give the --out of an earlier comparison, or run it without --table-only")
+
+
+def print_commands(trials: Sequence[Trial]) -> None:
+    """Prints the commands of each trial as one line that can be copied."""
+    for trial in with_starts(trials):
+        echo(f"# {trial.key}\n{' && '.join(step.command for step in trial.steps)}")
+
+
+def run(trials: Sequence[Trial], at_once: int, keep: Keep) -> list[Failure]:
+    """Runs trials in this process, or `at_once` at a time in worker processes; returns the failures."""
+    for trial in trials:
+        check_writable(trial.folder)
+
+    def say(text: str) -> None:
+        console.print(text, style="bold", soft_wrap=True, markup=False, highlight=False)
+
+    if not at_once:
+        return run_trials(trials, keep, say)
+    workers = Workers(at_once)
+    with workers.ended_by_signals():
+        return run_trials(trials, keep, say, workers, at_once)
+
+
+def exit_with(failures: Sequence[Failure]) -> None:
+    """Prints the failures; the exit code is 1 if there are any."""
+    if not failures:
+        return
+    console.print(f"{len(failures)} failed:", style="bold red")
+    for failure in failures:
+        text = f"  {failure.key}: {failure.message} ({failure.file})"
+        console.print(text, soft_wrap=True, markup=False, highlight=False)
+    raise typer.Exit(1)
 
 
 def plan_search(

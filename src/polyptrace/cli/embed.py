@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from polyptrace.cli.settings import ConfigFile, resolve
+from polyptrace.cli.options import Cluster, ConfigFile, DatasetFolder, Overwrite, Weights, read_settings
 from polyptrace.config import Embed
 from polyptrace.core.console import counted, echo
 from polyptrace.core.errors import UserError
@@ -20,16 +20,11 @@ SECTIONS = ("embed",)
 def command(
     ctx: typer.Context,
     encoder: Annotated[str, typer.Argument(help="Run, encoder or ONNX folder, checkpoint, name, or hub id.")],
-    data: Annotated[Path, typer.Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")],
+    data: DatasetFolder,
     out: Annotated[Path, typer.Option("--out", help="Embeddings folder to write.")],
-    weights: Annotated[
-        str | None,
-        typer.Option("--weights", help="Weights of a foundation model or frozen backbone: file, folder or hub id."),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="ADDRESS", help="Compute on a Ray cluster: auto, or HOST:PORT.")
-    ] = None,
+    weights: Weights = None,
+    overwrite: Overwrite = False,
+    cluster: Cluster = None,
     config: ConfigFile = None,
 ) -> None:
     """Embed a dataset with a frozen encoder.
@@ -49,7 +44,7 @@ def command(
 
       polyptrace embed frozen:resnet50 --weights resnet50.safetensors --data data/test --out vectors/resnet50
     """
-    settings = resolve(ctx, config, SECTIONS).embed
+    settings = read_settings(ctx, config, SECTIONS).embed
     embeddings = write_vectors(encoder, data, out, weights, settings, overwrite=overwrite, cluster=cluster)
     count, width = embeddings.vectors.shape
     echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")

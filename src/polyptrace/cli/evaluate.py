@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from polyptrace.cli.settings import ConfigFile, resolve, split_arguments
+from polyptrace.cli.options import ConfigFile, Overwrite, read_settings, split_arguments
 from polyptrace.core.console import SafeConsole, console, counted, echo, output
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
@@ -61,7 +61,7 @@ def command(
         list[Path] | None,
         typer.Option("--combine", metavar="RESULTS", help="Combine the training seeds of one method instead."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
+    overwrite: Overwrite = False,
     config: ConfigFile = None,
 ) -> None:
     """Evaluate vectors: retrieval, re-identification, size, histology, counting.
@@ -114,7 +114,7 @@ def command(
     if seeds:
         results = combine([Results.load(folder) for folder in seeds])
     else:
-        settings = resolve(ctx, config, SECTIONS, arguments=arguments)
+        settings = read_settings(ctx, config, SECTIONS, arguments=arguments)
         of_task, train = paths_by_task("--embeddings-for", embeddings_for), paths_by_task("--train-for", train_for)
         classes = _mapping(histology or [])
         paths = {task: of_task.get(task, embeddings or []) for task in wanted or TASKS}

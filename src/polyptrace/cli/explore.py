@@ -10,6 +10,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
+from polyptrace.cli.options import PictureFolders, VectorsFile
 from polyptrace.core.console import console, counted, echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.lock import lock
@@ -20,13 +21,8 @@ from polyptrace.lesions import SAME_FILE
 
 
 def command(
-    vectors: Annotated[
-        Path, typer.Argument(help="Folder of 'polyptrace embed', or a .npz or .parquet file made elsewhere.")
-    ],
-    data: Annotated[
-        list[Path] | None,
-        typer.Option("--data", help="Dataset folder, for the pictures. Can be repeated. Without it, strips are grey."),
-    ] = None,
+    vectors: VectorsFile,
+    data: PictureFolders = None,
     answers: Annotated[
         Path | None,
         typer.Option("--answers", help="Journal of the answers; default: answers.jsonl in the folder of the vectors."),
@@ -37,7 +33,8 @@ def command(
     """Open procedures in the browser: look at tracks, and answer which of them show the same lesion.
 
     The page is served to this computer only, at the printed address. Every answer is on disk before it is
-    acknowledged, and the next start continues where the last one ended. Stop with Ctrl-C.
+    acknowledged, and the next start continues where the last one ended. Without --data, film strips are grey. Stop
+    with Ctrl-C.
 
     Example:
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from polyptrace.cli.options import Out, Overwrite
 from polyptrace.config import Embed
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
@@ -28,7 +29,7 @@ FORMATS = {"onnx": INFO_FILE, "pt2": INFO_FILE, "folder": "config.json"}
 def command(
     encoder: Annotated[str, typer.Argument(help="Run, encoder folder, authors' checkpoint, `default`, or hub id.")],
     to: Annotated[str, typer.Option("--to", help=f"Format: {', '.join(FORMATS)}.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
+    out: Out,
     precision: Annotated[
         str, typer.Option("--precision", help="Weights: float32; onnx and folder: float16; onnx: int8.")
     ] = "float32",
@@ -41,7 +42,7 @@ def command(
     licence: Annotated[
         str | None, typer.Option("--licence", help="Licence of the weights, for the model card, e.g. apache-2.0.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write an encoder for use elsewhere.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from polyptrace.cli.settings import ConfigFile, resolve
+from polyptrace.cli.options import ConfigFile, DatasetFolder, Out, Overwrite, read_settings
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_json
@@ -28,18 +28,15 @@ SECTIONS = ("supervision",)
 #: The file that marks a folder of figures.
 FIGURES_FILE = "figures.json"
 
-Data = Annotated[Path, typer.Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder to write.")]
 Encoder = Annotated[
     str | None, typer.Option("--encoder", help="Run, encoder folder or known name, for shares of the gradient.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the sampled bags.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")]
 
 
 def curriculum(
     ctx: typer.Context,
-    data: Data,
+    data: DatasetFolder,
     out: Out,
     points: Annotated[int, typer.Option("--points", min=2, help="Values of c from 0 to 1.")] = 21,
     encoder: Encoder = None,
@@ -58,7 +55,7 @@ def curriculum(
 
       polyptrace figures curriculum --data data/train --encoder runs/ours --supervision.tau-max 4 --out figures
     """
-    settings = resolve(ctx, config, SECTIONS).supervision
+    settings = read_settings(ctx, config, SECTIONS).supervision
     refuse_existing(out, overwrite, FIGURES_FILE)
     dataset = Dataset.open(data)
     tracklets = training_tracklets(dataset)
@@ -70,7 +67,7 @@ def curriculum(
 
 def bag(
     ctx: typer.Context,
-    data: Data,
+    data: DatasetFolder,
     out: Out,
     video: Annotated[str | None, typer.Option("--video", help="Procedure of the anchor.")] = None,
     frame: Annotated[
@@ -92,7 +89,7 @@ def bag(
 
       polyptrace figures bag --data data/train --video 001-003 --frame 12000 --encoder runs/ours --out figures
     """
-    settings = resolve(ctx, config, SECTIONS).supervision
+    settings = read_settings(ctx, config, SECTIONS).supervision
     refuse_existing(out, overwrite, FIGURES_FILE)
     dataset = Dataset.open(data)
     tracklets = training_tracklets(dataset)

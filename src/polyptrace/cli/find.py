@@ -9,6 +9,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from polyptrace.cli.options import Overwrite, PictureFolders, VectorsFile
 from polyptrace.core.console import counted, echo, output
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv
@@ -34,9 +35,7 @@ from polyptrace.report.page import render_page
 
 
 def command(
-    embeddings: Annotated[
-        Path, typer.Argument(help="Folder of 'polyptrace embed', or a .npz or .parquet file made elsewhere.")
-    ],
+    embeddings: VectorsFile,
     video: Annotated[str, typer.Option("--video", help="Procedure of the query track.")],
     at: Annotated[
         str | None,
@@ -50,14 +49,11 @@ def command(
         Among, typer.Option("--among", help="Search in the query's own procedure, in other procedures, or in all.")
     ] = "own",
     top: Annotated[int, typer.Option("--top", min=1, help="Number of tracks to show.")] = 10,
-    data: Annotated[
-        list[Path] | None,
-        typer.Option("--data", help="Dataset folder, for film strips on the page. Can be repeated."),
-    ] = None,
+    data: PictureFolders = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write: found.csv and, with --data, found.html.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Find where a lesion appears again: the tracks most similar to one track.
 

@@ -9,6 +9,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from polyptrace.cli.options import Out, Overwrite, PictureFolders, VectorsFile
 from polyptrace.core.console import counted, echo, output
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv, write_json
@@ -24,13 +25,9 @@ MARK = "lesions.csv"
 
 
 def command(
-    vectors: Annotated[
-        Path, typer.Argument(help="Folder of 'polyptrace embed', or a .npz or .parquet file made elsewhere.")
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
-    data: Annotated[
-        list[Path] | None, typer.Option("--data", help="Dataset folder, for images on the page. Can be repeated.")
-    ] = None,
+    vectors: VectorsFile,
+    out: Out,
+    data: PictureFolders = None,
     labels: Annotated[
         bool, typer.Option("--labels", help="Fit the probability on the polyps that are known, not without labels.")
     ] = False,
@@ -40,7 +37,7 @@ def command(
     refit: Annotated[
         bool, typer.Option("--refit", help="Fit the probability again, even if same.json is beside the vectors.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """List the lesions of each procedure: which tracks belong together, and how certain that is.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from polyptrace.cli.check import print_dataset
-from polyptrace.cli.settings import ConfigFile, resolve
+from polyptrace.cli.options import Cluster, ConfigFile, read_settings
 from polyptrace.cluster import fill_store_on
 from polyptrace.core.arrays import Ints
 from polyptrace.core.console import console, counted
@@ -34,9 +34,7 @@ def command(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Exclude bad rows and list them in rejected.csv instead of stopping.")
     ] = False,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Cut crops on a Ray cluster: auto, or HOST:PORT.")
-    ] = None,
+    cluster: Cluster = None,
     answers: Annotated[
         Path | None,
         typer.Option(help="Polyp labels from answers: the journal of 'explore', or its CSV or Label Studio export."),
@@ -92,7 +90,7 @@ def command(
       polyptrace prepare mot clips --identities polyp --share 0.5 --rest \\
         --join-clips 4 --out artificial-test
     """
-    settings = resolve(ctx, config, SECTIONS)
+    settings = read_settings(ctx, config, SECTIONS)
     if answers is not None and settings.tracks.link == "polyp":
         raise UserError("--answers: tracks must not be linked by polyp -> add --tracks.link video, or track")
     names = tuple(videos.split(",")) if videos else None

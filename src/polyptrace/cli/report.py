@@ -10,6 +10,7 @@ import torch
 import typer
 from torch import nn
 
+from polyptrace.cli.options import Overwrite, PictureFolders
 from polyptrace.config import Evaluate
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
@@ -41,10 +42,7 @@ MAX_FRAMES, MAX_FRAMES_GPU = 4_000, 100_000
 def command(
     results: Annotated[list[Path], typer.Argument(help="Folders written by 'polyptrace evaluate', one per row.")],
     out: Annotated[Path, typer.Option("--out", help="Report folder to write.")],
-    data: Annotated[
-        list[Path] | None,
-        typer.Option("--data", help="Dataset folder, for film strips and images. Can be repeated."),
-    ] = None,
+    data: PictureFolders = None,
     run: Annotated[
         list[Path] | None,
         typer.Option("--run", help="Training run, for its curves and the paper's Figures 1 and 2. Can be repeated."),
@@ -57,7 +55,7 @@ def command(
         bool, typer.Option("--paper", help="Quote the paper's Table 1 below our rows, marked as the paper's.")
     ] = False,
     title: Annotated[str | None, typer.Option("--title", help="Title of the page.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write tables, figures and an HTML page from results.
 

@@ -10,7 +10,7 @@ import typer
 from polyptrace.cli import lesions
 from polyptrace.cli.detect import BatchSize, DetectorName, DeviceName, KeepBorder, MinScore, Videos, run_detector
 from polyptrace.cli.embed import check_encoder, write_vectors
-from polyptrace.cli.settings import ConfigFile, resolve, split_arguments
+from polyptrace.cli.options import ConfigFile, Weights, read_settings, split_arguments
 from polyptrace.config import Config, Tracks
 from polyptrace.core.console import counted, echo
 from polyptrace.core.errors import UserError
@@ -46,9 +46,7 @@ def command(
     encoder: Annotated[
         str, typer.Option("--encoder", help="As in 'polyptrace embed': run, encoder folder, name, or hub id.")
     ] = DEFAULT,
-    weights: Annotated[
-        str | None, typer.Option("--weights", help="Weights of a foundation model or frozen backbone.")
-    ] = None,
+    weights: Weights = None,
     min_score: MinScore = 0.1,
     keep_border: KeepBorder = False,
     batch: BatchSize = None,
@@ -72,7 +70,7 @@ def command(
     """
     names, options = split_arguments([str(word) for word in videos])
     videos = [Path(name) for name in names]
-    settings = resolve(ctx, config, SECTIONS, Config(tracks=LINKING), options)
+    settings = read_settings(ctx, config, SECTIONS, Config(tracks=LINKING), options)
     border = "keep" if keep_border else settings.crops.border
     crops = replace(settings.crops, border=border)
     _check_later_stages(out, encoder, weights, settings)

@@ -1,70 +1,14 @@
-"""`polyptrace settings`, and how every command parses its settings.
+"""`polyptrace settings tracks crops`."""
 
-polyptrace settings tracks crops
-"""
-
-import difflib
-from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from polyptrace.config import Config, describe, override, parse_options, read_config
+from polyptrace.config import Config, describe
 from polyptrace.core.console import echo, output
 from polyptrace.core.errors import UserError
-
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="TOML file with settings; see 'polyptrace settings'.")
-]
-
-
-def resolve(
-    ctx: typer.Context,
-    config_file: Path | None,
-    sections: Sequence[str],
-    base: Config | None = None,
-    arguments: Sequence[str] | None = None,
-) -> Config:
-    """`base` (the defaults if None), updated from the TOML file and then from `--section.key value` arguments.
-
-    `arguments` are those that typer did not parse, if they are not in `ctx.args`.
-    """
-    arguments = ctx.args if arguments is None else arguments
-    check_options(ctx, sections, arguments)
-    return override(read_config(config_file, base), arguments, sections)
-
-
-def check_options(ctx: typer.Context, sections: Sequence[str], arguments: Sequence[str]) -> None:
-    """Raises an error for an unknown option or setting among the arguments that typer did not parse."""
-    options = [option for parameter in ctx.command.params for option in parameter.opts]
-    for argument in arguments:
-        name = argument.partition("=")[0].replace("_", "-")
-        if name.startswith("--") and "." not in name:  # not a setting, so a misspelt option of this command
-            settings = [row[0] for row in describe(sections) if row[0].rpartition(".")[2] == name.removeprefix("--")]
-            near = difflib.get_close_matches(name, options, 1, 0.5)
-            meant = settings or near or ["an option that --help or 'polyptrace settings' lists"]
-            raise UserError(f"{name}: no such option -> did you mean {' or '.join(meant)}?")
-    parse_options(arguments, sections)
-
-
-def split_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The positional arguments, and the `--section.key value` arguments among them.
-
-    For commands with any number of positional arguments, to which typer adds the options that it does not know.
-    """
-    positional, options = [], []
-    remaining = iter(words)
-    for word in remaining:
-        if not word.startswith("-"):
-            positional.append(word)
-            continue
-        options.append(word)
-        if "=" not in word:
-            options += [value for value in [next(remaining, None)] if value is not None]
-    return positional, options
 
 
 def command(

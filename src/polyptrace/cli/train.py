@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from polyptrace.cli.settings import ConfigFile, resolve
+from polyptrace.cli.options import ConfigFile, DatasetFolder, read_settings
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
@@ -16,7 +16,7 @@ from polyptrace.train import SECTIONS, train, with_architecture
 def command(
     ctx: typer.Context,
     method: Annotated[str, typer.Argument(help=f"Method to train: {', '.join(METHODS)}.")],
-    data: Annotated[Path, typer.Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")],
+    data: DatasetFolder,
     out: Annotated[Path, typer.Option("--out", help="Run folder to write; an interrupted run resumes.")],
     init_from: Annotated[
         str | None, typer.Option("--init-from", help="Start from the weights of a run, an encoder folder or `default`.")
@@ -49,7 +49,7 @@ def command(
     """
     if method not in METHODS:
         raise UserError(f"{method}: not a method -> one of {', '.join(METHODS)}")
-    settings = resolve(ctx, config, SECTIONS, with_architecture(METHODS[method].published(), init_from))
+    settings = read_settings(ctx, config, SECTIONS, with_architecture(METHODS[method].published(), init_from))
     if settings.train.method != method:
         raise UserError(
             f"{config}: train.method is {settings.train.method!r}, but the command says {method!r} -> use the same"

@@ -223,7 +223,7 @@ def test_a_frame_id_that_is_not_whole_is_left_for_a_check_to_find(tmp_path: Path
     where = [f.where for f in check_boxes(found) if f.kind == "no frame"]
     image = content["images"][2]["id"]
     places = [k for k, annotation in enumerate(content["annotations"]) if annotation["image_id"] == image]
-    assert where == [f"instances_train.json: annotations[{k}]" for k in places]
+    assert where == [f"annotations/instances_train.json: annotations[{k}]" for k in places]
     assert where
 
 

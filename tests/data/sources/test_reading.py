@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.sources import reading
 from polyptrace.data.sources.reading import (
     XmlElement,
-    decode,
+    as_text,
     number_rows,
-    read_small_files,
+    read_frame_file,
     read_table,
     whole_numbers,
     xml_children,
@@ -36,31 +35,22 @@ def slow(content: str) -> list[list[float]]:
     return rows
 
 
-@given(
-    st.lists(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=5), min_size=1, max_size=40),
-    st.booleans(),
-    st.sampled_from([0, 4, 10**9]),
-)
+@given(st.lists(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=5), min_size=1, max_size=40))
 @settings(deadline=None)
-def test_bulk_and_line_by_line_agree(rows: list[list[float]], regular: bool, bulk_from: int) -> None:
-    rows = [row[:2] for row in rows] if regular else rows
+def test_numbers_are_read_as_they_are_written(rows: list[list[float]]) -> None:
     content = "\n".join(",".join(map(repr, row)) for row in rows)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_BULK", bulk_from)
-        found, lines = number_rows(content, "x", NAMES, 2)
+    found, lines = number_rows(content, "x", NAMES, 2)
     np.testing.assert_array_equal(found, slow(content))
     assert lines.tolist() == list(range(1, len(rows) + 1))
 
 
-@given(st.integers(0, 29), st.sampled_from(["x", "", "1..2", "--1", "1_0", "0x10"]), st.sampled_from([0, 10**9]))
+@given(st.integers(0, 29), st.sampled_from(["x", "", "1..2", "--1", "1_0", "0x10"]))
 @settings(deadline=None)
-def test_the_bad_line_is_named_either_way(place: int, bad: str, bulk_from: int) -> None:
+def test_the_bad_line_is_named(place: int, bad: str) -> None:
     lines = ["1,2,3"] * 30
     lines[place] = f"1,{bad},3" if bad else "1"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_BULK", bulk_from)
-        with pytest.raises(UserError, match=rf"^x:{place + 1}: "):
-            number_rows("\n".join(lines), "x", NAMES, 2)
+    with pytest.raises(UserError, match=rf"^x:{place + 1}: "):
+        number_rows("\n".join(lines), "x", NAMES, 2)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +88,7 @@ def test_any_text_is_a_table_or_our_error(content: str) -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes_are_text_or_our_error(content: bytes) -> None:
     try:
-        decoded = decode(content, "x")
+        decoded = as_text(content, "x")
     except UserError:
         return
     assert "\r" not in decoded
@@ -149,12 +139,12 @@ def test_small_files_are_read_completely_and_a_large_one_is_refused(tmp_path: Pa
     sizes = {"a": 10, "b": 2**16, "c": 2**16 + 1, "d": 3 * 2**20}
     for name, size in sizes.items():
         (tmp_path / name).write_bytes(b"x" * size)
-    assert {name: len(content) for name, content in read_small_files(tmp_path, sizes)} == sizes
+    assert {name: len(read_frame_file(tmp_path / name)) for name in sizes} == sizes
     (tmp_path / "large").write_bytes(b"x" * (16 * 2**20 + 1))
     with pytest.raises(UserError, match="large: larger than 16 MiB"):
-        list(read_small_files(tmp_path, ["large"]))
+        read_frame_file(tmp_path / "large")
     with pytest.raises(UserError, match="missing: cannot be read"):
-        list(read_small_files(tmp_path, ["missing"]))
+        read_frame_file(tmp_path / "missing")
 
 
 LAUGHS = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10))

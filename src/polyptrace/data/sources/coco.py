@@ -22,7 +22,7 @@ from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import read_json
 from polyptrace.data.boxes import NO_FRAME, Boxes
 from polyptrace.data.crops.videos import video_info
-from polyptrace.data.sources.labels import Row, label_columns, labelled_boxes, text_of
+from polyptrace.data.sources.labels import BoxRow, label_columns, labelled_boxes, text_of
 from polyptrace.data.sources.paths import (
     image_root,
     inside,
@@ -54,14 +54,14 @@ def read_coco(
     """
     path = Path(path)
     files = _annotation_files(path, split)
-    rows = [row for file in files for row in _coco_rows(file, image_root(path), results, histology or {})]
+    rows = [row for file in files for row in _rows(file, image_root(path), results, histology or {})]
     if len(files) > 1:
         warnings.warn(
             f"read {', '.join(file.name for file in files)} together; 'prepare coco --split' selects one",
             PolyptraceWarning,
             stacklevel=2,
         )
-        unique: dict[tuple[object, ...], Row] = {}
+        unique: dict[tuple[object, ...], BoxRow] = {}
         for row in rows:
             unique.setdefault((row["file"], row["polyp"], *row["xywh"]), row)
         rows = list(unique.values())
@@ -83,9 +83,11 @@ def read_cocovid(
     always name the polyp. If a video file with the video's name exists, frames are taken from it.
     """
     path = Path(path)
-    root = image_root(path)
-    files = _annotation_files(path, split)
-    rows = [row for file in files for row in _cocovid_rows(file, root, identities, histology or {})]
+    rows = [
+        row
+        for file in _annotation_files(path, split)
+        for row in _rows(file, image_root(path), None, histology or {}, identities)
+    ]
     if not rows:
         raise UserError(f"{path}: contains no box -> is this the right file?")
     return labelled_boxes(rows)
@@ -108,7 +110,10 @@ def _annotation_files(path: Path, split: str | None) -> list[Path]:
     return selected
 
 
-def _coco_rows(path: Path, root: Path, results: Path | None, histology: Mapping[str, str]) -> list[Row]:
+def _rows(
+    path: Path, root: Path, results: Path | None, histology: Mapping[str, str], identities: str | None = None
+) -> list[BoxRow]:
+    """The boxes of a file; with `identities`, of a COCO-VID file, in which every image names its video."""
     content = read_json(path)
     if isinstance(content, list):
         raise UserError(
@@ -123,25 +128,20 @@ def _coco_rows(path: Path, root: Path, results: Path | None, histology: Mapping[
         by_id = _by_id_or_name(images, by_id)
     else:
         annotations = _records(content, "annotations", path)
-    info = content["info"] if isinstance(content.get("info"), dict) else {}
-    prefix = _picture_prefix(images, root)
-    frames = [
-        _coco_frame(image, f"{path}: images[{k}]", prefix, info.get("fps"))
-        | {"generated": info.get("generated") is True}
-        for k, image in enumerate(images)
-    ]
+    frames = _coco_frames(content, images, path, root) if identities is None else _vid_frames(content, path, root)
     mixed = _mixed_folders(images) if not all(frame["video"] for frame in frames) else set()
     rows, disagreeing = [], []
     for k, annotation in enumerate(annotations):
         where = f"{results or path}: annotations[{k}]"
         index = _lookup(annotation.get("image_id"), by_id, f"{where}: image_id", "images")
-        named = _video_of_identity(text_of(annotation.get("identity_id")))
+        named = _video_of_identity(text_of(annotation.get("identity_id"))) if identities is None else ""
         video = frames[index]["video"] or text_of(annotation.get("sequence_id")) or named
         video = video or _video_of_image(images[index], mixed, where)
         if named not in ("", video):
             disagreeing.append(f"{text_of(annotation['identity_id'])!r}: {named!r}, not {video!r}")
-        labels = label_columns(annotation, video, where, histology)
-        box = {"video": video, "xywh": _bbox(annotation, where), "source": (results or path).name, "line": k}
+        labels = label_columns(annotation, video, where, histology, identities or "track")
+        source = results.name if results else relative(path, root)
+        box = {"video": video, "xywh": _bbox(annotation, where), "source": source, "line": k}
         rows.append((index, frames[index] | labels | box))
     if disagreeing:
         warnings.warn(
@@ -160,21 +160,29 @@ def _by_id_or_name(images: list[Record], by_id: dict[Any, int]) -> dict[Any, int
     return {str(key): k for key, k in by_id.items()} | names | by_id
 
 
-def _coco_frame(image: Record, where: str, prefix: str, rate: object) -> Row:
-    """Columns of an image's boxes; `video` is "" if the image does not name it."""
-    name = inside(image.get("file_name"), where)
-    frame = _frame_index(image["frame_id"], f"{where}: frame_id") if "frame_id" in image else last_number(name)
-    if frame is None:
-        raise UserError(f"{where}: has no frame_id, and {name!r} has no number -> add frame_id")
-    return {
-        "dataset": text_of(image.get("dataset_id")),
-        "video": text_of(image.get("sequence_id")),
-        "frame_index": frame,
-        "file": prefix + name,
-        "image_width": _pixels(image, "width", where),
-        "image_height": _pixels(image, "height", where),
-        "fps": _rate(image.get("fps", rate), where),
-    }
+def _coco_frames(content: Record, images: list[Record], path: Path, root: Path) -> list[BoxRow]:
+    """Columns of each image's boxes; `video` is "" if the image does not name it."""
+    info = content["info"] if isinstance(content.get("info"), dict) else {}
+    prefix = _picture_prefix(images, root)
+    frames = []
+    for k, image in enumerate(images):
+        where = f"{path}: images[{k}]"
+        name = inside(image.get("file_name"), where)
+        frame = _frame_index(image["frame_id"], f"{where}: frame_id") if "frame_id" in image else last_number(name)
+        if frame is None:
+            raise UserError(f"{where}: has no frame_id, and {name!r} has no number -> add frame_id")
+        columns = {
+            "dataset": text_of(image.get("dataset_id")),
+            "video": text_of(image.get("sequence_id")),
+            "frame_index": frame,
+            "file": prefix + name,
+            "image_width": _pixels(image, "width", where),
+            "image_height": _pixels(image, "height", where),
+            "fps": _rate(image.get("fps", info.get("fps")), where),
+            "generated": info.get("generated") is True,
+        }
+        frames.append(columns)
+    return frames
 
 
 def _video_of_identity(identity: str) -> str:
@@ -203,27 +211,30 @@ def _mixed_folders(images: list[Record]) -> set[str]:
     return {folder for folder, members in names.items() if of_several_videos(members)}
 
 
-def _cocovid_rows(path: Path, root: Path, identities: str, histology: Mapping[str, str]) -> list[Row]:
-    content = read_json(path)
-    videos, images, annotations = (_records(content, name, path) for name in ("videos", "images", "annotations"))
-    video_by_id, image_by_id = _index_by_id(videos, "videos", path), _index_by_id(images, "images", path)
-    video_rows = [_cocovid_video(video, f"{path}: videos[{k}]", root) for k, video in enumerate(videos)]
+def _vid_frames(content: Record, path: Path, root: Path) -> list[BoxRow]:
+    """Columns of the boxes of each image of a COCO-VID file."""
+    videos, images = _records(content, "videos", path), _records(content, "images", path)
+    by_id = _index_by_id(videos, "videos", path)
+    columns = [_vid_columns(video, f"{path}: videos[{k}]", root) for k, video in enumerate(videos)]
     prefix = _picture_prefix(images, root)
     frames = []
     for k, image in enumerate(images):
         where = f"{path}: images[{k}]"
-        video = video_rows[_lookup(image.get("video_id"), video_by_id, f"{where}: video_id", "videos")]
-        frames.append(_cocovid_frame(image, video, where, prefix))
-    rows = []
-    for k, annotation in enumerate(annotations):
-        where = f"{path}: annotations[{k}]"
-        frame = frames[_lookup(annotation.get("image_id"), image_by_id, f"{where}: image_id", "images")]
-        labels = label_columns(annotation, frame["video"], where, histology, identities)
-        rows.append(frame | labels | {"xywh": _bbox(annotation, where), "source": relative(path, root), "line": k})
-    return rows
+        video = columns[_lookup(image.get("video_id"), by_id, f"{where}: video_id", "videos")]
+        if "frame_id" not in image:
+            raise UserError(f"{where}: has no frame_id -> number the frames of each video from 0")
+        of_image = {
+            "frame_index": _frame_index(image["frame_id"], f"{where}: frame_id"),
+            "file": video["file"] or prefix + inside(image.get("file_name"), where),
+            "image_width": _pixels(image, "width", where) or video["image_width"],
+            "image_height": _pixels(image, "height", where) or video["image_height"],
+        }
+        frames.append(video | of_image)
+    return frames
 
 
-def _cocovid_video(video: Record, where: str, root: Path) -> Row:
+def _vid_columns(video: Record, where: str, root: Path) -> BoxRow:
+    """Columns of the boxes of a video of COCO-VID; `file` is "" without a video file."""
     name = inside(text_of(video.get("name")) or text_of(video.get("file_name")) or text_of(video.get("id")), where)
     file = video_file(video_folders(root), Path(name).stem)
     rate = video.get("fps", video.get("frame_rate"))
@@ -233,17 +244,6 @@ def _cocovid_video(video: Record, where: str, root: Path) -> Row:
         "fps": video_info(file).fps if rate is None and file else _rate(rate, where),
         "image_width": _pixels(video, "width", where),
         "image_height": _pixels(video, "height", where),
-    }
-
-
-def _cocovid_frame(image: Record, video: Row, where: str, prefix: str) -> Row:
-    if "frame_id" not in image:
-        raise UserError(f"{where}: has no frame_id -> number the frames of each video from 0")
-    return video | {
-        "frame_index": _frame_index(image["frame_id"], f"{where}: frame_id"),
-        "file": video["file"] or prefix + inside(image.get("file_name"), where),
-        "image_width": _pixels(image, "width", where) or video["image_width"],
-        "image_height": _pixels(image, "height", where) or video["image_height"],
     }
 
 

@@ -15,12 +15,11 @@ import numpy as np
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import is_video, video_info
-from polyptrace.data.sources.labels import Row, label_columns, labelled_boxes
+from polyptrace.data.sources.labels import BoxRow, label_columns, labelled_boxes
 from polyptrace.data.sources.paths import (
-    folders_below,
+    files_below,
     image_root,
     inside,
-    names_in,
     pictures_by_number,
     prefix_of,
     relative,
@@ -58,7 +57,7 @@ def read_cvat(
     path = Path(path)
     root = image_root(path)
     start = split_folder(path, split) if path.is_dir() else path
-    files = [start] if start.is_file() else [f / name for f in folders_below(start) for name in names_in(f, ".xml")]
+    files = files_below(start, ".xml")
     if not files:
         raise UserError(f"{start}: contains no XML file -> {_ADVICE}")
     rows = [row for file in files for row in _read_file(file, root, identities, histology or {}, first_frame)]
@@ -67,7 +66,7 @@ def read_cvat(
     return labelled_boxes(rows)
 
 
-def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, str], first_frame: int) -> list[Row]:
+def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, str], first_frame: int) -> list[BoxRow]:
     meta, boxes = _parse(path)
     video = (path.stem == "annotations" and relative(path.parent, root)) or meta.get("name") or path.stem
     pictures, video_file = _pictures(path, root, meta.get("source", ""))
@@ -75,7 +74,7 @@ def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, 
     # A file counts the frames that CVAT showed: from start_frame of the video, every step-th.
     start = integer(meta.get("start_frame") or "0", f"{path}: start_frame") if video_file else 0
     step = _STEP.search(meta.get("frame_filter", "")) if video_file else None
-    task: Row = {
+    task: BoxRow = {
         "video": video,
         "image_width": integer(meta.get("width") or "0", f"{path}: original_size/width"),
         "image_height": integer(meta.get("height") or "0", f"{path}: original_size/height"),

@@ -19,7 +19,7 @@ from polyptrace.data.sources.paths import has_lone_surrogate
 from polyptrace.data.sources.reading import number
 
 #: One box as columns of the box table.
-Row = dict[str, Any]
+BoxRow = dict[str, Any]
 
 #: Every histology of the paper's datasets: 1 adenoma, 0 other, -1 excluded.
 HISTOLOGY = {
@@ -77,7 +77,7 @@ def polyp_id(fields: Mapping[str, object], video: str) -> str:
 
 def label_columns(
     fields: Mapping[str, object], video: str, where: str, histology: Mapping[str, str], identities: str = "track"
-) -> Row:
+) -> BoxRow:
     """Track, polyp, size, histology and score from the fields, tags or attributes of one box.
 
     With `identities="polyp"` the track is the polyp of a box that names none.
@@ -98,7 +98,7 @@ def _first(fields: Mapping[str, object], names: tuple[str, ...]) -> str:
     return next((text for name in names if (text := text_of(fields.get(name)))), "")
 
 
-def labelled_boxes(rows: list[Row]) -> Boxes:
+def labelled_boxes(rows: list[BoxRow]) -> Boxes:
     """The box table of these rows; a polyp with two sizes or two histologies is an error."""
     table = Boxes.of(**{name: [row[name] for row in rows] for name in rows[0]})
     one_label_per_polyp(table)

@@ -107,6 +107,19 @@ def folders_below(start: Path) -> list[Path]:
     return sorted(folders, key=lambda entry: natural(entry.as_posix()))
 
 
+def files_by_folder(start: Path, ending: str) -> dict[Path, list[str]]:
+    """Names of the files with this ending by their folders, below `start` or `start` itself, in natural order."""
+    if start.is_file():
+        return {start.parent: [start.name]}
+    names = {folder: sorted(names_in(folder, ending), key=natural) for folder in folders_below(start)}
+    return {folder: some for folder, some in names.items() if some}
+
+
+def files_below(start: Path, ending: str) -> list[Path]:
+    """The files with this ending below `start`, or `start` itself, in natural order."""
+    return [folder / name for folder, names in files_by_folder(start, ending).items() for name in names]
+
+
 def split_folder(path: Path, split: str | None) -> Path:
     """The folder of a split."""
     folder = path / inside(split, "--split") if split else path

@@ -19,9 +19,8 @@ from polyptrace.data.sources.coco import read_coco
 from polyptrace.data.sources.labels import label_table, with_labels
 from polyptrace.data.sources.paths import (
     below,
-    folders_below,
+    files_below,
     image_root,
-    names_in,
     relative,
     unwrapped,
     video_file,
@@ -70,17 +69,13 @@ def read_polypsize(
     return below(labelled, relative(base, path))
 
 
-def _files_below(path: Path, ending: str) -> list[Path]:
-    return [folder / name for folder in folders_below(path) for name in names_in(folder, ending)]
-
-
 def _boxes(path: Path) -> Boxes:
     """Boxes in whichever of the three formats exists."""
-    if _files_below(path, ".xml"):
+    if files_below(path, ".xml"):
         return read_voc(path)
-    if files := _files_below(path, ".json"):
+    if files := files_below(path, ".json"):
         return below(read_coco(files[0]), relative(image_root(files[0]), path))
-    if texts := [file for file in _files_below(path, ".txt") if _VIDEO.search(relative(file, path))]:
+    if texts := [file for file in files_below(path, ".txt") if _VIDEO.search(relative(file, path))]:
         first = 0 if "frame" in texts[0].name.lower() else 1  # the authors' Video01_frame0000 counts from 0
         return read_yolo(path, first_frame=first)
     raise UserError(
@@ -109,7 +104,7 @@ def _with_files(boxes: Boxes, path: Path) -> Boxes:
 
 
 def _with_labels(boxes: Boxes, path: Path, columns: Mapping[str, str], histology: Mapping[str, str]) -> Boxes:
-    tables = [file for file in _files_below(path, ".csv") if "la" in file.name.lower()]
+    tables = [file for file in files_below(path, ".csv") if "la" in file.name.lower()]
     if not tables:
         warnings.warn(
             f"{path}: no Polyp_Size_Lables.csv; sizes and histologies stay unknown", PolyptraceWarning, stacklevel=3

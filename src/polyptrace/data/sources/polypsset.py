@@ -11,9 +11,9 @@ from pathlib import Path
 
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.sources.labels import Row, histology_name, labelled_boxes
+from polyptrace.data.sources.labels import BoxRow, histology_name, labelled_boxes
 from polyptrace.data.sources.paths import names_in, natural, pictures_by_stem, unwrapped
-from polyptrace.data.sources.reading import read_small_files
+from polyptrace.data.sources.reading import read_frame_file
 from polyptrace.data.sources.voc import parse_voc, picture_of, warn_of_unlabelled
 
 _PARTS = ("val2019", "test2019")
@@ -37,7 +37,7 @@ def read_polypsset(path: Path, *, split: str | None = None, histology: Mapping[s
     return labelled_boxes(rows)
 
 
-def _read_video(folder: Path, root: Path, histology: Mapping[str, str]) -> list[Row]:
+def _read_video(folder: Path, root: Path, histology: Mapping[str, str]) -> list[BoxRow]:
     part = folder.parent.parent
     inner = part.relative_to(root).as_posix()
     video = f"{part.name}/{folder.name}"
@@ -46,10 +46,10 @@ def _read_video(folder: Path, root: Path, histology: Mapping[str, str]) -> list[
     stems = sorted({Path(name).stem for name in names} | pictures.keys(), key=natural)
     index = {stem: k for k, stem in enumerate(stems)}
     warn_of_unlabelled(part / "Image" / folder.name, len(stems) - len(names))
-    rows: list[Row] = []
-    for name, content in read_small_files(folder, names):
+    rows: list[BoxRow] = []
+    for name in names:
         xml = folder / name
-        frame = parse_voc(content, xml)
+        frame = parse_voc(read_frame_file(xml), xml)
         rows += [
             {
                 "dataset": "polypsset",

@@ -1,4 +1,4 @@
-"""Content of annotation files: text, tables of numbers, CSV, XML, and many small files at once.
+"""Content of annotation files: text, tables of numbers, CSV and XML.
 
 Whatever cannot be read is an error that names the file and the line.
 """
@@ -18,8 +18,7 @@ from polyptrace.core.errors import UserError
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _EXACT = 2**53  # largest float that is an exact integer
-_BULK = 4096  # characters from which a table is parsed by numpy
-_SMALL_FILE = 16 * 2**20  # bytes; the annotation of one frame is never larger
+_FRAME_FILE = 16 * 2**20  # bytes; the annotation of one frame is never larger
 _XML_CHUNK = 2**16
 _XML_DEPTH = 32
 
@@ -34,28 +33,24 @@ def read_bytes(path: Path) -> bytes:
         raise UserError(f"{path}: cannot be read ({error.strerror}) -> check the file and its permissions") from None
 
 
-def read_small_files(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Yields (name, bytes) of files in one folder, each the annotation of one frame."""
-    for name in names:
-        try:
-            with open(f"{folder}/{name}", "rb", buffering=0) as file:  # noqa: PTH123  # a Path takes longer to open
-                content = file.read(_SMALL_FILE + 1)
-        except OSError as error:
-            raise UserError(
-                f"{folder / name}: cannot be read ({error.strerror}) -> restore or remove the file"
-            ) from None
-        if len(content) > _SMALL_FILE:
-            size = f"{_SMALL_FILE >> 20} MiB"
-            raise UserError(f"{folder / name}: larger than {size} -> not the annotation of one frame")
-        yield name, content
+def read_frame_file(path: Path) -> bytes:
+    """The bytes of a file that annotates one frame, which is never large."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            content = file.read(_FRAME_FILE + 1)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}) -> restore or remove the file") from None
+    if len(content) > _FRAME_FILE:
+        raise UserError(f"{path}: larger than {_FRAME_FILE >> 20} MiB -> not the annotation of one frame")
+    return content
 
 
 def read_text(path: Path) -> str:
     """The text of a file without its byte order mark and with "\\n" line ends."""
-    return decode(read_bytes(path), path)
+    return as_text(read_bytes(path), path)
 
 
-def decode(content: bytes, path: Path | str) -> str:
+def as_text(content: bytes, path: Path | str) -> str:
     """UTF-8, or UTF-16 with a byte order mark, as text."""
     try:
         text = content.decode("utf-16") if content.startswith(_UTF16) else content.decode("utf-8-sig")
@@ -108,9 +103,6 @@ def number_rows(text: str, path: Path | str, names: tuple[str, ...], needed: int
     Cells are separated by commas, semicolons or white space. Lines have at least the first `needed` columns; missing
     ones are NaN, further ones are ignored. Empty lines and lines that begin with # are skipped.
     """
-    table = _regular_rows(text, len(names), needed) if len(text) > _BULK else None
-    if table is not None:
-        return table, np.arange(1, len(table) + 1)
     rows, lines = [], []
     for line, content in enumerate(text.split("\n"), 1):
         if content.strip() and not content.lstrip().startswith("#"):
@@ -122,20 +114,6 @@ def number_rows(text: str, path: Path | str, names: tuple[str, ...], needed: int
             rows.append(_floats(cells, f"{path}:{line}", names))
             lines.append(line)
     return np.array(rows, np.float64).reshape(-1, len(names)), np.array(lines, np.int64)
-
-
-def _regular_rows(text: str, columns: int, needed: int) -> Floats | None:
-    """The table if all lines have the layout of the first, else None."""
-    delimiter = next((mark for mark in ",;" if mark in text.partition("\n")[0]), None)
-    try:
-        values = np.loadtxt(io.StringIO(text), delimiter=delimiter, comments=None, ndmin=2)
-    except ValueError:
-        return None
-    if len(values) != text.rstrip("\n").count("\n") + 1 or values.shape[1] < needed:
-        return None
-    rows = np.full((len(values), columns), np.nan)
-    rows[:, : values.shape[1]] = values[:, :columns]
-    return rows
 
 
 def _cells(content: str, where: str) -> list[str]:

@@ -21,9 +21,9 @@ from polyptrace.core.console import counted, progress
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.images import first_file, read_all
-from polyptrace.data.sources.labels import Row, label_table, with_labels
+from polyptrace.data.sources.labels import BoxRow, label_table, with_labels
 from polyptrace.data.sources.paths import inside, names_in
-from polyptrace.data.sources.reading import number, read_small_files, read_table
+from polyptrace.data.sources.reading import number, read_frame_file, read_table
 from polyptrace.data.sources.voc import parse_voc, warn_of_unlabelled
 from polyptrace.data.splits import REAL_COLON
 
@@ -143,9 +143,11 @@ def _read_videos(videos: list[_Video], cache: Path | None) -> Iterator[Boxes]:
 def _read(video: _Video) -> Boxes:
     """The boxes of one video."""
     source = video.annotations
-    contents = read_small_files(source, names_in(source, ".xml")) if source.is_dir() else read_all(source, ".xml")
+    contents = read_all(source, ".xml")
+    if source.is_dir():
+        contents = ((name, read_frame_file(source / name)) for name in names_in(source, ".xml"))
     folder = _frame_folder(video)
-    rows: list[Row] = []
+    rows: list[BoxRow] = []
     for name, content in contents:
         stem = name.rpartition("/")[2].removesuffix(".xml")
         frame = parse_voc(content, xml := f"{source}/{name}") if stem[0] != "." else None  # ._ files of macOS

@@ -14,7 +14,7 @@ from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.labels import label_table, with_labels
-from polyptrace.data.sources.paths import folders_below, inside, names_in, natural
+from polyptrace.data.sources.paths import files_below, folders_below, inside, natural
 from polyptrace.data.sources.reading import number, read_table, read_text
 
 GAP = 1000  # frames between two sub-clips
@@ -45,19 +45,16 @@ def read_sun(
     path = Path(path)
     if split:
         raise UserError(f"--split {split}: SUN has no splits -> omit it; the evaluation splits by polyp")
-    folders = folders_below(path)
     texts = {
-        Path(name).stem: folder / name
-        for folder in folders
-        if folder.name == "annotation_txt"
-        for name in names_in(folder, ".txt")
-        if _CASE.fullmatch(Path(name).stem)
+        file.stem: file
+        for file in files_below(path, ".txt")
+        if file.parent.name == "annotation_txt" and _CASE.fullmatch(file.stem)
     }
     if not texts:
         raise UserError(f"{path}: no annotation_txt/caseN.txt below it -> unpack sundatabase_positive_part1 there")
     case_folders = {
         folder.name: folder
-        for folder in folders
+        for folder in folders_below(path)
         if _CASE.fullmatch(folder.name) and "negative" not in folder.relative_to(path).as_posix().lower()
     }
     label_rows = read_table(cases or Path(__file__).with_name("sun_cases.csv"), ("case_id", "size_mm", "pathology"))

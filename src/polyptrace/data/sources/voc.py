@@ -7,21 +7,19 @@ inside an object are read if they exist.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.sources.labels import Row, label_columns, labelled_boxes
+from polyptrace.data.sources.labels import BoxRow, label_columns, labelled_boxes
 from polyptrace.data.sources.paths import (
     PICTURES,
-    folders_below,
+    files_by_folder,
     image_root,
     inside,
-    names_in,
-    natural,
     of_several_videos,
     pictures_by_stem,
     prefix_of,
@@ -29,7 +27,7 @@ from polyptrace.data.sources.paths import (
     split_folder,
     video_and_frame,
 )
-from polyptrace.data.sources.reading import XmlElement, number, read_small_files, read_text, xml_children
+from polyptrace.data.sources.reading import XmlElement, number, read_frame_file, read_text, xml_children
 
 _ANNOTATIONS = ("annotations", "annotation", "xml", "xmls", "labels")
 _IMAGES = ("JPEGImages", "Images", "images", "Image", "image", "frames", "Frames", "imgs")
@@ -100,18 +98,19 @@ def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, st
     root = image_root(path)
     listed = _listed(path, split) if path.is_dir() else None
     start = split_folder(path, split) if listed is None else path
-    rows: list[Row] = []
+    rows: list[BoxRow] = []
     unlabelled = 0
-    for folder, names in _xml_folders(start):
+    for folder, names in files_by_folder(start, ".xml").items():
         images = picture_folder(folder, root)
         pictures = pictures_by_stem(root / images)
         unlabelled += len(pictures.keys() - {Path(name).stem for name in names})
         mixed = of_several_videos(names)
         prefix = prefix_of(folder, root)
-        kept = [name for name in names if listed is None or Path(name).stem in listed]
-        for name, content in read_small_files(folder, kept):
+        for name in names:
             xml = folder / name
-            frame = parse_voc(content, xml)
+            if listed is not None and xml.stem not in listed:
+                continue
+            frame = parse_voc(read_frame_file(xml), xml)
             if not frame.boxes:
                 continue
             video, index = video_and_frame(_without_annotations(prefix + name), root.resolve().name, str(xml), mixed)
@@ -140,16 +139,6 @@ def warn_of_unlabelled(folder: Path, count: int) -> None:
             PolyptraceWarning,
             stacklevel=3,
         )
-
-
-def _xml_folders(start: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Folders with XML files below `start`, in natural order, and the names in each."""
-    if start.is_file():
-        yield start.parent, [start.name]
-        return
-    for folder in folders_below(start):
-        if names := names_in(folder, ".xml"):
-            yield folder, sorted(names, key=natural)
 
 
 def _listed(path: Path, split: str | None) -> set[str] | None:

@@ -16,12 +16,10 @@ from polyptrace.core.arrays import Floats
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import video_info
-from polyptrace.data.sources.labels import Row, qualified
+from polyptrace.data.sources.labels import BoxRow, qualified
 from polyptrace.data.sources.paths import (
-    folders_below,
+    files_by_folder,
     image_root,
-    names_in,
-    natural,
     of_several_videos,
     pictures_by_stem,
     prefix_of,
@@ -32,7 +30,7 @@ from polyptrace.data.sources.paths import (
     video_folders,
     why_no_video,
 )
-from polyptrace.data.sources.reading import decode, number_rows, read_small_files
+from polyptrace.data.sources.reading import as_text, number_rows, read_frame_file
 
 _COLUMNS = ("class", "cx", "cy", "w", "h", "sixth", "seventh")
 _NOT_FRAMES = ("classes.txt", "readme.txt", "train.txt", "val.txt", "test.txt", "obj.names", "labels.txt")
@@ -45,7 +43,7 @@ class _Media(NamedTuple):
     size: tuple[int, int]
     fps: float = np.nan
 
-    def columns(self) -> Row:
+    def columns(self) -> BoxRow:
         return {"file": self.file, "image_width": self.size[0], "image_height": self.size[1], "fps": self.fps}
 
     def pixels(self, cx: float, cy: float, w: float, h: float) -> tuple[float, float, float, float]:
@@ -85,18 +83,18 @@ def read_yolo(
 
 def _boxes(
     start: Path, labels: Path, root: Path, image_size: tuple[int, int] | None, first_frame: int
-) -> Iterator[tuple[Row, list[float]]]:
+) -> Iterator[tuple[BoxRow, list[float]]]:
     """Every box, folder by folder, and the sixth and seventh value of its line."""
     places = [*video_folders(root), labels]
     videos: dict[str, _Media | None] = {}
-    for folder in folders_below(start):
-        names = [name for name in names_in(folder, ".txt") if name.lower() not in _NOT_FRAMES]
+    for folder, texts in files_by_folder(start, ".txt").items():
+        names = [name for name in texts if name.lower() not in _NOT_FRAMES]
         pictures = _pictures(folder, labels, root)
         mixed = of_several_videos(names)
         size = image_size
-        for name, content in read_small_files(folder, sorted(names, key=natural)):
+        for name in names:
             text = folder / name
-            values, lines = number_rows(decode(content, text), text, _COLUMNS, 5)
+            values, lines = number_rows(as_text(read_frame_file(text), text), text, _COLUMNS, 5)
             if not len(values):
                 continue
             within = PurePosixPath(text.relative_to(start).as_posix())
@@ -159,7 +157,7 @@ def _expected(text: Path, labels: Path, pictures: dict[str, str]) -> str:
     return str(PurePosixPath("images") / text.relative_to(labels).with_suffix(".jpg").as_posix())
 
 
-def _scores_and_tracks(boxes: list[tuple[Row, list[float]]], root: Path) -> tuple[Floats, list[str]]:
+def _scores_and_tracks(boxes: list[tuple[BoxRow, list[float]]], root: Path) -> tuple[Floats, list[str]]:
     """The values after the box: score and track, or one of them."""
     sixth, seventh = np.array([further for _, further in boxes]).T
     unknown = np.full(len(boxes), np.nan)
