@@ -5,10 +5,10 @@ an upper limit in the same run, prints them, and writes them with hardware, vers
 NAME-gpu.json on a machine with a GPU. --write rewrites the table in docs/performance.md from all JSON files: each row
 that has a target or a comparison.
 
-`python -m benchmarks regime --help` calibrates the generated procedures, `python -m benchmarks lesions --help` measures
-how well lesions are counted, `detector` the same with a detector's boxes, `annotator` how many answers `explore` needs,
-`clips` encoders on real clips, `default_encoder` trains the default encoder, and `collect` copies the results of a
-comparison in a small form.
+`python -m benchmarks regime --help` calibrates the generated procedures, `realism` compares them with real ones,
+`lesions` measures how well lesions are counted, `detector` the same with a detector's boxes, `annotator` how many
+answers `explore` needs, `clips` encoders on real clips, `default_encoder` trains the default encoder, and `collect`
+copies the results of a comparison in a small form.
 """
 
 import argparse
@@ -64,7 +64,7 @@ BENCHMARKS = {
 }
 
 #: Modules with their own command line, results and tables.
-OWN_OPTIONS = ("regime", "lesions", "detector", "annotator", "clips", "default_encoder", "collect")
+OWN_OPTIONS = ("regime", "realism", "lesions", "detector", "annotator", "clips", "default_encoder", "collect")
 
 
 def main(words: list[str] | None = None) -> None:

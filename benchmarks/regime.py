@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.realism import PUBLISHED, box_statistics
 from polyptrace.config import Config, Crops, Embed
 from polyptrace.core.device import choose_device
 from polyptrace.core.files import provenance, write_json
@@ -31,7 +32,6 @@ from polyptrace.encoders import ColourGrid, Preprocess, load_encoder, prepare_cr
 from polyptrace.encoders.backbones import create_backbone
 from polyptrace.evaluate import reid, retrieval
 from polyptrace.synthetic import PRESETS, Difficulty, find_preset, generate, with_difficulty
-from polyptrace.synthetic.statistics import PUBLISHED, box_statistics
 from polyptrace.train import train
 
 #: REAL-Colon's published numbers: frozen foundation models and Sup, in per cent.

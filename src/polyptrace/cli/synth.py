@@ -1,13 +1,11 @@
 """`polyptrace synth OUT --preset small --seed 0`: generate procedures."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 import typer
-from rich.table import Table
 
-from polyptrace.core.console import console, output
+from polyptrace.core.console import console
 
 
 def command(
@@ -54,10 +52,6 @@ def command(
     videos: Annotated[
         bool, typer.Option("--videos", help="Write videos/VIDEO.mp4; frames without an image repeat the last one.")
     ] = False,
-    stats: Annotated[bool, typer.Option("--stats", help="Print statistics, compared with REAL-Colon's.")] = False,
-    real: Annotated[
-        Path | None, typer.Option(help="Folder of real clips (JPEG): print image statistics, compared with theirs.")
-    ] = None,
     split: Annotated[
         Literal["all", "train", "test"], typer.Option(help="Generate only the training or the test procedures.")
     ] = "all",
@@ -79,8 +73,6 @@ def command(
       polyptrace synth generated --preset small --seed 0
 
       polyptrace prepare coco generated --split train --out data/train
-
-      polyptrace synth generated --stats --real clips
 
       polyptrace synth hard --regime hard --alike 0.6 --box-dropout 0.05
 
@@ -114,58 +106,3 @@ def command(
         overwrite=overwrite,
     )
     console.print(f"{out}: {'written' if made else 'already exists, made with the same settings'}", soft_wrap=True)
-    if stats:
-        print_box_statistics(out)
-    if real is not None:
-        print_image_statistics(out, real)
-
-
-def print_box_statistics(out: Path) -> None:
-    """Prints tracks, gaps, sizes, bag purity and the colour baseline of a generated folder."""
-    from polyptrace.config import Crops, Embed
-    from polyptrace.core.randomness import torch_generator
-    from polyptrace.data import Boxes, cut_tracklets, link_tracks, prepare, read_coco
-    from polyptrace.embed import embed
-    from polyptrace.encoders import ColourGrid
-    from polyptrace.evaluate import retrieval
-    from polyptrace.supervision import sample_bags, temperature
-    from polyptrace.supervision.bags import bag_purity
-    from polyptrace.synthetic.statistics import PUBLISHED, box_statistics
-
-    test = read_coco(out, split="test")
-    boxes = Boxes.concatenate([read_coco(out, split="train"), test])
-    table = Table("10th / 50th / 90th percentile", "here", "REAL-Colon", box=None, header_style="bold")
-    for name, value in box_statistics(boxes).items():
-        table.add_row(name, value, PUBLISHED[name])
-    tracklets = cut_tracklets(boxes, link_tracks(boxes, "polyp"))
-    for progress in (0.0, 0.5, 1.0):
-        bags = sample_bags(tracklets.video, tracklets.position, 4, temperature(progress), torch_generator(0))
-        purity = bag_purity(bags.numpy(), tracklets.polyp)
-        members = 1 - purity.wrong.sum() / purity.members.sum()
-        text = f"{100 * members:.0f} % of members, {100 * purity.pure.mean():.0f} % of bags"
-        table.add_row(f"bag purity at c = {progress:g}", text)
-    encoder = ColourGrid()
-    with TemporaryDirectory() as folder:
-        dataset = prepare(test, out, Path(folder) / "dataset", crops=Crops(size=encoder.preprocess.size))
-        vectors = embed(encoder, dataset, ("track",), Embed(device="cpu"))
-    table.add_row("colour-grid mAP, test split", f"{100 * retrieval(vectors.vectors, vectors.polyp).map:.1f}")
-    output.print(table)
-
-
-def print_image_statistics(out: Path, real: Path) -> None:
-    """Prints simple statistics of generated and real images."""
-    import numpy as np
-
-    from polyptrace.data import read_coco
-    from polyptrace.synthetic.statistics import MAX_HEIGHT, MEASURES, find_recordings, measure_recording
-
-    height = min(MAX_HEIGHT, int(read_coco(out, split="test").image_height[0]))  # sharpness is compared at one scale
-    ours, theirs = (
-        np.percentile([measure_recording(files, height) for files in find_recordings(root, most=12)], [10, 50, 90], 0)
-        for root in (out / "images", real)
-    )  # (3, measures)
-    table = Table("10th / 50th / 90th percentile", "generated", "real", "median within", box=None, header_style="bold")
-    for measure, one, other in zip(MEASURES, ours.T, theirs.T, strict=True):
-        texts = (" / ".join(f"{value:.3g}" for value in values) for values in (one, other))
-        table.add_row(measure, *texts, "yes" if other[0] <= one[1] <= other[2] else "[bold]no[/]")
-    output.print(table)

@@ -1,13 +1,14 @@
+"""python -m benchmarks realism."""
+
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from polyptrace.core.errors import UserError
-from polyptrace.data import Boxes
-from polyptrace.synthetic.colon import band_noise
-from polyptrace.synthetic.statistics import (
+from benchmarks.__main__ import main
+from benchmarks.realism import (
     MEASURES,
     box_statistics,
     find_recordings,
@@ -16,6 +17,9 @@ from polyptrace.synthetic.statistics import (
     spectrum_slope,
     to_lab,
 )
+from polyptrace.core.errors import UserError
+from polyptrace.data import Boxes
+from polyptrace.synthetic.colon import band_noise
 
 
 def test_statistics_of_a_table_made_by_hand() -> None:
@@ -87,3 +91,14 @@ def test_generated_colours_lie_among_those_of_real_clips(tiny: Path, shared: Pat
         low, _, high = real[:, index]
         margin = 0.5 * (high - low)
         assert low - margin < generated[1, index] < high + margin, name
+
+
+def test_statistics_of_a_generated_folder_are_printed(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["realism", str(tiny), "--real", str(tiny / "images")])
+    text = capsys.readouterr().out
+    for words in ("track length", "bag purity at c = 0.5", "REAL-Colon"):
+        assert words in text
+    precision = re.search(r"colour-grid mAP, test split +([0-9.]+)", text)
+    assert precision
+    assert 20 < float(precision[1]) < 95  # with three polyps chance is about 40; colour alone must not solve it
+    assert text.count("yes") == len(MEASURES)  # compared with itself

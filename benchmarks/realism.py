@@ -1,18 +1,32 @@
-"""Statistics of generated procedures, compared with real ones: tracks and boxes (REAL-Colon), images (real clips)."""
+"""python -m benchmarks realism GENERATED [--real CLIPS]
 
+Statistics of a folder of `polyptrace synth`, compared with real procedures: tracks, gaps and box sizes (REAL-Colon),
+purity of the bags, mAP of the colour baseline on the test split and, with --real, images (a folder of clips as JPEG).
+"""
+
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 from torch import Tensor
 from torchvision.transforms.v2.functional import resize
 
+from benchmarks.result import Cells, columns
+from polyptrace.config import Crops, Embed
 from polyptrace.core.arrays import Floats, Ints, Strings
 from polyptrace.core.codec import decode_image
 from polyptrace.core.errors import UserError
-from polyptrace.data import Boxes, cut_tracklets, link_tracks
+from polyptrace.core.randomness import torch_generator
+from polyptrace.data import Boxes, cut_tracklets, link_tracks, prepare, read_coco
 from polyptrace.data.tracks import box_iou
+from polyptrace.embed import embed
+from polyptrace.encoders import ColourGrid
+from polyptrace.evaluate import retrieval
+from polyptrace.supervision import sample_bags, temperature
+from polyptrace.supervision.bags import bag_purity
 
 #: REAL-Colon: percentiles (10th / 50th / 90th) of three procedures as ranges, and the paper's counts.
 PUBLISHED = {
@@ -34,6 +48,54 @@ MEASURES = (
     *("L mean", "a mean", "b mean", "L spread", "a spread", "b spread"),
     *("specular share", "near-black share", "spectrum slope", "sharpness"),
 )
+
+
+def main(words: list[str]) -> None:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks realism", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("generated", type=Path)
+    parser.add_argument("--real", type=Path)
+    options = parser.parse_args(words)
+    print(columns(table_of_boxes(options.generated)))
+    if options.real is not None:
+        print("\n" + columns(table_of_images(options.generated, options.real)))
+
+
+def table_of_boxes(generated: Path) -> list[Cells]:
+    """Tracks, gaps, sizes, purity of the bags and the colour baseline."""
+    test = read_coco(generated, split="test")
+    boxes = Boxes.concatenate([read_coco(generated, split="train"), test])
+    table: list[Cells] = [("10th / 50th / 90th percentile", "here", "REAL-Colon")]
+    table += [(name, value, PUBLISHED[name]) for name, value in box_statistics(boxes).items()]
+    tracklets = cut_tracklets(boxes, link_tracks(boxes, "polyp"))
+    for progress in (0.0, 0.5, 1.0):
+        bags = sample_bags(tracklets.video, tracklets.position, 4, temperature(progress), torch_generator(0))
+        purity = bag_purity(bags.numpy(), tracklets.polyp)
+        members = 1 - purity.wrong.sum() / purity.members.sum()
+        text = f"{100 * members:.0f} % of members, {100 * purity.pure.mean():.0f} % of bags"
+        table.append((f"bag purity at c = {progress:g}", text, ""))
+    encoder = ColourGrid()
+    with TemporaryDirectory() as folder:
+        dataset = prepare(test, generated, Path(folder) / "dataset", crops=Crops(size=encoder.preprocess.size))
+        vectors = embed(encoder, dataset, ("track",), Embed(device="cpu"))
+    score = f"{100 * retrieval(vectors.vectors, vectors.polyp).map:.1f}"
+    return [*table, ("colour-grid mAP, test split", score, "")]
+
+
+def table_of_images(generated: Path, real: Path) -> list[Cells]:
+    """Simple statistics of generated and real images."""
+    height = min(MAX_HEIGHT, int(read_coco(generated, split="test").image_height[0]))  # for sharpness, one scale
+    ours, theirs = (
+        np.percentile([measure_recording(files, height) for files in find_recordings(root, most=12)], [10, 50, 90], 0)
+        for root in (generated / "images", real)
+    )  # (3, measures)
+    table: list[Cells] = [("10th / 50th / 90th percentile", "generated", "real", "median within")]
+    for measure, one, other in zip(MEASURES, ours.T, theirs.T, strict=True):
+        texts = (" / ".join(f"{value:.3g}" for value in values) for values in (one, other))
+        table.append((measure, *texts, "yes" if other[0] <= one[1] <= other[2] else "no"))
+    return table
 
 
 def box_statistics(boxes: Boxes) -> dict[str, str]:
