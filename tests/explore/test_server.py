@@ -100,13 +100,14 @@ def test_the_policy_allows_nothing_from_elsewhere(server: Server) -> None:
 @pytest.mark.parametrize(
     ("fields", "status"),
     [
-        ({"kind": "answer", "items": [[0, 0, 1]], "answer": "same"}, 409),
+        ({"kind": "answer", "items": [[0, 0, 1]], "answer": "same"}, 400),
+        ({"kind": "answer", "items": [[0, 0, 1], [1, 2, 3]], "answer": "same"}, 409),
         ({"kind": "answer", "items": "x", "answer": "same"}, 400),
         ({"kind": "vote"}, 400),
         ({"kind": "note", "text": 3}, 400),
         ({"kind": "note", "extra": 3}, 400),
         ({"kind": "undo", "who": "Nobody"}, 409),
-        ({"kind": "answer", "items": [[0, 0, 1], [1, 2, 3]], "answer": "maybe"}, 409),
+        ({"kind": "answer", "items": [[0, 0, 1], [1, 2, 3]], "answer": "maybe"}, 400),
         ({"kind": "redo", "event": 7}, 409),
         ({"kind": "merge", "items": []}, 400),
     ],
@@ -120,6 +121,13 @@ def test_an_invalid_edit_is_refused_and_nothing_is_written(
     post(server, 99, 404, kind="undo")
     assert server.request("/api/procedures/0/events", {"who": "", "kind": "undo"})[0] in (400, 409)
     assert journal.read_bytes() == before
+
+
+def test_the_question_and_the_candidates_show_one_probability_of_a_pair(server: Server) -> None:
+    question = get(server, "procedures/0/question")["question"]
+    first, second = question["items"]
+    found = get(server, f"procedures/0/candidates?item={first}&top=100")["candidates"]
+    assert question["probability"] == next(each[3] for each in found if each[0] == second)
 
 
 def test_tracks_visible_at_the_same_time_cannot_be_merged(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.lock import lock
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings, check_same_dataset
-from polyptrace.explore import Journal, Workspace, on_disk
+from polyptrace.explore import Journal, Workspace, default_answers, on_disk
 from polyptrace.lesions import SAME_FILE
 
 
@@ -43,7 +43,7 @@ def command(
     try:
         import uvicorn
 
-        from polyptrace.explore.server import Handlers, application, bind, default_answers
+        from polyptrace.explore.server import Handlers, application, bind
     except ImportError as error:
         raise UserError(f"explore: {error.name} is not installed -> pip install 'polyptrace[explore]'") from None
     tracks = on_disk(Embeddings.load(vectors, "track").whole_tracks(str(vectors)))

@@ -1,9 +1,8 @@
 """Explore: a procedure in the browser, and a person's answers that settle which tracks show the same lesion."""
 
-from polyptrace.explore.checks import Check, next_check
 from polyptrace.explore.identities import Contradiction, Identities, Statement, agreement, identities
-from polyptrace.explore.journal import Event, Item, Journal, active_events, read_journal
-from polyptrace.explore.questions import Question, next_question
+from polyptrace.explore.journal import Event, Item, Journal, active_events, default_answers, read_journal
+from polyptrace.explore.questions import Check, Question, next_check, next_question
 from polyptrace.explore.workspace import Candidate, ExploredProcedure, Grouping, Workspace, on_disk
 
 __all__ = [
@@ -21,6 +20,7 @@ __all__ = [
     "Workspace",
     "active_events",
     "agreement",
+    "default_answers",
     "identities",
     "next_check",
     "next_question",

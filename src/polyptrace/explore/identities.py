@@ -69,14 +69,18 @@ class Identities:
         """Whether two items are known to show different lesions."""
         return int(self.component[second]) in self.different.get(int(self.component[first]), ())
 
+    def apart_components(self, names: Ints) -> Bools:
+        """The pairs (C, C) of some components that are known to show different lesions."""
+        place = {int(name): number for number, name in enumerate(names)}
+        known = np.zeros((len(names), len(names)), bool)
+        for name, number in place.items():
+            known[number, [place[other] for other in self.different.get(name, ()) if other in place]] = True
+        return known
+
     def apart_matrix(self, items: Ints) -> Bools:
         """The pairs (n, n) of some items that are known to show different lesions."""
         names, code = np.unique(self.component[items], return_inverse=True)
-        known = np.zeros((len(names), len(names)), bool)
-        place = {int(name): number for number, name in enumerate(names)}
-        for name, number in place.items():
-            known[number, [place[other] for other in self.different.get(name, ()) if other in place]] = True
-        return np.asarray(known[np.ix_(code, code)])
+        return np.asarray(self.apart_components(names)[np.ix_(code, code)])
 
     def answered(self) -> Bools:
         """The items that some statement decides about."""

@@ -9,10 +9,10 @@ Nothing is ever rewritten: undo and redo are events themselves. The first line i
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.schema import from_json
@@ -53,18 +53,13 @@ class Event:
     event: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"kind: {self.kind!r} is none of {', '.join(get_args(Kind))}")
-        if self.answer is not None and self.answer not in get_args(Answer):
-            raise ValueError(f"answer: {self.answer!r} is none of {', '.join(get_args(Answer))}")
         for item in (*self.items, *self.others, *((self.to,) if self.to else ())):
             if len(item) != 3 or item[2] < item[1]:
                 raise ValueError(f"items: {list(item)} is not [track, first frame, last frame]")
-        needed = {"answer": 2, "merge": 1, "move": 1, "split": 1, "reject": 1, "restore": 1, "note": 1}.get(
-            self.kind, 0
-        )
-        if len(self.items) < needed or (self.kind == "answer" and len(set(self.items)) != 2):
-            raise ValueError(f"items: a {self.kind} names {'two different items' if needed == 2 else 'an item'}")
+        if not self.items and self.kind not in ("undo", "redo"):
+            raise ValueError(f"items: a {self.kind} names an item")
+        if self.kind == "answer" and len(set(self.items)) != 2:
+            raise ValueError("items: an answer names two different items")
         if self.kind == "answer" and self.answer is None:
             raise ValueError("answer: is missing")
         if self.kind == "split" and not self.items[0][1] < self.frame <= self.items[0][2]:
@@ -76,17 +71,8 @@ class Event:
 
     def as_json(self) -> dict[str, Any]:
         """The fields that are set."""
-        unset = {
-            "video": "",
-            "items": (),
-            "answer": None,
-            "to": None,
-            "others": (),
-            "frame": -1,
-            "text": "",
-            "event": 0,
-        }
-        return {name: value for name, value in asdict(self).items() if name not in unset or value != unset[name]}
+        values = asdict(self)
+        return {each.name: values[each.name] for each in fields(self) if values[each.name] != each.default}
 
 
 @dataclass
@@ -118,10 +104,21 @@ class Journal:
             raise UserError(f"{path}: cannot be written -> check its permissions, or give another file with --answers")
         return journal
 
-    def append(self, kind: Kind, who: str, **fields: Any) -> Event:
+    def parse(self, content: dict[str, Any]) -> Event:
+        """The next event, from the other fields as JSON; an invalid one is an error that names the field."""
+        return from_json(Event, content | self._next(), "invalid request", "reload the page")
+
+    def append(self, kind: Kind, who: str, **given: Any) -> Event:
         """Writes an event and returns it after it is on disk; an invalid one is a ValueError and changes nothing."""
+        return self.add(Event(who=who, kind=kind, **self._next(), **given))
+
+    def _next(self) -> dict[str, Any]:
+        """The number and the time of the next event."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        event = Event(self.events[-1].id + 1 if self.events else 1, now, who, kind, **fields)
+        return {"id": self.events[-1].id + 1 if self.events else 1, "time": now}
+
+    def add(self, event: Event) -> Event:
+        """Writes the next event and returns it after it is on disk."""
         self._write(json.dumps(event.as_json(), ensure_ascii=False))
         self.events.append(event)
         return event
@@ -195,6 +192,11 @@ def undoable(events: Sequence[Event], who: str) -> tuple[int, int]:
             done.append(event.id)
             undone.clear()
     return (done[-1] if done else 0), (undone[-1] if undone else 0)
+
+
+def default_answers(vectors: Path) -> Path:
+    """The journal of some vectors, in their folder or beside their file."""
+    return vectors / "answers.jsonl" if vectors.is_dir() else vectors.with_suffix(".answers.jsonl")
 
 
 def _sync_folder(folder: Path) -> None:

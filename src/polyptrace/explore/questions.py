@@ -1,4 +1,4 @@
-"""The next best question: which pair of items to ask about, so that the fewest answers settle who is who.
+"""What to ask an annotator: the next best question, and checks of answers that may be wrong.
 
 Answers are closed transitively: n items of k lesions need n - k "same" answers and a "different" for each two lesions.
 So the lesions that are shown name the answers that are missing:
@@ -8,28 +8,44 @@ So the lesions that are shown name the answers that are missing:
 
 The most doubtful of these is asked first, so that wrong lesions are corrected early and no answer rests on them. The
 log-odds of two components are their largest prior plus their mean log ratio, as in `polyptrace.lesions.clustering`.
+
+Then come checks: what to ask about again, because no other answer confirms it. A "same" is unconfirmed if it alone
+joins two parts of a component. With people who err in a share ε of answers, the probability that it is wrong, or that
+all m "different" answers between two components are, is
+
+    δ ε + (1 - δ) σ(logit ε - odds(same))        for a "same", with the odds between the two parts
+    δ ε^m + (1 - δ) σ(m logit ε + odds(same))    for "different"
+
+where δ is the share of pairs for which the odds are no guide. A question about the two ends of a chain of "same"
+answers checks all of them: a wrong one becomes a contradiction. So the chain is chosen whose answers are most probably
+wrong, or a "different", with another pair of tracks. Where there is only one pair, it is asked about once more.
 """
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from polyptrace.core.arrays import Bools, Floats, Ints
-from polyptrace.explore.identities import Identities
-from polyptrace.lesions import PairScores, weakest_link
+from polyptrace.explore.identities import Identities, Statement
+from polyptrace.lesions import PairScores, group_scores, weakest_link
 
 #: Log-odds of a link that is not asked about, in the tree of strongest links.
 NOT_ASKED = -1e6
+#: Assumed share of wrong answers (ε), and of pairs for which the odds are no guide (δ).
+ERROR, MISLED = 0.05, 0.3
+#: Answers that are wrong with a smaller probability are not asked about again.
+MIN_WRONG = 0.0005
 
 
 @dataclass(frozen=True)
 class Question:
-    """Two items, P(same lesion) of their components, and what each answer implies."""
+    """Two items, and what each answer implies."""
 
     first: int
     second: int
-    probability: float
     same_decides: int  # pairs of items that a "same" decides, or a "different"
     different_decides: int
 
@@ -46,18 +62,8 @@ class Components:
     def of(cls, state: Identities, items: Ints, scores: PairScores) -> "Components":
         """The components of some items, whose pairs have these scores."""
         names, code = np.unique(state.component[items], return_inverse=True)
-        order = np.argsort(code, kind="stable")
-        starts = np.searchsorted(code[order], np.arange(len(names)))
-        size = np.bincount(code, minlength=len(names))
-        ratio = np.add.reduceat(scores.ratio[order], starts, axis=0, dtype=np.float64)
-        ratio = np.add.reduceat(ratio[:, order], starts, axis=1) / np.outer(size, size)
-        prior = np.maximum.reduceat(scores.prior[order], starts, axis=0)
-        prior = np.maximum.reduceat(prior[:, order], starts, axis=1)
-        place = {int(name): number for number, name in enumerate(names)}
-        apart = np.eye(len(names), dtype=bool)
-        for name, number in place.items():
-            apart[number, [place[other] for other in state.different.get(name, ()) if other in place]] = True
-        return cls(np.asarray(code), ratio + prior, apart)
+        prior, ratio = group_scores(scores, code)
+        return cls(code, prior + ratio, state.apart_components(names) | np.eye(len(names), dtype=bool))
 
     def best(self, lesion: Ints, skip: Bools) -> tuple[int, int] | None:
         """The most doubtful missing answer, given the lesion (C,) of each component; None if none is missing."""
@@ -116,4 +122,138 @@ def next_question(
     odds = scores.odds[np.ix_(inside, others)]
     i, j = np.unravel_index(int(np.argmax(odds)), odds.shape)
     a, b = sorted((int(items[inside[i]]), int(items[others[j]])))
-    return Question(a, b, float(expit(components.odds[pair])), *components.implied(*pair))
+    return Question(a, b, *components.implied(*pair))
+
+
+@dataclass(frozen=True)
+class Check:
+    """The most doubtful answer that a check is about, the probability that one of them is wrong, and the question."""
+
+    statement: Statement
+    wrong: float
+    first: int
+    second: int
+
+
+def next_check(state: Identities, items: Ints, scores: PairScores) -> Check | None:
+    """The check of the answers that are most probably wrong; None if all are confirmed or probably right."""
+    place = {int(item): number for number, item in enumerate(items.tolist())}
+    doubts: dict[Statement, float] = {}  # of unconfirmed "same" answers
+    checks: list[Check] = []
+    for statement, side, other, asked in _unconfirmed(state):
+        inside, outside = ([place[each] for each in part if each in place] for part in (side, other))
+        if not inside or not outside:
+            continue
+        pairs = np.ix_(inside, outside)
+        odds = float(scores.prior[pairs].max() + scores.ratio[pairs].mean())
+        model = float(expit(len(asked) * logit(ERROR) + (-odds if statement.same else odds)))
+        wrong = MISLED * ERROR ** len(asked) + (1 - MISLED) * model
+        own = (statement.first, statement.second)
+        alone = len(inside) * len(outside) <= len(asked)
+        if alone and own in state.repeated:
+            continue  # there is no other pair, and this one was asked about again already
+        if statement.same and not alone:
+            doubts[statement] = wrong
+        first, second = own if alone else _other_pair(scores, items, inside, outside, asked)
+        checks.append(Check(statement, wrong, first, second))
+    same = [each for each in _effective(state) if each.same]
+    checks += _chains(same, doubts)
+    best = max(checks, key=lambda check: check.wrong, default=None)
+    return best if best is not None and best.wrong >= MIN_WRONG else None
+
+
+def _other_pair(
+    scores: PairScores, items: Ints, inside: list[int], outside: list[int], asked: set[tuple[int, int]]
+) -> tuple[int, int]:
+    """The two items that look most like one lesion, other than those that were asked about."""
+    odds = scores.odds[np.ix_(inside, outside)].astype(np.float64)
+    numbers = items.tolist()
+    for i, a in enumerate(inside):
+        for j, b in enumerate(outside):
+            if (min(numbers[a], numbers[b]), max(numbers[a], numbers[b])) in asked:
+                odds[i, j] = -np.inf
+    i, j = divmod(int(np.argmax(odds)), len(outside))
+    first, second = sorted((int(items[inside[i]]), int(items[outside[j]])))
+    return first, second
+
+
+def _chains(same: list[Statement], doubts: dict[Statement, float]) -> Iterator[Check]:
+    """Of each component the chain between two items whose answers are most probably wrong."""
+    links = _links(same)
+
+    def reach(start: int) -> dict[int, tuple[float, Statement | None, int]]:
+        """Doubt along the way, the most doubtful answer of it and its number of answers, of every item."""
+        found: dict[int, tuple[float, Statement | None, int]] = {start: (0.0, None, 0)}
+        queue = [start]
+        for item in queue:
+            doubt, worst, length = found[item]
+            for other, statement in links[item]:
+                if other not in found:
+                    own = doubts.get(statement, 0.0)
+                    worse = own > 0 and (worst is None or own > doubts[worst])
+                    found[other] = (doubt + own, statement if worse else worst, length + 1)
+                    queue.append(other)
+        return found
+
+    seen: set[int] = set()
+    for root in links:
+        if root in seen:
+            continue
+        reached = reach(root)
+        seen.update(reached)
+        start = max(reached, key=lambda item: (reached[item][0], reached[item][2]))
+        reached = reach(start)
+        end = max(reached, key=lambda item: (reached[item][0], reached[item][2]))
+        doubt, worst, length = reached[end]
+        if worst is not None and length > 1:
+            yield Check(worst, min(doubt, 1.0), min(start, end), max(start, end))
+
+
+def _effective(state: Identities) -> list[Statement]:
+    """The statements that have an effect."""
+    excluded = {(each.statement.event, each.statement.first, each.statement.second) for each in state.contradictions}
+    return [
+        each
+        for each in state.statements
+        if each.same is not None and (each.event, each.first, each.second) not in excluded
+    ]
+
+
+def _unconfirmed(state: Identities) -> Iterator[tuple[Statement, list[int], list[int], set[tuple[int, int]]]]:
+    """Each answer that may be wrong, the items on its two sides, and the pairs of items that say the same."""
+    disputed = {event for each in state.contradictions for event in each.because}
+    effective = _effective(state)
+    people = Counter((each.first, each.second) for each in effective)
+    for statement, side in _bridges([each for each in effective if each.same]):
+        if statement.event not in disputed and people[statement.first, statement.second] == 1:
+            whole = state.members(statement.first).tolist()
+            own = {(statement.first, statement.second)}
+            yield statement, sorted(side), [item for item in whole if item not in side], own
+    for name, others in state.different.items():
+        for other, statements in others.items():
+            if name < other and statements and disputed.isdisjoint(each.event for each in statements):
+                pairs = {(each.first, each.second) for each in statements}
+                yield statements[0], state.members(name).tolist(), state.members(other).tolist(), pairs
+
+
+def _bridges(statements: list[Statement]) -> Iterator[tuple[Statement, set[int]]]:
+    """The statements without which their component falls apart, and the items on one side."""
+    links = _links(statements)
+    for statement in statements:
+        side, queue = {statement.first}, [statement.first]
+        for item in queue:
+            for other, each in links[item]:
+                if each is not statement and other not in side:
+                    side.add(other)
+                    queue.append(other)
+        if statement.second not in side:
+            yield statement, side
+
+
+def _links(statements: list[Statement]) -> dict[int, list[tuple[int, Statement]]]:
+    """The other item and the statement of each statement about an item."""
+    links: dict[int, list[tuple[int, Statement]]] = {}
+    for each in statements:
+        links.setdefault(each.first, []).append((each.second, each))
+        links.setdefault(each.second, []).append((each.first, each))
+    return links

@@ -1,29 +1,39 @@
 """The local web server of `polyptrace explore`: starlette on the loopback address, without torch.
 
-`requests.py` decides which requests are answered and which edits are accepted.
+Every request needs the token of the printed URL (later as a cookie), our own Host, and no foreign Origin.
 """
 
 import json
+import secrets
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.explore.exports import FORMATS, PAGE, Named, page_file, to_html
 from polyptrace.explore.journal import Event, active_events, undoable
-from polyptrace.explore.requests import Guard, event_fields, forbidden
 from polyptrace.explore.strips import ProcedureCrops
 from polyptrace.explore.workspace import ExploredProcedure, Workspace
 
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+}
 #: Largest accepted request, in bytes.
 MAX_REQUEST = 2_000_000
 
@@ -158,6 +168,8 @@ class Handlers:
             return await run_in_threadpool(self._edit, request, content)
         except (ValueError, TypeError, KeyError) as error:
             return PlainTextResponse(f"invalid request: {error}", 400)
+        except UserError as error:
+            return PlainTextResponse(str(error), 400)
         except OSError as error:
             return PlainTextResponse(f"{self.workspace.journal.path}: {error.strerror}; nothing was saved", 507)
 
@@ -170,11 +182,10 @@ class Handlers:
                 if event is None:
                     return PlainTextResponse(f"nothing to {kind}", 409)
             else:
-                fields = event_fields(content)
-                conflict = forbidden(procedure, view, kind, fields)
-                if conflict:
+                event = self.workspace.journal.parse(content | {"who": who, "kind": kind, "video": procedure.key})
+                if conflict := procedure.conflict(event, view):
                     return PlainTextResponse(conflict, 409)
-                event = self.workspace.append(kind, who, video=procedure.key, **fields)
+                self.workspace.journal.add(event)
             snapshot = self.snapshot(number, procedure, view, who)
         return answer({"event": event.as_json(), "state": snapshot})
 
@@ -262,6 +273,47 @@ class Handlers:
         return number, self.workspace.procedure(number), request.query_params.get("view") or None
 
 
+class Guard:
+    """Refuses requests with a foreign Host, Origin or token, and adds the security headers to all others."""
+
+    def __init__(self, app: ASGIApp, port: int, token: str) -> None:
+        self.app, self.token, self.cookie = app, token, f"polyptrace-{port}"
+        self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope)
+        reason = self.refused(request)
+        if reason:
+            await PlainTextResponse(f"403: {reason}\n", 403, HEADERS)(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                added = dict(HEADERS)
+                if "token" in request.query_params:
+                    added["set-cookie"] = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in added.items())]
+            await send(message)
+
+        await self.app(scope, receive, with_headers)
+
+    def refused(self, request: Request) -> str:
+        """Why a request is refused; "" if it is not."""
+        headers: Headers = request.headers
+        if headers.get("host") not in self.hosts:
+            return "foreign Host -> open the URL that polyptrace printed"
+        origin = headers.get("origin")
+        if origin is not None and origin.removeprefix("http://") not in self.hosts:
+            return "foreign Origin -> open the URL that polyptrace printed"
+        given = request.query_params.get("token", request.cookies.get(self.cookie, ""))
+        if not secrets.compare_digest(given.encode(), self.token.encode()):
+            return "no valid token -> open the URL that polyptrace printed, with its token"
+        return ""
+
+
 class MissingProcedureError(Exception):
     """No procedure has this number."""
 
@@ -274,7 +326,7 @@ def asked(procedure: ExploredProcedure, view: str | None) -> dict[str, Any]:
         "question": question
         and {
             "items": [question.first, question.second],
-            "probability": round(question.probability, 4),
+            "probability": round(float(procedure.pairs(question.first, np.array([question.second]), view)[2][0]), 4),
             "same_decides": question.same_decides,
             "different_decides": question.different_decides,
         },
@@ -371,8 +423,3 @@ def bind(port: int) -> socket.socket:
         listening.close()
         raise UserError(f"--port {port}: {error.strerror} -> give another port, or 0 for any free one") from None
     return listening
-
-
-def default_answers(vectors: Path) -> Path:
-    """The journal of some vectors, in their folder or beside their file."""
-    return vectors / "answers.jsonl" if vectors.is_dir() else vectors.with_suffix(".answers.jsonl")

@@ -16,16 +16,15 @@ from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.data.identity import video_keys
 from polyptrace.embed import Embeddings
-from polyptrace.explore.checks import Check, next_check
 from polyptrace.explore.identities import Identities, agreement, identities
 from polyptrace.explore.journal import Event, Item, Journal, undoable
-from polyptrace.explore.questions import Question, next_question
+from polyptrace.explore.questions import Check, Question, next_check, next_question
 from polyptrace.lesions import (
     SAME_FILE,
     PairScores,
-    Partition,
     ProcedureTracks,
     SameModel,
+    count_interval,
     pair_scores,
     partition,
     procedures,
@@ -131,17 +130,22 @@ class ExploredProcedure:
         self._states.clear()
         self._groupings.clear()
 
+    def pairs(self, item: int, others: Ints, who: str | None = None) -> tuple[Floats, Floats, Floats]:
+        """Cosine, gap (s) and P(same lesion) of an item and others; the two halves of a split track are different."""
+        track = self.state(who).track
+        mine, theirs = np.full(len(others), track[item]), track[others]
+        first, second = np.minimum(mine, theirs), np.maximum(mine, theirs)
+        apart = first != second
+        cosine, gap, probability = np.ones(len(others)), np.zeros(len(others)), np.zeros(len(others))
+        cosine[apart], gap[apart], pause, simultaneous = self.tracks.pairs(first[apart], second[apart])
+        probability[apart] = self.model.probability(cosine[apart], gap[apart], pause, simultaneous)
+        return cosine, gap, probability
+
     def candidates(self, item: int, top: int, who: str | None = None) -> list[Candidate]:
         """The other items, most probably the same lesion first."""
         state = self.state(who)
         others = np.flatnonzero((np.arange(len(state.items)) != item) & ~state.rejected)
-        mine, theirs = np.full(len(others), state.track[item]), state.track[others]
-        first, second = np.minimum(mine, theirs), np.maximum(mine, theirs)
-        other_track = first != second
-        cosine, gap, probability = np.ones(len(others)), np.zeros(len(others)), np.zeros(len(others))
-        c, g, pause, simultaneous = self.tracks.pairs(first[other_track], second[other_track])
-        cosine[other_track], gap[other_track] = c, g
-        probability[other_track] = self.model.probability(c, g, pause, simultaneous)
+        cosine, gap, probability = self.pairs(item, others, who)
         order = np.lexsort((-cosine, -probability))[:top]
         found = []
         for number in order.tolist():
@@ -153,6 +157,25 @@ class ExploredProcedure:
             found.append(Candidate(other, float(cosine[number]), float(gap[number]), float(probability[number]), known))
         return found
 
+    def conflict(self, event: Event, who: str | None = None) -> str:
+        """Why an edit is refused: a track was changed, or tracks of one lesion would be visible at the same time."""
+        state = self.state(who)
+        place = {item: number for number, item in enumerate(state.items)}
+        target = [event.to] if event.to else []
+        for item in (*event.items, *event.others, *target):
+            if item not in place:
+                return f"track {item[0]} was changed in the meantime -> reload the page"
+        joins = event.kind in ("merge", "move") or event.answer == "same"
+        joined = {place[item] for item in (*event.items, *target)} if joins else set()
+        if event.kind == "merge":
+            joined = {int(member) for number in joined for member in state.members(number)}
+        latest: Item | None = None
+        for item in sorted((state.items[number] for number in joined), key=lambda item: (item[1:], item[0])):
+            if latest is not None and item[1] <= latest[2]:
+                return f"tracks {latest[0]} and {item[0]} are visible at the same time, so they show two lesions"
+            latest = item if latest is None or item[2] > latest[2] else latest
+        return ""
+
     def _group(self, state: Identities) -> Grouping:
         lesion = np.full(len(state.items), -1)
         confidence: list[float] = []
@@ -163,8 +186,7 @@ class ExploredProcedure:
             lesion[items] = solved.lesion + len(confidence)
             confidence += solved.confidence.tolist()
             distribution = np.convolve(distribution, np.trim_zeros(solved.distribution, "b"))
-        total = Partition(np.arange(len(confidence)), np.arange(0), np.empty((0, 0)), np.empty(0), distribution)
-        return Grouping(lesion, np.array(confidence), total.interval if confidence else (0, 0))
+        return Grouping(lesion, np.array(confidence), count_interval(distribution, len(confidence)))
 
     def _windows(self, state: Identities) -> list[tuple[Ints, PairScores]]:
         """The items of each window that show a lesion, and the scores of their pairs."""

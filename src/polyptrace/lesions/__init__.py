@@ -4,7 +4,15 @@
 which counts with this package.
 """
 
-from polyptrace.lesions.clustering import PairScores, Partition, pair_scores, partition, weakest_link
+from polyptrace.lesions.clustering import (
+    PairScores,
+    Partition,
+    count_interval,
+    group_scores,
+    pair_scores,
+    partition,
+    weakest_link,
+)
 from polyptrace.lesions.fitting import fit_same
 from polyptrace.lesions.procedure import Link, ProcedureLesions, lesions, same_model
 from polyptrace.lesions.same import SAME_FILE, ProcedureTracks, SameModel, procedures
@@ -17,7 +25,9 @@ __all__ = [
     "ProcedureLesions",
     "ProcedureTracks",
     "SameModel",
+    "count_interval",
     "fit_same",
+    "group_scores",
     "lesions",
     "pair_scores",
     "partition",

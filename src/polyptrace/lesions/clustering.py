@@ -63,10 +63,15 @@ class Partition:
     @property
     def interval(self) -> tuple[int, int]:
         """The smallest and the largest count of the central 90 %."""
-        cumulative = np.cumsum(self.distribution)
-        low = int(np.searchsorted(cumulative, OUTSIDE / 2 + 1e-12))
-        high = int(np.searchsorted(cumulative, 1 - OUTSIDE / 2 - 1e-12))
-        return min(low, self.count), max(high, self.count)
+        return count_interval(self.distribution, self.count)
+
+
+def count_interval(distribution: Floats, count: int) -> tuple[int, int]:
+    """The central 90 % of a distribution of the count, extended to the count itself."""
+    cumulative = np.cumsum(distribution)
+    low = int(np.searchsorted(cumulative, OUTSIDE / 2 + 1e-12))
+    high = int(np.searchsorted(cumulative, 1 - OUTSIDE / 2 - 1e-12))
+    return min(low, count), max(high, count)
 
 
 @dataclass(frozen=True)
@@ -136,19 +141,14 @@ def weakest_link(odds: NDArray[np.floating], members: Ints) -> tuple[int, int, f
     """The weakest link of the tree of strongest links within a lesion: two tracks and their log-odds."""
     if len(members) < 2:
         return None
+    from scipy.sparse.csgraph import minimum_spanning_tree  # as below
+
     inside = odds[np.ix_(members, members)].astype(np.float64)
-    joined, best, source = [0], inside[0].copy(), np.zeros(len(members), np.int64)
-    best[0] = -np.inf
-    weakest = (0, 0, np.inf)
-    for _ in range(len(members) - 1):  # Prim's algorithm
-        new = int(np.argmax(best))
-        if best[new] < weakest[2]:
-            weakest = (int(members[source[new]]), int(members[new]), float(best[new]))
-        joined.append(new)
-        closer = inside[new] > best
-        best, source = np.where(closer, inside[new], best), np.where(closer, new, source)
-        best[joined] = -np.inf
-    return weakest
+    offset = inside.max() + 1.0  # a distance of 0 is no link
+    tree = minimum_spanning_tree(np.triu(offset - inside, 1)).tocoo()
+    link = int(np.argmax(tree.data))
+    first, second = tree.coords[0][link], tree.coords[1][link]
+    return int(members[first]), int(members[second]), float(inside[first, second])
 
 
 def _join(scores: PairScores) -> Ints:
@@ -176,6 +176,16 @@ def _sums(matrix: NDArray[Any], codes: Ints, count: int) -> Floats:
     return np.asarray(np.add.reduceat(rows[:, order], starts, axis=1))
 
 
+def group_scores(scores: PairScores, group: Ints) -> tuple[Floats, Floats]:
+    """Largest log prior and mean log ratio (G, G) of the pairs between groups; `group` (n,) counts from 0."""
+    size = np.bincount(group)
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], np.arange(len(size)))
+    rows = np.maximum.reduceat(scores.prior[order], starts, axis=0)
+    prior = np.maximum.reduceat(rows[:, order], starts, axis=1).astype(np.float64)
+    return prior, _sums(scores.ratio, group, len(size)) / np.outer(size, size)
+
+
 @dataclass(frozen=True)
 class _Groups:
     """Largest log prior, mean log ratio and their sum (G, G) between groups; -inf where tracks are simultaneous."""
@@ -189,21 +199,15 @@ class _Groups:
     @classmethod
     def of(cls, scores: PairScores, group: Ints) -> "_Groups":
         count = int(group.max()) + 1
-        size = np.bincount(group, minlength=count)
-        pairs = np.outer(size, size)
-        apart = _sums(scores.simultaneous, group, count) > 0
-        ratio = np.where(apart, -np.inf, _sums(scores.ratio, group, count) / pairs)
-        order = np.argsort(group, kind="stable")
-        starts = np.searchsorted(group[order], np.arange(count))
-        rows = np.maximum.reduceat(scores.prior[order], starts, axis=0)
-        prior = np.maximum.reduceat(rows[:, order], starts, axis=1).astype(np.float64)
-        first = order[starts]
+        prior, ratio = group_scores(scores, group)
+        ratio = np.where(_sums(scores.simultaneous, group, count) > 0, -np.inf, ratio)
+        first = np.unique(group, return_index=True)[1]
         earlier = np.argsort(np.argsort(first, kind="stable"), kind="stable")  # groups before each group
         shared = np.log(np.maximum(np.maximum.outer(earlier, earlier) / RETURNS, 1.0))
         seconds = np.bincount(group, scores.seconds, count)
         longer = np.abs(np.log(seconds[:, None] / seconds)) - np.log(TYPICAL_RATIO)
         prior = np.where(prior < 0, prior - shared + np.minimum(LENGTH * longer, np.log(2)), prior)
-        return cls(prior, ratio, prior + ratio, first, size)
+        return cls(prior, ratio, prior + ratio, first, np.bincount(group))
 
     def components(self) -> list[Ints]:
         """Groups with undecided links between them."""
