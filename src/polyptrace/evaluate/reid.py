@@ -20,7 +20,7 @@ same-polyp pair both metrics are NaN; without a different-polyp pair AUROC is Na
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,12 +29,9 @@ from torch import Tensor
 
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.evaluate.similarity import (
-    COARSE,
     COARSE_CELLS,
-    FINE,
     Labels,
     Vectors,
-    coarse_cells,
     full_precision,
     label_codes,
     on_grid,
@@ -101,19 +98,12 @@ class ReID:
 
 def reid(vectors: Vectors, polyp: Labels, *, device: str | torch.device = "cpu") -> ReID:
     """AUROC and AUPR, fractions in [0, 1], of (N, D) vectors and their polyps (N,)."""
-    unit, codes, _, zero_vectors = sorted_by_polyp(vectors, polyp, device)
-    counts = count_pairs(unit, codes)
-    auroc, aupr = areas(counts.same, counts.different)
-    return ReID(float(auroc), float(aupr), counts, len(vectors) - len(codes), zero_vectors)
-
-
-def sorted_by_polyp(vectors: Vectors, polyp: Labels, device: str | torch.device) -> tuple[Tensor, Ints, Ints, int]:
-    """Unit vectors of the labelled rows in the order of their polyps, polyp codes, rows, and zero vectors in all."""
     unit, zero_vectors = unit_vectors(vectors, device)
     codes = label_codes(polyp, len(unit))
-    known = np.flatnonzero(codes >= 0)
-    rows = known[np.argsort(codes[known], kind="stable")]
-    return unit[torch.as_tensor(rows, device=unit.device)], codes[rows], rows, zero_vectors
+    known = codes >= 0
+    counts = count_pairs(unit[torch.as_tensor(known)], codes[known])
+    auroc, aupr = areas(counts.same, counts.different)
+    return ReID(float(auroc), float(aupr), counts, int((~known).sum()), zero_vectors)
 
 
 def areas(same: NDArray[Any], different: NDArray[Any]) -> tuple[Floats, Floats]:
@@ -132,88 +122,56 @@ def areas(same: NDArray[Any], different: NDArray[Any]) -> tuple[Floats, Floats]:
     return auroc, aupr
 
 
-def count_pairs(unit: Tensor, polyp: Ints) -> PairCounts:
-    """Counts over unit vectors (N, D) that are sorted by polyp code (N,)."""
-    assert (np.diff(polyp) >= 0).all()
-    if unit.dtype == torch.float64:
-        return _exact_counts(unit, polyp)
-    same = torch.zeros(COARSE_CELLS, dtype=torch.int64, device=unit.device)
-    different = torch.zeros(COARSE_CELLS + 1, dtype=torch.int64, device=unit.device)  # the last cell is ignored
-    for block in pair_blocks(unit, polyp):
-        cells = coarse_cells(block.cosine)
-        near = cells[:, : block.near]
-        _add_counts(same, near[block.same])
-        near.masked_fill_(~block.different, COARSE_CELLS)
-        _add_counts(different, cells)
-    different = different[:-1]
-    filled = torch.nonzero(same + different).flatten().flip(0)
-    return PairCounts(
-        score=(filled.cpu().numpy() - 2**22) / COARSE,
-        same=same[filled].cpu().numpy(),
-        different=different[filled].cpu().numpy(),
-    )
-
-
-@dataclass(frozen=True)
-class PairBlock:
-    """Rows first..last against columns first..N. Each pair of the dataset is in exactly one block.
-
-    Columns from `near` on belong to other polyps and pair with every row. Before `near`, the masks mark the pairs of
-    the same polyp and of different polyps; pairs that are counted elsewhere are in neither mask.
-    """
+class PairBlock(NamedTuple):
+    """Rows first..last against columns first..N, with masks of their pairs. Each pair is in exactly one block."""
 
     first: int
     last: int
-    cosine: Tensor  # (Q, N - first)
-    near: int
-    same: Tensor  # (Q, near)
-    different: Tensor  # (Q, near)
+    steps: Tensor  # (Q, N - first): cosines in grid steps
+    pair: Tensor  # (Q, N - first): where the column is after the row
+    same: Tensor  # (Q, N - first): pairs of the same polyp
 
 
 def pair_blocks(unit: Tensor, polyp: Ints) -> Iterator[PairBlock]:
-    """The upper triangle of the similarity matrix in blocks of bounded size."""
-    code = torch.as_tensor(polyp, device=unit.device)
+    """The upper triangle of the similarity matrix of unit vectors (N, D) in blocks of bounded size."""
+    code, number = torch.as_tensor(polyp, device=unit.device), torch.arange(len(unit), device=unit.device)
     with full_precision():
         for a, b in row_blocks(len(unit), len(unit), unit.device):
-            near = int(np.searchsorted(polyp, polyp[b - 1], side="right")) - a
-            column = torch.arange(near, device=unit.device)
-            later = column > column[: b - a, None]
-            alike = code[a:b, None] == code[a : a + near]
-            yield PairBlock(a, b, unit[a:b] @ unit[a:].T, near, later & alike, later & ~alike)
+            pair = number[a:] > number[a:b, None]
+            yield PairBlock(a, b, on_grid(unit[a:b] @ unit[a:].T), pair, pair & (code[a:] == code[a:b, None]))
 
 
-def count_cells(cells: Tensor, size: int) -> Tensor:
-    """How often each of 0..size-1 occurs."""
-    if cells.device.type == "cpu":  # NumPy counts int32 without a conversion to int64
-        return torch.from_numpy(np.bincount(cells.reshape(-1).numpy(), minlength=size))
-    return torch.bincount(cells.reshape(-1), minlength=size)
+def count_pairs(unit: Tensor, polyp: Ints) -> PairCounts:
+    """Counts over unit vectors (N, D) with polyp codes (N,)."""
+    if unit.dtype == torch.float64:
+        return _exact_counts(unit, polyp)
+    same, every = torch.zeros(2, COARSE_CELLS, dtype=torch.int64, device=unit.device)
+    for block in pair_blocks(unit, polyp):
+        cell = block.steps.int() + COARSE_CELLS // 2
+        _add_counts(same, every, cell, block)
+    filled = torch.nonzero(every).flatten().flip(0)
+    score = (filled.cpu().numpy() - COARSE_CELLS // 2) / steps_per_unit(unit.dtype)
+    return PairCounts(score, same[filled].cpu().numpy(), (every - same)[filled].cpu().numpy())
 
 
-def _add_counts(counts: Tensor, cells: Tensor) -> None:
-    """Adds the cells to the counts in place. A few cells are added without a pass over all counts."""
-    if cells.numel() < len(counts) // 16:
-        cell, number = torch.unique(cells, return_counts=True)
-        counts[cell.long()] += number
-    else:
-        counts += count_cells(cells, len(counts))
+def _add_counts(same: Tensor, every: Tensor, cell: Tensor, block: PairBlock) -> None:
+    """Adds the cells (Q, N - first) of a block to the counts of same-polyp pairs and of all pairs."""
+    same += torch.bincount(cell[block.same], minlength=len(same))
+    cell = torch.where(block.pair, cell, len(every))  # faster than a selection
+    every += torch.bincount(cell.flatten(), minlength=len(every) + 1)[:-1]
 
 
 def _exact_counts(unit: Tensor, polyp: Ints) -> PairCounts:
     """Counts at each distinct score of the fine grid."""
-    same, different = [np.empty(0)], [np.empty(0)]
-    for block in pair_blocks(unit, polyp):
-        steps = on_grid(block.cosine)
-        near = steps[:, : block.near]
-        same.append(near[block.same].cpu().numpy())
-        different += [near[block.different].cpu().numpy(), steps[:, block.near :].reshape(-1).cpu().numpy()]
-    positive, positive_count = np.unique(np.concatenate(same), return_counts=True)
-    negative, negative_count = np.unique(np.concatenate(different), return_counts=True)
-    score = np.union1d(positive, negative)[::-1]
-    ascending = score[::-1]
+    blocks = [[b.steps[b.same], b.steps[b.pair & ~b.same]] for b in pair_blocks(unit, polyp)]
+    kinds = [torch.cat([unit.new_zeros(0), *steps]).cpu().numpy() for steps in zip(*blocks, strict=True)]
+    unique = [np.unique(steps, return_counts=True) for steps in kinds]
+    score = np.unique(np.concatenate([np.empty(0), *(steps for steps, _ in unique)]))
     counts = np.zeros((2, len(score)), dtype=np.int64)
-    counts[0, np.searchsorted(ascending, positive)] = positive_count
-    counts[1, np.searchsorted(ascending, negative)] = negative_count
-    return PairCounts(score=score / FINE, same=counts[0, ::-1].copy(), different=counts[1, ::-1].copy())
+    for kind, (steps, number) in enumerate(unique):
+        counts[kind, np.searchsorted(score, steps)] = number
+    same, different = counts[:, ::-1]
+    return PairCounts(score[::-1] / steps_per_unit(unit.dtype), same, different)
 
 
 def _thinned(false: Floats, true: Floats, points: int) -> Ints:
@@ -232,29 +190,6 @@ THRESHOLDS = 1023
 ENTRIES = 2**25
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """Pairs by cell, lowest score first: inside clusters (C, K); between them by pair (C(C-1)/2, K) or side (C, K)."""
-
-    within: Floats
-    by_pair: Floats | None = None
-    by_side: Floats | None = None
-
-    def weighted(self, weights: Floats) -> Floats:
-        """Weight of each cell (R, K) for draws (R, C)."""
-        total: Floats = weights @ self.within
-        if self.by_pair is not None:
-            one, other = np.triu_indices(weights.shape[1], k=1)
-            for a in range(0, len(weights), 256):
-                part = weights[a : a + 256]
-                total[a : a + 256] += (part[:, one] * part[:, other]) @ self.by_pair
-        if self.by_side is not None:
-            linear = self.by_side.sum(axis=0) / 2 + (weights - 1) @ self.by_side
-            rising = np.maximum.accumulate(np.maximum(linear[:, ::-1].cumsum(axis=1), 0.0), axis=1)
-            total += np.diff(rising, axis=1, prepend=0.0)[:, ::-1]
-        return total
-
-
 def reid_draws(
     vectors: Vectors,
     polyp: Labels,
@@ -268,16 +203,17 @@ def reid_draws(
 
     `cluster` (N,) has values 0..C-1, `weights` (R, C) are the counts of `draw_counts`, `result` is that of `reid`.
     """
-    unit, codes, rows, _ = sorted_by_polyp(vectors, polyp, device)
+    unit, _ = unit_vectors(vectors, device)
+    codes = label_codes(polyp, len(unit))
+    known = codes >= 0
     counts, clusters = result.counts, weights.shape[1]
     entries = ENTRIES if unit.dtype == torch.float64 else ENTRIES // 8  # the table is traversed once per block
     most = max(32, min(THRESHOLDS, (entries // (2 * clusters) - 1) // 2))
     edges = _edges(counts, steps_per_unit(unit.dtype), most)
-    cells = len(edges) + 1
-    layout = _Layout(clusters, cells, by_pair=clusters**2 * cells <= entries)
-    same, different = _tables(unit, codes, cluster[rows], edges, layout)
+    shape = (clusters, clusters if clusters**2 * (len(edges) + 1) <= entries else 2, len(edges) + 1)
+    tables = _tables(unit[torch.as_tensor(known)], codes[known], cluster[known], edges, shape)
     every = np.concatenate([np.ones((1, clusters)), weights])  # the first row is the data themselves
-    drawn = areas(same.weighted(every)[:, ::-1], different.weighted(every)[:, ::-1])
+    drawn = areas(*(_weighted(table, every)[:, ::-1] for table in tables))
     exact = areas(counts.same, counts.different)
     auroc, aupr = (d[1:] + (e - d[0]) for d, e in zip(drawn, exact, strict=True))
     return auroc, aupr
@@ -294,65 +230,38 @@ def _edges(counts: PairCounts, steps: float, most: int) -> Floats:
     return np.stack([threshold - 0.5, threshold + 0.5], axis=1).reshape(-1)
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Index of a pair in the table: inside a cluster; between clusters, by pair or by side; the last is ignored."""
+def _tables(unit: Tensor, polyp: Ints, cluster: Ints, edges: Floats, shape: tuple[int, int, int]) -> Floats:
+    """Numbers of same-polyp and different-polyp pairs, two arrays (C, J, K), by cluster and cell, lowest score first.
 
-    clusters: int
-    cells: int
-    by_pair: bool
-
-    @property
-    def inner(self) -> int:
-        return self.clusters * self.cells
-
-    @property
-    def size(self) -> int:
-        return self.inner + (self.clusters if self.by_pair else 1) * self.inner + 1
-
-    def add(self, table: Tensor, cell: Tensor, row: Tensor, column: Tensor, selected: Tensor | None) -> None:
-        """Counts the selected pairs of a block: cells (Q, n) of pairs of clusters `row` (Q, 1) and `column` (n,)."""
-        ignored = self.size - 1
-        inside = row == column
-        pair = row * self.clusters + column if self.by_pair else row
-        index = torch.where(inside, row, pair + self.clusters) * self.cells + cell
-        if selected is not None:
-            index[:, : selected.shape[1]].masked_fill_(~selected, ignored)
-        table += count_cells(index, self.size)
-        if not self.by_pair:
-            index = (column + self.clusters) * self.cells + cell
-            index.masked_fill_(inside, ignored)
-            if selected is not None:
-                index[:, : selected.shape[1]].masked_fill_(~selected, ignored)
-            table += count_cells(index, self.size)
-
-    def counts(self, table: Tensor) -> _Counts:
-        """The table as arrays; both orders of two clusters are summed."""
-        values = table.cpu().numpy().astype(np.float64)
-        within = values[: self.inner].reshape(self.clusters, self.cells)
-        between = values[self.inner : -1]
-        if not between.any():
-            return _Counts(within)
-        if not self.by_pair:
-            return _Counts(within, by_side=between.reshape(self.clusters, self.cells))
-        square = between.reshape(self.clusters, self.clusters, self.cells)
-        one, other = np.triu_indices(self.clusters, k=1)
-        return _Counts(within, by_pair=square[one, other] + square[other, one])
-
-
-def _tables(unit: Tensor, polyp: Ints, cluster: Ints, edges: Floats, layout: _Layout) -> tuple[_Counts, _Counts]:
-    """Counts of the same-polyp pairs and of the different-polyp pairs."""
-    code = torch.as_tensor(cluster, device=unit.device, dtype=torch.int32)
-    ends = torch.as_tensor(edges, device=unit.device)
-    steps = torch.arange(0 if unit.dtype == torch.float64 else COARSE_CELLS, device=unit.device).double() - 2**22
-    lookup = torch.searchsorted(ends, steps, out_int32=True)  # of the coarse grid
-    same, different = torch.zeros(2, layout.size, dtype=torch.int64, device=unit.device)
+    If J is C, the second index is the cluster of the other tracklet. If J is 2, it is 1 for pairs of two clusters,
+    which are counted for both of them.
+    """
+    clusters, width, cells = shape
+    code, ends = torch.as_tensor(cluster, device=unit.device).int(), torch.as_tensor(edges).to(unit)
+    same, every = torch.zeros(2, clusters * width * cells, dtype=torch.int64, device=unit.device)
     for block in pair_blocks(unit, polyp):
-        if unit.dtype == torch.float64:
-            cell = torch.searchsorted(ends, on_grid(block.cosine), out_int32=True)
-        else:
-            cell = lookup.index_select(0, coarse_cells(block.cosine).reshape(-1)).view(block.cosine.shape)
-        row, column = code[block.first : block.last, None], code[block.first :]
-        layout.add(same, cell[:, : block.near], row, column[: block.near], block.same)
-        layout.add(different, cell, row, column, block.different)
-    return layout.counts(same), layout.counts(different)
+        cell = torch.searchsorted(ends, block.steps, out_int32=True)
+        one, other = code[block.first : block.last, None], code[block.first :]
+        between = one != other
+        _add_counts(same, every, (one * width + (other if width == clusters else between)) * cells + cell, block)
+        if width < clusters:
+            both = block._replace(pair=block.pair & between, same=block.same & between)
+            _add_counts(same, every, (other * width + 1) * cells + cell, both)
+    return torch.stack([same, every - same]).view(2, *shape).cpu().numpy().astype(np.float64)
+
+
+def _weighted(table: Floats, weights: Floats) -> Floats:
+    """The weight of each cell (R, K) for draws (R, C), from a table of `_tables`."""
+    clusters, width, cells = table.shape
+    if width < clusters:
+        within, sides = table[:, 0], table[:, 1]
+        linear = sides.sum(axis=0) / 2 + (weights - 1) @ sides
+        rising = np.maximum.accumulate(np.maximum(linear[:, ::-1].cumsum(axis=1), 0.0), axis=1)
+        return np.asarray(weights @ within + np.diff(rising, axis=1, prepend=0.0)[:, ::-1])
+    weighted = np.empty((len(weights), cells))
+    for a in range(0, len(weights), 64):
+        part = weights[a : a + 64]
+        products = part[:, :, None] * part[:, None, :]
+        products[:, range(clusters), range(clusters)] = part  # a pair inside one cluster
+        weighted[a : a + 64] = products.reshape(len(part), -1) @ table.reshape(-1, cells)
+    return weighted

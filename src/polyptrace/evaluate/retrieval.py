@@ -202,13 +202,10 @@ def _among(
     """Retrieval among a subset of the rows."""
     rows = rows[np.argsort(polyps[rows], kind="stable")]  # the tracklets of a polyp become neighbours
     vectors = unit[torch.as_tensor(rows, device=unit.device)]
-    outputs = [torch.zeros(0)] * 4 + [torch.zeros(0, top, dtype=torch.int64), torch.zeros(0, top)]
-    for a, b, block in _blocks(vectors, polyps[rows], gallery.rows(rows), convention, top):
-        if a == 0:  # allocated once: small results between large blocks would fragment the memory
-            outputs = [torch.empty((len(rows), *each.shape[1:]), dtype=each.dtype) for each in block]
-        for output, each in zip(outputs, block, strict=True):
-            output[a:b] = each
-    has_positive, ap, hit1, hit5, nearest, score = (output.numpy() for output in outputs)
+    none = (*[torch.zeros(0)] * 4, torch.zeros(0, top, dtype=torch.int64), torch.zeros(0, top))
+    blocks = _blocks(vectors, polyps[rows], gallery.rows(rows), convention, top)
+    columns = zip(none, *blocks, strict=True)
+    has_positive, ap, hit1, hit5, nearest, score = (torch.cat([each.cpu() for each in c]).numpy() for c in columns)
     kept = has_positive.astype(bool)
     nearest_rows = np.where(nearest >= 0, rows[np.maximum(nearest, 0)] if len(rows) else nearest, -1)
     return Retrieval(
@@ -226,8 +223,8 @@ def _among(
 
 def _blocks(
     vectors: Tensor, polyps: Ints, gallery: Gallery, convention: Convention, top: int
-) -> Iterator[tuple[int, int, tuple[Tensor, ...]]]:
-    """Per block of queries a..b: has a positive, AP, hits at 1 and 5, nearest columns and scores.
+) -> Iterator[tuple[Tensor, ...]]:
+    """Per block of queries: has a positive, AP, hits at 1 and 5, nearest columns and scores.
 
     The vectors (N, D) are sorted by polyp.
     """
@@ -246,7 +243,7 @@ def _blocks(
         nearest = _nearest(scores, top)
         positive = _positive_scores(scores, run_start[a:b], run_size[a:b])  # (Q, m), ascending, then +inf
         ranks = TiedRanks.of(sort_rows(scores), positive)
-        yield a, b, (*_metrics(ranks, positive, convention), *nearest)
+        yield (*_metrics(ranks, positive, convention), *nearest)
 
 
 def _nearest(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
