@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.result import Result, Row
 from polyptrace.data.sources import read_realcolon
-from polyptrace.data.sources.paths import names_in
+from polyptrace.data.sources.file_names import names_in
 from polyptrace.data.sources.reading import read_frame_file
 
 VIDEOS = ("001-001", "002-002", "003-001", "004-001")

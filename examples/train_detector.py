@@ -36,7 +36,7 @@ from polyptrace.core.device import usable_cores
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_json
 from polyptrace.data import Boxes
 from polyptrace.data.sources import read_source
-from polyptrace.data.sources.paths import image_root
+from polyptrace.data.sources.file_names import image_root
 from polyptrace.data.tracks import box_iou
 from polyptrace.detect.transformers_folder import TransformersFolder
 from polyptrace.encoders import load_encoder

@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_typ
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import differences
+from polyptrace.core.schema import MismatchError, as_type
 
 
 @dataclass(frozen=True)
@@ -378,22 +379,13 @@ def _type(section: str, key: str) -> Any:
 
 def _checked(value: object, kind: Any, where: str) -> object:
     """`value` converted to `kind`, or an error that names the accepted values."""
-    if get_origin(kind) in (Union, UnionType):
-        if value is None:
-            return None
-        return _checked(value, next(k for k in get_args(kind) if k is not NoneType), where)
-    if get_origin(kind) is Literal:
-        if value in get_args(kind):
-            return value
-    elif get_origin(kind) is tuple:
-        if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
-            return tuple(value)
-    elif kind is float:
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return float(value)
-    elif isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
-        return value
-    raise UserError(f"{where}: {value!r} is not valid -> give {ARTICLES.get(kind, '')}{_type_name(kind)}")
+    try:
+        checked: object = as_type(kind, list(value) if isinstance(value, tuple) else value)
+        if isinstance(checked, float) and not math.isfinite(checked):
+            raise MismatchError("", "is not finite")
+    except MismatchError:
+        raise UserError(f"{where}: {value!r} is not valid -> give {ARTICLES.get(kind, '')}{_type_name(kind)}") from None
+    return checked
 
 
 #: Before the name of a type in a sentence.

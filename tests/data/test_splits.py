@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data import Boxes
-from polyptrace.data.splits import REAL_COLON, Selection, split_by, take_videos
+from polyptrace.data.splits import Selection, split_by, take_videos
 
 
 def clips(number: int, frames: int = 3) -> Boxes:
@@ -44,14 +44,6 @@ def test_the_seed_determines_the_split() -> None:
     group = np.arange(50)
     np.testing.assert_array_equal(split_by(group, seed=5), split_by(group, seed=5))
     assert (split_by(group, seed=5) != split_by(group, seed=6)).any()
-
-
-def test_the_papers_split_of_real_colon_has_its_27_and_19_videos() -> None:
-    train, evaluation = REAL_COLON["paper-train"], REAL_COLON["paper-eval"]
-    assert (len(train), len(evaluation)) == (27, 19)
-    assert not set(train) & set(evaluation)
-    assert all(int(video[-3:]) <= 8 for video in train)
-    assert all(int(video[-3:]) >= 9 for video in evaluation)
 
 
 @settings(deadline=None)

@@ -16,8 +16,7 @@ from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Datasets, Shared, Tr
 from polyptrace.config import from_dict, parse_options, read_toml
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import check_writable
-from polyptrace.core.folders import wrong_folder
+from polyptrace.core.files import check_writable, wrong_folder
 from polyptrace.core.lock import lock
 from polyptrace.evaluate.tasks import TASKS, check_task
 from polyptrace.report import ReportOptions, write_report

@@ -16,13 +16,13 @@ from polyptrace.core.console import counted, echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import (
     atomic_folder,
+    described,
     differences,
     provenance,
     refuse_changes,
     refuse_existing,
     write_csv,
 )
-from polyptrace.core.folders import described
 from polyptrace.data import prepare
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.preparation import NoTrackError

@@ -19,7 +19,7 @@ T = TypeVar("T")
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
-class _MismatchError(Exception):
+class MismatchError(Exception):
     """A value that does not have the type of its field."""
 
     def __init__(self, field: str, problem: str) -> None:
@@ -34,8 +34,8 @@ def from_json(kind: type[T], content: Any, where: str, advice: str) -> T:
     because JSON has no NaN. A `ValueError` or `UserError` of `__post_init__` is reported with the field.
     """
     try:
-        value: T = _value(kind, content, "")
-    except _MismatchError as error:
+        value: T = as_type(kind, content, "")
+    except MismatchError as error:
         raise UserError(f"{where}: {error} -> {advice}") from None
     return value
 
@@ -61,7 +61,8 @@ def read_parquet(path: Path, advice: str, schema: pa.Schema | None = None, filte
     return table
 
 
-def _value(kind: Any, content: Any, field: str) -> Any:
+def as_type(kind: Any, content: Any, field: str = "") -> Any:
+    """`content` as a value of an annotated type, see `from_json`; a `MismatchError` names the `field`."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return content
@@ -73,38 +74,38 @@ def _value(kind: Any, content: Any, field: str) -> Any:
         return _union(arguments, content, field)
     if origin is Literal:
         if content not in arguments:
-            raise _MismatchError(field, f"{_short(content)} is not one of {', '.join(map(repr, arguments))}")
+            raise MismatchError(field, f"{_short(content)} is not one of {', '.join(map(repr, arguments))}")
         return content
     if origin in (list, tuple):
         if not isinstance(content, list):
-            raise _MismatchError(field, f"{_short(content)} is not a list")
-        return origin(_value(arguments[0], each, f"{field}[{index}]") for index, each in enumerate(content))
+            raise MismatchError(field, f"{_short(content)} is not a list")
+        return origin(as_type(arguments[0], each, f"{field}[{index}]") for index, each in enumerate(content))
     if origin in (dict, Mapping):
         if not isinstance(content, Mapping):
-            raise _MismatchError(field, f"{_short(content)} is not an object")
-        return {key: _value(arguments[1], each, f"{field}.{key}".lstrip(".")) for key, each in content.items()}
+            raise MismatchError(field, f"{_short(content)} is not an object")
+        return {key: as_type(arguments[1], each, f"{field}.{key}".lstrip(".")) for key, each in content.items()}
     return _scalar(kind, content, field)
 
 
 def _dataclass(kind: Any, content: Any, field: str) -> Any:
     if not isinstance(content, Mapping):
-        raise _MismatchError(field, f"{_short(content)} is not an object")
+        raise MismatchError(field, f"{_short(content)} is not an object")
     hints = get_type_hints(kind)
     known = {each.name: each for each in fields(kind)}
     values = {}
     for name, each in known.items():
         path = f"{field}.{name}".lstrip(".")
         if name in content:
-            values[name] = _value(hints[name], content[name], path)
+            values[name] = as_type(hints[name], content[name], path)
         elif each.default is MISSING and each.default_factory is MISSING:
-            raise _MismatchError(path, "is missing")
+            raise MismatchError(path, "is missing")
     unknown = sorted(set(content) - set(known))
     if unknown:
-        raise _MismatchError(f"{field}.{unknown[0]}".lstrip("."), "is not a known field")
+        raise MismatchError(f"{field}.{unknown[0]}".lstrip("."), "is not a known field")
     try:
         return kind(**values)
     except (ValueError, UserError) as error:
-        raise _MismatchError(field, str(error)) from None
+        raise MismatchError(field, str(error)) from None
 
 
 def _union(kinds: tuple[Any, ...], content: Any, field: str) -> Any:
@@ -114,8 +115,8 @@ def _union(kinds: tuple[Any, ...], content: Any, field: str) -> Any:
     for kind in kinds:
         if kind is not type(None):
             try:
-                return _value(kind, content, field)
-            except _MismatchError as error:
+                return as_type(kind, content, field)
+            except MismatchError as error:
                 problems.append(error)
     raise problems[0]
 
@@ -126,7 +127,7 @@ def _scalar(kind: Any, content: Any, field: str) -> Any:
     number = isinstance(content, int | float) and not isinstance(content, bool)
     fits = {bool: isinstance(content, bool), int: number and isinstance(content, int), float: number}
     if not fits.get(kind, isinstance(content, kind)):
-        raise _MismatchError(field, f"{_short(content)} is not {_NAMES.get(kind, kind)}")
+        raise MismatchError(field, f"{_short(content)} is not {_NAMES.get(kind, kind)}")
     return float(content) if kind is float else content
 
 

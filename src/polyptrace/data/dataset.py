@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike
 
 from polyptrace.core.arrays import Floats, Ints, Pixels, Strings
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_file, read_json
-from polyptrace.core.folders import wrong_folder
+from polyptrace.core.files import atomic_file, read_json, wrong_folder
 from polyptrace.core.schema import from_json, read_parquet
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.store import open_store

@@ -42,7 +42,7 @@ from polyptrace.data.crops.videos import is_video
 from polyptrace.data.dataset import FORMAT, Dataset, DatasetTracklets, LabelFreeTracklets, read_info, save_tracklets
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.data.sources import check_source, read_source
-from polyptrace.data.sources.paths import image_root
+from polyptrace.data.sources.file_names import image_root
 from polyptrace.data.splits import Selection
 from polyptrace.data.tracklets import Tracklets, cut_both_units
 from polyptrace.data.tracks import link_with_settings

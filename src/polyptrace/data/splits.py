@@ -21,24 +21,6 @@ from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import is_video
 from polyptrace.data.identity import video_codes
 
-_TRAIN = {
-    "001": (1, 3, 4, 5, 6, 7),
-    "002": (2, 3, 4, 5, 6, 7, 8),
-    "003": (1, 2, 3, 4, 5, 6, 7, 8),
-    "004": (1, 3, 4, 5, 6, 8),
-}
-_EVALUATION = {
-    "001": (9, 10, 14),
-    "002": (9, 10, 11, 14),
-    "003": (9, 10, 12, 13, 14, 15),
-    "004": (9, 11, 12, 13, 14, 15),
-}
-#: The paper's split of REAL-Colon: names of videos.
-REAL_COLON = {
-    name: tuple(f"{study}-{number:03d}" for study, numbers in studies.items() for number in numbers)
-    for name, studies in (("paper-train", _TRAIN), ("paper-eval", _EVALUATION))
-}
-
 #: Frames without boxes between two clips: ten seconds at 25 frames per second.
 GAP = 250
 

@@ -63,10 +63,6 @@ def _link(boxes: Boxes, within: Within, iou: float, max_gap: int, margin: float,
         return np.empty(0, np.int64)
     video = video_codes(boxes)
     group = video if within == "video" else video * (len(boxes) + 1) + _group_ids(boxes, within)
-    if max_gap == 0 and _one_box_per_frame(video, boxes.frame_index):
-        linked = (group[1:] == group[:-1]) & (np.diff(boxes.frame_index) == 1)
-        linked &= box_iou(boxes.xywh[:-1], boxes.xywh[1:]) >= iou
-        return np.cumsum(np.append(False, ~linked))
     order = boxes.order()
     by_group = np.argsort(group[order], kind="stable")  # indices into `order`, by group, frame and box
     rows = order[by_group]
@@ -128,12 +124,6 @@ def _group_ids(boxes: Boxes, within: Within) -> Ints:
     return codes(names)
 
 
-def _one_box_per_frame(video: Ints, frame: Ints) -> bool:
-    """Whether the rows are sorted and no two share a frame: a box can then only follow the row before it."""
-    step = np.diff(video)
-    return bool(((step > 0) | ((step == 0) & (frame[1:] > frame[:-1]))).all())
-
-
 def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:
     """One ascending number per (group, frame): differences are those of frames, and groups are further apart."""
     number = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
@@ -176,11 +166,9 @@ def _candidates(key: Ints, distance: int, open_end: Bools, open_start: Bools) ->
 
 def _match(first: Ints, second: Ints, overlap: Floats) -> tuple[Ints, Ints]:
     """One-to-one pairs, best overlap first (ties: lower rows); each round takes the pairs that are best for both."""
-    unique = (np.bincount(first)[first] == 1) & (np.bincount(second)[second] == 1)
-    taken = [np.stack([first[unique], second[unique]])]
-    contested = np.flatnonzero(~unique)
-    contested = contested[np.lexsort((second[contested], first[contested], -overlap[contested]))]
-    first, second = first[contested], second[contested]
+    best_first = np.lexsort((second, first, -overlap))
+    first, second = first[best_first], second[best_first]
+    taken = [np.empty((2, 0), np.int64)]
     while len(first):
         best_of_first, best_of_second = np.unique(first, return_index=True)[1], np.unique(second, return_index=True)[1]
         mutual = np.intersect1d(best_of_first, best_of_second)

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, read_json, write_json
-from polyptrace.core.folders import wrong_folder
+from polyptrace.core.files import atomic_folder, read_json, write_json, wrong_folder
 from polyptrace.core.schema import read_parquet
 from polyptrace.data import Dataset
 from polyptrace.data.identity import codes, video_keys

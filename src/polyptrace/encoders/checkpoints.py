@@ -22,8 +22,7 @@ from torch import Tensor, nn
 
 import polyptrace
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, differences, read_json, write_json
-from polyptrace.core.folders import wrong_folder
+from polyptrace.core.files import atomic_folder, differences, read_json, write_json, wrong_folder
 from polyptrace.core.schema import from_json
 from polyptrace.encoders.card import model_card
 from polyptrace.encoders.encoder import (

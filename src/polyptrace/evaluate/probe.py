@@ -25,7 +25,7 @@ from polyptrace.core.console import counted
 from polyptrace.core.device import one_thread
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_seed
-from polyptrace.data.sources.labels import HISTOLOGY
+from polyptrace.data.sources.box_labels import HISTOLOGY
 from polyptrace.data.splits import split_by
 from polyptrace.evaluate.bootstrap import nested_draws
 from polyptrace.evaluate.similarity import Labels, Vectors, label_codes

@@ -46,8 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, read_json, write_csv, write_json
-from polyptrace.core.folders import wrong_folder
+from polyptrace.core.files import atomic_folder, read_json, write_csv, write_json, wrong_folder
 from polyptrace.core.schema import from_json
 from polyptrace.core.timecode import seconds_text
 from polyptrace.data.identity import join_keys

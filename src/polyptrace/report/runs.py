@@ -12,7 +12,7 @@ from matplotlib.ticker import PercentFormatter
 from polyptrace.config import Config, read_config
 from polyptrace.core.arrays import Floats
 from polyptrace.core.errors import UserError
-from polyptrace.core.folders import wrong_folder
+from polyptrace.core.files import wrong_folder
 from polyptrace.drawing import ACCENT, METHODS, Drawing, LineStyle, canvas, finished, legend, shortened, styled
 from polyptrace.train import read_environment
 

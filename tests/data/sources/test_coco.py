@@ -9,7 +9,7 @@ import pytest
 from polyptrace.core.errors import UserError
 from polyptrace.data.checks import check_boxes
 from polyptrace.data.sources import read_coco
-from polyptrace.data.sources.paths import image_root
+from polyptrace.data.sources.file_names import image_root
 
 
 def content_of(rows) -> dict:

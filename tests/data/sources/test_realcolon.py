@@ -9,7 +9,7 @@ import pytest
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.sources import read_realcolon, realcolon
-from polyptrace.data.splits import REAL_COLON
+from polyptrace.data.sources.realcolon import SPLITS
 
 VIDEOS = {"case1": "001-001", "case2": "002-009"}
 FRAMES = 25
@@ -76,7 +76,7 @@ def write_archives(root: Path, world) -> Path:
 
 
 def expected(world, *splits: str):
-    wanted = {video for split in splits for video in REAL_COLON[split]} or set(VIDEOS.values())
+    wanted = {video for split in splits for video in SPLITS[split]} or set(VIDEOS.values())
     return [row.named(VIDEOS[row.video]) for row in world if VIDEOS[row.video] in wanted]
 
 
@@ -191,3 +191,11 @@ def test_a_folder_without_annotations_says_what_is_expected(tmp_path: Path) -> N
         read_realcolon(tmp_path)
     with pytest.raises(UserError, match="no such folder"):
         read_realcolon(tmp_path / "nowhere")
+
+
+def test_the_papers_split_has_its_27_and_19_videos() -> None:
+    train, evaluation = SPLITS["paper-train"], SPLITS["paper-eval"]
+    assert (len(train), len(evaluation)) == (27, 19)
+    assert not set(train) & set(evaluation)
+    assert all(int(video[-3:]) <= 8 for video in train)
+    assert all(int(video[-3:]) >= 9 for video in evaluation)

@@ -14,8 +14,8 @@ from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.coco import read_coco, read_cocovid
 from polyptrace.data.sources.cvat import read_cvat
+from polyptrace.data.sources.file_names import below
 from polyptrace.data.sources.mot import read_mot
-from polyptrace.data.sources.paths import below
 from polyptrace.data.sources.polypsize import read_polypsize
 from polyptrace.data.sources.polypsset import read_polypsset
 from polyptrace.data.sources.realcolon import read_realcolon

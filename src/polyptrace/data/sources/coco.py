@@ -22,8 +22,8 @@ from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import read_json
 from polyptrace.data.boxes import NO_FRAME, Boxes
 from polyptrace.data.crops.videos import video_info
-from polyptrace.data.sources.labels import BoxRow, label_columns, labelled_boxes, text_of
-from polyptrace.data.sources.paths import (
+from polyptrace.data.sources.box_labels import BoxRow, label_columns, labelled_boxes, text_of
+from polyptrace.data.sources.file_names import (
     image_root,
     inside,
     last_number,

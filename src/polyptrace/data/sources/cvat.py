@@ -15,8 +15,8 @@ import numpy as np
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import is_video, video_info
-from polyptrace.data.sources.labels import BoxRow, label_columns, labelled_boxes
-from polyptrace.data.sources.paths import (
+from polyptrace.data.sources.box_labels import BoxRow, label_columns, labelled_boxes
+from polyptrace.data.sources.file_names import (
     files_below,
     image_root,
     inside,
@@ -32,7 +32,7 @@ _CORNERS = ("xtl", "ytl", "xbr", "ybr")
 _ADVICE = "export the task as 'CVAT for video 1.1'"
 
 
-class _Box(NamedTuple):
+class _CvatBox(NamedTuple):
     """One visible box of a track."""
 
     track: str
@@ -97,7 +97,7 @@ def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, 
     return rows
 
 
-def _parse(path: Path) -> tuple[dict[str, str], list[_Box]]:
+def _parse(path: Path) -> tuple[dict[str, str], list[_CvatBox]]:
     """Meta data and visible boxes of a file."""
     meta: dict[str, str] = {}
     boxes = []
@@ -128,13 +128,13 @@ def _is_visible(element: XmlElement) -> bool:
     return element.tag == "box" and element.attributes.get("outside", "0") != "1"
 
 
-def _box(element: XmlElement, track: XmlElement, path: Path) -> _Box:
+def _box(element: XmlElement, track: XmlElement, path: Path) -> _CvatBox:
     missing = [name for name in ("frame", *_CORNERS) if name not in element.attributes]
     if missing or "id" not in track.attributes:
         what = f"box without {missing[0]}" if missing else "track without id"
         raise UserError(f"{path}:{element.line}: a {what} (track {track.attributes.get('id', '?')}) -> {_ADVICE}")
     attributes = {child.attributes.get("name", "").lower(): child.text for child in element.children}
-    return _Box(track.attributes["id"], element.attributes, attributes, element.line)
+    return _CvatBox(track.attributes["id"], element.attributes, attributes, element.line)
 
 
 def _pictures(path: Path, root: Path, source: str) -> tuple[dict[int, str], str]:

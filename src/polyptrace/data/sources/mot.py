@@ -16,8 +16,8 @@ from polyptrace.core.arrays import Ints, Strings
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import NO_FRAME, Boxes, frame_numbers
 from polyptrace.data.crops.videos import VIDEO_SUFFIXES, video_info
-from polyptrace.data.sources.labels import qualified
-from polyptrace.data.sources.paths import (
+from polyptrace.data.sources.box_labels import qualified
+from polyptrace.data.sources.file_names import (
     folders_below,
     image_root,
     inside,

@@ -15,9 +15,9 @@ import numpy as np
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import video_info
+from polyptrace.data.sources.box_labels import label_table, with_labels
 from polyptrace.data.sources.coco import read_coco
-from polyptrace.data.sources.labels import label_table, with_labels
-from polyptrace.data.sources.paths import (
+from polyptrace.data.sources.file_names import (
     below,
     files_below,
     image_root,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.sources.labels import BoxRow, histology_name, labelled_boxes
-from polyptrace.data.sources.paths import names_in, natural, pictures_by_stem, unwrapped
+from polyptrace.data.sources.box_labels import BoxRow, histology_name, labelled_boxes
+from polyptrace.data.sources.file_names import names_in, natural, pictures_by_stem, unwrapped
 from polyptrace.data.sources.reading import read_frame_file
 from polyptrace.data.sources.voc import parse_voc, picture_of, warn_of_unlabelled
 

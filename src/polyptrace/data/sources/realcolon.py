@@ -21,15 +21,33 @@ from polyptrace.core.console import counted, progress
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.images import first_file, read_all
-from polyptrace.data.sources.labels import BoxRow, label_table, with_labels
-from polyptrace.data.sources.paths import inside, names_in
+from polyptrace.data.sources.box_labels import BoxRow, label_table, with_labels
+from polyptrace.data.sources.file_names import inside, names_in
 from polyptrace.data.sources.reading import number, read_frame_file, read_table
 from polyptrace.data.sources.voc import parse_voc, warn_of_unlabelled
-from polyptrace.data.splits import REAL_COLON
 
 _ANNOTATIONS = re.compile(r"(?P<video>\d{3}-\d{3})_annotations?(?P<archive>\.tar\.gz|\.tgz|\.tar)?", re.ASCII)
 _FRAME = re.compile(r"\d{1,9}", re.ASCII)
 _FRAMES = re.compile(r"(?P<video>\d{3}-\d{3})_frames(?P<archive>\.tar\.gz|\.tgz|\.tar)?", re.ASCII)
+
+
+_TRAIN = {
+    "001": (1, 3, 4, 5, 6, 7),
+    "002": (2, 3, 4, 5, 6, 7, 8),
+    "003": (1, 2, 3, 4, 5, 6, 7, 8),
+    "004": (1, 3, 4, 5, 6, 8),
+}
+_EVALUATION = {
+    "001": (9, 10, 14),
+    "002": (9, 10, 11, 14),
+    "003": (9, 10, 12, 13, 14, 15),
+    "004": (9, 11, 12, 13, 14, 15),
+}
+#: The paper's split: names of videos.
+SPLITS = {
+    name: tuple(f"{study}-{number:03d}" for study, numbers in studies.items() for number in numbers)
+    for name, studies in (("paper-train", _TRAIN), ("paper-eval", _EVALUATION))
+}
 
 
 class _Video(NamedTuple):
@@ -92,15 +110,15 @@ def _selected(sources: dict[str, Path], split: str | None, path: Path) -> dict[s
         raise UserError(f"{path}: no SSS-VVV_annotations folder or .tar.gz -> give the folder of REAL-Colon")
     if split is None:
         return sources
-    if split not in REAL_COLON:
-        raise UserError(f"--split {split}: not a split of REAL-Colon -> {', '.join(REAL_COLON)}")
-    missing = [video for video in REAL_COLON[split] if video not in sources]
-    if len(missing) == len(REAL_COLON[split]):
+    if split not in SPLITS:
+        raise UserError(f"--split {split}: not a split of REAL-Colon -> {', '.join(SPLITS)}")
+    missing = [video for video in SPLITS[split] if video not in sources]
+    if len(missing) == len(SPLITS[split]):
         raise UserError(f"{path}: has none of the videos of {split} -> it needs {', '.join(missing[:3])}, …")
     if missing:
         message = f"{path}: {split} lacks {counted(len(missing), 'video')}: {', '.join(missing)}"
         warnings.warn(message, PolyptraceWarning, stacklevel=3)
-    return {video: source for video, source in sources.items() if video in REAL_COLON[split]}
+    return {video: source for video, source in sources.items() if video in SPLITS[split]}
 
 
 def _warn_of_unlabelled(video: _Video) -> None:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.sources.labels import label_table, with_labels
-from polyptrace.data.sources.paths import files_below, folders_below, inside, natural
+from polyptrace.data.sources.box_labels import label_table, with_labels
+from polyptrace.data.sources.file_names import files_below, folders_below, inside, natural
 from polyptrace.data.sources.reading import number, read_table, read_text
 
 GAP = 1000  # frames between two sub-clips
@@ -23,7 +23,7 @@ _CASE = re.compile(r"case(\d+)", re.ASCII)
 _NAME = re.compile(r"(?P<clip>.+)_image(?P<frame>\d{1,9})\.(?:jpg|jpeg|png)", re.ASCII | re.IGNORECASE)
 
 
-class _Box(NamedTuple):
+class _SunBox(NamedTuple):
     clip: str
     frame: int
     name: str
@@ -92,7 +92,7 @@ def _read_case(text: Path, root: Path, folder: Path | None) -> Boxes:
     )
 
 
-def _boxes(content: str, text: Path, line: int) -> list[_Box]:
+def _boxes(content: str, text: Path, line: int) -> list[_SunBox]:
     """The polyp boxes of one line; several may follow the name."""
     name, *cells = content.split()[:64] or [""]
     if not name:
@@ -112,5 +112,5 @@ def _boxes(content: str, text: Path, line: int) -> list[_Box]:
             raise UserError(f"{text}:{line}: class is {values[4]} -> 0 is a polyp, 1 is none")
         if kind == 0:
             xywh = (xmin, ymin, xmax - xmin, ymax - ymin)
-            boxes.append(_Box(match["clip"], int(match["frame"]), name, xywh, line))
+            boxes.append(_SunBox(match["clip"], int(match["frame"]), name, xywh, line))
     return boxes

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.sources.labels import BoxRow, label_columns, labelled_boxes
-from polyptrace.data.sources.paths import (
+from polyptrace.data.sources.box_labels import BoxRow, label_columns, labelled_boxes
+from polyptrace.data.sources.file_names import (
     PICTURES,
     files_by_folder,
     image_root,

@@ -16,8 +16,8 @@ from polyptrace.core.arrays import Floats
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import video_info
-from polyptrace.data.sources.labels import BoxRow, qualified
-from polyptrace.data.sources.paths import (
+from polyptrace.data.sources.box_labels import BoxRow, qualified
+from polyptrace.data.sources.file_names import (
     files_by_folder,
     image_root,
     of_several_videos,

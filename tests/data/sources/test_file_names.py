@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.sources.paths import (
+from polyptrace.data.sources.file_names import (
     folders_below,
     image_root,
     inside,

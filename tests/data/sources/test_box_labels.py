@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
-from polyptrace.data.sources.labels import HISTOLOGY, histology_name, one_label_per_polyp, size_mm
+from polyptrace.data.sources.box_labels import HISTOLOGY, histology_name, one_label_per_polyp, size_mm
 
 
 @pytest.mark.parametrize(

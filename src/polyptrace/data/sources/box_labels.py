@@ -15,7 +15,7 @@ import numpy as np
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.identity import codes, polyp_keys
-from polyptrace.data.sources.paths import has_lone_surrogate
+from polyptrace.data.sources.file_names import has_lone_surrogate
 from polyptrace.data.sources.reading import number
 
 #: One box as columns of the box table.
