@@ -38,7 +38,7 @@ def check(dataset: Path, *words: str) -> int:
 
 def test_a_good_dataset_has_no_findings(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(dataset) == 0
-    assert "no findings" in capsys.readouterr().out
+    assert "no problems found" in capsys.readouterr().out
 
 
 def test_every_fatal_finding_is_printed_unless_a_limit_is_given(

@@ -54,8 +54,17 @@ def test_all_tasks_run_by_default_and_give_reasons(theirs, tmp_path, capsys):
     assert "size_mm" in capsys.readouterr().out
 
 
+def test_without_labels_and_videos_nothing_is_written(tmp_path, capsys):
+    np.savez(tmp_path / "bare.npz", vectors=np.eye(4))
+    assert call("evaluate", "--embeddings", tmp_path / "bare.npz", "--out", tmp_path / "R") == 2
+    shown = capsys.readouterr()
+    assert "needs polyp labels" in shown.out
+    assert "nothing could be evaluated -> add what is missing" in shown.err
+    assert not (tmp_path / "R").exists()
+
+
 def test_a_remark_that_several_tasks_share_is_printed_once(theirs, tmp_path, capsys):
-    words = ("size", "--embeddings", theirs, "--out", tmp_path / "R")
+    words = ("reid", "size", "--embeddings", theirs, "--out", tmp_path / "R", "--evaluate.bootstrap", "20")
     assert call("evaluate", *words) == 0
     remarks = {}
     for name, task in json.loads((tmp_path / "R" / "results.json").read_text())["tasks"].items():

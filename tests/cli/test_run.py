@@ -53,9 +53,8 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
     monkeypatch.setattr(run_command, "write_vectors", again)
     assert run(*words(tiny_videos, out)) == 0
     assert run(*words(tiny_videos, out), "--encoder", "default") == 2
-    assert "vectors: already exists, made with other settings\n  encoder: 'colour-grid' -> 'default'" in (
-        capsys.readouterr().err
-    )
+    expected = "vectors: already exists, made with other settings, existing -> requested:\n  encoder: 'colour-grid'"
+    assert expected in capsys.readouterr().err
 
 
 def test_a_folder_of_another_command_is_refused_before_the_detector_runs(

@@ -44,7 +44,10 @@ def test_finished_detections_are_kept_and_other_settings_are_refused(
 ) -> None:
     made = detect(video, detector(), tmp_path / "out")
     assert detect(video, detector(fail=0), tmp_path / "out") == made
-    with pytest.raises(UserError, match=r"procedure\.txt: already exists, made with other settings\n  min_score: 0\.1"):
+    with pytest.raises(
+        UserError,
+        match=r"procedure\.txt: already exists, made with .* requested:\n  min_score: 0\.1",
+    ):
         detect(video, detector(), tmp_path / "out", min_score=0.3)
 
 
@@ -116,7 +119,7 @@ def test_a_python_function_that_failed_is_corrected_and_resumes(video: Path, tmp
     assert summary["earlier_detectors"] == [[32, wrong.fingerprint]]
     assert detect(video, load_detector(f"{file}:find"), tmp_path / "out") == made
     file.write_text(correct)  # edited after the end
-    with pytest.raises(UserError, match="already exists, made with other settings\n  detector"):
+    with pytest.raises(UserError, match="already exists, made with other settings, existing -> requested:\n  detector"):
         detect(video, load_detector(f"{file}:find"), tmp_path / "out")
 
 
@@ -125,7 +128,7 @@ def test_another_function_does_not_resume_a_failed_one(video: Path, tmp_path: Pa
     file.write_text("def find(frames):\n    raise ValueError\ndef other(frames):\n    return [[] for _ in frames]\n")
     with pytest.raises(UserError, match="the detector failed"):
         detect(video, load_detector(f"{file}:find"), tmp_path / "out")
-    with pytest.raises(UserError, match=r"was begun with other settings\n  detector: .mine\.py:find "):
+    with pytest.raises(UserError, match=r"was begun with .* requested:\n  detector: .mine\.py:find "):
         detect(video, load_detector(f"{file}:other"), tmp_path / "out")
 
 

@@ -183,7 +183,10 @@ def test_broken_files_and_columns_are_errors(tmp_path):
         ({"vectors": np.ones(3)}, "shape"),
         ({"vectors": np.ones((0, 3))}, "no vectors"),
         ({"vectors": np.ones((2, 3)), "polyp": np.array(["a"])}, "polyp has 1 row and vectors 2"),
-        ({"vectors": np.ones((2, 3)), "polyp_id": np.array(["a", "b"])}, "unknown column 'polyp_id'"),
+        (
+            {"vectors": np.ones((2, 3)), "polyp_id": np.array(["a", "b"])},
+            "unknown column 'polyp_id' -> .*'polyp'",
+        ),
         ({"vectors": np.ones((2, 3)), "track": np.array([0.5, 1.0])}, "column .track.: Float value 0.5"),
     ],
 )

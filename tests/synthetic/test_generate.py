@@ -136,7 +136,10 @@ def test_a_folder_made_with_the_same_settings_is_left_alone_and_any_other_is_ref
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
     assert not generate(tmp_path / "out", LEAST, 0, workers=1)
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
-    with pytest.raises(UserError, match=r"already exists, made with other settings\n  seed: 0 -> 1\n-> .* --overwrite"):
+    with pytest.raises(
+        UserError,
+        match=r"already exists, made with .* requested:\n  seed: 0 -> 1\n-> .* --overwrite",
+    ):
         generate(tmp_path / "out", LEAST, 1, workers=1)
 
 

@@ -49,7 +49,7 @@ def command(
     findings = check_boxes(boxes)
     if warning := suspected_corners(boxes):
         echo(f"warning: {warning}")
-    echo(summary(findings, len(findings) if most is None else most) or "no findings")
+    echo(summary(findings, len(findings) if most is None else most) or "no problems found")
     sample = opened.crops[:: max(1, len(opened.crops) // CROPS_TO_CHECK)]
     blank = int((~sample.any(axis=(1, 2, 3))).sum())
     if blank:
@@ -68,10 +68,14 @@ def print_dataset(dataset: Dataset) -> None:
     table = Table("", *(["here", "paper"] if paper else [""]), box=None, header_style="bold", show_header=bool(paper))
     rows = {"videos": counts["videos"], "polyps": labels["polyps"]} | counts
     rows |= {"polyps with size": labels["with size"], "polyps with histology": labels["with histology"]}
+    if not labels["polyps"]:  # zeros would read as a result
+        rows = {name: value for name, value in rows.items() if "polyps" not in name}
     for name, value in rows.items():
         table.add_row(name, f"{value:,}", *([str(paper.get(name, ""))] if paper else []))
     output.print(f"[bold]{escape(str(dataset.path))}[/]")
     output.print(table)
+    if not labels["polyps"]:
+        output.print(" no polyp labels")
     if dataset.generated:
         output.print(" generated procedures, not recordings")
     lengths = dataset.tracklets.length[dataset.select("track")]

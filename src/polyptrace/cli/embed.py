@@ -8,7 +8,7 @@ import typer
 
 from polyptrace.cli.options import Cluster, ConfigFile, DatasetFolder, Overwrite, Weights, read_settings
 from polyptrace.config import Embed
-from polyptrace.core.console import counted, echo
+from polyptrace.core.console import counted, echo, suggest
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
 from polyptrace.embed import VECTORS_FILE, Embeddings
@@ -48,6 +48,7 @@ def command(
     embeddings = write_vectors(encoder, data, out, weights, settings, overwrite=overwrite, cluster=cluster)
     count, width = embeddings.vectors.shape
     echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
+    suggest("lesions", out, "--data", data, "--out", "lesions")
 
 
 def write_vectors(

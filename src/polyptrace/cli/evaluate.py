@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from polyptrace.cli.options import ConfigFile, Overwrite, read_settings, split_arguments
-from polyptrace.core.console import SafeConsole, console, counted, echo, output
+from polyptrace.core.console import SafeConsole, console, counted, echo, output, suggest
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
 from polyptrace.evaluate import Results
@@ -138,11 +138,15 @@ def command(
         trained_on_test=tuple(check_task(task) for task in trained_on_test or method.trained_on_test),
     )
     results = replace(results, method=method)
+    if not any(task.metrics for task in results.tasks.values()):
+        print_results(results)
+        raise UserError("nothing could be evaluated -> add what is missing, as listed above")
     results.save(out, overwrite=overwrite)
     print_results(results)
     if (out / TRACK_LIST).is_file():
         echo(f"tracks that are counted as the same polyp: {out / TRACK_LIST}")
     echo(f"results: {out}")
+    suggest("report", out, "--out", "report")
 
 
 def print_results(results: Results) -> None:

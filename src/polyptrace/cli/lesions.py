@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from polyptrace.cli.options import Out, Overwrite, PictureFolders, VectorsFile
-from polyptrace.core.console import counted, echo, output
+from polyptrace.core.console import counted, echo, output, suggest
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv, write_json
 from polyptrace.data import Dataset
@@ -73,6 +73,8 @@ def command(
             model.save(vectors / SAME_FILE)  # before the folder is complete: a rerun would refuse to replace it
     _print(found, model)
     echo(f"written: {out / 'lesions.html'}, {out / MARK}, {out / 'tracks.csv'}")
+    if data:
+        suggest("explore", vectors, *(word for path in data for word in ("--data", path)))
 
 
 def _summary(found: list[ProcedureLesions], vectors: Path) -> dict[str, Any]:

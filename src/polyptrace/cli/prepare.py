@@ -10,7 +10,7 @@ from polyptrace.cli.check import print_dataset
 from polyptrace.cli.options import Cluster, ConfigFile, read_settings
 from polyptrace.cluster import fill_store_on
 from polyptrace.core.arrays import Ints
-from polyptrace.core.console import console, counted
+from polyptrace.core.console import console, counted, suggest
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, prepare
 from polyptrace.data.crops.cutting import fill_store
@@ -120,6 +120,8 @@ def command(
     print_dataset(dataset)
     if existed:
         console.print(f"{out}: already exists, made from the same boxes with the same settings", soft_wrap=True)
+    if settings.crops.size >= 112:  # the input size of the default encoder
+        suggest("embed", "default", "--data", out, "--out", "vectors")
 
 
 def _relabel(answers: Path, boxes: Boxes, track: Ints) -> Boxes:

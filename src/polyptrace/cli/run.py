@@ -1,6 +1,5 @@
 """`polyptrace run VIDEO ... --detector X --out CASE`: detect, prepare, embed and lesions, one after the other."""
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,7 +89,6 @@ def command(
     else:
         write_vectors(encoder, dataset.path, vectors, weights, settings.embed)
     lesions.command(vectors, out / "lesions", data=[dataset.path], overwrite=True)
-    echo(f"next: polyptrace explore {shlex.quote(str(vectors))} --data {shlex.quote(str(dataset.path))}")
 
 
 def _check_later_stages(out: Path, encoder: str, weights: str | None, settings: Config) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from polyptrace.cli.options import ConfigFile, DatasetFolder, read_settings
-from polyptrace.core.console import echo
+from polyptrace.core.console import echo, suggest
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.methods import METHODS
@@ -56,3 +56,4 @@ def command(
         )
     encoder = train(settings, Dataset.open(data), out, init_from, overwrite)
     echo(f"encoder: {encoder}")
+    suggest("embed", out, "--data", data, "--out", "vectors")

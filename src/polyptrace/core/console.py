@@ -6,6 +6,7 @@ can change the terminal's title, colours or cursor.
 
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -65,6 +66,11 @@ output = SafeConsole(width=_width(sys.stdout))
 def echo(text: str) -> None:
     """Prints a plain line on standard output."""
     output.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def suggest(*words: object) -> None:
+    """Prints the command that usually comes next."""
+    echo(f"next: polyptrace {shlex.join(map(str, words))}")
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:

@@ -187,7 +187,7 @@ def refuse_changes(made: str, changed: Sequence[str], advice: str) -> None:
     """Raises an error that lists the changed settings, if there are any."""
     if changed:
         listed = "\n  ".join(changed)
-        raise UserError(f"{made} with other settings\n  {listed}\n-> {advice}")
+        raise UserError(f"{made} with other settings, existing -> requested:\n  {listed}\n-> {advice}")
 
 
 def _lines(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -212,7 +212,8 @@ def described(path: Path) -> str | None:
 def wrong_folder(path: Path, command: str, alternative: str = "") -> UserError:
     """The error for a path that is not a folder of `command`; `alternative` says what else may be given."""
     wanted = CONTENTS[command][1]
-    problem = f"contains no {wanted.removeprefix('a ')}" if path.exists() else "no such folder"
+    missing = "no such file or folder" if alternative else "no such folder"
+    problem = f"contains no {wanted.removeprefix('a ')}" if path.exists() else missing
     content = described(path)
     if content is not None and not (path / CONTENTS[command][0]).is_file():
         problem = f"contains {content}, not {wanted}"

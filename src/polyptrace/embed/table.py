@@ -11,6 +11,7 @@ names of the fields below.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
@@ -137,7 +138,9 @@ class Embeddings:
         """A table of vectors and any of the other columns; missing columns are unknown."""
         unknown = sorted(set(columns) - {"vectors", *COLUMNS})
         if unknown:
-            raise UserError(f"{where}: unknown column {unknown[0]!r} -> known: vectors, {', '.join(COLUMNS)}")
+            near = get_close_matches(unknown[0], COLUMNS, 1)
+            advice = f"did you mean {near[0]!r}?" if near else f"known: vectors, {', '.join(COLUMNS)}"
+            raise UserError(f"{where}: unknown column {unknown[0]!r} -> {advice}")
         vectors = _vectors(columns["vectors"], where)
         count = len(vectors)
         for name, values in columns.items():

@@ -191,8 +191,12 @@ function renderQuestion() {
   }
   const [a, b] = asked.items, gap = (S.state.items.first[b] - S.state.items.last[a]) / (S.state.fps || 1);
   const ask = S.question ? "Do both strips show the same lesion?" : "A check of earlier answers: do both strips show the same lesion?";
-  const facts = [`${S.state.fps ? `${gap.toFixed(1)} s` : `${gap} frames`} apart`];
-  if (S.question) facts.push(`same with ${percent(S.question.probability)}`, `“same” decides ${counted(S.question.same_decides, "pair")}, “different” ${S.question.different_decides}`);
+  const facts = [`${!S.state.fps ? `${gap} frames` : gap < 60 ? `${gap.toFixed(1)} s` : `${moment(gap, 1)} min`} apart`];
+  if (S.question) {
+    const { probability, same_decides: same, different_decides: different } = S.question;
+    facts.push(`estimate: ${percent(probability)} the same lesion`);
+    if (Math.max(same, different) > 1) facts.push(`“same” decides ${counted(same, "pair")} of tracks, “different” ${different}`);
+  }
   else facts.push(`earlier answers, such as #${S.check.event} of ${S.check.who}, are wrong with ${percent(S.check.wrong)}`);
   const button = (id, text, key) => el("button", { id: `answer-${id}`, class: id, type: "button", onclick: () => answer(id) }, text, el("kbd", {}, key));
   panel.replaceChildren(
