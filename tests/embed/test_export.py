@@ -9,12 +9,13 @@ import onnxruntime
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from polyptrace.config import Embed
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json
 from polyptrace.embed import OnnxEncoder, PretrainedEncoder, export_encoder
-from polyptrace.embed.export import store_as
+from polyptrace.embed.export import merge_groups, store_as
 from polyptrace.encoders import ColourGrid
 from polyptrace.encoders.encoder import OwnEncoder
 from polyptrace.encoders.weights import fingerprint
@@ -142,3 +143,33 @@ def test_what_cannot_be_exported_is_refused_before_the_work(tracklet_encoder: Ow
     (tmp_path / "out/mine.txt").touch()
     with pytest.raises(UserError, match=r"contains no export\.json"):
         export_encoder(tracklet_encoder, tmp_path / "out", overwrite=True)
+
+
+class Grouped(nn.Module):
+    """A convolution with groups of 8 channels between two others; `reused`: its input is used a second time."""
+
+    def __init__(self, channels: int, reused: bool) -> None:
+        super().__init__()
+        self.before, self.after = nn.Conv2d(3, channels, 1), nn.Conv2d(channels, 5, 1)
+        self.grouped = nn.Conv2d(channels, channels, 3, padding=1, groups=channels // 8)
+        self.reused = reused
+
+    def forward(self, frames: Tensor) -> Tensor:
+        given = self.before(frames).relu()
+        computed = self.grouped(given).relu()
+        return self.after(computed + given if self.reused else computed)
+
+
+@pytest.mark.parametrize(
+    ("channels", "reused", "groups"), [(24, False, 2), (40, False, 3), (32, True, 2), (24, True, 3)]
+)
+def test_small_groups_are_merged_into_groups_of_16_channels(channels: int, reused: bool, groups: int) -> None:
+    network, frames = Grouped(channels, reused).eval(), torch.randn(2, 3, 9, 7)
+    program = torch.onnx.export(network, (frames,), opset_version=20, dynamo=True, verbose=False)
+    merge_groups(program.model.graph)
+    (node,) = [each for each in program.model.graph if each.op_type == "Conv" and each.attributes["group"].value > 1]
+    assert node.attributes["group"].value == groups
+    run = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), providers=["CPUExecutionProvider"]).run
+    with torch.inference_mode():
+        wanted = network(frames).numpy()
+    np.testing.assert_allclose(run(None, {program.model.graph.inputs[0].name: frames.numpy()})[0], wanted, atol=1e-6)

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from polyptrace.core.errors import UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -40,11 +40,13 @@ def from_json(kind: type[T], content: Any, where: str, advice: str) -> T:
     return value
 
 
-def read_parquet(path: Path, advice: str, schema: pa.Schema | None = None, filters: Any = None) -> pa.Table:
+def read_parquet(path: Path, advice: str, schema: "pa.Schema | None" = None, filters: Any = None) -> "pa.Table":
     """A Parquet table, fully validated; with a schema, it must have these columns, of these types and without nulls.
 
     `filters` select rows, as those of pyarrow.
     """
+    import pyarrow.parquet as pq  # here, because exported encoders run without pyarrow
+
     try:
         table = pq.read_table(path, page_checksum_verification=True, filters=filters)
         table.validate(full=True)

@@ -10,7 +10,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,7 @@ import polyptrace
 from polyptrace.core.arrays import Pixels
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance, read_json
+from polyptrace.core.schema import from_json
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -183,23 +185,14 @@ def _info(content: Any, where: str) -> ExportInfo:
     """The information of an export; an error says what another version has."""
     if not isinstance(content, dict):
         raise UserError(f"{where}: is not an object -> {AGAIN}")
-    types = {each.name: each.type for each in fields(ExportInfo)}
-    version = content.get("polyptrace")
+    names, version = {each.name for each in fields(ExportInfo)}, content.get("polyptrace")
     if version != VERSION:
-        lacks = ", ".join(sorted(set(types) - set(content))) or "nothing"
+        lacks = ", ".join(sorted(names - set(content))) or "nothing"
         raise UserError(
             f"{where}: format version {version!r}, written by release {content.get('release', 'unknown')}; this release"
             f" ({polyptrace.__version__}) reads {VERSION} (the file lacks {lacks}) -> use that release, or {AGAIN}"
         )
-    known = {name: value for name, value in content.items() if name in types}
-    missing = sorted(set(types) - set(known) - {"files"})
-    if missing:
-        raise UserError(f"{where}: {missing[0]}: is missing -> {AGAIN}")
-    for name, value in known.items():
-        kind = {"files": dict, "polyptrace": int, "width": int, "size": int}.get(name, str)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise UserError(f"{where}: {name}: {value!r} is not of type {kind.__name__} -> {AGAIN}")
-    return ExportInfo(**known)
+    return from_json(ExportInfo, {name: content[name] for name in names & set(content)}, where, AGAIN)
 
 
 def _session(folder: Path, graph: str, info: ExportInfo, threads: int) -> "InferenceSession":
@@ -213,121 +206,44 @@ def _session(folder: Path, graph: str, info: ExportInfo, threads: int) -> "Infer
     if not path.is_file():
         raise UserError(f"{path}: no such file -> {AGAIN}")
     content = path.read_bytes()
-    _verify(path, content, info)
+    if b"location" in content:  # ONNX's key for the name of another file, without which nothing else is read
+        raise UserError(f"{path}: weights are stored in another file, which is not read -> {AGAIN}")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # errors are reported below
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # it slows down shared machines
-    try:
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has many exceptions for damaged files
-        reason = str(error).partition("\n")[0]
-        raise UserError(f"{path}: onnxruntime cannot load it ({reason}) -> {AGAIN}") from None
+    session, reason = None, ""
+    with ThreadPoolExecutor(1) as pool:
+        digest = pool.submit(lambda: hashlib.sha256(content).hexdigest())  # while the graph loads
+        try:
+            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime has many exceptions for damaged files
+            reason = str(error).partition("\n")[0]
+    if session is not None:
+        _check_metadata(session.get_modelmeta().custom_metadata_map, path, info)
+    if digest.result() != info.files.get(path.name):
+        raise UserError(f"{path}: not the file that was exported (hash) -> {AGAIN}")
+    if session is None:
+        raise UserError(f"{path}: onnxruntime cannot load it ({reason}) -> {AGAIN}")
     return session
 
 
-def _verify(path: Path, content: bytes, info: ExportInfo) -> None:
-    """Raises an error unless a graph is the one that was exported with `export.json`."""
-    try:
-        model = _scan(content)
-        described = json.loads(model.metadata.get("polyptrace", "null"))
-    except (IndexError, UnicodeDecodeError, ValueError):
-        raise UserError(f"{path}: not a complete ONNX file -> {AGAIN}") from None
-    if model.external:
-        raise UserError(f"{path}: {model.external[0]} is stored in another file, which is not read -> {AGAIN}")
-    if "polyptrace" not in model.metadata:
+def _check_metadata(metadata: dict[str, str], path: Path, info: ExportInfo) -> None:
+    """Raises an error unless the metadata of a graph are those of `export.json`."""
+    if "polyptrace" not in metadata:
         raise UserError(f"{path}: not written by polyptrace (no metadata) -> {AGAIN}")
-    made = _info(described, f"{path}: metadata")
+    try:
+        made = _info(json.loads(metadata["polyptrace"]), f"{path}: metadata")
+    except ValueError:
+        raise UserError(f"{path}: metadata are not JSON -> {AGAIN}") from None
     if made.fingerprint != info.fingerprint:
         raise UserError(
             f"{path}: of another encoder ({made.name}, {made.precision}, fingerprint {made.fingerprint[:12]}) than"
             f" {INFO_FILE} ({info.name}, {info.precision}, {info.fingerprint[:12]}) -> do not mix two exports"
         )
-    different = [
-        each.name
-        for each in fields(made)
-        if each.name != "files" and getattr(made, each.name) != getattr(info, each.name)
-    ]
-    if different:
-        raise UserError(f"{path}: its metadata and {INFO_FILE} differ in {', '.join(different)} -> {AGAIN}")
-    if hashlib.sha256(content).hexdigest() != info.files.get(path.name):
-        raise UserError(f"{path}: not the file that was exported (hash) -> {AGAIN}")
-
-
-@dataclass
-class _Model:
-    """What is read from an ONNX file before onnxruntime loads it."""
-
-    metadata: dict[str, str] = field(default_factory=dict)
-    external: list[str] = field(default_factory=list)  # tensors whose data are in other files
-
-
-#: Parts of an ONNX file (protocol buffers, onnx.proto) that contain tensors: message, field number, its message.
-_PARTS = {
-    "model": {7: "graph", 14: "property", 20: "training", 25: "function"},
-    "training": {1: "graph", 2: "graph"},
-    "function": {7: "node"},
-    "graph": {1: "node", 5: "tensor", 15: "sparse"},
-    "node": {5: "attribute"},
-    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
-    "sparse": {1: "tensor", 2: "tensor"},
-}
-_TENSOR_NAME, _EXTERNAL_DATA, _DATA_LOCATION = 8, 13, 14
-
-
-def _scan(content: bytes) -> _Model:
-    """Reads metadata, and finds external data anywhere in the file."""
-    model = _Model()
-    waiting = [("model", memoryview(content))]
-    while waiting:
-        kind, data = waiting.pop()
-        if kind == "property":
-            texts = {number: bytes(value).decode() for number, value in _fields(data) if not isinstance(value, int)}
-            model.metadata[texts.get(1, "")] = texts.get(2, "")
-        elif kind == "tensor":
-            parts = dict(_fields(data))
-            if _EXTERNAL_DATA in parts or parts.get(_DATA_LOCATION):
-                name = parts.get(_TENSOR_NAME, b"")
-                model.external.append(f"tensor {bytes(name).decode(errors='replace')!r}")
-        else:
-            inner = _PARTS[kind]
-            waiting += [(inner[n], v) for n, v in _fields(data) if n in inner and not isinstance(v, int)]
-    return model
-
-
-def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Number and value of each field of a message: an integer, or the bytes of text, a message or packed numbers."""
-    position = 0
-    while position < len(data):
-        key, position = _varint(data, position)
-        match key & 7:
-            case 0:
-                value, position = _varint(data, position)
-                yield key >> 3, value
-                continue
-            case 1:
-                length = 8
-            case 2:
-                length, position = _varint(data, position)
-            case 5:
-                length = 4
-            case _:
-                raise ValueError(f"wire type {key & 7}")
-        if position + length > len(data):
-            raise ValueError("truncated")
-        yield key >> 3, data[position : position + length]
-        position += length
-
-
-def _varint(data: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position
-        shift += 7
+    names = [each.name for each in fields(made) if each.name != "files"]  # which only `export.json` has
+    if changed := [name for name in names if getattr(made, name) != getattr(info, name)]:
+        raise UserError(f"{path}: its metadata and {INFO_FILE} differ in {', '.join(changed)} -> {AGAIN}")
 
 
 def _checked(tracklet: Pixels, where: str) -> Pixels:
