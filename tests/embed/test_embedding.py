@@ -20,7 +20,7 @@ from polyptrace.encoders import FrameEncoder, FrozenBackbone, Preprocess, Trackl
 from polyptrace.encoders.encoder import OwnEncoder
 from polyptrace.encoders.weights import fingerprint, weights_hash
 
-SETTINGS = Embed(batch_frames=37, block_frames=50)
+SETTINGS = Embed(batch_frames=13, block_frames=50)
 
 
 def small() -> TrackletEncoder:
@@ -46,7 +46,7 @@ class Clip(nn.Module):
 )
 def test_vectors_are_those_of_each_tracklet_alone(encoder: OwnEncoder | Clip, coloured: Dataset) -> None:
     encoder.eval()
-    table = embed(encoder, coloured, settings=Embed(batch_frames=37))
+    table = embed(encoder, coloured, settings=Embed(batch_frames=13))
     assert table.vectors.shape == (len(coloured.tracklets), encoder.width)
     for i in (0, 5, 47, 48, 60, 71):
         frames, _ = coloured.gather([i])
@@ -154,5 +154,5 @@ def test_a_compiled_encoder_is_one_graph_of_one_shape_and_gives_the_same_vectors
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=count, fullgraph=True))  # traced, not compiled
     found = embed(small(), coloured, settings=replace(SETTINGS, compile="on")).vectors
-    assert shapes == [(37, 32, 32, 3)]
+    assert shapes == [(13, 32, 32, 3)]
     np.testing.assert_allclose(found, eager, atol=1e-5, rtol=1e-5)

@@ -11,8 +11,10 @@ from polyptrace.config import Embed
 from polyptrace.core.console import counted, echo, suggest
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
+from polyptrace.core.lock import lock
 from polyptrace.embed import VECTORS_FILE, Embeddings
 from polyptrace.embed.onnx import INFO_FILE, OnnxEncoder, embed_export
+from polyptrace.embed.partial import partial_file
 
 SECTIONS = ("embed",)
 
@@ -33,6 +35,8 @@ def command(
     [bold]colour-grid[/], [bold]frozen:BACKBONE[/] (any timm model, vectors averaged over frames), and the foundation
     models that [bold]polyptrace encoders[/] lists. All settings: [bold]polyptrace settings embed[/]. A folder of ONNX
     graphs ([bold]polyptrace export[/]) runs on the CPU, without torch.
+
+    If it is interrupted, run the same command again: it resumes.
 
     Examples:
 
@@ -66,13 +70,15 @@ def write_vectors(
         if weights or cluster:
             raise UserError(f"{encoder}: an exported encoder has its weights and runs here -> leave out the option")
         refuse_existing(out, overwrite, VECTORS_FILE)
-        embeddings = embed_export(OnnxEncoder(encoder), data, enlarge=settings.enlarge)
-        embeddings.save(out, overwrite=overwrite)
+        with lock(out):
+            embeddings = embed_export(OnnxEncoder(encoder), data, enlarge=settings.enlarge, out=out)
+            embeddings.save(out, overwrite=overwrite)
+            partial_file(out).unlink(missing_ok=True)
         return embeddings
     from polyptrace.cluster import embed_on  # here, because exported encoders run without torch
-    from polyptrace.embed import embed, embed_files
+    from polyptrace.embed import embed_files
 
-    compute = partial(embed_on, cluster) if cluster else embed
+    compute = partial(embed_on, cluster) if cluster else None
     return embed_files(encoder, data, out, weights, settings, row=_row(encoder), overwrite=overwrite, compute=compute)
 
 

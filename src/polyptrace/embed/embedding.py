@@ -7,13 +7,14 @@ the features of all frames of a block, then the vectors of its tracklets. Other 
 batches of similar length. Nothing waits for the GPU: batches are read ahead, and vectors are fetched one block later.
 
 The plan of the blocks and batches depends on the tracklets and the settings only, so a block gives the same numbers on
-whatever machine it is computed.
+whatever machine it is computed, and a resumed `embed` gives the same bytes as one that was not interrupted.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,12 @@ from polyptrace.core.console import progress
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance, refuse_existing
+from polyptrace.core.lock import lock
 from polyptrace.data import Dataset
 from polyptrace.data.crops.loader import CropLoader, to_device
 from polyptrace.data.dataset import LabelFree, LabelFreeTracklets
 from polyptrace.data.tracklets import pad_rows
+from polyptrace.embed.partial import PartialVectors, partial_file
 from polyptrace.embed.table import COLUMNS, VECTORS_FILE, Embeddings
 from polyptrace.encoders import Preprocess, load_encoder
 from polyptrace.encoders.cost import encoder_cost
@@ -45,6 +48,9 @@ UNITS = ("tracklet", "track")
 
 #: Frames from which compiling pays on a GPU: the blocks of a foundation model, or a whole backbone.
 COMPILE_BLOCKS_FROM, COMPILE_BACKBONE_FROM = 50_000, 200_000
+
+#: The most frames per batch on a CPU: more are not faster, and an interrupted run repeats its last batch.
+CPU_BATCH = 16
 
 #: Frames per batch of the aggregation, as a multiple of the frames per batch of the backbone.
 AGGREGATION_BATCH = 8
@@ -74,6 +80,7 @@ class Embedder:
         self.settings = settings or Embed()
         self.device, _ = choose_device(self.settings.device, "--embed.device")
         self.precision, _ = choose_precision(self.settings.precision, self.device)
+        self.batch_frames = min(self.settings.batch_frames, CPU_BATCH if self.device.type == "cpu" else sys.maxsize)
         self.encoder = encoder.eval().to(self.device)
         self.by_frame = isinstance(encoder, FrameByFrame)
         if self.by_frame:  # video models have weights of five dimensions, which have no channels-last layout
@@ -90,6 +97,17 @@ class Embedder:
     def weights_hash(self) -> str:
         """The hash of the encoder's weights, computed once for any number of datasets."""
         return weights_hash(self.encoder)
+
+    def partial(self, out: Path | None, dataset: LabelFree, units: Sequence[str]) -> PartialVectors:
+        """What an interrupted `embed` of this encoder, dataset and settings to the folder `out` has computed."""
+        made_with = {
+            "fingerprint": fingerprint(self.encoder, self.weights_hash),
+            "settings": asdict(self.settings),
+            "device": self.device.type,
+            "precision": self.precision,
+            "units": list(units),
+        }
+        return PartialVectors(out, dataset, made_with)
 
     def plan(self, dataset: LabelFree, chosen: Ints) -> Plan:
         """The work for the chosen tracklets; with `embed.compile auto`, compiles the encoder if that pays."""
@@ -122,41 +140,56 @@ class Embedder:
             return self._features(crops)
 
     def vectors(
-        self, dataset: LabelFree, plan: Plan, blocks: slice = slice(None), advance: Callable[[int], object] = int
+        self,
+        dataset: LabelFree,
+        plan: Plan,
+        blocks: slice = slice(None),
+        advance: Callable[[int], object] = int,
+        partial: PartialVectors | None = None,
     ) -> tuple[Ints, NDArray[np.float32]]:
-        """Tracklets (N,) of some blocks of the plan, in the order of computation, and their vectors (N, D)."""
-        chosen = plan.blocks[blocks]
+        """Tracklets (N,) of some blocks of the plan, in the order of computation, and their vectors (N, D).
+
+        With `partial`, which is for all blocks, what it has is not computed again, and what is computed is added.
+        """
+        partial = partial or PartialVectors()
         work = self._block_by_block if self.by_frame else self._whole_tracklets
-        orders, vectors, fetch = [], [], None
         with self._computing():
-            for order, computed in work(dataset, plan, chosen, advance):
-                orders.append(order)
-                if fetch is not None:
-                    vectors.append(fetch())
-                fetch = _fetch_later(computed)
-            if fetch is not None:
-                vectors.append(fetch())
-        return np.concatenate(orders), np.concatenate(vectors)
+            work(dataset, plan, plan.blocks[blocks], advance, partial)
+            return partial.result()
 
     def _block_by_block(
-        self, dataset: LabelFree, plan: Plan, chosen: tuple[Block, ...], advance: Callable[[int], object]
-    ) -> Iterator[tuple[Ints, Tensor]]:
+        self,
+        dataset: LabelFree,
+        plan: Plan,
+        chosen: tuple[Block, ...],
+        advance: Callable[[int], object],
+        partial: PartialVectors,
+    ) -> None:
         """Features of the frames, in batches that may span blocks; then the vectors of each block's tracklets."""
-        size = self.settings.batch_frames
-        begin = reached = chosen[0].begin // size * size
-        parts = [plan.frames[start : start + size] for start in range(begin, chosen[-1].end, size)]
+        size = self.batch_frames
+        begin = reached = partial.frames or chosen[0].begin // size * size
         held: list[Tensor] = []  # features (…, F) of the frames from `begin` to `reached`
-        waiting = deque(chosen)
+        if partial.features is not None:
+            held, begin = [torch.from_numpy(partial.features).to(self.device)], reached - len(partial.features)
+        parts = [plan.frames[start : start + size] for start in range(reached, chosen[-1].end, size)]
+        waiting = deque(chosen[partial.finished :])
+
+        def held_on_host() -> NDArray[np.float32]:
+            return torch.cat(held).float().cpu().numpy()
+
         loader = CropLoader(dataset.crops, self.device)
         for rows, crops in zip(parts, loader.stream(parts, pad=size if self._compiled else 0), strict=True):
-            held.append(self._features(crops)[: len(rows)])
-            reached += len(rows)
+            computed = self._features(crops)[: len(rows)]
+            held = [*(each.to(computed.dtype) for each in held), computed]  # loaded features are float32
+            partial.frames = reached = reached + len(rows)
             advance(len(rows))
             while waiting and waiting[0].end <= reached:
                 block, features = waiting.popleft(), torch.cat(held)
                 part = features[block.begin - begin : block.end - begin]
-                yield self._aggregated(dataset, plan.frames[block.begin : block.end], part, block)
+                tracklets, vectors = self._aggregated(dataset, plan.frames[block.begin : block.end], part, block)
+                partial.add(tracklets, _fetch_later(vectors))
                 held, begin = [features[block.end - begin :]], block.end
+            partial.save_if_due(held_on_host)
 
     def _aggregated(self, dataset: LabelFree, frames: Ints, features: Tensor, block: Block) -> tuple[Ints, Tensor]:
         """The tracklets of a block and their vectors, from the features (n, F) of its frames (n,)."""
@@ -176,17 +209,26 @@ class Embedder:
         return np.concatenate(batches), torch.cat(vectors)
 
     def _whole_tracklets(
-        self, dataset: LabelFree, _: Plan, chosen: tuple[Block, ...], advance: Callable[[int], object]
-    ) -> Iterator[tuple[Ints, Tensor]]:
+        self,
+        dataset: LabelFree,
+        _: Plan,
+        chosen: tuple[Block, ...],
+        advance: Callable[[int], object],
+        partial: PartialVectors,
+    ) -> None:
         """Whole tracklets, in batches of similar length."""
-        length, most = dataset.tracklets.length, self.settings.batch_frames
+        length, most = dataset.tracklets.length, self.batch_frames
         batches = [batch for block in chosen for batch in batches_by_length(length, block.tracklets, most)]
+        batches = batches[partial.finished :]
         tables = [padded_rows(dataset.tracklets, batch) for batch in batches]
         crops_of = CropLoader(dataset.crops, self.device).stream([rows.reshape(-1) for rows, __ in tables])
         for batch, (__, mask), crops in zip(batches, tables, crops_of, strict=True):
             frames = self._prepare(crops.reshape(*mask.shape, *crops.shape[1:]))  # (B, L, 3, H, W)
-            yield batch, self.encoder(frames, None if mask.all() else to_device(mask, self.device)).float()
+            vectors = self.encoder(frames, None if mask.all() else to_device(mask, self.device)).float()
+            partial.add(batch, _fetch_later(vectors))
+            partial.frames += int(mask.sum())
             advance(int(mask.sum()))
+            partial.save_if_due(lambda: None)
 
     def _eager_features(self, crops: Tensor) -> Tensor:
         assert isinstance(self.encoder, FrameByFrame)
@@ -212,17 +254,21 @@ def embed(
     dataset: Dataset,
     units: Sequence[str] = UNITS,
     settings: Embed | None = None,
+    out: Path | None = None,
 ) -> Embeddings:
     """The vectors of all tracklets of the units, in the dataset's order, with their ids and labels.
 
-    For several datasets give an `Embedder`, which is set up once; it has its own settings.
+    For several datasets give an `Embedder`, which is set up once; it has its own settings. If `out` is given, the
+    folder that the caller will save to, an interrupted call is resumed by the next one with the same arguments.
     """
     embedder = encoder if isinstance(encoder, Embedder) else Embedder(encoder, settings)
     chosen = tracklets_of(dataset, units)
     plan = embedder.plan(dataset, chosen)
     count = embedder.frame_count(dataset, plan)
+    partial = embedder.partial(out, dataset, units)
     with progress(f"embedding on {embedder.device.type}, {embedder.precision}", count, "frames") as bar:
-        order, vectors = embedder.vectors(dataset, plan, advance=bar.advance)
+        bar.skip(partial.frames)
+        order, vectors = embedder.vectors(dataset, plan, advance=bar.advance, partial=partial)
     return as_table(dataset, units, order, vectors, embedder.encoder, embedder.precision, embedder.weights_hash)
 
 
@@ -235,24 +281,34 @@ def embed_files(
     *,
     row: Mapping[str, Any] | None = None,
     overwrite: bool = False,
-    compute: Callable[..., Embeddings] = embed,
+    compute: Callable[..., Embeddings] | None = None,
 ) -> Embeddings:
     """Embeds a dataset folder with the encoder of a name or folder, and saves the vectors; returns them.
 
-    `row` describes the encoder in a table (name, group, labels). `compute` replaces `embed`, for example by a cluster.
+    If it is killed, the same call resumes it. `row` describes the encoder in a table (name, group, labels). `compute`
+    replaces `embed`, for example by a cluster.
     """
     settings = settings or Embed()
     refuse_existing(out, overwrite, VECTORS_FILE)
-    model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
-    embeddings = compute(model, Dataset.open(data), settings=settings)
+    with lock(out):
+        model, dataset = load_encoder(encoder, weights, settings.pooling, settings.preprocess), Dataset.open(data)
+        if compute is None:
+            embeddings = embed(model, dataset, settings=settings, out=out)
+        else:
+            embeddings = compute(model, dataset, settings=settings)
+        embeddings = replace(embeddings, info=embeddings.info | _origin(encoder, weights, model, row))
+        embeddings.save(out, overwrite=overwrite)
+        partial_file(out).unlink(missing_ok=True)
+    return embeddings
+
+
+def _origin(encoder: str, weights: str | None, model: nn.Module, row: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the saved table says about its encoder: where it came from, its row in a table, and its cost."""
     method = dict(row or {})
     if (cost := encoder_cost(model)) is not None:
         operations = {"paper_macs": float(cost.paper_macs), "flops": float(cost.flops)}
         method |= {"params": cost.params, "flops": operations}
-    info = {**embeddings.info, "from": encoder, "weights": weights, "method": method}
-    embeddings = replace(embeddings, info=info)
-    embeddings.save(out, overwrite=overwrite)
-    return embeddings
+    return {"from": encoder, "weights": weights, "method": method}
 
 
 def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:

@@ -25,10 +25,12 @@ from polyptrace.core.arrays import Pixels
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance, read_json
 from polyptrace.core.schema import from_json
+from polyptrace.embed.partial import PartialVectors
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
+    from polyptrace.data import Dataset
     from polyptrace.embed.table import Embeddings
 
 INFO_FILE = "export.json"
@@ -36,7 +38,9 @@ INFO_FILE = "export.json"
 VERSION = 1
 GRAPHS = ("features", "aggregate", "encoder")
 #: Frames that go through the backbone at once.
-BATCH_FRAMES = 32
+BATCH_FRAMES = 16
+#: Batches at the same time: one computes while the threads of the other wait for each other.
+RUNS = 2
 #: Of a longer running track, the last frames are used.
 LONGEST_TRACK = 1024
 AGAIN = "export the encoder again"
@@ -91,15 +95,23 @@ class OnnxEncoder:
 
     def features(self, crops: Pixels) -> Float32s:
         """Features (n, F) of crops (n, H, W, 3), a few at a time."""
-        parts = range(0, len(crops), BATCH_FRAMES)
-        run = self._features.run
-        return np.concatenate([run(None, {"crops": crops[start : start + BATCH_FRAMES]})[0] for start in parts])
+        session, size = self._features, BATCH_FRAMES
+
+        def run(start: int) -> Float32s:
+            features: Float32s = session.run(None, {"crops": crops[start : start + size]})[0]
+            return features
+
+        return np.concatenate(list(self._runs.map(run, range(0, len(crops), size))))
 
     def aggregate(self, features: Float32s, mask: NDArray[np.bool_] | None = None) -> Float32s:
         """Vectors (B, D) of features (B, L, F); the mask (B, L) is True for valid frames."""
         valid = np.ones(features.shape[:2], np.bool_) if mask is None else mask
         vectors: Float32s = self._aggregate.run(None, {"features": features, "mask": valid})[0]
         return vectors
+
+    @cached_property
+    def _runs(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1 if self.threads == 1 else RUNS)
 
     @cached_property
     def _features(self) -> "InferenceSession":
@@ -130,8 +142,11 @@ class OnnxTrack:
         return vector
 
 
-def embed_export(encoder: OnnxEncoder, data: Path, *, enlarge: bool = False) -> "Embeddings":
-    """The vectors of all tracklets and tracks of a dataset folder, as `polyptrace.embed.embed` gives them."""
+def embed_export(encoder: OnnxEncoder, data: Path, *, enlarge: bool = False, out: Path | None = None) -> "Embeddings":
+    """The vectors of all tracklets and tracks of a dataset folder, as `polyptrace.embed.embed` gives them.
+
+    If `out` is given, the folder that the caller will save to, an interrupted call is resumed by the next one.
+    """
     from polyptrace.core.console import progress
     from polyptrace.data import Dataset
     from polyptrace.embed.table import COLUMNS, Embeddings
@@ -146,14 +161,16 @@ def embed_export(encoder: OnnxEncoder, data: Path, *, enlarge: bool = False) -> 
     tracks: dict[tuple[str, str, int], list[int]] = {}  # the tracklets of a track share frames
     for index, key in enumerate(zip(tracklets.dataset, tracklets.video, tracklets.track.tolist(), strict=True)):
         tracks.setdefault(key, []).append(index)
-    vectors = np.empty((len(tracklets), info.width), np.float32)
+    partial = PartialVectors(out, dataset, {"fingerprint": info.fingerprint, "enlarge": enlarge})
+    groups = list(tracks.values())
     with progress("embedding with onnxruntime", len(tracklets), "tracklets") as bar:
-        for members in tracks.values():
-            used = np.unique(np.concatenate([tracklets.rows[i] for i in members]))
-            features = encoder.features(dataset.crops[used])
-            for i in members:
-                vectors[i] = encoder.aggregate(features[np.searchsorted(used, tracklets.rows[i])][None])[0]
+        bar.skip(sum(map(len, groups[: partial.finished])))
+        for members in groups[partial.finished :]:
+            _add_track(encoder, dataset, members, partial)
             bar.advance(len(members))
+    order, computed = partial.result()
+    vectors = np.empty_like(computed)
+    vectors[order] = computed
     about = {
         "encoder": info.name,
         "model_hash": info.model_hash,
@@ -168,6 +185,21 @@ def embed_export(encoder: OnnxEncoder, data: Path, *, enlarge: bool = False) -> 
     }
     columns = {name: getattr(tracklets, name) for name in COLUMNS}
     return Embeddings.from_columns({"vectors": vectors, **columns}, where=str(data), info=about)
+
+
+def _add_track(encoder: OnnxEncoder, dataset: "Dataset", members: list[int], partial: PartialVectors) -> None:
+    """Computes the vectors of the tracklets `members` of one track, continuing an interrupted run."""
+    rows = [dataset.tracklets.rows[i] for i in members]
+    used = np.unique(np.concatenate(rows))
+    features = np.empty((0, 0), np.float32) if partial.features is None else partial.features  # (n, F)
+    partial.features = None
+    step = RUNS * BATCH_FRAMES
+    for start in range(len(features), len(used), step):
+        new = encoder.features(dataset.crops[used[start : start + step]])
+        features = np.concatenate([features, new]) if len(features) else new
+        partial.save_if_due(features.copy)
+    vectors = np.concatenate([encoder.aggregate(features[np.searchsorted(used, each)][None]) for each in rows])
+    partial.add(np.array(members), vectors.copy)
 
 
 def read_export(folder: Path) -> ExportInfo:

@@ -1,0 +1,101 @@
+"""What an interrupted `embed` has computed, in the file OUT.partial.npz, from which the same command resumes.
+
+The order of the work is fixed: frames go through the backbone batch by batch, and when all frames of a block have
+features, the vectors of its tracklets follow. The file is written about every 20 seconds. It has all vectors so far,
+and the features of the frames whose block is not finished.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import polyptrace
+from polyptrace.core.arrays import Ints
+from polyptrace.core.errors import UserError
+from polyptrace.core.files import atomic_file, file_hash
+
+if TYPE_CHECKING:
+    from polyptrace.data.dataset import LabelFree
+
+#: Seconds between two writes, and the least ratio of this time to that of a write.
+EVERY, LEAST_RATIO = 20.0, 20.0
+
+Float32s = NDArray[np.float32]
+
+
+def partial_file(out: Path) -> Path:
+    """The file of an unfinished `embed` to the folder `out`; to be removed when its vectors have been saved."""
+    return out.with_name(f"{out.name}.partial.npz")
+
+
+class PartialVectors:
+    """The vectors so far, in the order of computation; without `out`, in memory only.
+
+    A file that was made from another dataset or `made_with` other things is not used.
+    """
+
+    def __init__(
+        self, out: Path | None = None, dataset: "LabelFree | None" = None, made_with: Mapping[str, Any] | None = None
+    ) -> None:
+        self.finished = 0  # blocks, or batches of whole tracklets, that have vectors
+        self.frames = 0  # frames that have been computed
+        self.features: Float32s | None = None  # (n, F) of the last of these frames, whose block is not finished
+        self._path = None if out is None else partial_file(out)
+        data = {} if dataset is None else {"data": dataset.info, "hash": file_hash(dataset.path / "tracklets.parquet")}
+        self._made_with = json.dumps([polyptrace.__version__, data, made_with], sort_keys=True)
+        self._tracklets: list[Ints] = []
+        self._vectors: list[Float32s] = []
+        self._fetch: Callable[[], Float32s] | None = None
+        if self._path is not None and self._path.exists():
+            self._load(self._path)
+        self._due = time.monotonic() + EVERY
+
+    def add(self, tracklets: Ints, fetch: Callable[[], Float32s]) -> None:
+        """One more block; `fetch` gives the vectors of its tracklets and is called after the next block is computed."""
+        self._collect()
+        self._tracklets.append(tracklets)
+        self._fetch = fetch
+        self.finished += 1
+
+    def result(self) -> tuple[Ints, Float32s]:
+        """All tracklets (N,) and their vectors (N, D)."""
+        self._collect()
+        return np.concatenate(self._tracklets), np.concatenate(self._vectors)
+
+    def save_if_due(self, features: Callable[[], Float32s | None]) -> None:
+        """Writes the file if the last one is old; `features` gives those of frames whose block is not finished."""
+        begun = time.monotonic()
+        if self._path is None or begun < self._due:
+            return
+        arrays: dict[str, Any] = {"made_with": self._made_with, "counts": [self.finished, self.frames]}
+        if (held := features()) is not None:
+            arrays["features"] = held
+        if self._tracklets:
+            arrays["tracklets"], arrays["vectors"] = self.result()
+        with atomic_file(self._path) as temporary:
+            np.savez(temporary, **arrays)
+        now = time.monotonic()
+        self._due = now + max(EVERY, LEAST_RATIO * (now - begun))
+
+    def _collect(self) -> None:
+        if self._fetch is not None:
+            self._vectors.append(self._fetch())
+            self._fetch = None
+
+    def _load(self, path: Path) -> None:
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                content = {name: file[name] for name in file.files}
+            if str(content["made_with"]) != self._made_with:
+                return
+            self.finished, self.frames = map(int, content["counts"])
+            self.features = content.get("features")
+            if "vectors" in content:
+                self._tracklets, self._vectors = [content["tracklets"]], [content["vectors"]]
+        except Exception as error:  # a damaged archive can raise anything
+            raise UserError(f"{path}: cannot be read ({error}) -> remove it; the embedding then starts anew") from None

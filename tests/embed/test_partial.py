@@ -1,0 +1,102 @@
+"""An `embed` that is killed resumes: it repeats little, and its vectors are those of an uninterrupted one."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyptrace.config import Embed
+from polyptrace.core.errors import UserError
+from polyptrace.data import Dataset
+from polyptrace.embed import Embedder, Embeddings, embed_files, partial
+from polyptrace.embed.embedding import UNITS
+from polyptrace.embed.partial import PartialVectors, partial_file
+from polyptrace.encoders import ColourGrid
+
+
+@pytest.mark.parametrize("kind", ["torch", "onnx"])
+def test_a_killed_embedding_repeats_little_and_gives_the_same_bytes(
+    kind: str, exported: Path, make_dataset: Callable[..., Path], tmp_path: Path
+) -> None:
+    data = make_dataset(tmp_path / "data", [[3, 2], [2, 3]], frames=16)
+    encoder = "torch" if kind == "torch" else exported
+    command = [sys.executable, Path(__file__).parent / "killed.py", encoder, data, tmp_path, "4"]
+    ended = subprocess.run(command, check=True, timeout=300, capture_output=True, text=True)
+    kills, whole, killed, most = map(int, ended.stdout.split()[-4:])
+    assert kills == 4
+    assert whole == 80  # 160 frames
+    assert killed - whole <= kills * most
+    assert not partial_file(tmp_path / "killed").exists()
+    vectors = [(tmp_path / name / "embeddings.parquet").read_bytes() for name in ("whole", "killed")]
+    assert vectors[0] == vectors[1]
+
+
+@pytest.fixture
+def interrupted(coloured: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The output folder of an embedding that was interrupted after some blocks."""
+    monkeypatch.setattr(partial, "EVERY", 0.0)
+    monkeypatch.setattr(partial, "LEAST_RATIO", 0.0)
+    out, settings = tmp_path / "vectors", Embed(device="cpu", batch_frames=8, block_frames=40)
+    embedder, steps = Embedder(ColourGrid(), settings), 0
+
+    def stop(count: int) -> None:
+        nonlocal steps
+        steps += count
+        if steps > 200:
+            raise KeyboardInterrupt
+
+    plan = embedder.plan(coloured, np.arange(len(coloured.tracklets)))
+    with pytest.raises(KeyboardInterrupt):
+        embedder.vectors(coloured, plan, advance=stop, partial=embedder.partial(out, coloured, UNITS))
+    return out
+
+
+def computed(out: Path, data: Dataset, settings: Embed, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The frames that `embed_files` computes."""
+    frames = 0
+    original = ColourGrid.frame_features
+
+    def counting(self: ColourGrid, crops):  # type: ignore[no-untyped-def]
+        nonlocal frames
+        frames += len(crops)
+        return original(self, crops)
+
+    monkeypatch.setattr(ColourGrid, "frame_features", counting)
+    embed_files("colour-grid", data.path, out, settings=settings)
+    return frames
+
+
+def test_the_same_command_computes_the_rest(
+    interrupted: Path, coloured: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Embed(device="cpu", batch_frames=8, block_frames=40)
+    assert computed(interrupted, coloured, settings, monkeypatch) == len(coloured.crops) - 200
+    embed_files("colour-grid", coloured.path, tmp_path / "whole", settings=settings)
+    given, wanted = Embeddings.load(interrupted), Embeddings.load(tmp_path / "whole")
+    assert given.vectors.tobytes() == wanted.vectors.tobytes()
+
+
+def test_other_settings_start_anew(interrupted: Path, coloured: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert computed(interrupted, coloured, Embed(device="cpu", block_frames=80), monkeypatch) == len(coloured.crops)
+
+
+def test_another_dataset_starts_anew(interrupted: Path, coloured: Dataset, make_dataset: Callable[..., Path]) -> None:
+    embedder = Embedder(ColourGrid(), Embed(device="cpu", batch_frames=8, block_frames=40))
+    assert embedder.partial(interrupted, coloured, UNITS).frames == 200
+    other = Dataset.open(make_dataset(interrupted.parent / "other", [[4, 3], [5, 4], [4, 5]]))
+    assert embedder.partial(interrupted, other, UNITS).frames == 0
+    info = json.loads((coloured.path / "dataset.json").read_text()) | {"settings": {"crops": {"size": 64}}}
+    assert (
+        embedder.partial(interrupted, Dataset(coloured.path, info, coloured.tracklets, coloured.crops), UNITS).frames
+        == 0
+    )
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    partial_file(tmp_path / "vectors").write_bytes(b"PK not an archive")
+    with pytest.raises(UserError, match=r"vectors\.partial\.npz: cannot be read .* -> remove it"):
+        PartialVectors(tmp_path / "vectors")
