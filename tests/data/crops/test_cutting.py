@@ -16,7 +16,6 @@ from polyptrace.core import codec
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.store import MARK
 
 Source = Callable[..., tuple[Boxes, Path]]
 
@@ -121,18 +120,18 @@ def test_only_crops_without_a_mark_are_cut_again(make_source: Source, tmp_path: 
     boxes, root = make_source()
     fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
     store, marks = tmp_path / "a.npy", tmp_path / "a.done"
-    whole, marked = store.read_bytes(), np.fromfile(marks, MARK)
+    whole, marked = store.read_bytes(), np.fromfile(marks, np.uint64)
     for row in (0, len(boxes) - 1):  # one is not marked, as if the run had been killed
         with store.open("r+b") as file:
             file.seek((row - len(boxes)) * 16 * 16 * 3, os.SEEK_END)
             file.write(bytes(16 * 16 * 3))
     changed = marked.copy()
-    changed[0] = (0, 0)
+    changed[0] = 0
     changed.tofile(marks)
     advances: list[int] = []
     fill_store(store, boxes, root, Crops(size=16), advance=advances.append)
     assert advances == [len(boxes) - 1, 1]
-    assert np.array_equal(np.fromfile(marks, MARK), marked)
+    assert np.array_equal(np.fromfile(marks, np.uint64), marked)
     assert store.read_bytes() == whole[: -16 * 16 * 3] + bytes(16 * 16 * 3)
 
 

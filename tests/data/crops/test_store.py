@@ -9,7 +9,7 @@ import torch
 
 from polyptrace.core.errors import PolyptraceWarning
 from polyptrace.data.crops import store as store_module
-from polyptrace.data.crops.store import MARK, NO_PTS, UnfinishedCrops
+from polyptrace.data.crops.store import MARK, UnfinishedCrops
 
 STATES = np.array([11, 11, 13, 13, 13], np.uint64)
 
@@ -23,18 +23,17 @@ def test_crops_are_written_to_their_rows_and_marked(tmp_path: Path) -> None:
     crops = torch.arange(36, dtype=torch.uint8).view(3, 2, 2, 3)
     with UnfinishedCrops.open(path, STATES, 2) as store:
         assert not store.finished.any()
-        store.write(np.array([0, 3, 4]), crops, [None, 7, 8])
+        store.write(np.array([0, 3, 4]), crops)
     found = np.load(path)
     np.testing.assert_array_equal(found[[0, 3, 4]], crops.numpy())
     assert not found[[1, 2]].any()
     with UnfinishedCrops.open(path, STATES, 2) as store:
         assert store.finished.tolist() == [True, False, False, True, True]
-        assert [store.pts(row) for row in (0, 3, 4)] == [None, 7, 8]
 
 
 def test_crops_of_a_replaced_file_are_not_finished(tmp_path: Path) -> None:
     with UnfinishedCrops.open(tmp_path / "crops.npy", STATES, 2) as store:
-        store.write(np.arange(5), crop(1, 2, 3, 4, 5), [None] * 5)
+        store.write(np.arange(5), crop(1, 2, 3, 4, 5))
     with UnfinishedCrops.open(tmp_path / "crops.npy", np.where(STATES == 11, 17, STATES), 2) as store:
         assert store.finished.tolist() == [False, False, True, True, True]
 
@@ -43,14 +42,13 @@ def test_a_crop_is_marked_after_it_is_on_disk(tmp_path: Path, monkeypatch: pytes
     marked_before: list[list[int]] = []
 
     def synced(_: int) -> None:
-        marks = np.fromfile(tmp_path / "crops.done", MARK)
-        marked_before.append(np.flatnonzero(marks["state"]).tolist())
+        marked_before.append(np.flatnonzero(np.fromfile(tmp_path / "crops.done", np.uint64)).tolist())
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(store_module, "SECONDS_BETWEEN_SYNCS", -1.0)
     with UnfinishedCrops.open(tmp_path / "crops.npy", STATES, 2) as store:
-        store.write(np.array([3]), crop(1), [None])
-        store.write(np.array([1]), crop(1), [None])
+        store.write(np.array([3]), crop(1))
+        store.write(np.array([1]), crop(1))
     assert marked_before == [[], [3], [1, 3]]
 
 
@@ -59,20 +57,35 @@ def test_finished_crops_are_marked_when_the_work_is_interrupted(tmp_path: Path) 
 
     def stopped() -> None:
         with UnfinishedCrops.open(tmp_path / "crops.npy", STATES, 2) as store:
-            store.write(np.array([2]), crop(9), [5])
-            assert not np.fromfile(marks, MARK)["state"].any()  # not yet: the crop may be on its way
+            store.write(np.array([2]), crop(9))
+            assert not np.fromfile(marks, np.uint64).any()  # not yet: the crop may be on its way
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         stopped()
-    assert np.fromfile(marks, MARK).tolist() == [(0, 0), (0, 0), (13, 5), (0, 0), (0, 0)]
+    assert np.fromfile(marks, np.uint64).tolist() == [0, 0, 13, 0, 0]
+
+
+def test_the_position_in_a_video_is_kept_until_the_video_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "crops.npy"
+    with UnfinishedCrops.open(path, STATES, 2) as store:
+        assert store.position(2) is None
+        store.reached(2, 40, 1600)
+        store.reached(3, 41, 1640)  # the same video
+    with UnfinishedCrops.open(path, STATES, 2) as store:
+        assert [store.position(row) for row in range(5)] == [None, None, (41, 1640), (41, 1640), (41, 1640)]
+    with UnfinishedCrops.open(path, np.where(STATES == 13, 17, STATES), 2) as store:
+        assert store.position(2) is None
+    (tmp_path / "crops.positions").write_text('{"13": [1]}')
+    with UnfinishedCrops.open(path, STATES, 2) as store:
+        assert store.position(2) is None
 
 
 def test_a_damaged_mark_is_the_mark_of_no_crop(tmp_path: Path) -> None:
     with UnfinishedCrops.open(tmp_path / "crops.npy", STATES, 2) as store:
-        store.write(np.arange(5), crop(1, 2, 3, 4, 5), [None] * 5)
+        store.write(np.arange(5), crop(1, 2, 3, 4, 5))
     content = bytearray((tmp_path / "crops.done").read_bytes())
-    content[MARK.itemsize] ^= 1
+    content[MARK] ^= 1
     (tmp_path / "crops.done").write_bytes(content)
     with UnfinishedCrops.open(tmp_path / "crops.npy", STATES, 2) as store:
         assert store.finished.tolist() == [True, False, True, True, True]
@@ -82,7 +95,7 @@ def test_a_damaged_mark_is_the_mark_of_no_crop(tmp_path: Path) -> None:
 def test_a_damaged_partial_store_is_created_anew(tmp_path: Path, damage: str) -> None:
     path, marks = tmp_path / "crops.npy", tmp_path / "crops.done"
     np.save(path, np.ones((4 if damage == "other shape" else 5, 2, 2, 3), np.uint8))
-    np.array([(state, NO_PTS) for state in STATES], MARK).tofile(marks)
+    STATES.tofile(marks)
     content = path.read_bytes()
     if damage == "truncated":
         path.write_bytes(content[:-1])

@@ -1,7 +1,8 @@
 """Cuts crops into a store: every image is decoded once, in threads.
 
 The decoders release the GIL, so threads scale like processes. Each thread writes its crops directly to their rows. With
-`--crops.decoding nvjpeg`, image files are decoded, cut and resized on a GPU, a batch at a time.
+`--crops.decoding nvjpeg`, image files are decoded, cut and resized on a GPU, a batch at a time; archives and videos are
+not.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ from polyptrace.data.boxes import Boxes, crop_regions
 from polyptrace.data.crops.images import ImageProblem, container, file_states, read_images
 from polyptrace.data.crops.regions import cut_crop, cut_crops
 from polyptrace.data.crops.store import BadImage, UnfinishedCrops, count_images
-from polyptrace.data.crops.videos import FramePosition, is_video
+from polyptrace.data.crops.videos import FramePosition
 
 IMAGES_PER_JOB = 8  # few, so that all threads end at about the same time
 IMAGES_PER_BATCH = 64  # of a job on a GPU
@@ -45,12 +46,11 @@ class _BoxesOfImage:
 
 
 class _Cuttable(NamedTuple):
-    """An image (3, H, W) with its box rows and their regions; `pts` is its time stamp in a video."""
+    """An image (3, H, W) with its box rows and their regions."""
 
     picture: Tensor
     rows: list[int]
     regions: Ints
-    pts: int | None
 
 
 @dataclass(frozen=True)
@@ -136,57 +136,49 @@ def _jobs(boxes: Boxes, rows: Ints, images_per_job: int) -> list[Ints]:
 def _run_job(task: _Task, rows: Ints) -> list[BadImage]:
     """Cuts the crops of one job into the store; returns the rows that failed."""
     bad: list[BadImage] = []
-    pictures = _read(task, rows, bad)
-    if task.device:
-        with _own_stream(task.device):
-            for batch_rows, crops, pts_of_rows in _cut_batches(pictures, task.settings.size):
-                task.crops.write(batch_rows, crops, pts_of_rows)
+    device = None if container(task.boxes.file[rows[0]]) else task.device
+    pictures = _read(task, rows, bad, device)
+    if device:
+        with _own_stream(device):
+            for batch_rows, crops in _cut_batches(pictures, task.settings.size, device):
+                task.crops.write(batch_rows, crops)
         return bad
-    for picture, picture_rows, regions, pts in pictures:
+    for picture, picture_rows, regions in pictures:
         crops = torch.stack([cut_crop(picture, region, task.settings.size) for region in regions])
-        task.crops.write(np.array(picture_rows), crops, [pts] * len(picture_rows))
+        task.crops.write(np.array(picture_rows), crops)
     return bad
 
 
-def _read(task: _Task, rows: Ints, bad: list[BadImage]) -> Iterator[_Cuttable]:
+def _read(task: _Task, rows: Ints, bad: list[BadImage], device: torch.device | None) -> Iterator[_Cuttable]:
     """Yields the images of a job; appends failed rows to `bad`."""
     boxes, groups = task.boxes, dict[tuple[str, int], _BoxesOfImage]()
     for row in rows.tolist():
         group = groups.setdefault((boxes.file[row], int(boxes.frame_index[row])), _BoxesOfImage())
         group.rows.append(row)
         group.sizes.add((int(boxes.image_width[row]), int(boxes.image_height[row])))
+    reached = task.crops.position(int(rows[0]))
+    start = FramePosition(*reached) if reached and reached[0] <= boxes.frame_index[rows[0]] else None
+
+    def on_frame(position: FramePosition) -> None:
+        if position.pts is not None:
+            task.crops.reached(int(rows[0]), position.frame, position.pts)
+
+    border = task.settings.border
     images = read_images(
-        task.root,
-        list(groups),
-        task.check_cancelled,
-        border=task.settings.border,
-        start=_resume_position(task, rows),
-        device=task.device,
+        task.root, list(groups), task.check_cancelled, border=border, start=start, on_frame=on_frame, device=device
     )
     for image in images:
         task.image_done()
         group = groups[image.file, image.frame]
         picture = image.pixels
-        fitted = picture if isinstance(picture, ImageProblem) else _fit(task, group, picture, image.pts)
+        fitted = picture if isinstance(picture, ImageProblem) else _fit(task, group, picture)
         if isinstance(fitted, ImageProblem):
             bad += [BadImage(row, fitted.reason) for row in group.rows]
         else:
             yield fitted
 
 
-def _resume_position(task: _Task, rows: Ints) -> FramePosition | None:
-    """The last frame that an earlier run has finished before those of a job; None for images that are no video."""
-    boxes, file = task.boxes, task.boxes.file[rows[0]]
-    if not is_video(file) or not task.crops.finished.any():
-        return None
-    before = task.crops.finished & (boxes.file == file) & (boxes.frame_index < boxes.frame_index[rows].min())
-    if not before.any():
-        return None
-    last = int(np.argmax(np.where(before, boxes.frame_index, -1)))
-    return FramePosition(int(boxes.frame_index[last]), task.crops.pts(last))
-
-
-def _fit(task: _Task, group: _BoxesOfImage, picture: Tensor, pts: int | None) -> _Cuttable | ImageProblem:
+def _fit(task: _Task, group: _BoxesOfImage, picture: Tensor) -> _Cuttable | ImageProblem:
     """An image with the regions of its boxes, or why it does not fit: it does not have the stated size."""
     size = (picture.shape[2], picture.shape[1])
     if others := group.sizes - {size, UNKNOWN_SIZE}:
@@ -198,7 +190,7 @@ def _fit(task: _Task, group: _BoxesOfImage, picture: Tensor, pts: int | None) ->
     if UNKNOWN_SIZE in group.sizes:
         width, height = (np.full(len(group.rows), side) for side in size)
         regions = crop_regions(task.boxes.xywh[group.rows], width, height, task.settings.scale)
-    return _Cuttable(picture.to(task.device) if task.device else picture, group.rows, regions, pts)
+    return _Cuttable(picture, group.rows, regions)
 
 
 def find_gpu() -> torch.device:
@@ -214,14 +206,15 @@ def find_gpu() -> torch.device:
     return device
 
 
-def _cut_batches(images: Iterator[_Cuttable], size: int) -> Iterator[tuple[Ints, Tensor, list[int | None]]]:
-    """Yields rows, their crops (n, size, size, 3) in host memory and their time stamps, a batch at a time."""
+def _cut_batches(images: Iterator[_Cuttable], size: int, device: torch.device) -> Iterator[tuple[Ints, Tensor]]:
+    """Yields (rows, crops (n, size, size, 3) in host memory) of images, a batch at a time."""
     while batch := list(islice(images, IMAGES_PER_BATCH)):
         picture_of = np.repeat(np.arange(len(batch)), [len(image.rows) for image in batch])
         rows = np.concatenate([image.rows for image in batch])
         regions = np.concatenate([image.regions for image in batch])
-        for some, crops in cut_crops([image.picture for image in batch], picture_of, regions, size):
-            yield rows[some], to_host(crops), [batch[index].pts for index in picture_of[some]]
+        pictures = [image.picture.to(device) for image in batch]  # those that nvJPEG refused are in host memory
+        for some, crops in cut_crops(pictures, picture_of, regions, size):
+            yield rows[some], to_host(crops)
 
 
 def to_host(crops: Tensor) -> Tensor:

@@ -44,12 +44,11 @@ class ImageProblem:
 
 
 class ImageResult(NamedTuple):
-    """An image: uint8 RGB (3, H, W), or what went wrong; `pts` is its time stamp in a video."""
+    """An image: uint8 RGB (3, H, W), or what went wrong."""
 
     file: str
     frame: int
     pixels: Tensor | ImageProblem
-    pts: int | None = None
 
 
 def container(file: str) -> str:
@@ -97,14 +96,21 @@ def read_images(
     *,
     border: str = "keep",
     start: FramePosition | None = None,
+    on_frame: Callable[[FramePosition], None] = lambda _: None,
     device: torch.device | None = None,
 ) -> Iterator[ImageResult]:
     """Reads images (file, frame) that are all in one container, or all image files.
 
     `check_cancelled` is called at every image, including those that are skipped inside a container; an exception that
     it raises stops reading. With the `border` "blank", images of a video are black outside of the endoscope's field.
-    Decoding of a video begins at the frame `start`. With a `device`, JPEG files are decoded together on that GPU.
+    Decoding of a video begins at the frame `start`, and `on_frame` is called at every frame before it is yielded. With
+    a `device`, JPEG files are decoded together on that GPU.
     """
+
+    def reached(position: FramePosition) -> None:
+        check_cancelled()
+        on_frame(position)
+
     shared = container(images[0][0])
     if not shared:
         yield from _read_files(root, images, check_cancelled, device)
@@ -112,8 +118,8 @@ def read_images(
         video = path_below(root, shared)
         missing = {frame: file for file, frame in images}
         field = field_mask(video) if border == "blank" else None
-        for position, picture in read_frames(video, sorted(missing), check_cancelled, field, start):
-            yield ImageResult(missing.pop(position.frame), position.frame, picture, position.pts)
+        for position, picture in read_frames(video, sorted(missing), reached, field, start):
+            yield ImageResult(missing.pop(position.frame), position.frame, picture)
         for frame, file in missing.items():
             yield ImageResult(file, frame, ImageProblem(VIDEO_ENDS))
     else:

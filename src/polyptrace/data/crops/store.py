@@ -1,21 +1,21 @@
 """The crop store: one uint8 array (n, S, S, 3) in a file, and what makes an interrupted run resumable.
 
-While `crops.npy` is filled, `crops.done` has a mark for every crop that is on disk, so that a run that was killed, or a
-machine that lost power, repeats only the last seconds of work, also inside a long video.
+While `crops.npy` is filled, `crops.done` marks every crop that is on disk, and `crops.positions` says how far each
+video was read, so that a run that was killed, or a machine that lost power, repeats only the last seconds of work.
 """
 
 import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,17 +24,15 @@ from polyptrace.config import Crops
 from polyptrace.core.arrays import Bools, Ints, Pixels
 from polyptrace.core.console import progress
 from polyptrace.core.errors import PolyptraceWarning, UserError
-from polyptrace.core.files import remove
+from polyptrace.core.files import read_json, remove, write_json
 from polyptrace.data.boxes import Boxes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SECONDS_BETWEEN_SYNCS = 2.0  # the most work that a killed run loses
+MARK = 8  # bytes: the state of the file that a crop was cut from; 0 if it is not cut yet
 CROPS_PER_BLOCK = 1024
-#: The mark of a crop: the state of the file that it was cut from (0: not cut yet), and its time stamp in a video.
-MARK = np.dtype([("state", "<u8"), ("pts", "<i8")])
-NO_PTS = int(np.iinfo(np.int64).min)
 
 
 @dataclass(frozen=True)
@@ -56,46 +54,42 @@ class UnfinishedCrops:
     through a memory map, which would crash on a full disk.
     """
 
-    def __init__(self, store: int, marks: int, header: int, states: NDArray[np.uint64], size: int) -> None:
+    def __init__(self, path: Path, store: int, marks: int, states: NDArray[np.uint64], size: int) -> None:
         self._store, self._marks = store, marks  # file descriptors
-        self._header, self._states, self._size = header, states, size
-        self._earlier: NDArray[Any] = np.frombuffer(os.pread(marks, MARK.itemsize * len(states), 0), MARK)
+        self._states, self._size = states, size
+        self._header: int = np.lib.format.open_memmap(path, "r").offset
         #: Rows (n,) that earlier runs have cut; those of replaced files do not count.
-        self.finished: Bools = self._earlier["state"] == states
-        self._written: list[tuple[int, int]] = []  # row and time stamp of crops without a mark
+        self.finished: Bools = np.frombuffer(os.pread(marks, MARK * len(states), 0), np.uint64) == states
+        self._written: list[int] = []  # rows of crops without a mark
+        self._positions_file = path.with_suffix(".positions")
+        self._positions = _read_positions(self._positions_file)
         self._last_sync, self._syncing = monotonic(), Lock()
 
     @classmethod
     @contextmanager
     def open(cls, path: Path, states: NDArray[np.uint64], size: int) -> Iterator[Self]:
-        """A store for crops of files in these states (n,), see `file_states`; the marks are complete at the end.
+        """A store for crops of files in these states (n,), see `file_states`; everything is on disk at the end.
 
         A damaged store is created anew, with a warning.
         """
         shape, marks = (len(states), size, size, 3), path.with_suffix(".done")
         exists = path.exists() and marks.exists()  # the marks are created last: without them the store is incomplete
-        if exists and not (_has_shape(path, shape) and marks.stat().st_size == MARK.itemsize * len(states)):
+        if exists and not (_has_shape(path, shape) and marks.stat().st_size == MARK * len(states)):
             warnings.warn(f"{path}: damaged, so its crops are cut again", PolyptraceWarning, stacklevel=3)
             exists = False
         if not exists:
             marks.unlink(missing_ok=True)
             np.lib.format.open_memmap(path, "w+", np.uint8, shape).flush()
-            marks.write_bytes(bytes(MARK.itemsize * len(states)))
-        header: int = np.lib.format.open_memmap(path, "r").offset
+            marks.write_bytes(bytes(MARK * len(states)))
         with path.open("r+b", buffering=0) as store_file, marks.open("r+b", buffering=0) as marks_file:
-            crops = cls(store_file.fileno(), marks_file.fileno(), header, states, size)
+            crops = cls(path, store_file.fileno(), marks_file.fileno(), states, size)
             try:
                 yield crops
             finally:
                 crops.sync()
 
-    def pts(self, row: int) -> int | None:
-        """The time stamp of a finished crop; None without one."""
-        pts = int(self._earlier["pts"][row])
-        return None if pts == NO_PTS else pts
-
-    def write(self, rows: Ints, crops: "Tensor", pts: Sequence[int | None]) -> None:
-        """Writes crops (n, size, size, 3) with their time stamps to their rows; consecutive rows at once."""
+    def write(self, rows: Ints, crops: "Tensor") -> None:
+        """Writes crops (n, size, size, 3) to their rows; consecutive rows at once."""
         cuts = (np.flatnonzero(np.diff(rows) != 1) + 1).tolist()
         for begin, end in pairwise([0, *cuts, len(rows)]):
             content = memoryview(crops[begin:end].contiguous().numpy().data).cast("B")
@@ -103,7 +97,19 @@ class UnfinishedCrops:
             while content:
                 written = os.pwrite(self._store, content, offset)
                 content, offset = content[written:], offset + written
-        self._written.extend((row, NO_PTS if at is None else at) for row, at in zip(rows.tolist(), pts, strict=True))
+        self._written.extend(rows.tolist())
+        self._sync_if_due()
+
+    def reached(self, row: int, frame: int, pts: int) -> None:
+        """Notes that all crops before this frame of the row's video have been written; `pts` is its time stamp."""
+        self._positions[str(self._states[row])] = (frame, pts)
+        self._sync_if_due()
+
+    def position(self, row: int) -> tuple[int, int] | None:
+        """Frame and time stamp that an earlier run has reached in the row's video."""
+        return self._positions.get(str(self._states[row]))
+
+    def _sync_if_due(self) -> None:
         if monotonic() - self._last_sync > SECONDS_BETWEEN_SYNCS and self._syncing.acquire(blocking=False):
             try:
                 self.sync()
@@ -111,14 +117,24 @@ class UnfinishedCrops:
                 self._syncing.release()
 
     def sync(self) -> None:
-        """Flushes the written crops to disk, then marks them."""
+        """Flushes the written crops to disk, then marks them and records the positions."""
+        positions = dict(self._positions)  # first: the crops before a position have been written
         written = self._written[:]
         os.fsync(self._store)
-        for row, pts in written:
-            mark = np.array([(self._states[row], pts)], MARK)
-            os.pwrite(self._marks, mark.tobytes(), row * MARK.itemsize)
+        for row in written:
+            os.pwrite(self._marks, self._states[row].tobytes(), row * MARK)
         del self._written[: len(written)]
+        if positions:
+            write_json(self._positions_file, positions)
         self._last_sync = monotonic()
+
+
+def _read_positions(path: Path) -> dict[str, tuple[int, int]]:
+    """Frame and time stamp by the state of each video; empty if the file is missing or damaged."""
+    try:
+        return {state: (int(frame), int(pts)) for state, (frame, pts) in read_json(path).items()}
+    except (UserError, AttributeError, TypeError, ValueError):
+        return {}
 
 
 def open_store(path: Path, advice: str) -> Pixels:

@@ -57,16 +57,16 @@ def is_video(file: str) -> bool:
 def read_frames(
     path: Path,
     frame_indices: Iterable[int],
-    check_cancelled: Callable[[], None] = lambda: None,
+    on_frame: Callable[[FramePosition], None] = lambda _: None,
     field: Pixels | None = None,
     start: FramePosition | None = None,
 ) -> Iterator[tuple[FramePosition, Tensor]]:
     """Yields (position, uint8 RGB (3, H, W) as displayed) of the requested frames, in ascending order.
 
     If the stream ends early or is damaged, the frames before that point are yielded, and a warning names the missing
-    ones. `check_cancelled` is called at every frame, requested or not; an exception that it raises stops decoding.
-    `field` is a mask of the endoscope's field; see `field_mask`. Decoding begins at `start`, the position of a frame
-    before the requested ones; see `all_frames`.
+    ones. `on_frame` is called at every frame, requested or not; an exception that it raises stops decoding. `field` is
+    a mask of the endoscope's field; see `field_mask`. Decoding begins at `start`, the position of a frame that is not
+    after the first requested one; see `all_frames`.
     """
     requested = sorted({int(index) for index in frame_indices})
     if requested and requested[0] < 0:
@@ -75,7 +75,7 @@ def read_frames(
         return
     count = 0
     for position, frame in _positioned(path, start):
-        check_cancelled()
+        on_frame(position)
         if position.frame == requested[count]:
             yield position, torch.from_numpy(blank(_picture(frame), field)).permute(2, 0, 1)
             count += 1
