@@ -1,21 +1,22 @@
 """python -m benchmarks collect COMPARISON --out FOLDER
 
 Copies the results of a comparison in a form that is small enough for a repository: metrics, bootstrap draws and curves,
-without vectors and single predictions. `polyptrace compare --out FOLDER --table-only` writes the same tables from it,
+without tracks, vectors and predictions. `polyptrace compare --out FOLDER --table-only` writes the same tables from it,
 and rows that were measured elsewhere can be collected into the same FOLDER.
 """
 
 import argparse
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from polyptrace.compare.runner import RECORD
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.results import RESULTS_FILE, Arrays
 
-#: Vectors for the map of tracks, the nearest tracks, and the predictions of the probes.
-LARGE = ("plane_vectors", "plane_index", "top", "top_score", "probability")
+CURVES = [f"reid/{name}" for name in ("roc_fpr", "roc_tpr", "pr_recall", "pr_precision", "edges", "same", "different")]
 
 
 def main(words: list[str] | None = None) -> None:
@@ -31,10 +32,11 @@ def main(words: list[str] | None = None) -> None:
         results = Results.load(path.parent)
         out = options.out / path.parent.relative_to(options.comparison)
         replace(results, arrays=small_arrays(results.arrays)).save(out, overwrite=True)
+        if (record := path.parents[1] / RECORD).is_file():
+            shutil.copyfile(record, out.parent / RECORD)
     print(f"{len(found)} results collected into {options.out}")
 
 
 def small_arrays(arrays: Arrays) -> Arrays:
-    """The arrays that tables need, with numbers in single precision."""
-    kept = {name: values for name, values in arrays.items() if name.rpartition("/")[2] not in LARGE}
-    return {name: values.astype(np.float32) if values.dtype == np.float64 else values for name, values in kept.items()}
+    """The bootstrap draws and the ReID curves, in single precision."""
+    return {name: each.astype(np.float32) for name, each in arrays.items() if "/draws/" in name or name in CURVES}

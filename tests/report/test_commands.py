@@ -28,7 +28,7 @@ def test_report_writes_the_folder_and_says_where(
 
 def test_report_of_something_else_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("report", tmp_path, "--out", tmp_path / "out") == 2
-    assert "results.json" in capsys.readouterr().err
+    assert "contains no results -> give a folder" in capsys.readouterr().err
 
 
 def test_figures_curriculum_draws_figure_2_with_the_settings_given(coloured: Dataset, tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ class TrackTimes:
 
 
 def shown_clustering(row: Results) -> str | None:
-    """The clustering to show, or None if nothing was counted."""
-    return next((task for task in PREFERRED if is_done(row, task)), None)
+    """The clustering to show, or None if nothing was counted or the clusters of the tracks were not stored."""
+    return next((task for task in PREFERRED if is_done(row, task) and f"{task}/cluster" in row.arrays), None)
 
 
 def procedures(
