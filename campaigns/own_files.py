@@ -26,7 +26,7 @@ from polyptrace.encoders.weights import read_tensors
 from polyptrace.evaluate import Results
 from polyptrace.explore.journal import Journal
 from polyptrace.lesions import SameModel
-from polyptrace.report.runs import load_run
+from polyptrace.report.curves import load_run
 from polyptrace.train.log import discard_after
 from polyptrace.train.run import check_run, load_checkpoint, thread_note
 

@@ -27,7 +27,7 @@ from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import PartialStore
 from polyptrace.data.preparation import PrepareSettings, prepare, refuse_other_content, refuse_other_settings
 from polyptrace.explore.strips import read_boxes
-from polyptrace.report.runs import load_run
+from polyptrace.report.curves import load_run
 from polyptrace.train.log import discard_after
 from polyptrace.train.run import Resumption, begin_run, check_run, thread_note
 

@@ -167,9 +167,8 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer
     """The matches as film strips."""
 
     def film(row: int, role: str, label: str) -> Strip:
-        key = (str(tracks.dataset[row]), str(tracks.video[row]), int(tracks.track[row]), int(tracks.position[row]))
         name = f"{tracks.video[row]} · track {tracks.track[row]}"
-        return strip(key, images, role, label, name, visible(tracks, row))
+        return strip(tracks.track_key(row), images, role, label, name, visible(tracks, row))
 
     query = matches.query
     strips = [film(query, "query", "query")]

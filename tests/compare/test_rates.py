@@ -45,24 +45,25 @@ def test_only_what_is_trained_is_searched_and_each_with_every_rate(trials: list[
 def test_the_rate_with_the_best_map_is_chosen_for_each_row_by_itself(trials: list[Trial], tmp_path: Path) -> None:
     for trial, value in zip(trials, (0.1, 0.5, 0.3, 0.2, 0.2, 0.9), strict=True):
         measure(trial, value)
-    content = choose_rates(trials, trials[0].data)
+    content = choose_rates(trials)
     assert content is not None
-    assert read_rates(write_rates(tmp_path, content)) == {"sup": 3e-5, "ours": 1e-4}
-    assert content["rows"]["sup"]["tried"] == {"1e-05": 0.1, "3e-05": 0.5, "0.0001": 0.3}
-    assert (content["rows"]["sup"]["at_the_end"], content["rows"]["ours"]["at_the_end"]) == (False, True)
+    write_rates(tmp_path, content)
+    assert read_rates(tmp_path / "rates.json") == {"sup": 3e-5, "ours": 1e-4}
+    assert content.rows["sup"].tried == {"1e-05": 0.1, "3e-05": 0.5, "0.0001": 0.3}
+    assert (content.rows["sup"].at_the_end, content.rows["ours"].at_the_end) == (False, True)
 
 
 def test_a_rate_that_failed_is_not_chosen_and_a_search_that_has_not_ended_chooses_nothing(trials: list[Trial]) -> None:
     for trial in trials[1:]:
         measure(trial, 0.5)
-    assert choose_rates(trials, trials[0].data) is None
+    assert choose_rates(trials) is None
     trials[0].folder.mkdir(parents=True)
     (trials[0].folder / "error.txt").write_text("the loss is not finite -> lower the rate\n\nmore\n")
-    content = choose_rates(trials, trials[0].data)
+    content = choose_rates(trials)
     assert content is not None
-    assert content["rows"]["sup"]["tried"]["1e-05"] is None
-    assert content["rows"]["sup"]["rate"] == 3e-5
-    assert content["failed"] == {"search/sup/lr1e-05": "the loss is not finite -> lower the rate"}
+    assert content.rows["sup"].tried["1e-05"] is None
+    assert content.rows["sup"].rate == 3e-5
+    assert content.failed == {"search/sup/lr1e-05": "the loss is not finite -> lower the rate"}
 
 
 def test_a_variant_has_the_rate_of_its_method_and_what_is_not_trained_has_none() -> None:

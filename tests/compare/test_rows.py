@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from polyptrace.compare.rows import ALL, BLOCKS, ROWS, frozen_row, resolve, select_blocks, select_rows
+from polyptrace.compare.rows import ALL, BLOCKS, ROWS, frozen_row, row_config, select_blocks, select_rows
 from polyptrace.config import Config, Encoder, Train, difference
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
@@ -18,7 +18,7 @@ def test_every_method_is_a_row_and_all_settings_of_rows_exist() -> None:
     assert set(METHODS) <= set(ALL)
     for row in ROWS.values():
         if row.method:
-            assert resolve(row).train.method == row.method
+            assert row_config(row).train.method == row.method
 
 
 def test_rows_come_in_the_order_of_the_table_whatever_the_order_they_are_named_in() -> None:
@@ -35,7 +35,7 @@ def test_rows_come_in_the_order_of_the_table_whatever_the_order_they_are_named_i
 
 
 def test_only_views_by_polyp_and_the_supervised_methods_see_labels() -> None:
-    sees = {name for name, row in ROWS.items() if row.method and METHODS[row.method].sees_labels(resolve(row))}
+    sees = {name for name, row in ROWS.items() if row.method and METHODS[row.method].sees_labels(row_config(row))}
     assert sees == {"sup", "ta", "sfe-polyp", "tpc-polyp"}
 
 
@@ -72,8 +72,8 @@ def test_a_trained_run_that_is_reused_reports_what_it_saw(make_dataset: Callable
 
 def test_every_variant_differs_from_ours_in_what_it_says_and_no_two_are_alike() -> None:
     rows = {row.name: row for block in BLOCKS.values() for row in block.rows}
-    ours = resolve(ROWS["ours"])
-    configs = {name: resolve(row) for name, row in rows.items()}
+    ours = row_config(ROWS["ours"])
+    configs = {name: row_config(row) for name, row in rows.items()}
     for name, config in configs.items():
         changed = {line.partition(":")[0] for line in difference(ours, config)}
         assert changed <= {f"{s}.{k}" for s, keys in rows[name].settings.items() for k in keys}
@@ -84,14 +84,14 @@ def test_every_variant_differs_from_ours_in_what_it_says_and_no_two_are_alike() 
 @pytest.mark.parametrize(("name", "tau"), [("fixed-4", 4.0), ("fixed-12", 12.0), ("tau-2", 2.0), ("tau-24", 24.0)])
 def test_a_variant_that_names_its_temperature_has_it_even_where_ours_is_fitted(name: str, tau: float) -> None:
     rows = {row.name: row for block in BLOCKS.values() for row in block.rows}
-    settings = resolve(rows[name], {"supervision": {"tau_fit": "share"}}).supervision
+    settings = row_config(rows[name], {"supervision": {"tau_fit": "share"}}).supervision
     assert (settings.tau_max, settings.tau_fit) == (tau, "none")
 
 
 def test_every_variant_has_the_papers_sixty_tracklets_in_a_batch() -> None:
     for block in BLOCKS.values():
         for row in block.rows:
-            settings = resolve(row).supervision
+            settings = row_config(row).supervision
             assert settings.bags_per_batch * (1 + settings.bag_size) == 60
 
 

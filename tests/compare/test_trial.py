@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.compare.rows import ROWS, ComparisonRow, resolve
+from polyptrace.compare.rows import ROWS, ComparisonRow, row_config
 from polyptrace.compare.trial import Datasets, Shared, frames_of_ours, make_trial, names_of
 from polyptrace.config import override
 from polyptrace.core.errors import UserError
@@ -78,9 +78,9 @@ def test_the_printed_command_gives_the_settings_of_the_trial(name: str, data: Da
 
 
 def test_a_method_keeps_its_published_settings_unless_they_are_overridden() -> None:
-    config = resolve(ROWS["sfe"], {"views": {"batch": 8}})
+    config = row_config(ROWS["sfe"], {"views": {"batch": 8}})
     assert (config.optimiser.name, config.optimiser.schedule, config.views.batch) == ("adam", "one-cycle", 8)
-    assert resolve(ROWS["sup"]).loss.temperature == 0.25
+    assert row_config(ROWS["sup"]).loss.temperature == 0.25
 
 
 @pytest.mark.parametrize(("name", "first"), [("mve", "sfe"), ("tpc", "sfe"), ("tpc-polyp", "sfe-polyp")])
@@ -149,13 +149,13 @@ def test_all_methods_see_as_many_frames_as_ours_in_its_epochs(epochs: int, data:
     frames = frames_of_ours(data.train, Shared(tmp_path, settings))
     dataset = Dataset.open(data.train)
     for name, method in METHODS.items():
-        config = resolve(ROWS[name], settings, {"train": {"frames": frames}})
+        config = row_config(ROWS[name], settings, {"train": {"frames": frames}})
         view = dataset if method.sees_labels(config) else dataset.label_free()
         plan = method.plan(view, config)
         steps = plan.length(config.train)[1]
         per_step = plan.frames_per_step
         assert frames <= steps * per_step < frames + per_step
-    config = resolve(ROWS["ours"], settings)
+    config = row_config(ROWS["ours"], settings)
     plan = METHODS["ours"].plan(dataset.label_free(), config)
     with_frames = replace(config, train=replace(config.train, frames=frames))
     assert plan.length(with_frames.train) == plan.length(config.train)

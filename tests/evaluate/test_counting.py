@@ -16,7 +16,7 @@ from polyptrace.evaluate.counting import (
     SETTINGS,
     affinity_propagation,
     count_lesions,
-    similarities,
+    similarity_matrices,
 )
 
 
@@ -76,7 +76,7 @@ def test_without_a_setting_the_default_is_used():
 def test_temporal_similarity_mixes_scaled_cosines_and_closeness_in_time():
     vectors = np.random.default_rng(2).standard_normal((4, 5))
     first, last = np.array([0, 50, 40, 900]), np.array([45, 60, 80, 999])
-    cosine, close = similarities(vectors, "temporal", first, last)
+    cosine, close = similarity_matrices(vectors, "temporal", first, last)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     plain = unit @ unit.T
     np.testing.assert_allclose(cosine, (plain - plain.min()) / (plain.max() - plain.min()), atol=1e-9)

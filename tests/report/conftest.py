@@ -15,7 +15,7 @@ from polyptrace.embed import Embeddings
 from polyptrace.evaluate import Results, evaluate
 from polyptrace.evaluate.results import Method, Metric, Task
 from polyptrace.report import ReportOptions, write_report
-from polyptrace.report.runs import load_run
+from polyptrace.report.curves import load_run
 
 NASTY = "_<script>alert(1)</script> & 100 % of $x_1$ {a} | **b** \\ `c` ~ ^ #"
 

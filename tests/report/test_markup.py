@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from polyptrace.evaluate import Results
 from polyptrace.report.page import escape_latex, escape_markdown, latex, markdown, render_table
 from polyptrace.report.ranking import MAIN
-from polyptrace.report.tables import Cell, Column, Row, Table, method_table
+from polyptrace.report.tables import Cell, Column, Table, TableRow, method_table
 
 Make = Callable[..., Results]
 
@@ -18,7 +18,9 @@ Make = Callable[..., Results]
 def small(name: str = "a", mark: str = "best") -> Table:
     cells = (Cell("26.4"), Cell("63.13", "58.2–68.9", mark, "*", "p = 0.01"))
     columns = (Column("", "Params", "M"), Column("Retrieval", "mAP", "↑"))
-    return Table("t", "Title & more", "Caption_1", columns, (("Group", (Row(name, cells, focus=True),)),), ("Note %",))
+    return Table(
+        "t", "Title & more", "Caption_1", columns, (("Group", (TableRow(name, cells, focus=True),)),), ("Note %",)
+    )
 
 
 class Text(HTMLParser):

@@ -8,11 +8,11 @@ from polyptrace.core.console import counted
 from polyptrace.data import Dataset
 from polyptrace.evaluate import Results
 from polyptrace.film_strips import TrackImages
-from polyptrace.report.timeline import procedures, shown_clustering, timeline
+from polyptrace.report.timeline import counted_procedures, draw_timeline, shown_clustering
 
 
 def test_procedures_hold_their_own_tracks_in_order_of_time(rows: list[Results], coloured: Dataset) -> None:
-    found, total = procedures(rows[0], "counting.temporal", count=2)
+    found, total = counted_procedures(rows[0], "counting.temporal", count=2)
     assert (len(found), total) == (2, 3)
     for procedure in found:
         own = coloured.tracklets.video[coloured.select("track")] == procedure.video
@@ -23,7 +23,7 @@ def test_procedures_hold_their_own_tracks_in_order_of_time(rows: list[Results], 
 
 def test_clusters_are_those_of_the_results_under_other_numbers(rows: list[Results]) -> None:
     row, task = rows[0], "counting.temporal"
-    procedure = procedures(row, task)[0][0]
+    procedure = counted_procedures(row, task)[0][0]
     index = row.arrays[f"{task}/index"]
     of_track = {
         int(row.arrays["tracks/track"][index[n]]): int(row.arrays[f"{task}/cluster"][n])
@@ -37,16 +37,16 @@ def test_clusters_are_those_of_the_results_under_other_numbers(rows: list[Result
 
 
 def test_a_timeline_says_how_many_were_found_and_how_many_there_are(rows: list[Results], coloured: Dataset) -> None:
-    procedure = procedures(rows[0], "counting.temporal")[0][0]
-    drawing = timeline(procedure, TrackImages.of([coloured]), 0, "Ours")
+    procedure = counted_procedures(rows[0], "counting.temporal")[0][0]
+    drawing = draw_timeline(procedure, TrackImages.of([coloured]), 0, "Ours")
     assert "Truth: 2 polyps" in drawing.svg
     assert f"Ours: {procedure.cluster.max() + 1} polyp" in drawing.svg
     assert drawing.svg.count("<image") == procedure.cluster.max() + 1 + 2
 
 
 def test_without_labels_there_is_no_truth(rows: list[Results]) -> None:
-    procedure = procedures(rows[0], "counting.temporal")[0][0]
-    drawing = timeline(replace(procedure, polyp=np.full(len(procedure.track), "")), None, 0, "Ours")
+    procedure = counted_procedures(rows[0], "counting.temporal")[0][0]
+    drawing = draw_timeline(replace(procedure, polyp=np.full(len(procedure.track), "")), None, 0, "Ours")
     assert " found<" in drawing.svg
     assert "Truth" not in drawing.svg
     assert "<image" not in drawing.svg
@@ -61,12 +61,12 @@ def test_the_temporal_clustering_is_shown_if_it_was_done(rows: list[Results]) ->
 
 def test_without_labels_a_baseline_is_shown_on_the_same_tracks(rows: list[Results]) -> None:
     row, baseline = (unlabelled(one) for one in (rows[0], rows[-1]))
-    procedure = procedures(row, "counting.temporal", baseline=baseline)[0][0]
-    alone = procedures(baseline, "counting.temporal")[0]
+    procedure = counted_procedures(row, "counting.temporal", baseline=baseline)[0][0]
+    alone = counted_procedures(baseline, "counting.temporal")[0]
     expected = next(other for other in alone if other.video == procedure.video)
     assert procedure.baseline is not None
     np.testing.assert_array_equal(procedure.baseline, expected.cluster)
-    drawing = timeline(procedure, None, 0, "Ours", "Colour grid")
+    drawing = draw_timeline(procedure, None, 0, "Ours", "Colour grid")
     assert f"Colour grid: {counted(int(expected.cluster.max()) + 1, 'polyp')} found" in drawing.svg
     assert "Truth" not in drawing.svg
 

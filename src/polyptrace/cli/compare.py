@@ -112,7 +112,7 @@ def command(
       polyptrace compare --out compared --table-only
     """
     if table_only:
-        if not write_table(out):
+        if not write_table1(out):
             raise no_results(out, "rows")
         return
     shared = shared_of(ctx, out, config, tasks)
@@ -146,7 +146,7 @@ def command(
         print_commands(select_trials(search, only) if search else chosen)
     else:
         failed += run(chosen, at_once, keep)
-        if not only and not write_table(out):
+        if not only and not write_table1(out):
             echo(f"{out}: no row has results, so there is no table")
     exit_with(failed)
 
@@ -256,14 +256,14 @@ def unfinished(trials: Sequence[Trial]) -> list[str]:
 
 def finish_search(trials: Sequence[Trial], out: Path) -> dict[str, float]:
     """Chooses and writes the rates of a finished search."""
-    content = choose_rates(trials, trials[0].data) if trials else {"rows": {}}
-    if content is None:
+    rates = choose_rates(trials)
+    if rates is None:
         raise UserError(f"the search for learning rates is not finished -> first run {', '.join(unfinished(trials))}")
-    written = write_rates(out, content)
-    for name, entry in content["rows"].items():
-        edge = ", the lowest or highest that was tried" if entry["at_the_end"] else ""
-        console.print(f"learning rate of {name}: {entry['rate']}{edge}", highlight=False)
-    return read_rates(written)
+    write_rates(out, rates)
+    for name, row in rates.rows.items():
+        edge = ", the lowest or highest that was tried" if row.at_the_end else ""
+        console.print(f"learning rate of {name}: {row.rate}{edge}", highlight=False)
+    return rates.known
 
 
 def without_rate(rows: Sequence[ComparisonRow], rates: dict[str, float], out: Path) -> list[Failure]:
@@ -281,7 +281,7 @@ def with_seeds(rows: Sequence[ComparisonRow], seeds: int) -> list[tuple[Comparis
     return pairs
 
 
-def write_table(out: Path) -> bool:
+def write_table1(out: Path) -> bool:
     """Writes R/report, with Table 1, from all rows that have results; False if there are none."""
     order = list(ROWS)
     folders = sorted(

@@ -30,8 +30,8 @@ from polyptrace.figures.figure2 import (
     training_tracklets,
 )
 from polyptrace.report import ReportOptions, write_report
+from polyptrace.report.curves import Run, load_run
 from polyptrace.report.page import Block, Paragraph, Plots
-from polyptrace.report.runs import Run, load_run
 from polyptrace.report.sections import COLOUR_GRID
 from polyptrace.report.write import PAGE_FILE, check_dataset
 

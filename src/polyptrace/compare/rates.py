@@ -5,8 +5,8 @@ written to `rates.json` and used for all rows of the method. Neither dataset may
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,11 @@ FILE = "rates.json"
 
 
 @dataclass(frozen=True)
-class _Row:
+class SearchedRow:
     """What the search found for one row."""
 
-    tried: dict[str, float | None]  # mAP by rate
-    rate: float | None
+    tried: dict[str, float | None]  # mAP by rate, None where the trial failed
+    rate: float | None  # the best one
     at_the_end: bool  # whether the best rate is the lowest or highest that was tried
 
     def __post_init__(self) -> None:
@@ -35,15 +35,20 @@ class _Row:
 
 
 @dataclass(frozen=True)
-class _Rates:
-    """The fields of `rates.json`."""
+class SearchedRates:
+    """The content of `rates.json`."""
 
     criterion: str
-    rows: dict[str, _Row]
+    rows: dict[str, SearchedRow]
     train: str = ""
     test: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     made_by: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def known(self) -> dict[str, float]:
+        """The rate of each row that has one."""
+        return {name: row.rate for name, row in self.rows.items() if row.rate is not None}
 
 
 def search_trials(
@@ -67,44 +72,35 @@ def search_trials(
     ]
 
 
-def choose_rates(trials: Sequence[Trial], data: Datasets) -> dict[str, Any] | None:
-    """The content of `rates.json`: for each row every rate with its mAP (null if it failed), and the best rate.
-
-    None while some trials have neither finished nor failed.
-    """
+def choose_rates(trials: Sequence[Trial]) -> SearchedRates | None:
+    """The best rate of each row; None while some trials have neither finished nor failed."""
     failed = {trial.key: failure_of(trial) for trial in trials if not trial.done}
     if not all(failed.values()):
         return None
-    rows: dict[str, dict[str, Any]] = {}
+    tried: dict[str, dict[str, float | None]] = {}
     for trial in trials:
-        value = _map(trial) if trial.done else None
-        rows.setdefault(trial.row.name, {"tried": {}})["tried"][f"{trial.config.optimiser.lr:g}"] = value
-    for entry in rows.values():
-        values = {rate: value for rate, value in entry["tried"].items() if value is not None}
-        best = max(values, key=lambda rate: values[rate], default=None)
-        ordered = sorted(entry["tried"], key=float)
-        entry["rate"] = None if best is None else float(best)
-        entry["at_the_end"] = len(ordered) > 1 and best in (ordered[0], ordered[-1])
-    return {
-        "criterion": "retrieval mAP",
-        "train": str(data.train),
-        "test": [str(test) for test in data.tests],
-        "rows": rows,
-        "failed": failed,
-        "made_by": provenance(),
-    }
+        tried.setdefault(trial.row.name, {})[f"{trial.config.optimiser.lr:g}"] = _map(trial) if trial.done else None
+    train, test = (str(trials[0].data.train), [str(path) for path in trials[0].data.tests]) if trials else ("", [])
+    rows = {name: _best(values) for name, values in tried.items()}
+    return SearchedRates("retrieval mAP", rows, train, test, failed, provenance())
 
 
-def write_rates(out: Path, content: Mapping[str, Any]) -> Path:
+def _best(tried: dict[str, float | None]) -> SearchedRow:
+    values = {rate: value for rate, value in tried.items() if value is not None}
+    best = max(values, key=values.__getitem__, default=None)
+    ordered = sorted(tried, key=float)
+    at_the_end = len(ordered) > 1 and best in (ordered[0], ordered[-1])
+    return SearchedRow(tried, None if best is None else float(best), at_the_end)
+
+
+def write_rates(out: Path, rates: SearchedRates) -> None:
     """Writes `rates.json` into the comparison's folder."""
-    write_json(out / FILE, dict(content))
-    return out / FILE
+    write_json(out / FILE, asdict(rates))
 
 
 def read_rates(path: Path) -> dict[str, float]:
     """The rate of each row that has one, from a `rates.json`."""
-    rates = from_json(_Rates, read_json(path), str(path), f"give the {FILE} of a search")
-    return {name: row.rate for name, row in rates.rows.items() if row.rate is not None}
+    return from_json(SearchedRates, read_json(path), str(path), f"give the {FILE} of a search").known
 
 
 def _map(trial: Trial) -> float:

@@ -84,7 +84,7 @@ ROWS = {
 ALL = ("colour-grid", "frozen", "untrained", "sup", "ta", "tpc", "mve", "sfe", "ours")
 
 
-def resolve(row: ComparisonRow, *layers: Settings) -> Config:
+def row_config(row: ComparisonRow, *layers: Settings) -> Config:
     """All settings of a row: its method's published ones, updated by the layers in order, then by its own."""
     config = METHODS[row.method].published() if row.method else Config()
     for layer in (*layers, row.settings):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from polyptrace.compare.rows import ROWS, ComparisonRow, resolve
+from polyptrace.compare.rows import ROWS, ComparisonRow, row_config
 from polyptrace.config import Config, Settings, as_options
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
@@ -197,7 +197,7 @@ def make_trial(
     layers: list[Settings] = [shared.settings]
     if row.method:
         layers += [{"train": {"seed": seed, **({"frames": frames} if frames else {})}}, rate_setting(row, rates or {})]
-    return Trial(key, row, shared.out / key, data, resolve(row, *layers), shared.tasks, start)
+    return Trial(key, row, shared.out / key, data, row_config(row, *layers), shared.tasks, start)
 
 
 def rate_setting(row: ComparisonRow, rates: Mapping[str, float]) -> Settings:
@@ -208,7 +208,7 @@ def rate_setting(row: ComparisonRow, rates: Mapping[str, float]) -> Settings:
 
 def frames_of_ours(data: Path, shared: Shared) -> int:
     """The number of frames that our method sees in its epochs on a dataset."""
-    config = resolve(ROWS["ours"], shared.settings)
+    config = row_config(ROWS["ours"], shared.settings)
     if config.train.frames:
         return config.train.frames
     plan = METHODS["ours"].plan(Dataset.open(data).label_free(), config)

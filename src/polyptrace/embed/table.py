@@ -89,6 +89,10 @@ class Embeddings:
         chosen = np.isin(self.unit, (unit, "any"))
         return self if chosen.all() else self.rows(chosen)
 
+    def track_key(self, row: int) -> tuple[str, str, int, int]:
+        """Dataset, video, track and first frame: identifies a track in datasets and results."""
+        return str(self.dataset[row]), str(self.video[row]), int(self.track[row]), int(self.position[row])
+
     def whole_tracks(self, source: str) -> Self:
         """The rows of whole tracks, of which there must be some, each with its procedure; errors name the source."""
         tracks = self.select("track")

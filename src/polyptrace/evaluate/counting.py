@@ -161,7 +161,7 @@ def count(
     labels = []  # of each video: (settings, tracks)
     for rows in members:
         times = (None, None) if first is None or last is None else (np.asarray(first)[rows], np.asarray(last)[rows])
-        labels.append(_cluster_settings(similarities(unit[rows], method, *times), method, settings))
+        labels.append(_cluster_settings(similarity_matrices(unit[rows], method, *times), method, settings))
     return _chosen(members, labels, polyps, settings, target)
 
 
@@ -181,7 +181,7 @@ def count_lesions(tracks: Embeddings, video: Labels, polyp: Labels | None = None
     return Counting(cluster, videos, unused, np.zeros(number, dtype=bool), clusters, counts, pairs, interval)
 
 
-def similarities(
+def similarity_matrices(
     vectors: Vectors,
     method: Clustering,
     first: ArrayLike | None = None,
@@ -216,7 +216,7 @@ def affinity_propagation(similarity: Floats, preference: float) -> Ints:
 
 
 def _cluster_settings(matrices: tuple[Floats, ...], method: Clustering, settings: Floats) -> Ints:
-    """Clusters (S, n) for S settings from the result of `similarities`, numbered by first appearance."""
+    """Clusters (S, n) for S settings from the result of `similarity_matrices`, numbered by first appearance."""
     match method:
         case "threshold":
             labels = [connected_components(matrices[0] >= s, directed=False)[1] for s in settings]

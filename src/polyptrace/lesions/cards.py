@@ -9,7 +9,7 @@ from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted
 from polyptrace.core.timecode import has_rate, seconds_text, time_offset, time_range, timecode
 from polyptrace.embed import Embeddings
-from polyptrace.film_strips import TrackImages, TrackKey
+from polyptrace.film_strips import TrackImages
 from polyptrace.lesions.pictures import BestFrame, best_frame, best_picture, missing_pictures
 from polyptrace.lesions.procedure import Link, ProcedureLesions
 from polyptrace.lesions.same import ASSUMED_FPS, SameModel
@@ -28,7 +28,7 @@ from polyptrace.report.page import (
     Strips,
     Tile,
 )
-from polyptrace.report.timeline import TrackTimes, timeline
+from polyptrace.report.timeline import TrackTimes, draw_timeline
 from polyptrace.report.write import GENERATED_NOTICE
 
 #: Tracks of a lesion that are further apart belong to two sightings.
@@ -66,7 +66,7 @@ def describe(tracks: Embeddings, found: ProcedureLesions, images: TrackImages) -
         fps = _rate(tracks, rows)
         gap = tracks.position[rows[1:]] - np.maximum.accumulate(tracks.last[rows])[:-1] - 1
         sightings = np.split(rows, np.flatnonzero(gap > SIGHTING_GAP_S * fps) + 1)
-        frames = [best_frame(images, track_key(tracks, row)) for row in rows.tolist()]
+        frames = [best_frame(images, tracks.track_key(row)) for row in rows.tolist()]
         best = sorted((each for each in frames if each is not None), key=lambda each: -each.score)
         described.append(
             Lesion(
@@ -131,7 +131,7 @@ def lesion_page(
         for number, (procedure, described) in enumerate(zip(found, lesions, strict=True), 1)
         for blocks in [_procedure_blocks(tracks, procedure, described, images, number)]
     ]
-    remark = missing_pictures(images, [track_key(tracks, row) for row in range(len(tracks))])
+    remark = missing_pictures(images, [tracks.track_key(row) for row in range(len(tracks))])
     total = sum(procedure.count for procedure in found)
     return Page(
         title="Lesions" if len(found) > 1 else f"Lesions of procedure {found[0].video}",
@@ -147,11 +147,6 @@ def lesion_page(
         ),
         brand="polyptrace lesions",
     )
-
-
-def track_key(tracks: Embeddings, row: int) -> TrackKey:
-    """The key of a track in datasets and results."""
-    return str(tracks.dataset[row]), str(tracks.video[row]), int(tracks.track[row]), int(tracks.position[row])
 
 
 def _procedure_blocks(
@@ -172,7 +167,7 @@ def _procedure_blocks(
         procedure.lesion,
         np.full(len(rows), ""),
     )
-    drawing = timeline(lanes, images if images.location else None, number, "", title=procedure.count_text)
+    drawing = draw_timeline(lanes, images if images.location else None, number, "", title=procedure.count_text)
     caption = "One lane per lesion; each bar is a track, an uninterrupted view. " + _count_sentence(procedure)
     cards = Cards(tuple(_card(tracks, lesion, images) for lesion in lesions))
     blocks: list[Block] = [Plots((drawing,), caption, wide=True), cards]
@@ -238,7 +233,7 @@ def _uncertain_row(tracks: Embeddings, link: Link, lesion_of: dict[int, int], im
     for row, number in ((link.first, first), (link.second, second)):
         time = time_range(float(tracks.position[row]), float(tracks.last[row]), float(tracks.fps[row]))
         name = f"track {tracks.track[row]}"
-        strips.append(strip(track_key(tracks, row), images, "match", f"lesion {number}", name, time))
+        strips.append(strip(tracks.track_key(row), images, "match", f"lesion {number}", name, time))
     return StripRow(f"{percent(link.probability)} the same lesion ({lesions})", tuple(strips))
 
 

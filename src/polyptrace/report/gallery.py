@@ -50,7 +50,7 @@ def pick_queries(row: Results, images: TrackImages, count: int = 6) -> list[int]
     Returns indices into the row's queries. Only queries whose images are available are chosen.
     """
     table, queries = row.tasks["retrieval"].table, row.arrays["retrieval/query"]
-    available = np.array([track_key(row, table, int(track)) in images.location for track in queries], bool)
+    available = np.array([_track_key(row, table, int(track)) in images.location for track in queries], bool)
     order = np.flatnonzero(available)[np.argsort(-row.arrays["retrieval/ap"][available], kind="stable")]
     polyp = row.arrays[f"{table}/polyp"]
     chosen: list[int] = []
@@ -74,7 +74,7 @@ def look_up(row: Results, indices: Sequence[int]) -> list[Query]:
 
     def match(track: int, label: str, role: str) -> Match:
         time = timecode(float(row.arrays[f"{table}/position"][track]), float(row.arrays[f"{table}/fps"][track]))
-        return Match(track_key(row, table, track), str(polyp[track]), time, label, role)
+        return Match(_track_key(row, table, track), str(polyp[track]), time, label, role)
 
     queries = []
     for index in indices:
@@ -93,7 +93,7 @@ def look_up(row: Results, indices: Sequence[int]) -> list[Query]:
 def same_queries(row: Results, keys: Sequence[TrackKey]) -> list[int]:
     """The indices of queries with these keys, as far as the row has them."""
     table = row.tasks["retrieval"].table
-    index_of = {track_key(row, table, int(track)): n for n, track in enumerate(row.arrays["retrieval/query"])}
+    index_of = {_track_key(row, table, int(track)): n for n, track in enumerate(row.arrays["retrieval/query"])}
     return [index_of[key] for key in keys if key in index_of]
 
 
@@ -153,7 +153,7 @@ def _draw_strip(axes: Axes, image: Pixels, corner: tuple[float, float], match: M
     axes.text(middle, bottom + 0.05, match.time, ha="center", va="top", color=SOFT, fontsize=7)
 
 
-def track_key(row: Results, table: str, track: int) -> TrackKey:
+def _track_key(row: Results, table: str, track: int) -> TrackKey:
     """The key of a track in a table of the results."""
     dataset, video = (str(row.arrays[f"{table}/{column}"][track]) for column in ("dataset", "video"))
     return dataset, video, int(row.arrays[f"{table}/track"][track]), int(row.arrays[f"{table}/position"][track])

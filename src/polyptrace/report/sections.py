@@ -7,13 +7,20 @@ from polyptrace.core.console import counted
 from polyptrace.drawing import LineStyle
 from polyptrace.evaluate import Results
 from polyptrace.film_strips import TrackImages
-from polyptrace.report.curves import base_rate, interval_plot, precision_recall, roc, similarities
+from polyptrace.report.curves import (
+    Run,
+    base_rate,
+    interval_plot,
+    precision_recall,
+    roc,
+    similarity_histogram,
+    training_curves,
+)
 from polyptrace.report.gallery import gallery_figure, gallery_rows, look_up, pick_queries, same_queries
 from polyptrace.report.page import Block, Details, Facts, Heading, Legend, Paragraph, Plots, Section, Strips
 from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, is_done, measured
-from polyptrace.report.runs import Run, training_curves
 from polyptrace.report.tables import counting_table, difference_table, has_labels, method_table
-from polyptrace.report.timeline import procedures, shown_clustering, timeline
+from polyptrace.report.timeline import counted_procedures, draw_timeline, shown_clustering
 from polyptrace.report.track_map import has_map, mapped_tracks, track_map
 
 #: Limits: methods with a map or a gallery, procedures with a timeline, queries in a gallery.
@@ -119,7 +126,7 @@ def reidentification(content: Content) -> Section | None:
         f" precision of random matching ({100 * base_rate(rows[0]):.1f} %)."
     )
     curves = Plots((roc(rows, styles), precision_recall(rows, styles)), caption)
-    histograms = tuple(similarities(content.rows[n], n) for n in content.selected(numbers, MAX_MAPS))
+    histograms = tuple(similarity_histogram(content.rows[n], n) for n in content.selected(numbers, MAX_MAPS))
     caption = "Similarities of pairs, each histogram with an area of one. Less overlap is better."
     blocks = (curves, Plots(histograms, caption, legend=SAME_OR_DIFFERENT))
     return Section("reid", "Re-identification", blocks)
@@ -180,7 +187,7 @@ def _timelines(content: Content) -> list[Block]:
     task = shown_clustering(content.row)
     if task is None:
         return []
-    shown, total = procedures(content.row, task, MAX_TIMELINES, content.baseline)
+    shown, total = counted_procedures(content.row, task, MAX_TIMELINES, content.baseline)
     text = "Each bar is a track. Colour and number give its cluster"
     if any(procedure.labelled for procedure in shown):
         text += " in both panels, so a true polyp in one colour was counted once."
@@ -194,7 +201,7 @@ def _timelines(content: Content) -> list[Block]:
     blocks: list[Block] = [Heading(f"Timelines: {name}, {CLUSTERINGS[task].lower()}"), Paragraph(text)]
     baseline = "" if content.baseline is None else content.baseline.method.name
     for number, procedure in enumerate(shown):
-        drawing = timeline(procedure, content.images, number, name, baseline)
+        drawing = draw_timeline(procedure, content.images, number, name, baseline)
         where = f" ({procedure.dataset})" if procedure.dataset else ""
         blocks.append(Plots((drawing,), f"Procedure {procedure.video}{where}", wide=True))
     return blocks

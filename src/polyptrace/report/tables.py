@@ -75,7 +75,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A method and its cells."""
 
     name: str
@@ -94,7 +94,7 @@ class Table:
     title: str
     caption: str
     columns: tuple[Column, ...]
-    groups: tuple[tuple[str, tuple[Row, ...]], ...]
+    groups: tuple[tuple[str, tuple[TableRow, ...]], ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -173,14 +173,14 @@ def counting_table(rows: Sequence[Results], focus: int) -> Table | None:
     if not measures:
         return None
     names = {measure.name for measure in measures}
-    groups: list[tuple[str, tuple[Row, ...]]] = []
+    groups: list[tuple[str, tuple[TableRow, ...]]] = []
     rankings: list[Ranking] = []
     for task, title in CLUSTERINGS.items():
         block = [m for m in COUNTING if m.task == task and m.name in names]
         cells, ranked = ranked_cells(rows, block)
         rankings += ranked
         counted_rows = [n for n, row in enumerate(rows) if any(metric_of(row, m) is not None for m in block)]
-        lines = tuple(Row(row_name(rows[n]), tuple(cells[n]), n == focus) for n in counted_rows)
+        lines = tuple(TableRow(row_name(rows[n]), tuple(cells[n]), n == focus) for n in counted_rows)
         groups += [(title, lines)] if lines else []
     notes = ranking_notes(groups, rankings)
     if has_labels(rows):
@@ -198,12 +198,12 @@ def counting_table(rows: Sequence[Results], focus: int) -> Table | None:
 
 def ablation_table(blocks: Mapping[str, Sequence[tuple[Results, Config]]], measures: Sequence[Measure]) -> Table:
     """The paper's Table 2: rows with their settings, in blocks that are ranked separately."""
-    groups: list[tuple[str, tuple[Row, ...]]] = []
+    groups: list[tuple[str, tuple[TableRow, ...]]] = []
     notes: list[str] = []
     for title, members in blocks.items():
         cells, rankings = ranked_cells([results for results, _ in members], measures)
         rows = [
-            Row(row_name(results), (*(Cell("✓" if on else "✗") for on in switches(config)), *values))
+            TableRow(row_name(results), (*(Cell("✓" if on else "✗") for on in switches(config)), *values))
             for (results, config), values in zip(members, cells, strict=True)
         ]
         groups.append((title, tuple(rows)))
@@ -230,7 +230,7 @@ def sweep_table(name: str, points: Mapping[str, Sequence[Results]], measure: Mea
         column, rankings = ranked_cells(rows, [measure])
         for row, (cell,) in zip(rows, column, strict=True):
             cells[row.method.name][point] = cell
-        notes += ranking_notes([("", [Row("", tuple(each)) for each in column])], rankings)
+        notes += ranking_notes([("", [TableRow("", tuple(each)) for each in column])], rankings)
         counts = table_caption(rows[:1], [measure]).partition(": ")[2]
         if counts:
             seeds = " to ".join(map(str, sorted({row.method.seeds for row in rows})))
@@ -239,7 +239,9 @@ def sweep_table(name: str, points: Mapping[str, Sequence[Results]], measure: Mea
     title = f"{measure.over} {measure.name}"
     columns = tuple(Column(f"{title} {measure.direction}", point) for point in points)
     missing = Cell(remark="not measured")
-    lines = tuple(Row(each, tuple(values.get(point, missing) for point in points)) for each, values in cells.items())
+    lines = tuple(
+        TableRow(each, tuple(values.get(point, missing) for point in points)) for each, values in cells.items()
+    )
     notes = [*dict.fromkeys(notes), "Best and second best are marked in each column."]
     return Table(name, f"Sweep: {title}", " ".join(captions), columns, (("", lines),), tuple(notes))
 
@@ -330,13 +332,13 @@ def value_cell(row: Results, number: int, measure: Measure, ranking: Ranking) ->
 
 def _grouped(
     rows: Sequence[Results], cells: Sequence[Sequence[Cell]], focus: int = -1, only: Collection[int] | None = None
-) -> list[tuple[str, tuple[Row, ...]]]:
+) -> list[tuple[str, tuple[TableRow, ...]]]:
     """The rows, or `only` some of them, with their cells, in the table's order of groups."""
     groups = []
     for group in GROUP_ORDER:
         members = [n for n, row in enumerate(rows) if row.method.group == group and (only is None or n in only)]
         if members:
-            groups.append((group, tuple(Row(row_name(rows[n]), tuple(cells[n]), n == focus) for n in members)))
+            groups.append((group, tuple(TableRow(row_name(rows[n]), tuple(cells[n]), n == focus) for n in members)))
     return groups
 
 
@@ -371,7 +373,7 @@ def _difference_cell(measure: Measure, pair: Paired | None, p: float | None) -> 
     )
 
 
-def _paper_rows(conventions: Sequence[str], measures: Sequence[Measure]) -> list[Row]:
+def _paper_rows(conventions: Sequence[str], measures: Sequence[Measure]) -> list[TableRow]:
     """The paper's own Table 1, on REAL-Colon, SUN, PolypSize and PolypsSet."""
     rows = []
     with files("polyptrace.report").joinpath("paper_table1.csv").open(encoding="utf-8") as file:
@@ -383,12 +385,12 @@ def _paper_rows(conventions: Sequence[str], measures: Sequence[Measure]) -> list
                 value = line.get(f"{measure.task}/{measure.metric}")
                 note = SAW_TEST if measure.task == line["saw_test"] else ""
                 cells.append(Cell(value, note=note) if value else Cell())
-            rows.append(Row(line["method"], tuple(cells), quoted=True))
+            rows.append(TableRow(line["method"], tuple(cells), quoted=True))
     return rows
 
 
 def ranking_notes(
-    groups: Sequence[tuple[str, Sequence[Row]]], rankings: Iterable[Ranking], family: str = "within the column"
+    groups: Sequence[tuple[str, Sequence[TableRow]]], rankings: Iterable[Ranking], family: str = "within the column"
 ) -> list[str]:
     """What bold, underline and the footnote signs of a table mean, as far as they occur."""
     signs = {cell.note for _, rows in groups for row in rows for cell in row.cells}

@@ -55,7 +55,7 @@ def shown_clustering(row: Results) -> str | None:
     return next((task for task in PREFERRED if is_done(row, task) and f"{task}/cluster" in row.arrays), None)
 
 
-def procedures(
+def counted_procedures(
     row: Results, task: str, count: int = 6, baseline: Results | None = None
 ) -> tuple[list[TrackTimes], int]:
     """Up to `count` procedures, those with the most polyps (or clusters) first; and the total number."""
@@ -101,7 +101,7 @@ def _clusters_of(row: Results, task: str, columns: dict[str, NDArray[np.generic]
 
 
 @styled
-def timeline(
+def draw_timeline(
     procedure: TrackTimes,
     images: TrackImages | None,
     number: int,

@@ -23,6 +23,7 @@ from polyptrace.drawing import line_styles
 from polyptrace.evaluate.results import Metric, Results, without_nan
 from polyptrace.film_strips import TrackImages
 from polyptrace.report import sections as page_sections
+from polyptrace.report.curves import Run, load_run
 from polyptrace.report.page import Block, Page, Section, Tile, render_page, write_table
 from polyptrace.report.ranking import (
     ADDITIONAL,
@@ -38,7 +39,6 @@ from polyptrace.report.ranking import (
     rank,
     value_text,
 )
-from polyptrace.report.runs import Run, load_run
 from polyptrace.report.tables import OTHER_TEST
 
 #: The file that marks a folder as a report.
