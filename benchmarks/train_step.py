@@ -1,7 +1,4 @@
-"""The time of a training step: ours, a plain one, and a loop that decodes JPEGs in every epoch.
-
-    python -m benchmarks.train_step            # on a GPU with 16 cores: about 4 minutes
-    python -m benchmarks.train_step --tiny     # on a CPU, to check the script
+"""The time of a training step: ours, a plain one and a hand-tuned one. About a minute on a GPU.
 
 The step is the paper's: 60 tracklets x 8 frames x 232 px, ResNet-50, three transformer layers, the loss at both levels.
 
@@ -9,35 +6,22 @@ The step is the paper's: 60 tracklets x 8 frames x 232 px, ResNet-50, three tran
     hand-tuned   bf16, channels last, compiled, fused AdamW, one batch that stays on the GPU, no loop: the upper limit
     ours         `polyptrace.train.train`: sampler, data, loss, loop, log; crops on the GPU
     ours (host)  the same with the crops in the memory map, pinned and read ahead
-    PIL loop     the plain step, fed by a DataLoader of 16 processes that opens, crops and resizes 480 JPEGs with PIL
-    PIL alone    that DataLoader without a network
-    torchvision  the same two with torchvision's decoder
-
-JPEGs have 1350 x 1080 pixels and about 350 KiB, as REAL-Colon's 2,757,723 frames (about 1 TB). Each process of a
-DataLoader produces whole batches, so batches arrive in groups; the first two batches of every process are not counted.
 """
 
-import argparse
-import os
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader
-from torch.utils.data import Dataset as TorchDataset
-from torchvision.transforms.v2 import functional as pictures
 
 from benchmarks.result import Result, Row
 from polyptrace.config import Config, Encoder, Supervision, Train
-from polyptrace.core.codec import decode_image
 from polyptrace.core.files import write_json
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
@@ -45,9 +29,6 @@ from polyptrace.encoders import TrackletEncoder
 from polyptrace.losses import noise_aware, noise_aware_frames
 from polyptrace.train import train
 from polyptrace.train.loop import Learner
-
-#: Batches of each process of a DataLoader before the measurement begins.
-SETTLING = 2
 
 
 @dataclass(frozen=True)
@@ -58,14 +39,11 @@ class Scale:
     bag_size: int = 4
     length: int = 8
     size: int = 232
-    picture: tuple[int, int] = (1350, 1080)
     encoder: Encoder = field(default_factory=lambda: Encoder(weights="none"))
     videos: int = 20
     tracklets_per_video: int = 30
     steps: int = 120
     timed: int = 20  # steps of the plain and the hand-tuned loop
-    rounds: int = 2  # batches of each process that are measured
-    workers: int = 16
 
     @property
     def frames(self) -> int:
@@ -78,14 +56,11 @@ TINY = Scale(
     bag_size=2,
     length=4,
     size=32,
-    picture=(160, 128),
     encoder=Encoder("test_resnet", "none", width=16, layers=1, heads=2, feed_forward=16, projection=8),
     videos=2,
     tracklets_per_video=9,
     steps=12,
     timed=2,
-    rounds=1,
-    workers=1,
 )
 
 
@@ -218,87 +193,21 @@ def time_ours(dataset: Dataset, out: Path, scale: Scale, device: torch.device, w
     return 1000 * (ended - begun) / max(last - first, 1), peak_memory(device)
 
 
-class Pictures(TorchDataset[Tensor]):
-    """Tracklets that are cut from JPEG files on every access."""
-
-    def __init__(self, files: list[Path], scale: Scale, decoder: str) -> None:
-        self.files, self.scale, self.decoder = files, scale, decoder
-
-    def __len__(self) -> int:
-        batches = self.scale.workers * (SETTLING + self.scale.rounds)
-        return batches * self.scale.frames // self.scale.length
-
-    def __getitem__(self, index: int) -> Tensor:
-        torch.set_num_threads(1)
-        random = np.random.default_rng(index)
-        return torch.stack([self._crop(random) for _ in range(self.scale.length)])
-
-    def _crop(self, random: np.random.Generator) -> Tensor:
-        file = self.files[int(random.integers(len(self.files)))]
-        width, height = self.scale.picture
-        side = int(random.uniform(0.25, 0.9) * height)  # a box of 60 to 190 pixels, times 5, inside the picture
-        x, y = int(random.integers(0, width - side)), int(random.integers(0, height - side))
-        if self.decoder == "PIL":
-            with Image.open(file) as picture:
-                crop = picture.convert("RGB").crop((x, y, x + side, y + side))
-            crop = crop.resize((self.scale.size, self.scale.size), Image.Resampling.BILINEAR)
-            return torch.from_numpy(np.array(crop)).permute(2, 0, 1)
-        whole = decode_image(file.read_bytes())
-        return pictures.resize(whole[:, y : y + side, x : x + side], [self.scale.size] * 2)
-
-
-def make_pictures(folder: Path, scale: Scale, count: int = 48) -> list[Path]:
-    """JPEG files of about the size and detail of a colonoscopy frame."""
-    folder.mkdir()
-    random, files = np.random.default_rng(0), []
-    for number in range(count):
-        layers = [random.uniform(0, 255, (scale.picture[1] // n, scale.picture[0] // n, 3)) for n in (64, 16, 4)]
-        whole = sum(
-            share * np.asarray(Image.fromarray(layer.astype(np.uint8)).resize(scale.picture), np.float64)
-            for share, layer in zip((0.58, 0.22, 0.2), layers, strict=True)
-        )
-        files.append(folder / f"{number}.jpg")
-        Image.fromarray(np.asarray(whole).astype(np.uint8)).save(files[-1], quality=90)
-    return files
-
-
-def time_decoding(files: list[Path], scale: Scale, decoder: str, use: Callable[[Tensor], None]) -> float:
-    """Milliseconds per batch of a loop that decodes and uses each batch, after the first batches."""
-    loader = DataLoader(
-        Pictures(files, scale, decoder),
-        batch_size=scale.frames // scale.length,
-        num_workers=scale.workers,
-    )
-    stamps = []
-    for batch in loader:
-        use(batch)
-        stamps.append(time.perf_counter())
-    counted = stamps[SETTLING * scale.workers - 1 :]
-    return 1000 * (counted[-1] - counted[0]) / (len(counted) - 1)
-
-
 def measure(quick: bool = False) -> Result:
     """Milliseconds per step of every variant."""
-    scale = TINY if quick else replace(Scale(), workers=min(16, os.cpu_count() or 1))
+    scale = TINY if quick else Scale()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    batch = torch.randint(0, 256, (scale.frames // scale.length, scale.length, 3, scale.size, scale.size)).float()
+    plain, plain_memory = time_steps(partial(plain_step(scale, device), batch), scale.timed, device)
+    tuned, tuned_memory = time_steps(hand_tuned_step(scale, device), scale.timed, device)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        files = make_pictures(folder / "pictures", scale)
-        alone = {decoder: time_decoding(files, scale, decoder, lambda _: None) for decoder in ("PIL", "torchvision")}
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        step = plain_step(scale, device)
-        batch = torch.randint(0, 256, (scale.frames // scale.length, scale.length, 3, scale.size, scale.size)).float()
-        plain, plain_memory = time_steps(partial(step, batch), scale.timed, device)
-        loops = {decoder: time_decoding(files, scale, decoder, step) for decoder in alone}
-        tuned, tuned_memory = time_steps(hand_tuned_step(scale, device), scale.timed, device)
-        dataset = make_dataset(folder / "data", scale)
-        ours, ours_memory = time_ours(dataset, folder / "ours", scale, device, "auto")
-        host, host_memory = time_ours(dataset, folder / "host", scale, device, "host")
+        dataset = make_dataset(Path(name) / "data", scale)
+        ours, ours_memory = time_ours(dataset, Path(name) / "ours", scale, device, "auto")
+        host, host_memory = time_ours(dataset, Path(name) / "host", scale, device, "host")
     names = {"plain_name": "a plain step", "limit_name": "the hand-tuned step"}
     rows = (
         Row("training step, crops on the GPU", "ms", ours, plain, tuned, least_ratio=3.1, least_share=0.95, **names),
         Row("training step, crops in the memory map", "ms", host, plain, tuned, least_share=0.95, **names),
-        *(_decoding_row(ours, alone[decoder], f"{decoder} alone, {scale.workers} processes") for decoder in alone),
-        *(_decoding_row(ours, loops[decoder], f"a plain step fed by {decoder}") for decoder in loops),
     )
     memory = {"plain": plain_memory, "hand-tuned": tuned_memory, "ours": ours_memory, "ours (host)": host_memory}
     details = (("", "GiB of GPU memory"), *((name, f"{gib:.1f}") for name, gib in memory.items()))
@@ -307,18 +216,3 @@ def measure(quick: bool = False) -> Result:
         "Plain: float32 with TF32, eager. Limit: the hand-tuned step, without loop or data."
     )
     return Result("train_step", rows, note, details)
-
-
-def _decoding_row(ours: float, other: float, name: str) -> Row:
-    return Row("training step", "ms", ours, other, least_ratio=8 if "PIL" in name else None, plain_name=name)
-
-
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="small sizes, on a CPU, to check the script")
-    print(measure(parser.parse_args().tiny).text())
-
-
-if __name__ == "__main__":
-    main()
