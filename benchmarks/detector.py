@@ -9,7 +9,7 @@ detector.json:
 - for each kind of boxes: the error of the number of lesions of a procedure, the tracks, those of them that never
   overlap a true box (IoU 0.5), and the polyps that no track overlaps.
 
-It ends after --minutes (required to train), also if not all folders are counted; 40 % of them are for the training.
+It ends after --minutes (required to train), also if not all folders are counted; the training ends after 60 % of them.
 Without --work, everything else that is written is removed at the end. With it, an interrupted benchmark resumes.
 """
 
@@ -40,38 +40,42 @@ from polyptrace.data.tracks import box_iou
 ROOT = Path(__file__).parents[1]
 IOU = 0.5
 TRUE, FOUND = "true boxes", "detector"
-TRAINING_SEEDS, UNSEEN_SEEDS = (160, 161, 162, 163), (171, 172, 173)
-TRAINING_SHARE = 0.4  # of the time
+TRAINING_SEEDS, UNSEEN_SEEDS = (160, 161), (171, 172)
+VIDEOS = ("--split", "test", "--every-frame", "--videos")
+TRAINED_AFTER = 0.6  # share of the time
+START_S = 20.0  # for starting a program, at most
 TRAINING = ROOT / "examples/train_detector.py"
-Run = Callable[..., None]  # runs a Python command; raises TimeoutExpired when the time is over
+Run = Callable[..., bool]  # runs a Python command; False if the time was over first
 
 
 def main(words: list[str]) -> None:
     """Measures, and writes table.md and detector.json."""
     options = parse(words)
-    end = time.monotonic() + 60 * options.minutes
+    begin, seconds = time.monotonic(), 60 * options.minutes
+    run = limited(begin + seconds)
     training: dict[str, Any] = {}
     with TemporaryDirectory() as temporary, ThreadPoolExecutor(1) as background:
         work = options.work or Path(temporary)
         detector, folders = options.detector, options.generated
         if not detector:
-            seen, folders = generate(limited(end), work, options.preset)
+            seen, unseen = ([work / f"seed-{seed}" for seed in seeds] for seeds in (TRAINING_SEEDS, UNSEEN_SEEDS))
+            usable = [folder for folder in seen if generate(run, folder, options.preset)]
+            pending = [background.submit(generate, run, folder, options.preset, *VIDEOS) for folder in unseen]
+            detector = str(work / "light")
+            left = begin + TRAINED_AFTER * seconds - time.monotonic()
+            training = train(run, usable, Path(detector), left - START_S, options.size)
+            write_json(options.out / "training.json", training)
+            made = [job.result() for job in pending]
+            folders = [folder for folder, done in zip(unseen, made, strict=True) if done and training["steps"]]
         cases = {
             kind: {folder: work / f"{kind.split()[0]}-{number}" for number, folder in enumerate(folders)}
-            for kind in (TRUE, FOUND)
+            for kind in (FOUND, TRUE)
         }
-        true = background.submit(run_all, limited(end), cases[TRUE], "", options.encoder)
-        if not detector:
-            detector = str(work / "light")
-            seconds = TRAINING_SHARE * 60 * options.minutes
-            training = train(limited(end), seen, Path(detector), seconds, options)
-            write_json(options.out / "training.json", training)
-        found = run_all(limited(end), cases[FOUND], detector, options.encoder)
-        counted_true = true.result()
-        finished = [folder for folder in folders if folder in found and folder in counted_true]
-        content = measured({kind: {folder: cases[kind][folder] for folder in finished} for kind in cases})
+        finished = run_all(run, cases, detector, options.encoder)
+        content = measured({kind: {folder: cases[kind][folder] for folder in finished} for kind in (TRUE, FOUND)})
     content |= {"detector": detector, "training": training, "encoder": options.encoder, "made_by": provenance()}
-    content["folders that were not finished"] = [str(folder) for folder in folders if folder not in finished]
+    content["minutes"] = (time.monotonic() - begin) / 60
+    content["folders"] = {"finished": len(finished), "all": len(options.generated or UNSEEN_SEEDS)}
     write_json(options.out / "detector.json", content)
     text = page(content)
     with atomic_file(options.out / "table.md") as file:
@@ -108,64 +112,58 @@ def parse(words: list[str]) -> argparse.Namespace:
 def limited(end: float) -> Run:
     """Runs Python commands until a time of `time.monotonic`."""
 
-    def run(*command: object) -> None:
-        words = [sys.executable, *map(str, command)]
-        subprocess.run(words, check=True, timeout=max(0.1, end - time.monotonic()) if end < math.inf else None)
-
-    return run
-
-
-def in_parallel(jobs: Iterable[Callable[[], None]]) -> list[bool]:
-    """Runs functions, as many at a time as there are cores; whether each ended before the time was over."""
-
-    def run(job: Callable[[], None]) -> bool:
+    def run(*command: object) -> bool:
+        words, left = [sys.executable, *map(str, command)], end - time.monotonic()
         try:
-            job()
+            subprocess.run(words, check=True, timeout=None if end == math.inf else max(left, 0.1))
         except subprocess.TimeoutExpired:
             return False
         return True
 
+    return run
+
+
+def in_parallel(jobs: Iterable[Callable[[], bool]]) -> list[bool]:
+    """Runs functions, as many at a time as there are cores."""
     with ThreadPoolExecutor(usable_cores()) as pool:
-        return list(pool.map(run, jobs))
+        return list(pool.map(lambda job: job(), jobs))
 
 
-def generate(run: Run, work: Path, preset: str) -> tuple[list[Path], list[Path]]:
-    """Generates folders of procedures for the training, and of unseen ones with videos."""
-    jobs = [
-        partial(run, "-m", "polyptrace", "synth", work / f"seed-{seed}", "--preset", preset, "--seed", seed, *words)
-        for seeds, words in ((TRAINING_SEEDS, ()), (UNSEEN_SEEDS, ("--split", "test", "--every-frame", "--videos")))
-        for seed in seeds
-    ]
-    if not all(in_parallel(jobs)):
-        raise UserError("the time was over before the procedures were generated -> give more --minutes")
-    seen, unseen = ([work / f"seed-{seed}" for seed in seeds] for seeds in (TRAINING_SEEDS, UNSEEN_SEEDS))
-    return seen, unseen
+def generate(run: Run, folder: Path, preset: str, *words: str) -> bool:
+    """Generates procedures; the folder's name ends with their seed."""
+    seed = folder.name.rpartition("-")[2]
+    return run("-m", "polyptrace", "synth", folder, "--preset", preset, "--seed", seed, *words)
 
 
-def train(run: Run, folders: list[Path], out: Path, seconds: float, options: argparse.Namespace) -> dict[str, Any]:
-    """Trains a detector; returns what is written about the training, with its AP50 on test procedures."""
-    if not out.is_dir():
-        words = ("--model", "light", "--size", options.size, "--batch", 64, "--seconds", seconds, "--out", out)
+def train(run: Run, folders: list[Path], out: Path, seconds: float, size: int) -> dict[str, Any]:
+    """Trains a detector; returns what is written about the training, also of one that was stopped too early."""
+    if folders and not out.is_dir():
+        words = ("--model", "light", "--size", size, "--batch", 64, "--seconds", max(seconds, 1.0), "--out", out)
         run(TRAINING, "coco", *folders, *words)
-    content: dict[str, Any] = read_json(out / "training.json")
+    content: dict[str, Any] = read_json(out / "training.json") if out.is_dir() else {"steps": 0}
     return content
 
 
-def run_all(run: Run, cases: dict[Path, Path], detector: str, encoder: str) -> list[Path]:
-    """`polyptrace run` on the videos of each folder, by default with the true boxes; returns the finished folders."""
+def run_all(run: Run, cases: dict[str, dict[Path, Path]], detector: str, encoder: str) -> list[Path]:
+    """`polyptrace run` on the videos of each folder, with both kinds of boxes; returns the finished folders."""
     command = ("-m", "polyptrace")
-    options = {folder: ("--detector", detector or f"coco:{folder}") for folder in cases}
-    videos = {folder: sorted((folder / "videos").glob("*.mp4")) for folder in cases}
+    jobs = [
+        (folder, case, ("--detector", f"coco:{folder}" if kind == TRUE else detector))
+        for kind, folders in cases.items()
+        for folder, case in folders.items()
+    ]
+    videos = {folder: sorted((folder / "videos").glob("*.mp4")) for folder, _, _ in jobs}
     in_parallel(
-        partial(run, *command, "detect", video, *options[folder], "--batch", 32, "--out", case / "detections")
-        for folder, case in cases.items()
+        partial(run, *command, "detect", video, *words, "--out", case / "detections")
+        for folder, case, words in jobs
         for video in videos[folder]
     )
-    finished = in_parallel(
-        partial(run, *command, "run", *videos[folder], *options[folder], "--encoder", encoder, "--out", case)
-        for folder, case in cases.items()
+    done = in_parallel(
+        partial(run, *command, "run", *videos[folder], *words, "--encoder", encoder, "--out", case)
+        for folder, case, words in jobs
     )
-    return [folder for folder, done in zip(cases, finished, strict=True) if done]
+    late = {folder for (folder, _, _), each in zip(jobs, done, strict=True) if not each}
+    return [folder for folder in videos if folder not in late]
 
 
 def measured(cases: dict[str, dict[Path, Path]]) -> dict[str, Any]:
@@ -238,12 +236,14 @@ def page(content: dict[str, Any]) -> str:
     """The tables as Markdown."""
     parts = []
     if training := content["training"]:
+        known = "stopped before its AP50 was measured"
+        if "AP50" in training:
+            known = f"AP50 on {training['test images']:,} images of other procedures: {training['AP50']:.3f}"
+        parts.append(f"Detector trained for {training['steps']:,} steps; {known}.")
+    if (folders := content["folders"])["finished"] < folders["all"]:
         parts.append(
-            f"Detector trained for {training['steps']:,} steps; AP50 on {training['test images']:,} images of other "
-            f"procedures: {training['AP50']:.3f}."
+            f"{folders['finished']} of {folders['all']} folders of videos were counted before the time was over."
         )
-    if late := content["folders that were not finished"]:
-        parts.append(f"Folders of videos that were not counted before the time was over: {len(late)}.")
     procedures = content["procedures"]
     if not procedures:
         return "\n\n".join(parts) + "\n"

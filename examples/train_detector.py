@@ -13,7 +13,7 @@
 import argparse
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +38,23 @@ from polyptrace.data import Boxes
 from polyptrace.data.sources import read_source
 from polyptrace.data.sources.file_names import image_root
 from polyptrace.data.tracks import box_iou
+from polyptrace.detect import Detector
 from polyptrace.detect.transformers_folder import TransformersFolder
 from polyptrace.encoders import load_encoder
 
 Example = tuple[Path, np.ndarray]  # image file, boxes (n, 4) x, y, w, h in pixels
 Batch = tuple[Tensor, list[np.ndarray]]
 WARM_UP = 0.05  # share of the training in which the learning rate rises
+FOR_TEST = 0.12  # share of the time
+SAVE_EVERY_S = 20.0
+RECORD = "training.json"
 NEGATIVES = "share of training images without a box: those of the same videos that the annotations do not name"
 #: Channels of the backbone's last three stages, and width of the transformer.
 SIZES = {"light": ([56, 152, 368], 64), "small": ([128, 256, 512], 256)}
 
 
 def main(words: list[str] | None = None) -> float:
+    started = time.monotonic()
     options = parse(words)
     refuse_existing(options.out)
     torch.manual_seed(options.seed)
@@ -57,16 +62,22 @@ def main(words: list[str] | None = None) -> float:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     train, test = (read_images(options, split) for split in (options.train, options.test))
     model, processor = build(options.model, options.size)
-    steps = fit(model.to(device), batches(train, processor, options), options)
-    with atomic_folder(options.out) as folder:
-        model.save_pretrained(folder)
-        processor.save_pretrained(folder)
-    chosen = [test[i] for i in np.linspace(0, len(test) - 1, min(len(test), options.test_images)).astype(int)]
-    value = ap50(TransformersFolder(options.out, device), chosen)
-    facts = {"AP50": value, "test images": len(chosen), "steps": steps}
-    given = {name: str(each) for name, each in vars(options).items()}
-    write_json(options.out / "training.json", facts | {"options": given, "made_by": provenance()})
-    print(f"AP50 on {len(chosen):,} test images: {value:.3f}; saved: {options.out}")
+    end = started + options.seconds
+
+    def save(steps: int, **facts: object) -> None:
+        """Writes the detector as it is; a training that is killed leaves the last one."""
+        given = {name: str(each) for name, each in vars(options).items()}
+        with atomic_folder(options.out, overwrite=True, mark=RECORD) as folder:
+            model.save_pretrained(folder)
+            processor.save_pretrained(folder)
+            write_json(folder / RECORD, {"steps": steps, **facts, "options": given, "made_by": provenance()})
+
+    steps = fit(model.to(device), batches(train, processor, options), options, started, save)
+    save(steps)
+    chosen = [test[i] for i in np.random.default_rng(0).permutation(len(test))[: options.test_images]]
+    value, count = ap50(TransformersFolder(options.out, device), chosen, end)
+    save(steps, AP50=value, **{"test images": count})
+    print(f"AP50 on {count:,} test images: {value:.3f}; saved: {options.out}")
     return value
 
 
@@ -80,7 +91,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", default="light", help="light, small, or a pretrained model")
     parser.add_argument("--size", type=int, default=320, help="side of the network's input in pixels")
     parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after this time at the latest")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="time for all of it, from reading to AP50")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--workers", type=int, default=usable_cores(), help="processes that decode images")
     parser.add_argument("--negatives", type=float, default=0.0, metavar="SHARE", help=NEGATIVES)
@@ -203,16 +214,23 @@ def batches(images: list[Example], processor: Any, options: argparse.Namespace) 
     )
 
 
-def fit(model: Any, batches: Iterable[Batch], options: argparse.Namespace) -> int:
-    """Trains until the steps or the seconds are used up; returns the number of steps."""
+def fit(
+    model: Any, batches: Iterable[Batch], options: argparse.Namespace, started: float, save: Callable[[int], None]
+) -> int:
+    """Trains until the steps or their share of the seconds are used up; returns the number of steps."""
     optimiser = torch.optim.AdamW(model.train().parameters(), options.lr, weight_decay=1e-4)
-    started, step = time.monotonic(), 0
-    limited = options.seconds < math.inf
-    with progress("training", None if limited else options.steps * options.batch, "images") as bar:
+    begun = saved = time.monotonic()
+    end = started + (1 - FOR_TEST) * options.seconds
+    step = 0
+    with progress("training", None if end < math.inf else options.steps * options.batch, "images") as bar:
         for pixels, boxes in batches:
-            done = max(step / options.steps, (time.monotonic() - started) / options.seconds)
+            now = time.monotonic()
+            done = max(step / options.steps, (now - begun) / max(end - begun, 1e-9))
             if done >= 1:
                 break
+            if now - saved > SAVE_EVERY_S:
+                save(step)
+                saved = now
             for group in optimiser.param_groups:
                 group["lr"] = options.lr * min(done / WARM_UP, 1) * (1 + math.cos(math.pi * done)) / 2
             arrays = [torch.from_numpy(each).to(model.device) for each in boxes]
@@ -228,15 +246,20 @@ def fit(model: Any, batches: Iterable[Batch], options: argparse.Namespace) -> in
     return step
 
 
-def ap50(detector: TransformersFolder, images: list[Example]) -> float:
-    """AP50 of a detector on images."""
+def ap50(detector: Detector, images: list[Example], end: float = math.inf) -> tuple[float, int]:
+    """AP50 of a detector on images, and on how many of them, until a time of `time.monotonic`."""
     hits: list[tuple[float, bool]] = []
+    total = count = 0
     for begin in range(0, len(images), 32):
+        if count and time.monotonic() > end:
+            break
         part = images[begin : begin + 32]
         frames = [decode_image(file.read_bytes()).permute(1, 2, 0).contiguous().numpy() for file, _ in part]
         for (_, boxes), found in zip(part, detector(frames, list(range(len(part)))), strict=True):
             hits += matches(found, boxes)
-    return average_precision(hits, sum(len(boxes) for _, boxes in images))
+            total += len(boxes)
+        count += len(part)
+    return average_precision(hits, total), count
 
 
 def average_precision(hits: list[tuple[float, bool]], total: int) -> float:

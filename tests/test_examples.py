@@ -107,7 +107,9 @@ def test_average_precision_of_known_hits() -> None:
     image = Path(__file__).parents[1] / "docs/pictures/synthetic/alike.jpg"
     truth = np.array([[0.0, 0, 10, 10], [50, 50, 10, 10]])
     found = np.array([[0.0, 0, 10, 10, 0.9], [80, 80, 10, 10, 0.8], [51, 50, 10, 10, 0.7]])
-    assert abs(example["ap50"](lambda *_: [found], [(image, truth)]) - (1 + 2 / 3) / 2) < 1e-12
+    value, count = example["ap50"](lambda *_: [found], [(image, truth)])
+    assert abs(value - (1 + 2 / 3) / 2) < 1e-12
+    assert count == 1
     assert example["matches"](found, truth[:0]) == [(0.9, False), (0.8, False), (0.7, False)]
 
 

@@ -80,7 +80,9 @@ def command(
     try:
         dataset = prepare("mot", out / "detections", out / "data", settings.tracks, crops)
     except NoTrackError as error:
-        _no_lesions(out / "lesions", videos, detections, f"The detector's boxes form no track: {error}")
+        _no_lesions(
+            out / "lesions", videos, detections, f"The detector's boxes form no track: {error}.".replace(" -> ", "; ")
+        )
         return
     vectors = out / "vectors"
     if vectors.is_dir():

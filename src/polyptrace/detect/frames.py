@@ -37,3 +37,8 @@ class FrameJudge:
         if total < 3 * BLACK:
             return "black", False
         return "frozen" if self._repeated >= FROZEN else "", bool(red / total > RED)
+
+
+def is_black(frame: NDArray[np.uint8]) -> bool:
+    """Whether a single frame is black."""
+    return FrameJudge()(frame)[0] == "black"

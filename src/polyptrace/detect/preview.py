@@ -13,6 +13,7 @@ from polyptrace.core.timecode import timecode
 from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import blank, sample_frames, video_info
 from polyptrace.detect.detector import Detector, Found, Frame
+from polyptrace.detect.frames import is_black
 from polyptrace.report.page import Card, Cards, Page, Picture, Section, render_page
 from polyptrace.report.write import GENERATED_NOTICE
 
@@ -25,12 +26,18 @@ def preview_page(videos: Sequence[Path], detectors: Sequence[Detector], min_scor
     sections = []
     for number, (video, detector) in enumerate(zip(videos, detectors, strict=True)):
         field = field_mask(video) if border == "blank" else None
-        pictures = [_picture(blank(frame, field), s, detector, min_score) for s, frame in sample_frames(video, FRAMES)]
-        if not pictures:
+        sampled = list(sample_frames(video, 2 * FRAMES))
+        if not sampled:
             raise UserError(f"{video}: cannot be searched by time -> run detect without --preview")
+        shown = [(seconds, frame) for seconds, frame in sampled if not is_black(frame)] or sampled
+        chosen = np.unique(np.linspace(0, len(shown) - 1, FRAMES).astype(int)).tolist()
+        pictures = [_picture(blank(frame, field), s, detector, min_score) for s, frame in (shown[i] for i in chosen)]
         cards = Card("", _border_text(field), tuple(pictures), ())
         sections.append(Section(f"video-{number}", video.name, (Cards((cards,)),)))
-    lead = f"{FRAMES} frames of each video, evenly spaced. Green boxes have a score of 0.5 or more, yellow ones less."
+    lead = (
+        f"Up to {FRAMES} frames of each video, about evenly spaced, without black ones. Green boxes have a score of 0.5"
+        " or more, yellow ones less."
+    )
     return render_page(
         Page(
             "Preview of detections",

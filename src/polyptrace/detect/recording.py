@@ -5,6 +5,7 @@
 A run that was killed resumes at the same frame and ends with the same bytes.
 """
 
+import sys
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -40,6 +41,8 @@ T = TypeVar("T")
 
 FORMAT = 1
 READ_AHEAD = 2  # batches
+#: Seconds after which the thread of the detector lets that of the decoder run, which needs little time but often.
+SWITCH_S = 0.0005
 MOST_BOXES = 100  # of a frame; the weakest are dropped
 COMPLETE = 0.98  # share of the announced duration below which a video ends early
 OUTSIDE = "outside the body"
@@ -282,11 +285,16 @@ def _link(video: Path, out: Path) -> None:
 
 def _read_ahead(read: Callable[[], list[T]], depth: int) -> Iterator[list[T]]:
     """The results of `read` until one is empty, read in a thread while the previous ones are used."""
-    with ThreadPoolExecutor(1) as pool:
-        pending = deque(pool.submit(read) for _ in range(depth))
-        while group := pending.popleft().result():
-            pending.append(pool.submit(read))
-            yield group
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            pending = deque(pool.submit(read) for _ in range(depth))
+            while group := pending.popleft().result():
+                pending.append(pool.submit(read))
+                yield group
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def _warn(video: Path, state: State, announced: float) -> None:
