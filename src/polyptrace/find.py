@@ -21,8 +21,7 @@ from polyptrace.evaluate.similarity import unit_vectors
 from polyptrace.film_strips import TrackImages
 from polyptrace.lesions import SameModel, procedures
 from polyptrace.report.gallery import strip
-from polyptrace.report.page import Page, Paragraph, Section, Strip, StripRow, Strips
-from polyptrace.report.write import GENERATED_NOTICE
+from polyptrace.report.page import GENERATED_NOTICE, Page, Paragraph, Section, Strip, StripRow, Strips
 
 #: Where to search: in the query's own procedure, in other procedures, or in all.
 Among = Literal["own", "others", "all"]

@@ -14,7 +14,7 @@ from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate import Results, evaluate
 from polyptrace.evaluate.results import Method, Metric, Task
-from polyptrace.report import ReportOptions, write_report
+from polyptrace.report import load_rows, write_report
 from polyptrace.report.curves import load_run
 
 NASTY = "_<script>alert(1)</script> & 100 % of $x_1$ {a} | **b** \\ `c` ~ ^ #"
@@ -83,9 +83,9 @@ def run(coloured: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def report(results: list[Path], coloured: Dataset, run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole report folder of these results, with pictures, a run, and the paper's own figures."""
     out = tmp_path_factory.mktemp("report") / "report"
-    figures = tuple(run_figures([load_run(run)], [coloured]))
-    options = ReportOptions(data=(coloured.path,), runs=(run,), paper=True, training_figures=figures)
-    write_report(results, out, options)
+    runs, data = [load_run(run)], [coloured]
+    figures = run_figures(runs, data)
+    write_report(load_rows(results), out, datasets=data, runs=runs, training_figures=figures, paper=True)
     return out
 
 

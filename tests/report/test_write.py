@@ -12,13 +12,13 @@ import pytest
 from polyptrace.core.errors import UserError
 from polyptrace.core.lock import owner_tag
 from polyptrace.evaluate import Results
-from polyptrace.report import write_report
+from polyptrace.report import load_rows, write_report
 
 
 @pytest.fixture(scope="module")
 def bare(unlabelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report on procedures without labels, with neither pictures nor runs."""
-    return write_report([unlabelled], tmp_path_factory.mktemp("bare") / "report").parent
+    return write_report(load_rows([unlabelled]), tmp_path_factory.mktemp("bare") / "report").parent
 
 
 def test_tables_are_there_three_times_and_figures_twice(report: Path) -> None:
@@ -57,8 +57,7 @@ def test_real_data_have_no_warning_and_generated_ones_have(report: Path, bare: P
 def test_a_name_does_not_make_data_generated(unlabelled: Path, tmp_path: Path) -> None:
     row = Results.load(unlabelled)
     assert row.tasks["counting.temporal"].datasets == ("synthetic",)
-    replace(row, generated=False).save(tmp_path / "real")
-    page = write_report([tmp_path / "real"], tmp_path / "report")
+    page = write_report([replace(row, generated=False)], tmp_path / "report")
     assert "Generated procedures" not in page.read_text(encoding="utf-8")
 
 
@@ -78,12 +77,12 @@ def test_an_existing_folder_is_kept_unless_it_may_go(unlabelled: Path, tmp_path:
     mine.parent.mkdir()
     mine.write_text("mine", encoding="utf-8")
     with pytest.raises(UserError, match="already exists"):
-        write_report([unlabelled], tmp_path / "out")
+        write_report(load_rows([unlabelled]), tmp_path / "out")
     with pytest.raises(UserError, match="was not written by this command"):
-        write_report([unlabelled], tmp_path / "out", overwrite=True)
+        write_report(load_rows([unlabelled]), tmp_path / "out", overwrite=True)
     assert mine.exists()
     (tmp_path / "out" / "report.html").touch()
-    write_report([unlabelled], tmp_path / "out", overwrite=True)
+    write_report(load_rows([unlabelled]), tmp_path / "out", overwrite=True)
     assert not mine.exists()
 
 
@@ -91,10 +90,8 @@ def test_methods_of_other_data_are_marked_and_a_page_without_pictures_says_what_
     make_row: Callable[..., Results], tmp_path: Path
 ) -> None:
     rows = [make_row("Here", 0.5), make_row("Too", 0.4), make_row("Elsewhere", 0.9, key="other")]
-    for row in rows:
-        row.save(tmp_path / row.method.name)
     with pytest.warns(UserWarning, match="Elsewhere: evaluated on other tracklets"):
-        page = write_report([tmp_path / row.method.name for row in rows], tmp_path / "out")
+        page = write_report(rows, tmp_path / "out")
     text = (tmp_path / "out" / "table1.md").read_text(encoding="utf-8")
     line = next(line for line in text.splitlines() if "Elsewhere" in line)
     assert "†" in line
@@ -103,16 +100,14 @@ def test_methods_of_other_data_are_marked_and_a_page_without_pictures_says_what_
 
 
 def test_a_hit_rate_over_few_queries_is_a_count(make_row: Callable[..., Results], tmp_path: Path) -> None:
-    make_row("Ours", 1.0, figure="hr1").save(tmp_path / "ours")
-    page = write_report([tmp_path / "ours"], tmp_path / "out")
+    page = write_report([make_row("Ours", 1.0, figure="hr1")], tmp_path / "out")
     assert ">50 of 50<" in page.read_text(encoding="utf-8")
 
 
 def test_a_report_removes_what_a_killed_one_left_beside_it(make_row: Callable[..., Results], tmp_path: Path) -> None:
-    make_row("Ours", 0.5).save(tmp_path / "ours")
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
     host = owner_tag().partition("-")[0]
     (tmp_path / f"compared/.report.{host}-{ended.pid}-1.x.partial").mkdir(parents=True)
-    write_report([tmp_path / "ours"], tmp_path / "compared/report", overwrite=True)  # as compare does
+    write_report([make_row("Ours", 0.5)], tmp_path / "compared/report", overwrite=True)  # as compare does
     assert [path.name for path in (tmp_path / "compared").iterdir()] == ["report"]

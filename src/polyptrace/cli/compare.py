@@ -19,7 +19,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import check_writable, wrong_folder
 from polyptrace.core.lock import lock
 from polyptrace.evaluate.tasks import TASKS, check_task
-from polyptrace.report import ReportOptions, write_report
+from polyptrace.report import load_rows, write_report
 
 __all__ = ["SECTIONS", "command"]
 
@@ -291,8 +291,8 @@ def write_table1(out: Path) -> bool:
     if not folders:
         return False
     ours = any(path.parts[-3] == "ours" for path in folders)
-    options = ReportOptions(focus=ROWS["ours"].title if ours else None)
-    page = write_report(folders, out / "report", options, overwrite=True)
+    focus = ROWS["ours"].title if ours else None
+    page = write_report(load_rows(folders), out / "report", focus=focus, overwrite=True)
     echo((page.parent / "table1.md").read_text(encoding="utf-8"))
     echo(f"table: {page.parent / 'table1.md'}, .tex, .html; page: {page}")
     return True

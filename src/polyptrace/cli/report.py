@@ -1,9 +1,9 @@
 """`polyptrace report RESULTS... --out FOLDER`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -29,11 +29,11 @@ from polyptrace.figures.figure2 import (
     curriculum_statistics,
     training_tracklets,
 )
-from polyptrace.report import ReportOptions, write_report
+from polyptrace.report import load_rows, write_report
 from polyptrace.report.curves import Run, load_run
 from polyptrace.report.page import Block, Paragraph, Plots
 from polyptrace.report.sections import COLOUR_GRID
-from polyptrace.report.write import PAGE_FILE, check_dataset
+from polyptrace.report.write import PAGE_FILE
 
 #: Frames that are encoded for a page at most, without and with a GPU.
 MAX_FRAMES, MAX_FRAMES_GPU = 4_000, 100_000
@@ -72,24 +72,25 @@ def command(
       polyptrace report results/* --paper --out report
     """
     refuse_existing(out, overwrite, PAGE_FILE)
-    rows = [Results.load(folder) for folder in results]
+    rows = load_rows(results)
     runs = [load_run(folder) for folder in run or ()]
     datasets = [Dataset.open(path) for path in data or ()]
     for dataset in datasets:
         check_dataset(dataset, rows, runs)
     check_runs(runs, rows)
     with console.status("drawing") as status:
-        options = ReportOptions(
-            data=tuple(data or ()),
-            runs=tuple(run or ()),
+        page = write_report(
+            [*rows, *colour_grid(rows, datasets)],
+            out,
             focus=show,
+            datasets=datasets,
+            runs=runs,
+            training_figures=run_figures(runs, datasets),
             paper=paper,
             title=title,
-            baselines=tuple(colour_grid(rows, datasets)),
-            training_figures=tuple(run_figures(runs, datasets)),
             on_progress=lambda section: status.update(f"drawing: {section}"),
+            overwrite=overwrite,
         )
-        page = write_report(results, out, options, overwrite=overwrite)
     echo(f"report: {page}")
 
 
@@ -127,6 +128,35 @@ def run_figures(runs: Sequence[Run], data: Sequence[Dataset]) -> list[Block]:
         text = f"Figures 1 and 2 of {run.name} need its training data. Give the dataset with --data."
         blocks.append(Paragraph(text))
     return blocks
+
+
+def check_dataset(dataset: Dataset, rows: Sequence[Results], runs: Sequence[Run] = ()) -> None:
+    """Raises an error if the rows were not evaluated, and no run was trained, on this dataset.
+
+    Datasets are compared by the hash of their tracklets or, where none is recorded, by the names of their procedures.
+    """
+    recorded = [run.data_hash for run in runs]
+    for row in rows:
+        recorded += [_tracklets_hash(one.get("info", {}).get("dataset", {})) for one in row.embeddings] or [""]
+    own = _tracklets_hash(dataset.info)
+    if own and own in recorded:
+        return
+    if not own or not all(recorded):
+        tables = {(n, task.table) for n, row in enumerate(rows) for task in row.tasks.values()}
+        names = [[rows[n].arrays.get(f"{table}/{key}", ()) for key in ("dataset", "video")] for n, table in tables]
+        videos = {video for columns in names for video in zip(*columns, strict=True)}
+        if videos & set(zip(dataset.tracklets.dataset, dataset.tracklets.video, strict=True)):
+            return
+        if any(run.data is not None and run.data.name == dataset.path.name for run in runs):
+            return
+    raise UserError(
+        f"--data {dataset.path}: neither these results nor a given run were made with this dataset"
+        " -> give the dataset that was embedded"
+    )
+
+
+def _tracklets_hash(info: Mapping[str, Any]) -> str:
+    return str(info.get("hashes", {}).get("tracklets.parquet", ""))
 
 
 def check_runs(runs: Sequence[Run], results: Sequence[Results]) -> None:

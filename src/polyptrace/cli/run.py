@@ -29,8 +29,7 @@ from polyptrace.detect import Detections
 from polyptrace.embed import Embeddings
 from polyptrace.encoders.weights import DEFAULT
 from polyptrace.lesions.cards import LESION_COLUMNS, TRACK_COLUMNS
-from polyptrace.report.page import Page, Paragraph, Section, render_page
-from polyptrace.report.write import GENERATED_NOTICE
+from polyptrace.report.page import GENERATED_NOTICE, Page, Paragraph, Section, render_page
 
 SECTIONS = ("tracks", "crops", "embed")
 #: Linking for a detector's boxes; `python -m benchmarks linking_detections` compares it with trackers.

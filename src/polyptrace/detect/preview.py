@@ -14,8 +14,7 @@ from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import blank, sample_frames, video_info
 from polyptrace.detect.detector import Detector, Found, Frame
 from polyptrace.detect.frames import is_black
-from polyptrace.report.page import Card, Cards, Page, Picture, Section, render_page
-from polyptrace.report.write import GENERATED_NOTICE
+from polyptrace.report.page import GENERATED_NOTICE, Card, Cards, Page, Picture, Section, render_page
 
 FRAMES, WIDTH = 20, 460
 STRONG, WEAK = (80, 255, 80), (255, 200, 60)

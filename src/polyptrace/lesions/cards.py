@@ -15,6 +15,7 @@ from polyptrace.lesions.procedure import Link, ProcedureLesions
 from polyptrace.lesions.same import ASSUMED_FPS, SameModel
 from polyptrace.report.gallery import strip
 from polyptrace.report.page import (
+    GENERATED_NOTICE,
     Block,
     Card,
     Cards,
@@ -29,7 +30,6 @@ from polyptrace.report.page import (
     Tile,
 )
 from polyptrace.report.timeline import TrackTimes, draw_timeline
-from polyptrace.report.write import GENERATED_NOTICE
 
 #: Tracks of a lesion that are further apart belong to two sightings.
 SIGHTING_GAP_S = 30.0

@@ -18,6 +18,12 @@ from polyptrace.drawing import Drawing, inline
 from polyptrace.film_strips import data_uri
 from polyptrace.report.tables import Table
 
+GENERATED_NOTICE = (
+    "Generated procedures.",
+    "The images were rendered by polyptrace and do not show patients. The results show that the code works and how"
+    " methods differ on such data. They say nothing about clinical use.",
+)
+
 #: Tables with more rows may be split between printed pages.
 LONG_TABLE = 14
 

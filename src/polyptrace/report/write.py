@@ -8,23 +8,23 @@ results.json                  all values and comparisons
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import polyptrace
 from polyptrace.core.console import counted, proportion
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import PolyptraceWarning
 from polyptrace.core.files import atomic_folder, provenance, write_json
 from polyptrace.data import Dataset
 from polyptrace.drawing import line_styles
 from polyptrace.evaluate.results import Metric, Results, without_nan
 from polyptrace.film_strips import TrackImages
 from polyptrace.report import sections as page_sections
-from polyptrace.report.curves import Run, load_run
-from polyptrace.report.page import Block, Page, Section, Tile, render_page, write_table
+from polyptrace.report.curves import Run
+from polyptrace.report.page import GENERATED_NOTICE, Block, Page, Section, Tile, render_page, write_table
 from polyptrace.report.ranking import (
     ADDITIONAL,
     COUNTING,
@@ -33,7 +33,6 @@ from polyptrace.report.ranking import (
     focus_row,
     in_group_order,
     interval_text,
-    load_rows,
     measured,
     metric_of,
     rank,
@@ -44,81 +43,55 @@ from polyptrace.report.tables import OTHER_TEST
 #: The file that marks a folder as a report.
 PAGE_FILE = "report.html"
 
-GENERATED_NOTICE = (
-    "Generated procedures.",
-    "The images were rendered by polyptrace and do not show patients. The results show that the code works and how"
-    " methods differ on such data. They say nothing about clinical use.",
-)
-
-
-@dataclass(frozen=True)
-class ReportOptions:
-    """What a report shows in addition to the results."""
-
-    data: tuple[Path, ...] = ()  # datasets, for images
-    runs: tuple[Path, ...] = ()  # training runs, for curves
-    focus: str | None = None  # name of the method that the page is about
-    paper: bool = False  # whether to quote the paper's Table 1
-    title: str | None = None
-    baselines: tuple[Results, ...] = ()  # rows that are not in a folder
-    training_figures: tuple[Block, ...] = ()  # of the supervision of a run
-    on_progress: Callable[[str], None] = field(default=lambda _: None)
-
 
 def write_report(
-    results: Sequence[Path], out: Path, options: ReportOptions | None = None, *, overwrite: bool = False
+    rows: Sequence[Results],
+    out: Path,
+    *,
+    focus: str | None = None,
+    datasets: Sequence[Dataset] = (),
+    runs: Sequence[Run] = (),
+    training_figures: Sequence[Block] = (),
+    paper: bool = False,
+    title: str | None = None,
+    on_progress: Callable[[str], None] = lambda _: None,
+    overwrite: bool = False,
 ) -> Path:
-    """Writes the report folder atomically; returns the path of the page."""
-    options = options or ReportOptions()
-    rows = in_group_order([*load_rows(results), *options.baselines])
-    focus = focus_row(rows, options.focus)
-    runs = [load_run(folder) for folder in options.runs]
-    datasets = [Dataset.open(path) for path in options.data]
-    for dataset in datasets:
-        check_dataset(dataset, rows, runs)
-    styles = line_styles([row.method.group for row in rows], focus)
-    content = page_sections.Content(rows, focus, styles, TrackImages.of(datasets) if datasets else None)
+    """Writes the report folder of some rows (see `load_rows`) atomically; returns the path of the page.
+
+    The page is about the method with the name `focus`. Datasets give images, runs and `training_figures` the section
+    about training. With `paper`, the paper's Table 1 is quoted. `on_progress` is called with the name of each section.
+    """
+    rows = in_group_order(rows)
+    number = focus_row(rows, focus)
+    styles = line_styles([row.method.group for row in rows], number)
+    content = page_sections.Content(rows, number, styles, TrackImages.of(datasets) if datasets else None)
+    makers: dict[str, Callable[[], Section | None]] = {
+        "Table 1": lambda: page_sections.main_results(content, paper=paper),
+        "gallery": lambda: page_sections.retrieval_gallery(content),
+        "re-identification": lambda: page_sections.reidentification(content),
+        "maps": lambda: page_sections.maps(content),
+        "counting": lambda: page_sections.counting(content),
+        "additional protocols": lambda: page_sections.additional_protocols(content),
+        "training": lambda: page_sections.training(runs, training_figures),
+        "protocol": lambda: page_sections.protocol(content.rows),
+    }
     with atomic_folder(out, overwrite=overwrite, mark=PAGE_FILE) as folder:
         _warn_about_other_tests(rows)
-        sections = _sections(content, options, runs)
-        (folder / PAGE_FILE).write_text(render_page(_page(content, sections, options.title)), encoding="utf-8")
+        sections = []
+        for name, make in makers.items():
+            on_progress(name)
+            section = make()
+            sections += [section] if section is not None else []
+        (folder / PAGE_FILE).write_text(render_page(_page(content, sections, title)), encoding="utf-8")
         (folder / "figures").mkdir()
         for section in sections:
             for table in section.tables:
                 write_table(folder, table)
             for drawing in section.drawings:
                 drawing.save(folder / "figures")
-        write_json(folder / "results.json", without_nan(machine_readable(rows, focus)))
+        write_json(folder / "results.json", without_nan(machine_readable(rows, number)))
     return out / PAGE_FILE
-
-
-def check_dataset(dataset: Dataset, rows: Sequence[Results], runs: Sequence[Run] = ()) -> None:
-    """Raises an error if the rows were not evaluated, and no run was trained, on this dataset.
-
-    Datasets are compared by the hash of their tracklets or, where none is recorded, by the names of their procedures.
-    """
-    recorded = [run.data_hash for run in runs]
-    for row in rows:
-        recorded += [_tracklets_hash(one.get("info", {}).get("dataset", {})) for one in row.embeddings] or [""]
-    own = _tracklets_hash(dataset.info)
-    if own and own in recorded:
-        return
-    if not own or not all(recorded):
-        tables = {(n, task.table) for n, row in enumerate(rows) for task in row.tasks.values()}
-        names = [[rows[n].arrays.get(f"{table}/{key}", ()) for key in ("dataset", "video")] for n, table in tables]
-        videos = {video for columns in names for video in zip(*columns, strict=True)}
-        if videos & set(zip(dataset.tracklets.dataset, dataset.tracklets.video, strict=True)):
-            return
-        if any(run.data is not None and run.data.name == dataset.path.name for run in runs):
-            return
-    raise UserError(
-        f"--data {dataset.path}: neither these results nor a given run were made with this dataset"
-        " -> give the dataset that was embedded"
-    )
-
-
-def _tracklets_hash(info: Mapping[str, Any]) -> str:
-    return str(info.get("hashes", {}).get("tracklets.parquet", ""))
 
 
 def _warn_about_other_tests(rows: Sequence[Results]) -> None:
@@ -132,25 +105,6 @@ def _warn_about_other_tests(rows: Sequence[Results]) -> None:
             PolyptraceWarning,
             stacklevel=3,
         )
-
-
-def _sections(content: page_sections.Content, options: ReportOptions, runs: Sequence[Run]) -> list[Section]:
-    """The sections that have content, in their order."""
-    makers: dict[str, Callable[[], Section | None]] = {
-        "Table 1": lambda: page_sections.main_results(content, paper=options.paper),
-        "gallery": lambda: page_sections.retrieval_gallery(content),
-        "re-identification": lambda: page_sections.reidentification(content),
-        "maps": lambda: page_sections.maps(content),
-        "counting": lambda: page_sections.counting(content),
-        "additional protocols": lambda: page_sections.additional_protocols(content),
-        "training": lambda: page_sections.training(runs, options.training_figures),
-        "protocol": lambda: page_sections.protocol(content.rows),
-    }
-    made = []
-    for name, make in makers.items():
-        options.on_progress(name)
-        made.append(make())
-    return [each for each in made if each is not None]
 
 
 def _page(content: page_sections.Content, sections: Sequence[Section], title: str | None) -> Page:
