@@ -29,7 +29,7 @@ from polyptrace.core.files import provenance, write_json
 from polyptrace.data import Boxes, Dataset, prepare, read_coco
 from polyptrace.embed import embed
 from polyptrace.encoders import ColourGrid, Preprocess, load_encoder, prepare_crops
-from polyptrace.encoders.backbones import create_backbone
+from polyptrace.encoders.encoder import create_backbone
 from polyptrace.evaluate import reid, retrieval
 from polyptrace.synthetic import PRESETS, Difficulty, find_preset, generate, with_difficulty
 from polyptrace.train import train

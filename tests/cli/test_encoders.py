@@ -15,8 +15,8 @@ from polyptrace.cli import main
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import load_encoder, prepare_crops
-from polyptrace.encoders.backbones import create_backbone
 from polyptrace.encoders.cost import Cost
+from polyptrace.encoders.encoder import create_backbone
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder
 from polyptrace.encoders.foundation.endoscopy import Endofm
 from polyptrace.encoders.foundation.natural import Dinov2

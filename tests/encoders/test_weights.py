@@ -17,7 +17,7 @@ from torchvision.models import resnet18
 
 from polyptrace.core.errors import UserError
 from polyptrace.encoders import FrameEncoder, TrackletEncoder
-from polyptrace.encoders.backbones import create_backbone
+from polyptrace.encoders.encoder import create_backbone
 from polyptrace.encoders.weights import (
     fill_network,
     fingerprint,

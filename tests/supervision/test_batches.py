@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from polyptrace.config import Supervision
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_generator
+from polyptrace.supervision.bags import ranks_of
 from polyptrace.supervision.batches import (
     BagBatches,
     Extents,
@@ -19,7 +20,6 @@ from polyptrace.supervision.batches import (
     sharing_video,
     spread_videos,
 )
-from polyptrace.supervision.ranks import ranks_of
 
 COMPOSITIONS = ["any", "no-overlap", "one-per-video"]
 

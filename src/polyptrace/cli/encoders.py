@@ -13,9 +13,8 @@ from polyptrace.core.console import echo, output, progress
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.encoders.cost import COST_LENGTH, COST_SIZE, cost, foundation_cost, published_cost
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
-from polyptrace.encoders.foundation.catalogue import FoundationModel
 from polyptrace.encoders.foundation.encoder import pooling_choices
-from polyptrace.encoders.foundation.loading import cached_weights, find_model
+from polyptrace.encoders.foundation.loading import FoundationModel, cached_weights, find_model
 
 #: One encoder: cost, input, and source of the weights.
 EncoderRow = dict[str, Any]

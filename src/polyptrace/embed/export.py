@@ -32,7 +32,7 @@ import polyptrace
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, file_hash, refuse_existing, write_json
 from polyptrace.embed.onnx import GRAPHS, INFO_FILE, VERSION, ExportInfo, OnnxEncoder
-from polyptrace.encoders.card import model_card
+from polyptrace.encoders.checkpoints import model_card
 from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord
 from polyptrace.encoders.preprocess import CropPreparation
 from polyptrace.encoders.weights import fingerprint, weights_hash

@@ -2,9 +2,8 @@
 
 from polyptrace.methods.method import Batch, Epoch, Targets, TrainingMethod, TrainingPlan
 from polyptrace.methods.ours import OURS
-from polyptrace.methods.sfe import SFE
 from polyptrace.methods.supervised import SUP, TA
-from polyptrace.methods.views import MVE, TPC
+from polyptrace.methods.views import MVE, SFE, TPC
 
 #: By name, in the order of the table.
 METHODS: dict[str, TrainingMethod] = {method.name: method for method in (SUP, TA, TPC, MVE, SFE, OURS)}

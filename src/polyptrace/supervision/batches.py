@@ -24,8 +24,7 @@ from polyptrace.core.arrays import Bools, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_generator
-from polyptrace.supervision.bags import draw_bags
-from polyptrace.supervision.ranks import Column, Timeline, neighbours, timeline, video_codes
+from polyptrace.supervision.bags import Column, Timeline, draw_bags, neighbours, timeline, video_codes
 
 #: The streams of random numbers of an epoch.
 ORDER, BAGS, ARRANGEMENT = range(3)

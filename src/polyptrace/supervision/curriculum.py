@@ -28,7 +28,7 @@ from torch import Tensor
 
 from polyptrace.config import Supervision
 from polyptrace.core.arrays import Floats, Ints
-from polyptrace.supervision.ranks import Column, timeline
+from polyptrace.supervision.bags import Column, timeline
 
 #: The least ratio of long to short breaks, in geometric mean, for the two to be separate classes.
 MIN_RATIO = 4.0

@@ -2,7 +2,7 @@
 
 import torch
 
-from polyptrace.methods.sfe import augment, jitter, transform
+from polyptrace.methods.views import augment, jitter, transform
 
 
 def test_every_frame_is_changed_in_its_own_way_and_stays_a_picture() -> None:
