@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -237,23 +238,25 @@ def _session(folder: Path, graph: str, info: ExportInfo, threads: int) -> "Infer
     path = folder / f"{graph}.onnx"
     if not path.is_file():
         raise UserError(f"{path}: no such file -> {AGAIN}")
-    content = path.read_bytes()
-    if b"location" in content:  # ONNX's key for the name of another file, without which nothing else is read
-        raise UserError(f"{path}: weights are stored in another file, which is not read -> {AGAIN}")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4  # errors are reported below
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # it slows down shared machines
-    session, reason = None, ""
-    with ThreadPoolExecutor(1) as pool:
-        digest = pool.submit(lambda: hashlib.sha256(content).hexdigest())  # while the graph loads
-        try:
-            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime has many exceptions for damaged files
-            reason = str(error).partition("\n")[0]
+    session, digest, reason = None, "", "an empty file"
+    if path.stat().st_size:
+        with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+            if content.find(b"location") >= 0:  # ONNX's key for the name of another file
+                raise UserError(f"{path}: weights are stored in another file, which is not read -> {AGAIN}")
+            with ThreadPoolExecutor(1) as pool:
+                hashing = pool.submit(hashlib.sha256, content)  # while the graph loads
+                try:
+                    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+                except Exception as error:  # onnxruntime has many exceptions for damaged files
+                    reason = str(error).partition("\n")[0]
+                digest = hashing.result().hexdigest()
     if session is not None:
         _check_metadata(session.get_modelmeta().custom_metadata_map, path, info)
-    if digest.result() != info.files.get(path.name):
+    if digest != info.files.get(path.name):
         raise UserError(f"{path}: not the file that was exported (hash) -> {AGAIN}")
     if session is None:
         raise UserError(f"{path}: onnxruntime cannot load it ({reason}) -> {AGAIN}")
