@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from polyptrace import config as config_module
 from polyptrace.config import (
-    LIMITS,
     Config,
     as_dict,
     as_options,
     as_toml,
+    check_limits,
     describe,
     difference,
     from_dict,
@@ -83,12 +83,26 @@ def test_what_can_be_mistyped_on_the_command_line_is_named(arguments: list[str],
         override(Config(), arguments, sections=("train", "optimiser"))
 
 
-def test_the_limits_are_of_settings_and_contain_the_defaults() -> None:
-    defaults = as_dict(Config())
-    for name, (low, high) in LIMITS.items():
-        section, _, key = name.partition(".")
-        value = defaults[section][key]
-        assert value is None or low <= value <= high, name
+def test_the_defaults_are_inside_their_limits() -> None:
+    for section in fields(Config):
+        check_limits(section.name, getattr(Config(), section.name))
+
+
+@pytest.mark.parametrize(
+    ("option", "inside", "outside", "message"),
+    [
+        ("--crops.scale", "0.1", "0", "give a number above 0"),
+        ("--tracks.sampled-iou", "1", "1.1", "give a number from 0 to 1"),
+        ("--tracks.sampled-stride", "none", "0", "give 1 or more"),
+        ("--evaluate.count-threshold", "-1", "-1.5", "give a number from -1 to 1"),
+    ],
+)
+def test_a_value_at_its_limit_is_accepted_and_one_beyond_is_not(
+    option: str, inside: str, outside: str, message: str
+) -> None:
+    override(Config(), [option, inside])
+    with pytest.raises(UserError, match=f"{option} {outside}: out of range -> {message}"):
+        override(Config(), [option, outside])
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

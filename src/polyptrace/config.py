@@ -20,11 +20,27 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import differences
 from polyptrace.core.schema import MismatchError, as_type
+
+
+class Limits(NamedTuple):
+    """The range of a setting, with its ends; if `above`, without the lower one."""
+
+    low: float
+    high: float = math.inf
+    above: bool = False
+
+
+Count: TypeAlias = Annotated[int, Limits(1)]
+CountOrZero: TypeAlias = Annotated[int, Limits(0)]
+Positive: TypeAlias = Annotated[float, Limits(0, above=True)]
+NonNegative: TypeAlias = Annotated[float, Limits(0)]
+Share: TypeAlias = Annotated[float, Limits(0, 1)]
+Cosine: TypeAlias = Annotated[float, Limits(-1, 1)]
 
 
 @dataclass(frozen=True)
@@ -32,46 +48,46 @@ class Tracks:
     """From boxes to tracks and tracklets."""
 
     link: Literal["polyp", "track", "video"] = "polyp"  #: ids used to link boxes; video: none (label-free)
-    iou: float = 0.1  #: minimum IoU of consecutive boxes of a track
-    max_gap: int = 0  #: number of consecutive missed frames that a track may contain
-    start_score: float = 0.0  #: weaker boxes continue a track, but never start one
-    margin: float = 0.0  #: enlarge boxes by this share per frame before they are compared, for moving cameras
-    min_track: int = 30  #: minimum length of a track in frames; shorter tracks are dropped
-    stride: int = 4  #: keep every n-th frame of a track
-    length: int = 8  #: frames per training tracklet (L)
+    iou: Share = 0.1  #: minimum IoU of consecutive boxes of a track
+    max_gap: CountOrZero = 0  #: number of consecutive missed frames that a track may contain
+    start_score: Share = 0.0  #: weaker boxes continue a track, but never start one
+    margin: NonNegative = 0.0  #: enlarge boxes by this share per frame before they are compared, for moving cameras
+    min_track: Count = 30  #: minimum length of a track in frames; shorter tracks are dropped
+    stride: Count = 4  #: keep every n-th frame of a track
+    length: Count = 8  #: frames per training tracklet (L)
     min_track_seconds: float | None = None  #: replaces min_track, for other frame rates
     stride_seconds: float | None = None  #: replaces stride, for other frame rates
-    sampled_iou: float | None = None  #: iou for PolypsSet, whose frames are sparse; none: the same
-    sampled_min_track: int | None = None  #: min_track for PolypsSet; none: the same
-    sampled_stride: int | None = None  #: stride for PolypsSet; none: the same
+    sampled_iou: Share | None = None  #: iou for PolypsSet, whose frames are sparse; none: the same
+    sampled_min_track: Count | None = None  #: min_track for PolypsSet; none: the same
+    sampled_stride: Count | None = None  #: stride for PolypsSet; none: the same
 
 
 @dataclass(frozen=True)
 class Crops:
     """From images to the crop store."""
 
-    scale: float = 5.0  #: the crop is the box enlarged by this factor about its centre
-    size: int = 232  #: side of a stored crop in pixels
+    scale: Positive = 5.0  #: the crop is the box enlarged by this factor about its centre
+    size: Annotated[int, Limits(8)] = 232  #: side of a stored crop in pixels
     decoding: Literal["full", "nvjpeg"] = "full"  #: full: on the CPU; nvjpeg: JPEG files on a GPU
     border: Literal["blank", "keep"] = "blank"  #: of videos, outside of the endoscope's field: black or unchanged
-    workers: int = 0  #: decoding threads; 0: one per core
+    workers: CountOrZero = 0  #: decoding threads; 0: one per core
 
 
 @dataclass(frozen=True)
 class Supervision:
     """From time to associations (bags)."""
 
-    bag_size: int = 4  #: tracklets per bag, not counting the anchor (K)
+    bag_size: Count = 4  #: tracklets per bag, not counting the anchor (K)
     sampling: Literal["exponential", "nearest", "uniform"] = "exponential"  #: how temporal ranks are sampled
     curriculum: Literal["cosine", "fixed"] = "cosine"  #: cosine: τ grows from tau_min to tau_max; fixed: tau_max
-    tau_min: float = 0.3  #: rank temperature at the start of training
-    tau_max: float = 12.0  #: rank temperature at the end of training
+    tau_min: Positive = 0.3  #: rank temperature at the start of training
+    tau_max: Positive = 12.0  #: rank temperature at the end of training
     tau_fit: Literal["none", "share", "gaps"] = "none"  #: estimate tau_max: share of a video, or time gaps
     tau_share: float = 0.06  #: tau_max as a fraction of the video's tracklets (tau_fit = share); REAL-Colon: 12 of 190
     progress: Literal["paper", "release"] = "paper"  #: paper: c = epoch/(epochs-1); release: epoch/epochs
     small_videos: Literal["keep", "leave-out"] = "keep"  #: videos with fewer than K + 1 tracklets
     composition: Literal["any", "no-overlap", "one-per-video"] = "any"  #: which bags may share a batch
-    bags_per_batch: int = 12  #: bags per batch; 12 bags of 1 + K = 5 give the paper's 60 tracklets
+    bags_per_batch: Count = 12  #: bags per batch; 12 bags of 1 + K = 5 give the paper's 60 tracklets
 
 
 @dataclass(frozen=True)
@@ -79,16 +95,16 @@ class Views:
     """How the comparison methods sample their views."""
 
     source: Literal["label-free", "polyp"] = "label-free"  #: SFE, TPC: second view without or with labels
-    batch: int = 64  #: SFE, MVE, TPC: pairs per batch
-    polyps_per_batch: int = 4  #: Sup, TA: polyps per batch
-    tracklets_per_polyp: int = 14  #: Sup, TA: tracklets per polyp in a batch
+    batch: Count = 64  #: SFE, MVE, TPC: pairs per batch
+    polyps_per_batch: Count = 4  #: Sup, TA: polyps per batch
+    tracklets_per_polyp: Count = 14  #: Sup, TA: tracklets per polyp in a batch
     small_polyps: Literal["keep", "leave-out"] = "keep"  #: Sup, TA: polyps with fewer; leave-out: as in the release
     stride: Literal["random", "stored"] = "random"  #: MVE, TPC: random: 1 to 4 frames; stored: that of the crop store
     decay: float = 1.0  #: TA: decay rate λ of the target
     alpha_start: float = 0.8  #: TPC: fraction of pairs from a single track in the first epoch
     alpha_end: float = 0.4  #: TPC: the same from epoch alpha_epochs on
     alpha_epochs: int = 5  #: TPC: epochs over which that fraction decreases
-    deviation: float = 30.0  #: SFE: standard deviation of the distance to the second view, in frames
+    deviation: Positive = 30.0  #: SFE: standard deviation of the distance to the second view, in frames
     augment: bool = False  #: SFE: augment with flips, small affine transforms and colour jitter
 
 
@@ -98,7 +114,7 @@ class Loss:
 
     name: Literal["noise-aware", "multi-positive"] = "noise-aware"  #: multi-positive: ablation that ignores noise
     form: Literal["paper", "symmetric"] = "symmetric"  #: symmetric: as in the authors' code; paper: Equation 1
-    temperature: float = 0.07  #: temperature of the cosine similarities
+    temperature: Positive = 0.07  #: temperature of the cosine similarities
     tracklet_weight: float = 1.0  #: weight of the tracklet-level term
     frame_weight: float = 1.0  #: weight of the frame-level term
     within_tracklet: bool = True  #: symmetric frame term: include pairs of frames of the same tracklet
@@ -110,13 +126,13 @@ class Encoder:
 
     backbone: str = "resnet50"  #: name of a timm model
     weights: str = "imagenet"  #: imagenet (downloaded), default (ours), none (random), or a safetensors/torch file
-    width: int = 256  #: width of the vectors and of the transformer's tokens (D)
+    width: Count = 256  #: width of the vectors and of the transformer's tokens (D)
     layers: int = 3  #: transformer layers
-    heads: int = 8  #: attention heads per layer
-    feed_forward: int = 1024  #: hidden width of the transformer's feed-forward blocks
-    dropout: float = 0.1  #: dropout probability in the transformer
-    projector_hidden: int = 256  #: hidden width of the projector
-    projection: int = 128  #: output width of the projector, which the loss uses
+    heads: Count = 8  #: attention heads per layer
+    feed_forward: Count = 1024  #: hidden width of the transformer's feed-forward blocks
+    dropout: Share = 0.1  #: dropout probability in the transformer
+    projector_hidden: Count = 256  #: hidden width of the projector
+    projection: Count = 128  #: output width of the projector, which the loss uses
     feature_norm: bool = False  #: apply LayerNorm to the projected frame features
     output_norm: bool = False  #: apply LayerNorm after the last transformer layer
 
@@ -126,8 +142,8 @@ class Optimiser:
     """The optimiser and its schedule."""
 
     name: Literal["adamw", "adam"] = "adamw"  #: adamw: decoupled weight decay
-    lr: float = 1e-5  #: learning rate (the maximum with one-cycle)
-    weight_decay: float = 1e-4  #: weight decay
+    lr: NonNegative = 1e-5  #: learning rate (the maximum with one-cycle)
+    weight_decay: NonNegative = 1e-4  #: weight decay
     schedule: Literal["constant", "one-cycle"] = "constant"  #: learning rate schedule
 
 
@@ -136,19 +152,19 @@ class Train:
     """The training loop."""
 
     method: str = "ours"  #: method to train: ours, sfe, mve, tpc, sup, ta
-    epochs: int = 50  #: number of epochs; 0: save the untrained encoder
-    frames: int = 0  #: stop after this many frames, which makes methods comparable; 0: use epochs
+    epochs: CountOrZero = 50  #: number of epochs; 0: save the untrained encoder
+    frames: CountOrZero = 0  #: stop after this many frames, which makes methods comparable; 0: use epochs
     seed: int = 0  #: random seed of the initial weights, the batches and dropout
-    crop_size: int = 0  #: input size of the network in pixels; 0: the stored size
+    crop_size: CountOrZero = 0  #: input size of the network in pixels; 0: the stored size
     precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
     compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU
     device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: a GPU if available
-    devices: int = 1  #: processes, one GPU each; torchrun and Slurm set it themselves
-    threads: int = 0  #: CPU threads; 0: torch's default. Bit-identical resumption needs the same number
+    devices: Count = 1  #: processes, one GPU each; torchrun and Slurm set it themselves
+    threads: CountOrZero = 0  #: CPU threads; 0: torch's default. Bit-identical resumption needs the same number
     crops: Literal["auto", "device", "host"] = "auto"  #: where crops are kept; auto: on the GPU if they fit
-    checkpoint_every: int = 200  #: steps between checkpoints
-    checkpoint_minutes: float = 5.0  #: also write a checkpoint when the last one is this old
-    log_every: int = 1  #: steps between lines of metrics.jsonl
+    checkpoint_every: Count = 200  #: steps between checkpoints
+    checkpoint_minutes: NonNegative = 5.0  #: also write a checkpoint when the last one is this old
+    log_every: Count = 1  #: steps between lines of metrics.jsonl
     loggers: tuple[str, ...] = ("tensorboard",)  #: loggers besides metrics.jsonl: tensorboard, wandb, mlflow
 
 
@@ -156,11 +172,11 @@ class Train:
 class Embed:
     """From an encoder and a dataset to vectors."""
 
-    batch_frames: int = 512  #: frames per batch; on a CPU at most 16
+    batch_frames: Count = 512  #: frames per batch; on a CPU at most 16
     precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
     device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: a GPU if available
     compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU, if there are enough frames
-    block_frames: int = 32_768  #: frames whose features are held in memory at once; also the work unit of a cluster
+    block_frames: Count = 32_768  #: frames whose features are held in memory at once; also the work unit of a cluster
     pooling: str = "default"  #: pooling of foundation models; see `polyptrace encoders`
     preprocess: Literal["own", "imagenet", "release"] = "own"  #: normalisation; release: as in the published comparison
     enlarge: bool = False  #: upscale stored crops that are smaller than the encoder's input
@@ -170,17 +186,17 @@ class Embed:
 class Evaluate:
     """Metrics, confidence intervals and tests."""
 
-    bootstrap: int = 1000  #: bootstrap samples per confidence interval
+    bootstrap: CountOrZero = 1000  #: bootstrap samples per confidence interval
     cluster: Literal["video", "polyp"] = "video"  #: unit that the bootstrap resamples; polyps of a video are correlated
     convention: Literal["standard", "release"] = "standard"  #: release: ignore positives with a score <= 0
-    exclude_seconds: float = 10.0  #: exclude neighbours closer than this from the hard retrieval variant
+    exclude_seconds: NonNegative = 10.0  #: exclude neighbours closer than this from the hard retrieval variant
     variants: bool = True  #: also evaluate other galleries for retrieval, and probes split by video
-    repeats: int = 5  #: number of probe splits and seeds
+    repeats: Count = 5  #: number of probe splits and seeds
     seed: int = 0  #: random seed of the bootstrap, the splits and the probes
     device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: a GPU if available
-    count_threshold: float | None = None  #: counting: similarity that merges tracks; none: tuned on labels, else 0.5
+    count_threshold: Cosine | None = None  #: counting: similarity that merges tracks; none: tuned on labels, else 0.5
     count_preference: float | None = None  #: counting, affinity: higher values give more polyps; none: tuned, else 0
-    count_alpha: float | None = None  #: counting, temporal: weight of similarity against time; none: tuned, else 0.5
+    count_alpha: Share | None = None  #: counting, temporal: weight of similarity against time; none: tuned, else 0.5
 
 
 @dataclass(frozen=True)
@@ -198,33 +214,6 @@ class Config:
     embed: Embed = field(default_factory=Embed)
     evaluate: Evaluate = field(default_factory=Evaluate)
 
-
-#: As a smallest value: the value must be above 0.
-POSITIVE = 1e-9
-#: Smallest and largest value of the settings that have limits.
-LIMITS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("tracks.max_gap", "tracks.margin", "crops.workers"), (0, math.inf)),
-    **dict.fromkeys(("tracks.min_track", "tracks.stride", "tracks.length"), (1, math.inf)),
-    **dict.fromkeys(("tracks.sampled_min_track", "tracks.sampled_stride"), (1, math.inf)),
-    **dict.fromkeys(("tracks.iou", "tracks.sampled_iou", "tracks.start_score"), (0, 1)),
-    "crops.size": (8, math.inf),
-    "crops.scale": (POSITIVE, math.inf),
-    **dict.fromkeys(("supervision.bag_size", "supervision.bags_per_batch", "views.batch"), (1, math.inf)),
-    **dict.fromkeys(("views.polyps_per_batch", "views.tracklets_per_polyp"), (1, math.inf)),
-    **dict.fromkeys(("loss.temperature", "views.deviation"), (POSITIVE, math.inf)),
-    **dict.fromkeys(("supervision.tau_min", "supervision.tau_max"), (POSITIVE, math.inf)),
-    **dict.fromkeys(("encoder.width", "encoder.heads", "encoder.feed_forward"), (1, math.inf)),
-    **dict.fromkeys(("encoder.projector_hidden", "encoder.projection"), (1, math.inf)),
-    "encoder.dropout": (0, 1),
-    **dict.fromkeys(("optimiser.lr", "optimiser.weight_decay", "evaluate.bootstrap"), (0, math.inf)),
-    **dict.fromkeys(("train.epochs", "train.frames", "train.crop_size", "train.threads"), (0, math.inf)),
-    **dict.fromkeys(("train.devices", "train.checkpoint_every", "train.log_every"), (1, math.inf)),
-    **dict.fromkeys(("embed.batch_frames", "embed.block_frames", "evaluate.repeats"), (1, math.inf)),
-    "train.checkpoint_minutes": (0, math.inf),
-    "evaluate.exclude_seconds": (0, math.inf),
-    "evaluate.count_threshold": (-1, 1),
-    "evaluate.count_alpha": (0, 1),
-}
 
 #: Some settings by section and key, with typed values: `{"optimiser": {"lr": 1e-4}}`.
 Settings: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -262,13 +251,13 @@ def from_dict(content: Mapping[str, Any], base: Config | None = None, where: str
 
 def check_limits(section: str, values: object) -> None:
     """Raises an error if a setting of a section is out of its range."""
-    for name, (low, high) in LIMITS.items():
-        owner, _, key = name.partition(".")
-        value = getattr(values, key) if owner == section else None
-        if value is not None and not low <= value <= high:
-            above = "a number above 0" if low == POSITIVE else f"{low:g} or more"
-            wanted = above if high == math.inf else f"a number from {low:g} to {high:g}"
-            raise UserError(f"{_option(section, key)} {value}: out of range -> give {wanted}")
+    for key, hint in get_type_hints(type(values), include_extras=True).items():
+        value, kinds = getattr(values, key), (hint, *get_args(hint))
+        for low, high, above in (each for kind in kinds for each in getattr(kind, "__metadata__", ())):
+            if value is not None and (not low <= value <= high or (above and value == low)):
+                at_least = f"a number above {low:g}" if above else f"{low:g} or more"
+                wanted = at_least if high == math.inf else f"a number from {low:g} to {high:g}"
+                raise UserError(f"{_option(section, key)} {value}: out of range -> give {wanted}")
 
 
 def override(config: Config, arguments: Sequence[str], sections: Sequence[str] | None = None) -> Config:

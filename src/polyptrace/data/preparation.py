@@ -129,7 +129,9 @@ def prepare(
     settings = PrepareSettings(tracks or Tracks(), crops or Crops(), skip_bad, record)
     check_limits("tracks", settings.tracks)
     check_limits("crops", settings.crops)
-    _check_out(out, settings)
+    if out.exists():
+        refuse_other_settings(out, settings)
+    check_writable(out)
     with lock(out):
         cache = out.with_name(out.name + ".annotations")
         boxes = selection.apply(_read(source, path, options, cache)).in_order()
@@ -188,13 +190,6 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
     store.finish(linked.cropped_source_rows)
     remove_partial(partial)  # of a killed run
     partial.rename(out)
-
-
-def _check_out(out: Path, settings: PrepareSettings) -> None:
-    """Raises an error if `out` cannot be written or was made with other settings."""
-    if out.exists():
-        refuse_other_settings(out, settings)
-    check_writable(out)
 
 
 def _link(source: Boxes, findings: list[Finding], settings: Tracks) -> _Linked:

@@ -8,7 +8,7 @@ skipped. Attributes such as polyp, size and histology are labels.
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -30,15 +30,6 @@ from polyptrace.data.sources.reading import XmlElement, integer, number, read_by
 _STEP = re.compile(r"step\s*=\s*(\d{1,6})", re.ASCII)
 _CORNERS = ("xtl", "ytl", "xbr", "ybr")
 _ADVICE = "export the task as 'CVAT for video 1.1'"
-
-
-class _CvatBox(NamedTuple):
-    """One visible box of a track."""
-
-    track: str
-    values: dict[str, str]  # frame and corners
-    attributes: dict[str, str]
-    line: int
 
 
 def read_cvat(
@@ -82,11 +73,12 @@ def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, 
         "source": relative(path, root),
     }
     rows = []
-    for box in boxes:
-        where = f"{path}:{box.line}: box of track {box.track[:40]}, frame {box.values['frame'][:40]}"
-        frame = integer(box.values["frame"], f"{where}: frame")
-        xtl, ytl, xbr, ybr = (number(box.values[name], f"{where}: {name}") for name in _CORNERS)
-        labels = label_columns(box.attributes | {"instance_id": box.track}, video, where, histology, identities)
+    for track, box in boxes:
+        where = f"{path}:{box.line}: box of track {track[:40]}, frame {box.attributes['frame'][:40]}"
+        frame = integer(box.attributes["frame"], f"{where}: frame")
+        xtl, ytl, xbr, ybr = (number(box.attributes[name], f"{where}: {name}") for name in _CORNERS)
+        fields = {child.attributes.get("name", "").lower(): child.text for child in box.children}
+        labels = label_columns(fields | {"instance_id": track}, video, where, histology, identities)
         columns = {
             "frame_index": start + (max(1, int(step[1])) if step else 1) * (frame - first_frame),
             "xywh": (xtl, ytl, xbr - xtl, ybr - ytl),
@@ -97,8 +89,8 @@ def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, 
     return rows
 
 
-def _parse(path: Path) -> tuple[dict[str, str], list[_CvatBox]]:
-    """Meta data and visible boxes of a file."""
+def _parse(path: Path) -> tuple[dict[str, str], list[tuple[str, XmlElement]]]:
+    """Meta data of a file, and its visible boxes with the ids of their tracks."""
     meta: dict[str, str] = {}
     boxes = []
     for element in xml_children(read_bytes(path), path, "annotations", _ADVICE):
@@ -107,7 +99,10 @@ def _parse(path: Path) -> tuple[dict[str, str], list[_CvatBox]]:
         if element.tag == "meta":
             meta = _meta(element, path)
         if element.tag == "track":
-            boxes += [_box(child, element, path) for child in element.children if _is_visible(child)]
+            for box in element.children:
+                if box.tag == "box" and box.attributes.get("outside", "0") != "1":
+                    _check_box(box, element, path)
+                    boxes.append((element.attributes["id"], box))
     return meta, boxes
 
 
@@ -124,17 +119,11 @@ def _meta(meta: XmlElement, path: Path) -> dict[str, str]:
     return values
 
 
-def _is_visible(element: XmlElement) -> bool:
-    return element.tag == "box" and element.attributes.get("outside", "0") != "1"
-
-
-def _box(element: XmlElement, track: XmlElement, path: Path) -> _CvatBox:
-    missing = [name for name in ("frame", *_CORNERS) if name not in element.attributes]
+def _check_box(box: XmlElement, track: XmlElement, path: Path) -> None:
+    missing = [name for name in ("frame", *_CORNERS) if name not in box.attributes]
     if missing or "id" not in track.attributes:
         what = f"box without {missing[0]}" if missing else "track without id"
-        raise UserError(f"{path}:{element.line}: a {what} (track {track.attributes.get('id', '?')}) -> {_ADVICE}")
-    attributes = {child.attributes.get("name", "").lower(): child.text for child in element.children}
-    return _CvatBox(track.attributes["id"], element.attributes, attributes, element.line)
+        raise UserError(f"{path}:{box.line}: a {what} (track {track.attributes.get('id', '?')}) -> {_ADVICE}")
 
 
 def _pictures(path: Path, root: Path, source: str) -> tuple[dict[int, str], str]:
