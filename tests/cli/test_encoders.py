@@ -55,6 +55,7 @@ def test_the_list_names_all_twelve_and_ours_with_costs_licence_and_weights(
     run("encoders")
     shown = capsys.readouterr().out
     assert all(name in shown for name in rows)
+    assert "also: default (comes with the package), colour-grid" in shown
 
 
 def test_embed_takes_a_foundation_model_with_its_file(

@@ -52,10 +52,10 @@ def test_without_labels_there_is_no_truth(rows: list[Results]) -> None:
     assert "<image" not in drawing.svg
 
 
-def test_the_temporal_clustering_is_shown_if_it_was_done(rows: list[Results]) -> None:
-    assert shown_clustering(rows[0]) == "counting.temporal"
-    without = {name: task for name, task in rows[0].tasks.items() if name != "counting.temporal"}
-    assert shown_clustering(replace(rows[0], tasks=without)) == "counting.affinity"
+def test_the_lesions_are_shown_if_they_were_counted(rows: list[Results]) -> None:
+    assert shown_clustering(rows[0]) == "counting.lesions"
+    without = {name: task for name, task in rows[0].tasks.items() if name != "counting.lesions"}
+    assert shown_clustering(replace(rows[0], tasks=without)) == "counting.temporal"
     assert shown_clustering(replace(rows[0], tasks={})) is None
 
 

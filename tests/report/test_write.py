@@ -99,9 +99,9 @@ def test_methods_of_other_data_are_marked_and_a_page_without_pictures_says_what_
     assert "Film strips need the dataset. Give it with --data." in page.read_text(encoding="utf-8")
 
 
-def test_a_hit_rate_over_few_queries_is_a_count(make_row: Callable[..., Results], tmp_path: Path) -> None:
+def test_a_hit_rate_over_few_queries_is_shown_with_its_count(make_row: Callable[..., Results], tmp_path: Path) -> None:
     page = write_report([make_row("Ours", 1.0, figure="hr1")], tmp_path / "out")
-    assert ">50 of 50<" in page.read_text(encoding="utf-8")
+    assert "; 50 of 50<" in page.read_text(encoding="utf-8")
 
 
 def test_a_report_removes_what_a_killed_one_left_beside_it(make_row: Callable[..., Results], tmp_path: Path) -> None:

@@ -10,11 +10,23 @@ from rich.table import Table
 
 from polyptrace.config import Config
 from polyptrace.core.console import echo, output, progress
-from polyptrace.encoders import TrackletEncoder
+from polyptrace.encoders import ColourGrid, TrackletEncoder
 from polyptrace.encoders.cost import COST_LENGTH, COST_SIZE, cost, foundation_cost, published_cost
+from polyptrace.encoders.encoder import FROZEN
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 from polyptrace.encoders.foundation.encoder import pooling_choices
 from polyptrace.encoders.foundation.loading import FoundationModel, cached_weights, find_model
+from polyptrace.encoders.weights import DEFAULT
+
+#: What `embed` takes besides foundation models.
+OTHERS = (
+    f"{DEFAULT} (comes with the package)",
+    f"{ColourGrid.name} (colours only)",
+    f"{FROZEN}BACKBONE (any timm model)",
+    "a run",
+    "an encoder folder",
+    "OWNER/NAME (hub)",
+)
 
 #: One encoder: cost, input, and source of the weights.
 EncoderRow = dict[str, Any]
@@ -67,6 +79,8 @@ def command(
     output.print(costs)
     output.print()
     output.print(weights)
+    if not names:
+        echo(f"also: {', '.join(OTHERS)}")
 
 
 def _foundation_row(name: str, model: FoundationModel, folder: Path | None) -> EncoderRow:

@@ -67,10 +67,10 @@ ADDITIONAL = (
 )
 
 CLUSTERINGS = {
-    "counting.threshold": "Cosine threshold",
-    "counting.affinity": "Affinity propagation",
-    "counting.temporal": "Temporal affinity propagation",
     "counting.lesions": "Lesions, without labels",
+    "counting.temporal": "Temporal affinity propagation",
+    "counting.affinity": "Affinity propagation",
+    "counting.threshold": "Cosine threshold",
 }
 
 #: Fragmentation is comparable only at equal false-positive rates, so it is not ranked.

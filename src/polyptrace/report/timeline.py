@@ -22,7 +22,7 @@ from polyptrace.film_strips import TrackImages
 from polyptrace.report.ranking import is_done
 
 #: Clusterings in order of preference.
-PREFERRED = ("counting.temporal", "counting.affinity", "counting.threshold")
+PREFERRED = ("counting.lesions", "counting.temporal", "counting.affinity", "counting.threshold")
 
 #: Shortest drawn track and shortest track with a number, as fractions of the axis.
 MIN_WIDTH, NUMBERED_WIDTH = 0.004, 0.014

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import polyptrace
-from polyptrace.core.console import counted, proportion
+from polyptrace.core.console import counted
 from polyptrace.core.errors import PolyptraceWarning
 from polyptrace.core.files import atomic_folder, provenance, write_json
 from polyptrace.data import Dataset
@@ -42,6 +42,9 @@ from polyptrace.report.tables import OTHER_TEST
 
 #: The file that marks a folder as a report.
 PAGE_FILE = "report.html"
+
+#: Below this number of queries, the page shows hits as a count too.
+FEW_QUERIES = 200
 
 
 def write_report(
@@ -113,9 +116,10 @@ def _page(content: page_sections.Content, sections: Sequence[Section], title: st
     )
     others = len(content.rows) - 1
     compared = f", compared with {counted(others, 'other method')}" if others else ""
+    subject = "How well it recognises a polyp that appears again" if measured(content.rows, MAIN) else "Counted polyps"
     return Page(
         title=title or f"{content.row.method.name} on {', '.join(names)}",
-        lead=f"How well it recognises a polyp that appears again{compared}. Intervals: 95 % confidence.",
+        lead=f"{subject}{compared}. Intervals: 95 % confidence.",
         sections=tuple(sections),
         footer=(
             f"Made by polyptrace {polyptrace.__version__} on {date.today():%d %B %Y}. For research use; not a medical"
@@ -134,18 +138,19 @@ def _tiles(row: Results) -> list[Tile]:
         if metric is not None:
             interval = interval_text(measure, metric.low, metric.high)
             bounds = (100 * metric.low, 100 * metric.value, 100 * metric.high)
-            text = _tile_text(measure, metric, row.method.seeds)
             shown = bounds if math.isfinite(sum(bounds)) else None
-            tiles.append(Tile(f"{measure.over} {measure.name}", text, interval or "no interval", shown))
+            text = value_text(measure, metric.value, 1)
+            below = (interval or "no interval") + _hits(measure, metric, row.method.seeds)
+            tiles.append(Tile(f"{measure.over} {measure.name}", text, below, shown))
     return tiles
 
 
-def _tile_text(measure: Measure, metric: Metric, seeds: int) -> str:
-    """The value with one decimal; a hit rate over few queries as a count, because it has no such precision."""
+def _hits(measure: Measure, metric: Metric, seeds: int) -> str:
+    """The count behind a hit rate over few queries, whose decimals say little; "" for other metrics."""
     hits = round(metric.value * metric.n)
-    if measure.metric in ("hr1", "hr5") and seeds == 1 and abs(hits - metric.value * metric.n) < 1e-6:
-        return proportion(hits, metric.n).removesuffix(" %")
-    return value_text(measure, metric.value, 1)
+    if measure.metric not in ("hr1", "hr5") or seeds > 1 or abs(hits - metric.value * metric.n) >= 1e-6:
+        return ""
+    return f"; {hits} of {metric.n}" if metric.n < FEW_QUERIES else ""
 
 
 def machine_readable(rows: Sequence[Results], focus: int) -> dict[str, Any]:

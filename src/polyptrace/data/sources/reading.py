@@ -56,7 +56,9 @@ def as_text(content: bytes, path: Path | str) -> str:
         text = content.decode("utf-16") if content.startswith(_UTF16) else content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path}:{line}: is not UTF-8 text ({error.reason}) -> save the file as UTF-8") from None
+        raise UserError(
+            f"{path}:{line}: is not UTF-8 text ({error.reason}) -> save the file as UTF-8; give boxes here, not a video"
+        ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise UserError(f"{path}:{line}: contains NUL characters -> save the file as UTF-8 text")
