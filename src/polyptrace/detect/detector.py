@@ -30,6 +30,8 @@ Found = NDArray[np.float64]
 
 T = TypeVar("T")
 
+#: Boxes with a lower score are dropped in any case.
+LEAST_SCORE = 0.01
 WEIGHTS = (".pth", ".pt", ".safetensors")
 
 
@@ -87,13 +89,11 @@ def read_declaration(kind: type[T], path: Path) -> T:
     return from_json(kind, content, str(file), "see docs/video.md for the keys")
 
 
-def as_found(xyxy: torch.Tensor, scores: torch.Tensor) -> Found:
-    """Corners (n, 4) and scores (n,) as x, y, width, height and score."""
+def as_found(
+    xyxy: torch.Tensor, scores: torch.Tensor, labels: torch.Tensor | None = None, classes: Sequence[int] = ()
+) -> Found:
+    """Corners (n, 4) and scores (n,) as x, y, width, height and score; of labels (n,), the given classes, if any."""
     found = torch.cat([xyxy[:, :2], xyxy[:, 2:] - xyxy[:, :2], scores[:, None]], 1)
+    if labels is not None and len(classes):
+        found = found[torch.isin(labels, torch.tensor(list(classes), device=labels.device))]
     return found.double().cpu().numpy()
-
-
-def of_classes(labels: torch.Tensor, classes: Sequence[int]) -> torch.Tensor:
-    """Which labels (n,) are of the declared classes; all if none is declared."""
-    chosen = torch.tensor(list(classes), dtype=labels.dtype, device=labels.device)
-    return torch.isin(labels, chosen) if len(classes) else torch.ones_like(labels, dtype=torch.bool)

@@ -27,11 +27,10 @@ from torchvision.ops import batched_nms, box_convert
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import file_hash
-from polyptrace.detect.detector import Found, Frame, as_found, of_classes, read_declaration
+from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, read_declaration
 
 Layout = Literal["yolo", "yolov5", "rows", "detr", "separate"]
 
-LEAST_SCORE = 0.01
 MOST_ROWS = 1000  # an output (N, A, 6) with more rows is `yolov5` with one class
 DEFAULT_SIZE = 640
 PADDING = 114  # grey of a letterbox, as YOLO is trained
@@ -81,12 +80,12 @@ class OnnxFile:
         decoded = [one for batch in batches for one in self._decode(self._run(np.stack(batch)))]
         found = []
         for (boxes, scores, labels), scale, shift in zip(decoded, scales, shifts, strict=True):
-            keep = (scores >= LEAST_SCORE) & of_classes(labels, self._settings.classes)
-            boxes, scores, labels = boxes[keep], scores[keep], labels[keep]
+            best = scores >= LEAST_SCORE
+            boxes, scores, labels = boxes[best], scores[best], labels[best]
             if self._layout in ("yolo", "yolov5"):
                 best = batched_nms(boxes, scores, labels, self._settings.overlap)
-                boxes, scores = boxes[best], scores[best]
-            found.append(as_found((boxes - shift) / scale, scores))
+                boxes, scores, labels = boxes[best], scores[best], labels[best]
+            found.append(as_found((boxes - shift) / scale, scores, labels, self._settings.classes))
         return found
 
     def _prepare(self, frame: Frame) -> tuple[NDArray[Any], Tensor, Tensor]:

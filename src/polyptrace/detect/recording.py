@@ -3,6 +3,10 @@
     detect(Path("procedure.mp4"), load_detector("polyps.onnx"), Path("detections"))
 
 A run that was killed resumes at the same frame and ends with the same bytes.
+
+Frames that do not show the colon are skipped: black and frozen ones before detection, and those before or after the
+examination (outside the body) after it. The tissue under white light is red and a room is not, but narrow-band imaging
+is not red either. Therefore only frames before the first and after the last red frame are outside.
 """
 
 import sys
@@ -34,7 +38,6 @@ from polyptrace.core.timecode import timecode
 from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import FramePosition, all_frames, video_info
 from polyptrace.detect.detector import Detector, Found, Frame
-from polyptrace.detect.frames import FROZEN, LEAST_RED, FrameJudge
 from polyptrace.detect.unfinished import ADVICE, State, UnfinishedDetections
 
 T = TypeVar("T")
@@ -46,6 +49,41 @@ SWITCH_S = 0.0005
 MOST_BOXES = 100  # of a frame; the weakest are dropped
 COMPLETE = 0.98  # share of the announced duration below which a video ends early
 OUTSIDE = "outside the body"
+POINTS = 64  # pixels along the width that are looked at
+BLACK = 12.0  # mean grey level
+SAME = 0.4  # mean difference in grey levels below which a frame repeats the previous one
+FROZEN = 10  # repeated frames from which a video is frozen; fewer are duplicates of a frame-rate conversion
+RED = 0.37  # mean share of red in red + green + blue
+LEAST_RED = 25  # frames; with fewer, the colours of this video say nothing
+
+
+class FrameJudge:
+    """Judges the frames of a video in their order. `field` is the mask of the endoscope's field, None: everything."""
+
+    def __init__(self, field: Frame | None = None) -> None:
+        self._field = field
+        self._last = np.empty((0, 3), np.int16)
+        self._repeated = 0
+
+    def __call__(self, frame: Frame) -> tuple[str, bool]:
+        """Why the frame is skipped ("" if it is not), and whether it is red."""
+        step = max(1, frame.shape[1] // POINTS)
+        points = frame[::step, ::step].astype(np.int16)
+        if self._field is not None:
+            points = points[self._field[::step, ::step, 0] > 0]
+        points = points.reshape(-1, 3)
+        same = self._last.shape == points.shape and np.abs(points - self._last).mean() < SAME
+        self._repeated = self._repeated + 1 if same else 0
+        self._last = points
+        red, total = points[:, 0].mean(), 3 * points.mean()
+        if total < 3 * BLACK:
+            return "black", False
+        return "frozen" if self._repeated >= FROZEN else "", bool(red / total > RED)
+
+
+def is_black(frame: Frame) -> bool:
+    """Whether a single frame is black."""
+    return FrameJudge()(frame)[0] == "black"
 
 
 @dataclass(frozen=True)

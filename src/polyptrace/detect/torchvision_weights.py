@@ -15,7 +15,7 @@ from torchvision.models import detection, get_model, list_models
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import file_hash
-from polyptrace.detect.detector import Found, Frame, as_found, of_classes, read_declaration
+from polyptrace.detect.detector import Found, Frame, as_found, read_declaration
 from polyptrace.encoders.weights import read_tensors
 
 #: The bias of each architecture's classification, and how many values it has per class.
@@ -50,11 +50,8 @@ class TorchvisionWeights:
     @torch.inference_mode()
     def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[Found]:
         pictures = [torch.from_numpy(f).to(self._device).permute(2, 0, 1).float() / 255 for f in frames]
-        found = []
-        for result in self._model(pictures):
-            keep = of_classes(result["labels"], self._classes)
-            found.append(as_found(result["boxes"][keep], result["scores"][keep]))
-        return found
+        results = self._model(pictures)
+        return [as_found(each["boxes"], each["scores"], each["labels"], self._classes) for each in results]
 
 
 def _build(path: Path, name: str, state: dict[str, Tensor]) -> nn.Module:

@@ -9,10 +9,8 @@ import torch
 from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
 from polyptrace.core.errors import UserError
-from polyptrace.detect.detector import Found, Frame, as_found, of_classes, read_declaration
+from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, read_declaration
 from polyptrace.encoders.weights import weights_hash
-
-LEAST_SCORE = 0.01
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,4 @@ class TransformersFolder:
         outputs = self._model(**inputs)
         sizes = [frame.shape[:2] for frame in frames]
         results = self._processor.post_process_object_detection(outputs, threshold=LEAST_SCORE, target_sizes=sizes)
-        found = []
-        for result in results:
-            keep = of_classes(result["labels"], self._classes)
-            found.append(as_found(result["boxes"][keep], result["scores"][keep]))
-        return found
+        return [as_found(each["boxes"], each["scores"], each["labels"], self._classes) for each in results]
