@@ -157,6 +157,7 @@ def test_prepare_turns_answers_into_polyps(
     with pytest.raises(SystemExit) as ended:
         main(main_words)
     assert not ended.value.code
+    assert "tracks that no answer links count as different polyps" in " ".join(capsys.readouterr().err.split())
     table = Dataset.open(tmp_path / "data").tracklets
     procedure = site.workspace.procedure(0)
     own = (table.unit == "track") & (table.video == str(site.workspace.tracks.video[procedure.rows[0]]))

@@ -130,7 +130,8 @@ def _relabel(answers: Path, boxes: Boxes, track: Ints) -> Boxes:
     if not labelled.tracks:
         raise UserError(f"{answers}: names no track of these boxes -> give the answers of these procedures")
     found = f"{counted(labelled.tracks, 'track')} of {counted(labelled.polyps, 'polyp')}"
-    console.print(f"{answers}: labels {found}", markup=False, soft_wrap=True)
+    remark = "tracks that no answer links count as different polyps"
+    console.print(f"{answers}: labels {found}; {remark}", markup=False, soft_wrap=True)
     for each in labelled.unmapped:
         console.print(f"  not used: {each}", markup=False, soft_wrap=True)
     return labelled.boxes
