@@ -35,15 +35,20 @@ def unit_vectors(vectors: Vectors, device: str | torch.device = "cpu") -> tuple[
     given = torch.as_tensor(vectors).detach()
     if given.ndim != 2:
         raise UserError(f"vectors: shape {tuple(given.shape)} is not (N, D) -> give one vector per row")
-    values = given.to(device=device, dtype=torch.float64)
-    broken = torch.nonzero(~torch.isfinite(values).all(dim=1))
-    if len(broken):
-        raise UserError(f"vectors: row {int(broken[0])} contains NaN or infinity -> embed it again")
-    largest = values.abs().amax(dim=1, keepdim=True) if values.shape[1] else values.new_zeros(len(values), 1)
-    zero = largest == 0
-    scaled = values / torch.where(zero, 1.0, largest)  # squares of very large or small numbers would not be finite
-    unit = scaled / torch.where(zero, 1.0, torch.linalg.vector_norm(scaled, dim=1, keepdim=True))
-    return unit.to(torch.float64 if len(unit) <= EXACT else torch.float32), int(zero.sum())
+    exact = len(given) <= EXACT
+    unit = torch.empty(given.shape, dtype=torch.float64 if exact else torch.float32, device=device)
+    zeros = 0
+    for start in range(0, len(given), 16384):
+        rows = given[start : start + 16384].to(device=device, dtype=torch.float64)
+        broken = torch.nonzero(~torch.isfinite(rows).all(dim=1))
+        if len(broken):
+            raise UserError(f"vectors: row {start + int(broken[0])} contains NaN or infinity -> embed it again")
+        largest = rows.abs().amax(dim=1, keepdim=True) if rows.shape[1] else rows.new_zeros(len(rows), 1)
+        zeros += int((largest == 0).sum())
+        rows = rows / torch.where(largest == 0, 1.0, largest)
+        length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        unit[start : start + 16384] = rows / torch.where(length == 0, 1.0, length)
+    return unit, zeros
 
 
 def label_codes(labels: Labels, count: int, name: str = "polyp") -> Ints:
