@@ -29,14 +29,14 @@ from polyptrace.core.arrays import Bools, Ints
 from polyptrace.core.console import progress
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import provenance, refuse_existing
+from polyptrace.core.files import refuse_existing
 from polyptrace.core.lock import lock
 from polyptrace.data import Dataset
 from polyptrace.data.crops.loader import CropLoader, to_device
 from polyptrace.data.dataset import LabelFree, LabelFreeTracklets
 from polyptrace.data.tracklets import pad_rows
 from polyptrace.embed.partial import PartialVectors, partial_file
-from polyptrace.embed.table import COLUMNS, VECTORS_FILE, Embeddings
+from polyptrace.embed.table import VECTORS_FILE, Embeddings, of_dataset
 from polyptrace.encoders import Preprocess, load_encoder
 from polyptrace.encoders.cost import encoder_cost
 from polyptrace.encoders.encoder import FrameByFrame
@@ -334,28 +334,14 @@ def as_table(
 
     `model_hash` is the hash of the encoder's weights, if it is known already.
     """
-    order = np.argsort(tracklets)
-    chosen, vectors = tracklets[order], vectors[order]
-    invalid = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(invalid):
-        row = chosen[invalid[0]]
-        raise UserError(
-            f"{dataset.path}: the vector of tracklet {row} (video {dataset.tracklets.video[row]}) is not finite"
-            " -> try --embed.precision float32; if that does not help, the encoder's weights are damaged"
-        )
     model_hash = model_hash or weights_hash(encoder)
     info = {
         "encoder": str(encoder.name),
         "model_hash": model_hash,
         "fingerprint": fingerprint(encoder, model_hash),
         "precision": precision,
-        "generated": dataset.generated,
-        "dataset": {"path": str(dataset.path), **{k: dataset.info.get(k, {}) for k in ("source", "hashes")}},
-        "units": list(units),
-        "made_by": provenance(),
     }
-    columns = {name: getattr(dataset.tracklets, name)[chosen] for name in COLUMNS}
-    return Embeddings(vectors=vectors, **columns, info=info)
+    return of_dataset(dataset, units, tracklets, vectors, info)
 
 
 def preprocess_of(encoder: nn.Module) -> Preprocess:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 import polyptrace
 from polyptrace.core.arrays import Pixels
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import provenance, read_json
+from polyptrace.core.files import read_json
 from polyptrace.core.schema import from_json
 from polyptrace.embed.partial import PartialVectors
 
@@ -150,7 +150,7 @@ def embed_export(encoder: OnnxEncoder, data: Path, *, enlarge: bool = False, out
     """
     from polyptrace.core.console import progress
     from polyptrace.data import Dataset
-    from polyptrace.embed.table import COLUMNS, Embeddings
+    from polyptrace.embed.table import of_dataset
 
     dataset, info = Dataset.open(data), encoder.info
     stored, tracklets = dataset.crops.shape[1], dataset.tracklets
@@ -169,23 +169,15 @@ def embed_export(encoder: OnnxEncoder, data: Path, *, enlarge: bool = False, out
         for members in groups[partial.finished :]:
             _add_track(encoder, dataset, members, partial)
             bar.advance(len(members))
-    order, computed = partial.result()
-    vectors = np.empty_like(computed)
-    vectors[order] = computed
     about = {
         "encoder": info.name,
         "model_hash": info.model_hash,
         "fingerprint": info.fingerprint,
         "precision": f"{info.precision}, onnxruntime",
-        "generated": dataset.generated,
-        "dataset": {"path": str(data), **{key: dataset.info.get(key, {}) for key in ("source", "hashes")}},
-        "units": sorted(set(tracklets.unit.tolist())),
-        "made_by": provenance(),
         "from": str(encoder.folder),
         "method": {"name": info.name},
     }
-    columns = {name: getattr(tracklets, name) for name in COLUMNS}
-    return Embeddings.from_columns({"vectors": vectors, **columns}, where=str(data), info=about)
+    return of_dataset(dataset, sorted(set(tracklets.unit.tolist())), *partial.result(), about)
 
 
 def _add_track(encoder: OnnxEncoder, dataset: "Dataset", members: list[int], partial: PartialVectors) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, read_json, write_json, wrong_folder
+from polyptrace.core.files import atomic_folder, provenance, read_json, write_json, wrong_folder
 from polyptrace.core.schema import read_parquet
 from polyptrace.data import Dataset
 from polyptrace.data.identity import codes, video_keys
@@ -160,6 +160,37 @@ class Embeddings:
         table = cls(vectors=vectors, **filled, info=info or {})
         _check_rows(table, where)
         return table
+
+
+def of_dataset(
+    dataset: Dataset,
+    units: Sequence[str],
+    tracklets: Ints,
+    vectors: NDArray[np.float32],
+    encoder: Mapping[str, Any],
+) -> Embeddings:
+    """Vectors (N, D) of tracklets (N,) in any order as a table in the dataset's order, with labels and provenance.
+
+    `encoder` is what the table's `info` says about the encoder.
+    """
+    order = np.argsort(tracklets)
+    chosen, vectors = tracklets[order], vectors[order]
+    invalid = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(invalid):
+        row = chosen[invalid[0]]
+        raise UserError(
+            f"{dataset.path}: the vector of tracklet {row} (video {dataset.tracklets.video[row]}) is not finite"
+            " -> try --embed.precision float32; if that does not help, the encoder's weights are damaged"
+        )
+    info = {
+        **encoder,
+        "generated": dataset.generated,
+        "dataset": {"path": str(dataset.path), **{k: dataset.info.get(k, {}) for k in ("source", "hashes")}},
+        "units": list(units),
+        "made_by": provenance(),
+    }
+    columns = {name: getattr(dataset.tracklets, name)[chosen] for name in COLUMNS}
+    return Embeddings(vectors=vectors, **columns, info=info)
 
 
 def concatenate(tables: Sequence[Embeddings], where: str = "embeddings") -> Embeddings:
