@@ -22,9 +22,8 @@ from polyptrace.config import Config, Crops, Tracks
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.crops.cutting import IMAGES_PER_JOB as JOB
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.store import PartialStore
+from polyptrace.data.crops.store import PartialStore, UnfinishedCrops
 from polyptrace.data.preparation import PrepareSettings, prepare, refuse_other_content, refuse_other_settings
 from polyptrace.explore.strips import read_boxes
 from polyptrace.report.curves import load_run
@@ -161,9 +160,9 @@ def test_crops_of_another_layout_are_refused(copied: Path) -> None:
             Dataset.open(copied)
 
 
-@pytest.mark.parametrize("name", ["plan", "crops.log", "crops.npy"])
+@pytest.mark.parametrize("ending", [".done", ".npy"])
 def test_a_damaged_partial_store_is_never_finished_with_wrong_crops(
-    source: tuple[Boxes, Path], prepared: Path, tmp_path: Path, name: str
+    source: tuple[Boxes, Path], prepared: Path, tmp_path: Path, ending: str
 ) -> None:
     boxes, root = source
     rows, partial, saved = Dataset.open(prepared).box_of_crop(), tmp_path / "d.partial", tmp_path / "saved"
@@ -182,16 +181,30 @@ def test_a_damaged_partial_store_is_never_finished_with_wrong_crops(
         resumed.finish(rows)
         crops = np.load(partial / "crops.npy")
         assert crops.shape == expected.shape
-        assert name == "crops.npy" or np.array_equal(crops, expected)  # the pixels have no checksum
+        assert ending == ".npy" or np.array_equal(crops, expected)  # the pixels have no checksum
 
     store().cut(rows)
-    log = partial / "crops.log"
-    log.write_text(next(line for line in log.read_text().splitlines(True) if line.startswith("0 ")))  # the first job
-    crops = np.load(partial / "crops.npy", "r+")
-    crops[JOB:] = 0
+    (path,) = partial.glob("*.npy")
+    marks = np.fromfile(path.with_suffix(".done"), np.uint64)
+    marks[8:] = 0  # as if the run had been killed
+    marks.tofile(path.with_suffix(".done"))
+    crops = np.load(path, "r+")
+    crops[8:] = 0
     crops.flush()
     shutil.copytree(partial, saved)
-    attack(partial / name, resume, restore=restore)
+    attack(path.with_suffix(ending), resume, restore=restore)
+
+
+def test_a_damaged_position_in_a_video_is_not_used(tmp_path: Path) -> None:
+    states = np.array([3], np.uint64)
+    with UnfinishedCrops.open(tmp_path / "crops.npy", states, SIZE) as crops:
+        crops.reached(0, 1206, 617472)
+
+    def resume() -> None:
+        with UnfinishedCrops.open(tmp_path / "crops.npy", states, SIZE) as crops:
+            assert crops.position(0) in (None, (1206, 617472))
+
+    attack(tmp_path / "crops.positions", resume)
 
 
 @pytest.fixture

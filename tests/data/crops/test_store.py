@@ -63,7 +63,16 @@ def test_finished_crops_are_marked_when_the_work_is_interrupted(tmp_path: Path) 
 
     with pytest.raises(KeyboardInterrupt):
         stopped()
-    assert np.fromfile(marks, np.uint64).tolist() == [0, 0, 13, 0, 0]
+    assert np.flatnonzero(np.fromfile(marks, np.uint64)).tolist() == [2]
+
+
+def test_the_mark_of_another_crop_of_the_same_file_does_not_count(tmp_path: Path) -> None:
+    path, marks = tmp_path / "crops.npy", tmp_path / "crops.done"
+    with UnfinishedCrops.open(path, STATES, 2) as store:
+        store.write(np.array([3]), crop(1))
+    np.roll(np.fromfile(marks, np.uint64), 1).tofile(marks)
+    with UnfinishedCrops.open(path, STATES, 2) as store:
+        assert not store.finished.any()
 
 
 def test_the_position_in_a_video_is_kept_until_the_video_is_replaced(tmp_path: Path) -> None:
@@ -95,7 +104,7 @@ def test_a_damaged_mark_is_the_mark_of_no_crop(tmp_path: Path) -> None:
 def test_a_damaged_partial_store_is_created_anew(tmp_path: Path, damage: str) -> None:
     path, marks = tmp_path / "crops.npy", tmp_path / "crops.done"
     np.save(path, np.ones((4 if damage == "other shape" else 5, 2, 2, 3), np.uint8))
-    STATES.tofile(marks)
+    np.ones(5, np.uint64).tofile(marks)
     content = path.read_bytes()
     if damage == "truncated":
         path.write_bytes(content[:-1])

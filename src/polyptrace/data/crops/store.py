@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SECONDS_BETWEEN_SYNCS = 2.0  # the most work that a killed run loses
-MARK = 8  # bytes: the state of the file that a crop was cut from; 0 if it is not cut yet
+MARK = 8  # bytes, from the state of the file that a crop was cut from and from its row; 0 if it is not cut yet
+ROW_FACTOR = 0x9E3779B97F4A7C15  # odd, so that marks of different rows differ: damage cannot turn one into another
 CROPS_PER_BLOCK = 1024
 
 
@@ -57,9 +59,10 @@ class UnfinishedCrops:
     def __init__(self, path: Path, store: int, marks: int, states: NDArray[np.uint64], size: int) -> None:
         self._store, self._marks = store, marks  # file descriptors
         self._states, self._size = states, size
+        self._mark_of_row = states + np.arange(len(states), dtype=np.uint64) * np.uint64(ROW_FACTOR)
         self._header: int = np.lib.format.open_memmap(path, "r").offset
         #: Rows (n,) that earlier runs have cut; those of replaced files do not count.
-        self.finished: Bools = np.frombuffer(os.pread(marks, MARK * len(states), 0), np.uint64) == states
+        self.finished: Bools = np.frombuffer(os.pread(marks, MARK * len(states), 0), np.uint64) == self._mark_of_row
         self._written: list[int] = []  # rows of crops without a mark
         self._positions_file = path.with_suffix(".positions")
         self._positions = _read_positions(self._positions_file)
@@ -122,19 +125,25 @@ class UnfinishedCrops:
         written = self._written[:]
         os.fsync(self._store)
         for row in written:
-            os.pwrite(self._marks, self._states[row].tobytes(), row * MARK)
+            os.pwrite(self._marks, self._mark_of_row[row].tobytes(), row * MARK)
         del self._written[: len(written)]
         if positions:
-            write_json(self._positions_file, positions)
+            write_json(self._positions_file, {"positions": positions, "checksum": _checksum(positions)})
         self._last_sync = monotonic()
 
 
 def _read_positions(path: Path) -> dict[str, tuple[int, int]]:
     """Frame and time stamp by the state of each video; empty if the file is missing or damaged."""
     try:
-        return {state: (int(frame), int(pts)) for state, (frame, pts) in read_json(path).items()}
-    except (UserError, AttributeError, TypeError, ValueError):
+        content = read_json(path)
+        positions = {state: (int(frame), int(pts)) for state, (frame, pts) in content["positions"].items()}
+        return positions if content["checksum"] == _checksum(positions) else {}
+    except (UserError, AttributeError, KeyError, TypeError, ValueError):
         return {}
+
+
+def _checksum(positions: dict[str, tuple[int, int]]) -> int:
+    return zlib.crc32(json.dumps(positions, sort_keys=True).encode())
 
 
 def open_store(path: Path, advice: str) -> Pixels:
