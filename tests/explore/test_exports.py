@@ -109,6 +109,46 @@ def test_answers_label_the_tracks_of_the_same_boxes(site: Handlers, tmp_path: Pa
     assert len({(got[each], wanted[each]) for each in got}) == len(set(wanted.values()))
 
 
+def test_procedures_with_undecided_pairs_stay_unlabelled(
+    site: Handlers, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = Journal.open(tmp_path / "answers.jsonl")
+    settled, other = (site.workspace.procedure(number) for number in (0, 1))
+    pairs = [(settled, 0, 1)]
+    apart = [each for each in range(len(other.items)) if each == 0 or other.items[each][1] > other.items[0][2]]
+    pairs += [(other, apart[0], apart[1]), (other, apart[2], apart[3])]
+    for procedure, *pair in pairs:
+        items = tuple(procedure.items[each] for each in pair)
+        journal.append("answer", "Ada", video=procedure.key, items=items, answer="different")
+    boxes = site.datasets[0].boxes()
+    track = link_tracks(boxes, within="video")
+    labelled = label_boxes(boxes, track, journal.path)
+    assert (labelled.tracks, labelled.polyps) == (2, 2)
+    assert set(labelled.boxes.video[labelled.boxes.polyp != ""]) == {settled.key.rpartition("/")[2]}
+    assert list(labelled.unsettled) == [other.key]
+    everything = label_boxes(boxes, track, journal.path, unlinked_differ=True)
+    assert (everything.tracks, everything.polyps, everything.unsettled) == (6, 6, {})
+
+    words = ["prepare", "coco", str(tiny), "--tracks.link", "video", "--crops.size", "16", "--out"]
+    with pytest.raises(SystemExit):
+        main([*words, str(tmp_path / "data"), "--answers", str(journal.path)])
+    message = " ".join(capsys.readouterr().err.split())
+    assert "labels 2 tracks of 2 polyps" in message
+    assert f"1 procedure with undecided pairs not labelled: {other.key}" in message
+    assert "-> continue in 'polyptrace explore'" in message
+    journal.append("undo", "Ada", event=1)
+    with pytest.raises(SystemExit) as ended:
+        main([*words, str(tmp_path / "none"), "--answers", str(journal.path)])
+    assert ended.value.code
+    assert "undecided pairs in every procedure" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(SystemExit):
+        main([*words, str(tmp_path / "all"), "--answers", str(journal.path), "--unlinked-differ"])
+    assert "labels 4 tracks of 4 polyps" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(SystemExit) as ended:
+        main([*words, str(tmp_path / "unanswered"), "--unlinked-differ"])
+    assert "--answers FILE" in capsys.readouterr().err
+
+
 def test_the_parts_of_a_split_track_have_the_boxes_before_and_after(
     explored: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -157,7 +197,7 @@ def test_prepare_turns_answers_into_polyps(
     with pytest.raises(SystemExit) as ended:
         main(main_words)
     assert not ended.value.code
-    assert "tracks that no answer links count as different polyps" in " ".join(capsys.readouterr().err.split())
+    assert "procedure" not in capsys.readouterr().err.partition("labels ")[2].partition("\n")[0], "all are settled"
     table = Dataset.open(tmp_path / "data").tracklets
     procedure = site.workspace.procedure(0)
     own = (table.unit == "track") & (table.video == str(site.workspace.tracks.video[procedure.rows[0]]))

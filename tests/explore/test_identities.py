@@ -47,6 +47,16 @@ def test_true_answers_never_contradict_and_give_the_truth(pairs: list[tuple[int,
     assert np.array_equal(state.apart_matrix(np.arange(8)), [[state.apart(a, b) for b in range(8)] for a in range(8)])
 
 
+def test_items_are_settled_when_answers_or_time_decide_all_their_pairs() -> None:
+    tracks = [(0, 0, 60), (1, 50, 90), (2, 100, 160), (3, 200, 260)]  # the first two are visible at the same time
+    answers = [(1, 2, "same"), (2, 3, "different"), (0, 3, "different")]
+    chosen = np.ones(4, bool)
+    undecided = [identities(tracks, said(*answers[:n], tracks=tracks), "v").undecided(chosen) for n in range(4)]
+    assert undecided == [5, 2, 1, 0]
+    chosen[0] = False
+    assert identities(tracks, said(*answers[:2], tracks=tracks), "v").undecided(chosen) == 0
+
+
 def test_a_contradiction_names_the_answers_that_exclude_it_and_has_no_effect() -> None:
     state = identities(TRACKS, said((0, 1, "same"), (1, 2, "same"), (5, 6, "same"), (0, 2, "different")), "v")
     (found,) = state.contradictions

@@ -39,6 +39,10 @@ def command(
         Path | None,
         typer.Option(help="Polyp labels from answers: the journal of 'explore', or its CSV or Label Studio export."),
     ] = None,
+    unlinked_differ: Annotated[
+        bool,
+        typer.Option("--unlinked-differ", help="With --answers: tracks that no answer links are different polyps."),
+    ] = False,
     config: ConfigFile = None,
     identities: Annotated[str | None, reader(help="Meaning of ids: 'track' (default) or 'polyp'.")] = None,
     histology: Annotated[
@@ -93,6 +97,8 @@ def command(
     settings = read_settings(ctx, config, SECTIONS)
     if answers is not None and settings.tracks.link == "polyp":
         raise UserError("--answers: tracks must not be linked by polyp -> add --tracks.link video, or track")
+    if unlinked_differ and answers is None:
+        raise UserError("--unlinked-differ: needs answers -> add --answers FILE")
     names = tuple(videos.split(",")) if videos else None
     existed = out.exists()
     dataset = prepare(
@@ -115,7 +121,7 @@ def command(
         selection=Selection(min_score, fps, names, share, rest, join, seed),
         skip_bad=skip_bad,
         fill=partial(fill_store_on, cluster) if cluster else fill_store,
-        relabel=partial(_relabel, answers) if answers else None,
+        relabel=partial(_relabel, answers, unlinked_differ) if answers else None,
     )
     print_dataset(dataset)
     if existed:
@@ -124,14 +130,24 @@ def command(
         suggest("embed", "default", "--data", out, "--out", "vectors")
 
 
-def _relabel(answers: Path, boxes: Boxes, track: Ints) -> Boxes:
+def _relabel(answers: Path, unlinked_differ: bool, boxes: Boxes, track: Ints) -> Boxes:
     """The boxes with the polyps that the answers name."""
-    labelled = label_boxes(boxes, track, answers)
+    labelled = label_boxes(boxes, track, answers, unlinked_differ=unlinked_differ)
+    open_pairs = [f"{video} ({counted(pairs, 'pair')})" for video, pairs in labelled.unsettled.items()]
+    remedy = (
+        "continue in 'polyptrace explore' until all pairs are decided, "
+        "or add --unlinked-differ if tracks that no answer links are different polyps"
+    )
+    if open_pairs and not labelled.tracks:
+        raise UserError(f"{answers}: undecided pairs in every procedure: {', '.join(open_pairs)} -> {remedy}")
     if not labelled.tracks:
         raise UserError(f"{answers}: names no track of these boxes -> give the answers of these procedures")
     found = f"{counted(labelled.tracks, 'track')} of {counted(labelled.polyps, 'polyp')}"
-    remark = "tracks that no answer links count as different polyps"
-    console.print(f"{answers}: labels {found}; {remark}", markup=False, soft_wrap=True)
+    remark = "; tracks that no answer links count as different polyps" if unlinked_differ else ""
+    console.print(f"{answers}: labels {found}{remark}", markup=False, soft_wrap=True)
+    if open_pairs:
+        without = f"{counted(len(open_pairs), 'procedure')} with undecided pairs not labelled: {', '.join(open_pairs)}"
+        console.print(f"{answers}: {without} -> {remedy}", markup=False, soft_wrap=True)
     for each in labelled.unmapped:
         console.print(f"  not used: {each}", markup=False, soft_wrap=True)
     return labelled.boxes

@@ -82,6 +82,11 @@ class Identities:
         names, code = np.unique(self.component[items], return_inverse=True)
         return np.asarray(self.apart_components(names)[np.ix_(code, code)])
 
+    def undecided(self, items: Bools) -> int:
+        """Pairs of components of some items that no answer joins or keeps apart; these items are settled at 0."""
+        names = np.unique(self.component[items])
+        return len(names) * (len(names) - 1) // 2 - int(np.triu(self.apart_components(names), 1).sum())
+
     def answered(self) -> Bools:
         """The items that some statement decides about."""
         mentioned = np.zeros(len(self.items), bool)

@@ -2,6 +2,9 @@
 
 FILE is a journal, or the CSV or Label Studio export of `explore`. Each names tracks by their frames, so that the tracks
 of a box table are found by their overlap, as in `polyptrace.explore.identities`.
+
+In a journal, two tracks that no answer joins or keeps apart may show the same polyp. Such a procedure stays unlabelled,
+unless the caller says that they differ. An export lists all lesions, so that its lesions differ.
 """
 
 import csv
@@ -20,6 +23,10 @@ from polyptrace.explore.identities import identities
 from polyptrace.explore.journal import Event, Item, read_journal
 
 
+#: Suffixes of the exports of `explore` that list all lesions of a procedure.
+EXPORTS = (".csv", ".json")
+
+
 @dataclass(frozen=True)
 class Labelled:
     """A box table with polyp labels, and what could not be used."""
@@ -28,17 +35,21 @@ class Labelled:
     tracks: int  # that got a label
     polyps: int
     unmapped: tuple[str, ...]  # answers on tracks that do not exist
+    unsettled: dict[str, int]  # procedures without labels, and how many of their pairs are undecided
 
 
-def label_boxes(boxes: Boxes, track: Ints, path: Path) -> Labelled:
-    """Replaces the polyps of all boxes: those of answered tracks get a polyp, all others none.
+def label_boxes(boxes: Boxes, track: Ints, path: Path, *, unlinked_differ: bool = False) -> Labelled:
+    """Replaces the polyps of all boxes: those of answered tracks in settled procedures get a polyp, all others none.
 
-    `track` is the track of each box, linked without polyps.
+    `track` is the track of each box, linked without polyps. With `unlinked_differ`, every procedure counts as settled:
+    answered tracks that no answer links are different polyps.
     """
     events = read_answers(path)
+    differ = unlinked_differ or path.suffix in EXPORTS
     keys = video_keys(boxes).astype(str)
     polyp = np.full(len(boxes), "", object)
     unmapped, labelled, polyps = [], 0, 0
+    unsettled: dict[str, int] = {}
     for video in sorted({event.video for event in events}):
         rows = np.flatnonzero([_same_video(key, video) for key in np.unique(keys)])
         if not len(rows):
@@ -49,6 +60,9 @@ def label_boxes(boxes: Boxes, track: Ints, path: Path) -> Labelled:
         state = identities(items, events, video)
         unmapped += [f"{video}: {event.kind} on tracks {[item[0] for item in event.items]}" for event in state.unmapped]
         known = state.answered() & ~state.rejected
+        if not differ and (undecided := state.undecided(known)):
+            unsettled[video] = undecided
+            continue
         names = sorted(set(state.component[known].tolist()))
         labelled, polyps = labelled + int(known.sum()), polyps + len(names)
         for item in np.flatnonzero(known).tolist():
@@ -56,7 +70,7 @@ def label_boxes(boxes: Boxes, track: Ints, path: Path) -> Labelled:
             own = inside[(track[inside] == numbers[int(state.track[item])])]
             own = own[(boxes.frame_index[own] >= first) & (boxes.frame_index[own] <= last)]
             polyp[own] = f"{boxes.video[inside[0]]}/{names.index(int(state.component[item])) + 1}"
-    return Labelled(replace(boxes, polyp=polyp), labelled, polyps, tuple(unmapped))
+    return Labelled(replace(boxes, polyp=polyp), labelled, polyps, tuple(unmapped), unsettled)
 
 
 def _same_video(key: str, video: str) -> bool:
