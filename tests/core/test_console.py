@@ -4,12 +4,13 @@ import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from polyptrace.core import console as module
-from polyptrace.core.console import counted, echo, printable, progress, proportion
+from polyptrace.core.console import counted, echo, printable, progress, proportion, suggest
 from polyptrace.core.device import choose_device
 
 WIDE_TABLE = """
@@ -25,6 +26,16 @@ EVIL = "\x1b]0;title\x07video\x1b[31m\x9b1m\u202e\udcff"
 def test_one_is_singular_and_all_other_numbers_are_plural() -> None:
     assert [counted(n, "polyp") for n in (0, 1, 2)] == ["0 polyps", "1 polyp", "2 polyps"]
     assert [counted(n, "query", "queries") for n in (1, 1200)] == ["1 query", "1,200 queries"]
+
+
+def test_the_next_command_never_names_an_existing_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for expected in ("vectors", "vectors-2", "vectors-3"):
+        suggest("embed", "my run", out="vectors")
+        assert capsys.readouterr().out == f"next: polyptrace embed 'my run' --out {expected}\n"
+        Path(expected).mkdir()
 
 
 def test_one_thread_is_printed_in_the_singular(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import runpy
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load, save_file
 
-from polyptrace.core.errors import UserError
+from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import read_json, write_json
 from polyptrace.encoders import (
     ColourGrid,
@@ -370,3 +371,22 @@ def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:
     assert "- Polyp labels used: not stated" in card.text
     assert "Length" not in card.text
     assert "generated" not in card.text
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "ignored"),
+    [
+        ("colour-grid", {"pooling": "cls"}, ["pooling cls"]),
+        ("colour-grid", {"pooling": "cls", "preprocess": "imagenet"}, ["pooling cls", "preprocess imagenet"]),
+        ("frozen:test_resnet", {"weights": "none", "pooling": "cls", "preprocess": "imagenet"}, ["pooling cls"]),
+        ("frozen:test_resnet", {"weights": "none", "preprocess": "imagenet"}, []),
+    ],
+)
+def test_settings_that_an_encoder_ignores_are_named_in_a_warning(
+    name: str, settings: dict[str, str], ignored: list[str]
+) -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        load_encoder(name, **settings)
+    messages = [str(each.message) for each in found if each.category is PolyptraceWarning]
+    assert [each.partition(":")[0] for each in messages] == [f"--embed.{each}" for each in ignored]

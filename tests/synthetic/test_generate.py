@@ -183,9 +183,16 @@ def test_an_unknown_preset_is_an_error_that_lists_the_known(tmp_path: Path) -> N
         generate(tmp_path / "out", "huge")
 
 
-@pytest.mark.parametrize(("name", "value"), [("view_memory", -1.0), ("polyps_per_site", 0.5), ("tracklets", 0.0)])
-def test_a_number_outside_its_range_is_an_error_that_names_it(name: str, value: float) -> None:
-    with pytest.raises(UserError, match=name.replace("_", "-")):
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("view_memory", -1.0, "0 or more"),
+        ("polyps_per_site", 0.5, "a number from 1 to 4"),
+        ("tracklets", 0, "1 or more"),
+    ],
+)
+def test_a_number_outside_its_range_is_an_error_that_names_it(name: str, value: float, wanted: str) -> None:
+    with pytest.raises(UserError, match=f"{name.replace('_', '-')} .* -> give {wanted}$"):
         with_difficulty(PRESETS["tiny"], **{name: value})
 
 

@@ -52,7 +52,7 @@ def command(
     embeddings = write_vectors(encoder, data, out, weights, settings, overwrite=overwrite, cluster=cluster)
     count, width = embeddings.vectors.shape
     echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
-    suggest("lesions", out, "--data", data, "--out", "lesions")
+    suggest("lesions", out, "--data", data, out="lesions")
 
 
 def write_vectors(
@@ -67,8 +67,14 @@ def write_vectors(
 ) -> Embeddings:
     """Embeds a dataset folder with an exported encoder or one of torch, and saves the vectors."""
     if (Path(encoder) / INFO_FILE).is_file():
-        if weights or cluster:
-            raise UserError(f"{encoder}: an exported encoder has its weights and runs here -> leave out the option")
+        fixed = {
+            "--weights": weights,
+            "--cluster": cluster,
+            "--embed.pooling": settings.pooling != "default",
+            "--embed.preprocess": settings.preprocess != "own",
+        }
+        for option in (each for each, given in fixed.items() if given):
+            raise UserError(f"{encoder}: an exported encoder takes no {option} -> leave it out")
         refuse_existing(out, overwrite, VECTORS_FILE)
         with lock(out):
             embeddings = embed_export(OnnxEncoder(encoder), data, enlarge=settings.enlarge, out=out)

@@ -146,7 +146,7 @@ def command(
     if (out / TRACK_LIST).is_file():
         echo(f"tracks that are counted as the same polyp: {out / TRACK_LIST}")
     echo(f"results: {out}")
-    suggest("report", out, "--out", "report")
+    suggest("report", out, out="report")
 
 
 def print_results(results: Results) -> None:

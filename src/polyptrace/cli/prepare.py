@@ -127,7 +127,7 @@ def command(
     if existed:
         console.print(f"{out}: already exists, made from the same boxes with the same settings", soft_wrap=True)
     if settings.crops.size >= 112:  # the input size of the default encoder
-        suggest("embed", "default", "--data", out, "--out", "vectors")
+        suggest("embed", "default", "--data", out, out="vectors")
 
 
 def _relabel(answers: Path, unlinked_differ: bool, boxes: Boxes, track: Ints) -> Boxes:

@@ -56,4 +56,4 @@ def command(
         )
     encoder = train(settings, Dataset.open(data), out, init_from, overwrite)
     echo(f"encoder: {encoder}")
-    suggest("embed", out, "--data", data, "--out", "vectors")
+    suggest("embed", out, "--data", data, out="vectors")

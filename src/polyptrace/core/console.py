@@ -11,6 +11,8 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, count
+from pathlib import Path
 from typing import TextIO
 
 from rich.console import Console, Group
@@ -68,8 +70,11 @@ def echo(text: str) -> None:
     output.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
-def suggest(*words: object) -> None:
-    """Prints the command that usually comes next."""
+def suggest(*words: object, out: str | None = None) -> None:
+    """Prints the command that usually comes next; `out` is its output, numbered if the name is taken (vectors-2)."""
+    if out is not None:
+        numbered = (f"{out}-{number}" for number in count(2))
+        words = (*words, "--out", next(name for name in chain((out,), numbered) if not Path(name).exists()))
     echo(f"next: polyptrace {shlex.join(map(str, words))}")
 
 

@@ -8,6 +8,7 @@ hashes of weights, settings and preprocessing, which are verified when the folde
 """
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 
 import polyptrace
 from polyptrace.core.console import counted
-from polyptrace.core.errors import UserError
+from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.core.files import atomic_folder, differences, read_json, write_json, wrong_folder
 from polyptrace.core.schema import from_json
 from polyptrace.encoders.encoder import (
@@ -112,6 +113,7 @@ def load_encoder(
         raise UserError(f"{name}: not a repository on the hub -> leave out revision={revision!r}")
     if weights is not None and not backbone:
         raise UserError(f"{name}: comes with its own weights -> leave out --weights")
+    _warn_ignored(name, pooling, preprocess)
     if name == DEFAULT:
         return load_folder(default_folder())
     if name == ColourGrid.name:
@@ -125,6 +127,18 @@ def load_encoder(
     if path.is_file():
         return load_authors_checkpoint(path)
     return load_folder(_download(name, revision))
+
+
+def _warn_ignored(name: str, pooling: str, preprocess: str) -> None:
+    """Warns about settings that an encoder has no choice of."""
+    foundation = name in FOUNDATION_MODELS
+    ignored = {
+        f"pooling {pooling}": pooling != "default" and not foundation,
+        f"preprocess {preprocess}": preprocess != "own" and not foundation and not name.startswith(FROZEN),
+    }
+    for setting in (each for each, is_ignored in ignored.items() if is_ignored):
+        text = f"--embed.{setting}: ignored, because {name} has its own -> 'polyptrace encoders' shows who has a choice"
+        warnings.warn(text, PolyptraceWarning, stacklevel=3)
 
 
 def encoder_config(path_or_name: str | Path) -> EncoderConfig | None:

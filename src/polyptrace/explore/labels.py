@@ -22,7 +22,6 @@ from polyptrace.explore.exports import CSV_COLUMNS, NO_LESION
 from polyptrace.explore.identities import identities
 from polyptrace.explore.journal import Event, Item, read_journal
 
-
 #: Suffixes of the exports of `explore` that list all lesions of a procedure.
 EXPORTS = (".csv", ".json")
 

@@ -85,7 +85,8 @@ def with_difficulty(preset: Preset, **changes: float | None) -> Preset:
         low, high = RANGES.get(name, (0.0, 1.0))
         if not low <= value <= high:
             option = name.replace("_", "-")
-            raise UserError(f"{option} {value:g}: out of range -> give a number from {low:g} to {high:g}")
+            wanted = f"{low:g} or more" if high == math.inf else f"a number from {low:g} to {high:g}"
+            raise UserError(f"{option} {value:g}: out of range -> give {wanted}")
     tracklets = given.pop("tracklets", None)
     if tracklets is not None:
         fewest = min(preset.fewest_tracklets, max(1, int(tracklets)))
