@@ -28,7 +28,10 @@ def desk(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFac
     return folder
 
 
-@pytest.mark.parametrize("line", [line for line in LINES if line.split()[1] in ("compare", "ablate")])
+STORED = "polyptrace compare --out docs/results/protocol2 --table-only"
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.split()[1] in ("compare", "ablate") if line != STORED])
 def test_a_command_of_the_page_can_be_typed(
     line: str, desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -39,6 +42,20 @@ def test_a_command_of_the_page_can_be_typed(
         assert "with results, so there is no table" in capsys.readouterr().err
     else:
         assert end.value.code == 0
+
+
+def test_the_stored_rows_give_the_tables_of_the_page(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert STORED in LINES
+    monkeypatch.chdir(desk)
+    with pytest.raises(SystemExit) as end:
+        main(shlex.split(STORED)[1:])
+    assert end.value.code == 0
+    folder = desk / "docs/results/protocol2"
+    for table in (folder / "tables").iterdir():
+        assert (folder / "report" / table.name).read_text("utf-8") == table.read_text("utf-8")
+    ours = next(row for row in (PAGE / "README.md").read_text("utf-8").splitlines() if row.startswith("| Ours |"))
+    assert "**47.9** [45.2–50.7]" in ours
+    assert "| **47.90** [45.2–50.7] |" in (folder / "report/table1.md").read_text("utf-8")
 
 
 def test_the_protocol_differs_from_the_paper_in_crops_backbone_weights_and_length() -> None:
