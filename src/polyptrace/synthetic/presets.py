@@ -84,7 +84,7 @@ def with_difficulty(preset: Preset, **changes: float | None) -> Preset:
     for name, value in given.items():
         low, high = RANGES.get(name, (0.0, 1.0))
         if not low <= value <= high:
-            option = name.replace("_", "-")
+            option = "--" + name.replace("_", "-")
             wanted = f"{low:g} or more" if high == math.inf else f"a number from {low:g} to {high:g}"
             raise UserError(f"{option} {value:g}: out of range -> give {wanted}")
     tracklets = given.pop("tracklets", None)
