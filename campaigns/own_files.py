@@ -85,7 +85,7 @@ def own_targets(inputs: Path, folder: Path) -> dict[str, Target]:
     vectors = {"theirs.npz": _npz(inputs), "theirs.parquet": (inputs / "vectors/embeddings.parquet").read_bytes()}
     return {
         "dataset": Target(_read_dataset, dataset, ("dataset.json", "tracklets.parquet", "boxes.parquet", "crops.npy")),
-        "partial store": Target(resume, _files(partial), ("plan", "crops.log", "crops.npy")),
+        "partial store": Target(resume, _files(partial), tuple(_files(partial))),
         "run": Target(read_run, run_files, ("config.toml", "environment.json", "metrics.jsonl")),
         "checkpoint": Target(read_checkpoint, {checkpoint: run_files[checkpoint]}, (checkpoint,)),
         "encoder": Target(load_encoder, _files(inputs / "run/encoder"), ("config.json", "model.safetensors")),
