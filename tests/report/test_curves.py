@@ -1,5 +1,7 @@
 """ROC, precision and recall, similarities, training curves."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,15 @@ def test_the_legend_lists_each_method_with_its_interval_best_first(rows: list[Re
         metric = ours.tasks["reid"].metrics[figure]
         assert f"Ours  {100 * metric.value:.1f}  [{100 * metric.low:.1f}–{100 * metric.high:.1f}]" in drawing.svg
         assert drawing.svg.index("Ours  ") < drawing.svg.index("&lt;script&gt;")
+
+
+def test_the_legend_shows_no_brackets_without_an_interval(rows: list[Results]) -> None:
+    task = rows[0].tasks["reid"]
+    metric = replace(task.metrics["auroc"], low=math.nan, high=math.nan)
+    alone = replace(rows[0], tasks={"reid": replace(task, metrics=dict(task.metrics) | {"auroc": metric})})
+    drawing = roc([alone], [LineStyle("blue")])
+    assert f"Ours  {100 * metric.value:.1f}" in drawing.svg
+    assert "[" not in drawing.svg.partition("Ours  ")[2].partition("<")[0]
 
 
 def test_precision_of_chance_is_the_share_of_same_pairs(rows: list[Results]) -> None:

@@ -1,6 +1,7 @@
 """Loading rows, and which of them are best, share the first place or are second."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,13 @@ def test_a_method_without_a_significant_difference_shares_the_first_place(make_r
     rows = [make_row("a", 0.70, seed=1, spread=0.05), make_row("b", 0.71, seed=2, spread=0.05), make_row("c", 0.2)]
     ranking = rank(rows, MAP)
     assert [ranking.mark(n) for n in range(3)] == ["best", "best", "second"]
+
+
+def test_no_method_is_marked_where_no_test_is_possible(make_row: Make) -> None:
+    rows = [make_row("a", 0.5, seed=1), make_row("b", 0.9, seed=2)]
+    one_procedure = [replace(row, tasks={"retrieval": replace(row.tasks["retrieval"], drawn=1)}) for row in rows]
+    assert [rank(rows, MAP).mark(n) for n in range(2)] == ["second", "best"]
+    assert [rank(one_procedure, MAP).mark(n) for n in range(2)] == ["", ""]
 
 
 def test_p_is_adjusted_within_the_column_not_over_the_table(make_row: Make) -> None:

@@ -96,7 +96,7 @@ def test_methods_of_other_data_are_marked_and_a_page_without_pictures_says_what_
     line = next(line for line in text.splitlines() if "Elsewhere" in line)
     assert "†" in line
     assert "**" not in line
-    assert "Film strips need the dataset. Give it with --data." in page.read_text(encoding="utf-8")
+    assert "Film strips need the dataset: polyptrace report RESULTS --data DATASET" in page.read_text(encoding="utf-8")
 
 
 def test_a_hit_rate_over_few_queries_is_shown_with_its_count(make_row: Callable[..., Results], tmp_path: Path) -> None:

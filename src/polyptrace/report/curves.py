@@ -171,7 +171,8 @@ def _legend_entries(
         value, text = -1.0, ""
         if metric is not None:
             value = metric.value
-            text = f"{value_text(measure, value, 1)}  [{interval_text(measure, metric.low, metric.high)}]"
+            interval = interval_text(measure, metric.low, metric.high)
+            text = value_text(measure, value, 1) + (f"  [{interval}]" if interval else "")
         entries.append((value, style, f"{shortened(row.method.name)}  {text}"))
     return [(style, text) for _, style, text in sorted(entries, key=lambda entry: -entry[0])]
 

@@ -174,8 +174,10 @@ def rank(rows: Sequence[Results], measure: Measure) -> Ranking:
     if not measure.ranked or len(competing) < 2:
         return Ranking(saw_test=saw_test, other_test=other_test)
     leader, *others = sorted(competing, key=lambda n: _sort_key(rows[n], measure))
-    raw = [compare(rows[leader], rows[n], measure.task, measure.metric).p for n in others]
-    p = dict(zip(others, holm(raw), strict=True))
+    pairs = [compare(rows[leader], rows[n], measure.task, measure.metric) for n in others]
+    if all(math.isnan(pair.low) for pair in pairs):  # no test is possible, for example with one procedure
+        return Ranking(saw_test=saw_test, other_test=other_test)
+    p = dict(zip(others, holm([pair.p for pair in pairs]), strict=True))
     best = {leader} | {n for n in others if p[n] > LEVEL}
     second = next((n for n in others if n not in best), None)
     return Ranking(frozenset(best), second, p, saw_test, other_test)

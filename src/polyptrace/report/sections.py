@@ -87,7 +87,7 @@ def retrieval_gallery(content: Content) -> Section | None:
         return None
     title = "Retrieval gallery"
     if content.images is None:
-        text = "Film strips need the dataset. Give it with --data."
+        text = "Film strips need the dataset: polyptrace report RESULTS --data DATASET --out REPORT."
         return Section("gallery", title, (Paragraph(text),))
     indices = pick_queries(content.row, content.images, MAX_QUERIES)
     if not indices:
