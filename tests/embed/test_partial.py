@@ -100,3 +100,14 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     partial_file(tmp_path / "vectors").write_bytes(b"PK not an archive")
     with pytest.raises(UserError, match=r"vectors\.partial\.npz: cannot be read .* -> remove it"):
         PartialVectors(tmp_path / "vectors")
+
+
+def test_what_a_process_left_that_was_killed_after_saving_is_removed(coloured: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "vectors"
+    embed_files("colour-grid", coloured.path, out)
+    left = [partial_file(out), tmp_path / ".vectors.lock"]
+    for path in left:
+        path.write_bytes(b"")
+    with pytest.raises(UserError, match="already exists"):
+        embed_files("colour-grid", coloured.path, out)
+    assert not any(path.exists() for path in left)

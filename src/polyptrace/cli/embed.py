@@ -10,11 +10,9 @@ from polyptrace.cli.options import Cluster, ConfigFile, DatasetFolder, Overwrite
 from polyptrace.config import Embed
 from polyptrace.core.console import counted, echo, suggest
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import refuse_existing
-from polyptrace.core.lock import lock
-from polyptrace.embed import VECTORS_FILE, Embeddings
+from polyptrace.embed import Embeddings
 from polyptrace.embed.onnx import INFO_FILE, OnnxEncoder, embed_export
-from polyptrace.embed.partial import partial_file
+from polyptrace.embed.table import vectors_written
 
 SECTIONS = ("embed",)
 
@@ -75,11 +73,9 @@ def write_vectors(
         }
         for option in (each for each, given in fixed.items() if given):
             raise UserError(f"{encoder}: an exported encoder takes no {option} -> leave it out")
-        refuse_existing(out, overwrite, VECTORS_FILE)
-        with lock(out):
+        with vectors_written(out, overwrite):
             embeddings = embed_export(OnnxEncoder(encoder), data, enlarge=settings.enlarge, out=out)
             embeddings.save(out, overwrite=overwrite)
-            partial_file(out).unlink(missing_ok=True)
         return embeddings
     from polyptrace.cluster import embed_on  # here, because exported encoders run without torch
     from polyptrace.embed import embed_files

@@ -29,14 +29,12 @@ from polyptrace.core.arrays import Bools, Ints
 from polyptrace.core.console import progress
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import refuse_existing
-from polyptrace.core.lock import lock
 from polyptrace.data import Dataset
 from polyptrace.data.crops.loader import CropLoader, to_device
 from polyptrace.data.dataset import LabelFree, LabelFreeTracklets
 from polyptrace.data.tracklets import pad_rows
-from polyptrace.embed.partial import PartialVectors, partial_file
-from polyptrace.embed.table import VECTORS_FILE, Embeddings, of_dataset
+from polyptrace.embed.partial import PartialVectors
+from polyptrace.embed.table import Embeddings, of_dataset, vectors_written
 from polyptrace.encoders import Preprocess, load_encoder
 from polyptrace.encoders.cost import encoder_cost
 from polyptrace.encoders.encoder import FrameByFrame
@@ -289,8 +287,7 @@ def embed_files(
     replaces `embed`, for example by a cluster.
     """
     settings = settings or Embed()
-    refuse_existing(out, overwrite, VECTORS_FILE)
-    with lock(out):
+    with vectors_written(out, overwrite):
         model, dataset = load_encoder(encoder, weights, settings.pooling, settings.preprocess), Dataset.open(data)
         if compute is None:
             embeddings = embed(model, dataset, settings=settings, out=out)
@@ -298,7 +295,6 @@ def embed_files(
             embeddings = compute(model, dataset, settings=settings)
         embeddings = replace(embeddings, info=embeddings.info | _origin(encoder, weights, model, row))
         embeddings.save(out, overwrite=overwrite)
-        partial_file(out).unlink(missing_ok=True)
     return embeddings
 
 

@@ -29,7 +29,7 @@ Float32s = NDArray[np.float32]
 
 
 def partial_file(out: Path) -> Path:
-    """The file of an unfinished `embed` to the folder `out`; to be removed when its vectors have been saved."""
+    """The file of an unfinished `embed` to the folder `out`."""
     return out.with_name(f"{out.name}.partial.npz")
 
 

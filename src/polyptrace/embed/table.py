@@ -9,7 +9,8 @@ it was made: encoder, fingerprint, dataset, whether the data is generated). A fi
 names of the fields below.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,10 +25,12 @@ from numpy.typing import NDArray
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, provenance, read_json, write_json, wrong_folder
+from polyptrace.core.files import atomic_folder, provenance, read_json, refuse_existing, write_json, wrong_folder
+from polyptrace.core.lock import lock
 from polyptrace.core.schema import read_parquet
 from polyptrace.data import Dataset
 from polyptrace.data.identity import codes, video_keys
+from polyptrace.embed.partial import partial_file
 
 TEXT = ("unit", "dataset", "video", "polyp", "histology")
 WHOLE = ("track", "position", "last")
@@ -368,3 +371,17 @@ def _name(table: Embeddings, row: int | np.integer[Any]) -> str:
 
 def _plain(name: str, values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(object) if name in TEXT else values
+
+
+@contextmanager
+def vectors_written(out: Path, overwrite: bool) -> Iterator[None]:
+    """Locks the folder `out` while vectors are computed and saved there, then removes the partial file.
+
+    It is an error if `out` exists and may not be replaced; what a process left that was killed after saving is removed.
+    """
+    with lock(out):
+        if not overwrite and (out / VECTORS_FILE).is_file():
+            partial_file(out).unlink(missing_ok=True)
+        refuse_existing(out, overwrite, VECTORS_FILE)
+        yield
+        partial_file(out).unlink(missing_ok=True)
