@@ -15,6 +15,7 @@ from polyptrace.data import Dataset
 from polyptrace.embed import Embedder, Embeddings, embed_files, partial
 from polyptrace.embed.embedding import UNITS
 from polyptrace.embed.partial import PartialVectors, partial_file
+from polyptrace.embed.table import remove_leftovers
 from polyptrace.encoders import ColourGrid
 
 
@@ -106,8 +107,13 @@ def test_what_a_process_left_that_was_killed_after_saving_is_removed(coloured: D
     out = tmp_path / "vectors"
     embed_files("colour-grid", coloured.path, out)
     left = [partial_file(out), tmp_path / ".vectors.lock"]
-    for path in left:
-        path.write_bytes(b"")
-    with pytest.raises(UserError, match="already exists"):
-        embed_files("colour-grid", coloured.path, out)
-    assert not any(path.exists() for path in left)
+
+    def repeat() -> None:
+        with pytest.raises(UserError, match="already exists"):
+            embed_files("colour-grid", coloured.path, out)
+
+    for again in (repeat, lambda: remove_leftovers(out)):
+        for path in left:
+            path.write_bytes(b"")
+        again()
+        assert not any(path.exists() for path in left)

@@ -26,7 +26,7 @@ from polyptrace.data import prepare
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.preparation import NoTrackError
 from polyptrace.detect import Detections
-from polyptrace.embed import Embeddings
+from polyptrace.embed.table import Embeddings, remove_leftovers
 from polyptrace.encoders.weights import DEFAULT
 from polyptrace.lesions.cards import LESION_COLUMNS, TRACK_COLUMNS
 from polyptrace.report.page import GENERATED_NOTICE, Page, Paragraph, Section, render_page
@@ -87,6 +87,7 @@ def command(
     if vectors.is_dir():
         made = {"data": Embeddings.load(vectors).info.get("dataset", {}).get("hashes")}
         _refuse_other_vectors(vectors, made, {"data": dataset.info["hashes"]})
+        remove_leftovers(vectors)
     else:
         write_vectors(encoder, dataset.path, vectors, weights, settings.embed)
     lesions.command(vectors, out / "lesions", data=[dataset.path], overwrite=True)

@@ -49,6 +49,7 @@ from polyptrace.core.files import (
 from polyptrace.core.lock import InUseError, lock
 from polyptrace.core.schema import from_json
 from polyptrace.data.dataset import read_info
+from polyptrace.embed.table import remove_leftovers
 from polyptrace.train import SHARED_BY
 
 Keep = Literal["all", "vectors"]
@@ -135,6 +136,9 @@ def run_trial(trial: Trial, keep: Keep = "all") -> None:
     remove_partial(trial.folder)
     with lock(trial.run):
         pass  # removes the lock file of a process that was killed at the end of the training
+    for step in trial.steps:
+        if step.name == "embed" and step.done:
+            remove_leftovers(step.output.parent)
     for step in trial.pending():
         began = time.monotonic()
         try:

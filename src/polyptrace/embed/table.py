@@ -385,3 +385,9 @@ def vectors_written(out: Path, overwrite: bool) -> Iterator[None]:
         refuse_existing(out, overwrite, VECTORS_FILE)
         yield
         partial_file(out).unlink(missing_ok=True)
+
+
+def remove_leftovers(out: Path) -> None:
+    """Removes what a process left beside finished vectors that was killed after saving them."""
+    with lock(out):
+        partial_file(out).unlink(missing_ok=True)
