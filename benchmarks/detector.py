@@ -40,7 +40,7 @@ from polyptrace.data.tracks import box_iou
 ROOT = Path(__file__).parents[1]
 IOU = 0.5
 TRUE, FOUND = "true boxes", "detector"
-TRAINING_SEEDS, UNSEEN_SEEDS = (160, 161), (171, 172)
+TRAINING_SEEDS, UNSEEN_SEEDS = range(160, 166), (171, 172)
 VIDEOS = ("--split", "test", "--every-frame", "--videos")
 TRAINED_AFTER = 0.6  # share of the time
 START_S = 20.0  # for starting a program, at most
@@ -59,7 +59,8 @@ def main(words: list[str]) -> None:
         detector, folders = options.detector, options.generated
         if not detector:
             seen, unseen = ([work / f"seed-{seed}" for seed in seeds] for seeds in (TRAINING_SEEDS, UNSEEN_SEEDS))
-            usable = [folder for folder in seen if generate(run, folder, options.preset)]
+            made = in_parallel(partial(generate, run, folder, options.preset) for folder in seen)
+            usable = [folder for folder, done in zip(seen, made, strict=True) if done]
             pending = [background.submit(generate, run, folder, options.preset, *VIDEOS) for folder in unseen]
             detector = str(work / "light")
             left = begin + TRAINED_AFTER * seconds - time.monotonic()
