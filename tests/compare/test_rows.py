@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from polyptrace.compare.rows import ALL, BLOCKS, ROWS, frozen_row, row_config, select_blocks, select_rows
-from polyptrace.config import Config, Encoder, Train, difference
+from polyptrace.config import Config, Encoder, Supervision, Train, Views, difference
 from polyptrace.core.errors import UserError
+from polyptrace.core.files import read_json, write_json
 from polyptrace.data import Dataset
 from polyptrace.methods import METHODS
 from polyptrace.train import train
@@ -59,15 +60,33 @@ def test_a_frozen_backbone_is_a_baseline_with_its_weights() -> None:
 
 
 def test_a_trained_run_that_is_reused_reports_what_it_saw(make_dataset: Callable[..., Path], tmp_path: Path) -> None:
-    data = Dataset.open(make_dataset(tmp_path / "data", [[2, 2], [2, 2]]))
-    for method, labels, group in (("sup", "labels", "Fully supervised"), ("ours", "label-free", "Self-supervised")):
+    folder = make_dataset(tmp_path / "data", [[2, 2], [2, 2]])
+    info = read_json(folder / "dataset.json")
+    write_json(folder / "dataset.json", {**info, "settings": {"tracks": {"link": "polyp"}}})
+    data = Dataset.open(folder)
+    # method, epochs and initial weights of each run, and what its row says
+    runs = {
+        "sup": ("sup", 1, None, "labels", "Fully supervised"),
+        "ours": ("ours", 1, None, "label-free given tracks", "Self-supervised"),
+        "untrained": ("ours", 0, None, "label-free", "Baseline"),
+        "ours-from-sup": ("ours", 1, "sup", "labels", "Self-supervised"),
+        "ours-again": ("ours", 0, "ours", "label-free given tracks", "Self-supervised"),
+    }
+    for name, (method, epochs, start, labels, group) in runs.items():
         config = Config(
+            supervision=Supervision(bags_per_batch=2, bag_size=1),
+            views=Views(batch=4, polyps_per_batch=2, tracklets_per_polyp=2),
             encoder=Encoder("test_resnet", "none", width=16, layers=1, heads=2, feed_forward=16, projection=8),
-            train=Train(method=method, epochs=0, threads=1, loggers=()),
+            train=Train(method=method, epochs=epochs, threads=1, loggers=()),
         )
-        train(config, data, tmp_path / method)
-        row = frozen_row(f"From elsewhere={tmp_path / method}")
-        assert (row.name, row.labels, row.group) == ("from-elsewhere", labels, group)
+        train(config, data, tmp_path / name, init_from=str(tmp_path / start) if start else None)
+        row = frozen_row(f"From elsewhere={tmp_path / name}")
+        assert (name, row.name, row.labels, row.group) == (name, "from-elsewhere", labels, group)
+
+
+def test_encoders_known_by_name_use_no_polyp_labels() -> None:
+    for name in ("colour-grid", "frozen:resnet18", "dinov2-small", "default"):
+        assert frozen_row(name).labels == "label-free"
 
 
 def test_every_variant_differs_from_ours_in_what_it_says_and_no_two_are_alike() -> None:

@@ -84,6 +84,21 @@ def test_without_a_terminal_progress_is_a_line_every_half_minute_with_the_time_l
     ]
 
 
+def test_the_last_line_of_an_incomplete_bar_does_not_say_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    with progress("training", 1000, "tracklets") as bar:
+        now = 2.0
+        bar.advance(40)
+    assert capsys.readouterr().err == "training: 40 of 1,000 tracklets, 20.0 tracklets/s, ended after 2 s\n"
+    with progress("detecting", None, "frames") as bar:  # of unknown length
+        now = 4.0
+        bar.advance(40)
+    assert capsys.readouterr().err == "detecting: 40 frames, 20.0 frames/s, done in 2 s\n"
+
+
 @pytest.mark.parametrize(
     ("count", "total", "text"),
     [

@@ -67,6 +67,15 @@ def test_both_counts_of_operations_are_named_and_explained(rows: list[Results]) 
     assert sum(note.startswith(("MACs,", "FLOPs,")) for note in table.notes) == 2
 
 
+def test_labels_are_none_tracks_polyps_or_not_stated_and_explained(make_row: Make) -> None:
+    uses = {"label-free": "none", "label-free given tracks": "tracks", "labels": "polyps", "": "–"}
+    rows = [make_row(use or "theirs", 0.5) for use in uses]
+    rows = [replace(row, method=replace(row.method, labels=use)) for row, use in zip(rows, uses, strict=True)]
+    table = table_of(rows)
+    assert [row.cells[0].text for _, lines in table.groups for row in lines] == list(uses.values())
+    assert sum(note.startswith("Labels:") for note in table.notes) == 1
+
+
 def test_the_caption_counts_what_was_tested(make_row: Make) -> None:
     assert table_of([make_row("a", 0.5)]).caption == "Retrieval: 50 tracks of 20 polyps in 5 procedures (test)."
 

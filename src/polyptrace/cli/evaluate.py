@@ -16,9 +16,10 @@ from polyptrace.cli.options import ConfigFile, Overwrite, read_settings, split_a
 from polyptrace.core.console import SafeConsole, console, counted, echo, output, suggest
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
+from polyptrace.encoders.encoder import LABEL_USE
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.evaluation import evaluate_files
-from polyptrace.evaluate.results import GROUPS, LABEL_USE, RESULTS_FILE, TRACK_LIST, Metric, combine
+from polyptrace.evaluate.results import GROUPS, RESULTS_FILE, TRACK_LIST, Metric, combine
 from polyptrace.evaluate.tasks import TASKS, check_task
 
 SECTIONS = ("evaluate",)

@@ -18,7 +18,7 @@ from polyptrace.config import Config, Settings, from_dict
 from polyptrace.core.errors import UserError
 from polyptrace.encoders import ColourGrid
 from polyptrace.encoders.checkpoints import training_record
-from polyptrace.encoders.encoder import FROZEN
+from polyptrace.encoders.encoder import FROZEN, LABEL_USE
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 from polyptrace.encoders.weights import DEFAULT
 from polyptrace.methods import METHODS
@@ -55,6 +55,7 @@ class ComparisonRow:
         return bool(self.method) and self.settings.get("train", {}).get("epochs") != 0
 
 
+_NO_LABELS = LABEL_USE[0]
 _SUPERVISED, _SELF_SUPERVISED, _BASELINE = "Fully supervised", "Self-supervised", "Baseline"
 _UNTRAINED: Settings = {"train": {"epochs": 0, "frames": 0}}
 _BY_POLYP: Settings = {"views": {"source": "polyp"}}
@@ -64,8 +65,8 @@ _BY_POLYP: Settings = {"views": {"source": "polyp"}}
 ROWS = {
     row.name: row
     for row in (
-        ComparisonRow("colour-grid", "Colour grid", _BASELINE, encoder=ColourGrid.name),
-        ComparisonRow("frozen", "Frozen backbone", _BASELINE, encoder=FROZEN),
+        ComparisonRow("colour-grid", "Colour grid", _BASELINE, encoder=ColourGrid.name, labels=_NO_LABELS),
+        ComparisonRow("frozen", "Frozen backbone", _BASELINE, encoder=FROZEN, labels=_NO_LABELS),
         ComparisonRow("untrained", "Untrained", _BASELINE, "ours", _UNTRAINED),
         ComparisonRow("sup", "Sup", _SUPERVISED, "sup"),
         ComparisonRow("ta", "TA", _SUPERVISED, "ta"),
@@ -115,19 +116,23 @@ def frozen_row(text: str) -> ComparisonRow:
         model = FOUNDATION_MODELS[encoder]
         group = "Endoscopy FM" if encoder in ENDOSCOPY else "General Purpose FM"
         name = folder_name(title) if title else encoder
-        return ComparisonRow(name, title or model.title, group, encoder=encoder, weights=weights, seen=model.seen)
+        title = title or model.title
+        return ComparisonRow(name, title, group, "", {}, encoder, weights, labels=_NO_LABELS, seen=model.seen)
     if encoder == ColourGrid.name:
         return ROWS["colour-grid"]
     if rest.startswith(FROZEN):
         backbone, _, weights = rest.removeprefix(FROZEN).partition(":")
         title = title or f"Frozen {backbone}"
-        return ComparisonRow(folder_name(title), title, _BASELINE, encoder=FROZEN + backbone, weights=weights)
+        encoder = FROZEN + backbone
+        return ComparisonRow(folder_name(title), title, _BASELINE, "", {}, encoder, weights, labels=_NO_LABELS)
     if rest != DEFAULT and not Path(rest).exists():
         raise UserError(f"--frozen {text}: neither a known encoder nor a folder -> 'polyptrace encoders' lists names")
     title = title or ("Default encoder" if rest == DEFAULT else Path(rest).resolve().name)
-    method, labels = _training_of(rest)
-    group = ROWS[method].group if method in ROWS else _SELF_SUPERVISED
-    return ComparisonRow(folder_name(title), title, group, encoder=rest, labels=labels)
+    record = training_record(rest)
+    group = ROWS[record.method].group if record.method in ROWS else _SELF_SUPERVISED
+    if record.method and not record.total_frames:  # not trained
+        group = _BASELINE
+    return ComparisonRow(folder_name(title), title, group, encoder=rest, labels=record.label_use)
 
 
 def folder_name(title: str) -> str:
@@ -136,16 +141,6 @@ def folder_name(title: str) -> str:
     if not name:
         raise UserError(f"{title!r}: contains no letter or digit -> give the row another name")
     return name
-
-
-def _training_of(encoder: str) -> tuple[str, str]:
-    """Method and label use of an encoder of ours, read from its folder; "" if not recorded."""
-    record = training_record(encoder)
-    if not record.labels:
-        return record.method, ""
-    if not record.labels.startswith("none"):
-        return record.method, "labels"
-    return record.method, "label-free given tracks" if "given" in record.labels else "label-free"
 
 
 OURS = ROWS["ours"]

@@ -137,13 +137,14 @@ class Bar:
         self.note.plain = note
 
     def line(self, finished: bool = False) -> str:
-        """The state as text: items, rate, time left (or taken), note."""
+        """The state as text: items, rate, time left (or taken), note. Only a complete bar is called done."""
         task, seconds = self._bars.tasks[0], max(time.monotonic() - self._started, 1e-9)
         unit, rate = task.fields["unit"], (task.completed - self._skipped) / seconds
         total = f" of {int(task.total):,}" if task.total else ""
         parts = [f"{task.description}: {int(task.completed):,}{total} {unit}", _rate(rate, unit)]
         if finished:
-            parts.append(f"done in {_duration(seconds)}")
+            complete = not task.total or task.completed >= task.total
+            parts.append(f"{'done in' if complete else 'ended after'} {_duration(seconds)}")
         elif task.total and rate:
             parts.append(f"{_duration((task.total - task.completed) / rate)} left")
         return ", ".join(part for part in (*parts, self.note.plain) if part)

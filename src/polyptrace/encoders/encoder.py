@@ -44,6 +44,10 @@ FROZEN = "frozen:"
 GRID_SIDE = 8
 
 
+#: What the training of an encoder used of polyp labels: nothing, the ids that linked its tracks, or polyp identities.
+LABEL_USE = ("label-free", "label-free given tracks", "labels")
+
+
 @dataclass(frozen=True)
 class TrainingRecord:
     """How an encoder was trained and what it reaches; empty fields are not known."""
@@ -52,7 +56,7 @@ class TrainingRecord:
     data: str = ""  # name of the dataset
     generated: bool | None = None  # whether its images were rendered, not recorded
     counts: dict[str, int] = field(default_factory=dict)  # videos, tracks, tracklets and crops of the dataset
-    labels: str = ""  # polyp labels that training used
+    labels: str = ""  # polyp labels that this training, or that of the initial weights, used
     steps: int = 0
     frames: int = 0  # frames seen
     seed: int | None = None
@@ -66,6 +70,13 @@ class TrainingRecord:
     def total_frames(self) -> int:
         """Frames seen in this training and in those of the initial weights."""
         return self.frames + self.init_frames
+
+    @property
+    def label_use(self) -> str:
+        """`labels` as one of `LABEL_USE`; "" if not known."""
+        if not self.labels.startswith("none"):
+            return "labels" if self.labels else ""
+        return "label-free given tracks" if "given" in self.labels else "label-free"
 
 
 class FrameByFrame(nn.Module):

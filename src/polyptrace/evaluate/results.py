@@ -3,9 +3,9 @@
 `results.json`:
 
     format "polyptrace-results", version 2
-    method      name, group (one of `GROUPS`), labels (one of `LABEL_USE`), encoder, params (integer or null), flops
-                ({convention: number} or null), trained_on_test (tasks whose test data its pretraining saw), seeds
-                (number of training seeds)
+    method      name, group (one of `GROUPS`), labels (one of `LABEL_USE`, or "": not stated), encoder, params
+                (integer or null), flops ({convention: number} or null), trained_on_test (tasks whose test data its
+                pretraining saw), seeds (number of training seeds)
     generated   whether the data were rendered by `polyptrace synth`
     settings    the section `evaluate` of the settings
     embeddings  for each input: path, sha256, info (its embeddings.json)
@@ -51,12 +51,12 @@ from polyptrace.core.schema import from_json
 from polyptrace.core.timecode import seconds_text
 from polyptrace.data.identity import join_keys
 from polyptrace.embed import Embeddings
+from polyptrace.encoders.encoder import LABEL_USE
 from polyptrace.evaluate.bootstrap import Estimate, Paired, paired
 from polyptrace.evaluate.similarity import by_appearance
 
 FORMAT, VERSION = "polyptrace-results", 2
 GROUPS = ("General Purpose FM", "Endoscopy FM", "Fully supervised", "Self-supervised", "Baseline")
-LABEL_USE = ("label-free", "label-free given tracks", "labels")
 #: The file that identifies a results folder.
 RESULTS_FILE = "results.json"
 TRACK_LIST = "tracks.csv"
@@ -98,7 +98,7 @@ class Method:
 
     name: str
     group: str = "Self-supervised"
-    labels: str = "label-free"
+    labels: str = ""
     encoder: str = ""
     params: int | None = None
     flops: dict[str, float] | None = None
@@ -108,7 +108,7 @@ class Method:
     def __post_init__(self) -> None:
         if self.group not in GROUPS:
             raise UserError(f"method {self.name!r}: group {self.group!r} is unknown -> use {', '.join(GROUPS)}")
-        if self.labels not in LABEL_USE:
+        if self.labels and self.labels not in LABEL_USE:
             raise UserError(f"method {self.name!r}: label use {self.labels!r} is unknown -> use {', '.join(LABEL_USE)}")
 
 
@@ -118,7 +118,7 @@ def method_of(embeddings: Embeddings) -> Method:
     return Method(
         name=str(info.get("name") or embeddings.info.get("encoder") or "unnamed"),
         group=str(info.get("group") or "Baseline"),
-        labels=str(info.get("labels") or "label-free"),
+        labels=str(info.get("labels") or ""),
         encoder=str(embeddings.info.get("encoder") or ""),
         params=info.get("params"),
         flops=info.get("flops"),

@@ -31,8 +31,6 @@ from polyptrace.report.ranking import (
     value_text,
 )
 
-LABELS = {"label-free": "none", "label-free given tracks": "tracks", "labels": "polyps"}
-
 #: How operations are counted: column heading and explanation.
 OPERATIONS = {
     "paper_macs": (
@@ -49,6 +47,9 @@ SWITCHES = ("Exp. sampling", "Curriculum", "Frame", "Tracklet")
 SAW_TEST = "*"
 OTHER_TEST = "†"
 MISSING = "–"
+#: What the column of labels says about `LABEL_USE`.
+LABELS = {"": MISSING, "label-free": "none", "label-free given tracks": "tracks", "labels": "polyps"}
+LABELS_NOTE = f"Labels: what training used of polyp labels (tracks: only to link boxes; {MISSING}: not stated)."
 
 PAPER_GROUP = "As printed in the paper, on its four public datasets; not measured here"
 
@@ -136,7 +137,7 @@ def method_table(
     groups = _grouped(rows, cells, focus)
     if paper:
         groups.append((PAPER_GROUP, tuple(_paper_rows(conventions, measures))))
-    notes = [*ranking_notes(groups, rankings), *_cost_notes(conventions)]
+    notes = [*ranking_notes(groups, rankings), *([LABELS_NOTE] if costs else []), *_cost_notes(conventions)]
     columns += value_columns(measures)
     return Table(name, title, table_caption(rows, measures), tuple(columns), tuple(groups), tuple(notes))
 
@@ -344,7 +345,7 @@ def _grouped(
 
 def _cost_cells(row: Results, conventions: Sequence[str]) -> list[Cell]:
     method = row.method
-    cells = [Cell(LABELS.get(method.labels, method.labels))]
+    cells = [Cell(LABELS[method.labels])]
     cells.append(Cell() if method.params is None else Cell(_cost_text(method.params / 1e6)))
     flops = method.flops or {}
     return cells + [Cell(_cost_text(flops[c] / 1e9)) if c in flops else Cell() for c in conventions]

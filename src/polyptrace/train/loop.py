@@ -35,7 +35,7 @@ from polyptrace.data import Dataset
 from polyptrace.data.dataset import LabelFree
 from polyptrace.encoders import load_encoder, save_encoder
 from polyptrace.encoders.checkpoints import encoder_config, training_record
-from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord, scatter_features
+from polyptrace.encoders.encoder import LABEL_USE, OwnEncoder, TrainingRecord, scatter_features
 from polyptrace.encoders.preprocess import Normalise
 from polyptrace.encoders.weights import fill_network
 from polyptrace.methods import METHODS, Batch, Epoch, TrainingMethod, TrainingPlan
@@ -125,6 +125,7 @@ def _train(
         torch.set_num_threads(config.train.threads)
     hardware = choose_hardware(config.train)
     plan = method.plan(data, config)
+    labels = labels_used(plan, config, init_from)
     fabric = start_fabric(hardware)
     size = config.train.crop_size or data.crops.shape[1]
     encoder, init_notes = initial_encoder(method, config, size, None if resumption.checkpoint else init_from)
@@ -140,11 +141,11 @@ def _train(
         *(thread_note(out, hardware.accelerator) if resumption.checkpoint else []),
         feed.reason,
         *plan.notes,
-        f"labels: {plan.labels}",
+        f"labels: {labels}",
         *init_notes,
     ]
     if fabric.is_global_zero:
-        begin_run(out, config, data, init_from, resumption, plan.labels, notes, replaces)
+        begin_run(out, config, data, init_from, resumption, labels, notes, replaces)
         for note in notes:
             console.print(note, highlight=False, soft_wrap=True)
 
@@ -153,7 +154,7 @@ def _train(
             TrainingRun(fabric, config, method, plan, feed, encoder, learner, optimiser, out), state, stop
         )
     if finished and fabric.is_global_zero:
-        save_encoder(encoder, out / ENCODER, record=_record(config, plan, data, state, init_from))
+        save_encoder(encoder, out / ENCODER, record=_record(config, labels, data, state, init_from))
     fabric.barrier()
     stop.deliver()
 
@@ -278,6 +279,16 @@ def initial_encoder(
     return encoder, [f"initial weights: the backbone from {seen}; {others} at random"]
 
 
+def labels_used(plan: TrainingPlan, config: Config, init_from: str | None) -> str:
+    """What an encoder saw of polyp labels: in its training, if it has a step, or in that of its initial weights."""
+    _, steps = plan.length(config.train)
+    own = TrainingRecord(labels=plan.labels if steps else "none")
+    initial = training_record(init_from) if init_from else TrainingRecord()
+    if initial.label_use and LABEL_USE.index(initial.label_use) > LABEL_USE.index(own.label_use):
+        return f"{initial.labels}, for the initial weights"
+    return own.labels
+
+
 def set_up(
     fabric: "Fabric", hardware: Hardware, encoder: OwnEncoder, plan: TrainingPlan, config: Config
 ) -> tuple[nn.Module, Optimizer]:
@@ -331,7 +342,7 @@ def _save(run: TrainingRun, state: TrainingState) -> None:
 
 
 def _record(
-    config: Config, plan: TrainingPlan, data: LabelFree, state: TrainingState, init_from: str | None
+    config: Config, labels: str, data: LabelFree, state: TrainingState, init_from: str | None
 ) -> TrainingRecord:
     """How the encoder was trained, for its config.json and its model card."""
     return TrainingRecord(
@@ -339,7 +350,7 @@ def _record(
         data=data.path.name,
         generated=data.info.get("generated"),
         counts=data.info.get("counts", {}),
-        labels=plan.labels,
+        labels=labels,
         steps=state.step,
         frames=state.frames,
         seed=config.train.seed,
