@@ -9,7 +9,7 @@ from polyptrace.config import Config, Views
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.methods import METHODS, Batch
-from polyptrace.methods.method import labels_seen, polyp_codes
+from polyptrace.methods.method import polyp_codes
 
 
 def batch(size: int, together: int) -> Batch:
@@ -41,12 +41,20 @@ def test_a_label_free_view_has_no_polyps(coloured: Dataset) -> None:
 
 def test_the_labels_that_training_saw_are_described_in_words(coloured: Dataset) -> None:
     said = {
-        link: labels_seen(replace(coloured, info={"settings": {"tracks": {"link": link}}}), "none")
+        link: METHODS["ours"].labels_seen(replace(coloured, info={"settings": {"tracks": {"link": link}}}), Config())
         for link in ("polyp", "track", "video")
     }
     assert said["polyp"] == "none, given tracks linked inside polyp identities"
     assert said["track"] == "none, given tracks"
     assert said["video"] == "none"
+
+
+def test_the_labels_that_a_method_reads_depend_on_the_method_and_its_second_views(coloured: Dataset) -> None:
+    polyp = Config(views=Views(source="polyp"))
+    assert METHODS["sup"].labels_seen(coloured, Config()) == "polyp identities"
+    assert METHODS["tpc"].labels_seen(coloured, Config()) == "none"
+    assert METHODS["tpc"].labels_seen(coloured, polyp) == "polyp identities, for second views"
+    assert METHODS["mve"].labels_seen(coloured, polyp) == "none"
 
 
 def test_every_method_of_the_table_is_there() -> None:

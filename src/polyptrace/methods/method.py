@@ -73,7 +73,6 @@ class TrainingPlan:
     steps: Callable[[int], int]  # (epochs) -> steps in all of them
     batch_size: int  # tracklets in a batch (B)
     frames_per_step: int  # frames in a batch, on average
-    labels: str  # what training reads of polyp labels: "none", or their use
     notes: Sequence[str] = ()  # what the log says about the data: left out, scaled down, …
     augment: Callable[[Tensor], Tensor] | None = None  # of float frames (n, 3, H, W) in [0, 255]
 
@@ -105,6 +104,16 @@ class TrainingMethod:
     def sees_labels(self, config: Config) -> bool:
         """Whether training reads polyp labels with these settings."""
         return self.labels == "always" or (self.labels == "by setting" and config.views.source == "polyp")
+
+    def labels_seen(self, data: Data, config: Config) -> str:
+        """What training sees of polyp labels, in words: what the method reads, and what the tracks were linked with."""
+        read = "none"
+        if self.sees_labels(config):
+            read = "polyp identities" if self.labels == "always" else "polyp identities, for second views"
+        link = data.info.get("settings", {}).get("tracks", {}).get("link", "video")
+        return read + {"polyp": ", given tracks linked inside polyp identities", "track": ", given tracks"}.get(
+            link, ""
+        )
 
     def published(self) -> Config:
         """The default settings, updated with those that were published for this method."""
@@ -141,9 +150,3 @@ def polyp_codes(data: Data, chosen: Ints) -> Ints:
             " -> train a method without labels (ours, mve; sfe and tpc with --views.source label-free)"
         )
     return codes(polyp_keys(data.tracklets)[chosen])
-
-
-def labels_seen(data: Data, used: str) -> str:
-    """What training saw of polyp labels, in words: what the method used, and what the tracks were linked with."""
-    link = data.info.get("settings", {}).get("tracks", {}).get("link", "video")
-    return used + {"polyp": ", given tracks linked inside polyp identities", "track": ", given tracks"}.get(link, "")

@@ -33,7 +33,6 @@ from polyptrace.methods.method import (
     TrainingMethod,
     TrainingPlan,
     fixed_length,
-    labels_seen,
     tracklet_batch,
 )
 from polyptrace.supervision.batches import anchor_count, epoch_batches
@@ -76,7 +75,6 @@ def plan(data: Data, config: Config) -> TrainingPlan:
         lambda epochs: epochs * anchors // settings.bags_per_batch,
         batch_size=settings.bags_per_batch * (1 + settings.bag_size),
         frames_per_step=round(settings.bags_per_batch * _mean_bag(sizes, settings) * (rows >= 0).sum(1).mean()),
-        labels=labels_seen(data, "none"),
         notes=_notes(sizes, anchors, settings),
     )
 

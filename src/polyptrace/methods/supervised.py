@@ -31,7 +31,6 @@ from polyptrace.methods.method import (
     TrainingMethod,
     TrainingPlan,
     fixed_length,
-    labels_seen,
     polyp_codes,
     tracklet_batch,
 )
@@ -63,7 +62,6 @@ def plan(data: Data, config: Config) -> TrainingPlan:
         lambda epochs: sum(len(batches(number)) for number in range(epochs)),
         batch_size=polyps * tracklets,
         frames_per_step=max(1, round(drawn.mean() * (rows >= 0).sum(1).mean())),
-        labels=labels_seen(data, "polyp identities"),
         notes=notes,
     )
 

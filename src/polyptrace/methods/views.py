@@ -46,7 +46,6 @@ from polyptrace.methods.method import (
     Targets,
     TrainingMethod,
     TrainingPlan,
-    labels_seen,
     polyp_codes,
 )
 from polyptrace.supervision import nearest_bags
@@ -137,7 +136,7 @@ Partner = Callable[[int, np.random.Generator], int]
 
 def mve_plan(data: Data, config: Config) -> TrainingPlan:
     """Pairs of views of one track each."""
-    return _plan(data, config, "none", lambda _: 1.0, lambda track, _: track)
+    return _plan(data, config, lambda _: 1.0, lambda track, _: track)
 
 
 def tpc_plan(data: Data, config: Config) -> TrainingPlan:
@@ -149,15 +148,15 @@ def tpc_plan(data: Data, config: Config) -> TrainingPlan:
         return settings.alpha_start + done * (settings.alpha_end - settings.alpha_start)
 
     if settings.source == "polyp":
-        return _plan(data, config, "polyp identities, for second views", alpha, _same_polyp(data, tracks))
-    return _plan(data, config, "none", alpha, _nearest_in_video(data, tracks))
+        return _plan(data, config, alpha, _same_polyp(data, tracks))
+    return _plan(data, config, alpha, _nearest_in_video(data, tracks))
 
 
-def _plan(data: Data, config: Config, used: str, alpha: Callable[[int], float], partner: Partner) -> TrainingPlan:
+def _plan(data: Data, config: Config, alpha: Callable[[int], float], partner: Partner) -> TrainingPlan:
     """Batches of pairs of views. The first view of a pair shows a track drawn with weight √(stored frames).
 
     In an epoch, the second view shows the same track with probability `alpha(epoch)`, otherwise its partner. An epoch
-    has as many pairs as show about as many frames as the tracks have. `used` says what is read of polyp labels.
+    has as many pairs as show about as many frames as the tracks have.
     """
     tracks = track_frames(data, config)
     pairs, notes = pairs_per_batch(config, len(tracks), "tracks")
@@ -181,7 +180,6 @@ def _plan(data: Data, config: Config, used: str, alpha: Callable[[int], float], 
         lambda epochs: epochs * steps,
         batch_size=2 * pairs,
         frames_per_step=2 * pairs * tracks.length,
-        labels=labels_seen(data, used),
         notes=notes,
     )
 
@@ -271,13 +269,11 @@ def sfe_plan(data: Data, config: Config) -> TrainingPlan:
 
         return Epoch(steps, batch)
 
-    used = "polyp identities, for second views" if config.views.source == "polyp" else "none"
     return TrainingPlan(
         epoch,
         lambda epochs: epochs * steps,
         batch_size=2 * pairs,
         frames_per_step=2 * pairs,
-        labels=labels_seen(data, used),
         notes=notes,
         augment=augment if config.views.augment else None,
     )

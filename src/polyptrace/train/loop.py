@@ -125,7 +125,8 @@ def _train(
         torch.set_num_threads(config.train.threads)
     hardware = choose_hardware(config.train)
     plan = method.plan(data, config)
-    labels = labels_used(plan, config, init_from)
+    trained = plan.length(config.train)[1] > 0
+    labels = labels_used(method.labels_seen(data, config) if trained else "none", init_from)
     fabric = start_fabric(hardware)
     size = config.train.crop_size or data.crops.shape[1]
     encoder, init_notes = initial_encoder(method, config, size, None if resumption.checkpoint else init_from)
@@ -279,14 +280,12 @@ def initial_encoder(
     return encoder, [f"initial weights: the backbone from {seen}; {others} at random"]
 
 
-def labels_used(plan: TrainingPlan, config: Config, init_from: str | None) -> str:
-    """What an encoder saw of polyp labels: in its training, if it has a step, or in that of its initial weights."""
-    _, steps = plan.length(config.train)
-    own = TrainingRecord(labels=plan.labels if steps else "none")
-    initial = training_record(init_from) if init_from else TrainingRecord()
+def labels_used(seen: str, init_from: str | None) -> str:
+    """What an encoder saw of polyp labels: in its training (`seen`), or in that of its initial weights if that is more."""
+    own, initial = TrainingRecord(labels=seen), training_record(init_from) if init_from else TrainingRecord()
     if initial.label_use and LABEL_USE.index(initial.label_use) > LABEL_USE.index(own.label_use):
         return f"{initial.labels}, for the initial weights"
-    return own.labels
+    return seen
 
 
 def set_up(
