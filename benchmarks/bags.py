@@ -1,4 +1,4 @@
-"""python -m benchmarks.bags [--quick]
+"""python -m benchmarks bags
 
 The time to draw the batches of an epoch (12 bags of 1 + 4, τ = 12, 500 tracklets per video), compared with a plain
 implementation: an N x N matrix of distances and a loop over anchors, where that is feasible.
@@ -7,7 +7,7 @@ Each measurement runs in its own process on one core. Memory is the peak above t
 Expected: less than 10 s and 2 GiB for a million tracklets in 2,000 videos, and time proportional to the tracklets.
 """
 
-import argparse
+import sys
 
 import numpy as np
 
@@ -52,12 +52,12 @@ def plain(tracklets: int) -> None:
 def measure(quick: bool = False) -> Result:
     """Time for 10,000 tracklets; time and memory for a million. The details have all compositions of batches."""
     common, most = (1_000, 10_000) if quick else (10_000, 1_000_000)
-    ((plain_seconds, plain_mebibytes),) = apart("benchmarks.bags", "--one", "plain", common)
+    ((plain_seconds, plain_mebibytes),) = apart("benchmarks.bags", "plain", common)
     details = [("composition", "tracklets", "seconds", "MiB", "µs each")]
     times = {}
     for way in ("any",) if quick else ("any", "no-overlap", "one-per-video"):
         for tracklets in (common, most):
-            ((seconds, mebibytes),) = apart("benchmarks.bags", "--one", way, tracklets)
+            ((seconds, mebibytes),) = apart("benchmarks.bags", way, tracklets)
             times[way, tracklets] = seconds, mebibytes
             numbers = map(number, (seconds, mebibytes, 1e6 * seconds / tracklets))
             details.append((way, f"{tracklets:,}", *numbers))
@@ -73,18 +73,6 @@ def measure(quick: bool = False) -> Result:
     return Result("bags", rows, note, tuple(details))
 
 
-def main() -> None:
-    """Prints the table, or the measurement of one process."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="1k and 10k tracklets")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        way, tracklets = options.one[0], int(options.one[1])
-        report_work(lambda: plain(tracklets) if way == "plain" else ours(tracklets, way))
-        return
-    print(measure(options.quick).text())
-
-
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # the measurement of one process
+    way, tracklets = sys.argv[1], int(sys.argv[2])
+    report_work(lambda: plain(tracklets) if way == "plain" else ours(tracklets, way))

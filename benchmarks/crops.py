@@ -1,4 +1,4 @@
-"""python -m benchmarks.crops [--pictures N]
+"""python -m benchmarks crops
 
 Crop preparation in pictures per second, compared with plain PIL (open, convert, crop, resize) in one process: on one
 thread and on all cores, each with its mean difference from the float result in grey levels. Then the time to open a
@@ -8,7 +8,6 @@ Pictures are 1350 x 1080 JPEGs of about 216 KiB: smooth colour with a little noi
 as the frames of real clips.
 """
 
-import argparse
 import os
 import tempfile
 from collections.abc import Callable
@@ -107,9 +106,9 @@ def decode_only(root: Path, boxes: Boxes) -> None:
         decode_image((root / file).read_bytes())
 
 
-def measure(quick: bool = False, pictures: int = 0) -> Result:
+def measure(quick: bool = False) -> Result:
     """Pictures per second of every variant; then opening a dataset and gathering from it."""
-    pictures = pictures or (24 if quick else 300)
+    pictures = 24 if quick else 300
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -183,14 +182,3 @@ def measure_reading(root: Path, boxes: Boxes) -> list[Row]:
 
 def _variant(workers: int) -> str:
     return f"ours, {counted(workers, 'thread')}"
-
-
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=0, help="300 by default")
-    print(measure(pictures=parser.parse_args().pictures).text())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""python -m benchmarks.embedding [--quick] [--device cuda] [--folder /scratch]
+"""python -m benchmarks embedding
 
 Embedding throughput with a ResNet-50 at 232 px, on random crops in a dataset folder: 2,400 tracks of 8 to 64 stored
 frames, and their tracklets of 8 frames. On a GPU it takes about a minute and 14 GB of temporary disk space.
@@ -13,7 +13,6 @@ of the store, also for the plain way. The second table gives upper limits of the
 without computing, and one thread that copies them in host memory.
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Sequence
@@ -148,19 +147,18 @@ def parts_of(
     )
 
 
-def measure(quick: bool = False, device: str = "auto", folder: Path | None = None) -> Result:
+def measure(quick: bool = False) -> Result:
     """Frames per second: ours, the plain way, and the forward alone."""
     backbone, size, tracks, batch = ("test_resnet", 32, 60, 64) if quick else ("resnet50", 232, 2_400, 512)
     torch.manual_seed(0)
     encoder = TrackletEncoder(backbone, size=size).eval()
-    with tempfile.TemporaryDirectory(dir=folder) as name:
+    with tempfile.TemporaryDirectory() as name:
         warm_up = make_dataset(Path(name) / "warm-up", 40 if quick else 160, size, seed=1)
         dataset = make_dataset(Path(name) / "data", tracks, size)
         some = [i for i in range(len(dataset.tracklets)) if dataset.tracklets.track[i] < (tracks // 20)]
         begun = time.perf_counter()
-        chosen = Embed(device=device, batch_frames=batch)
-        compiled = Embed(device=device, batch_frames=batch, compile="on")
-        embedder = Embedder(encoder, compiled if torch.cuda.is_available() and device != "cpu" else chosen)
+        compiled = "on" if torch.cuda.is_available() else "auto"
+        embedder = Embedder(encoder, Embed(batch_frames=batch, compile=compiled))
         embed(embedder, warm_up)
         start = time.perf_counter() - begun
         limit = forward_rate(embedder, size, 0.2 if quick else 3.0)
@@ -199,17 +197,3 @@ def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
-
-
-def main() -> None:
-    """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small version that only checks that it runs")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--folder", type=Path, help="folder for the temporary crops; default: that of the system")
-    options = parser.parse_args()
-    print(measure(options.quick, options.device, options.folder).text())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,9 @@
-"""python -m benchmarks.evaluation [--full] [--device cuda]
+"""python -m benchmarks evaluation
 
 Measures retrieval (mAP, HR@1, HR@5), ReID (AUROC, AUPR), its 1,000 bootstrap draws and the size probe for 1k and 10k
 tracklets of width 256 (20 of each polyp), and the lesions of one procedure of 1k and 5k tracks. The plain
 implementation computes the full similarity matrix, scikit-learn's average precision query by query, and its areas over
-all pairs. --full adds 100k tracklets, for which the plain implementation has not enough memory.
+all pairs. For 100k tracklets, which are measured as well, it has not enough memory.
 
 On a CPU each measurement runs in its own process on one core. On a GPU all run in one process, and the plain
 implementation, which cannot use the GPU, runs at 1k only. Memory is the peak in addition to imports and vectors; on a
@@ -11,7 +11,7 @@ GPU it is GPU memory. Expected: time grows with the square of the number of trac
 minutes on a CPU and seconds on a GPU.
 """
 
-import argparse
+import sys
 import time
 
 import numpy as np
@@ -142,20 +142,20 @@ def _peak(device: str) -> float:
     return mebibytes("VmHWM")
 
 
-def measure(quick: bool = False, device: str = "", full: bool = True) -> Result:
+def measure(quick: bool = False) -> Result:
     """Seconds and memory of each measurement, and the exponent of its growth with the number of tracklets."""
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     details = [("", "tracklets", "seconds", "MiB", "exponent of growth")]
     found: dict[tuple[str, int], tuple[float, float]] = {}
     for way, (sizes, more) in MEASURED.items():
         last = None
-        largest = more if full and (device == "cuda" or way in BOUNDED) else ()
+        largest = more if device == "cuda" or way in BOUNDED else ()
         alone = quick or (device == "cuda" and way.endswith("plain"))
         for tracklets in sizes[:1] if alone else sizes + largest:
             if device == "cuda":
                 seconds, memory = timed(way, tracklets, device)
             else:
-                ((seconds, memory),) = apart("benchmarks.evaluation", "--one", way, tracklets)
+                ((seconds, memory),) = apart("benchmarks.evaluation", way, tracklets)
             power = "" if last is None else f"{np.log(seconds / last[1]) / np.log(tracklets / last[0]):.2f}"
             measured = device == "cpu" or not way.endswith("plain")  # the plain implementation uses no GPU memory
             details.append((way, f"{tracklets:,}", number(seconds), number(memory) if measured else "", power))
@@ -178,18 +178,5 @@ def measure(quick: bool = False, device: str = "", full: bool = True) -> Result:
     return Result("evaluation", tuple(rows), note, tuple(details))
 
 
-def main() -> None:
-    """Prints the table, or the measurement of one process."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="also 100k tracklets")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(*timed(options.one[0], int(options.one[1]), "cpu"))
-        return
-    print(measure(device=options.device, full=options.full).text())
-
-
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # the measurement of one process
+    print(*timed(sys.argv[1], int(sys.argv[2]), "cpu"))

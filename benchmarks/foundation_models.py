@@ -1,24 +1,19 @@
-"""Frames per second of the twelve foundation models at full size, bf16, compiled, with random weights.
+"""python -m benchmarks foundation_models
 
-    python -m benchmarks.foundation_models --out results/foundation_models.json   # on a GPU
-    python -m benchmarks.foundation_models --tiny                                 # on a CPU: checks that it runs
-
-From uint8 crops on the device to vectors, as in `polyptrace embed`: 512 frames at a time, in tracklets of 8 frames or
-clips of the model's length. The share is the true operations per second (attention included) divided by the rate of one
-large bf16 matrix product on the same device in the same run.
+Frames per second of the twelve foundation models at full size, bf16, compiled, with random weights; with --quick, of
+small models on the CPU. From uint8 crops on the device to vectors, as in `polyptrace embed`: 512 frames at a time, in
+tracklets of 8 frames or clips of the model's length. The share is the true operations per second (attention included)
+divided by the rate of one large bf16 matrix product on the same device in the same run.
 """
 
-import argparse
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from benchmarks.result import Result, Row
-from polyptrace.core.files import provenance, write_json
 from polyptrace.encoders import prepare_crops
 from polyptrace.encoders.cost import foundation_cost
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder, load_foundation
@@ -29,6 +24,10 @@ from polyptrace.encoders.foundation.natural import Dinov2, Dinov3, Vjepa2
 #: Frames in a tracklet for models of single frames.
 LENGTH = 8
 
+#: Frames at a time.
+FRAMES = 512
+
+#: Side of the matrix product.
 MATRIX = 8192
 
 
@@ -47,21 +46,12 @@ class Speed:
 
 def measure(quick: bool = False) -> Result:
     """Frames per second of every model, compared with the rate of one large matrix product."""
-    return as_result(*measure_all(parse(["--tiny"] if quick else [])))
-
-
-def measure_all(arguments: argparse.Namespace) -> tuple[float, list[Speed]]:
-    """The rate of the matrix product, and the speed of each selected model."""
-    device = torch.device("cuda" if torch.cuda.is_available() and not arguments.tiny else "cpu")
+    device = torch.device("cuda" if torch.cuda.is_available() and not quick else "cpu")
     torch.set_float32_matmul_precision("high")
-    if arguments.tiny:
-        make_tiny()
-    matrix = matrix_rate(512 if arguments.tiny else MATRIX, device, arguments.seconds)
-    return matrix, [speed_of(model, device, arguments, matrix) for model in arguments.models]
-
-
-def as_result(matrix: float, speeds: list[Speed]) -> Result:
-    """The figures as a table."""
+    if quick:
+        make_small()
+    matrix = matrix_rate(512 if quick else MATRIX, device, seconds_of(quick))
+    speeds = [speed_of(model, device, matrix, quick) for model in FOUNDATION_MODELS]
     rows = (
         Row(s.name, "frames/s", s.frames_per_second, limit=s.frames_per_second / s.share, more_is_better=True)
         for s in speeds
@@ -74,32 +64,7 @@ def as_result(matrix: float, speeds: list[Speed]) -> Result:
     return Result("foundation_models", tuple(rows), note, tuple(details))
 
 
-def main() -> None:
-    """Measures, prints a table, and writes JSON with --out."""
-    arguments = parse()
-    matrix, speeds = measure_all(arguments)
-    print(as_result(matrix, speeds).text())
-    if arguments.out:
-        content = {"matrix_teraflops": matrix / 1e12, "frames": arguments.frames}
-        write_json(arguments.out, content | {"models": [asdict(s) for s in speeds], "made_by": provenance()})
-
-
-def parse(words: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="*", default=list(FOUNDATION_MODELS), choices=list(FOUNDATION_MODELS))
-    parser.add_argument("--frames", type=int, default=512, help="frames at a time")
-    parser.add_argument("--seconds", type=float, default=3.0, help="duration of the measurement of each model")
-    parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
-    parser.add_argument("--tiny", action="store_true", help="small models on the CPU, to check that it runs")
-    parser.add_argument("--out", type=Path, help="JSON file to write")
-    arguments = parser.parse_args(words)
-    if arguments.tiny:
-        arguments.frames, arguments.seconds = 16, 0.05
-    return arguments
-
-
-def speed_of(name: str, device: torch.device, arguments: argparse.Namespace, matrix: float) -> Speed:
+def speed_of(name: str, device: torch.device, matrix: float, quick: bool) -> Speed:
     """The speed of one model, with caches and statistics cleared."""
     torch.compiler.reset()
     if device.type == "cuda":
@@ -109,16 +74,18 @@ def speed_of(name: str, device: torch.device, arguments: argparse.Namespace, mat
     with device:
         encoder = load_foundation(name, None)
     encoder.to(device)
-    if not arguments.no_compile and not arguments.tiny:
+    if not quick:
         encoder.compile()
     length = encoder.architecture.clip_length or LENGTH
     side = encoder.preprocess.size
-    crops = torch.randint(0, 256, (max(1, arguments.frames // length), length, side, side, 3), dtype=torch.uint8)
+    crops = torch.randint(
+        0, 256, (max(1, (16 if quick else FRAMES) // length), length, side, side, 3), dtype=torch.uint8
+    )
     crops = crops.to(device)
     embed_once(encoder, crops)
     synchronise(device)
     start = time.perf_counter() - begin
-    seconds = seconds_per_call(lambda: embed_once(encoder, crops), device, arguments.seconds)
+    seconds = seconds_per_call(lambda: embed_once(encoder, crops), device, seconds_of(quick))
     frames = crops.shape[0] * length
     flops = foundation_cost(name, side, length).flops / length
     rate = flops * frames / seconds
@@ -154,13 +121,18 @@ def seconds_per_call(call: Callable[[], object], device: torch.device, seconds: 
     return (time.perf_counter() - begin) / calls
 
 
+def seconds_of(quick: bool) -> float:
+    """Duration of the measurement of one model."""
+    return 0.05 if quick else 3.0
+
+
 def synchronise(device: torch.device) -> None:
     """Waits until the device has finished its queue."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def make_tiny() -> None:
+def make_small() -> None:
     """Replaces the twelve models by small ones."""
     small: dict[str, Architecture] = {
         "dinov2": Dinov2(24, 2, 2, native=28),
@@ -174,7 +146,3 @@ def make_tiny() -> None:
         preprocess = replace(model.preprocess, size=28 if name.startswith("dinov2") else 32)
         architecture = small[name.partition("-")[0]]
         FOUNDATION_MODELS[name] = replace(model, architecture=architecture, preprocess=preprocess)
-
-
-if __name__ == "__main__":
-    main()

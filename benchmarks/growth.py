@@ -6,7 +6,7 @@ imports, including its input. Exponents are fitted to the last order of magnitud
 Draws docs/performance-growth.png. Takes ten minutes.
 """
 
-import argparse
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -147,7 +147,7 @@ def measure(quick: bool = False, figure: Path = FIGURE) -> Result:
         if quick and name not in ("linking and cutting", "counting"):
             continue
         sizes = stage.sizes(stage.largest // 10, 3) if quick else stage.sizes(stage.largest)
-        points = apart("benchmarks.growth", "--one", name, *sizes)
+        points = apart("benchmarks.growth", name, *sizes)
         curves.append(Curve(name, stage.unit, tuple(sizes), *zip(*points, strict=True)))
     rows = []
     for curve in curves:
@@ -164,25 +164,6 @@ def measure(quick: bool = False, figure: Path = FIGURE) -> Result:
     return Result("growth", tuple(rows), note, tuple(details))
 
 
-def main() -> None:
-    """Prints the tables, or the measurement of one process."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two stages, small sizes")
-    parser.add_argument("--one", nargs="*", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if not options.one:
-        print(measure(options.quick).text())
-        return
-    torch.set_num_threads(1)
-    name, *sizes = options.one
-    for size in sizes:  # a fork of this process, in which everything is imported already
-        copy = get_context("fork").Process(target=point, args=(name, int(size)))
-        copy.start()
-        copy.join()
-        if copy.exitcode:
-            raise SystemExit(copy.exitcode)
-
-
 def point(name: str, size: int) -> None:
     """Prints seconds and MiB of a stage for one size."""
     with tempfile.TemporaryDirectory() as folder:
@@ -190,5 +171,11 @@ def point(name: str, size: int) -> None:
         report_work(STAGES[name].work(size, Path(folder)), imports, STAGES[name].repeats)
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # the measurements of one stage
+    torch.set_num_threads(1)
+    for argument in sys.argv[2:]:  # a fork of this process, in which everything is imported already
+        copy = get_context("fork").Process(target=point, args=(sys.argv[1], int(argument)))
+        copy.start()
+        copy.join()
+        if copy.exitcode:
+            sys.exit(copy.exitcode)

@@ -1,4 +1,4 @@
-"""python -m benchmarks.latency [--quick] [--device cuda]
+"""python -m benchmarks latency
 
 Latency of the vector of a running track, from a crop in host memory to the vector in host memory: ResNet-50 at 232 px,
 `polyptrace.embed.OnlineTrack` compared with the plain way, which encodes the whole track again each time in float32.
@@ -10,7 +10,6 @@ For one more frame, the second table gives the time on the device only: the back
 the aggregation, with the copy of the vector to the host. The rest is the copy of the crop to the device.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -19,7 +18,6 @@ import numpy as np
 import torch
 
 from benchmarks.result import Result, Row, number
-from polyptrace.config import Embed
 from polyptrace.embed import OnlineEncoder, OnlineTrack
 from polyptrace.embed.online import LENGTHS
 from polyptrace.encoders import TrackletEncoder, prepare_crops
@@ -65,13 +63,13 @@ def parts_of(online: OnlineEncoder, crop: np.ndarray, times: int) -> dict[str, n
         }
 
 
-def measure(quick: bool = False, device: str = "auto") -> Result:
+def measure(quick: bool = False) -> Result:
     """Milliseconds at the median and the 95th percentile, ours and plain."""
     backbone, size, times = ("test_resnet", 32, 10) if quick else ("resnet50", 232, 500)
     torch.manual_seed(0)
     encoder = TrackletEncoder(backbone, size=size).eval()
     begun = time.perf_counter()
-    online = OnlineEncoder(encoder, Embed(device=device))
+    online = OnlineEncoder(encoder)
     start = time.perf_counter() - begun
     if online.device.type == "cpu" and not quick:
         times = 10
@@ -117,16 +115,3 @@ def measure(quick: bool = False, device: str = "auto") -> Result:
     ]
     note = f"{backbone}, {size} px, {online.precision}; set up in {start:.1f} s, once. {times:,} calls each."
     return Result("latency", rows, note, tuple(details))
-
-
-def main() -> None:
-    """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small version that only checks that it runs")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    options = parser.parse_args()
-    print(measure(options.quick, options.device).text())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,9 @@
-"""python -m benchmarks.linking [--quick]
+"""python -m benchmarks linking
 
 Linking and cutting of 100k and 1M boxes, compared with a plain loop over the boxes of each polyp, which
 finds the same tracks. The limit is the time to compute the IoU of all neighbouring boxes.
 """
 
-import argparse
 from time import process_time
 
 import numpy as np
@@ -108,14 +107,3 @@ def linking_row(what: str, boxes: Boxes) -> Row:
         plain = 1e3 * seconds
     names = {"plain_name": "a loop over boxes", "limit_name": "the IoUs alone"}
     return Row(what, "ms", 1e3 * ours, plain, 1e3 * limit, **names)
-
-
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="only 10k boxes")
-    print(measure(parser.parse_args().quick).text())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""python -m benchmarks.linking_detections [--quick]
+"""python -m benchmarks linking_detections
 
 Linking of a detector's boxes: ours, ByteTrack and OC-SORT (package `trackers`) on the same boxes, by HOTA, IDF1 and
 fragmentations (package `trackeval`); the extra `benchmarks` installs both packages. The boxes are those of generated
@@ -7,7 +7,6 @@ are the tracks of each polyp. As in `prepare`, tracks that span less than 30 fra
 results.
 """
 
-import argparse
 import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -151,14 +150,3 @@ def measure(quick: bool = False) -> Result:
         rows.append(Row(f"linking detections, {name}: IDF1", "%", 100 * idf1, more_is_better=True))
     note = f"{len(pairs)} generated procedures, {sum(len(found) for _, found in pairs):,} boxes."
     return Result("linking_detections", tuple(rows), note, tuple(table))
-
-
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="three small procedures")
-    print(measure(parser.parse_args().quick).text())
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,6 @@ Batches are small (160 and 64 frames), since a batch of the published size alone
 on a quarter of the data shows whether memory grows with it.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -192,14 +191,3 @@ def measure(quick: bool = False, scale: Scale | None = None) -> Result:
         f"(crops of {scale.frames:,} frames; for evaluate the similarity matrix of {scale.tracks:,} tracks)."
     )
     return Result("memory", tuple(rows), note, tuple(details))
-
-
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="little data, to check that it runs")
-    print(measure(parser.parse_args().quick).text())
-
-
-if __name__ == "__main__":
-    main()

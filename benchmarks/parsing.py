@@ -1,13 +1,10 @@
-"""Speed of reading REAL-Colon's XML files, compared with a plain ElementTree loop and with opening the files alone.
+"""python -m benchmarks parsing
 
-    python -m benchmarks.parsing           # 20,000 files, some seconds
-    python -m benchmarks.parsing --full    # 100,000 files
-
-The files are generated: one XML per frame, boxes in about one frame of eight, in runs. Every reader runs on warm files,
-best of two, and must find the same boxes.
+Speed of reading REAL-Colon's XML files, compared with a plain ElementTree loop and with opening the files alone. The
+20,000 files are generated: one XML per frame, boxes in about one frame of eight, in runs. Every reader runs on warm
+files, best of two, and must find the same boxes.
 """
 
-import argparse
 import tempfile
 import time
 import warnings
@@ -24,6 +21,7 @@ from polyptrace.data.sources.file_names import names_in
 from polyptrace.data.sources.reading import read_frame_file
 
 VIDEOS = ("001-001", "002-002", "003-001", "004-001")
+REPEATS = 2
 
 
 def write_tree(root: Path, files: int) -> None:
@@ -105,26 +103,26 @@ def ours(root: Path) -> int:
         return len(read_realcolon(root))
 
 
-def best(run: Callable[[], int], repeats: int) -> tuple[float, float, int]:
+def best(run: Callable[[], int]) -> tuple[float, float, int]:
     """(wall seconds, processor seconds, boxes) of the best of several runs."""
     times = []
-    for _ in range(repeats):
+    for _ in range(REPEATS):
         before, began = time.process_time(), time.perf_counter()
         boxes = run()
         times.append((time.perf_counter() - began, time.process_time() - before))
     return min(wall for wall, _ in times), min(cpu for _, cpu in times), boxes
 
 
-def measure(quick: bool = False, files: int = 0, repeats: int = 2) -> Result:
+def measure(quick: bool = False) -> Result:
     """Files per second of our reader, of ElementTree and of opening files."""
-    files = files or (2_000 if quick else 20_000)
+    files = 2_000 if quick else 20_000
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         write_tree(root, files)
         over_folders(open_only, root)  # warm up
-        results = {"polyptrace": best(partial(ours, root), repeats)}
+        results = {"polyptrace": best(partial(ours, root))}
         for reader in (element_tree, open_only):
-            results[reader.__name__] = best(partial(over_folders, reader, root), repeats)
+            results[reader.__name__] = best(partial(over_folders, reader, root))
     boxes = {results[name][2] for name in ("polyptrace", "element_tree")}
     assert len(boxes) == 1, f"readers disagree: {results}"
     row = Row(
@@ -140,20 +138,7 @@ def measure(quick: bool = False, files: int = 0, repeats: int = 2) -> Result:
         details.append((name, f"{wall:.2f}", f"{cpu:.2f}", f"{files / wall:,.0f}"))
     total = 2_757_723 / files * results["polyptrace"][1]
     note = (
-        f"{files:,} files, {boxes.pop():,} boxes, warm, best of {repeats}, by processor time. "
+        f"{files:,} files, {boxes.pop():,} boxes, warm, best of {REPEATS}, by processor time. "
         f"Limit: open, read and close. REAL-Colon's 2.76 million files would take {total:.0f} processor seconds."
     )
     return Result("parsing", (row,), note, tuple(details))
-
-
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="100,000 files instead of 20,000")
-    parser.add_argument("--repeats", type=int, default=2, help="number of runs, of which the best counts")
-    options = parser.parse_args()
-    print(measure(files=100_000 if options.full else 20_000, repeats=options.repeats).text())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,12 @@
-"""python -m benchmarks synth [--frames 96]
+"""python -m benchmarks synth
 
 Generated procedures: seconds to draw one, frames per second rendered and written as JPEG at each preset's picture size,
 and the estimated time of the whole preset; on one core and on all cores, or on the GPU if there is one.
 Expected: `small` about a minute on two cores, `full` three minutes on a GPU.
 """
 
-import argparse
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +31,12 @@ def rate(procedure: Procedure, frames: int, device: torch.device, workers: int) 
         return frames / (time.perf_counter() - start)
 
 
-def measure(quick: bool = False, frames: int = 0, presets: Sequence[str] = ()) -> Result:
+def measure(quick: bool = False) -> Result:
     """Frames per second of every preset, and the estimated time of the whole preset."""
-    frames = frames or (8 if quick else 96)
+    frames = 8 if quick else 96
     rows, details = [], [("preset", "picture", "device", "cores", "drawing, s", "frames/s", "frames", "whole, s")]
     with one_thread():
-        for preset in [PRESETS[name] for name in presets or list(PRESETS)[: 1 if quick else None]]:
+        for preset in list(PRESETS.values())[: 1 if quick else None]:
             new_rows, cells = measure_preset(preset, frames)
             rows += new_rows
             details += cells
@@ -64,16 +62,3 @@ def measure_preset(preset: Preset, frames: int) -> tuple[list[Row], list[tuple[s
         numbers = (f"{drawing:.2f}", number(speed), f"{pictures:,.0f}", number(whole))
         details.append((preset.name, size, name, str(workers), *numbers))
     return rows, details
-
-
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frames", type=int, default=96)
-    parser.add_argument("--preset", choices=list(PRESETS), action="append")
-    options = parser.parse_args()
-    print(measure(frames=options.frames, presets=options.preset or ()).text())
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,7 @@ detector's weights are random, so each of its results is replaced by a box in th
   finding the endoscope's field, once per recording, is reported separately.
 """
 
-import argparse
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -152,16 +152,7 @@ def result(
     return Result("video", tuple(rows), note, tuple(details))
 
 
-def main() -> None:
-    """Runs all stages and prints the processor time and the peak memory of each, for `apart`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("video", type=Path)
-    parser.add_argument("detector", type=Path)
-    parser.add_argument("out", type=Path)
-    options = parser.parse_args()
-    for work in stages(options.video, MiddleBox(options.detector), options.out).values():
+if __name__ == "__main__":  # all stages, with the processor time and the peak memory of each
+    recording, detector, out = map(Path, sys.argv[1:])
+    for work in stages(recording, MiddleBox(detector), out).values():
         report_work(work, before=0.0)
-
-
-if __name__ == "__main__":
-    main()
