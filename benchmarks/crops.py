@@ -26,6 +26,7 @@ from torchvision.transforms.v2.functional import resize
 from benchmarks.result import Result, Row, number
 from benchmarks.timing import best_of
 from polyptrace.config import Crops, Tracks
+from polyptrace.core.arrays import Float32s
 from polyptrace.core.codec import decode_image, encode_jpeg
 from polyptrace.core.console import counted
 from polyptrace.data import Boxes, Dataset, prepare
@@ -83,7 +84,7 @@ def plain(root: Path, boxes: Boxes) -> NDArray[np.uint8]:
     return crops
 
 
-def exact(root: Path, boxes: Boxes) -> NDArray[np.float32]:
+def exact(root: Path, boxes: Boxes) -> Float32s:
     """Crops resized in floats."""
     regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height)
     crops = np.empty((len(boxes), SIZE, SIZE, 3), np.float32)
@@ -137,9 +138,7 @@ def measure(quick: bool = False) -> Result:
     return Result("crops", rows, note, tuple(details))
 
 
-def measure_rates(
-    root: Path, boxes: Boxes, truth: NDArray[np.float32], rounds: int
-) -> tuple[dict[str, Rate], dict[str, str]]:
+def measure_rates(root: Path, boxes: Boxes, truth: Float32s, rounds: int) -> tuple[dict[str, Rate], dict[str, str]]:
     """Rates of all variants over all rounds, and the difference from exact of those that cut crops.
 
     The variants alternate, so that a disturbance of the machine affects all of them. Several threads get three times

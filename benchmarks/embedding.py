@@ -28,7 +28,8 @@ from polyptrace.data import Dataset
 from polyptrace.data.crops.loader import CropLoader
 from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
 from polyptrace.embed import Embedder, Embeddings, embed
-from polyptrace.embed.embedding import UNITS, as_table, tracklets_of
+from polyptrace.embed.embedding import UNITS, encoder_info, tracklets_of
+from polyptrace.embed.table import of_dataset
 from polyptrace.encoders import TrackletEncoder, prepare_crops
 
 #: Frames whose random pixels are drawn; the store repeats them.
@@ -130,7 +131,8 @@ def parts_of(
     embedder.plan(dataset, tracklets_of(dataset, UNITS))
     planned = time.perf_counter()
     order = np.arange(len(table))
-    as_table(dataset, UNITS, order, table.vectors, embedder.encoder, embedder.precision, embedder.weights_hash)
+    info = encoder_info(embedder.encoder, embedder.precision, embedder.weights_hash)
+    of_dataset(dataset, UNITS, order, table.vectors, info)
     plan, saving = planned - begun, time.perf_counter() - planned
     streams = {
         "embed, first run": first,

@@ -28,7 +28,7 @@ from polyptrace.explore.journal import Journal
 from polyptrace.lesions import SameModel
 from polyptrace.report.curves import load_run
 from polyptrace.train.log import discard_after
-from polyptrace.train.run import check_run, load_checkpoint, thread_note
+from polyptrace.train.run_folder import check_run, load_checkpoint, thread_note
 
 RATES = {
     "criterion": "mAP",

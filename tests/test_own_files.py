@@ -28,7 +28,7 @@ from polyptrace.data.preparation import PrepareSettings, prepare, refuse_other_c
 from polyptrace.explore.strips import read_boxes
 from polyptrace.report.curves import load_run
 from polyptrace.train.log import discard_after
-from polyptrace.train.run import Resumption, begin_run, check_run, thread_note
+from polyptrace.train.run_folder import Resumption, begin_run, check_run, thread_note
 
 CASES = 40  # per file
 SIZE = 16

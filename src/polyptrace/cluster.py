@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from polyptrace.config import Crops, Embed
-from polyptrace.core.arrays import Ints
+from polyptrace.core.arrays import Float32s, Ints
 from polyptrace.core.console import console, counted, progress
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
@@ -29,7 +28,8 @@ from polyptrace.data import Boxes, Dataset
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import BadImage
 from polyptrace.embed import Embedder, Embeddings
-from polyptrace.embed.embedding import UNITS, as_table, make_plan, preprocess_of, tracklets_of
+from polyptrace.embed.embedding import UNITS, encoder_info, make_plan, preprocess_of, tracklets_of
+from polyptrace.embed.table import of_dataset
 from polyptrace.encoders.preprocess import input_size
 
 
@@ -130,7 +130,7 @@ def embed_on(
     chosen = tracklets_of(dataset, units)
     plan = make_plan(dataset.tracklets, chosen, settings.block_frames)
     encoder = encoder.cpu()
-    results: list[tuple[Ints, NDArray[np.float32]]] = []
+    results: list[tuple[Ints, Float32s]] = []
     with connected(address) as ray:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         gpus = 0 if settings.device == "cpu" else int(sum(node.get("GPU", 0) for node in nodes))
@@ -152,7 +152,7 @@ def embed_on(
                 results.append((order, vectors))
                 bar.advance(plan.blocks[number].end - plan.blocks[number].begin)
     order, vectors = (np.concatenate(part) for part in zip(*results, strict=True))
-    return as_table(dataset, units, order, vectors, encoder, precisions[0])
+    return of_dataset(dataset, units, order, vectors, encoder_info(encoder, precisions[0]))
 
 
 class Worker:
@@ -171,7 +171,7 @@ class Worker:
         self.plan = self.embedder.plan(self.dataset, chosen)
         return ray.get_runtime_context().get_node_id(), self.embedder.precision
 
-    def block(self, number: int) -> tuple[int, Ints, NDArray[np.float32]]:
+    def block(self, number: int) -> tuple[int, Ints, Float32s]:
         """A block's number, tracklets and vectors."""
         return number, *self.embedder.vectors(self.dataset, self.plan, slice(number, number + 1))
 

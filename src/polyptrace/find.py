@@ -17,7 +17,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.timecode import has_rate, seconds_text, time_range, timecode
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate.similarity import unit_vectors
+from polyptrace.evaluate.similarity import unit_rows
 from polyptrace.film_strips import TrackImages
 from polyptrace.lesions import SameModel, procedures
 from polyptrace.report.gallery import strip
@@ -103,7 +103,7 @@ def most_similar(
 
     With a model, the probability of the same lesion is given for tracks of the query's procedure.
     """
-    unit, _ = unit_vectors(tracks.vectors)
+    unit, _ = unit_rows(tracks.vectors)
     cosine = (unit @ unit[query]).double().numpy()
     video = video_keys(tracks)
     own = video == video[query]

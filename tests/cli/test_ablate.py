@@ -10,18 +10,10 @@ from polyptrace.cli.ablate import point_order
 from polyptrace.config import read_config
 from polyptrace.evaluate import Results
 from polyptrace.train import read_environment
-from tests.command import call
+from tests.command import SMALL_ENCODER, call
 
-SMALL = """
-[encoder]
-backbone = "test_resnet"
-weights = "none"
-width = 16
-layers = 1
-heads = 2
-feed_forward = 16
-projection = 8
-[train]
+SETTINGS = f"""
+{SMALL_ENCODER}[train]
 frames = 480
 threads = 1
 loggers = []
@@ -36,7 +28,7 @@ def folder(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathF
     make_dataset(folder / "train", [[2, 2], [2, 3]])
     make_dataset(folder / "test", [[2, 2], [3]], seed=1)
     make_dataset(folder / "other", [[3, 4]], seed=2, name="other")
-    (folder / "settings.toml").write_text(SMALL)
+    (folder / "settings.toml").write_text(SETTINGS)
     return folder
 
 

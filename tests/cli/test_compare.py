@@ -16,23 +16,15 @@ from polyptrace.config import Crops
 from polyptrace.core.files import read_json
 from polyptrace.data import prepare, read_coco
 from polyptrace.evaluate import Results
-from tests.command import call
+from tests.command import SMALL_ENCODER, call
 
-SETTINGS = """
+SETTINGS = f"""
 [supervision]
 bags_per_batch = 3
 [views]
 batch = 6
 tracklets_per_polyp = 3
-[encoder]
-backbone = "test_resnet"
-weights = "none"
-width = 16
-layers = 1
-heads = 2
-feed_forward = 16
-projection = 8
-[train]
+{SMALL_ENCODER}[train]
 frames = 240
 threads = 1
 loggers = []

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from polyptrace.config import Config, Evaluate, Views
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.identity import codes, join_keys, polyp_keys, video_codes, video_keys
+from polyptrace.data.identity import by_appearance, codes, join_keys, polyp_keys, video_codes, video_keys
 from polyptrace.data.preparation import count_labels
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate.inputs import TaskInput
@@ -81,3 +81,9 @@ def test_training_evaluation_and_counts_agree_on_a_polyp_of_two_procedures(colou
     videos = {name: set(tracklets.video[chosen][evaluated[chosen] == name]) for name in np.unique(evaluated[chosen])}
     assert max(map(len, videos.values())) == 2
     assert count_labels(dataset.tracklets)["polyps"] == len(videos) == count_labels(tracklets)["polyps"] - 1
+
+
+def test_values_are_numbered_in_order_of_first_appearance() -> None:
+    assert by_appearance(np.array([7, 3, 7, -1, 3])).tolist() == [0, 1, 0, 2, 1]
+    assert by_appearance(np.array(["b", "a", "b"], object)).tolist() == [0, 1, 0]
+    assert by_appearance(np.array([], np.int64)).tolist() == []

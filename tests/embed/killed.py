@@ -1,14 +1,12 @@
-"""Embeds in child processes, once without interruption and once with kills: python killed.py ENCODER DATASET OUT KILLS
+"""Embeds in child processes, whole and with kills: python -m tests.embed.killed ENCODER DATASET OUT KILLS
 
-The vectors are in OUT/whole and OUT/killed. ENCODER is `torch` or a folder of ONNX graphs. Each kill is a real SIGKILL,
-at a random moment. Every batch takes at least BATCH_SECONDS and is counted in a file. Prints the number of kills, the
-batches of both runs, and the most that one kill may repeat.
+The vectors are in OUT/whole and OUT/killed. ENCODER is `torch` or a folder of ONNX graphs. Every batch takes at least
+BATCH_SECONDS and is counted in a file. Prints the number of kills, the batches of both runs, and the most that one kill
+may repeat.
 """
 
 import math
-import multiprocessing
 import os
-import random
 import sys
 import time
 from pathlib import Path
@@ -20,6 +18,7 @@ from polyptrace.cli.embed import write_vectors
 from polyptrace.config import Embed
 from polyptrace.embed import OnnxEncoder, embedding, onnx, partial
 from polyptrace.encoders import ColourGrid
+from tests.killing import start_until_done
 
 BATCH_SECONDS, BATCH, EVERY = 0.02, 2, 0.15
 KIND, DATA, OUT, KILLS = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
@@ -55,27 +54,13 @@ def batches(name: str) -> int:
     return counter.stat().st_size if counter.exists() else 0
 
 
-def start_until_done(name: str, wanted: int) -> int:
-    """Starts the command until it ends by itself, after `wanted` kills. Returns the number of kills."""
-    forked, chance, kills = multiprocessing.get_context("fork"), random.Random(0), 0
-    while not (OUT / name).exists():
-        process = forked.Process(target=run, args=(name,))
-        process.start()
-        if kills < wanted:
-            target = batches(name) + chance.randint(10, 16)
-            while process.is_alive() and batches(name) < target:
-                time.sleep(0.002)
-            time.sleep(chance.uniform(0, BATCH_SECONDS))
-            kills += process.is_alive()
-            process.kill()
-        process.join()
-        if process.exitcode not in (0, -9):
-            sys.exit(1)
-    return kills
+def start(name: str, kills: int) -> int:
+    """Starts the command until it ends by itself, after some kills. Returns the number of kills."""
+    return start_until_done(lambda: run(name), OUT / name, lambda: batches(name), kills, (10, 16), BATCH_SECONDS)
 
 
 if __name__ == "__main__":
-    start_until_done("whole", 0)
-    done = start_until_done("killed", KILLS)
+    start("whole", 0)
+    done = start("killed", KILLS)
     most = math.ceil(EVERY / BATCH_SECONDS) + 1
     sys.stdout.write(f"{done} {batches('whole')} {batches('killed')} {most}\n")

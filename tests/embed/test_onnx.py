@@ -82,7 +82,9 @@ def test_a_running_track_forgets_frames_before_the_last_1024(exported: Path) -> 
     "wrong", [np.zeros((2, 8, 8, 3)), np.zeros((0, 8, 8, 3), np.uint8), np.zeros((8, 8), np.uint8)]
 )
 def test_a_tracklet_of_another_type_or_shape_is_refused_by_its_index(wrong: np.ndarray, exported: Path) -> None:
-    with pytest.raises(UserError, match=r"tracklets\[1\]: .* -> give uint8 of shape \(frames, height, width, 3\)"):
+    with pytest.raises(
+        UserError, match=r"tracklets\[1\]: .* -> give each tracklet as uint8 of shape \(frames, height, width, 3\)"
+    ):
         OnnxEncoder(exported)([np.zeros((1, 8, 8, 3), np.uint8), wrong])
 
 

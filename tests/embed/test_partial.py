@@ -1,8 +1,6 @@
 """An `embed` that is killed resumes: it repeats little, and its vectors are those of an uninterrupted one."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from polyptrace.embed.embedding import UNITS
 from polyptrace.embed.partial import PartialVectors, partial_file
 from polyptrace.embed.table import remove_leftovers
 from polyptrace.encoders import ColourGrid
+from tests.killing import run_script
 
 
 @pytest.mark.parametrize("kind", ["torch", "onnx"])
@@ -25,9 +24,7 @@ def test_a_killed_embedding_repeats_little_and_gives_the_same_bytes(
 ) -> None:
     data = make_dataset(tmp_path / "data", [[3, 2], [2, 3]], frames=16)
     encoder = "torch" if kind == "torch" else exported
-    command = [sys.executable, Path(__file__).parent / "killed.py", encoder, data, tmp_path, "4"]
-    ended = subprocess.run(command, check=True, timeout=300, capture_output=True, text=True)
-    kills, whole, killed, most = map(int, ended.stdout.split()[-4:])
+    kills, whole, killed, most = run_script("tests.embed.killed", encoder, data, tmp_path, 4)
     assert kills == 4
     assert whole == 80  # 160 frames
     assert killed - whole <= kills * most

@@ -113,7 +113,7 @@ def test_enlarged_crops_are_reported() -> None:
     [
         (np.zeros((2, 24, 24, 3), np.float32), r"tracklets\[1\]: float32 of shape \(2, 24, 24, 3\)"),
         (torch.zeros(2, 24, 24, 3), r"tracklets\[1\]: float32"),
-        (np.zeros((24, 24, 3), np.uint8), r"tracklets\[1\]: uint8 of shape \(24, 24, 3\) -> give a list"),
+        (np.zeros((24, 24, 3), np.uint8), r"tracklets\[1\]: uint8 of shape \(24, 24, 3\) -> give each"),
         (np.zeros((2, 3, 24, 24), np.uint8), r"tracklets\[1\]: uint8 of shape \(2, 3, 24, 24\)"),
         (np.zeros((0, 24, 24, 3), np.uint8), "at least one frame"),
     ],

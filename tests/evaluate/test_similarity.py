@@ -6,18 +6,18 @@ import torch
 
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import similarity
-from polyptrace.evaluate.similarity import label_codes, on_grid, sort_rows, unit_vectors
+from polyptrace.evaluate.similarity import label_codes, on_grid, sort_rows, unit_rows
 
 
 def test_vectors_get_length_one_however_large_or_small_they_are():
     vectors = np.random.default_rng(0).standard_normal((3, 5))
-    unit, zeros = unit_vectors(vectors * np.array([[1e-200], [1.0], [1e200]]))
+    unit, zeros = unit_rows(vectors * np.array([[1e-200], [1.0], [1e200]]))
     np.testing.assert_allclose(unit.numpy(), vectors / np.linalg.norm(vectors, axis=1, keepdims=True), rtol=1e-14)
     assert zeros == 0
 
 
 def test_a_zero_vector_stays_zero_and_is_counted():
-    unit, zeros = unit_vectors(np.array([[0.0, 0.0], [3.0, 4.0]]))
+    unit, zeros = unit_rows(np.array([[0.0, 0.0], [3.0, 4.0]]))
     assert unit.tolist() == [[0.0, 0.0], [0.6, 0.8]]
     assert zeros == 1
 
@@ -27,12 +27,12 @@ def test_a_vector_that_is_not_finite_is_named_by_its_row(bad):
     vectors = np.ones((20_000, 2), dtype=np.float32)
     vectors[17_123, 1] = bad
     with pytest.raises(UserError, match="row 17123"):
-        unit_vectors(vectors)
+        unit_rows(vectors)
 
 
 def test_vectors_that_are_no_matrix_are_refused():
     with pytest.raises(UserError, match="shape"):
-        unit_vectors(np.ones(5))
+        unit_rows(np.ones(5))
 
 
 def test_labels_become_codes_in_sorted_order_and_unknown_ones_minus_one():
@@ -51,7 +51,7 @@ def test_copies_of_a_vector_tie_exactly_wherever_they_stand(monkeypatch):
     rng = np.random.default_rng(0)
     for exact in (4096, 0):
         monkeypatch.setattr(similarity, "EXACT", exact)
-        unit, _ = unit_vectors(np.repeat(rng.standard_normal((7, 257)), 143, axis=0))
+        unit, _ = unit_rows(np.repeat(rng.standard_normal((7, 257)), 143, axis=0))
         scores = on_grid(unit[:50] @ unit.T).view(50, 7, 143)
         assert (scores == scores[..., :1]).all()
 
@@ -72,6 +72,6 @@ def test_rows_are_sorted():
 def test_tensors_of_any_float_type_and_with_gradients_are_taken():
     vectors = torch.tensor([[3.0, 4.0], [0.0, 2.0]], requires_grad=True)
     for given in (vectors, vectors.to(torch.bfloat16), vectors.half()):
-        unit, _ = unit_vectors(given)
+        unit, _ = unit_rows(given)
         assert not unit.requires_grad
         torch.testing.assert_close(unit, torch.tensor([[0.6, 0.8], [0.0, 1.0]], dtype=torch.float64))

@@ -6,7 +6,7 @@ from polyptrace.synthetic.camera import border, camera_rays
 from polyptrace.synthetic.polyps import seat
 from polyptrace.synthetic.procedure import Procedure
 from polyptrace.synthetic.render import render
-from polyptrace.synthetic.tracing import FAR_MM, detect, trace_polyp, trace_wall, turn_rays
+from polyptrace.synthetic.tracing import FAR_MM, simulated_boxes, trace_polyp, trace_wall, turn_rays
 
 SOME = 60
 
@@ -106,15 +106,15 @@ def test_jitter_moves_edges_by_its_share_of_the_box_and_0_by_nothing(procedure: 
     camera = procedure.scene.camera
     boxes = np.tile([30.0, 20.0, 70.0, 50.0], (4000, 1))
     rng = np.random.default_rng(0)
-    assert np.array_equal(detect(rng, boxes, camera, 0.0, 0.0), boxes)
-    moved = detect(rng, boxes, camera, 0.05, 0.0) - boxes
+    assert np.array_equal(simulated_boxes(rng, boxes, camera, 0.0, 0.0), boxes)
+    moved = simulated_boxes(rng, boxes, camera, 0.05, 0.0) - boxes
     assert moved.std(axis=0) == pytest.approx([2.0, 1.5, 2.0, 1.5], rel=0.06)
     assert abs(moved.mean()) < 0.05
 
 
 def test_dropout_takes_its_share_of_the_boxes_whole(procedure: Procedure) -> None:
     boxes = np.tile([30.0, 20.0, 70.0, 50.0], (4000, 1))
-    left = detect(np.random.default_rng(0), boxes, procedure.scene.camera, 0.0, 0.2)
+    left = simulated_boxes(np.random.default_rng(0), boxes, procedure.scene.camera, 0.0, 0.2)
     gone = np.isnan(left)
     assert (gone.all(axis=1) == gone.any(axis=1)).all()
     assert gone[:, 0].mean() == pytest.approx(0.2, abs=0.02)
@@ -124,7 +124,7 @@ def test_dropout_takes_its_share_of_the_boxes_whole(procedure: Procedure) -> Non
 def test_boxes_stay_inside_the_picture_and_keep_a_pixel(procedure: Procedure, jitter: float) -> None:
     camera = procedure.scene.camera
     boxes = np.tile([[0.0, 0.0, camera.width, camera.height], [50.0, 90.0, 53.0, 96.0]], (500, 1))
-    moved = detect(np.random.default_rng(0), boxes, camera, jitter, 0.0)
+    moved = simulated_boxes(np.random.default_rng(0), boxes, camera, jitter, 0.0)
     assert moved.min() >= 0
     assert (moved[:, 2:] <= [camera.width, camera.height]).all()
     assert (moved[:, 2:] - moved[:, :2]).min() >= 1

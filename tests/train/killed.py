@@ -1,13 +1,9 @@
-"""Trains in child processes, once without interruption and once with kills: python killed.py DATASET OUT KILLS
+"""Trains in child processes, whole and with kills: python -m tests.train.killed DATASET OUT KILLS
 
-The runs are OUT/whole and OUT/killed. Each start is a real process, forked after the imports so that it starts at once.
-Each kill is a real SIGKILL, at a random moment after the run has made at least one step. Prints the number of kills.
+The runs are OUT/whole and OUT/killed. A kill comes after at least one more step. Prints the number of kills.
 """
 
-import multiprocessing
-import random
 import sys
-import time
 from pathlib import Path
 
 import torch
@@ -15,6 +11,7 @@ import torch
 from polyptrace.config import Config, Encoder, Optimiser, Supervision, Train
 from polyptrace.data import Dataset
 from polyptrace.train import train
+from tests.killing import start_until_done
 
 CONFIG = Config(
     supervision=Supervision(bags_per_batch=3, bag_size=2),
@@ -36,26 +33,12 @@ def steps_logged(out: Path) -> int:
     return log.read_bytes().count(b"\n") if log.exists() else 0
 
 
-def start_until_done(data: str, out: Path, wanted: int) -> int:
-    """Starts the training until it ends by itself, after `wanted` kills. Returns the number of kills."""
-    forked, chance, kills = multiprocessing.get_context("fork"), random.Random(0), 0
-    while not (out / "encoder").exists():
-        process = forked.Process(target=run, args=(data, out))
-        process.start()
-        if kills < wanted:
-            before, target = steps_logged(out), chance.randint(1, 6)
-            while process.is_alive() and steps_logged(out) < before + target:
-                time.sleep(0.002)
-            time.sleep(chance.uniform(0, 0.1))
-            kills += process.is_alive()
-            process.kill()
-        process.join()
-        if process.exitcode not in (0, -9):
-            sys.exit(1)
-    return kills
+def start(data: str, out: Path, kills: int) -> int:
+    """Starts the training until it ends by itself, after some kills. Returns the number of kills."""
+    return start_until_done(lambda: run(data, out), out / "encoder", lambda: steps_logged(out), kills, (1, 6), 0.1)
 
 
 if __name__ == "__main__":
-    start_until_done(sys.argv[1], Path(sys.argv[2]) / "whole", 0)
-    kills = start_until_done(sys.argv[1], Path(sys.argv[2]) / "killed", int(sys.argv[3]))
+    start(sys.argv[1], Path(sys.argv[2]) / "whole", 0)
+    kills = start(sys.argv[1], Path(sys.argv[2]) / "killed", int(sys.argv[3]))
     sys.stdout.write(f"{kills}\n")

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import AdamW
 
 from polyptrace.core.errors import UserError
-from polyptrace.train.run import TrainingState, last_checkpoint, load_checkpoint, read_state, save_checkpoint
+from polyptrace.train.run_folder import TrainingState, last_checkpoint, load_checkpoint, read_state, save_checkpoint
 
 
 def network() -> tuple[nn.Module, AdamW]:

@@ -16,7 +16,7 @@ from polyptrace.config import Config, Train
 from polyptrace.core.errors import UserError
 from polyptrace.methods import Batch
 from polyptrace.train.log import TrainingLog, discard_after
-from polyptrace.train.run import TrainingState
+from polyptrace.train.run_folder import TrainingState
 
 FABRIC: Any = SimpleNamespace(is_global_zero=True, world_size=1, device=torch.device("cpu"))
 BATCH = Batch(np.zeros((2, 1), np.int64), np.arange(2), np.arange(2), np.zeros(2), 1)

@@ -1,13 +1,13 @@
 """A run that is killed and resumed gives the same result as an uninterrupted one."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+
+from tests.killing import run_script
 
 
 @pytest.fixture(scope="module")
@@ -15,11 +15,7 @@ def runs(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFac
     """The same training, once without interruption and once with five kills."""
     folder = tmp_path_factory.mktemp("killed")
     data = make_dataset(folder / "data", [[3, 2], [2, 2]], frames=16)
-    script = Path(__file__).parent / "killed.py"
-    ended = subprocess.run(
-        [sys.executable, script, data, folder, "5"], check=True, timeout=300, capture_output=True, text=True
-    )
-    assert ended.stdout.split()[-1] == "5"
+    assert run_script("tests.train.killed", data, folder, 5) == [5]
     return {name: folder / name for name in ("whole", "killed")}
 
 

@@ -28,7 +28,7 @@ SECTIONS = ("supervision",)
 #: The file that marks a folder of figures.
 FIGURES_FILE = "figures.json"
 
-Encoder = Annotated[
+EncoderOption = Annotated[
     str | None, typer.Option("--encoder", help="Run, encoder folder or known name, for shares of the gradient.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the sampled bags.")]
@@ -39,7 +39,7 @@ def curriculum(
     data: DatasetFolder,
     out: Out,
     points: Annotated[int, typer.Option("--points", min=2, help="Values of c from 0 to 1.")] = 21,
-    encoder: Encoder = None,
+    encoder: EncoderOption = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     config: ConfigFile = None,
@@ -73,7 +73,7 @@ def bag(
     frame: Annotated[
         int | None, typer.Option("--frame", help="Frame of the anchor; the nearest tracklet is used.")
     ] = None,
-    encoder: Encoder = None,
+    encoder: EncoderOption = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     config: ConfigFile = None,

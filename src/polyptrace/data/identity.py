@@ -62,6 +62,12 @@ def codes(keys: NDArray[Any]) -> Ints:
     return code
 
 
+def by_appearance(values: NDArray[Any]) -> Ints:
+    """Integer of each value: 0, 1, ... in order of first appearance."""
+    code: Ints = pa.array(values).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return code
+
+
 def video_codes(table: _HasVideos) -> Ints:
     """Integer of each row's video; sorts by dataset, then by video name."""
     return codes(table.dataset) * (len(table.video) + 1) + codes(table.video)

@@ -21,11 +21,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyptrace.config import Embed
-from polyptrace.core.arrays import Bools, Ints
+from polyptrace.core.arrays import Bools, Float32s, Ints
 from polyptrace.core.console import progress
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
@@ -144,7 +143,7 @@ class Embedder:
         blocks: slice = slice(None),
         advance: Callable[[int], object] = int,
         partial: PartialVectors | None = None,
-    ) -> tuple[Ints, NDArray[np.float32]]:
+    ) -> tuple[Ints, Float32s]:
         """Tracklets (N,) of some blocks of the plan, in the order of computation, and their vectors (N, D).
 
         With `partial`, which is for all blocks, what it has is not computed again, and what is computed is added.
@@ -172,7 +171,7 @@ class Embedder:
         parts = [plan.frames[start : start + size] for start in range(reached, chosen[-1].end, size)]
         waiting = deque(chosen[partial.finished :])
 
-        def held_on_host() -> NDArray[np.float32]:
+        def held_on_host() -> Float32s:
             return torch.cat(held).float().cpu().numpy()
 
         loader = CropLoader(dataset.crops, self.device)
@@ -267,7 +266,8 @@ def embed(
     with progress(f"embedding on {embedder.device.type}, {embedder.precision}", count, "frames") as bar:
         bar.skip(partial.frames)
         order, vectors = embedder.vectors(dataset, plan, advance=bar.advance, partial=partial)
-    return as_table(dataset, units, order, vectors, embedder.encoder, embedder.precision, embedder.weights_hash)
+    info = encoder_info(embedder.encoder, embedder.precision, embedder.weights_hash)
+    return of_dataset(dataset, units, order, vectors, info)
 
 
 def embed_files(
@@ -317,27 +317,15 @@ def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:
     return chosen
 
 
-def as_table(
-    dataset: Dataset,
-    units: Sequence[str],
-    tracklets: Ints,
-    vectors: NDArray[np.float32],
-    encoder: nn.Module,
-    precision: str,
-    model_hash: str = "",
-) -> Embeddings:
-    """Vectors (N, D) of tracklets (N,) in any order as a table in the dataset's order, with labels and provenance.
-
-    `model_hash` is the hash of the encoder's weights, if it is known already.
-    """
+def encoder_info(encoder: nn.Module, precision: str, model_hash: str = "") -> dict[str, str]:
+    """What a table says about its encoder; `model_hash` is the hash of its weights, if it is known already."""
     model_hash = model_hash or weights_hash(encoder)
-    info = {
+    return {
         "encoder": str(encoder.name),
         "model_hash": model_hash,
         "fingerprint": fingerprint(encoder, model_hash),
         "precision": precision,
     }
-    return of_dataset(dataset, units, tracklets, vectors, info)
 
 
 def preprocess_of(encoder: nn.Module) -> Preprocess:
@@ -347,7 +335,7 @@ def preprocess_of(encoder: nn.Module) -> Preprocess:
     return preprocess
 
 
-def _fetch_later(vectors: Tensor) -> Callable[[], NDArray[np.float32]]:
+def _fetch_later(vectors: Tensor) -> Callable[[], Float32s]:
     """A function that returns vectors (n, D) as an array; on a GPU the copy starts now, and only the call waits."""
     if not vectors.is_cuda:
         return vectors.numpy
@@ -355,7 +343,7 @@ def _fetch_later(vectors: Tensor) -> Callable[[], NDArray[np.float32]]:
     host.copy_(vectors, non_blocking=True)
     arrived = torch.cuda.current_stream(vectors.device).record_event()
 
-    def fetch() -> NDArray[np.float32]:
+    def fetch() -> Float32s:
         arrived.synchronize()
         return np.array(host.numpy())
 

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 import polyptrace
+from polyptrace.core.arrays import Float32s
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, file_hash, refuse_existing, write_json
 from polyptrace.embed.onnx import GRAPHS, INFO_FILE, VERSION, ExportInfo, OnnxEncoder
@@ -258,7 +259,7 @@ def _plain_convolution(node: "onnx_ir.Node", *, after: bool) -> "onnx_ir.Node | 
     return None
 
 
-def _constant(node: "onnx_ir.Node", index: int) -> NDArray[np.float32]:
+def _constant(node: "onnx_ir.Node", index: int) -> Float32s:
     """The weights that are an input of a node."""
     value = node.inputs[index]
     assert value is not None
@@ -266,7 +267,7 @@ def _constant(node: "onnx_ir.Node", index: int) -> NDArray[np.float32]:
     return value.const_value.numpy()
 
 
-def _set_constant(node: "onnx_ir.Node", index: int, array: NDArray[np.float32]) -> None:
+def _set_constant(node: "onnx_ir.Node", index: int, array: Float32s) -> None:
     """Replaces the weights that are an input of a node, which other nodes may use as well."""
     import onnx_ir
 
@@ -288,10 +289,10 @@ def store_as(precision: str, model: "onnx.ModelProto", scratch: Path) -> "onnx.M
     """
     import onnx
 
-    def half(weights: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
+    def half(weights: Float32s) -> dict[str, NDArray[Any]]:
         return {"": weights.astype(np.float16)}
 
-    def by_filter(weights: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
+    def by_filter(weights: Float32s) -> dict[str, NDArray[Any]]:
         scale = np.abs(weights).max(axis=(1, 2, 3), keepdims=True).clip(1e-12) / np.float32(127)
         return {"": np.rint(weights / scale).astype(np.int8), "scale": scale.astype(np.float32)}
 
@@ -308,9 +309,7 @@ def store_as(precision: str, model: "onnx.ModelProto", scratch: Path) -> "onnx.M
     return model
 
 
-def _store(
-    model: "onnx.ModelProto", stored: Callable[[NDArray[np.float32]], dict[str, NDArray[Any]]], names: set[str]
-) -> None:
+def _store(model: "onnx.ModelProto", stored: Callable[[Float32s], dict[str, NDArray[Any]]], names: set[str]) -> None:
     """Replaces named weights by smaller ones and nodes that restore them, which runtimes compute once, when they load.
 
     `stored` gives the small weights, and perhaps a scale that they are multiplied with.

@@ -20,21 +20,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyptrace.config import Embed
-from polyptrace.core.arrays import Pixels
+from polyptrace.core.arrays import Float32s
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
 from polyptrace.embed.embedding import preprocess_of
 from polyptrace.encoders.encoder import FrameByFrame
 from polyptrace.encoders.foundation import FoundationEncoder
-from polyptrace.encoders.preprocess import CropPreparation
+from polyptrace.encoders.preprocess import CropArray, CropPreparation
 
 #: Batch sizes of the backbone.
 CHUNKS = (8, 1)
 
 #: Padded lengths of a track; of a longer track the last 1024 frames are used.
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
-
-Crops = Tensor | Pixels
 
 
 class OnlineEncoder:
@@ -82,10 +80,10 @@ class OnlineEncoder:
             yield self._encode[count](crops[begin : begin + count])
             begin += count
 
-    def aggregate(self, features: Tensor, count: int) -> NDArray[np.float32]:
+    def aggregate(self, features: Tensor, count: int) -> Float32s:
         """The vector (D,) of the first `count` of features (length, F); the others are zero."""
         vector = self._aggregate[len(features)](features[None], count)  # (1, D)
-        host: NDArray[np.float32] = (vector.numpy() if self._vector is None else self._vector.fetch(vector))[0]
+        host: Float32s = (vector.numpy() if self._vector is None else self._vector.fetch(vector))[0]
         return host.copy()
 
     def replaying(self) -> AbstractContextManager[object]:
@@ -135,7 +133,7 @@ class OnlineTrack:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, crops: Crops) -> NDArray[np.float32]:
+    def add(self, crops: CropArray) -> Float32s:
         """Adds a crop (S, S, 3) uint8, or several (n, S, S, 3), and returns the vector (D,) of the track."""
         with self._encoder.replaying():
             for features in self._encoder.features(self._checked(crops)):
@@ -143,7 +141,7 @@ class OnlineTrack:
             assert self._features is not None
             return self._encoder.aggregate(self._features, min(self._count, LENGTHS[-1]))
 
-    def _checked(self, crops: Crops) -> Tensor:
+    def _checked(self, crops: CropArray) -> Tensor:
         """Crops (n, S, S, 3) on any device; an error if they have another type or size."""
         side = self._encoder.side
         tensor = crops if isinstance(crops, Tensor) else torch.from_numpy(np.ascontiguousarray(crops))

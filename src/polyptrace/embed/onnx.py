@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyptrace
-from polyptrace.core.arrays import Pixels
+from polyptrace.core.arrays import Float32s, Pixels
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json
 from polyptrace.core.schema import from_json
@@ -45,8 +45,6 @@ RUNS = 2
 #: Of a longer running track, the last frames are used.
 LONGEST_TRACK = 1024
 AGAIN = "export the encoder again"
-
-Float32s = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,9 @@ class OnnxEncoder:
 
     def __call__(self, tracklets: Iterable[Pixels]) -> Float32s:
         """Vectors (n, D) of n tracklets, each (frames, height, width, 3) uint8 RGB crops of any size and length."""
-        crops = [_checked(tracklet, f"tracklets[{index}]") for index, tracklet in enumerate(tracklets)]
+        crops = [np.asarray(tracklet) for tracklet in tracklets]
+        for index, each in enumerate(crops):
+            check_crops(each, f"tracklets[{index}]")
         vectors = np.empty((len(crops), self.info.width), np.float32)
         for shape in dict.fromkeys(each.shape for each in crops):
             members = [index for index, each in enumerate(crops) if each.shape == shape]
@@ -136,7 +136,8 @@ class OnnxTrack:
 
     def add(self, crops: Pixels) -> Float32s:
         """Adds a crop (H, W, 3) uint8, or several (n, H, W, 3), and returns the vector (D,) of the track."""
-        new = _checked(np.asarray(crops)[None] if np.ndim(crops) == 3 else crops, "crops")
+        new = np.asarray(crops)[None] if np.ndim(crops) == 3 else np.asarray(crops)
+        check_crops(new, "crops")
         self._features = [*self._features, *self._encoder.features(new)][-LONGEST_TRACK:]
         self._count += len(new)
         vector: Float32s = self._encoder.aggregate(np.stack(self._features)[None])[0]
@@ -273,12 +274,11 @@ def _check_metadata(metadata: dict[str, str], path: Path, info: ExportInfo) -> N
         raise UserError(f"{path}: its metadata and {INFO_FILE} differ in {', '.join(changed)} -> {AGAIN}")
 
 
-def _checked(tracklet: Pixels, where: str) -> Pixels:
-    """A tracklet (L, H, W, 3) uint8; an error if it has another type or shape."""
-    crops = np.asarray(tracklet)
-    if crops.dtype != np.uint8 or crops.ndim != 4 or crops.shape[-1] != 3 or not crops.size:
+def check_crops(crops: Any, where: str) -> None:
+    """Raises an error unless an array or tensor has the type and shape of the crops of a tracklet."""
+    kind, shape = str(crops.dtype).removeprefix("torch."), tuple(crops.shape)
+    if kind != "uint8" or len(shape) != 4 or shape[-1] != 3 or 0 in shape:
         raise UserError(
-            f"{where}: {crops.dtype} of shape {crops.shape} -> give uint8 of shape (frames, height, width, 3), with at"
-            " least one frame"
+            f"{where}: {kind} of shape {shape} -> give each tracklet as uint8 of shape (frames, height, width, 3), with"
+            " at least one frame"
         )
-    return crops

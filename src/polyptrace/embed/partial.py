@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import polyptrace
-from polyptrace.core.arrays import Ints
+from polyptrace.core.arrays import Float32s, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, file_hash
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Seconds between two writes, and the least ratio of this time to that of a write.
 EVERY, LEAST_RATIO = 20.0, 20.0
-
-Float32s = NDArray[np.float32]
 
 
 def partial_file(out: Path) -> Path:

@@ -13,20 +13,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from polyptrace.config import Embed
-from polyptrace.core.arrays import Pixels
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.arrays import Float32s
+from polyptrace.core.errors import PolyptraceWarning
 from polyptrace.embed.embedding import Embedder, batches_by_length, preprocess_of
+from polyptrace.embed.onnx import check_crops
 from polyptrace.encoders import load_encoder, save_encoder
 from polyptrace.encoders.encoder import FrameByFrame, TrainingRecord
-from polyptrace.encoders.preprocess import CropPreparation, input_size
+from polyptrace.encoders.preprocess import CropArray, CropPreparation, input_size
 from polyptrace.encoders.weights import fingerprint
-
-Frames = Tensor | Pixels
 
 
 class PretrainedEncoder(Embedder):
@@ -54,13 +52,13 @@ class PretrainedEncoder(Embedder):
         """SHA-256 of all that decides the vectors: weights, architecture, preprocessing and pooling."""
         return fingerprint(self.encoder, self.weights_hash)
 
-    def __call__(self, tracklets: Iterable[Frames]) -> NDArray[np.float32]:
+    def __call__(self, tracklets: Iterable[CropArray]) -> Float32s:
         """Vectors (n, D) of n tracklets, each (frames, height, width, 3) uint8 of any size and length.
 
         Frames are RGB crops of a polyp. They are resized and normalised here; the device and the precision are those of
         the settings.
         """
-        crops = [_checked(tracklet, index) for index, tracklet in enumerate(tracklets)]
+        crops = [_tensor(tracklet, f"tracklets[{index}]") for index, tracklet in enumerate(tracklets)]
         self._warn_if_enlarged(crops)
         sides = np.array([self._side(each) for each in crops], np.int64)
         lengths = np.array([len(each) for each in crops], np.int64)
@@ -156,22 +154,8 @@ def save_pretrained(
     save_encoder(module, Path(folder), record=record, precision=precision, overwrite=overwrite)
 
 
-def _checked(tracklet: Frames, index: int) -> Tensor:
+def _tensor(tracklet: CropArray, where: str) -> Tensor:
     """A tracklet as a tensor (L, H, W, 3) on any device; an error if it has another type or shape."""
-    if isinstance(tracklet, Tensor):
-        crops = tracklet
-    else:
-        array = np.asarray(tracklet)
-        if array.dtype != np.uint8:
-            raise UserError(_expected(index, str(array.dtype), array.shape))
-        crops = torch.from_numpy(np.require(array, requirements=("C", "W")))
-    if crops.dtype != torch.uint8 or crops.ndim != 4 or crops.shape[-1] != 3 or not crops.numel():
-        raise UserError(_expected(index, str(crops.dtype).removeprefix("torch."), tuple(crops.shape)))
-    return crops
-
-
-def _expected(index: int, kind: str, shape: tuple[int, ...]) -> str:
-    return (
-        f"tracklets[{index}]: {kind} of shape {shape} -> give a list of tracklets, each uint8 of shape"
-        " (frames, height, width, 3) with at least one frame"
-    )
+    crops = tracklet if isinstance(tracklet, Tensor) else np.asarray(tracklet)
+    check_crops(crops, where)
+    return crops if isinstance(crops, Tensor) else torch.from_numpy(np.require(crops, requirements=("C", "W")))

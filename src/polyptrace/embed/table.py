@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from polyptrace.core.arrays import Floats, Ints
+from polyptrace.core.arrays import Float32s, Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, read_json, refuse_existing, write_json, wrong_folder
@@ -63,7 +63,7 @@ class Embeddings:
     first and last frame in the video. Polyp ids are unique within a dataset, track ids within a video.
     """
 
-    vectors: NDArray[np.float32]
+    vectors: Float32s
     unit: NDArray[Any]
     dataset: NDArray[Any]
     video: NDArray[Any]
@@ -169,7 +169,7 @@ def of_dataset(
     dataset: Dataset,
     units: Sequence[str],
     tracklets: Ints,
-    vectors: NDArray[np.float32],
+    vectors: Float32s,
     encoder: Mapping[str, Any],
 ) -> Embeddings:
     """Vectors (N, D) of tracklets (N,) in any order as a table in the dataset's order, with labels and provenance.
@@ -312,7 +312,7 @@ def _read_unit(path: Path, unit: str, advice: str) -> pa.Table:
         raise UserError(f"{path}: not a readable Parquet file ({error}) -> {advice}") from None
 
 
-def _vectors(values: NDArray[Any], where: str) -> NDArray[np.float32]:
+def _vectors(values: NDArray[Any], where: str) -> Float32s:
     if values.ndim != 2 or values.dtype.kind not in "fiu":
         raise UserError(f"{where}: vectors are {values.dtype} of shape {values.shape} -> give numbers of shape (N, D)")
     if values.shape[0] == 0 or values.shape[1] == 0:

@@ -12,8 +12,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from polyptrace.core.arrays import Pixels
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data.crops.regions import resize_frames
+
+#: Pixels of crops, RGB, as torch or NumPy.
+CropArray = Tensor | Pixels
 
 
 @dataclass(frozen=True)

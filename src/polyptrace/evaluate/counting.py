@@ -32,8 +32,9 @@ from sklearn.exceptions import ConvergenceWarning
 from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
+from polyptrace.data.identity import by_appearance
 from polyptrace.embed import Embeddings
-from polyptrace.evaluate.similarity import Labels, Vectors, by_appearance, label_codes, unit_vectors
+from polyptrace.evaluate.similarity import Labels, Vectors, label_codes, unit_rows
 from polyptrace.lesions import lesions
 
 Clustering = Literal["threshold", "affinity", "temporal"]
@@ -150,7 +151,7 @@ def count(
     """
     if method not in SETTINGS:
         raise UserError(f"counting: clustering {method!r} is unknown -> use {', '.join(SETTINGS)}")
-    unit = unit_vectors(vectors)[0].numpy()
+    unit = unit_rows(vectors)[0].numpy()
     videos = label_codes(video, len(unit), "video")
     if (videos < 0).any():
         raise UserError(f"counting: row {int(np.argmin(videos))} has no video -> give the procedure of each track")
@@ -188,7 +189,7 @@ def similarity_matrices(
     last: ArrayLike | None = None,
 ) -> tuple[Floats, ...]:
     """The matrices (n, n) of a clustering: cosines; for `temporal` scaled cosines and scaled closeness in time."""
-    unit = unit_vectors(vectors)[0].double().numpy()
+    unit = unit_rows(vectors)[0].double().numpy()
     cosine = np.round(np.clip(unit @ unit.T, -1.0, 1.0), 12)
     if method != "temporal":
         return (cosine,)

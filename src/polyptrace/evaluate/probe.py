@@ -17,10 +17,10 @@ from threading import Lock
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from polyptrace.core.arrays import Bools, Floats, Ints
+from polyptrace.core.arrays import Bools, Float32s, Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.device import one_thread
 from polyptrace.core.errors import UserError
@@ -46,7 +46,7 @@ class Probe:
 
     label: Ints  # (N,), -1: left out
     polyp: Ints  # (N,)
-    probability: NDArray[np.float32]  # (S, N)
+    probability: Float32s  # (S, N)
 
     @property
     def f1(self) -> float:

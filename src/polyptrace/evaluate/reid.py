@@ -37,7 +37,7 @@ from polyptrace.evaluate.similarity import (
     on_grid,
     row_blocks,
     steps_per_unit,
-    unit_vectors,
+    unit_rows,
 )
 
 #: Bins of the similarity histograms, from -1 to 1.
@@ -98,7 +98,7 @@ class ReID:
 
 def reid(vectors: Vectors, polyp: Labels, *, device: str | torch.device = "cpu") -> ReID:
     """AUROC and AUPR, fractions in [0, 1], of (N, D) vectors and their polyps (N,)."""
-    unit, zero_vectors = unit_vectors(vectors, device)
+    unit, zero_vectors = unit_rows(vectors, device)
     codes = label_codes(polyp, len(unit))
     known = codes >= 0
     counts = count_pairs(unit[torch.as_tensor(known)], codes[known])
@@ -203,7 +203,7 @@ def reid_draws(
 
     `cluster` (N,) has values 0..C-1, `weights` (R, C) are the counts of `draw_counts`, `result` is that of `reid`.
     """
-    unit, _ = unit_vectors(vectors, device)
+    unit, _ = unit_rows(vectors, device)
     codes = label_codes(polyp, len(unit))
     known = codes >= 0
     counts, clusters = result.counts, weights.shape[1]

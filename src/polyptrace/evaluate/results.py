@@ -49,11 +49,10 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_csv, write_json, wrong_folder
 from polyptrace.core.schema import from_json
 from polyptrace.core.timecode import seconds_text
-from polyptrace.data.identity import join_keys
+from polyptrace.data.identity import by_appearance, join_keys
 from polyptrace.embed import Embeddings
 from polyptrace.encoders.encoder import LABEL_USE
 from polyptrace.evaluate.bootstrap import Estimate, Paired, paired
-from polyptrace.evaluate.similarity import by_appearance
 
 FORMAT, VERSION = "polyptrace-results", 2
 GROUPS = ("General Purpose FM", "Endoscopy FM", "Fully supervised", "Self-supervised", "Baseline")

@@ -21,10 +21,10 @@ from typing import Literal, Self, get_args
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from polyptrace.core.arrays import Floats, Ints
+from polyptrace.core.arrays import Float32s, Floats, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate.similarity import (
     Labels,
@@ -35,7 +35,7 @@ from polyptrace.evaluate.similarity import (
     row_blocks,
     sort_rows,
     steps_per_unit,
-    unit_vectors,
+    unit_rows,
 )
 
 Convention = Literal["standard", "release"]
@@ -52,7 +52,7 @@ class Retrieval:
     hit1: Floats  # (Q,)
     hit5: Floats  # (Q,)
     top: Ints  # (Q, top), -1 where the gallery has fewer
-    top_score: NDArray[np.float32]  # (Q, top)
+    top_score: Float32s  # (Q, top)
     without_positive: int
     unlabelled: int
     zero_vectors: int
@@ -98,7 +98,7 @@ def retrieval(
     "across" the other videos, "between" its own polyp and the polyps of other videos. `apart` > 0 removes tracklets
     of the query's video that are less than this many seconds away (the gap from `start` to `end`; 0 if they overlap).
     """
-    unit, zero_vectors = unit_vectors(vectors, device)
+    unit, zero_vectors = unit_rows(vectors, device)
     count = len(unit)
     polyps = label_codes(polyp, count)
     videos = None if video is None else label_codes(video, count, "video")

@@ -30,7 +30,7 @@ Vectors = Tensor | NDArray[np.floating]
 Labels = ArrayLike | Sequence[object]
 
 
-def unit_vectors(vectors: Vectors, device: str | torch.device = "cpu") -> tuple[Tensor, int]:
+def unit_rows(vectors: Vectors, device: str | torch.device = "cpu") -> tuple[Tensor, int]:
     """Vectors of length 1 (N, D), float64 up to `EXACT` rows and float32 beyond, and the number of zero vectors."""
     given = torch.as_tensor(vectors).detach()
     if given.ndim != 2:
@@ -63,12 +63,6 @@ def label_codes(labels: Labels, count: int, name: str = "polyp") -> Ints:
     known = np.ones(count, dtype=bool) if unknown is None else ~unknown
     codes[known] = np.unique(values[known], return_inverse=True)[1].reshape(-1)
     return codes
-
-
-def by_appearance(labels: Ints) -> Ints:
-    """Labels as 0, 1, ... in the order of their first appearance."""
-    _, first_seen, index = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first_seen))[index.reshape(-1)]
 
 
 def on_grid(cosines: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from polyptrace.lesions.clustering import (
     weakest_link,
 )
 from polyptrace.lesions.fitting import fit_same
-from polyptrace.lesions.procedure import Link, ProcedureLesions, lesions, same_model
+from polyptrace.lesions.procedure_lesions import Link, ProcedureLesions, lesions, same_model
 from polyptrace.lesions.same import SAME_FILE, ProcedureTracks, SameModel, procedures
 
 __all__ = [

@@ -11,7 +11,7 @@ from polyptrace.core.timecode import has_rate, seconds_text, time_offset, time_r
 from polyptrace.embed import Embeddings
 from polyptrace.film_strips import TrackImages
 from polyptrace.lesions.pictures import BestFrame, best_frame, best_picture, missing_pictures
-from polyptrace.lesions.procedure import Link, ProcedureLesions
+from polyptrace.lesions.procedure_lesions import Link, ProcedureLesions
 from polyptrace.lesions.same import ASSUMED_FPS, SameModel
 from polyptrace.report.gallery import strip
 from polyptrace.report.page import (

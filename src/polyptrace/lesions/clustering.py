@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyptrace.core.arrays import Bools, Floats, Ints
+from polyptrace.core.arrays import Bools, Float32s, Floats, Ints
+from polyptrace.data.identity import by_appearance
 from polyptrace.lesions.same import ProcedureTracks, SameModel
 
 #: Groups whose partitions are enumerated: 2^12 subsets, 4,213,597 partitions.
@@ -78,13 +79,13 @@ def count_interval(distribution: Floats, count: int) -> tuple[int, int]:
 class PairScores:
     """Log prior and log ratio (n, n) of all pairs of tracks of a procedure, which are simultaneous, and lengths."""
 
-    prior: NDArray[np.float32]
-    ratio: NDArray[np.float32]
+    prior: Float32s
+    ratio: Float32s
     simultaneous: Bools
     seconds: Floats  # (n,) length of each track
 
     @property
-    def odds(self) -> NDArray[np.float32]:
+    def odds(self) -> Float32s:
         return self.prior + self.ratio
 
     def select(self, tracks: Ints) -> "PairScores":
@@ -131,10 +132,12 @@ def partition(scores: PairScores, max_groups: int = MAX_GROUPS) -> Partition:
         together[np.ix_(members, members)] = solved.together
         confidence += solved.confidence
         distribution = np.convolve(distribution, solved.distribution)
-    number, lesion = _by_appearance(block[group])
+    lesion = by_appearance(block[group])
+    confidence_of_lesion = np.empty(len(confidence))
+    confidence_of_lesion[lesion] = np.array(confidence)[block[group]]
     padded = np.zeros(count + 1)
     padded[: len(distribution)] = distribution
-    return Partition(lesion, group, together, np.array(confidence)[number], padded)
+    return Partition(lesion, group, together, confidence_of_lesion, padded)
 
 
 def weakest_link(odds: NDArray[np.floating], members: Ints) -> tuple[int, int, float] | None:
@@ -164,8 +167,7 @@ def _join(scores: PairScores) -> Ints:
     offset = max(0.0, -float(distance.min()))  # linkage wants distances of at least 0
     distance += offset
     tree = linkage(distance, "average")
-    _, group = _by_appearance(fcluster(tree, offset - JOIN, "distance"))
-    return group
+    return by_appearance(fcluster(tree, offset - JOIN, "distance"))
 
 
 def _sums(matrix: NDArray[Any], codes: Ints, count: int) -> Floats:
@@ -329,12 +331,3 @@ def _blocks(subset: int) -> Ints:
         bit = rest & -rest
         blocks, rest = np.concatenate([blocks, blocks | bit]), rest ^ bit
     return blocks
-
-
-def _by_appearance(labels: Ints) -> tuple[Ints, Ints]:
-    """The labels in order of first appearance, and the place of each label in that order."""
-    names, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return names[order], place[inverse.reshape(-1)]

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted
 from polyptrace.core.timecode import has_rate, time_ticks
+from polyptrace.data.identity import by_appearance
 from polyptrace.drawing import INK, LINE, POLYPS, SOFT, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
-from polyptrace.evaluate.similarity import by_appearance
 from polyptrace.film_strips import TrackImages
 from polyptrace.report.ranking import is_done
 

@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
+from polyptrace.data.identity import by_appearance
 
 Column: TypeAlias = NDArray[Any] | Tensor | Sequence[Any]
 
@@ -66,7 +66,7 @@ class Tie(NamedTuple):
 
 def timeline(video: Column, position: Column) -> Timeline:
     """The sorted tracklets of videos (N,), numbers or names, at positions (N,)."""
-    code, time = video_codes(video), _array(position)
+    code, time = by_appearance(_array(video)), _array(position)
     if code.shape != time.shape or time.ndim != 1:
         raise ValueError(f"video {code.shape} and position {time.shape} must be two columns of one length")
     time = time.astype(np.float64 if time.dtype.kind == "f" else np.int64)
@@ -135,12 +135,6 @@ def ranks_of(video: Column, position: Column, anchors: Column, bags: Column) -> 
     nearer = _count(line, slot, lambda d: d < distance)
     as_near = _count(line, slot, lambda d: d <= distance)
     return np.where(members < 0, np.nan, (nearer + 1 + as_near) / 2)
-
-
-def video_codes(video: Column) -> Ints:
-    """Videos as integers from 0, in order of first appearance: (N,)."""
-    codes: Ints = pa.array(_array(video)).dictionary_encode().indices.to_numpy().astype(np.int64)
-    return codes
 
 
 def _array(column: Column) -> NDArray[Any]:

@@ -24,7 +24,7 @@ from polyptrace.core.arrays import Bools, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_generator
-from polyptrace.supervision.bags import Column, Timeline, draw_bags, neighbours, timeline, video_codes
+from polyptrace.supervision.bags import Column, Timeline, draw_bags, neighbours, timeline
 
 #: The streams of random numbers of an epoch.
 ORDER, BAGS, ARRANGEMENT = range(3)
@@ -75,8 +75,7 @@ def anchor_count(video: Column, settings: Supervision) -> int:
     if settings.bag_size < 1 or settings.bags_per_batch < 1:
         sizes = f"bag_size {settings.bag_size}, bags_per_batch {settings.bags_per_batch}"
         raise UserError(f"supervision: {sizes} -> give 1 or more")
-    code = video_codes(video)
-    anchors = len(_candidates(timeline(code, np.zeros_like(code)), settings))
+    anchors = len(_candidates(timeline(video, np.zeros(len(video))), settings))
     if anchors < settings.bags_per_batch:
         raise UserError(
             f"supervision.bags_per_batch: {counted(anchors, 'tracklet')} can be anchors, but a batch has"

@@ -33,7 +33,7 @@ SHEET_COLUMNS = 8
 CAPTION = 16  # pixels above each row of a contact sheet
 
 Split = Literal["all", "train", "test"]
-Frames = tuple[Procedure, Ints]
+RenderJob = tuple[Procedure, Ints]
 
 
 def generate(
@@ -121,7 +121,7 @@ def _all_frames(procedure: Procedure, images: Path) -> Iterator[Pixels]:
 
 
 def write_images(
-    jobs: Iterable[Frames], folder: Path, device: torch.device, workers: int, advance: Callable[[int], None]
+    jobs: Iterable[RenderJob], folder: Path, device: torch.device, workers: int, advance: Callable[[int], None]
 ) -> None:
     """Renders the given frames (rows) of procedures and writes them as JPEG; `advance` receives finished counts."""
 
@@ -141,7 +141,7 @@ def _write_jpeg(file: Path, image: Tensor) -> None:
     file.write_bytes(encode_jpeg(image, QUALITY))
 
 
-def _batches(jobs: Iterable[Frames], device: torch.device) -> Iterator[tuple[Procedure, Scene, Ints]]:
+def _batches(jobs: Iterable[RenderJob], device: torch.device) -> Iterator[tuple[Procedure, Scene, Ints]]:
     for procedure, rows in jobs:
         scene = procedure.scene.to(device)
         pixels = BATCH_PIXELS_GPU if device.type == "cuda" else BATCH_PIXELS

@@ -21,7 +21,7 @@ from polyptrace.synthetic.paths import Paths, draw_paths, draw_states
 from polyptrace.synthetic.polyps import draw_polyps
 from polyptrace.synthetic.presets import Preset
 from polyptrace.synthetic.render import Scene, draw_grain, render
-from polyptrace.synthetic.tracing import detect, polyp_boxes
+from polyptrace.synthetic.tracing import polyp_boxes, simulated_boxes
 from polyptrace.synthetic.workflow import FPS, Look, plan_looks
 
 MIN_PARALLEL = 4  # cores and procedures from which drawing in processes pays for their start
@@ -133,7 +133,8 @@ def draw_procedure(seed: int, number: int, split: str, polyps: int, preset: Pres
     target = true_boxes[np.arange(len(true_boxes)), np.array([each.polyp for each in looks])[paths.look]]
     conditions = draw_conditions(rng, looks, paths.look, target, preset.width, difficulty)
     detected = [
-        detect(rng, each, camera, difficulty.box_jitter, difficulty.box_dropout) for each in true_boxes.swapaxes(0, 1)
+        simulated_boxes(rng, each, camera, difficulty.box_jitter, difficulty.box_dropout)
+        for each in true_boxes.swapaxes(0, 1)
     ]
     scene = Scene(colon, lumen, tuple(lesions), camera, draw_grain(rng, camera))
     fps = float(rng.choice(FPS))

@@ -240,7 +240,7 @@ def _near_boxes(lumen: Lumen, polyp: Polyp, views: CameraViews, camera: Camera, 
     return torch.where(valid[:, None], torch.stack([low_x, low_y, high_x, high_y], dim=1), torch.nan)
 
 
-def detect(rng: Generator, boxes: Floats, camera: Camera, jitter: float, dropout: float) -> Floats:
+def simulated_boxes(rng: Generator, boxes: Floats, camera: Camera, jitter: float, dropout: float) -> Floats:
     """Boxes (F, 4) of a simulated detector.
 
     `jitter` is the standard deviation of an edge relative to the box; a share `dropout` of the boxes becomes NaN.

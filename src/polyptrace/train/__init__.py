@@ -2,6 +2,6 @@
 
 from polyptrace.train.hardware import SHARED_BY
 from polyptrace.train.loop import train, with_architecture
-from polyptrace.train.run import ENCODER, SECTIONS, read_environment
+from polyptrace.train.run_folder import ENCODER, SECTIONS, read_environment
 
 __all__ = ["ENCODER", "SECTIONS", "SHARED_BY", "read_environment", "train", "with_architecture"]

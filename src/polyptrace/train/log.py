@@ -25,7 +25,15 @@ from polyptrace.core.console import progress
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.methods import Batch
-from polyptrace.train.run import CHECKPOINTS, DISCARDED, METRICS, SECTIONS, TENSORBOARD, TrainingState, last_checkpoint
+from polyptrace.train.run_folder import (
+    CHECKPOINTS,
+    DISCARDED,
+    METRICS,
+    SECTIONS,
+    TENSORBOARD,
+    TrainingState,
+    last_checkpoint,
+)
 
 if TYPE_CHECKING:  # Lightning takes seconds to import, and most commands do not need it
     from lightning.fabric import Fabric

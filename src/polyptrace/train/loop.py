@@ -42,7 +42,7 @@ from polyptrace.methods import METHODS, Batch, Epoch, TrainingMethod, TrainingPl
 from polyptrace.train.feed import Feed, Loaded
 from polyptrace.train.hardware import Hardware, choose_hardware, processes, start_fabric
 from polyptrace.train.log import TrainingLog
-from polyptrace.train.run import (
+from polyptrace.train.run_folder import (
     CHECKPOINTS,
     CONFIG,
     ENCODER,
