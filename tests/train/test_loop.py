@@ -26,7 +26,7 @@ from polyptrace.encoders.checkpoints import training_record
 from polyptrace.encoders.weights import weights_hash
 from polyptrace.methods import METHODS, Targets
 from polyptrace.methods import ours as ours_module
-from polyptrace.train import loop, run, train
+from polyptrace.train import loop, run_folder, train
 
 CONFIG = Config(
     supervision=Supervision(bags_per_batch=4, bag_size=2),
@@ -303,7 +303,7 @@ def test_an_interrupted_overwrite_keeps_a_complete_run_and_the_same_command_resu
     old = weights_hash(load_encoder(train(CONFIG, small, out)))
     new = weights_hash(load_encoder(train(changed, small, tmp_path / "fresh")))
     with monkeypatch.context() as patch:
-        patch.setattr(loop if moment == "before the end" else run, CALLED[moment], interrupted)
+        patch.setattr(loop if moment == "before the end" else run_folder, CALLED[moment], interrupted)
         with pytest.raises(KeyboardInterrupt):
             train(changed, small, out, overwrite=True)
     assert weights_hash(load_encoder(out)) == (new if moment == "after the exchange" else old)

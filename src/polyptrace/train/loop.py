@@ -281,7 +281,7 @@ def initial_encoder(
 
 
 def labels_used(seen: str, init_from: str | None) -> str:
-    """What an encoder saw of polyp labels: in its training (`seen`), or in that of its initial weights if that is more."""
+    """What an encoder saw of polyp labels: in its training (`seen`), or more in that of its initial weights."""
     own, initial = TrainingRecord(labels=seen), training_record(init_from) if init_from else TrainingRecord()
     if initial.label_use and LABEL_USE.index(initial.label_use) > LABEL_USE.index(own.label_use):
         return f"{initial.labels}, for the initial weights"
