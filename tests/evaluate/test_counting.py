@@ -228,6 +228,17 @@ def test_affinity_propagation_gives_scikit_learns_clusters_where_there_are_no_ti
             assert adjusted_rand_score(labels, exemplar_clusters(similarity, preference)) == 1.0
 
 
+def test_the_published_preferences_leave_every_track_alone_where_cosines_are_high():
+    vectors, video, polyp, _ = procedures(videos=6, noise=1.2)
+    vectors = vectors + 12 * np.ones(16)  # a common part, as encoders give all vectors
+    tuned = count(vectors, video, polyp, method="affinity")
+    assert set(tuned.setting) == {1.0}  # the next lower candidate, 0.5, is below all cosines: one cluster
+    assert tuned.false_positive_rate == 0
+    assert tuned.clusters.sum() == len(vectors)
+    assert count(vectors, video, polyp, method="affinity", setting=0.5).clusters.tolist() == [1] * 6
+    assert 6 < count(vectors, video, polyp, method="affinity", setting=0.98).clusters.sum() < len(vectors)
+
+
 def test_equal_similarities_are_one_cluster_unless_the_preference_is_higher():
     equal = np.full((3, 3), 0.4)
     assert affinity_propagation(equal, 0.4).tolist() == [0, 0, 0]
