@@ -1,17 +1,22 @@
 """ROC, precision and recall, similarities, training curves."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from polyptrace.core.errors import UserError
-from polyptrace.drawing import LineStyle
+from polyptrace.drawing import Drawing, LineStyle, finished
 from polyptrace.evaluate import Results
+from polyptrace.report import curves
 from polyptrace.report.curves import (
     base_rate,
+    interval_plot,
     load_run,
     precision_recall,
     roc,
@@ -19,6 +24,7 @@ from polyptrace.report.curves import (
     similarity_histogram,
     training_curves,
 )
+from polyptrace.report.ranking import MAIN
 
 
 def test_the_legend_lists_each_method_with_its_interval_best_first(rows: list[Results]) -> None:
@@ -49,6 +55,28 @@ def test_similarities_are_drawn_for_any_method(rows: list[Results]) -> None:
     drawing = similarity_histogram(rows[-1], 7)
     assert drawing.name == "similarities_7"
     assert "AUROC" in drawing.description
+
+
+@pytest.mark.parametrize("values", [(1.0, 1.0), (0.0, 0.0), (0.99982, 0.99994), (0.5213, 0.5213), (0.02, 0.97)])
+def test_labels_of_interval_axes_do_not_overlap_and_all_points_are_inside(
+    values: tuple[float, ...], make_row: Callable[..., Results], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [make_row(f"method {n}", value, spread=1e-4) for n, value in enumerate(values)]
+    figures: list[Figure] = []
+
+    def keep(figure: Figure, *text: str) -> Drawing:
+        figures.append(figure)
+        return finished(figure, *text)
+
+    monkeypatch.setattr(curves, "finished", keep)
+    interval_plot(rows, MAIN[:1], [LineStyle("blue"), LineStyle("red")])
+    axes = figures[0].axes[0]
+    low, high = axes.get_xlim()
+    assert low <= 100 * min(values) - 0.02 < 100 * max(values) + 0.02 <= high
+    shown = [label for label in axes.get_xticklabels() if low <= label.get_position()[0] <= high]
+    boxes = [label.get_window_extent() for label in shown]
+    assert len(boxes) >= 2
+    assert all(left.x1 + 3 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_a_run_gives_its_figures_settings_and_data(run: Path) -> None:

@@ -45,6 +45,9 @@ _AUROC, _AUPR = (measure for measure in MAIN if measure.task == "reid")
 #: The false-positive rate at which counting is tuned.
 LOW_RATE = 0.05
 
+#: The least range of an axis in per cent.
+NARROWEST = 4.0
+
 #: Keys of metrics.jsonl that are plotted, with their titles.
 PLOTTED = {"loss": "Loss", "condition": "Anchors that meet the condition", "tau": "Temperature τ"}
 
@@ -123,7 +126,7 @@ def base_rate(row: Results) -> float:
 
 @styled
 def interval_plot(rows: Sequence[Results], measures: Sequence[Measure], styles: Sequence[LineStyle]) -> Drawing:
-    """A panel for each measure with points and intervals. Filled points: best or not distinguishable from the best."""
+    """A panel for each measure, in per cent: points with intervals, filled if not distinguishable from the best."""
     names = [shortened(row.method.name, 24) for row in rows]
     left = 0.25 + 0.075 * max(map(len, names))
     figure = canvas(left + 1.15 * len(measures), 0.75 + 0.27 * len(rows))
@@ -138,20 +141,22 @@ def interval_plot(rows: Sequence[Results], measures: Sequence[Measure], styles: 
 def _draw_intervals(
     axes: Axes, rows: Sequence[Results], measure: Measure, ranking: Ranking, styles: Sequence[LineStyle]
 ) -> None:
-    scale = 100 if measure.percent else 1
     bounds = []
     for y, (row, style) in enumerate(zip(rows, styles, strict=True)):
         metric = metric_of(row, measure)
         if metric is None:
             continue
-        low, value, high = (scale * bound for bound in (metric.low, metric.value, metric.high))
+        low, value, high = (100 * bound for bound in (metric.low, metric.value, metric.high))
         axes.plot([low, high], [y, y], color=style.colour, linewidth=style.width)
         fill = style.colour if y in ranking.best else PAPER
         axes.plot(value, y, "o", color=style.colour, markerfacecolor=fill, markersize=5.5, zorder=3)
         bounds += [bound for bound in (low, value, high) if np.isfinite(bound)]
     axes.set_title(f"{measure.over}\n{measure.name}", fontsize=8.5, linespacing=1.35)
-    span = max(max(bounds) - min(bounds), 0.01 * scale)  # equal values still need a range
-    axes.set_xlim(min(bounds) - 0.08 * span, max(bounds) + 0.08 * span)
+    low, high = min(bounds), max(bounds)
+    if high - low < NARROWEST:  # of close or equal values, so that the labels of the axis fit side by side
+        low = min(low, max((low + high - NARROWEST) / 2, 0.0), 100 - NARROWEST)
+        high = max(high, low + NARROWEST)
+    axes.set_xlim(low - 0.08 * (high - low), high + 0.08 * (high - low))
     axes.locator_params(axis="x", nbins=3)
     axes.ticklabel_format(axis="x", useOffset=False)
     axes.tick_params(axis="y", length=0)
