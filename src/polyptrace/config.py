@@ -14,17 +14,15 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get_type_hints
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import differences
-from polyptrace.core.schema import MismatchError, as_type
+from polyptrace.core.schema import MismatchError, as_text, as_type, from_text, type_name
 
 
 class Limits(NamedTuple):
@@ -291,7 +289,7 @@ def parse_options(arguments: Sequence[str], sections: Sequence[str] | None = Non
                 raise UserError(f"{name}: has no value -> write {name} VALUE") from None
         section, key = known[name]
         kind = _type(section, key)
-        settings.setdefault(section, {})[key] = _checked(_parsed(text, kind), kind, name)
+        settings.setdefault(section, {})[key] = _checked(from_text(kind, text), kind, name)
     return settings
 
 
@@ -301,7 +299,7 @@ def as_options(config: Config, base: Config, sections: Sequence[str] | None = No
     for section, key in _keys(sections):
         value = getattr(getattr(config, section), key.name)
         if value != getattr(getattr(base, section), key.name):
-            words += [_option(section, key.name), _as_text(value)]
+            words += [_option(section, key.name), as_text(value)]
     return words
 
 
@@ -332,7 +330,7 @@ def difference(old: Config, new: Config, sections: Sequence[str] | None = None) 
 def describe(sections: Sequence[str] | None = None) -> list[tuple[str, str, str, str]]:
     """(option, type, default, help text) of every setting in the sections."""
     return [
-        (_option(s, k.name), _type_name(_type(s, k.name)), _as_text(k.default), _help_texts(s)[k.name])
+        (_option(s, k.name), type_name(_type(s, k.name)), as_text(k.default), _help_texts(s)[k.name])
         for s, k in _keys(sections)
     ]
 
@@ -373,43 +371,9 @@ def _checked(value: object, kind: Any, where: str) -> object:
         if isinstance(checked, float) and not math.isfinite(checked):
             raise MismatchError("", "is not finite")
     except MismatchError:
-        raise UserError(f"{where}: {value!r} is not valid -> give {ARTICLES.get(kind, '')}{_type_name(kind)}") from None
+        article = {int: "an ", float: "a "}.get(kind, "")
+        raise UserError(f"{where}: {value!r} is not valid -> give {article}{type_name(kind)}") from None
     return checked
-
-
-#: Before the name of a type in a sentence.
-ARTICLES: Mapping[Any, str] = {int: "an ", float: "a "}
-
-
-def _parsed(text: str, kind: Any) -> object:
-    """A command line argument as the value that TOML would give."""
-    if get_origin(kind) in (Union, UnionType):
-        return None if text == "none" else _parsed(text, next(k for k in get_args(kind) if k is not NoneType))
-    if get_origin(kind) is tuple:
-        return tuple(t for t in text.split(",") if t)
-    if kind is bool:
-        return {"true": True, "false": False}.get(text.lower(), text)
-    with suppress(ValueError):  # _checked names the accepted values
-        return kind(text) if kind in (int, float) else text
-    return text
-
-
-def _as_text(value: object) -> str:
-    """A value as it is written on the command line; the inverse of `_parsed`."""
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
-
-
-def _type_name(kind: Any) -> str:
-    if get_origin(kind) in (Union, UnionType):
-        return " or ".join(_type_name(k) for k in get_args(kind))
-    if get_origin(kind) is Literal:
-        return "|".join(str(choice) for choice in get_args(kind))
-    if get_origin(kind) is tuple:
-        return "comma-separated names"
-    names = {int: "integer", float: "number", str: "text", bool: "true|false", NoneType: "none"}
-    return names[kind]
 
 
 def _toml(value: object) -> str:

@@ -1,13 +1,15 @@
-"""Checks our own files on load, so that a damaged one gives one error that names the file and the field.
+"""Values of annotated types: from JSON, from the command line, and as text.
 
-JSON is checked against a dataclass, a Parquet table against a schema.
+Our own files are checked on load, so that a damaged one gives one error that names the file and the field: JSON against
+a dataclass, a Parquet table against a schema.
 """
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from polyptrace.core.errors import UserError
@@ -89,6 +91,37 @@ def as_type(kind: Any, content: Any, field: str = "") -> Any:
     return _scalar(kind, content, field)
 
 
+def from_text(kind: Any, text: str) -> object:
+    """A command line argument as the value that TOML would give; unchanged if it is not of the type."""
+    if get_origin(kind) in (Union, UnionType):
+        return None if text == "none" else from_text(next(k for k in get_args(kind) if k is not NoneType), text)
+    if get_origin(kind) is tuple:
+        return tuple(part for part in text.split(",") if part)
+    if kind is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    with suppress(ValueError):
+        return kind(text) if kind in (int, float) else text
+    return text
+
+
+def as_text(value: object) -> str:
+    """A value as it is written on the command line; the inverse of `from_text`."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def type_name(kind: Any) -> str:
+    """The values of a type, in words."""
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(type_name(k) for k in get_args(kind))
+    if get_origin(kind) is Literal:
+        return "|".join(str(choice) for choice in get_args(kind))
+    if get_origin(kind) is tuple:
+        return "comma-separated names"
+    return {int: "integer", float: "number", str: "text", bool: "true|false", NoneType: "none"}[kind]
+
+
 def _dataclass(kind: Any, content: Any, field: str) -> Any:
     if not isinstance(content, Mapping):
         raise MismatchError(field, f"{_short(content)} is not an object")
@@ -111,11 +144,11 @@ def _dataclass(kind: Any, content: Any, field: str) -> Any:
 
 
 def _union(kinds: tuple[Any, ...], content: Any, field: str) -> Any:
-    if content is None and type(None) in kinds:
+    if content is None and NoneType in kinds:
         return None
     problems = []
     for kind in kinds:
-        if kind is not type(None):
+        if kind is not NoneType:
             try:
                 return as_type(kind, content, field)
             except MismatchError as error:
