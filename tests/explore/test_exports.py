@@ -16,11 +16,11 @@ from polyptrace.embed import Embeddings
 from polyptrace.explore import Journal, Workspace
 from polyptrace.explore.exports import track_boxes
 from polyptrace.explore.labels import label_boxes, read_answers
-from polyptrace.explore.server import Handlers
+from polyptrace.explore.site import Site
 
 
 @pytest.fixture(scope="module")
-def site(explored: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Handlers:
+def site(explored: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Site:
     """The first procedure after some edits: lesions as labelled, one track rejected."""
     vectors, data = explored
     journal = Journal.open(tmp_path_factory.mktemp("journal") / "answers.jsonl")
@@ -37,17 +37,17 @@ def site(explored: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
     assert procedure.grouping().count == len(names)
     workspace.append("reject", "Ada", video=procedure.key, items=(procedure.items[1],))
     workspace.append("note", "Ada", video=procedure.key, items=(procedure.items[2],), text="=1+1")
-    return Handlers(workspace, [Dataset.open(data)])
+    return Site(workspace, [Dataset.open(data)])
 
 
-def exported(site: Handlers, kind: str, folder: Path) -> Path:
-    name, content, _ = site.exported(kind, 0, site.workspace.procedure(0), None)
+def exported(site: Site, kind: str, folder: Path) -> Path:
+    name, content, _ = site.export(kind, 0, None)
     path = folder / name
     path.write_bytes(content)
     return path
 
 
-def expected(site: Handlers) -> dict[tuple[int, float, float], int]:
+def expected(site: Site) -> dict[tuple[int, float, float], int]:
     """The lesion of each box of the first procedure, by frame and corner."""
     procedure = site.workspace.procedure(0)
     lesion, state = procedure.grouping().lesion, procedure.state()
@@ -75,24 +75,24 @@ def by_corner(boxes: Boxes) -> dict[tuple[int, float, float], int]:
     }
 
 
-def test_mot_is_read_again(site: Handlers, tmp_path: Path) -> None:
+def test_mot_is_read_again(site: Site, tmp_path: Path) -> None:
     with zipfile.ZipFile(exported(site, "mot", tmp_path)) as archive:
         archive.extractall(tmp_path / "mot")
     assert by_corner(read_mot(tmp_path / "mot", identities="polyp")) == pytest.approx(expected(site))
 
 
-def test_coco_vid_is_read_again(site: Handlers, tmp_path: Path) -> None:
+def test_coco_vid_is_read_again(site: Site, tmp_path: Path) -> None:
     boxes = read_cocovid(exported(site, "cocovid", tmp_path))
     assert by_corner(boxes) == expected(site)
     assert len(set(boxes.track)) == int((site.workspace.procedure(0).grouping().lesion >= 0).sum())
 
 
-def test_cvat_is_read_again(site: Handlers, tmp_path: Path) -> None:
+def test_cvat_is_read_again(site: Site, tmp_path: Path) -> None:
     assert by_corner(read_cvat(exported(site, "cvat", tmp_path))) == expected(site)
 
 
 @pytest.mark.parametrize("kind", ["csv", "labelstudio", "journal"])
-def test_answers_label_the_tracks_of_the_same_boxes(site: Handlers, tmp_path: Path, kind: str) -> None:
+def test_answers_label_the_tracks_of_the_same_boxes(site: Site, tmp_path: Path, kind: str) -> None:
     path = site.workspace.journal.path if kind == "journal" else exported(site, kind, tmp_path)
     dataset = site.datasets[0]
     boxes = dataset.boxes()
@@ -110,7 +110,7 @@ def test_answers_label_the_tracks_of_the_same_boxes(site: Handlers, tmp_path: Pa
 
 
 def test_procedures_with_undecided_pairs_stay_unlabelled(
-    site: Handlers, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    site: Site, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal = Journal.open(tmp_path / "answers.jsonl")
     settled, other = (site.workspace.procedure(number) for number in (0, 1))
@@ -157,7 +157,7 @@ def test_the_parts_of_a_split_track_have_the_boxes_before_and_after(
     procedure = workspace.procedure(0)
     _, first, last = item = procedure.items[0]
     workspace.append("split", "Ada", video=procedure.key, items=(item,), frame=first + 10)
-    boxes = read_cocovid(exported(Handlers(workspace, [Dataset.open(data)]), "cocovid", tmp_path))
+    boxes = read_cocovid(exported(Site(workspace, [Dataset.open(data)]), "cocovid", tmp_path))
     parts = [boxes.frame_index[boxes.track == name] for name in set(boxes.track)]
     spans = sorted((int(part.min()), int(part.max())) for part in parts)
     assert spans[0] == (first, first + 9)
@@ -168,7 +168,7 @@ def test_the_parts_of_a_split_track_have_the_boxes_before_and_after(
     assert (labelled.tracks, labelled.polyps) == (2, 2)
 
 
-def test_a_read_back_csv_keeps_notes_harmless(site: Handlers, tmp_path: Path) -> None:
+def test_a_read_back_csv_keeps_notes_harmless(site: Site, tmp_path: Path) -> None:
     text = exported(site, "csv", tmp_path).read_text()
     assert "'=1+1" in text
     assert ",none," in text
@@ -190,7 +190,7 @@ def test_a_file_that_holds_no_answers_is_an_error(tmp_path: Path, name: str, con
 
 
 def test_prepare_turns_answers_into_polyps(
-    site: Handlers, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    site: Site, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["prepare", "coco", str(tiny), "--tracks.link", "video", "--crops.size", "16"]
     main_words = [*words, "--answers", str(site.workspace.journal.path), "--out", str(tmp_path / "data")]
@@ -210,7 +210,7 @@ def test_prepare_turns_answers_into_polyps(
     assert "--tracks.link video" in capsys.readouterr().err
 
 
-def test_the_read_only_file_is_one_file_with_all_strips(site: Handlers, tmp_path: Path) -> None:
+def test_the_read_only_file_is_one_file_with_all_strips(site: Site, tmp_path: Path) -> None:
     text = exported(site, "html", tmp_path).read_text()
     assert '<link rel="stylesheet"' not in text
     assert ' src="' not in text.partition('id="embedded"')[0]

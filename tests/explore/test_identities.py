@@ -165,10 +165,10 @@ def test_undo_restores_the_state_exactly(workspace: Workspace, answer: Callable[
     answer(0, 1)
     before = procedure.state()
     answer(1, 2, "different")
-    workspace.undo("Ada")
+    workspace.withdraw("undo", "Ada")
     after = procedure.state()
     assert after.component.tolist() == before.component.tolist()
     assert after.different.keys() == before.different.keys()
-    workspace.undo("Ada", redo=True)
+    workspace.withdraw("redo", "Ada")
     assert procedure.state().apart(0, 2)
-    assert workspace.undo("Ada", redo=True) is None
+    assert workspace.withdraw("redo", "Ada") is None

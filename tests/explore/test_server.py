@@ -47,12 +47,13 @@ from polyptrace.cli import explore
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.explore import Journal, Workspace, server
+from polyptrace.explore.site import FORMATS, Site
 vectors, data, answers = sys.argv[1:]
 workspace = Workspace(Path(vectors), Embeddings.load(vectors).select("track"), Journal.open(Path(answers)))
-site, procedure = server.Handlers(workspace, [Dataset.open(data)]), workspace.procedure(0)
-assert site.snapshot(0, procedure, None, ""), server.asked(procedure, None)
-for kind in (*server.FORMATS, "html"):
-    assert site.exported(kind, 0, procedure, None)[1]
+site = Site(workspace, [Dataset.open(data)])
+assert site.state(0, None, ""), site.question(0, None)
+for kind in (*FORMATS, "html"):
+    assert site.export(kind, 0, None)[1]
 loaded = {name.partition(".")[0] for name in sys.modules}
 print(loaded & {"torch", "torchvision", "timm", "transformers", "sklearn", "matplotlib"})
 """

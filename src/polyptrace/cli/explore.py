@@ -17,6 +17,7 @@ from polyptrace.core.lock import lock
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings, check_same_dataset
 from polyptrace.explore import Journal, Workspace, default_answers, on_disk
+from polyptrace.explore.site import Site
 from polyptrace.lesions import SAME_FILE
 
 
@@ -43,7 +44,7 @@ def command(
     try:
         import uvicorn
 
-        from polyptrace.explore.server import Handlers, application, bind
+        from polyptrace.explore.server import application, bind
     except ImportError as error:
         raise UserError(f"explore: {error.name} is not installed -> pip install 'polyptrace[explore]'") from None
     tracks = on_disk(Embeddings.load(vectors, "track").whole_tracks(str(vectors)))
@@ -70,7 +71,7 @@ def command(
         echo(url)
         if not no_browser:
             webbrowser.open(url)
-        app = application(Handlers(workspace, datasets, notices), number, token)
+        app = application(Site(workspace, datasets, notices), number, token)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it is stopped
             server.run(sockets=[listening])

@@ -34,7 +34,7 @@ from polyptrace.data.tracks import link_with_settings
 from polyptrace.explore.identities import Identities
 from polyptrace.explore.journal import Item
 from polyptrace.explore.strips import ProcedureCrops, read_boxes
-from polyptrace.explore.workspace import ExploredProcedure, Grouping
+from polyptrace.explore.workspace import Grouping
 
 CSV_COLUMNS = (
     *("dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "lesion", "confidence"),
@@ -58,19 +58,6 @@ class Named:
     grouping: Grouping
     polyp: Sequence[str]
     crops: ProcedureCrops
-
-    @classmethod
-    def of(
-        cls,
-        procedure: ExploredProcedure,
-        names: tuple[str, str],
-        fps: float,
-        polyp: Sequence[str],
-        crops: ProcedureCrops,
-        view: str | None,
-    ) -> "Named":
-        """The lesions of a procedure as some annotator, or everybody, sees them."""
-        return cls(*names, fps, procedure.state(view), procedure.grouping(view), polyp, crops)
 
     @property
     def file_name(self) -> str:

@@ -6,10 +6,8 @@ Every request needs the token of the printed URL (later as a cookie), our own Ho
 import json
 import secrets
 import socket
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -18,11 +16,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from polyptrace.core.errors import UserError
-from polyptrace.data import Dataset
-from polyptrace.explore.exports import FORMATS, PAGE, Named, page_file, to_html
-from polyptrace.explore.journal import Event, active_events, undoable
-from polyptrace.explore.strips import ProcedureCrops
-from polyptrace.explore.workspace import ExploredProcedure, Workspace
+from polyptrace.explore.exports import PAGE, page_file
+from polyptrace.explore.site import Site
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -39,11 +34,10 @@ MAX_REQUEST = 2_000_000
 
 
 class Handlers:
-    """The pages and the interface that they use."""
+    """The addresses of the page and of the interface that it uses."""
 
-    def __init__(self, workspace: Workspace, datasets: Sequence[Dataset], notices: Sequence[str] = ()) -> None:
-        self.workspace, self.datasets, self.notices = workspace, datasets, list(notices)
-        self._crops: dict[int, ProcedureCrops] = {}
+    def __init__(self, site: Site) -> None:
+        self.site = site
 
     def routes(self) -> list[Route]:
         """All addresses."""
@@ -74,86 +68,46 @@ class Handlers:
         return Response(page_file(name), media_type=PAGE[name], headers={"cache-control": "no-cache"})
 
     def session(self, _: Request) -> Response:
-        return answer(self.describe())
+        return answer(self.site.session())
 
     def revision(self, _: Request) -> Response:
-        return answer({"revision": len(self.workspace.journal.events)})
+        return answer({"revision": self.site.revision})
 
     def state(self, request: Request) -> Response:
-        number, procedure, view = self._named(request)
-        return answer(self.snapshot(number, procedure, view, request.query_params.get("who", "")))
+        return answer(self.site.state(self._number(request), view_of(request), request.query_params.get("who", "")))
 
     def question(self, request: Request) -> Response:
-        _, procedure, view = self._named(request)
-        return answer(asked(procedure, view))
+        return answer(self.site.question(self._number(request), view_of(request)))
 
     def lesions(self, request: Request) -> Response:
-        _, procedure, view = self._named(request)
-        return answer(grouped(self.workspace, procedure, view))
+        return answer(self.site.lesions(self._number(request), view_of(request)))
 
     def review(self, request: Request) -> Response:
-        number, procedure, _ = self._named(request)
-        return answer(reviewed(self.workspace, number, procedure))
+        return answer(self.site.review(self._number(request)))
 
     def candidates(self, request: Request) -> Response:
-        number, procedure, view = self._named(request)
-        item = int(request.query_params.get("item", -1))
-        state = procedure.state(view)
-        if not 0 <= item < len(state.items):
-            return PlainTextResponse("no such track", 404)
-        top = min(max(int(request.query_params.get("top", 10)), 1), 100)
-        found = procedure.candidates(item, top, view)
-        return answer(
-            {
-                "frames": self.crops(number).frames(state.items[item]),
-                "candidates": [
-                    [each.item, round(each.cosine, 4), round(each.gap_s, 2), round(each.probability, 4), each.known]
-                    for each in found
-                ],
-            }
-        )
+        item, top = (int(request.query_params.get(name, default)) for name, default in (("item", -1), ("top", 10)))
+        found = self.site.candidates(self._number(request), item, min(max(top, 1), 100), view_of(request))
+        return PlainTextResponse("no such track", 404) if found is None else answer(found)
 
     def strip(self, request: Request) -> Response:
-        number, _, _ = self._named(request)
         words = request.query_params
         item = tuple(int(words.get(name, -1)) for name in ("track", "first", "last"))
-        picture = self.crops(number).strip(
-            item, max(int(words.get("frames", 8)), 1), max(int(words.get("side", 96)), 8)
-        )
+        frames, side = max(int(words.get("frames", 8)), 1), max(int(words.get("side", 96)), 8)
+        picture = self.site.crops(self._number(request)).strip(item, frames, side)
         if picture is None:
             return PlainTextResponse("no crops of this track", 404)
         return Response(picture, media_type="image/jpeg", headers={"cache-control": "private, max-age=86400"})
 
     def export(self, request: Request) -> Response:
-        number, procedure, view = self._named(request)
-        kind = request.path_params["kind"]
         try:
-            name, content, media = self.exported(kind, number, procedure, view)
+            name, content, media = self.site.export(
+                request.path_params["kind"], self._number(request), view_of(request)
+            )
         except KeyError:
             return PlainTextResponse("no such format", 404)
         disposition = f'attachment; filename="{name}"'
         return Response(content, media_type=media, headers={"content-disposition": disposition})
-
-    def exported(
-        self, kind: str, number: int, procedure: ExploredProcedure, view: str | None
-    ) -> tuple[str, bytes, str]:
-        """An export: file name, content and type."""
-        tracks, row = self.workspace.tracks, int(procedure.rows[0])
-        names, polyp = (str(tracks.dataset[row]), str(tracks.video[row])), tracks.polyp[procedure.rows].tolist()
-        crops = self.crops(number)
-        named = Named.of(procedure, names, float(tracks.fps[row]), polyp, crops, view)
-        if kind == "html":
-            session = self.describe() | {"procedures": [self.describe()["procedures"][number]], "exports": {}}
-            answers = {
-                "session": session | {"answers": "", "notices": []},
-                "procedures/0": self.snapshot(number, procedure, view, ""),
-                "procedures/0/question": {"question": None, "check": None},
-                "procedures/0/lesions": grouped(self.workspace, procedure, view),
-                "procedures/0/review": reviewed(self.workspace, number, procedure),
-            }
-            return f"{named.file_name}.html", to_html(answers, procedure.state(view).items, crops), "text/html"
-        form = FORMATS[kind]
-        return named.file_name + form.suffix, form.write(named), form.media
 
     async def edit(self, request: Request) -> Response:
         from starlette.concurrency import run_in_threadpool
@@ -171,106 +125,36 @@ class Handlers:
         except UserError as error:
             return PlainTextResponse(str(error), 400)
         except OSError as error:
-            return PlainTextResponse(f"{self.workspace.journal.path}: {error.strerror}; nothing was saved", 507)
+            return PlainTextResponse(f"{self.site.workspace.journal.path}: {error.strerror}; nothing was saved", 507)
 
     def _edit(self, request: Request, content: dict[str, Any]) -> Response:
-        number, procedure, view = self._named(request)
+        workspace, number, view = self.site.workspace, self._number(request), view_of(request)
+        procedure = workspace.procedure(number)
         who, kind = str(content.pop("who", "")), content.pop("kind", "")
-        with self.workspace.lock:
+        with workspace.lock:
             if kind in ("undo", "redo"):
-                event = self._withdraw(kind, who, content.get("event"))
+                event = workspace.withdraw(kind, who, content.get("event"))
                 if event is None:
                     return PlainTextResponse(f"nothing to {kind}", 409)
             else:
-                event = self.workspace.journal.parse(content | {"who": who, "kind": kind, "video": procedure.key})
+                event = workspace.journal.parse(content | {"who": who, "kind": kind, "video": procedure.key})
                 if conflict := procedure.conflict(event, view):
                     return PlainTextResponse(conflict, 409)
-                self.workspace.journal.add(event)
-            snapshot = self.snapshot(number, procedure, view, who)
-        return answer({"event": event.as_json(), "state": snapshot})
+                workspace.journal.add(event)
+            state = self.site.state(number, view, who)
+        return answer({"event": event.as_json(), "state": state})
 
-    def _withdraw(self, kind: str, who: str, event: object) -> Event | None:
-        """Undoes or redoes one event by its number, or the annotator's last one."""
-        if not isinstance(event, int):
-            return self.workspace.undo(who, redo=kind == "redo")
-        events = self.workspace.journal.events
-        active = {each.id for each in active_events(events)}
-        known = {each.id for each in events if each.kind not in ("undo", "redo")}
-        if (event not in active) if kind == "undo" else (event in active or event not in known):
-            return None
-        return self.workspace.append(kind, who, event=event)
-
-    def describe(self) -> dict[str, Any]:
-        """The procedures and what is known about all of them."""
-        workspace = self.workspace
-        tracks = workspace.tracks
-        first = [int(rows[0]) for rows in workspace.rows]
-        return {
-            "procedures": [
-                {"name": str(tracks.video[row]), "dataset": str(tracks.dataset[row]), "tracks": len(rows)}
-                for row, rows in zip(first, workspace.rows, strict=True)
-            ],
-            "annotators": sorted({event.who for event in workspace.journal.events}),
-            "answers": str(workspace.journal.path),
-            "pictures": bool(self.datasets),
-            "generated": bool(tracks.info.get("generated", False)),
-            "notices": self.notices,
-            "exports": {kind: each.title for kind, each in FORMATS.items()}
-            | {"html": "Read-only page (one HTML file)"},
-        }
-
-    def snapshot(self, number: int, procedure: ExploredProcedure, view: str | None, who: str) -> dict[str, Any]:
-        """The items of a procedure and what the answers say about them."""
-        state = procedure.state(view)
-        tracks, rows = self.workspace.tracks, procedure.rows
-        columns = np.array(state.items, np.int64).T.tolist()
-        fps = float(tracks.fps[rows[0]])
-        undo, redo = undoable(self.workspace.journal.events, who)
-        return {
-            "revision": len(self.workspace.journal.events),
-            "number": number,
-            "fps": fps if np.isfinite(fps) and fps > 0 else None,
-            "items": dict(zip(("track", "first", "last"), columns, strict=True)),
-            "component": state.component.tolist(),
-            "polyp": tracks.polyp[rows][state.track].tolist() if (tracks.polyp[rows] != "").any() else None,
-            "rejected": np.flatnonzero(state.rejected).tolist(),
-            "notes": {str(item): text for item, text in state.notes.items()},
-            "pictures": np.flatnonzero([item[0] in self.crops(number).rows for item in state.items]).tolist(),
-            "contradictions": [
-                {
-                    "event": each.statement.event,
-                    "who": each.statement.who,
-                    "same": each.statement.same,
-                    "items": [each.statement.first, each.statement.second],
-                    "because": list(each.because),
-                    "people": list(each.people),
-                }
-                for each in state.contradictions
-            ],
-            "answers": sum(each.same is not None for each in state.statements),
-            "unmapped": [event.id for event in state.unmapped],
-            "mapped": state.mapped,
-            "set_aside": state.set_aside,
-            "undo": undo,
-            "redo": redo,
-        }
-
-    def crops(self, number: int) -> ProcedureCrops:
-        """The crops of a procedure; those of the last few stay open."""
-        if number not in self._crops:
-            row = int(self.workspace.rows[number][0])
-            tracks = self.workspace.tracks
-            if len(self._crops) >= 2:
-                self._crops.clear()
-            self._crops[number] = ProcedureCrops(self.datasets, str(tracks.dataset[row]), str(tracks.video[row]))
-        return self._crops[number]
-
-    def _named(self, request: Request) -> tuple[int, ExploredProcedure, str | None]:
-        """The procedure of an address, and whose answers are looked at; None: everybody's."""
+    def _number(self, request: Request) -> int:
+        """The number of the procedure of an address."""
         number = int(request.path_params["number"])
-        if not 0 <= number < len(self.workspace.keys):
+        if not 0 <= number < len(self.site.workspace.keys):
             raise MissingProcedureError
-        return number, self.workspace.procedure(number), request.query_params.get("view") or None
+        return number
+
+
+def view_of(request: Request) -> str | None:
+    """Whose answers are looked at; None: everybody's."""
+    return request.query_params.get("view") or None
 
 
 class Guard:
@@ -318,84 +202,12 @@ class MissingProcedureError(Exception):
     """No procedure has this number."""
 
 
-def asked(procedure: ExploredProcedure, view: str | None) -> dict[str, Any]:
-    """The next question, or where there is none the next check."""
-    question = procedure.question(view)
-    check = procedure.check(view) if question is None else None
-    return {
-        "question": question
-        and {
-            "items": [question.first, question.second],
-            "probability": round(float(procedure.pairs(question.first, np.array([question.second]), view)[2][0]), 4),
-            "same_decides": question.same_decides,
-            "different_decides": question.different_decides,
-        },
-        "check": check
-        and {
-            "items": [check.first, check.second],
-            "wrong": round(check.wrong, 4),
-            "event": check.statement.event,
-            "said": "same" if check.statement.same else "different",
-            "who": check.statement.who,
-        },
-    }
-
-
-def grouped(workspace: Workspace, procedure: ExploredProcedure, view: str | None) -> dict[str, Any]:
-    """The lesions of a procedure and, where polyps are known, how well they agree with them."""
-    revision = len(workspace.journal.events)
-    found, state = procedure.grouping(view), procedure.state(view)
-    polyp = workspace.tracks.polyp[procedure.rows][state.track]
-    return {
-        "revision": revision,
-        "lesion": found.lesion.tolist(),
-        "confidence": [round(each, 4) for each in found.confidence.tolist()],
-        "low": found.interval[0],
-        "high": found.interval[1],
-        "left": procedure.left(view),
-        "labels": agreement_with_labels(found.lesion, polyp),
-    }
-
-
-def agreement_with_labels(lesion: Any, polyp: Any) -> dict[str, int] | None:
-    """Pairs of labelled tracks on which the lesions agree with the polyps, and all of them; None without labels."""
-    known = np.flatnonzero((polyp != "") & (lesion >= 0))
-    if len(known) < 2:
-        return None
-    by_lesion, by_polyp = (
-        np.unique(lesion[known], return_inverse=True)[1],
-        np.unique(polyp[known], return_inverse=True)[1],
-    )
-    table = np.zeros((by_lesion.max() + 1, by_polyp.max() + 1), np.int64)
-    np.add.at(table, (by_lesion, by_polyp), 1)
-
-    def pairs(counts: Any) -> int:
-        return int((counts * (counts - 1) // 2).sum())
-
-    total = len(known) * (len(known) - 1) // 2
-    both, lesions, polyps = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
-    return {"agreeing": total + 2 * both - lesions - polyps, "pairs": total}
-
-
-def reviewed(workspace: Workspace, number: int, procedure: ExploredProcedure) -> dict[str, Any]:
-    """Who said what, and how far the annotators agree."""
-    events = [event for event in workspace.journal.events if event.video == procedure.key]
-    active = {event.id for event in active_events(workspace.journal.events)}
-    return {
-        "history": [event.as_json() | {"active": event.id in active} for event in events],
-        "kappas": [
-            [first, second, None if np.isnan(kappa) else round(kappa, 3), pairs]
-            for first, second, kappa, pairs in workspace.kappas(number)
-        ],
-    }
-
-
 def answer(content: object) -> Response:
     """A JSON response that is not stored by the browser."""
     return JSONResponse(content, headers={"cache-control": "no-store"})
 
 
-def application(handlers: Handlers, port: int, token: str) -> ASGIApp:
+def application(site: Site, port: int, token: str) -> ASGIApp:
     """The guarded application."""
 
     def missing(_: Request, __: Exception) -> Response:
@@ -408,7 +220,7 @@ def application(handlers: Handlers, port: int, token: str) -> ASGIApp:
         return PlainTextResponse(str(error), 409)
 
     errors: Any = {MissingProcedureError: missing, ValueError: invalid, UserError: refused}
-    return Guard(Starlette(routes=handlers.routes(), exception_handlers=errors), port, token)
+    return Guard(Starlette(routes=Handlers(site).routes(), exception_handlers=errors), port, token)
 
 
 def bind(port: int) -> socket.socket:

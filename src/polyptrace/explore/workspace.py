@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import RLock
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.data.identity import video_keys
 from polyptrace.embed import Embeddings
 from polyptrace.explore.identities import Identities, agreement, identities
-from polyptrace.explore.journal import Event, Item, Journal, undoable
+from polyptrace.explore.journal import Event, Item, Journal, active_events, undoable
 from polyptrace.explore.questions import Check, Question, next_check, next_question
 from polyptrace.lesions import (
     SAME_FILE,
@@ -269,11 +269,17 @@ class Workspace:
         with self.lock:
             return self.journal.append(kind, who, **fields)
 
-    def undo(self, who: str, *, redo: bool = False) -> Event | None:
-        """Undoes or redoes the last edit of an annotator; None if there is none."""
+    def withdraw(self, kind: Literal["undo", "redo"], who: str, event: object = None) -> Event | None:
+        """Undoes or redoes one edit by its number, or the last one of an annotator; None if there is none."""
         with self.lock:
-            event = undoable(self.journal.events, who)[redo]
-            return self.journal.append("redo" if redo else "undo", who, event=event) if event else None
+            events = self.journal.events
+            if not isinstance(event, int):
+                event = undoable(events, who)[kind == "redo"]
+                return self.journal.append(kind, who, event=event) if event else None
+            active = {each.id for each in active_events(events)}
+            known = {each.id for each in events if each.kind not in ("undo", "redo")}
+            possible = event in active if kind == "undo" else event in known - active
+            return self.journal.append(kind, who, event=event) if possible else None
 
     def kappas(self, number: int) -> list[tuple[str, str, float, int]]:
         """Cohen's kappa of each two annotators of a procedure, and the pairs that both have decided."""
