@@ -10,7 +10,6 @@ already cut.
 import hashlib
 import json
 import shutil
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from polyptrace.config import Crops, Tracks, check_limits
 from polyptrace.core.arrays import Ints
 from polyptrace.core.codec import JPEG_DECODER
 from polyptrace.core.console import counted
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import (
     check_writable,
     differences,
@@ -158,7 +157,7 @@ def _read(source: Boxes | str, path: Path, options: Mapping[str, Any], cache: Pa
 def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings, fill: Fill) -> None:
     """Links, cuts and writes everything; excluded boxes change the tracks, so both are repeated until none is new."""
     if warning := suspected_corners(boxes):
-        warnings.warn(warning, PolyptraceWarning, stacklevel=3)
+        warn(warning)
     findings = [f for f in check_boxes(boxes) if f.fatal]
     _refuse(findings, settings.skip_bad)
     partial = out.with_name(out.name + ".partial")
@@ -171,11 +170,9 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
             break
         findings += new
     if not (linked.tracklets.unit == "tracklet").any():
-        warnings.warn(
+        warn(
             f"no track is long enough for a tracklet of {settings.tracks.length} frames, so there is nothing to train"
-            " on; for a training dataset, lower --tracks.length or --tracks.stride",
-            PolyptraceWarning,
-            stacklevel=3,
+            " on; for a training dataset, lower --tracks.length or --tracks.stride"
         )
     save_tracklets(linked.tracklets, partial / "tracklets.parquet")
     crop = np.full(len(linked.boxes), -1)

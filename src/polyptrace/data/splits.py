@@ -6,7 +6,6 @@ video names therefore start with "artificial".
 """
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polyptrace.core.arrays import Bools
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import is_video
@@ -143,8 +142,7 @@ def split_by(group: ArrayLike, *, test_share: float = 0.3, strata: Sequence[Arra
 def _above_score(boxes: Boxes, min_score: float) -> Boxes:
     """The boxes with at least this score; boxes without a score are kept."""
     if np.isnan(boxes.score).all():
-        message = f"--min-score {min_score}: no box has a score; all boxes are kept"
-        warnings.warn(message, PolyptraceWarning, stacklevel=2)
+        warn(f"--min-score {min_score}: no box has a score; all boxes are kept")
     kept = boxes.take(~(boxes.score < min_score))
     if not len(kept):
         raise UserError(f"--min-score {min_score}: no box is left -> the highest score is {np.nanmax(boxes.score):g}")
@@ -158,6 +156,5 @@ def _with_rate(boxes: Boxes, fps: float) -> Boxes:
     other = np.flatnonzero(np.isfinite(boxes.fps) & (boxes.fps != fps))
     if len(other):
         video, stated = boxes.video[other[0]], boxes.fps[other[0]]
-        message = f"--fps {fps:g}: not used for videos that state their own rate, such as {video} ({stated:g})"
-        warnings.warn(message, PolyptraceWarning, stacklevel=3)
+        warn(f"--fps {fps:g}: not used for videos that state their own rate, such as {video} ({stated:g})")
     return replace(boxes, fps=np.where(np.isfinite(boxes.fps), boxes.fps, fps))

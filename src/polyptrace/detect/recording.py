@@ -10,7 +10,6 @@ is not red either. Therefore only frames before the first and after the last red
 """
 
 import sys
-import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,7 @@ from typing import Any, Literal, Self, TypeVar
 import numpy as np
 
 from polyptrace.core.console import counted, progress
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import (
     atomic_file,
     check_writable,
@@ -337,16 +336,12 @@ def _read_ahead(read: Callable[[], list[T]], depth: int) -> Iterator[list[T]]:
 
 def _warn(video: Path, state: State, announced: float) -> None:
     if state.seconds < COMPLETE * announced - 1:
-        warnings.warn(
+        warn(
             f"{video}: the stream ends early or is damaged, at {timecode(state.seconds, 1)} of {timecode(announced, 1)}"
-            " -> everything before is used; copy or export the video again if it should be longer",
-            PolyptraceWarning,
-            stacklevel=3,
+            " -> everything before is used; copy or export the video again if it should be longer"
         )
     for reason, count in state.dropped.items():
-        warnings.warn(
+        warn(
             f"{video}: {counted(count, 'box', 'boxes')} of the detector dropped: {reason} -> check the detector with "
-            "--preview",
-            PolyptraceWarning,
-            stacklevel=3,
+            "--preview"
         )

@@ -1,13 +1,12 @@
 """Boxes that exist already, in any format that `prepare` reads: `--detector mot:boxes.txt`."""
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from polyptrace.core.console import counted
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.data.preparation import boxes_hash
 from polyptrace.data.sources import read_source
 from polyptrace.detect.detector import Found, Frame
@@ -27,11 +26,9 @@ class StoredBoxes:
                 f"which are called {stem!r} -> name the video as its boxes"
             )
         if stem and not mine:
-            warnings.warn(
+            warn(
                 f"{path}: has boxes of the video {names[0]!r}, used for {stem!r} -> give the boxes of this video if"
-                " they are of another recording",
-                PolyptraceWarning,
-                stacklevel=2,
+                " they are of another recording"
             )
         boxes = boxes.take(boxes.video == (mine or names)[0]).in_order()
         self.fingerprint = f"{source} {boxes_hash(boxes)}"

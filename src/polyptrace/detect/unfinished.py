@@ -2,7 +2,6 @@
 
 import json
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -10,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO, Self
 
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import differences, refuse_changes
 from polyptrace.core.schema import from_json
 from polyptrace.detect.detector import Found
@@ -54,11 +53,9 @@ class State:
         """Continues with a detector that was corrected after it failed; `path` is the file of the state."""
         self.earlier_detectors.append([self.frames, before])
         self.detector = after
-        warnings.warn(
+        warn(
             f"{path}: the detector was corrected after it failed at frame {self.frames} -> the boxes of the frames"
-            f" before, which its earlier version found, are kept; remove {path.name} to detect in all frames again",
-            PolyptraceWarning,
-            stacklevel=4,
+            f" before, which its earlier version found, are kept; remove {path.name} to detect in all frames again"
         )
 
 

@@ -6,7 +6,6 @@
 The vectors are those that `polyptrace embed` computes for the same crops.
 """
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from polyptrace.config import Embed
 from polyptrace.core.arrays import Float32s
-from polyptrace.core.errors import PolyptraceWarning
+from polyptrace.core.errors import warn
 from polyptrace.embed.embedding import Embedder, batches_by_length, preprocess_of
 from polyptrace.embed.onnx import check_crops
 from polyptrace.encoders import load_encoder, save_encoder
@@ -111,11 +110,9 @@ class PretrainedEncoder(Embedder):
     def _warn_if_enlarged(self, crops: Sequence[Tensor]) -> None:
         small = sum(max(each.shape[1:3]) < self._side(each) for each in crops)
         if small:
-            warnings.warn(
+            warn(
                 f"tracklets: {small} of {len(crops)} have frames that are smaller than the encoder's input"
-                f" ({self._preprocess.size} pixels) and are enlarged -> cut larger crops if the video has them",
-                PolyptraceWarning,
-                stacklevel=3,
+                f" ({self._preprocess.size} pixels) and are enlarged -> cut larger crops if the video has them"
             )
 
 

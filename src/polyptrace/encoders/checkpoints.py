@@ -8,7 +8,6 @@ hashes of weights, settings and preprocessing, which are verified when the folde
 """
 
 import json
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 
 import polyptrace
 from polyptrace.core.console import counted
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import atomic_folder, differences, read_json, write_json, wrong_folder
 from polyptrace.core.schema import from_json
 from polyptrace.encoders.encoder import (
@@ -138,7 +137,7 @@ def _warn_ignored(name: str, pooling: str, preprocess: str) -> None:
     }
     for setting in (each for each, is_ignored in ignored.items() if is_ignored):
         text = f"--embed.{setting}: ignored, because {name} has its own -> 'polyptrace encoders' shows who has a choice"
-        warnings.warn(text, PolyptraceWarning, stacklevel=3)
+        warn(text)
 
 
 def encoder_config(path_or_name: str | Path) -> EncoderConfig | None:

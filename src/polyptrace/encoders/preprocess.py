@@ -6,14 +6,13 @@ Crops are never enlarged unless the caller allows it: an enlarged crop costs as 
 would put the encoder at a disadvantage that nobody notices.
 """
 
-import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from polyptrace.core.arrays import Pixels
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.data.crops.regions import resize_frames
 
 #: Pixels of crops, RGB, as torch or NumPy.
@@ -101,11 +100,9 @@ def as_frames(frames: Tensor, preprocess: Preprocess) -> Tensor:
             f"frames: {frames.dtype} -> give uint8 crops of shape (B, L, S, S, 3), or floats from prepare_crops"
         )
     if _looks_unnormalised(frames):
-        warnings.warn(
+        warn(
             "frames: all values are in [0, 1], so they were probably not normalised -> give uint8 crops of shape"
-            " (B, L, S, S, 3), or floats from prepare_crops(crops, encoder.preprocess)",
-            PolyptraceWarning,
-            stacklevel=3,
+            " (B, L, S, S, 3), or floats from prepare_crops(crops, encoder.preprocess)"
         )
     return frames
 

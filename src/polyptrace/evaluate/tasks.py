@@ -4,7 +4,6 @@ Retrieval, ReID and counting take whole tracks, size and histology tracklets. A 
 class, ...) is part of the results as skipped, with the reason.
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.evaluate.bootstrap import interval, mean_draws
 from polyptrace.evaluate.counting import DEFAULT_SETTING, SETTINGS, TARGET, Clustering, Counting, count, count_lesions
 from polyptrace.evaluate.inputs import Clusters, TaskInput
@@ -305,11 +304,7 @@ def _probe_counts(data: TaskInput, result: Probe) -> dict[str, int]:
         return counts
     shared = set(data.polyp[used & data.test].tolist()) & set(data.polyp[used & ~data.test].tolist())
     if shared:
-        warnings.warn(
-            f"the given split has {counted(len(shared), 'polyp')} in both parts, for example {min(shared)!r}",
-            PolyptraceWarning,
-            stacklevel=2,
-        )
+        warn(f"the given split has {counted(len(shared), 'polyp')} in both parts, for example {min(shared)!r}")
     return counts | {"polyps_in_both_parts": len(shared)}
 
 

@@ -7,7 +7,6 @@ results.json                  all values and comparisons
 """
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import date
@@ -16,7 +15,7 @@ from typing import Any
 
 import polyptrace
 from polyptrace.core.console import counted
-from polyptrace.core.errors import PolyptraceWarning
+from polyptrace.core.errors import warn
 from polyptrace.core.files import atomic_folder, provenance, write_json
 from polyptrace.data import Dataset
 from polyptrace.drawing import line_styles
@@ -102,11 +101,9 @@ def _warn_about_other_tests(rows: Sequence[Results]) -> None:
     other = sorted({number for measure in measured(rows, MAIN) for number in rank(rows, measure).other_test})
     if other:
         names = ", ".join(rows[number].method.name for number in other)
-        warnings.warn(
+        warn(
             f"{names}: evaluated on other tracklets or bootstrap draws than the other rows, so marked {OTHER_TEST} and"
-            " not ranked -> evaluate all rows on the same dataset with the same settings",
-            PolyptraceWarning,
-            stacklevel=3,
+            " not ranked -> evaluate all rows on the same dataset with the same settings"
         )
 
 

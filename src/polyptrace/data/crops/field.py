@@ -5,7 +5,6 @@ everywhere; the border is static except for thin text. The field is the convex h
 and is wider than text. Its edge is moved inwards by a few pixels, so that no border remains.
 """
 
-import warnings
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from scipy import ndimage
 from scipy.spatial import ConvexHull
 
 from polyptrace.core.arrays import Bools, Pixels
-from polyptrace.core.errors import PolyptraceWarning
+from polyptrace.core.errors import warn
 from polyptrace.data.crops.videos import sample_frames, video_info
 
 SAMPLES = 32  # frames
@@ -43,11 +42,7 @@ def _field_mask(path: Path, _: object) -> Pixels | None:
     frames = [frame for frame in frames if frame.shape == frames[0].shape]
     inside = find_field(np.stack(frames)) if len(frames) > 1 else None
     if inside is None:
-        warnings.warn(
-            f"{path}: the endoscope's field was not found, so the border is kept -> check that no name is visible",
-            PolyptraceWarning,
-            stacklevel=3,
-        )
+        warn(f"{path}: the endoscope's field was not found, so the border is kept -> check that no name is visible")
         return None
     if inside.all():
         return None

@@ -7,7 +7,6 @@ video was read, so that a run that was killed, or a machine that lost power, rep
 import hashlib
 import json
 import os
-import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from polyptrace.config import Crops
 from polyptrace.core.arrays import Bools, Ints, Pixels
 from polyptrace.core.console import progress
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import read_json, remove, write_json
 from polyptrace.data.boxes import Boxes
 
@@ -78,7 +77,7 @@ class UnfinishedCrops:
         shape, marks = (len(states), size, size, 3), path.with_suffix(".done")
         exists = path.exists() and marks.exists()  # the marks are created last: without them the store is incomplete
         if exists and not (_has_shape(path, shape) and marks.stat().st_size == MARK * len(states)):
-            warnings.warn(f"{path}: damaged, so its crops are cut again", PolyptraceWarning, stacklevel=3)
+            warn(f"{path}: damaged, so its crops are cut again")
             exists = False
         if not exists:
             marks.unlink(missing_ok=True)

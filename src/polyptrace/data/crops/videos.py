@@ -5,7 +5,6 @@ therefore all give exactly the frame that was annotated. No metadata of the cont
 generated videos.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from polyptrace.core.arrays import Pixels
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.data.crops.dicom import DICOM_SUFFIXES, DicomVideo
 
 VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".avi", ".m4v", ".mpg", ".mpeg", ".webm", *DICOM_SUFFIXES)
@@ -81,12 +80,10 @@ def read_frames(
             count += 1
             if count == len(requested):
                 return
-    warnings.warn(
+    warn(
         f"{path}: the stream ends early or is damaged: {len(requested) - count:,} of {len(requested):,} requested "
         f"frames are missing, from frame {requested[count]} on; everything before is kept -> copy or export the video "
-        "again, or check that the boxes belong to this video",
-        PolyptraceWarning,
-        stacklevel=2,
+        "again, or check that the boxes belong to this video"
     )
 
 

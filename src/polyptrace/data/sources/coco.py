@@ -10,7 +10,6 @@ COCO-VID adds a list `videos`; images have `video_id` and a 0-based `frame_id`, 
 File names are relative to the dataset's folder or to its folder `images`.
 """
 
-import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from polyptrace.core.console import counted
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import read_json
 from polyptrace.data.boxes import NO_FRAME, Boxes
 from polyptrace.data.crops.videos import video_info
@@ -56,11 +55,7 @@ def read_coco(
     files = _annotation_files(path, split)
     rows = [row for file in files for row in _rows(file, image_root(path), results, histology or {})]
     if len(files) > 1:
-        warnings.warn(
-            f"read {', '.join(file.name for file in files)} together; 'prepare coco --split' selects one",
-            PolyptraceWarning,
-            stacklevel=2,
-        )
+        warn(f"read {', '.join(file.name for file in files)} together; 'prepare coco --split' selects one")
         unique: dict[tuple[object, ...], BoxRow] = {}
         for row in rows:
             unique.setdefault((row["file"], row["polyp"], *row["xywh"]), row)
@@ -144,11 +139,9 @@ def _rows(
         box = {"video": video, "xywh": _bbox(annotation, where), "source": source, "line": k}
         rows.append((index, frames[index] | labels | box))
     if disagreeing:
-        warnings.warn(
+        warn(
             f"{results or path}: {len(disagreeing):,} of {len(rows):,} boxes have an identity_id that names another "
-            f"video than sequence_id ({disagreeing[0]}); sequence_id is used",
-            PolyptraceWarning,
-            stacklevel=4,
+            f"video than sequence_id ({disagreeing[0]}); sequence_id is used"
         )
     numeric = all(isinstance(image["id"], int) for image in images)
     return [row for _, row in sorted(rows, key=lambda pair: images[pair[0]]["id"] if numeric else pair[0])]

@@ -5,7 +5,6 @@ depth, or a folder of `NAME.txt` files, each next to a video file `NAME.mp4` or 
 """
 
 import configparser
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from polyptrace.core.arrays import Ints, Strings
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import NO_FRAME, Boxes, frame_numbers
 from polyptrace.data.crops.videos import VIDEO_SUFFIXES, video_info
 from polyptrace.data.sources.box_labels import qualified
@@ -109,7 +108,7 @@ def _named_tables(tables: list[Path], root: Path) -> list[_Sequence]:
     if reasons and not sequences:
         raise reasons[0]
     for reason in reasons:
-        warnings.warn(f"left out: {reason}", PolyptraceWarning, stacklevel=4)
+        warn(f"left out: {reason}")
     return sequences
 
 
@@ -182,7 +181,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
         keep = rows[:, 6] != 0
         rows, lines = rows[keep], lines[keep]
     if not len(rows):
-        warnings.warn(f"{sequence.table}: contains no box", PolyptraceWarning, stacklevel=4)
+        warn(f"{sequence.table}: contains no box")
     frame = frame_numbers(rows[:, 0] - first_frame)
     if first_frame == 1 and np.any(frame == -1):
         line = lines[np.argmax(frame == -1)]

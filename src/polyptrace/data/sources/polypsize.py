@@ -5,14 +5,13 @@ The format of the boxes is not documented: VOC XML, YOLO text and COCO JSON are 
 """
 
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.sources.box_labels import label_table, with_labels
@@ -106,9 +105,7 @@ def _with_files(boxes: Boxes, path: Path) -> Boxes:
 def _with_labels(boxes: Boxes, path: Path, columns: Mapping[str, str], histology: Mapping[str, str]) -> Boxes:
     tables = [file for file in files_below(path, ".csv") if "la" in file.name.lower()]
     if not tables:
-        warnings.warn(
-            f"{path}: no Polyp_Size_Lables.csv; sizes and histologies stay unknown", PolyptraceWarning, stacklevel=3
-        )
+        warn(f"{path}: no Polyp_Size_Lables.csv; sizes and histologies stay unknown")
         return boxes
     rows = read_table(tables[0])
     names = _column_names(list(rows[0][0]) if rows else [], columns, tables[0])

@@ -4,12 +4,11 @@
 the position in the folder, so that linking joins neighbouring frames, whatever time lies between them.
 """
 
-import warnings
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.box_labels import BoxRow, histology_name, labelled_boxes
 from polyptrace.data.sources.file_names import names_in, natural, pictures_by_stem, unwrapped
@@ -75,9 +74,5 @@ def _most_frequent(histologies: list[str], folder: Path) -> str:
     counts = Counter(histologies).most_common()
     if len(counts) > 1:
         shown = ", ".join(f"{kind or 'none'} {count}" for kind, count in counts)
-        warnings.warn(
-            f"{folder}: one polyp with several histologies ({shown}); the first is used",
-            PolyptraceWarning,
-            stacklevel=4,
-        )
+        warn(f"{folder}: one polyp with several histologies ({shown}); the first is used")
     return counts[0][0] if counts else ""

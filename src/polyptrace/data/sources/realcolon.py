@@ -7,7 +7,6 @@ A cache keeps the boxes of the videos that are complete.
 """
 
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyptrace.core.console import counted, progress
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.images import first_file, read_all
 from polyptrace.data.sources.box_labels import BoxRow, label_table, with_labels
@@ -86,8 +85,7 @@ def read_realcolon(
         )
     unlisted = sorted(set(table.polyp) - set(lesions)) if lesions else []
     if unlisted:
-        message = f"{path}: lesions that lesion_info.csv does not list: {', '.join(unlisted)}"
-        warnings.warn(message, PolyptraceWarning, stacklevel=2)
+        warn(f"{path}: lesions that lesion_info.csv does not list: {', '.join(unlisted)}")
     fps = np.array([rates.get(video, np.nan) for video in table.video], np.float64)
     return with_labels(replace(table, fps=fps), lesions)
 
@@ -116,8 +114,7 @@ def _selected(sources: dict[str, Path], split: str | None, path: Path) -> dict[s
     if len(missing) == len(SPLITS[split]):
         raise UserError(f"{path}: has none of the videos of {split} -> it needs {', '.join(missing[:3])}, …")
     if missing:
-        message = f"{path}: {split} lacks {counted(len(missing), 'video')}: {', '.join(missing)}"
-        warnings.warn(message, PolyptraceWarning, stacklevel=3)
+        warn(f"{path}: {split} lacks {counted(len(missing), 'video')}: {', '.join(missing)}")
     return {video: source for video, source in sources.items() if video in SPLITS[split]}
 
 
@@ -137,8 +134,7 @@ def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[dict[str, str], str
     """Rows of one of the dataset's tables; without the table a warning."""
     if path.exists():
         return read_table(path, needed)
-    message = f"{path}: no such file; its {', '.join(needed[1:])} stay unknown"
-    warnings.warn(message, PolyptraceWarning, stacklevel=4)
+    warn(f"{path}: no such file; its {', '.join(needed[1:])} stay unknown")
     return []
 
 

@@ -6,13 +6,12 @@ before the number; the number is the frame. VOC has no identities: tags such as 
 inside an object are read if they exist.
 """
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from polyptrace.core.console import counted
-from polyptrace.core.errors import PolyptraceWarning, UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.box_labels import BoxRow, label_columns, labelled_boxes
 from polyptrace.data.sources.file_names import (
@@ -134,11 +133,7 @@ def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, st
 def warn_of_unlabelled(folder: Path, count: int) -> None:
     """Warns of images without an annotation."""
     if count:
-        warnings.warn(
-            f"{folder}: {counted(count, 'image')} without an XML file, read as frames without a box",
-            PolyptraceWarning,
-            stacklevel=3,
-        )
+        warn(f"{folder}: {counted(count, 'image')} without an XML file, read as frames without a box")
 
 
 def _listed(path: Path, split: str | None) -> set[str] | None:
