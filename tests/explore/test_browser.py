@@ -90,6 +90,10 @@ def test_a_whole_session_by_keyboard_with_a_reload_and_a_killed_server(
     server = serve()
     page = visit(server)
     settled(page)
+    assert "from these two tracks alone" in page.inner_text("#questions"), "the page of lesions shows another number"
+    page.keyboard.press("e")
+    assert f"the lesion of {page.inner_text('#tracks')} tracks is a suggestion" in page.inner_text("#unsettled")
+    page.keyboard.press("Escape")
     for number in range(400):
         same = page.evaluate(TRUTH)
         if same is None or page.evaluate("!S.question"):
@@ -117,7 +121,9 @@ def test_a_whole_session_by_keyboard_with_a_reload_and_a_killed_server(
     act(page, lambda: page.keyboard.press("z"))
     act(page, lambda: page.keyboard.press("Shift+Z"))
     assert by_label(page)
-    page.screenshot(path=str(tmp_path / "done.png"))
+    page.keyboard.press("e")
+    page.wait_for_selector("#dialog[open]")
+    assert not page.query_selector("#unsettled")
 
 
 def test_a_session_by_mouse_with_every_edit(serve: Serve, visit: Open) -> None:

@@ -1,5 +1,6 @@
 """Every export can be read again with the same result."""
 
+import csv
 import json
 import zipfile
 from io import BytesIO
@@ -147,6 +148,69 @@ def test_procedures_with_undecided_pairs_stay_unlabelled(
     with pytest.raises(SystemExit) as ended:
         main([*words, str(tmp_path / "unanswered"), "--unlinked-differ"])
     assert "--answers FILE" in capsys.readouterr().err
+
+
+@pytest.fixture
+def unsettled(explored: tuple[Path, Path], tmp_path: Path) -> Site:
+    """The first procedure after one answer, on two tracks."""
+    vectors, data = explored
+    workspace = Workspace(vectors, Embeddings.load(vectors).select("track"), Journal.open(tmp_path / "answers.jsonl"))
+    procedure = workspace.procedure(0)
+    first = procedure.items[0]
+    later = next(item for item in procedure.items if item[1] > first[2])
+    workspace.append("answer", "Ada", video=procedure.key, items=(first, later), answer="different")
+    return Site(workspace, [Dataset.open(data)])
+
+
+@pytest.mark.parametrize("kind", ["csv", "labelstudio"])
+def test_suggested_lesions_of_an_export_are_no_labels_unless_the_user_says_so(
+    unsettled: Site, tmp_path: Path, kind: str
+) -> None:
+    path = exported(unsettled, kind, tmp_path)
+    boxes = unsettled.datasets[0].boxes()
+    track = link_tracks(boxes, within="video")
+    shown = unsettled.workspace.procedure(0).grouping()
+    labelled = label_boxes(boxes, track, path)
+    assert (labelled.tracks, labelled.polyps) == (2, 2)
+    assert labelled.suggested == len(shown.lesion) - 2
+    everything = label_boxes(boxes, track, path, unlinked_differ=True)
+    assert (everything.tracks, everything.polyps, everything.suggested) == (len(shown.lesion), shown.count, 0)
+
+
+def test_prepare_reports_tracks_of_an_export_that_no_answers_decide_about(
+    unsettled: Site, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["prepare", "coco", str(tiny), "--tracks.link", "video", "--crops.size", "16", "--answers"]
+    tracks = len(unsettled.workspace.procedure(0).items)
+    path = exported(unsettled, "csv", tmp_path)
+    with pytest.raises(SystemExit):
+        main([*words, str(path), "--out", str(tmp_path / "data")])
+    message = " ".join(capsys.readouterr().err.split())
+    assert "labels 2 tracks of 2 polyps" in message
+    assert f"{tracks - 2} tracks not labelled: no answers decide about their lesions -> continue" in message
+    unsettled.workspace.append("undo", "Ada", event=1)
+    path = exported(unsettled, "csv", tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main([*words, str(path), "--out", str(tmp_path / "none")])
+    assert ended.value.code
+    assert "all lesions are suggestions" in " ".join(capsys.readouterr().err.split())
+
+
+def test_every_export_says_what_is_only_suggested(site: Site, unsettled: Site, tmp_path: Path) -> None:
+    for kind in ("csv", "mot", "cocovid", "cvat", "labelstudio", "html"):
+        assert "unsettled" not in exported(site, kind, tmp_path).name
+        assert "-unsettled" in exported(unsettled, kind, tmp_path).name
+    lines = list(csv.DictReader(exported(unsettled, "csv", tmp_path).open()))
+    assert [line["decided_by"] for line in lines].count("answers") == 2
+    assert {line["decided_by"] for line in csv.DictReader(exported(site, "csv", tmp_path).open())} == {"answers"}
+    text = exported(unsettled, "cvat", tmp_path).read_text()
+    assert (text.count('source="manual"'), text.count('source="auto"')) == (2, len(lines) - 2)
+    marks = {(box["track_id"], box["decided_by"]) for box in cocovid_annotations(unsettled, tmp_path)}
+    assert sorted(mark for _, mark in marks) == ["answers"] * 2 + ["probability"] * (len(lines) - 2)
+
+
+def cocovid_annotations(site: Site, folder: Path) -> list[dict[str, object]]:
+    return list(json.loads(exported(site, "cocovid", folder).read_text())["annotations"])
 
 
 def test_the_parts_of_a_split_track_have_the_boxes_before_and_after(

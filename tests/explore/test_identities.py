@@ -57,6 +57,20 @@ def test_items_are_settled_when_answers_or_time_decide_all_their_pairs() -> None
     assert identities(tracks, said(*answers[:2], tracks=tracks), "v").undecided(chosen) == 0
 
 
+def test_an_item_is_decided_when_all_its_pairs_with_answered_items_are() -> None:
+    tracks = [(number, 100 * number, 100 * number + 50) for number in range(5)]  # nothing is said about the last
+    answers = [(0, 1, "same"), (2, 3, "different"), (0, 2, "different"), (1, 3, "different")]
+    decided = [identities(tracks, said(*answers[:n], tracks=tracks), "v").decided().tolist() for n in range(5)]
+    nothing, everything = [False] * 5, [True] * 4 + [False]
+    assert decided == [
+        nothing,
+        [True, True, False, False, False],
+        nothing,
+        [False, False, True, False, False],
+        everything,
+    ]
+
+
 def test_a_contradiction_names_the_answers_that_exclude_it_and_has_no_effect() -> None:
     state = identities(TRACKS, said((0, 1, "same"), (1, 2, "same"), (5, 6, "same"), (0, 2, "different")), "v")
     (found,) = state.contradictions

@@ -76,6 +76,7 @@ def test_the_page_has_a_card_with_pictures_per_lesion(written: Path) -> None:
     assert page.count('<article class="card">') == len(rows_of(written / "lesions.csv"))
     assert page.count("<img ") >= page.count('<article class="card">')
     assert "How to read this page" in page
+    assert "so their numbers can differ" in page, "explore and find show the probability of two tracks alone"
 
 
 def test_the_model_is_stored_beside_the_vectors_and_used_again(vectors: Path, written: Path) -> None:

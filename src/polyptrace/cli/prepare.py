@@ -140,6 +140,12 @@ def _relabel(answers: Path, unlinked_differ: bool, boxes: Boxes, track: Ints) ->
     )
     if open_pairs and not labelled.tracks:
         raise UserError(f"{answers}: undecided pairs in every procedure: {', '.join(open_pairs)} -> {remedy}")
+    settle = (
+        "continue in 'polyptrace explore' until all pairs are decided and export again, "
+        "or add --unlinked-differ if all lesions of the file are right"
+    )
+    if labelled.suggested and not labelled.tracks:
+        raise UserError(f"{answers}: all lesions are suggestions that no answers decide about -> {settle}")
     if not labelled.tracks:
         raise UserError(f"{answers}: names no track of these boxes -> give the answers of these procedures")
     found = f"{counted(labelled.tracks, 'track')} of {counted(labelled.polyps, 'polyp')}"
@@ -148,6 +154,9 @@ def _relabel(answers: Path, unlinked_differ: bool, boxes: Boxes, track: Ints) ->
     if open_pairs:
         without = f"{counted(len(open_pairs), 'procedure')} with undecided pairs not labelled: {', '.join(open_pairs)}"
         console.print(f"{answers}: {without} -> {remedy}", markup=False, soft_wrap=True)
+    if labelled.suggested:
+        without = f"{counted(labelled.suggested, 'track')} not labelled: no answers decide about their lesions"
+        console.print(f"{answers}: {without} -> {settle}", markup=False, soft_wrap=True)
     for each in labelled.unmapped:
         console.print(f"  not used: {each}", markup=False, soft_wrap=True)
     return labelled.boxes

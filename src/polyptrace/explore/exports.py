@@ -8,6 +8,10 @@
 | cocovid | COCO-VID JSON | `prepare cocovid --tracks.link track` |
 | cvat | CVAT for video 1.1 | `prepare cvat --tracks.link track` |
 | html | a page to look at, in one file | |
+
+All of them contain the lesions that are shown. The lesion of a track is decided by answers if they decide all its pairs
+with other answered tracks; otherwise it is a suggestion. `decided_by` says so in CSV and COCO-VID, `origin` in Label
+Studio, `source` in CVAT, and the name of every file with a suggestion ends in `-unsettled`.
 """
 
 import base64
@@ -18,6 +22,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -25,7 +30,7 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 
 from polyptrace.config import Tracks
-from polyptrace.core.arrays import Ints
+from polyptrace.core.arrays import Bools, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import csv_text
 from polyptrace.core.timecode import has_rate, seconds_text
@@ -42,6 +47,12 @@ CSV_COLUMNS = (
 )
 #: In the column of lesions: a track that shows none.
 NO_LESION = "none"
+#: In the column `decided_by`.
+ANSWERS, PROBABILITY = "answers", "probability"
+#: Label Studio's origin of a region that nobody drew or changed.
+SUGGESTED = "prediction"
+#: In the name of a file with lesions that are suggestions.
+UNSETTLED = "-unsettled"
 #: Files of the page and their types.
 PAGE = {"page.css": "text/css", "timeline.js": "text/javascript", "page.js": "text/javascript"}
 NOTE = "A read-only copy: one procedure, as it was when the file was written."
@@ -63,6 +74,15 @@ class Named:
     def file_name(self) -> str:
         """The procedure's name without characters that file systems or headers do not allow."""
         return re.sub(r"[^A-Za-z0-9._-]+", "_", self.video)[:80].strip("._") or "procedure"
+
+    @cached_property
+    def decided(self) -> Bools:
+        """The items whose lesion is decided by answers; that of others is a suggestion."""
+        return self.state.decided()
+
+    def export_name(self, suffix: str) -> str:
+        """The name of an exported file."""
+        return self.file_name + ("" if self.decided.all() else UNSETTLED) + suffix
 
     def boxes(self) -> Iterator[tuple[int, Boxes]]:
         """Each item that shows a lesion, with its boxes in temporal order."""
@@ -96,11 +116,11 @@ def track_boxes(dataset: Dataset, name: str, video: str, crops: dict[int, Ints])
 def to_csv(named: Named) -> bytes:
     """One line per track."""
     rows: list[Sequence[object]] = [CSV_COLUMNS]
-    answered, lesion = named.state.answered(), named.grouping.lesion
+    lesion = named.grouping.lesion
     for number, (track, first, last) in enumerate(named.state.items):
         times = (seconds_text(first, named.fps), seconds_text(last, named.fps))
         confidence = "" if lesion[number] < 0 else f"{named.grouping.confidence[lesion[number]]:.3f}"
-        decided = "answers" if answered[number] or named.state.rejected[number] else "probability"
+        decided = ANSWERS if named.decided[number] else PROBABILITY
         name = NO_LESION if lesion[number] < 0 else lesion[number] + 1
         note = named.state.notes.get(number, "")
         cells = (named.dataset, named.video, track, first, last, *times, name, confidence, decided, note)
@@ -139,7 +159,11 @@ def to_cocovid(named: Named) -> bytes:
             image = {"id": frame + 1, "video_id": 1, "frame_id": frame, "width": width, "height": height}
             images.setdefault(frame, image | {"file_name": str(boxes.file[row])})
             box = boxes.xywh[row].tolist()
-            labels = {"track_id": item + 1, "polyp_id": int(named.grouping.lesion[item]) + 1}
+            labels = {
+                "track_id": item + 1,
+                "polyp_id": int(named.grouping.lesion[item]) + 1,
+                "decided_by": ANSWERS if named.decided[item] else PROBABILITY,
+            }
             annotations.append(
                 {"id": len(annotations) + 1, "image_id": frame + 1, "category_id": 1, "bbox": box}
                 | {"area": box[2] * box[3], "iscrowd": 0}
@@ -168,7 +192,8 @@ def to_cvat(named: Named) -> bytes:
             for frame, xywh in zip(boxes.frame_index.tolist(), boxes.xywh.tolist(), strict=True)
         ]
         lines.append(_cvat_box(last + 1, boxes.xywh[-1].tolist(), lesion, outside=1))
-        tracks.append(f'  <track id="{item}" label="polyp" source="polyptrace">\n' + "".join(lines) + "  </track>\n")
+        source = "manual" if named.decided[item] else "auto"
+        tracks.append(f'  <track id="{item}" label="polyp" source="{source}">\n' + "".join(lines) + "  </track>\n")
     meta = (
         f"<meta><task><name>{escape(named.video)}</name><size>{end}</size><mode>interpolation</mode>"
         f"<original_size><width>{size[0]}</width><height>{size[1]}</height></original_size></task></meta>\n"
@@ -206,7 +231,11 @@ def to_labelstudio(named: Named) -> bytes:
         track, first, last = named.state.items[item]
         regions.append(
             {"id": f"{track}-{first}-{last}", "type": "videorectangle", "from_name": "box", "to_name": "video"}
-            | {"origin": "manual", "value": value, "meta": {"text": [named.state.notes.get(item, "")]}}
+            | {
+                "origin": "manual" if named.decided[item] else SUGGESTED,
+                "value": value,
+                "meta": {"text": [named.state.notes.get(item, "")]},
+            }
         )
     for region in regions:
         region["value"]["framesCount"] = end  # type: ignore[index]

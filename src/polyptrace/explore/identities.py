@@ -95,6 +95,14 @@ class Identities:
                 mentioned[[each.first, each.second]] = True
         return mentioned
 
+    def decided(self) -> Bools:
+        """The items that show no lesion, and the answered ones whose pairs with all other answered ones are decided."""
+        chosen = self.answered() & ~self.rejected
+        names, code = np.unique(self.component[chosen], return_inverse=True)
+        decided = self.rejected.copy()
+        decided[chosen] = (self.apart_components(names).sum(axis=1) == len(names) - 1)[code]
+        return decided
+
 
 def identities(tracks: Sequence[Item], events: Sequence[Event], video: str, who: str | None = None) -> Identities:
     """Replays the events of a procedure; with `who`, only the statements of one annotator. Splits are everybody's."""

@@ -4,7 +4,8 @@ FILE is a journal, or the CSV or Label Studio export of `explore`. Each names tr
 of a box table are found by their overlap, as in `polyptrace.explore.identities`.
 
 In a journal, two tracks that no answer joins or keeps apart may show the same polyp. Such a procedure stays unlabelled,
-unless the caller says that they differ. An export lists all lesions, so that its lesions differ.
+unless the caller says that they differ. An export lists all lesions and says which of its tracks answers decide about;
+the others stay unlabelled, unless the caller says that all lesions are right.
 """
 
 import csv
@@ -18,7 +19,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, safe_cell
 from polyptrace.data import Boxes
 from polyptrace.data.identity import join_keys, video_keys
-from polyptrace.explore.exports import CSV_COLUMNS, NO_LESION
+from polyptrace.explore.exports import CSV_COLUMNS, NO_LESION, PROBABILITY, SUGGESTED
 from polyptrace.explore.identities import identities
 from polyptrace.explore.journal import Event, Item, read_journal
 
@@ -35,15 +36,16 @@ class Labelled:
     polyps: int
     unmapped: tuple[str, ...]  # answers on tracks that do not exist
     unsettled: dict[str, int]  # procedures without labels, and how many of their pairs are undecided
+    suggested: int = 0  # tracks of an export without a label, because no answers decide about them
 
 
 def label_boxes(boxes: Boxes, track: Ints, path: Path, *, unlinked_differ: bool = False) -> Labelled:
     """Replaces the polyps of all boxes: those of answered tracks in settled procedures get a polyp, all others none.
 
     `track` is the track of each box, linked without polyps. With `unlinked_differ`, every procedure counts as settled:
-    answered tracks that no answer links are different polyps.
+    answered tracks that no answer links are different polyps, and all lesions of an export are right.
     """
-    events = read_answers(path)
+    events, suggested = read_answers(path, suggestions=unlinked_differ)
     differ = unlinked_differ or path.suffix in EXPORTS
     keys = video_keys(boxes).astype(str)
     polyp = np.full(len(boxes), "", object)
@@ -69,7 +71,7 @@ def label_boxes(boxes: Boxes, track: Ints, path: Path, *, unlinked_differ: bool 
             own = inside[(track[inside] == numbers[int(state.track[item])])]
             own = own[(boxes.frame_index[own] >= first) & (boxes.frame_index[own] <= last)]
             polyp[own] = f"{boxes.video[inside[0]]}/{names.index(int(state.component[item])) + 1}"
-    return Labelled(replace(boxes, polyp=polyp), labelled, polyps, tuple(unmapped), unsettled)
+    return Labelled(replace(boxes, polyp=polyp), labelled, polyps, tuple(unmapped), unsettled, suggested)
 
 
 def _same_video(key: str, video: str) -> bool:
@@ -89,25 +91,37 @@ def _items(boxes: Boxes, track: Ints, rows: Ints) -> tuple[list[Item], list[int]
     return list(zip(*columns, strict=True)), columns[0]
 
 
-def read_answers(path: Path) -> list[Event]:
-    """The events of a journal, of a CSV or of a Label Studio file; the latter two as one merge per lesion."""
-    if path.suffix == ".csv":
-        return _merges(_csv_items(path))
-    if path.suffix == ".json":
-        return _merges(_labelstudio_items(path))
-    return read_journal(path)[0]
+@dataclass(frozen=True)
+class _Listed:
+    """A track in an export."""
+
+    video: str
+    lesion: str
+    item: Item
+    decided: bool  # by answers, or by the person who made the list
 
 
-def _merges(lesions: dict[tuple[str, str], list[Item]]) -> list[Event]:
-    """Events that say the same as a list of lesions."""
-    return [
+def read_answers(path: Path, *, suggestions: bool = False) -> tuple[list[Event], int]:
+    """The events of a journal, or of an export as one merge per lesion; how many tracks of an export are left out.
+
+    These are the tracks that no answers decide about. With `suggestions` they are not left out.
+    """
+    if path.suffix not in EXPORTS:
+        return read_journal(path)[0], 0
+    listed = _csv_tracks(path) if path.suffix == ".csv" else _labelstudio_tracks(path)
+    lesions: dict[tuple[str, str], list[Item]] = {}
+    used = [each for each in listed if each.decided or suggestions]
+    for each in used:
+        lesions.setdefault((each.video, each.lesion), []).append(each.item)
+    events = [
         Event(number, "", "file", "reject" if name == NO_LESION else "merge", video, tuple(items))
         for number, ((video, name), items) in enumerate(lesions.items(), 1)
     ]
+    return events, len(listed) - len(used)
 
 
-def _csv_items(path: Path) -> dict[tuple[str, str], list[Item]]:
-    lesions: dict[tuple[str, str], list[Item]] = {}
+def _csv_tracks(path: Path) -> list[_Listed]:
+    listed = []
     line = 1
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -119,10 +133,11 @@ def _csv_items(path: Path) -> dict[tuple[str, str], list[Item]]:
                 line = reader.line_num
                 item = tuple(int(row[name]) for name in ("track", "first_frame", "last_frame"))
                 names = (np.array([_unsafe(row[each])], object) for each in ("dataset", "video"))
-                lesions.setdefault((str(join_keys(*names)[0]), row["lesion"]), []).append(item)
+                decided = row.get("decided_by") != PROBABILITY
+                listed.append(_Listed(str(join_keys(*names)[0]), row["lesion"], item, decided))
     except (OSError, ValueError, TypeError, csv.Error) as error:
         raise UserError(f"{path}: line {line}: {error} -> give a CSV that explore exported") from None
-    return lesions
+    return listed
 
 
 def _unsafe(cell: str) -> str:
@@ -130,8 +145,8 @@ def _unsafe(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and safe_cell(cell[1:]) == cell else cell
 
 
-def _labelstudio_items(path: Path) -> dict[tuple[str, str], list[Item]]:
-    lesions: dict[tuple[str, str], list[Item]] = {}
+def _labelstudio_tracks(path: Path) -> list[_Listed]:
+    listed = []
     try:
         for task in read_json(path):
             names = (np.array([str(task["data"].get(each, ""))], object) for each in ("dataset", "video"))
@@ -140,7 +155,8 @@ def _labelstudio_items(path: Path) -> dict[tuple[str, str], list[Item]]:
                 frames = [int(each["frame"]) - 1 for each in region["value"]["sequence"]]
                 number = str(region.get("id", "")).partition("-")[0]
                 item = (int(number) if number.isdecimal() else -1, min(frames), max(frames))
-                lesions.setdefault((video, str(region["value"]["labels"][0])), []).append(item)
+                lesion, decided = str(region["value"]["labels"][0]), region.get("origin") != SUGGESTED
+                listed.append(_Listed(video, lesion, item, decided))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise UserError(f"{path}: not video annotations of Label Studio ({error!r}) -> export them again") from None
-    return lesions
+    return listed

@@ -129,6 +129,7 @@ class Site:
             "low": found.interval[0],
             "high": found.interval[1],
             "left": procedure.left(view),
+            "suggested": int((~state.decided()).sum()),
             "labels": agreement_with_labels(found.lesion, polyp),
         }
 
@@ -186,9 +187,9 @@ class Site:
                 "procedures/0/lesions": self.lesions(number, view),
                 "procedures/0/review": self.review(number),
             }
-            return f"{named.file_name}.html", to_html(answers, named.state.items, crops), "text/html"
+            return named.export_name(".html"), to_html(answers, named.state.items, crops), "text/html"
         form = FORMATS[kind]
-        return named.file_name + form.suffix, form.write(named), form.media
+        return named.export_name(form.suffix), form.write(named), form.media
 
 
 def agreement_with_labels(lesion: Ints, polyp: Strings) -> dict[str, int] | None:

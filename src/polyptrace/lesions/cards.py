@@ -245,11 +245,12 @@ def _explanation(model: SameModel) -> list[Block]:
         " the same time show different lesions."
     )
     confidence = (
-        "All probabilities take all tracks of the procedure into account. The confidence of a lesion is the probability"
-        " that it consists of exactly these tracks; it does not say how probable it is that they show a lesion. The"
-        " weakest link is the least probable of the pairs that join its tracks. Tracks of a lesion that are less than"
-        f" {SIGHTING_GAP_S:g} s apart are one sighting. Pictures are chosen by sharpness, box size, highlights and dark"
-        " corners; each shows its detection box."
+        "All probabilities take all tracks of the procedure into account; only that of a weakest link within one visit"
+        " does not. 'polyptrace explore' and 'find' show what two tracks alone say, so their numbers can differ. The"
+        " confidence of a lesion is the probability that it consists of exactly these tracks; it does not say how"
+        " probable it is that they show a lesion. The weakest link is the least probable of the pairs that join its"
+        f" tracks. Tracks of a lesion that are less than {SIGHTING_GAP_S:g} s apart are one sighting. Pictures are"
+        " chosen by sharpness, box size, highlights and dark corners; each shows its detection box."
     )
     return [Paragraph(text), Paragraph(confidence), *(Paragraph(f"Assumed: {each}.") for each in model.assumptions)]
 

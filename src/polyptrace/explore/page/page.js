@@ -194,7 +194,7 @@ function renderQuestion() {
   const facts = [`${!S.state.fps ? `${gap} frames` : gap < 60 ? `${gap.toFixed(1)} s` : `${moment(gap, 1)} min`} apart`];
   if (S.question) {
     const { probability, same_decides: same, different_decides: different } = S.question;
-    facts.push(`estimate: ${percent(probability)} the same lesion`);
+    facts.push(`estimate from these two tracks alone: ${percent(probability)} the same lesion`);
     if (Math.max(same, different) > 1) facts.push(`“same” decides ${counted(same, "pair")} of tracks, “different” ${different}`);
   }
   else facts.push(`earlier answers, such as #${S.check.event} of ${S.check.who}, are wrong with ${percent(S.check.wrong)}`);
@@ -238,7 +238,7 @@ async function renderTrack() {
   const player = same && $("player") ? $("player") : buildPlayer(item);
   panel.replaceChildren(
     el("h2", { id: "track-title" }, badge(item), title(item)), el("p", { class: "fact" }, facts.filter(Boolean).join(" · "), polyp ? el("span", {}, " · label ", name(polyp)) : null),
-    player, actions, note, el("h3", {}, "Most likely the same"), same && $("candidates") ? $("candidates") : el("div", { id: "candidates", class: "scroll" }));
+    player, actions, note, el("h3", {}, "Most likely the same"), el("p", { class: "fact" }, "P(same) is from the two tracks alone."), same && $("candidates") ? $("candidates") : el("div", { id: "candidates", class: "scroll" }));
   if (focused && $(focused)) $(focused).focus();
   if (embedded) { $("candidates").replaceChildren(el("p", { class: "fact" }, "Candidates are only in the live page.")); return; }
   try {
@@ -399,7 +399,9 @@ function askName() {
 function remember() { localStorage.setItem("polyptrace-who", who()); if (S.state) refresh().catch(failed); }
 function exportDialog() {
   const link = ([kind, text]) => el("a", { href: `/api/procedures/${S.number}/export/${kind}?${query()}`, download: "" }, text);
-  dialog("Export the lesions of this procedure", el("ul", {}, ...Object.entries(S.session.exports).map(each => el("li", {}, link(each)))));
+  const open = S.lesions ? S.lesions.suggested : 0;
+  const remark = open ? [el("p", { id: "unsettled" }, `Not settled: the lesion of ${counted(open, "track")} is a suggestion that no answers decide about. The files mark suggestions, and their names end in “-unsettled”.`)] : [];
+  dialog("Export the lesions of this procedure", ...remark, el("ul", {}, ...Object.entries(S.session.exports).map(each => el("li", {}, link(each)))));
 }
 const KEYS = [["y n u", "answer same, different, unsure"], ["← → ↑ ↓", "on the timeline: other tracks; with Shift: select more"], ["+ − 0", "zoom in, out, fit"], ["space", "play and pause"], ["m", "merge the selected tracks"], ["v", "move to another lesion"], ["s", "split the track at the shown frame"], ["x", "not a lesion, or a lesion after all"], ["c", "confirm that all tracks of the lesion belong together"], ["t", "note"], ["z, Shift+Z", "undo, redo"], ["q r h", "questions, review, history"], ["e", "export"], ["Esc", "clear the selection"]];
 function help() {
