@@ -107,8 +107,10 @@ def measure(quick: bool = False) -> Result:
         batch = [frame for _, frame in islice(all_frames(video), BATCH)]
         detector(batch, range(BATCH))  # the first call initialises libraries
         clock = time.perf_counter if on_gpu else time.process_time
-        work = stages(video, detector, folder / "case")
-        field = timed(lambda: field_mask(video), clock) if on_gpu else 0.0  # once per recording, however long it is
+        case = folder / "case"
+        work = stages(video, detector, case)
+        # once per recording, however long it is; it is stored, and not searched again by the stages
+        field = timed(lambda: field_mask(video, case / "detections"), clock)
         with nullcontext() if on_gpu else one_thread():  # waiting threads take processor time
             alone = {
                 "decoding alone": timed(lambda: deque(all_frames(video), maxlen=1), clock),
@@ -147,8 +149,7 @@ def result(
     ]
     clock = "by the clock" if on_gpu else "of processor time, with one thread"
     note = f"{count:,} frames of 1080p with one box each. Seconds {clock}; the slowest part: {slowest}."
-    if on_gpu:
-        note += f" Finding the endoscope's field is not part of the rates; it took {field:.1f} s for this recording."
+    note += f" Finding the endoscope's field is not part of it; it took {field:.1f} s for this recording."
     return Result("video", tuple(rows), note, tuple(details))
 
 

@@ -29,6 +29,7 @@ from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import BadImage
 from polyptrace.embed import Embedder, Embeddings
 from polyptrace.embed.embedding import UNITS, encoder_info, make_plan, preprocess_of, tracklets_of
+from polyptrace.embed.partial import partial_blocks
 from polyptrace.embed.table import of_dataset
 from polyptrace.encoders.preprocess import input_size
 
@@ -119,11 +120,13 @@ def embed_on(
     dataset: Dataset,
     units: Sequence[str] = UNITS,
     settings: Embed | None = None,
+    out: Path | None = None,
 ) -> Embeddings:
     """`embed` on a cluster: the vectors of all tracklets of the units, in the dataset's order.
 
     Each worker has one GPU if the cluster has GPUs, else as many cores as torch uses threads here. Blocks and batches
-    are those of one machine, so vectors are identical to the bit on machines of the same kind.
+    are those of one machine, so vectors are identical to the bit on machines of the same kind. If `out` is given,
+    workers save each block beside it, and an interrupted call is resumed by the next one with the same arguments.
     """
     settings = settings or Embed()
     input_size(dataset.crops.shape[1], preprocess_of(encoder), enlarge=settings.enlarge)
@@ -140,7 +143,10 @@ def embed_on(
         if not count:
             raise UserError(f"--cluster {address}: no machine has a free GPU or core -> add machines")
         kind = ray.remote(num_cpus=0 if gpus else threads, num_gpus=int(gpus > 0), scheduling_strategy="SPREAD")(Worker)
-        shared = (ray.put(encoder), str(dataset.path.resolve()), chosen, settings, threads)
+        blocks = None if out is None else partial_blocks(out.resolve())
+        if blocks is not None:
+            blocks.mkdir(parents=True, exist_ok=True)
+        shared = (ray.put(encoder), str(dataset.path.resolve()), chosen, tuple(units), settings, threads, blocks)
         workers = [kind.remote() for _ in range(count)]
         machines, precisions = zip(*ray.get([worker.start.remote(*shared) for worker in workers]), strict=True)
         if len(set(precisions)) > 1:
@@ -161,19 +167,33 @@ class Worker:
     The constructor does nothing: Ray treats an error in it as a crash, and the reason would be lost.
     """
 
-    def start(self, encoder: nn.Module, path: str, chosen: Ints, settings: Embed, threads: int) -> tuple[str, str]:
-        """Sets everything up; returns the machine and the precision."""
+    def start(
+        self,
+        encoder: nn.Module,
+        path: str,
+        chosen: Ints,
+        units: Sequence[str],
+        settings: Embed,
+        threads: int,
+        blocks: Path | None,
+    ) -> tuple[str, str]:
+        """Sets everything up; returns the machine and the precision. Unfinished blocks are saved in `blocks`."""
         import ray
 
         torch.set_num_threads(threads)  # the same order of summation everywhere
         self.embedder = Embedder(encoder, settings)
         self.dataset = Dataset.open(path)
         self.plan = self.embedder.plan(self.dataset, chosen)
+        self.units, self.blocks = units, blocks
         return ray.get_runtime_context().get_node_id(), self.embedder.precision
 
     def block(self, number: int) -> tuple[int, Ints, Float32s]:
         """A block's number, tracklets and vectors."""
-        return number, *self.embedder.vectors(self.dataset, self.plan, slice(number, number + 1))
+        out = None if self.blocks is None else self.blocks / f"{number:06d}"
+        partial = self.embedder.partial(out, self.dataset, self.units)
+        order, vectors = self.embedder.vectors(self.dataset, self.plan, slice(number, number + 1), partial=partial)
+        partial.save()
+        return number, order, vectors
 
 
 def by_procedure(boxes: Boxes) -> list[Ints]:

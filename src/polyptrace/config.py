@@ -170,7 +170,7 @@ class Train:
 class Embed:
     """From an encoder and a dataset to vectors."""
 
-    batch_frames: Count = 512  #: frames per batch; on a CPU at most 16
+    batch_frames: Count = 512  #: frames per batch; on a CPU at most 16, and fewer for large encoders
     precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
     device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: a GPU if available
     compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU, if there are enough frames

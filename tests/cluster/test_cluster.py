@@ -1,5 +1,9 @@
 """Work spread over a cluster of two nodes gives the same bytes as one machine."""
 
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -16,6 +20,8 @@ from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset, prepare, read_coco
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.embed import Embeddings, embed
+from polyptrace.embed.partial import partial_blocks
+from polyptrace.embed.table import vectors_written
 from polyptrace.encoders import TrackletEncoder, save_encoder
 
 ray = pytest.importorskip("ray")
@@ -113,6 +119,61 @@ def test_vectors_computed_on_two_nodes_have_the_same_bytes(
     assert found.vectors.tobytes() == expected.vectors.tobytes()
     assert found.info["model_hash"] == expected.info["model_hash"]
     assert found.position.tolist() == expected.position.tolist()
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+import torch
+from polyptrace.cluster import embed_on
+from polyptrace.config import Embed
+from polyptrace.data import Dataset
+from polyptrace.embed import partial
+from polyptrace.encoders import ColourGrid
+address, data, out, log = sys.argv[1:]
+
+class Slow(ColourGrid):
+    def __setstate__(self, state):  # in the worker
+        super().__setstate__(state)
+        partial.EVERY = 0.1
+
+    def frame_features(self, frames):
+        with open(log, "a") as file:
+            file.write(".")
+        time.sleep(0.05)
+        return super().frame_features(frames)
+
+torch.set_num_threads(1)
+settings = Embed(batch_frames=8, device="cpu", block_frames=100)
+embed_on(address, Slow(), Dataset.open(data), settings=settings, out=Path(out)).save(Path(out))
+"""
+
+
+def test_a_killed_embedding_on_a_cluster_repeats_little_and_gives_the_same_vectors(
+    address: str, alone: Dataset, tmp_path: Path
+) -> None:
+    def start(out: str) -> "subprocess.Popen[bytes]":
+        words = [address, alone.path, tmp_path / out, tmp_path / f"{out}.log"]
+        return subprocess.Popen([sys.executable, "-c", KILLED, *words])
+
+    def batches(out: str) -> int:
+        log = tmp_path / f"{out}.log"
+        return log.stat().st_size if log.exists() else 0
+
+    assert start("whole").wait() == 0
+    process = start("killed")
+    while process.poll() is None and batches("killed") < 0.7 * batches("whole"):
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert list(partial_blocks(tmp_path / "killed").iterdir())
+    assert start("killed").wait() == 0
+    assert 0 <= batches("killed") - batches("whole") <= 16  # two workers, which were ended some time after the kill
+    found, expected = Embeddings.load(tmp_path / "killed"), Embeddings.load(tmp_path / "whole")
+    assert found.vectors.tobytes() == expected.vectors.tobytes()
+    with vectors_written(tmp_path / "killed", overwrite=True):
+        pass
+    assert not partial_blocks(tmp_path / "killed").exists()
 
 
 def test_impossible_requests_are_reported_before_workers_start(

@@ -395,8 +395,8 @@ import sys, time
 from pathlib import Path
 from polyptrace.config import Crops, Tracks
 from polyptrace.data import prepare
-from polyptrace.data.crops import cutting, videos
-numbered, cut = videos._numbered, cutting.cut_crop
+from polyptrace.data.crops import cutting, field, videos
+numbered, cut, sampled = videos._numbered, cutting.cut_crop, field.sample_frames
 log = open(sys.argv[3], "a", buffering=1)
 
 def slow_frames(frames, first):
@@ -409,7 +409,11 @@ def counted_cut(*args):
     print("cut", file=log)
     return cut(*args)
 
-videos._numbered, cutting.cut_crop = slow_frames, counted_cut
+def counted_search(*args):
+    print("searched", file=log)
+    return sampled(*args)
+
+videos._numbered, cutting.cut_crop, field.sample_frames = slow_frames, counted_cut, counted_search
 prepare("mot", Path(sys.argv[1]), Path(sys.argv[2]), Tracks(link="video", stride=1), Crops(size=32))
 """
 
@@ -441,6 +445,7 @@ def test_a_run_killed_inside_a_video_repeats_only_the_last_seconds(tmp_path: Pat
     cut_twice = count(first, "cut") + count(second, "cut") - len(lines)
     assert 0 <= cut_twice <= decoded_twice
     assert decoded_twice * 0.01 < SECONDS_BETWEEN_SYNCS + 1
+    assert (count(first, "searched"), count(second, "searched")) == (1, 0)  # for the endoscope's field
     prepare("mot", source, tmp_path / "whole", Tracks(link="video", stride=1), SMALL)
     assert files_of(out) == files_of(tmp_path / "whole")
 

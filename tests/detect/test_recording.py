@@ -167,6 +167,35 @@ def test_a_killed_process_repeats_only_what_followed_its_last_state(video: Path,
     assert frames_in(tmp_path / "out/procedure.txt") == list(range(1, 301))
 
 
+def test_a_killed_process_does_not_search_the_field_again(video: Path, tmp_path: Path) -> None:
+    """Nor does `prepare`, which reads the same video."""
+    code = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from polyptrace.config import Tracks; from polyptrace.data import prepare\n"
+        "from polyptrace.data.crops import field\n"
+        "from polyptrace.detect import detect; from tests.detect.conftest import Numbered\n"
+        "class Killed(Numbered):\n    def __call__(self, frames, indices):\n"
+        "        if 'kill' in sys.argv and 40 in indices: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        return super().__call__(frames, indices)\n"
+        "sampled = field.sample_frames\n"
+        "def search(*words):\n    print('searched', flush=True)\n    return sampled(*words)\n"
+        "field.sample_frames = search\n"
+        "detect(Path(sys.argv[1]), Killed(), Path(sys.argv[2]))\n"
+        "prepare('mot', Path(sys.argv[2]), Path(sys.argv[3]), Tracks(link='video', max_gap=5, min_track=2, stride=1))\n"
+    )
+    command = [sys.executable, "-c", code, str(video), str(tmp_path / "out"), str(tmp_path / "data")]
+    killed = subprocess.run([*command, "kill"], capture_output=True, text=True)
+    assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, "searched\n")
+    resumed = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert resumed.stdout == ""
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        "procedure.mp4",
+        "procedure.txt",
+        "procedure.json",
+        "procedure.field.png",
+    }
+
+
 def frames_in(table: Path) -> list[int]:
     return [int(line.partition(",")[0]) for line in table.read_text().splitlines()]
 

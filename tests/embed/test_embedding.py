@@ -156,3 +156,14 @@ def test_a_compiled_encoder_is_one_graph_of_one_shape_and_gives_the_same_vectors
     found = embed(small(), coloured, settings=replace(SETTINGS, compile="on")).vectors
     assert shapes == [(13, 32, 32, 3)]
     np.testing.assert_allclose(found, eager, atol=1e-5, rtol=1e-5)
+
+
+def test_a_large_encoder_gets_small_batches_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a batch takes seconds, which is what an interrupted run repeats."""
+    encoder = TrackletEncoder("test_resnet", width=16, heads=2, feed_forward=16, layers=1, size=32)
+    weights = sum(parameter.numel() for parameter in encoder.parameters())
+    assert Embedder(encoder, Embed(device="cpu")).batch_frames == embedding_module.CPU_BATCH
+    monkeypatch.setattr(embedding_module, "CPU_BATCH_WEIGHTS", 5 * weights - 1)
+    assert Embedder(encoder, Embed(device="cpu")).batch_frames == 4
+    monkeypatch.setattr(embedding_module, "CPU_BATCH_WEIGHTS", weights // 2)
+    assert Embedder(encoder, Embed(device="cpu")).batch_frames == 1

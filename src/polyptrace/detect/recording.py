@@ -167,7 +167,7 @@ def detect(
             return Detections.load(table)
         if table.exists() and not partial.exists():
             raise UserError(f"{table}: already exists, not written by this command -> give another folder")
-        mask = field_mask(video) if border == "blank" else None
+        mask = field_mask(video, out) if border == "blank" else None
         with UnfinishedDetections.open(partial, settings) as unfinished:
             _run(video, detector, unfinished, mask, min_score, batch, info.frames)
             outside = _outside(unfinished.state)

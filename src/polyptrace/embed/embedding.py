@@ -10,7 +10,6 @@ The plan of the blocks and batches depends on the tracklets and the settings onl
 whatever machine it is computed, and a resumed `embed` gives the same bytes as one that was not interrupted.
 """
 
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -46,8 +45,9 @@ UNITS = ("tracklet", "track")
 #: Frames from which compiling pays on a GPU: the blocks of a foundation model, or a whole backbone.
 COMPILE_BLOCKS_FROM, COMPILE_BACKBONE_FROM = 50_000, 200_000
 
-#: The most frames per batch on a CPU: more are not faster, and an interrupted run repeats its last batch.
-CPU_BATCH = 16
+#: On a CPU, the most frames per batch, and the most frames times parameters, so that a batch takes seconds: larger
+#: batches are not faster, and an interrupted run repeats the last one.
+CPU_BATCH, CPU_BATCH_WEIGHTS = 16, 1_500_000_000
 
 #: Frames per batch of the aggregation, as a multiple of the frames per batch of the backbone.
 AGGREGATION_BATCH = 8
@@ -77,7 +77,10 @@ class Embedder:
         self.settings = settings or Embed()
         self.device, _ = choose_device(self.settings.device, "--embed.device")
         self.precision, _ = choose_precision(self.settings.precision, self.device)
-        self.batch_frames = min(self.settings.batch_frames, CPU_BATCH if self.device.type == "cpu" else sys.maxsize)
+        self.batch_frames = self.settings.batch_frames
+        if self.device.type == "cpu":
+            weights = sum(parameter.numel() for parameter in encoder.parameters())
+            self.batch_frames = min(self.batch_frames, CPU_BATCH, max(1, CPU_BATCH_WEIGHTS // max(weights, 1)))
         self.encoder = encoder.eval().to(self.device)
         self.by_frame = isinstance(encoder, FrameByFrame)
         if self.by_frame:  # video models have weights of five dimensions, which have no channels-last layout
@@ -292,7 +295,7 @@ def embed_files(
         if compute is None:
             embeddings = embed(model, dataset, settings=settings, out=out)
         else:
-            embeddings = compute(model, dataset, settings=settings)
+            embeddings = compute(model, dataset, settings=settings, out=out)
         embeddings = replace(embeddings, info=embeddings.info | _origin(encoder, weights, model, row))
         embeddings.save(out, overwrite=overwrite)
     return embeddings

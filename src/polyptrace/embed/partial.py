@@ -2,10 +2,12 @@
 
 The order of the work is fixed: frames go through the backbone batch by batch, and when all frames of a block have
 features, the vectors of its tracklets follow. The file is written about every 20 seconds. It has all vectors so far,
-and the features of the frames whose block is not finished.
+and the features of the frames whose block is not finished. On a cluster, each block has a file of its own, in the
+folder OUT.partial.blocks.
 """
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,6 +30,17 @@ EVERY, LEAST_RATIO = 20.0, 20.0
 def partial_file(out: Path) -> Path:
     """The file of an unfinished `embed` to the folder `out`."""
     return out.with_name(f"{out.name}.partial.npz")
+
+
+def partial_blocks(out: Path) -> Path:
+    """The folder of an unfinished `embed --cluster` to the folder `out`."""
+    return out.with_name(f"{out.name}.partial.blocks")
+
+
+def remove_partial_vectors(out: Path) -> None:
+    """Removes both; the caller has the lock of `out`."""
+    partial_file(out).unlink(missing_ok=True)
+    shutil.rmtree(partial_blocks(out), ignore_errors=True)
 
 
 class PartialVectors:
@@ -66,11 +79,16 @@ class PartialVectors:
 
     def save_if_due(self, features: Callable[[], Float32s | None]) -> None:
         """Writes the file if the last one is old; `features` gives those of frames whose block is not finished."""
-        begun = time.monotonic()
-        if self._path is None or begun < self._due:
+        if self._path is not None and time.monotonic() >= self._due:
+            self.save(features())
+
+    def save(self, held: Float32s | None = None) -> None:
+        """Writes the file; `held` are the features of frames whose block is not finished."""
+        if self._path is None:
             return
+        begun = time.monotonic()
         arrays: dict[str, Any] = {"made_with": self._made_with, "counts": [self.finished, self.frames]}
-        if (held := features()) is not None:
+        if held is not None:
             arrays["features"] = held
         if self._tracklets:
             arrays["tracklets"], arrays["vectors"] = self.result()

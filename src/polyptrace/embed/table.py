@@ -30,7 +30,7 @@ from polyptrace.core.lock import lock
 from polyptrace.core.schema import read_parquet
 from polyptrace.data import Dataset
 from polyptrace.data.identity import codes, video_keys
-from polyptrace.embed.partial import partial_file
+from polyptrace.embed.partial import remove_partial_vectors
 
 TEXT = ("unit", "dataset", "video", "polyp", "histology")
 WHOLE = ("track", "position", "last")
@@ -381,13 +381,13 @@ def vectors_written(out: Path, overwrite: bool) -> Iterator[None]:
     """
     with lock(out):
         if not overwrite and (out / VECTORS_FILE).is_file():
-            partial_file(out).unlink(missing_ok=True)
+            remove_partial_vectors(out)
         refuse_existing(out, overwrite, VECTORS_FILE)
         yield
-        partial_file(out).unlink(missing_ok=True)
+        remove_partial_vectors(out)
 
 
 def remove_leftovers(out: Path) -> None:
     """Removes what a process left beside finished vectors that was killed after saving them."""
     with lock(out):
-        partial_file(out).unlink(missing_ok=True)
+        remove_partial_vectors(out)

@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter
+from PIL.PngImagePlugin import PngInfo
 
 from polyptrace.config import Crops, Tracks
 from polyptrace.core.errors import PolyptraceWarning
 from polyptrace.data import Boxes, prepare
 from polyptrace.data.crops.field import field_mask
-from polyptrace.data.crops.videos import read_frames
+from polyptrace.data.crops.videos import read_frames, write_video
 
 av = pytest.importorskip("av")
 
@@ -91,6 +92,36 @@ def test_stored_crops_show_no_name_unless_the_border_is_kept(tmp_path: Path, bor
     assert stored.max() == 0 if border == "blank" else stored.max() > 200
     files = [file.read_bytes() for file in dataset.path.iterdir()]
     assert not any(b"DOE JANE" in content for content in files)
+
+
+def test_a_stored_field_is_used_until_the_video_changes(tmp_path: Path) -> None:
+    video, stored = recording(tmp_path / "v.mp4", "octagon"), tmp_path / "kept/v.field.png"
+    found = field_mask(video, tmp_path / "kept")
+    assert found is not None
+    with Image.open(stored) as image:
+        smaller = Image.new("1", image.size)
+        smaller.paste(1, (20, 20, 60, 60))
+        notes = PngInfo()
+        notes.add_text("video", image.info["video"])
+    smaller.save(stored, pnginfo=notes)
+    again = field_mask(video, tmp_path / "kept")
+    assert again is not None
+    assert (again[..., 0] > 0).sum() == 40 * 40
+    stored.write_bytes(stored.read_bytes()[:60])  # damaged
+    np.testing.assert_array_equal(field_mask(video, tmp_path / "kept"), found)
+    recording(tmp_path / "v.mp4", "circle")
+    circle = field_mask(video, tmp_path / "kept")
+    assert circle is not None
+    assert not (circle[..., 0] > 0)[~field_image("circle")].any()
+
+
+def test_a_field_that_was_not_found_is_stored_as_such(tmp_path: Path) -> None:
+    video = tmp_path / "v.mp4"
+    write_video(video, [np.full((64, 96, 3), 90, np.uint8)] * 20)
+    for _ in range(2):
+        with pytest.warns(PolyptraceWarning, match="field was not found"):
+            assert field_mask(video, tmp_path / "kept") is None
+    assert (tmp_path / "kept/v.field.png").is_file()
 
 
 def test_an_image_without_a_border_is_kept_whole(tmp_path: Path) -> None:

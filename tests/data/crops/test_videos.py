@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.crops.videos import read_frames, video_info
+from polyptrace.data.crops import videos
+from polyptrace.data.crops.videos import read_frames, sample_frames, video_info
 
 av = pytest.importorskip("av")
 
@@ -176,3 +177,32 @@ def test_a_video_with_an_unknown_codec_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"avc1", b"zzzz"))
     with pytest.raises(UserError, match=r"a\.mp4: its video codec is unknown -> export"):
         video_info(path)
+
+
+@pytest.mark.parametrize("key_frame_every", [2, 20, 200], ids=["many key frames", "few", "one"])
+def test_samples_are_spread_over_the_video(tmp_path: Path, key_frame_every: int) -> None:
+    options = {"bf": "2", "g": str(key_frame_every), "keyint_min": str(key_frame_every), "sc_threshold": "0"}
+    video = write_video(tmp_path / "v.mp4", 200, options=options)
+    samples = list(sample_frames(video, 17))
+    seconds = np.array([time for time, _ in samples])
+    assert len(seconds) == 17
+    assert seconds[0] < 0.5
+    assert seconds[-1] > 7
+    assert 0 < np.diff(seconds).min() <= np.diff(seconds).max() <= 0.8 + 1e-9
+    for time, picture in samples:
+        assert number_in(torch.from_numpy(picture).permute(2, 0, 1)) == round(25 * time)
+
+
+def test_few_of_the_frames_between_key_frames_are_decoded_for_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One key frame in 10 seconds, at one frame per second: samples are in the two seconds after each."""
+    options = {"bf": "0", "g": "10", "keyint_min": "10", "sc_threshold": "0"}
+    video = write_video(tmp_path / "v.mp4", 100, options=options, step_ms=[1000] * 100)
+    decoded, original = [], videos._decoded
+    monkeypatch.setattr(
+        videos, "_decoded", lambda container: (decoded.append(1) or each for each in original(container))
+    )
+    times = [time for time, _ in sample_frames(video, 20)]
+    assert times == [start + after for start in range(0, 100, 10) for after in (0, 1)]
+    assert len(decoded) == 20

@@ -163,9 +163,15 @@ def _read(task: _Task, rows: Ints, bad: list[BadImage], device: torch.device | N
         if position.pts is not None:
             task.crops.reached(int(rows[0]), position.frame, position.pts)
 
-    border = task.settings.border
     images = read_images(
-        task.root, list(groups), task.check_cancelled, border=border, start=start, on_frame=on_frame, device=device
+        task.root,
+        list(groups),
+        task.check_cancelled,
+        border=task.settings.border,
+        fields=task.crops.fields,
+        start=start,
+        on_frame=on_frame,
+        device=device,
     )
     for image in images:
         task.image_done()

@@ -3,18 +3,21 @@
 Frames across the video are compared. Inside the field (an octagon, a circle or a rectangle) they differ almost
 everywhere; the border is static except for thin text. The field is the convex hull of the largest region that changes
 and is wider than text. Its edge is moved inwards by a few pixels, so that no border remains.
+
+Only the field is stored, never the frames, which show the border.
 """
 
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
+from PIL.PngImagePlugin import PngInfo
 from scipy import ndimage
 from scipy.spatial import ConvexHull
 
 from polyptrace.core.arrays import Bools, Pixels
 from polyptrace.core.errors import warn
+from polyptrace.core.files import atomic_file
 from polyptrace.data.crops.videos import sample_frames, video_info
 
 SAMPLES = 32  # frames
@@ -23,27 +26,31 @@ CHANGE = 12  # grey levels between the 10th and the 90th percentile of a changin
 TEXT_WIDTH = 0.02  # share of the shorter side; narrower regions are text
 SMALLEST = 0.1  # share of the image; a smaller field is not believed
 INWARDS = 3  # reduced pixels; colours bleed over the edge by up to two
+IDENTITY = "video"  # key in the stored image: size and time of change of the video
+NOT_FOUND = np.ones((1, 1), bool)  # the whole image, of any size
 
 
-def field_mask(path: Path) -> Pixels | None:
+def field_mask(video: Path, folder: Path | None = None) -> Pixels | None:
     """The field of a video as a mask (H, W, 3), 255 inside and 0 outside; None if it is the whole image.
 
-    A video in which no field can be found, for example because it hardly changes, is kept whole, with a warning.
+    A video in which no field can be found, for example because it hardly changes, is kept whole, with a warning. The
+    field is stored as an image in `folder`, and not searched again if that or the folder of the video has it.
     """
-    status = path.stat() if path.is_file() else None
-    return _field_mask(path, status and (status.st_size, status.st_mtime_ns))
-
-
-@lru_cache(maxsize=8)  # the mask of a video is needed by detection, crops and preview
-def _field_mask(path: Path, _: object) -> Pixels | None:
-    info = video_info(path)
+    info, status = video_info(video), video.stat()
     step = max(1, info.width // WIDTH)
-    frames = [frame[::step, ::step].max(axis=2) for _, frame in sample_frames(path, SAMPLES)]
-    frames = [frame for frame in frames if frame.shape == frames[0].shape]
-    inside = find_field(np.stack(frames)) if len(frames) > 1 else None
+    shape = (-(-info.height // step), -(-info.width // step))
+    identity = f"{status.st_size} {status.st_mtime_ns}"
+    files = [each / f"{video.stem}.field.png" for each in (video.parent, folder) if each is not None]
+    stored = (_read_field(file, identity) for file in files)
+    inside = next((field for field in stored if field is not None and field.shape in (shape, NOT_FOUND.shape)), None)
     if inside is None:
-        warn(f"{path}: the endoscope's field was not found, so the border is kept -> check that no name is visible")
-        return None
+        sampled = [frame[::step, ::step].max(axis=2) for _, frame in sample_frames(video, SAMPLES)]
+        frames = [frame for frame in sampled if frame.shape == shape]
+        inside = find_field(np.stack(frames)) if frames else NOT_FOUND
+        if folder is not None:
+            _write_field(files[-1], inside, identity)
+    if inside.shape == NOT_FOUND.shape:
+        warn(f"{video}: the endoscope's field was not found, so the border is kept -> check that no name is visible")
     if inside.all():
         return None
     full = inside.repeat(step, 0).repeat(step, 1)[: info.height, : info.width]
@@ -51,23 +58,40 @@ def _field_mask(path: Path, _: object) -> Pixels | None:
     return mask
 
 
-def find_field(frames: Pixels) -> Bools | None:
-    """The field (h, w) of frames (n, h, w) of grey values, or None."""
+def find_field(frames: Pixels) -> Bools:
+    """The field (h, w) of frames (n, h, w) of grey values, or `NOT_FOUND`."""
     low, high = np.percentile(frames, (10, 90), axis=0)
     radius = max(1, round(TEXT_WIDTH * min(low.shape) / 2))
     changing = ndimage.binary_fill_holes(high - low > CHANGE)
     wide = ndimage.binary_dilation(_eroded(changing, radius), _disk(radius))
     label, count = ndimage.label(wide)
     if not count:
-        return None
+        return NOT_FOUND
     largest = label == 1 + np.argmax(np.bincount(label.ravel())[1:])
     if largest.mean() < SMALLEST:
-        return None
+        return NOT_FOUND
     points = np.argwhere(largest)[:, ::-1]
     corners = points[ConvexHull(points).vertices]
     image = Image.new("1", (largest.shape[1], largest.shape[0]))
     ImageDraw.Draw(image).polygon([(int(a), int(b)) for a, b in corners], fill=1)
     return _eroded(np.array(image), INWARDS)
+
+
+def _read_field(file: Path, identity: str) -> Bools | None:
+    """The stored field of the video with this identity; None if there is none, or if it is damaged."""
+    try:
+        with Image.open(file, formats=("PNG",)) as image:
+            return np.asarray(image.convert("1")) if image.info.get(IDENTITY) == identity else None
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
+
+
+def _write_field(file: Path, inside: Bools, identity: str) -> None:
+    notes = PngInfo()
+    notes.add_text(IDENTITY, identity)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(file) as temporary:
+        Image.fromarray(inside).save(temporary, "PNG", pnginfo=notes)
 
 
 def _eroded(region: Bools, radius: int) -> Bools:

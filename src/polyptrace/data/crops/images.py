@@ -95,6 +95,7 @@ def read_images(
     check_cancelled: Callable[[], None] = lambda: None,
     *,
     border: str = "keep",
+    fields: Path | None = None,
     start: FramePosition | None = None,
     on_frame: Callable[[FramePosition], None] = lambda _: None,
     device: torch.device | None = None,
@@ -102,9 +103,9 @@ def read_images(
     """Reads images (file, frame) that are all in one container, or all image files.
 
     `check_cancelled` is called at every image, including those that are skipped inside a container; an exception that
-    it raises stops reading. With the `border` "blank", images of a video are black outside of the endoscope's field.
-    Decoding of a video begins at the frame `start`, and `on_frame` is called at every frame before it is yielded. With
-    a `device`, JPEG files are decoded together on that GPU.
+    it raises stops reading. With the `border` "blank", images of a video are black outside of the endoscope's field,
+    which is stored in the folder `fields`. Decoding of a video begins at the frame `start`, and `on_frame` is called at
+    every frame before it is yielded. With a `device`, JPEG files are decoded together on that GPU.
     """
 
     def reached(position: FramePosition) -> None:
@@ -117,7 +118,7 @@ def read_images(
     elif is_video(shared):
         video = path_below(root, shared)
         missing = {frame: file for file, frame in images}
-        field = field_mask(video) if border == "blank" else None
+        field = field_mask(video, fields) if border == "blank" else None
         for position, picture in read_frames(video, sorted(missing), reached, field, start):
             yield ImageResult(missing.pop(position.frame), position.frame, picture)
         for frame, file in missing.items():

@@ -2,6 +2,7 @@
 
 While `crops.npy` is filled, `crops.done` marks every crop that is on disk, and `crops.positions` says how far each
 video was read, so that a run that was killed, or a machine that lost power, repeats only the last seconds of work.
+`crops.fields` has the endoscope's field of each video.
 """
 
 import hashlib
@@ -66,6 +67,7 @@ class UnfinishedCrops:
         self._positions_file = path.with_suffix(".positions")
         self._positions = _read_positions(self._positions_file)
         self._last_sync, self._syncing = monotonic(), Lock()
+        self.fields = path.with_suffix(".fields")  # folder of the endoscope's fields that were found; see `field_mask`
 
     @classmethod
     @contextmanager
