@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+from transformers import RTDetrImageProcessor, RTDetrV2Config, RTDetrV2ForObjectDetection
 
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.core.errors import UserError
@@ -41,26 +43,60 @@ def test_vectors_made_elsewhere_are_evaluated() -> None:
     assert metrics["AUROC"] > 0.9
 
 
-def test_a_trained_detector_is_saved_as_a_folder_for_detect(tiny: Path, tmp_path: Path) -> None:
+def test_a_trained_detector_is_saved_as_onnx_for_detect(tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "detector"
     words = ["coco", str(tiny), "--out", str(out), "--size", "96", "--steps", "3", "--batch", "2"]
     score = main_of("train_detector")([*words, "--test-images", "4", "--workers", "1"])
     assert 0 <= score <= 1
     made = json.loads((out / "training.json").read_text())
     assert (made["steps"], made["test images"], made["AP50"]) == (3, 4, score)
-    (found,) = load_detector(str(out))([np.zeros((96, 112, 3), np.uint8)], [0])
+    assert {each.name for each in out.iterdir()} == {"training.json", "detector.onnx"}
+    assert str(Path(__file__).parents[1]).encode() not in (out / "detector.onnx").read_bytes()
+    (found,) = load_detector(str(out / "detector.onnx"))([np.zeros((96, 112, 3), np.uint8)], [0])
     assert found.shape[1] == 5
     with pytest.raises(UserError, match="already exists"):
         main_of("train_detector")(words)
 
 
+def test_a_pretrained_detector_of_transformers_is_trained_further(tiny: Path, tmp_path: Path) -> None:
+    backbone = {"model_type": "rt_detr_resnet", "layer_type": "basic", "depths": [1, 1, 1, 1], "embedding_size": 8}
+    backbone |= {"hidden_sizes": [8, 8, 16, 16], "out_features": ["stage2", "stage3", "stage4"]}
+    sizes = {"d_model": 32, "encoder_hidden_dim": 32, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "decoder_layers": 2}
+    config = RTDetrV2Config(
+        backbone_config=backbone, encoder_in_channels=[8, 16, 16], decoder_in_channels=[32] * 3, num_queries=10, **sizes
+    )
+    RTDetrV2ForObjectDetection(config).save_pretrained(tmp_path / "given")
+    RTDetrImageProcessor(size={"height": 96, "width": 96}).save_pretrained(tmp_path / "given")
+    words = ["coco", str(tiny), "--model", str(tmp_path / "given"), "--size", "96", "--steps", "2", "--batch", "2"]
+    main_of("train_detector")([*words, "--out", str(tmp_path / "out"), "--test-images", "2", "--workers", "0"])
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("given", "out"))
+    assert any(not torch.equal(before[name], after[name]) for name in before if before[name].is_floating_point())
+    (found,) = load_detector(str(tmp_path / "out"))([np.zeros((96, 112, 3), np.uint8)], [0])
+    assert found.shape[1] == 5
+
+
 def test_the_light_detector_starts_from_the_default_encoder_and_is_small() -> None:
-    model, processor = runpy.run_path(str(EXAMPLES / "train_detector.py"))["build"]("light", 64)
+    network = runpy.run_path(str(EXAMPLES / "train_detector.py"))["Light"](64)
     encoder = load_encoder("default")
-    stem = model.model.backbone.model.state_dict()["_backbone.stem.conv.weight"]
+    stem = network.module.backbone.stages.state_dict()["stem.conv.weight"]
     assert torch.equal(stem, encoder.backbone.state_dict()["stem.conv.weight"])
-    assert list(processor.image_mean) == list(encoder.preprocess.mean)
-    assert sum(each.numel() for each in model.parameters()) < 3e6
+    assert sum(each.numel() for each in network.module.parameters()) < 3e6
+
+
+def test_the_onnx_file_finds_the_boxes_that_fcos_finds(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = runpy.run_path(str(EXAMPLES / "train_detector.py"))["Light"](128)
+    network.module.head.classification_head.cls_logits.bias.data.fill_(-2)
+    frame = np.random.default_rng(0).integers(0, 256, (128, 128, 3), dtype=np.uint8)
+    model = network.module.eval()
+    model.score_thresh, model.nms_thresh, model.detections_per_img = 0.1, 0.7, 1000
+    (wanted,) = model([torch.from_numpy(frame).permute(2, 0, 1) / 255])
+    (found,) = load_detector(network.finish(tmp_path))([frame], [0])
+    assert len(found) == len(wanted["scores"]) > 5
+    order = np.argsort(-found[:, 4], kind="stable")
+    corners = np.column_stack([found[:, :2], found[:, :2] + found[:, 2:4]])[order]
+    assert np.allclose(corners, wanted["boxes"].detach(), atol=0.01)
+    assert np.allclose(found[order, 4], wanted["scores"].detach(), atol=1e-4)
 
 
 def test_images_without_a_box_are_those_of_the_same_videos(tmp_path: Path, tiny: Path) -> None:
@@ -92,12 +128,12 @@ def test_images_are_mirrored_together_with_their_boxes(tmp_path: Path) -> None:
     torch.manual_seed(0)
     places = set()
     for _ in range(20):
-        shown, ((x, y, w, h),) = images[0]
-        left, right, top, bottom = round(96 * (x - w / 2)), round(96 * (x + w / 2)), 64 * (y - h / 2), 64 * (y + h / 2)
-        inside = shown[:, round(top) : round(bottom), left:right]
+        shown, corners = images[0]
+        left, top, right, bottom = corners[0].int().tolist()
+        inside = shown[:, top:bottom, left:right]
         assert inside.shape == (3, 20, 30)
         assert inside.float().mean() > 240
-        places.add((left, round(top)))
+        places.add((left, top))
     assert len(places) == 4
 
 

@@ -1,12 +1,10 @@
 """The benchmark of a detector: which boxes and tracks count as right."""
 
-import time
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.detector import FOUND, TRUE, frame_matches, in_parallel, limited, overlapped, page, summary, train
+from benchmarks.detector import FOUND, TRUE, frame_matches, overlapped, page, summary
 from polyptrace.data import Boxes
 
 TRUTH = Boxes.of(
@@ -44,33 +42,8 @@ def test_errors_are_averaged_over_procedures_and_the_rest_is_summed() -> None:
     procedures = [{"video": v, "polyps": 2, TRUE: right, FOUND: each} for v, each in (("v", right), ("w", wrong))]
     found = summary(procedures, FOUND)
     assert found == {"count error": 1.0, "lesions": 6, "tracks": 12, "false tracks": 3, "missed polyps": 1}
-    content = {"procedures": procedures, "boxes": 1200, "encoder": "default", "ap50": 0.5, "training": {}}
-    content["folders"] = {"finished": 1, "all": 1}
+    content = {"procedures": procedures, "boxes": 1200, "encoder": "default", "ap50": 0.5}
     text = page(content | {"summary": {kind: summary(procedures, kind) for kind in (TRUE, FOUND)}})
     assert "2 generated procedures with 4 polyps, 1,200 true boxes; encoder default. AP50: 0.500." in text
     assert "| detector | 1.00 | 6 | 12 | 3 | 1 |" in text
     assert "| w | 2 | 2 | 4 |" in text
-
-
-def test_a_benchmark_that_runs_out_of_time_reports_the_training() -> None:
-    content = {"procedures": [], "folders": {"finished": 0, "all": 2}}
-    text = page(content | {"training": {"steps": 1300, "test images": 2000, "AP50": 0.25}})
-    assert "trained for 1,300 steps; AP50 on 2,000 images of other procedures: 0.250" in text
-    assert "0 of 2 folders of videos were counted before the time was over" in text
-    assert "40 steps; stopped before" in page(content | {"training": {"steps": 40}})
-
-
-def test_a_command_that_takes_too_long_is_stopped_and_the_others_count() -> None:
-    run = limited(time.monotonic() + 1.5)
-    jobs = [partial(run, "-c", "pass"), partial(run, "-c", "import time; time.sleep(60)")]
-    assert in_parallel(jobs) == [True, False]
-
-
-def test_a_stopped_training_is_described_by_its_last_checkpoint(tmp_path: Path) -> None:
-    def run(*_: object) -> bool:
-        (tmp_path / "light").mkdir()
-        (tmp_path / "light/training.json").write_text('{"steps": 40}')
-        return False
-
-    assert train(run, [tmp_path], tmp_path / "light", 100.0, 64) == {"steps": 40}
-    assert train(lambda *_: False, [], tmp_path / "none", 100.0, 64) == {"steps": 0}

@@ -90,22 +90,13 @@ class OnnxFile:
 
     def _prepare(self, frame: Frame) -> tuple[NDArray[Any], Tensor, Tensor]:
         """The network's input (3, h, w), and the scale and shift (4,) of boxes from the frame to it."""
-        height, width = frame.shape[:2]
-        scale_x, scale_y = self._width / width, self._height / height
-        if self._letterbox:
-            scale_x = scale_y = min(scale_x, scale_y)
-        inner = max(1, round(height * scale_y)), max(1, round(width * scale_x))
-        picture = torch.from_numpy(frame).permute(2, 0, 1)[None].contiguous(memory_format=torch.channels_last)
-        picture = functional.interpolate(picture, size=inner, mode="bilinear", antialias=True)
-        left, top = (self._width - inner[1]) // 2, (self._height - inner[0]) // 2
-        edges = (left, self._width - inner[1] - left, top, self._height - inner[0] - top)
-        picture = functional.pad(picture, edges, value=PADDING)[0]
+        picture = torch.from_numpy(frame).permute(2, 0, 1)
+        picture, scale, shift = resize(picture, self._width, self._height, self._letterbox)
         kind = TYPES[self._image.type]
         if kind != np.uint8:
             mean, std = (torch.tensor(each)[:, None, None] for each in (self._settings.mean, self._settings.std))
             picture = (picture.float() / 255 - mean) / std
-        scale = torch.tensor([scale_x, scale_y, scale_x, scale_y])
-        return picture.contiguous().numpy().astype(kind), scale, torch.tensor([left, top, left, top]).float()
+        return picture.contiguous().numpy().astype(kind), scale, shift
 
     def _run(self, pictures: NDArray[Any]) -> dict[str, Tensor]:
         """The outputs for pictures (N, 3, h, w)."""
@@ -164,6 +155,20 @@ class OnnxFile:
                     boxes, scores, labels = boxes[None], scores[None], labels[None]
         corners = box_convert(boxes, self._settings.boxes or form, "xyxy")
         return list(zip(corners, scores.float(), labels, strict=True))
+
+
+def resize(picture: Tensor, width: int, height: int, letterbox: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """A picture (3, H, W) uint8 in another size; the scale and shift (4,) of its boxes."""
+    scale_x, scale_y = width / picture.shape[2], height / picture.shape[1]
+    if letterbox:
+        scale_x = scale_y = min(scale_x, scale_y)
+    inner = max(1, round(picture.shape[1] * scale_y)), max(1, round(picture.shape[2] * scale_x))
+    picture = picture[None].contiguous(memory_format=torch.channels_last)
+    picture = functional.interpolate(picture, size=inner, mode="bilinear", antialias=True)
+    left, top = (width - inner[1]) // 2, (height - inner[0]) // 2
+    edges = (left, width - inner[1] - left, top, height - inner[0] - top)
+    picture = functional.pad(picture, edges, value=PADDING)[0]
+    return picture, torch.tensor([scale_x, scale_y] * 2), torch.tensor([left, top] * 2).float()
 
 
 def _session(path: Path, device: torch.device) -> Any:
