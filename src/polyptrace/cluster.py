@@ -21,7 +21,7 @@ from torch import nn
 
 from polyptrace.config import Crops, Embed
 from polyptrace.core.arrays import Float32s, Ints
-from polyptrace.core.console import console, counted, progress
+from polyptrace.core.console import counted, notify, progress
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.data import Boxes, Dataset
@@ -103,7 +103,7 @@ def fill_store_on(
             bad += [BadImage(int(rows_of[done][b.row]), b.reason) for b in failed]
             machines.add(machine)
             advance(pictures)
-    console.print(f"{counted(len(procedures), 'procedure')} on {counted(len(machines), 'machine')}", highlight=False)
+    notify(f"{counted(len(procedures), 'procedure')} on {counted(len(machines), 'machine')}")
     joined = parts / "joined.npy"  # in the folder of parts, so that what a killed run leaves is removed with them
     join(
         joined,
@@ -151,7 +151,7 @@ def embed_on(
         machines, precisions = zip(*ray.get([worker.start.remote(*shared) for worker in workers]), strict=True)
         if len(set(precisions)) > 1:
             raise UserError("--cluster: some machines use bf16, some float32 -> choose one with --embed.precision")
-        console.print(f"{counted(count, 'worker')} on {counted(len(set(machines)), 'machine')}", highlight=False)
+        notify(f"{counted(count, 'worker')} on {counted(len(set(machines)), 'machine')}")
         with progress("embedding on a cluster", len(plan.frames), "frames") as bar:
             pool = ray.util.ActorPool(workers)
             for number, order, vectors in pool.map_unordered(_block, range(len(plan.blocks))):

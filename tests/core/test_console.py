@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from polyptrace.core import console as module
-from polyptrace.core.console import counted, echo, printable, progress, proportion, suggest
+from polyptrace.core.console import counted, echo, notify, printable, progress, proportion, suggest
 from polyptrace.core.device import choose_device
 
 WIDE_TABLE = """
@@ -117,3 +117,8 @@ def test_without_a_terminal_tables_are_not_cut_at_80_columns() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     text = subprocess.check_output([sys.executable, "-c", WIDE_TABLE], text=True, env=environment)
     assert f"{'x' * 60} │ {'y' * 60}" in text
+
+
+def test_messages_keep_brackets_that_rich_would_take_for_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    notify("data/[red]/[/x]: written :smile:")
+    assert capsys.readouterr().err == "data/[red]/[/x]: written :smile:\n"

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import polyptrace
-from polyptrace.core.console import console, echo
+from polyptrace.core.console import echo, notify
 from polyptrace.core.errors import PolyptraceWarning, UserError
 
 # Idle OpenMP threads sleep soon instead of spinning (read when torch is loaded). On a shared machine, spinning takes
@@ -88,12 +88,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _print_interrupted(called: str | None) -> None:
     end = "it resumes" if called in RESUMABLE else "no partial output was left"
-    console.print(f"interrupted -> run the same command again; {end}", soft_wrap=True)
+    notify(f"interrupted -> run the same command again; {end}")
 
 
 def _fail(message: str) -> NoReturn:
-    console.print("error:", style="bold red", end=" ")
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    notify("error:", style="bold red", end=" ")
+    notify(message)
     raise SystemExit(2) from None
 
 
@@ -129,8 +129,8 @@ def build(called: str | None) -> typer.Typer:
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """Prints our own warnings as one line. Other libraries' warnings are for developers and are not shown."""
     if issubclass(category, PolyptraceWarning):
-        console.print("warning:", style="bold yellow", end=" ")
-        console.print(str(message), markup=False, highlight=False, soft_wrap=True)
+        notify("warning:", style="bold yellow", end=" ")
+        notify(str(message))
 
 
 def _print_version(wanted: bool) -> None:

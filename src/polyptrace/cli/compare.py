@@ -14,7 +14,7 @@ from polyptrace.compare.rows import ALL, ROWS, ComparisonRow, frozen_row, select
 from polyptrace.compare.runner import Failure, Keep, Workers, failure_of, run_trials, with_starts
 from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Datasets, Shared, Trial, frames_of_ours, make_trial
 from polyptrace.config import from_dict, parse_options, read_toml
-from polyptrace.core.console import console, echo
+from polyptrace.core.console import echo, notify
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import check_writable, wrong_folder
 from polyptrace.core.lock import lock
@@ -215,7 +215,7 @@ def run(trials: Sequence[Trial], at_once: int, keep: Keep) -> list[Failure]:
         check_writable(trial.folder)
 
     def say(text: str) -> None:
-        console.print(text, style="bold", soft_wrap=True, markup=False, highlight=False)
+        notify(text, style="bold")
 
     if not at_once:
         return run_trials(trials, keep, say)
@@ -228,10 +228,10 @@ def exit_with(failures: Sequence[Failure]) -> None:
     """Prints the failures; the exit code is 1 if there are any."""
     if not failures:
         return
-    console.print(f"{len(failures)} failed:", style="bold red")
+    notify(f"{len(failures)} failed:", style="bold red")
     for failure in failures:
         text = f"  {failure.key}: {failure.message} ({failure.file})"
-        console.print(text, soft_wrap=True, markup=False, highlight=False)
+        notify(text)
     raise typer.Exit(1)
 
 
@@ -262,7 +262,7 @@ def finish_search(trials: Sequence[Trial], out: Path) -> dict[str, float]:
     write_rates(out, rates)
     for name, row in rates.rows.items():
         edge = ", the lowest or highest that was tried" if row.at_the_end else ""
-        console.print(f"learning rate of {name}: {row.rate}{edge}", highlight=False)
+        notify(f"learning rate of {name}: {row.rate}{edge}")
     return rates.known
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import typer
 
 from polyptrace.cli.options import PictureFolders, VectorsFile
-from polyptrace.core.console import console, counted, echo
-from polyptrace.core.errors import UserError
+from polyptrace.core.console import counted, echo
+from polyptrace.core.errors import UserError, warn
 from polyptrace.core.lock import lock
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings, check_same_dataset
@@ -62,7 +62,7 @@ def command(
             _ = workspace.model  # a damaged file is an error now, not on the page
         notices = [journal.dropped] if journal.dropped else []
         for notice in notices:
-            console.print(f"warning: {notice}", markup=False, soft_wrap=True)
+            warn(notice)
         listening = bind(port)
         number = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)

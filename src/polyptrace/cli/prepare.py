@@ -10,7 +10,7 @@ from polyptrace.cli.check import print_dataset
 from polyptrace.cli.options import Cluster, ConfigFile, read_settings
 from polyptrace.cluster import fill_store_on
 from polyptrace.core.arrays import Ints
-from polyptrace.core.console import console, counted, suggest
+from polyptrace.core.console import counted, notify, suggest
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, prepare
 from polyptrace.data.crops.cutting import fill_store
@@ -125,7 +125,7 @@ def command(
     )
     print_dataset(dataset)
     if existed:
-        console.print(f"{out}: already exists, made from the same boxes with the same settings", soft_wrap=True)
+        notify(f"{out}: already exists, made from the same boxes with the same settings")
     if settings.crops.size >= 112:  # the input size of the default encoder
         suggest("embed", "default", "--data", out, out="vectors")
 
@@ -150,15 +150,15 @@ def _relabel(answers: Path, unlinked_differ: bool, boxes: Boxes, track: Ints) ->
         raise UserError(f"{answers}: names no track of these boxes -> give the answers of these procedures")
     found = f"{counted(labelled.tracks, 'track')} of {counted(labelled.polyps, 'polyp')}"
     remark = "; tracks that no answer links count as different polyps" if unlinked_differ else ""
-    console.print(f"{answers}: labels {found}{remark}", markup=False, soft_wrap=True)
+    notify(f"{answers}: labels {found}{remark}")
     if open_pairs:
         without = f"{counted(len(open_pairs), 'procedure')} with undecided pairs not labelled: {', '.join(open_pairs)}"
-        console.print(f"{answers}: {without} -> {remedy}", markup=False, soft_wrap=True)
+        notify(f"{answers}: {without} -> {remedy}")
     if labelled.suggested:
         without = f"{counted(labelled.suggested, 'track')} not labelled: no answers decide about their lesions"
-        console.print(f"{answers}: {without} -> {settle}", markup=False, soft_wrap=True)
+        notify(f"{answers}: {without} -> {settle}")
     for each in labelled.unmapped:
-        console.print(f"  not used: {each}", markup=False, soft_wrap=True)
+        notify(f"  not used: {each}")
     return labelled.boxes
 
 

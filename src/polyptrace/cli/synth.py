@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from polyptrace.core.console import console
+from polyptrace.core.console import notify
 
 
 def command(
@@ -105,4 +105,4 @@ def command(
         videos=videos,
         overwrite=overwrite,
     )
-    console.print(f"{out}: {'written' if made else 'already exists, made with the same settings'}", soft_wrap=True)
+    notify(f"{out}: {'written' if made else 'already exists, made with the same settings'}")

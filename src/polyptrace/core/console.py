@@ -70,6 +70,11 @@ def echo(text: str) -> None:
     output.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
+def notify(text: str, style: str = "", end: str = "\n") -> None:
+    """Prints plain text on standard error."""
+    console.print(text, style=style, end=end, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
 def suggest(*words: object, out: str | None = None) -> None:
     """Prints the command that usually comes next; `out` is its output, numbered if the name is taken (vectors-2)."""
     if out is not None:
@@ -130,7 +135,7 @@ class Bar:
         now = time.monotonic()
         if now >= self._next_line and not console.is_terminal:
             self._next_line = now + LINE_EVERY
-            _print_line(self.line())
+            notify(self.line())
 
     def say(self, note: str) -> None:
         """Replaces the note below the bar."""
@@ -168,11 +173,7 @@ def progress(description: str, total: int | None, unit: str = "items") -> Iterat
             yield bar
     else:
         yield bar
-        _print_line(bar.line(finished=True))
-
-
-def _print_line(text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+        notify(bar.line(finished=True))
 
 
 def _rate(speed: float | None, unit: str) -> str:

@@ -26,7 +26,7 @@ from torch.optim import Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from polyptrace.config import Config, as_dict, from_dict
-from polyptrace.core.console import console
+from polyptrace.core.console import notify
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import PARTIAL, check_writable, recover
 from polyptrace.core.lock import lock
@@ -118,7 +118,7 @@ def _train(
     replaces: Path | None = None,
 ) -> None:
     if resumption.finished:
-        console.print(f"{out}: this run has finished", highlight=False)
+        notify(f"{out}: this run has finished")
         return
 
     if config.train.threads:
@@ -148,7 +148,7 @@ def _train(
     if fabric.is_global_zero:
         begin_run(out, config, data, init_from, resumption, labels, notes, replaces)
         for note in notes:
-            console.print(note, highlight=False, soft_wrap=True)
+            notify(note)
 
     with StopRequest() as stop:
         state, finished = run_steps(
@@ -387,7 +387,7 @@ class StopRequest:
     def _record(self, number: int, _: FrameType | None) -> None:
         if self.signal is None:
             self.signal, self._since = number, time.monotonic()
-            console.print("stopping after this step, with a checkpoint; once more to stop at once", highlight=False)
+            notify("stopping after this step, with a checkpoint; once more to stop at once")
         elif time.monotonic() - self._since > SAME_REQUEST:
             self._restore()
             signal.raise_signal(number)
