@@ -193,7 +193,7 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer
         ),
         sections=(Section("matches", "Matches", blocks),),
         footer=footer,
-        notice=GENERATED_NOTICE if tracks.info.get("generated", False) else None,
+        notice=GENERATED_NOTICE if tracks.generated else None,
         brand="polyptrace find",
     )
 

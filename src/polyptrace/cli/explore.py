@@ -14,8 +14,7 @@ from polyptrace.cli.options import PictureFolders, VectorsFile
 from polyptrace.core.console import counted, echo
 from polyptrace.core.errors import UserError, warn
 from polyptrace.core.lock import lock
-from polyptrace.data import Dataset
-from polyptrace.embed import Embeddings, check_same_dataset
+from polyptrace.embed import Embeddings, open_datasets
 from polyptrace.explore import Journal, Workspace, default_answers, on_disk
 from polyptrace.explore.site import Site
 from polyptrace.lesions import SAME_FILE
@@ -49,9 +48,7 @@ def command(
         raise UserError(f"explore: {error.name} is not installed -> pip install 'polyptrace[explore]'") from None
     tracks = on_disk(Embeddings.load(vectors, "track").whole_tracks(str(vectors)))
     pa.default_memory_pool().release_unused()  # what reading has freed
-    datasets = [Dataset.open(path) for path in data or ()]
-    for dataset in datasets:
-        check_same_dataset(dataset, tracks)
+    datasets = open_datasets(data or (), tracks)
     path = answers or default_answers(vectors)
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise UserError(f"{path.parent}: cannot be written -> give a file in another folder with --answers FILE")

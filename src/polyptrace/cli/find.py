@@ -14,8 +14,7 @@ from polyptrace.core.console import counted, echo, output
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv
 from polyptrace.core.timecode import parse_timecode
-from polyptrace.data import Dataset
-from polyptrace.embed import Embeddings, check_same_dataset
+from polyptrace.embed import Embeddings, open_datasets
 from polyptrace.film_strips import TrackImages
 from polyptrace.find import (
     SAME_MEANING,
@@ -75,9 +74,7 @@ def command(
     if out is not None:
         refuse_existing(out, overwrite, "found.csv")
     tracks = Embeddings.load(embeddings).whole_tracks(str(embeddings))
-    datasets = [Dataset.open(path) for path in data or ()]
-    for dataset in datasets:
-        check_same_dataset(dataset, tracks)
+    datasets = open_datasets(data or (), tracks)
     query = _query(tracks, video, at, frame, track)
     known = bool((tracks.position >= 0).all())
     model = same_model(embeddings, tracks)[0] if known else None

@@ -13,8 +13,7 @@ from polyptrace.cli.options import Out, Overwrite, PictureFolders, VectorsFile
 from polyptrace.core.console import counted, echo, output, suggest
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv, write_json
-from polyptrace.data import Dataset
-from polyptrace.embed import Embeddings, check_same_dataset
+from polyptrace.embed import Embeddings, open_datasets
 from polyptrace.film_strips import TrackImages
 from polyptrace.lesions import SAME_FILE, ProcedureLesions, SameModel, lesions, same_model
 from polyptrace.lesions.cards import describe, lesion_page, lesion_table, track_table
@@ -54,9 +53,7 @@ def command(
         raise UserError("--same: the given model is not fitted again -> leave out --labels and --refit")
     refuse_existing(out, overwrite, MARK)
     tracks = Embeddings.load(vectors).whole_tracks(str(vectors))
-    datasets = [Dataset.open(path) for path in data or ()]
-    for dataset in datasets:
-        check_same_dataset(dataset, tracks)
+    datasets = open_datasets(data or (), tracks)
     model, fitted = same_model(vectors, tracks, path=same, labels=labels, refit=refit)
     found = lesions(tracks, same=model)
     images = TrackImages.of(datasets)

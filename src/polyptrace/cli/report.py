@@ -1,9 +1,9 @@
 """`polyptrace report RESULTS... --out FOLDER`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
 from polyptrace.data import Dataset
+from polyptrace.data.dataset import tracklets_hash
 from polyptrace.embed import concatenate, embed
 from polyptrace.encoders import load_encoder
 from polyptrace.encoders.weights import weights_hash
@@ -137,8 +138,8 @@ def check_dataset(dataset: Dataset, rows: Sequence[Results], runs: Sequence[Run]
     """
     recorded = [run.data_hash for run in runs]
     for row in rows:
-        recorded += [_tracklets_hash(one.get("info", {}).get("dataset", {})) for one in row.embeddings] or [""]
-    own = _tracklets_hash(dataset.info)
+        recorded += [tracklets_hash(one.get("info", {}).get("dataset", {})) for one in row.embeddings] or [""]
+    own = tracklets_hash(dataset.info)
     if own and own in recorded:
         return
     if not own or not all(recorded):
@@ -153,10 +154,6 @@ def check_dataset(dataset: Dataset, rows: Sequence[Results], runs: Sequence[Run]
         f"--data {dataset.path}: neither these results nor a given run were made with this dataset"
         " -> give the dataset that was embedded"
     )
-
-
-def _tracklets_hash(info: Mapping[str, Any]) -> str:
-    return str(info.get("hashes", {}).get("tracklets.parquet", ""))
 
 
 def check_runs(runs: Sequence[Run], results: Sequence[Results]) -> None:
@@ -202,7 +199,7 @@ def _figures(run: Run, dataset: Dataset) -> list[Block]:
 def _training_data(run: Run, data: Sequence[Dataset]) -> Dataset | None:
     """The dataset a run was trained on: one of `data`, by hash or by name, or the recorded path if it exists."""
     for dataset in data:
-        own = dataset.info.get("hashes", {}).get("tracklets.parquet")
+        own = tracklets_hash(dataset.info)
         if own and run.data_hash:
             if own == run.data_hash:
                 return dataset

@@ -6,6 +6,7 @@ crops.npy          uint8 (n, S, S, 3), memory-mapped
 dataset.json       how it was made
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -187,6 +188,11 @@ TRACKLETS = pa.schema(
     | dict.fromkeys(_FLOATS, pa.float64())
     | {"rows": pa.large_list(pa.int64())}
 )
+
+
+def tracklets_hash(info: Mapping[str, Any]) -> str:
+    """SHA-256 of `tracklets.parquet`, which identifies a dataset, from its information; "" if it is not recorded."""
+    return str(info.get("hashes", {}).get("tracklets.parquet") or "")
 
 
 def save_tracklets(tracklets: DatasetTracklets, path: Path) -> None:

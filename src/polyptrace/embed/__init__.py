@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from polyptrace.embed.online import OnlineEncoder, OnlineTrack
     from polyptrace.embed.onnx import OnnxEncoder, OnnxTrack, embed_export
     from polyptrace.embed.pretrained import PretrainedEncoder, from_pretrained, save_pretrained
-    from polyptrace.embed.table import VECTORS_FILE, Embeddings, check_same_dataset, concatenate
+    from polyptrace.embed.table import VECTORS_FILE, Embeddings, concatenate, open_datasets
 
 __all__ = [
     "VECTORS_FILE",
@@ -21,13 +21,13 @@ __all__ = [
     "OnnxEncoder",
     "OnnxTrack",
     "PretrainedEncoder",
-    "check_same_dataset",
     "concatenate",
     "embed",
     "embed_export",
     "embed_files",
     "export_encoder",
     "from_pretrained",
+    "open_datasets",
     "save_pretrained",
 ]
 

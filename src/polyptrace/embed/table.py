@@ -29,6 +29,7 @@ from polyptrace.core.files import atomic_folder, provenance, read_json, refuse_e
 from polyptrace.core.lock import lock
 from polyptrace.core.schema import read_parquet
 from polyptrace.data import Dataset
+from polyptrace.data.dataset import tracklets_hash
 from polyptrace.data.identity import codes, video_keys
 from polyptrace.embed.partial import remove_partial_vectors
 
@@ -78,6 +79,11 @@ class Embeddings:
 
     def __len__(self) -> int:
         return len(self.vectors)
+
+    @property
+    def generated(self) -> bool:
+        """Whether the images are generated, not recorded."""
+        return bool(self.info.get("generated", False))
 
     def rows(self, index: NDArray[Any]) -> Self:
         """The rows of an index or mask."""
@@ -216,23 +222,31 @@ def concatenate(tables: Sequence[Embeddings], where: str = "embeddings") -> Embe
     }
     info = dict(tables[0].info)
     if any("generated" in t.info for t in tables):
-        info["generated"] = any(t.info.get("generated") for t in tables)
+        info["generated"] = any(t.generated for t in tables)
     table = Embeddings(**joined, info=info)
     _check_rows(table, where)
     return table
 
 
-def check_same_dataset(dataset: Dataset, tracks: Embeddings) -> None:
-    """Raises an error if the vectors were not computed from this dataset, by its hash or by the names of procedures."""
-    own, recorded = (
-        info.get("hashes", {}).get("tracklets.parquet") for info in (dataset.info, tracks.info.get("dataset", {}))
-    )
-    same = own == recorded if own and recorded else bool(set(video_keys(dataset.tracklets)) & set(video_keys(tracks)))
-    if not same:
-        raise UserError(
-            f"--data {dataset.path}: the vectors were not computed from this dataset"
-            " -> give the dataset that was embedded"
-        )
+def open_datasets(paths: Sequence[Path], tracks: Embeddings) -> list[Dataset]:
+    """The datasets of some tracks. One from which they were not computed is an error.
+
+    Datasets are compared by their hashes or, where none is recorded, by the names of their procedures.
+    """
+    datasets = [Dataset.open(path) for path in paths]
+    recorded = tracklets_hash(tracks.info.get("dataset", {}))
+    for dataset in datasets:
+        own = tracklets_hash(dataset.info)
+        if own and recorded:
+            same = own == recorded
+        else:
+            same = not set(video_keys(dataset.tracklets)).isdisjoint(video_keys(tracks))
+        if not same:
+            raise UserError(
+                f"--data {dataset.path}: the vectors were not computed from this dataset"
+                " -> give the dataset that was embedded"
+            )
+    return datasets
 
 
 def _read_info(path: Path) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def evaluate(
         {name: outcome.task for name, outcome in outcomes.items()},
         arrays,
         provenance=provenance(),
-        generated=any(bool(each.info.get("generated", False)) for each in used),
+        generated=any(each.generated for each in used),
     )
 
 

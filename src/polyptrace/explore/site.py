@@ -49,7 +49,7 @@ class Site:
             "annotators": sorted({event.who for event in workspace.journal.events}),
             "answers": str(workspace.journal.path),
             "pictures": bool(self.datasets),
-            "generated": bool(tracks.info.get("generated", False)),
+            "generated": tracks.generated,
             "notices": self.notices,
             "exports": {kind: each.title for kind, each in FORMATS.items()}
             | {"html": "Read-only page (one HTML file)"},

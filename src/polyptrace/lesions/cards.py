@@ -141,7 +141,7 @@ def lesion_page(
         ).strip(),
         sections=(*sections, Section("method", "How to read this page", tuple(_explanation(model)))),
         footer=footer,
-        notice=GENERATED_NOTICE if tracks.info.get("generated", False) else None,
+        notice=GENERATED_NOTICE if tracks.generated else None,
         tiles=tuple(
             Tile(procedure.video, str(procedure.count), _interval_text(procedure), None) for procedure in found[:14]
         ),

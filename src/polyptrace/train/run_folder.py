@@ -39,7 +39,7 @@ from polyptrace.core.files import (
     write_json,
 )
 from polyptrace.core.schema import from_json
-from polyptrace.data.dataset import LabelFree
+from polyptrace.data.dataset import LabelFree, tracklets_hash
 from polyptrace.encoders.checkpoints import training_record
 from polyptrace.encoders.weights import write_safetensors
 
@@ -200,7 +200,7 @@ def thread_note(out: Path, accelerator: str) -> list[str]:
 
 def data_hash(data: LabelFree) -> str:
     """SHA-256 of the table of tracklets, which identifies a dataset."""
-    return str(data.info.get("hashes", {}).get("tracklets.parquet") or file_hash(data.path / "tracklets.parquet"))
+    return tracklets_hash(data.info) or file_hash(data.path / "tracklets.parquet")
 
 
 @dataclass(frozen=True)
