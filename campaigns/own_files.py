@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 
 from campaigns.commands import COMMANDS, new_case, run
 from campaigns.fuzz import Target
@@ -17,6 +18,7 @@ from polyptrace.compare.trial import Datasets, Shared, make_trial
 from polyptrace.config import Crops, read_config
 from polyptrace.data import Dataset
 from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.field import IDENTITY, read_field
 from polyptrace.data.crops.store import PartialStore
 from polyptrace.detect.recording import Detections
 from polyptrace.detect.unfinished import UnfinishedDetections
@@ -54,6 +56,9 @@ def own_targets(inputs: Path, folder: Path) -> dict[str, Target]:
     begin_trial(trial)
     dataset, run_files = _files(inputs / "data"), _files(inputs / "run")
     checkpoint = max(name for name in run_files if name.startswith("checkpoints/"))
+    detected = _output("detect", inputs, folder) / "out/it"
+    field = (detected / "video.field.png").read_bytes()
+    identity = Image.open(detected / "video.field.png").info[IDENTITY]
     journal = "".join(json.dumps(event) + "\n" for event in EVENTS).encode()
     config, data = read_config(inputs / "run/config.toml"), Dataset.open(inputs / "data")
 
@@ -91,8 +96,13 @@ def own_targets(inputs: Path, folder: Path) -> dict[str, Target]:
         "encoder": Target(load_encoder, _files(inputs / "run/encoder"), ("config.json", "model.safetensors")),
         "detections": Target(
             lambda path: Detections.load(path / "video.txt"),
-            {"video.json": (_output("detect", inputs, folder) / "out/it/video.json").read_bytes()},
+            {"video.json": (detected / "video.json").read_bytes()},
             ("video.json",),
+        ),
+        "field": Target(
+            lambda path: read_field(path / "video.field.png", identity),
+            {"video.field.png": field},
+            ("video.field.png",),
         ),
         "unfinished detections": Target(
             _read_unfinished, {"v.partial": (folder / "v.partial").read_bytes()}, ("v.partial",)

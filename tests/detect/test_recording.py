@@ -91,7 +91,7 @@ def test_a_run_that_failed_resumes_with_the_same_bytes(
     video = tmp_path / f"procedure.{ending}"
     write_video(video, (numbered(min(i, 150) if i < 200 else i) for i in range(300)))  # frozen from 150 to 199
     whole = detect(video, Frozen(), tmp_path / "whole")
-    with pytest.raises(UserError, match=r"frame 1\d\d to 1\d\d: the detector failed \(ValueError: no memory\)"):
+    with pytest.raises(UserError, match=r"frames 1\d\d to 1\d\d: the detector failed \(ValueError: no memory\)"):
         detect(video, Frozen(fail=155), tmp_path / "out")
     second = Frozen()
     resumed = detect(video, second, tmp_path / "out")
@@ -106,7 +106,7 @@ def test_a_python_function_that_failed_is_corrected_and_resumes(video: Path, tmp
     correct = "def find(frames):\n    return [[[10, 10, 20, 20, 0.9]] for _ in frames]\n"
     file.write_text(f"calls = 0\n{correct}".replace("return", "global calls; calls += 1; 1 // (calls < 5); return"))
     wrong = load_detector(f"{file}:find")
-    with pytest.raises(UserError, match="frame 32 to 39: the detector failed"):
+    with pytest.raises(UserError, match="frames 32 to 39: the detector failed"):
         detect(video, wrong, tmp_path / "out")
     file.write_text(correct.replace("10, 10", "50, 50"))
     with pytest.warns(
@@ -311,7 +311,7 @@ def test_boxes_that_reach_past_the_edge_are_clipped(tmp_path: Path) -> None:
 def test_a_wrong_shape_is_an_error_that_names_the_frame(tmp_path: Path, boxes: object) -> None:
     video = tmp_path / "v.mp4"
     write_video(video, pictures(3))
-    with pytest.raises(UserError, match=r"v\.mp4: frame 0 to 2: the detector returned an array of shape"):
+    with pytest.raises(UserError, match=r"v\.mp4: frames 0 to 2: the detector returned an array of shape"):
         detect(video, Returning(boxes), tmp_path / "out")
 
 

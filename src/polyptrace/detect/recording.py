@@ -251,7 +251,7 @@ def _call(
     if not frames:
         return []
     indices = [index for index, _ in frames]
-    where = f"{video}: frame {indices[0]}" + (f" to {indices[-1]}" if len(indices) > 1 else "")
+    where = f"{video}: frame {indices[0]}" if len(indices) == 1 else f"{video}: frames {indices[0]} to {indices[-1]}"
     try:
         results = [np.asarray(each, np.float64) for each in detector([frame for _, frame in frames], indices)]
     except UserError:

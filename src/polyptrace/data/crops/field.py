@@ -41,7 +41,7 @@ def field_mask(video: Path, folder: Path | None = None) -> Pixels | None:
     shape = (-(-info.height // step), -(-info.width // step))
     identity = f"{status.st_size} {status.st_mtime_ns}"
     files = [each / f"{video.stem}.field.png" for each in (video.parent, folder) if each is not None]
-    stored = (_read_field(file, identity) for file in files)
+    stored = (read_field(file, identity) for file in files)
     inside = next((field for field in stored if field is not None and field.shape in (shape, NOT_FOUND.shape)), None)
     if inside is None:
         sampled = [frame[::step, ::step].max(axis=2) for _, frame in sample_frames(video, SAMPLES)]
@@ -77,12 +77,12 @@ def find_field(frames: Pixels) -> Bools:
     return _eroded(np.array(image), INWARDS)
 
 
-def _read_field(file: Path, identity: str) -> Bools | None:
+def read_field(file: Path, identity: str) -> Bools | None:
     """The stored field of the video with this identity; None if there is none, or if it is damaged."""
     try:
         with Image.open(file, formats=("PNG",)) as image:
             return np.asarray(image.convert("1")) if image.info.get(IDENTITY) == identity else None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    except Exception:  # a damaged image can raise almost anything; the field is then searched again
         return None
 
 
