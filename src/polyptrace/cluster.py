@@ -28,8 +28,9 @@ from polyptrace.data import Boxes, Dataset
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import BadImage
 from polyptrace.embed import Embedder, Embeddings
-from polyptrace.embed.embedding import UNITS, encoder_info, make_plan, preprocess_of, tracklets_of
+from polyptrace.embed.embedding import UNITS, encoder_info, preprocess_of, tracklets_of
 from polyptrace.embed.partial import partial_blocks
+from polyptrace.embed.plan import make_plan
 from polyptrace.embed.table import of_dataset
 from polyptrace.encoders.preprocess import input_size
 

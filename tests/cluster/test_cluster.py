@@ -20,8 +20,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset, prepare, read_coco
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.embed import Embeddings, embed
-from polyptrace.embed.partial import partial_blocks
-from polyptrace.embed.table import vectors_written
+from polyptrace.embed.partial import partial_blocks, vectors_written
 from polyptrace.encoders import TrackletEncoder, save_encoder
 
 ray = pytest.importorskip("ray")

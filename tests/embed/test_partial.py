@@ -12,8 +12,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.embed import Embedder, Embeddings, embed_files, partial
 from polyptrace.embed.embedding import UNITS
-from polyptrace.embed.partial import PartialVectors, partial_file
-from polyptrace.embed.table import remove_leftovers
+from polyptrace.embed.partial import PartialVectors, partial_file, remove_leftovers
 from polyptrace.encoders import ColourGrid
 from tests.killing import run_script
 

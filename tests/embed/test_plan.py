@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from polyptrace.data.dataset import LabelFreeTracklets
-from polyptrace.embed.embedding import batches_by_length, blocks, make_plan, padded_rows
+from polyptrace.embed.plan import batches_by_length, blocks, make_plan, padded_rows
 
 
 def of_rows(rows: list[np.ndarray]) -> LabelFreeTracklets:

@@ -12,7 +12,7 @@ from polyptrace.core.console import counted, echo, suggest
 from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
 from polyptrace.embed.onnx import INFO_FILE, OnnxEncoder, embed_export
-from polyptrace.embed.table import vectors_written
+from polyptrace.embed.partial import vectors_written
 
 SECTIONS = ("embed",)
 

@@ -26,7 +26,8 @@ from polyptrace.data import prepare
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.preparation import NoTrackError
 from polyptrace.detect import Detections
-from polyptrace.embed.table import Embeddings, remove_leftovers
+from polyptrace.embed.partial import remove_leftovers
+from polyptrace.embed.table import Embeddings
 from polyptrace.encoders.weights import DEFAULT
 from polyptrace.lesions.cards import LESION_COLUMNS, TRACK_COLUMNS
 from polyptrace.report.page import GENERATED_NOTICE, Page, Paragraph, Section, render_page

@@ -49,7 +49,7 @@ from polyptrace.core.files import (
 from polyptrace.core.lock import InUseError, lock
 from polyptrace.core.schema import from_json
 from polyptrace.data.dataset import read_info
-from polyptrace.embed.table import remove_leftovers
+from polyptrace.embed.partial import remove_leftovers
 from polyptrace.train import SHARED_BY
 
 Keep = Literal["all", "vectors"]

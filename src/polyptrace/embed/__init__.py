@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from polyptrace.embed.export import export_encoder
     from polyptrace.embed.online import OnlineEncoder, OnlineTrack
     from polyptrace.embed.onnx import OnnxEncoder, OnnxTrack, embed_export
+    from polyptrace.embed.partial import VECTORS_FILE
     from polyptrace.embed.pretrained import PretrainedEncoder, from_pretrained, save_pretrained
-    from polyptrace.embed.table import VECTORS_FILE, Embeddings, concatenate, open_datasets
+    from polyptrace.embed.table import Embeddings, concatenate, open_datasets
 
 __all__ = [
     "VECTORS_FILE",
@@ -31,5 +32,5 @@ __all__ = [
     "save_pretrained",
 ]
 
-# `onnx` needs neither torch nor pyarrow, `table` does not need torch.
-__getattr__ = lazy_names(__name__, "onnx", "table", "embedding", "online", "pretrained", "export")
+# `onnx` and `partial` need neither torch nor pyarrow, `table` does not need torch.
+__getattr__ = lazy_names(__name__, "onnx", "partial", "table", "embedding", "online", "pretrained", "export")

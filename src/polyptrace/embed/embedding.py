@@ -13,7 +13,7 @@ whatever machine it is computed, and a resumed `embed` gives the same bytes as o
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,16 +23,16 @@ import torch
 from torch import Tensor, nn
 
 from polyptrace.config import Embed
-from polyptrace.core.arrays import Bools, Float32s, Ints
+from polyptrace.core.arrays import Float32s, Ints
 from polyptrace.core.console import progress
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.data.crops.loader import CropLoader, to_device
-from polyptrace.data.dataset import LabelFree, LabelFreeTracklets
-from polyptrace.data.tracklets import pad_rows
-from polyptrace.embed.partial import PartialVectors
-from polyptrace.embed.table import Embeddings, of_dataset, vectors_written
+from polyptrace.data.dataset import LabelFree
+from polyptrace.embed.partial import PartialVectors, vectors_written
+from polyptrace.embed.plan import Block, EmbeddingPlan, batches_by_length, make_plan, padded_rows
+from polyptrace.embed.table import Embeddings, of_dataset
 from polyptrace.encoders import Preprocess, load_encoder
 from polyptrace.encoders.cost import encoder_cost
 from polyptrace.encoders.encoder import FrameByFrame
@@ -51,23 +51,6 @@ CPU_BATCH, CPU_BATCH_WEIGHTS = 16, 1_500_000_000
 
 #: Frames per batch of the aggregation, as a multiple of the frames per batch of the backbone.
 AGGREGATION_BATCH = 8
-
-
-@dataclass(frozen=True)
-class Block:
-    """Some tracklets, and the range `begin` to `end` of their frames in the frames of the plan."""
-
-    tracklets: Ints
-    begin: int
-    end: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All frames, as rows of the crop store in ascending order, each once; and the blocks."""
-
-    frames: Ints  # (n,)
-    blocks: tuple[Block, ...]
 
 
 class Embedder:
@@ -109,7 +92,7 @@ class Embedder:
         }
         return PartialVectors(out, dataset, made_with)
 
-    def plan(self, dataset: LabelFree, chosen: Ints) -> Plan:
+    def plan(self, dataset: LabelFree, chosen: Ints) -> EmbeddingPlan:
         """The work for the chosen tracklets; with `embed.compile auto`, compiles the encoder if that pays."""
         input_size(dataset.crops.shape[1], preprocess_of(self.encoder), enlarge=self.settings.enlarge)
         plan = make_plan(dataset.tracklets, chosen, self.settings.block_frames)
@@ -119,7 +102,7 @@ class Embedder:
             self.compile()
         return plan
 
-    def frame_count(self, dataset: LabelFree, plan: Plan) -> int:
+    def frame_count(self, dataset: LabelFree, plan: EmbeddingPlan) -> int:
         """Frames that go through the encoder: each once, or once per tracklet that contains it."""
         if self.by_frame:
             return len(plan.frames)
@@ -142,7 +125,7 @@ class Embedder:
     def vectors(
         self,
         dataset: LabelFree,
-        plan: Plan,
+        plan: EmbeddingPlan,
         blocks: slice = slice(None),
         advance: Callable[[int], object] = int,
         partial: PartialVectors | None = None,
@@ -160,7 +143,7 @@ class Embedder:
     def _block_by_block(
         self,
         dataset: LabelFree,
-        plan: Plan,
+        plan: EmbeddingPlan,
         chosen: tuple[Block, ...],
         advance: Callable[[int], object],
         partial: PartialVectors,
@@ -211,7 +194,7 @@ class Embedder:
     def _whole_tracklets(
         self,
         dataset: LabelFree,
-        _: Plan,
+        _: EmbeddingPlan,
         chosen: tuple[Block, ...],
         advance: Callable[[int], object],
         partial: PartialVectors,
@@ -351,52 +334,3 @@ def _fetch_later(vectors: Tensor) -> Callable[[], Float32s]:
         return np.array(host.numpy())
 
     return fetch
-
-
-def make_plan(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Plan:
-    """The plan of the chosen tracklets, with blocks of about `size` frames."""
-    frames = _rows_of(tracklets, chosen)
-    groups = list(blocks(tracklets, chosen, size))
-    starts = [int(tracklets.crop_index[tracklets.offset[group[0]]]) for group in groups[1:]]
-    edges = [0, *np.searchsorted(frames, starts).tolist(), len(frames)]
-    return Plan(frames, tuple(map(Block, groups, edges, edges[1:])))
-
-
-def _rows_of(tracklets: LabelFreeTracklets, chosen: Ints) -> Ints:
-    """All rows of the chosen tracklets in ascending order, each once."""
-    wanted = np.zeros(len(tracklets), bool)
-    wanted[chosen] = True
-    used = np.zeros(int(tracklets.crop_index.max()) + 1, bool)
-    used[tracklets.crop_index[np.repeat(wanted, tracklets.length)]] = True
-    return np.flatnonzero(used)
-
-
-def blocks(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Iterator[Ints]:
-    """Groups of tracklets with about `size` frames each; no two groups share a frame or interleave in the store."""
-    order = chosen[np.argsort(tracklets.crop_index[tracklets.offset[chosen]], kind="stable")]
-    first = tracklets.crop_index[tracklets.offset[order]]
-    reached = np.maximum.accumulate(np.maximum.reduceat(tracklets.crop_index, tracklets.offset[:-1])[order])
-    cuts = np.flatnonzero(first[1:] > reached[:-1]) + 1  # no tracklet before shares a frame with one after
-    begin = 0
-    while begin < len(order):
-        following = cuts[np.searchsorted(first[cuts], first[begin] + size) :]
-        end = int(following[0]) if len(following) else len(order)
-        yield order[begin:end]
-        begin = end
-
-
-def batches_by_length(length: Ints, chosen: Ints, frames: int) -> Iterator[Ints]:
-    """Batches of tracklets of similar length, with at most `frames` frames after padding, or of one tracklet."""
-    order = chosen[np.argsort(-length[chosen], kind="stable")]
-    begin = 0
-    while begin < len(order):
-        count = max(1, frames // int(length[order[begin]]))
-        yield order[begin : begin + count]
-        begin += count
-
-
-def padded_rows(tracklets: LabelFreeTracklets, chosen: Ints) -> tuple[Ints, Bools]:
-    """Rows (B, L) of the chosen tracklets and a mask (B, L) of valid ones; the padding repeats the first row."""
-    rows = pad_rows([tracklets.rows[i] for i in chosen])
-    mask = rows >= 0
-    return np.where(mask, rows, rows[:, :1]), mask

@@ -9,7 +9,8 @@ folder OUT.partial.blocks.
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,14 @@ import numpy as np
 import polyptrace
 from polyptrace.core.arrays import Float32s, Ints
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_file, file_hash
+from polyptrace.core.files import atomic_file, file_hash, refuse_existing
+from polyptrace.core.lock import lock
 
 if TYPE_CHECKING:
     from polyptrace.data.dataset import LabelFree
 
+#: The file of finished vectors.
+VECTORS_FILE = "embeddings.parquet"
 #: Seconds between two writes, and the least ratio of this time to that of a write.
 EVERY, LEAST_RATIO = 20.0, 20.0
 
@@ -114,3 +118,23 @@ class PartialVectors:
                 self._tracklets, self._vectors = [content["tracklets"]], [content["vectors"]]
         except Exception as error:  # a damaged archive can raise anything
             raise UserError(f"{path}: cannot be read ({error}) -> remove it; the embedding then starts anew") from None
+
+
+@contextmanager
+def vectors_written(out: Path, overwrite: bool) -> Iterator[None]:
+    """Locks the folder `out` while vectors are computed and saved there, then removes the partial file.
+
+    It is an error if `out` exists and may not be replaced; what a process left that was killed after saving is removed.
+    """
+    with lock(out):
+        if not overwrite and (out / VECTORS_FILE).is_file():
+            remove_partial_vectors(out)
+        refuse_existing(out, overwrite, VECTORS_FILE)
+        yield
+        remove_partial_vectors(out)
+
+
+def remove_leftovers(out: Path) -> None:
+    """Removes what a process left beside finished vectors that was killed after saving them."""
+    with lock(out):
+        remove_partial_vectors(out)

@@ -18,8 +18,9 @@ from torch.nn.utils.rnn import pad_sequence
 from polyptrace.config import Embed
 from polyptrace.core.arrays import Float32s
 from polyptrace.core.errors import warn
-from polyptrace.embed.embedding import Embedder, batches_by_length, preprocess_of
+from polyptrace.embed.embedding import Embedder, preprocess_of
 from polyptrace.embed.onnx import check_crops
+from polyptrace.embed.plan import batches_by_length
 from polyptrace.encoders import load_encoder, save_encoder
 from polyptrace.encoders.encoder import FrameByFrame, TrainingRecord
 from polyptrace.encoders.preprocess import CropArray, CropPreparation, input_size

@@ -9,8 +9,7 @@ it was made: encoder, fingerprint, dataset, whether the data is generated). A fi
 names of the fields below.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -25,20 +24,19 @@ from numpy.typing import NDArray
 from polyptrace.core.arrays import Float32s, Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, provenance, read_json, refuse_existing, write_json, wrong_folder
-from polyptrace.core.lock import lock
+from polyptrace.core.files import atomic_folder, provenance, read_json, write_json, wrong_folder
 from polyptrace.core.schema import read_parquet
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import tracklets_hash
 from polyptrace.data.identity import codes, video_keys
-from polyptrace.embed.partial import remove_partial_vectors
+from polyptrace.embed.partial import VECTORS_FILE
 
 TEXT = ("unit", "dataset", "video", "polyp", "histology")
 WHOLE = ("track", "position", "last")
 REAL = ("fps", "size_mm")
 #: Columns other than the vector, in the order of the file.
 COLUMNS = ("unit", "dataset", "video", "track", "position", "last", "fps", "polyp", "size_mm", "histology")
-VECTORS_FILE, INFO_FILE = "embeddings.parquet", "embeddings.json"
+INFO_FILE = "embeddings.json"
 OR_FILE = ", or a .npz or .parquet file"
 #: Version of the folder.
 VERSION = 1
@@ -53,7 +51,7 @@ INFO_TYPES: dict[str, type] = {
     "units": list,
     "method": dict,
 }
-UNITS = ("tracklet", "track", "any")
+KNOWN_UNITS = ("tracklet", "track", "any")
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ class Embeddings:
     def save(self, folder: Path | str, *, overwrite: bool = False) -> None:
         """Writes `embeddings.parquet` and `embeddings.json`, atomically."""
         flat = pa.array(np.ascontiguousarray(self.vectors, dtype=np.float32).reshape(-1))
-        columns = {c: pa.array(_plain(c, getattr(self, c))) for c in COLUMNS}
+        columns = {c: pa.array(getattr(self, c).astype(object) if c in TEXT else getattr(self, c)) for c in COLUMNS}
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self.vectors.shape[1])
         with atomic_folder(Path(folder), overwrite=overwrite, mark=VECTORS_FILE) as temporary:
             pq.write_table(pa.table(columns), temporary / VECTORS_FILE, compression="zstd")
@@ -357,10 +355,10 @@ def _check_rows(table: Embeddings, where: str) -> None:
     invalid = np.flatnonzero(~np.isfinite(table.vectors).all(axis=1))
     if len(invalid):
         raise UserError(f"{where}: {_name(table, invalid[0])}: the vector contains NaN or infinity -> embed it again")
-    unknown = np.flatnonzero(~np.isin(table.unit, UNITS))
+    unknown = np.flatnonzero(~np.isin(table.unit, KNOWN_UNITS))
     if len(unknown):
         row = unknown[0]
-        raise UserError(f"{where}: {_name(table, row)}: unit {table.unit[row]!r} -> {', '.join(UNITS)}")
+        raise UserError(f"{where}: {_name(table, row)}: unit {table.unit[row]!r} -> {', '.join(KNOWN_UNITS)}")
     backward = np.flatnonzero(table.last < table.position)
     if len(backward):
         row = backward[0]
@@ -381,27 +379,3 @@ def _check_rows(table: Embeddings, where: str) -> None:
 
 def _name(table: Embeddings, row: int | np.integer[Any]) -> str:
     return f"row {row} (dataset {table.dataset[row]!r}, video {table.video[row]!r}, track {table.track[row]})"
-
-
-def _plain(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    return values.astype(object) if name in TEXT else values
-
-
-@contextmanager
-def vectors_written(out: Path, overwrite: bool) -> Iterator[None]:
-    """Locks the folder `out` while vectors are computed and saved there, then removes the partial file.
-
-    It is an error if `out` exists and may not be replaced; what a process left that was killed after saving is removed.
-    """
-    with lock(out):
-        if not overwrite and (out / VECTORS_FILE).is_file():
-            remove_partial_vectors(out)
-        refuse_existing(out, overwrite, VECTORS_FILE)
-        yield
-        remove_partial_vectors(out)
-
-
-def remove_leftovers(out: Path) -> None:
-    """Removes what a process left beside finished vectors that was killed after saving them."""
-    with lock(out):
-        remove_partial_vectors(out)
