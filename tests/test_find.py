@@ -36,7 +36,7 @@ def test_the_most_alike_come_first_and_chance_is_what_other_procedures_give() ->
             less = [float(unit[other] @ unit[7]) < cosine for other in range(60) if other % 3 != 1]
             expected.append((cosine, row, sum(less)))
     expected.sort(reverse=True)
-    assert found.others == 40
+    assert (found.others, found.searched) == (40, 19)
     assert found.rows.tolist() == [row for _, row, _ in expected[:5]]
     np.testing.assert_allclose(found.cosine, [cosine for cosine, _, _ in expected[:5]], atol=1e-6)
     assert found.beyond.tolist() == [count for _, _, count in expected[:5]]

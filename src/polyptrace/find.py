@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from polyptrace.core.arrays import Floats, Ints
-from polyptrace.core.console import counted, proportion
+from polyptrace.core.console import counted, percent, proportion
 from polyptrace.core.errors import UserError
 from polyptrace.core.timecode import has_rate, seconds_text, time_range, timecode
 from polyptrace.data.identity import polyp_keys, video_keys
@@ -54,11 +54,12 @@ class Matches:
     same: Floats  # P(same lesion) of tracks of the query's procedure; NaN if unknown
     beyond: Ints  # tracks of other procedures that are less similar; -1 if undefined
     others: int  # tracks of other procedures
+    searched: int  # tracks that could be a match
     simultaneous: int  # tracks left out because they are visible at the same time
 
     def same_text(self, position: int) -> str:
         """P(same lesion) of a match; "" if unknown."""
-        return "" if np.isnan(self.same[position]) else f"{self.same[position]:.2f}"
+        return "" if np.isnan(self.same[position]) else percent(float(self.same[position]))
 
     def beyond_text(self, position: int) -> str:
         """How many tracks of other procedures are less similar than a match; "" if undefined."""
@@ -113,11 +114,12 @@ def most_similar(
     wanted = {"all": np.ones(len(tracks), bool), "own": own, "others": ~own}[among] & ~simultaneous
     wanted[query] = False
     rows = np.flatnonzero(wanted)
+    searched = len(rows)
     rows = rows[np.argsort(-cosine[rows], kind="stable")][:top]
     others = np.sort(cosine[~own])
     beyond = np.where(own[rows] & (len(others) > 0), np.searchsorted(others, cosine[rows]), -1)
     same = np.full(len(rows), np.nan) if model is None else _same_lesion(tracks, query, rows, model)
-    return Matches(query, rows, cosine[rows], same, beyond, len(others), int(simultaneous.sum()))
+    return Matches(query, rows, cosine[rows], same, beyond, len(others), searched, int(simultaneous.sum()))
 
 
 def _same_lesion(tracks: Embeddings, query: int, rows: Ints, model: SameModel) -> Floats:
@@ -166,7 +168,7 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer
     """The matches as film strips."""
 
     def film(row: int, role: str, label: str) -> Strip:
-        name = f"{tracks.video[row]} · track {tracks.track[row]}"
+        name = f"{tracks.video[row]} · track\N{NO-BREAK SPACE}{tracks.track[row]}"
         return strip(tracks.track_key(row), images, role, label, name, visible(tracks, row))
 
     query = matches.query
@@ -177,6 +179,8 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer
         beyond = matches.beyond_text(position)
         strips.append(film(row, role, f"{label}, beyond {beyond}" if beyond else label))
     text = "Each crop shows its detection box. cosine: similarity to the query."
+    if {"same", "other"} & set(roles(tracks, matches)):
+        text += " ✓ and ✗: the polyp label is that of the query, or another one."
     if not np.isnan(matches.same).all():
         text += f" same: {SAME_MEANING}."
     if (matches.beyond >= 0).any():
@@ -189,7 +193,7 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer
         title=f"Tracks similar to track {tracks.track[query]} of procedure {tracks.video[query]}",
         lead=(
             f"Visible {visible(tracks, query)}. The {counted(len(matches.rows), 'most similar track')} of"
-            f" {len(tracks):,}."
+            f" {matches.searched:,} that were searched."
         ),
         sections=(Section("matches", "Matches", blocks),),
         footer=footer,

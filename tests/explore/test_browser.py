@@ -92,7 +92,7 @@ def test_a_whole_session_by_keyboard_with_a_reload_and_a_killed_server(
     settled(page)
     assert "from these two tracks alone" in page.inner_text("#questions"), "the page of lesions shows another number"
     page.keyboard.press("e")
-    assert f"the lesion of {page.inner_text('#tracks')} tracks is a suggestion" in page.inner_text("#unsettled")
+    assert f"which lesion {page.inner_text('#tracks')} tracks show" in page.inner_text("#unsettled")
     page.keyboard.press("Escape")
     for number in range(400):
         same = page.evaluate(TRUTH)

@@ -129,6 +129,7 @@ def test_the_question_and_the_candidates_show_one_probability_of_a_pair(server: 
     first, second = question["items"]
     found = get(server, f"procedures/0/candidates?item={first}&top=100")["candidates"]
     assert question["probability"] == next(each[3] for each in found if each[0] == second)
+    assert question["probability"] != round(question["probability"], 4), "rounded, it could be shown as 100 %"
 
 
 def test_tracks_visible_at_the_same_time_cannot_be_merged(tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ from polyptrace.report.curves import (
     similarity_histogram,
     training_curves,
 )
+from polyptrace.report.page import Plots
 from polyptrace.report.ranking import MAIN
+from polyptrace.report.sections import training
 
 
 def test_the_legend_lists_each_method_with_its_interval_best_first(rows: list[Results]) -> None:
@@ -91,6 +93,21 @@ def test_a_run_gives_its_figures_settings_and_data(run: Path) -> None:
 def test_each_logged_figure_is_drawn(run: Path) -> None:
     drawings = training_curves([load_run(run)])
     assert [drawing.name for drawing in drawings] == ["training_loss", "training_condition", "training_tau"]
+
+
+def test_the_page_says_whether_the_curriculum_advanced(run: Path) -> None:
+    loaded = load_run(run)
+    constant = replace(loaded, metrics={**loaded.metrics, "tau": np.full(40, 0.3)})
+    without = replace(loaded, metrics={"loss": loaded.metrics["loss"]})
+    texts = []
+    for each in (loaded, constant, without):
+        section = training([each], [])
+        assert section is not None
+        plots = section.blocks[0]
+        assert isinstance(plots, Plots)
+        texts.append(plots.caption)
+    assert ["becomes harder as τ grows" in text for text in texts] == [True, False, False]
+    assert ["only the start of the curriculum" in text for text in texts] == [False, True, False]
 
 
 def test_figures_that_a_method_does_not_log_are_left_out(run: Path, tmp_path: Path) -> None:

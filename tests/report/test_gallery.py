@@ -54,6 +54,15 @@ def test_a_gallery_has_a_strip_for_each_query_and_match(rows: list[Results], col
     assert gallery_figure(queries, images, "gallery", "x").svg.count("<image") == 12
 
 
+def test_a_heading_says_how_many_other_tracks_the_polyp_has(rows: list[Results], coloured: Dataset) -> None:
+    queries = look_up(rows[-1], [0, 9])
+    polyp = rows[-1].arrays["tracks/polyp"].tolist()
+    for query, row in zip(queries, gallery_rows(queries, TrackImages.of([coloured])), strict=True):
+        others = polyp.count(query.track.polyp) - 1
+        correct = sum(match.role == "same" for match in query.nearest)
+        assert f": {correct} of its {others} other tracks among the nearest 5;" in row.heading
+
+
 def test_a_track_without_images_says_so(rows: list[Results]) -> None:
     page = rendered(look_up(rows[0], [0]), TrackImages({}))
     assert "<img" not in page

@@ -16,6 +16,7 @@ from polyptrace.report.ranking import MAIN, Measure, interval_text, value_text
 from polyptrace.report.tables import (
     Table,
     ablation_table,
+    counting_table,
     describe_counts,
     difference_table,
     method_table,
@@ -74,6 +75,13 @@ def test_labels_are_none_tracks_polyps_or_not_stated_and_explained(make_row: Mak
     table = table_of(rows)
     assert [row.cells[0].text for _, lines in table.groups for row in lines] == list(uses.values())
     assert sum(note.startswith("Labels:") for note in table.notes) == 1
+
+
+def test_the_counting_table_explains_a_clustering_that_joins_nothing(make_row: Make) -> None:
+    for recall, explained in ((0.0, 1), (0.4, 0)):
+        table = counting_table([make_row("a", recall, task="counting.affinity", figure="recall")], 0)
+        assert table is not None
+        assert sum("leaves every track alone" in note for note in table.notes) == explained
 
 
 def test_the_caption_counts_what_was_tested(make_row: Make) -> None:

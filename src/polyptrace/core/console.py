@@ -103,6 +103,19 @@ def proportion(count: int, total: int) -> str:
     return f"{100 * count / total:.1f} %"
 
 
+def percent(probability: float) -> str:
+    """A probability in per cent, in one piece; 0 and 100 % only if it is exactly that.
+
+    >>> percent(0.512), percent(0.0001), percent(0.9999), percent(1)
+    ('51\\xa0%', 'under 1\\xa0%', 'over 99\\xa0%', '100\\xa0%')
+    """
+    if 0 < probability < 0.005:
+        return "under 1\N{NO-BREAK SPACE}%"
+    if 0.995 < probability < 1:
+        return "over 99\N{NO-BREAK SPACE}%"
+    return f"{100 * probability:.0f}\N{NO-BREAK SPACE}%"
+
+
 class RateColumn(ProgressColumn):
     """Items per second, in the unit of the task."""
 

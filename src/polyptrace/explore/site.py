@@ -101,16 +101,14 @@ class Site:
             "question": question
             and {
                 "items": [question.first, question.second],
-                "probability": round(
-                    float(procedure.pairs(question.first, np.array([question.second]), view)[2][0]), 4
-                ),
+                "probability": float(procedure.pairs(question.first, np.array([question.second]), view)[2][0]),
                 "same_decides": question.same_decides,
                 "different_decides": question.different_decides,
             },
             "check": check
             and {
                 "items": [check.first, check.second],
-                "wrong": round(check.wrong, 4),
+                "wrong": check.wrong,
                 "event": check.statement.event,
                 "said": "same" if check.statement.same else "different",
                 "who": check.statement.who,
@@ -125,7 +123,7 @@ class Site:
         return {
             "revision": revision,
             "lesion": found.lesion.tolist(),
-            "confidence": [round(each, 4) for each in found.confidence.tolist()],
+            "confidence": found.confidence.tolist(),
             "low": found.interval[0],
             "high": found.interval[1],
             "left": procedure.left(view),
@@ -159,7 +157,7 @@ class Site:
         return {
             "frames": self.crops(number).frames(state.items[item]),
             "candidates": [
-                [each.item, round(each.cosine, 4), round(each.gap_s, 2), round(each.probability, 4), each.known]
+                [each.item, round(each.cosine, 4), round(each.gap_s, 2), each.probability, each.known]
                 for each in procedure.candidates(item, top, view)
             ],
         }

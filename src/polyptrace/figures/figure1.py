@@ -86,8 +86,8 @@ def bag_figure(dataset: Dataset, tracklets: TrainingTracklets, early: AnchorBag,
     fps = float(dataset.tracklets.fps[tracklets.index[early.anchor]])
     x = _draw_timeline(axes, tracklets, early.anchor, fps)
     drawn = _Canvas(axes, CropImages.of(dataset), tracklets, fps, x)
-    _draw_bag(drawn, early, UPPER, "Start of training")
-    _draw_bag(drawn, late, LOWER, "End of training")
+    _draw_bag(drawn, early, UPPER, "Start of the curriculum")
+    _draw_bag(drawn, late, LOWER, "End of the curriculum")
     description = (
         f"The bags of one anchor and the timeline of its procedure: {_composition(early)} at c = 0,"
         f" {_composition(late)} at c = 1."

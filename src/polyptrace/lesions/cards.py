@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from polyptrace.core.arrays import Ints
-from polyptrace.core.console import counted
+from polyptrace.core.console import counted, percent
 from polyptrace.core.timecode import has_rate, seconds_text, time_offset, time_range, timecode
 from polyptrace.embed import Embeddings
 from polyptrace.film_strips import TrackImages
@@ -177,8 +177,8 @@ def _procedure_blocks(
         text = "It is not clear whether these tracks show the same lesion. Please compare them."
         if len(procedure.uncertain) > len(shown):
             text += (
-                f" {counted(len(shown), 'pair')} of {len(procedure.uncertain)}: at most one within a lesion and one"
-                " between two lesions."
+                f" {len(shown)} of {len(procedure.uncertain)} pairs are shown: at most one within each lesion and one"
+                " between each two lesions."
             )
         strips = tuple(_uncertain_row(tracks, link, lesion_of, images) for link in shown)
         blocks += [Heading("Uncertain pairs"), Paragraph(text), Strips(strips)]
@@ -187,7 +187,7 @@ def _procedure_blocks(
 
 def _card(tracks: Embeddings, lesion: Lesion, images: TrackImages) -> Card:
     fps = float(tracks.fps[lesion.rows[0]])
-    shown = sorted(lesion.best[:PICTURES], key=lambda best: best.frame)
+    shown = sorted(best_of_sightings(tracks, lesion)[:PICTURES], key=lambda best: best.frame)
     visible = timecode(lesion.in_view, fps) if has_rate(fps) else counted(round(lesion.in_view), "frame")
     text = (
         f"{counted(len(lesion.sightings), 'sighting')}, {counted(len(lesion.rows), 'track')}, {visible} in view."
@@ -205,6 +205,15 @@ def _card(tracks: Embeddings, lesion: Lesion, images: TrackImages) -> Card:
         first, second = (_time(tracks, row) for row in (lesion.weakest.first, lesion.weakest.second))
         lines.append(f"Weakest link: {percent(lesion.weakest.probability)} that {first} and {second} show one lesion")
     return Card(f"Lesion {lesion.number}", text, tuple(_picture(best, fps, images) for best in shown), tuple(lines))
+
+
+def best_of_sightings(tracks: Embeddings, lesion: Lesion) -> list[BestFrame]:
+    """The best frame of each sighting, then the others; best first."""
+    sighting = {tracks.track_key(row): n for n, rows in enumerate(lesion.sightings) for row in rows.tolist()}
+    first: dict[int, BestFrame] = {}
+    for best in lesion.best:
+        first.setdefault(sighting[best.key], best)
+    return [*first.values(), *(best for best in lesion.best if first[sighting[best.key]] is not best)]
 
 
 def _time(tracks: Embeddings, row: int) -> str:
@@ -250,7 +259,8 @@ def _explanation(model: SameModel) -> list[Block]:
         " confidence of a lesion is the probability that it consists of exactly these tracks; it does not say how"
         " probable it is that they show a lesion. The weakest link is the least probable of the pairs that join its"
         f" tracks. Tracks of a lesion that are less than {SIGHTING_GAP_S:g} s apart are one sighting. Pictures are"
-        " chosen by sharpness, box size, highlights and dark corners; each shows its detection box."
+        " chosen by sharpness, box size, highlights and dark corners, at first one of each sighting; each shows its"
+        " detection box."
     )
     return [Paragraph(text), Paragraph(confidence), *(Paragraph(f"Assumed: {each}.") for each in model.assumptions)]
 
@@ -272,15 +282,6 @@ def _count_sentence(procedure: ProcedureLesions) -> str:
 def _interval_text(procedure: ProcedureLesions) -> str:
     low, high = procedure.interval
     return f"90 % range {low}–{high}"
-
-
-def percent(probability: float) -> str:
-    """A probability in per cent; it is only 0 or 100 % if it is exactly so."""
-    if 0 < probability < 0.005:
-        return "under 1 %"
-    if 0.995 < probability < 1:
-        return "over 99 %"
-    return f"{100 * probability:.0f} %"
 
 
 def _rate(tracks: Embeddings, rows: Ints) -> float:

@@ -40,6 +40,7 @@ class Query:
     """A query with its average precision and its nearest tracks."""
 
     track: Match
+    others: int  # tracks of the same polyp
     average_precision: float
     nearest: tuple[Match, ...]
 
@@ -86,7 +87,8 @@ def look_up(row: Results, indices: Sequence[int]) -> list[Query]:
                 same = identity[track] == identity[query]
                 nearest.append(match(track, f"{'✓' if same else '✗'} {score:.2f}", "same" if same else "other"))
         precision = float(row.arrays["retrieval/ap"][index])
-        queries.append(Query(match(query, "query", "query"), precision, tuple(nearest)))
+        others = int((identity == identity[query]).sum()) - 1
+        queries.append(Query(match(query, "query", "query"), others, precision, tuple(nearest)))
     return queries
 
 
@@ -102,8 +104,9 @@ def gallery_rows(queries: Sequence[Query], images: TrackImages) -> tuple[StripRo
     rows = []
     for query in queries:
         correct = sum(match.role == "same" for match in query.nearest)
+        of_others = f"{correct} of its {counted(query.others, 'other track')}"
         heading = (
-            f"Polyp {query.track.polyp}: {correct} of the nearest {len(query.nearest)} are correct; average precision"
+            f"Polyp {query.track.polyp}: {of_others} among the nearest {len(query.nearest)}; average precision"
             f" {100 * query.average_precision:.0f} %"
         )
         matches = (query.track, *query.nearest)

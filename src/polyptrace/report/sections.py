@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from polyptrace.core.console import counted
 from polyptrace.drawing import LineStyle
 from polyptrace.evaluate import Results
@@ -96,7 +98,7 @@ def retrieval_gallery(content: Content) -> Section | None:
     total, name = len(content.row.arrays["retrieval/query"]), content.row.method.name
     queries = look_up(content.row, indices)
     text = (
-        f"Each line shows a query and the five nearest tracks according to {name}. The {len(indices)} of"
+        f"Each line shows a query and the five nearest tracks according to {name}. These {len(indices)} of"
         f" {counted(total, 'query', 'queries')} were chosen at even steps of average precision, from the highest to"
         " the lowest. Each crop shows its detection box."
     )
@@ -227,10 +229,14 @@ def training(runs: Sequence[Run], figures: Sequence[Block]) -> Section | None:
     """Training curves, and figures of the supervision if given."""
     if not runs:
         return None
+    temperatures = [run.metrics["tau"] for run in runs if "tau" in run.metrics]
+    if any(np.nanmax(each) > np.nanmin(each) for each in temperatures):
+        curriculum = " The task becomes harder as τ grows, so the loss need not fall."
+    else:
+        curriculum = " τ is constant: this training had only the start of the curriculum." if temperatures else ""
     caption = (
-        f"{', '.join(run.name for run in runs)}: every step (faint) and a running mean. The task becomes harder as τ"
-        " grows, so the loss need not fall. Condition (from the paper): at least one member of the bag is nearer to"
-        " its anchor than any member is to another anchor."
+        f"{', '.join(run.name for run in runs)}: every step (faint) and a running mean.{curriculum} Condition (from the"
+        " paper): at least one member of the bag is nearer to its anchor than any member is to another anchor."
     )
     return Section("training", "Training", (Plots(tuple(training_curves(runs)), caption), *figures))
 

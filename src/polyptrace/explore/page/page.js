@@ -400,7 +400,7 @@ function remember() { localStorage.setItem("polyptrace-who", who()); if (S.state
 function exportDialog() {
   const link = ([kind, text]) => el("a", { href: `/api/procedures/${S.number}/export/${kind}?${query()}`, download: "" }, text);
   const open = S.lesions ? S.lesions.suggested : 0;
-  const remark = open ? [el("p", { id: "unsettled" }, `Not settled: the lesion of ${counted(open, "track")} is a suggestion that no answers decide about. The files mark suggestions, and their names end in “-unsettled”.`)] : [];
+  const remark = open ? [el("p", { id: "unsettled" }, `Not settled: answers do not decide yet which lesion ${counted(open, "track")} show${open === 1 ? "s" : ""}. The files mark these lesions as suggestions, and their names end in “-unsettled”.`)] : [];
   dialog("Export the lesions of this procedure", ...remark, el("ul", {}, ...Object.entries(S.session.exports).map(each => el("li", {}, link(each)))));
 }
 const KEYS = [["y n u", "answer same, different, unsure"], ["← → ↑ ↓", "on the timeline: other tracks; with Shift: select more"], ["+ − 0", "zoom in, out, fit"], ["space", "play and pause"], ["m", "merge the selected tracks"], ["v", "move to another lesion"], ["s", "split the track at the shown frame"], ["x", "not a lesion, or a lesion after all"], ["c", "confirm that all tracks of the lesion belong together"], ["t", "note"], ["z, Shift+Z", "undo, redo"], ["q r h", "questions, review, history"], ["e", "export"], ["Esc", "clear the selection"]];
