@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.result import PAGE_HEADER, Cells, Result, markdown
+from benchmarks.result import PAGE_HEADER, Cells, Result, markdown_table
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, provenance, read_json, write_json
 
@@ -134,7 +134,7 @@ def hardware() -> str:
 def write_page(page: Path, results: Path) -> None:
     """Replaces the table of the page, between `<!-- table -->` and `<!-- end -->`."""
     table, machines = page_table([read_json(path) for path in sorted(results.glob("*.json"))])
-    block = "\n\n".join(["<!-- table -->", markdown(table), *machines, "<!-- end -->"])
+    block = "\n\n".join(["<!-- table -->", markdown_table(table), *machines, "<!-- end -->"])
     text = page.read_text(encoding="utf-8")
     text, count = re.subn(r"<!-- table -->.*?<!-- end -->", lambda _: block, text, count=1, flags=re.DOTALL)
     if not count:

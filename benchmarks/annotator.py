@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.result import columns
+from polyptrace.core.arrays import Floats
 from polyptrace.core.files import provenance, write_json
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.embed import Embeddings
 from polyptrace.explore import ExploredProcedure, Journal, Workspace
 
-Floats = NDArray[np.float64]
 DRAWS = 1000
 #: Orders whose lesions are compared with the truth after every answer.
 WATCHED = ("time", "ours")

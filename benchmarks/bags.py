@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from benchmarks.result import Result, Row, number
+from benchmarks.result import Result, Row, number_text
 from benchmarks.timing import apart, report_work
 from polyptrace.config import Supervision
 from polyptrace.supervision.batches import epoch_batches
@@ -59,7 +59,7 @@ def measure(quick: bool = False) -> Result:
         for tracklets in (common, most):
             ((seconds, mebibytes),) = apart("benchmarks.bags", way, tracklets)
             times[way, tracklets] = seconds, mebibytes
-            numbers = map(number, (seconds, mebibytes, 1e6 * seconds / tracklets))
+            numbers = map(number_text, (seconds, mebibytes, 1e6 * seconds / tracklets))
             details.append((way, f"{tracklets:,}", *numbers))
     target = {"least_ratio": None if quick else 100, "plain_name": "an N x N matrix of distances"}
     seconds, mebibytes = times["any", most]
@@ -68,7 +68,7 @@ def measure(quick: bool = False) -> Result:
         Row(f"bags of an epoch, {most:,} tracklets", "s", seconds, most=10),
         Row(f"bags of an epoch, {most:,} tracklets, memory", "MiB", mebibytes, most=2048),
     )
-    details.append(("plain", f"{common:,}", number(plain_seconds), number(plain_mebibytes), ""))
+    details.append(("plain", f"{common:,}", number_text(plain_seconds), number_text(plain_mebibytes), ""))
     note = "One core, one process per measurement; memory above that of the imports."
     return Result("bags", rows, note, tuple(details))
 

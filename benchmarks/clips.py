@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.result import markdown
+from benchmarks.result import markdown_table
 from polyptrace.compare.rows import folder_name
 from polyptrace.config import Config, Crops, Embed, Evaluate, from_dict, override
 from polyptrace.core.arrays import Bools
@@ -130,4 +130,4 @@ def measured(pairs: Sequence[tuple[str, Path]], out: Path) -> Folds:
 def table(rows: dict[str, Folds]) -> str:
     """Mean and range over the folds as a Markdown table."""
     cells = [[f"{np.mean(v):.1f} ({min(v):.1f}–{max(v):.1f})" for v in folds.values()] for folds in rows.values()]
-    return markdown([("", *METRICS), *((name, *row) for name, row in zip(rows, cells, strict=True))])
+    return markdown_table([("", *METRICS), *((name, *row) for name, row in zip(rows, cells, strict=True))])

@@ -13,10 +13,10 @@ metrics. About three minutes on one core.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.result import Result, Row
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.evaluate import reid, retrieval
 from polyptrace.evaluate.bootstrap import Estimate, draw_counts, interval, mean_draws, paired
 from polyptrace.evaluate.reid import reid_draws
@@ -25,8 +25,6 @@ PROCEDURES, POLYPS, DRAWS = 19, 47, 400
 SIMULATIONS, VECTOR_SIMULATIONS = 1500, 200
 #: Sets of bootstrap draws that the simulations share.
 DRAW_SETS = 20
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torchvision.transforms.v2.functional import resize
 
-from benchmarks.result import Result, Row, number
+from benchmarks.result import Result, Row, number_text
 from benchmarks.timing import best_of
 from polyptrace.config import Crops, Tracks
 from polyptrace.core.arrays import Float32s
@@ -129,7 +129,7 @@ def measure(quick: bool = False) -> Result:
         )
         rows = (row, *measure_reading(root, boxes))
     details: list[tuple[str, ...]] = [("variant", "pictures/s", "per processor second", "grey levels from exact")]
-    details += [(name, *map(number, rates[name]), difference) for name, difference in differences.items()]
+    details += [(name, *map(number_text, rates[name]), difference) for name, difference in differences.items()]
     note = (
         f"{pictures} JPEGs of {WIDTH} × {HEIGHT}, crops of {SIZE} pixels; the variants alternate. "
         "Plain: PIL in one process. Limit: decoding alone; for gathering, a copy of the bytes. "

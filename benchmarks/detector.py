@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.result import Cells, markdown
+from benchmarks.result import Cells, markdown_table
 from examples.train_detector import average_precision, matches
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
@@ -155,4 +155,4 @@ def page(content: dict[str, Any]) -> str:
         (each["video"], *map(str, (each["polyps"], each[TRUE]["lesions"], each[FOUND]["lesions"])))
         for each in procedures
     ]
-    return "\n\n".join([line, markdown(table), markdown(each_one)]) + "\n"
+    return "\n\n".join([line, markdown_table(table), markdown_table(each_one)]) + "\n"

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.result import Cells, Result, Row, number
+from benchmarks.result import Cells, Result, Row, number_text
 from polyptrace.config import Embed
 from polyptrace.core.files import write_json
 from polyptrace.data import Dataset
@@ -144,8 +144,8 @@ def parts_of(
     short = {"start, once": start, "· plan": plan, "· table": saving}
     return (
         ("", "seconds", "frames/s", "GB/s"),
-        *((what, number(seconds), "", "") for what, seconds in short.items()),
-        *((what, *map(number, (each, frames / each, gigabytes / each))) for what, each in streams.items()),
+        *((what, number_text(seconds), "", "") for what, seconds in short.items()),
+        *((what, *map(number_text, (each, frames / each, gigabytes / each))) for what, each in streams.items()),
     )
 
 

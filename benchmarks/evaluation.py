@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from benchmarks.result import Result, Row, number
+from benchmarks.result import Result, Row, number_text
 from benchmarks.timing import apart, forget_peak, mebibytes
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate import probe, reid, retrieval
@@ -158,7 +158,9 @@ def measure(quick: bool = False) -> Result:
                 ((seconds, memory),) = apart("benchmarks.evaluation", way, tracklets)
             power = "" if last is None else f"{np.log(seconds / last[1]) / np.log(tracklets / last[0]):.2f}"
             measured = device == "cpu" or not way.endswith("plain")  # the plain implementation uses no GPU memory
-            details.append((way, f"{tracklets:,}", number(seconds), number(memory) if measured else "", power))
+            details.append(
+                (way, f"{tracklets:,}", number_text(seconds), number_text(memory) if measured else "", power)
+            )
             found[way, tracklets] = seconds, memory
             last = tracklets, seconds
     rows = []

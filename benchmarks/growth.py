@@ -18,7 +18,7 @@ import torch
 
 from benchmarks import bags, crops, embedding, evaluation, linking, parsing, train_step
 from benchmarks.growth_figure import Curve, draw
-from benchmarks.result import Result, Row, number
+from benchmarks.result import Result, Row, number_text
 from benchmarks.timing import apart, mebibytes, report_work
 from polyptrace.config import Config, Crops, Supervision, Train
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
@@ -156,8 +156,8 @@ def measure(quick: bool = False, figure: Path = FIGURE) -> Result:
     details = [("", "size", "s", "MiB", "exponent of memory")]
     for curve in curves:
         for index, (size, seconds, memory) in enumerate(zip(curve.sizes, curve.seconds, curve.memory, strict=True)):
-            last = number(curve.memory_exponent) if index == len(curve.sizes) - 1 else ""
-            details.append((curve.name, f"{size:,} {curve.unit}", number(seconds), number(memory), last))
+            last = number_text(curve.memory_exponent) if index == len(curve.sizes) - 1 else ""
+            details.append((curve.name, f"{size:,} {curve.unit}", number_text(seconds), number_text(memory), last))
     if not quick:
         draw(curves, figure)
     note = f"One core, one process per point. n log n shows an exponent of up to {N_LOG_N}."

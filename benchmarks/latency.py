@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from benchmarks.result import Result, Row, number
+from benchmarks.result import Result, Row, number_text
 from polyptrace.embed import OnlineEncoder, OnlineTrack
 from polyptrace.embed.online import LENGTHS
 from polyptrace.encoders import TrackletEncoder, prepare_crops
@@ -106,11 +106,11 @@ def measure(quick: bool = False) -> Result:
     )
     details = [("", "p50 ms", "p95 ms", "plain p50 ms", "plain p95 ms")]
     details += [
-        (what, *(number(float(np.percentile(each, share))) for each in both for share in (50, 95)))
+        (what, *(number_text(float(np.percentile(each, share))) for each in both for share in (50, 95)))
         for what, both in timed.items()
     ]
     details += [
-        (what, *(number(float(np.percentile(each, share))) for share in (50, 95)), "", "")
+        (what, *(number_text(float(np.percentile(each, share))) for share in (50, 95)), "", "")
         for what, each in parts_of(online, crops[BEFORE], times).items()
     ]
     note = f"{backbone}, {size} px, {online.precision}; set up in {start:.1f} s, once. {times:,} calls each."

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted, progress
 from polyptrace.core.files import provenance, read_json, write_json
 from polyptrace.core.randomness import numpy_generator
@@ -33,7 +33,6 @@ from polyptrace.evaluate.bootstrap import interval
 from polyptrace.evaluate.counting import SETTINGS, Clustering, count_lesions
 from polyptrace.lesions import fit_same, pair_scores, partition, procedures
 
-Floats = NDArray[np.float64]
 Curve = dict[str, Any]
 Figures = dict[str, dict[str, float]]
 BINS = 10
@@ -103,7 +102,7 @@ def counting(tables: list[Embeddings]) -> dict[str, Figures]:
     return {name: _figures(each, tuned.get(name)) for name, each in results.items()}
 
 
-def _tuned(errors: NDArray[np.int64]) -> Floats:
+def _tuned(errors: Ints) -> Floats:
     """Of errors (V, S), that of each video with the setting that is best for the other videos."""
     others = errors.sum(axis=0) - errors
     return np.take_along_axis(errors, others.argmin(axis=1)[:, None], axis=1)[:, 0].astype(np.float64)
@@ -165,7 +164,7 @@ def calibration(tables: list[Embeddings]) -> dict[str, Curve]:
     }
 
 
-def _pairs(tracks: Embeddings) -> tuple[Floats, Floats, Floats, Floats, NDArray[np.int64]]:
+def _pairs(tracks: Embeddings) -> tuple[Floats, Floats, Floats, Floats, Ints]:
     """Of all pairs of a table: P(same), that after clustering, the logistic's, the truth, and the procedure."""
     model, polyp = fit_same(tracks), polyp_keys(tracks)
     columns: list[list[Floats]] = [[] for _ in range(5)]
@@ -187,7 +186,7 @@ def _pairs(tracks: Embeddings) -> tuple[Floats, Floats, Floats, Floats, NDArray[
     return before, after, logistic, truth, owner
 
 
-def _reliability(parts: list[tuple[Floats, Floats, NDArray[np.int64]]]) -> Curve:
+def _reliability(parts: list[tuple[Floats, Floats, Ints]]) -> Curve:
     """Calibration error and Brier score with intervals; for each bin: pairs, mean probability, share of same."""
     sums = []  # of each procedure: (4, bins)
     for probability, truth, owner in parts:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from benchmarks.evaluation import table
-from benchmarks.result import Result, Row, number
+from benchmarks.result import Result, Row, number_text
 from benchmarks.timing import ONE_CORE
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes
@@ -184,8 +184,8 @@ def measure(quick: bool = False, scale: Scale | None = None) -> Result:
         rows.append(
             Row(f"memory of {name}", "MiB", large.anonymous, size, most=scale.limit, plain_name="the data in memory")
         )
-        numbers = map(number, (size, small.anonymous, large.anonymous, large.with_files))
-        details.append((name, *numbers, "yes" if large.limited else "only measured", number(large.seconds)))
+        numbers = map(number_text, (size, small.anonymous, large.anonymous, large.with_files))
+        details.append((name, *numbers, "yes" if large.limited else "only measured", number_text(large.seconds)))
     note = (
         "Peak anonymous memory of the process, including imports. Plain: the data itself in memory "
         f"(crops of {scale.frames:,} frames; for evaluate the similarity matrix of {scale.tracks:,} tracks)."

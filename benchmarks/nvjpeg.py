@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.crops import STORE, filled, make_source, repeated
-from benchmarks.result import Result, Row, number
+from benchmarks.result import Result, Row, number_text
 from benchmarks.timing import best_of
 from polyptrace.core.codec import decode_jpegs
 from polyptrace.data import Boxes
@@ -44,7 +44,7 @@ def measure(quick: bool = False) -> Result:
         plain_name=f"full decoding, {cores} threads",
         limit_name="nvJPEG alone",
     )
-    details = (("variant", "pictures/s"), *((name, number(rate)) for name, rate in rates.items()))
+    details = (("variant", "pictures/s"), *((name, number_text(rate)) for name, rate in rates.items()))
     return Result("nvjpeg", (row,), f"{len(boxes):,} pictures. Plain: full decoding on all cores.", details)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.result import Result, Row, number
+from benchmarks.result import Result, Row, number_text
 from benchmarks.timing import best_of
 from polyptrace.config import Embed
 from polyptrace.embed import OnlineEncoder, OnlineTrack, OnnxEncoder, OnnxTrack, PretrainedEncoder, export_encoder
@@ -100,4 +100,4 @@ def _costs(encoder: TrackletEncoder, folder: Path) -> tuple[str, str, str]:
     (wanted,) = PretrainedEncoder(encoder, Embed(device="cpu"))([crops])
     cosine = float(given @ wanted / np.linalg.norm(given) / np.linalg.norm(wanted))
     size = sum((folder / f"{graph}.onnx").stat().st_size for graph in ("features", "aggregate"))
-    return number(size / 1e6), number(1e3 * seconds), f"{cosine:.5f}"
+    return number_text(size / 1e6), number_text(1e3 * seconds), f"{cosine:.5f}"

@@ -64,8 +64,8 @@ class Row:
         return (
             self.what,
             self.unit,
-            *(number(value) for value in (self.ours, self.plain, self.limit)),
-            "" if self.ratio is None else f"{number(self.ratio)}×",
+            *(number_text(value) for value in (self.ours, self.plain, self.limit)),
+            "" if self.ratio is None else f"{number_text(self.ratio)}×",
             "" if self.share is None else f"{self.share:.0%}",
             self.target,
             {True: "yes", False: "no", None: ""}[self.met],
@@ -74,10 +74,10 @@ class Row:
     def page_cells(self) -> Cells:
         """The row of the table on the page, without benchmark and date."""
         compared = [
-            "" if self.ratio is None else f"{number(self.ratio)}× {self.plain_name}",
+            "" if self.ratio is None else f"{number_text(self.ratio)}× {self.plain_name}",
             "" if self.share is None else f"{self.share:.0%} of {self.limit_name}",
         ]
-        figure = f"{number(self.ours)} {self.unit}".rstrip()
+        figure = f"{number_text(self.ours)} {self.unit}".rstrip()
         met = {True: "yes", False: "**no**", None: ""}[self.met]
         return self.what, figure, "; ".join(filter(None, compared)), self.target, met
 
@@ -119,14 +119,14 @@ class Result:
         return cls(content["name"], tuple(rows), content["note"], details)
 
 
-def number(value: float | None) -> str:
+def number_text(value: float | None) -> str:
     """The value with three significant digits, or rounded to an integer from 100."""
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}".rstrip(".")
 
 
-def markdown(table: Sequence[Cells]) -> str:
+def markdown_table(table: Sequence[Cells]) -> str:
     """A Markdown table; the first row is the header."""
     header, *rows = table
     lines = [header, ("---",) * len(header), *rows]

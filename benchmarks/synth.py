@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.result import Result, Row, number
+from benchmarks.result import Result, Row, number_text
 from benchmarks.timing import best_of
 from polyptrace.core.device import one_thread, usable_cores
 from polyptrace.synthetic import PRESETS, Preset
@@ -59,6 +59,6 @@ def measure_preset(preset: Preset, frames: int) -> tuple[list[Row], list[tuple[s
         where = f"{workers} core{'s' if workers > 1 else ''}" if name == "cpu" else "GPU"
         rows.append(Row(f"preset {preset.name}, {where}", "frames/s", speed, more_is_better=True))
         size = f"{preset.width}×{preset.height}"
-        numbers = (f"{drawing:.2f}", number(speed), f"{pictures:,.0f}", number(whole))
+        numbers = (f"{drawing:.2f}", number_text(speed), f"{pictures:,.0f}", number_text(whole))
         details.append((preset.name, size, name, str(workers), *numbers))
     return rows, details

@@ -153,10 +153,10 @@ def time_steps(step: Callable[[], None], count: int, device: torch.device) -> tu
     for _ in range(count):
         step()
     wait()
-    return 1000 * (time.perf_counter() - begun) / count, peak_memory(device)
+    return 1000 * (time.perf_counter() - begun) / count, gpu_memory(device)
 
 
-def peak_memory(device: torch.device) -> float:
+def gpu_memory(device: torch.device) -> float:
     """Peak GPU memory in GiB since it was last reset."""
     return torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
 
@@ -190,7 +190,7 @@ def time_ours(dataset: Dataset, out: Path, scale: Scale, device: torch.device, w
         watcher.join()
     half = [point for point in seen if point[1] >= seen[-1][1] // 2]
     (begun, first), (ended, last) = half[0], half[-1]
-    return 1000 * (ended - begun) / max(last - first, 1), peak_memory(device)
+    return 1000 * (ended - begun) / max(last - first, 1), gpu_memory(device)
 
 
 def measure(quick: bool = False) -> Result:

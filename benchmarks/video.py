@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.result import Cells, Result, Row, number
+from benchmarks.result import Cells, Result, Row, number_text
 from benchmarks.timing import apart, report_work
 from examples.train_detector import build
 from polyptrace.cli.detect import BATCH as BATCHES
@@ -145,7 +145,8 @@ def result(
         rows.append(Row("overhead of detect beside decoder and detector, 1080p", "%", overhead, most=10))
     details: list[Cells] = [("", "s per 1,000 frames", "frames per second")]
     details += [
-        (name, number(1000 * seconds / count), number(count / seconds)) for name, seconds in (alone | times).items()
+        (name, number_text(1000 * seconds / count), number_text(count / seconds))
+        for name, seconds in (alone | times).items()
     ]
     clock = "by the clock" if on_gpu else "of processor time, with one thread"
     note = f"{count:,} frames of 1080p with one box each. Seconds {clock}; the slowest part: {slowest}."

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main, page_table
-from benchmarks.result import markdown
+from benchmarks.result import markdown_table
 from polyptrace.core.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -54,4 +54,4 @@ def test_the_page_has_the_table_of_the_stored_results() -> None:
     table, _ = page_table(contents)
     shown = set((ROOT / "docs/performance.md").read_text().splitlines())
     assert len(table) > 10
-    assert set(markdown(table).splitlines()) <= shown
+    assert set(markdown_table(table).splitlines()) <= shown

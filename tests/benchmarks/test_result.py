@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.result import Result, Row, number
+from benchmarks.result import Result, Row, number_text
 
 FAST = Row("linking", "ms", 8.0, plain=400.0, limit=4.0, least_ratio=50, least_share=0.8)
 RATE = Row("crops", "pictures/s", 90.0, plain=30.0, limit=100.0, more_is_better=True, least_ratio=2, least_share=0.8)
@@ -46,4 +46,4 @@ def test_a_row_of_the_page_names_what_it_is_compared_with() -> None:
     ("value", "text"), [(None, ""), (0.01234, "0.0123"), (9.9999, "10.0"), (1234567.8, "1,234,568")]
 )
 def test_numbers_have_three_digits_or_no_fraction(value: float | None, text: str) -> None:
-    assert number(value) == text
+    assert number_text(value) == text

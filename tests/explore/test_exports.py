@@ -17,11 +17,11 @@ from polyptrace.embed import Embeddings
 from polyptrace.explore import Journal, Workspace
 from polyptrace.explore.exports import track_boxes
 from polyptrace.explore.labels import label_boxes, read_answers
-from polyptrace.explore.site import Site
+from polyptrace.explore.page_content import PageContent
 
 
 @pytest.fixture(scope="module")
-def site(explored: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Site:
+def content(explored: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> PageContent:
     """The first procedure after some edits: lesions as labelled, one track rejected."""
     vectors, data = explored
     journal = Journal.open(tmp_path_factory.mktemp("journal") / "answers.jsonl")
@@ -38,24 +38,24 @@ def site(explored: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
     assert procedure.grouping().count == len(names)
     workspace.append("reject", "Ada", video=procedure.key, items=(procedure.items[1],))
     workspace.append("note", "Ada", video=procedure.key, items=(procedure.items[2],), text="=1+1")
-    return Site(workspace, [Dataset.open(data)])
+    return PageContent(workspace, [Dataset.open(data)])
 
 
-def exported(site: Site, kind: str, folder: Path) -> Path:
-    name, content, _ = site.export(kind, 0, None)
+def exported(content: PageContent, kind: str, folder: Path) -> Path:
+    name, content, _ = content.export(kind, 0, None)
     path = folder / name
     path.write_bytes(content)
     return path
 
 
-def expected(site: Site) -> dict[tuple[int, float, float], int]:
+def expected(content: PageContent) -> dict[tuple[int, float, float], int]:
     """The lesion of each box of the first procedure, by frame and corner."""
-    procedure = site.workspace.procedure(0)
+    procedure = content.workspace.procedure(0)
     lesion, state = procedure.grouping().lesion, procedure.state()
-    crops = site.crops(0)
+    crops = content.crops(0)
     assert crops.dataset is not None
     row = int(procedure.rows[0])
-    names = str(site.workspace.tracks.dataset[row]), str(site.workspace.tracks.video[row])
+    names = str(content.workspace.tracks.dataset[row]), str(content.workspace.tracks.video[row])
     boxes, track = track_boxes(crops.dataset, *names, crops.rows)
     found = {}
     for number, (own, first, last) in enumerate(state.items):
@@ -76,52 +76,52 @@ def by_corner(boxes: Boxes) -> dict[tuple[int, float, float], int]:
     }
 
 
-def test_mot_is_read_again(site: Site, tmp_path: Path) -> None:
-    with zipfile.ZipFile(exported(site, "mot", tmp_path)) as archive:
+def test_mot_is_read_again(content: PageContent, tmp_path: Path) -> None:
+    with zipfile.ZipFile(exported(content, "mot", tmp_path)) as archive:
         archive.extractall(tmp_path / "mot")
-    assert by_corner(read_mot(tmp_path / "mot", identities="polyp")) == pytest.approx(expected(site))
+    assert by_corner(read_mot(tmp_path / "mot", identities="polyp")) == pytest.approx(expected(content))
 
 
-def test_coco_vid_is_read_again(site: Site, tmp_path: Path) -> None:
-    boxes = read_cocovid(exported(site, "cocovid", tmp_path))
-    assert by_corner(boxes) == expected(site)
-    assert len(set(boxes.track)) == int((site.workspace.procedure(0).grouping().lesion >= 0).sum())
+def test_coco_vid_is_read_again(content: PageContent, tmp_path: Path) -> None:
+    boxes = read_cocovid(exported(content, "cocovid", tmp_path))
+    assert by_corner(boxes) == expected(content)
+    assert len(set(boxes.track)) == int((content.workspace.procedure(0).grouping().lesion >= 0).sum())
 
 
-def test_cvat_is_read_again(site: Site, tmp_path: Path) -> None:
-    assert by_corner(read_cvat(exported(site, "cvat", tmp_path))) == expected(site)
+def test_cvat_is_read_again(content: PageContent, tmp_path: Path) -> None:
+    assert by_corner(read_cvat(exported(content, "cvat", tmp_path))) == expected(content)
 
 
 @pytest.mark.parametrize("kind", ["csv", "labelstudio", "journal"])
-def test_answers_label_the_tracks_of_the_same_boxes(site: Site, tmp_path: Path, kind: str) -> None:
-    path = site.workspace.journal.path if kind == "journal" else exported(site, kind, tmp_path)
-    dataset = site.datasets[0]
+def test_answers_label_the_tracks_of_the_same_boxes(content: PageContent, tmp_path: Path, kind: str) -> None:
+    path = content.workspace.journal.path if kind == "journal" else exported(content, kind, tmp_path)
+    dataset = content.datasets[0]
     boxes = dataset.boxes()
     track = link_tracks(boxes, within="video")
     labelled = label_boxes(boxes, track, path)
     assert not labelled.unmapped
-    procedure = site.workspace.procedure(0)
+    procedure = content.workspace.procedure(0)
     lesion = procedure.grouping().lesion
     own = labelled.boxes.take(np.flatnonzero(labelled.boxes.polyp != ""))
     assert labelled.tracks == int((lesion >= 0).sum())
     assert labelled.polyps == procedure.grouping().count
-    got, wanted = by_corner(own), expected(site)
+    got, wanted = by_corner(own), expected(content)
     assert got.keys() == wanted.keys()
     assert len({(got[each], wanted[each]) for each in got}) == len(set(wanted.values()))
 
 
 def test_procedures_with_undecided_pairs_stay_unlabelled(
-    site: Site, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: PageContent, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal = Journal.open(tmp_path / "answers.jsonl")
-    settled, other = (site.workspace.procedure(number) for number in (0, 1))
+    settled, other = (content.workspace.procedure(number) for number in (0, 1))
     pairs = [(settled, 0, 1)]
     apart = [each for each in range(len(other.items)) if each == 0 or other.items[each][1] > other.items[0][2]]
     pairs += [(other, apart[0], apart[1]), (other, apart[2], apart[3])]
     for procedure, *pair in pairs:
         items = tuple(procedure.items[each] for each in pair)
         journal.append("answer", "Ada", video=procedure.key, items=items, answer="different")
-    boxes = site.datasets[0].boxes()
+    boxes = content.datasets[0].boxes()
     track = link_tracks(boxes, within="video")
     labelled = label_boxes(boxes, track, journal.path)
     assert (labelled.tracks, labelled.polyps) == (2, 2)
@@ -151,7 +151,7 @@ def test_procedures_with_undecided_pairs_stay_unlabelled(
 
 
 @pytest.fixture
-def unsettled(explored: tuple[Path, Path], tmp_path: Path) -> Site:
+def unsettled(explored: tuple[Path, Path], tmp_path: Path) -> PageContent:
     """The first procedure after one answer, on two tracks."""
     vectors, data = explored
     workspace = Workspace(vectors, Embeddings.load(vectors).select("track"), Journal.open(tmp_path / "answers.jsonl"))
@@ -159,12 +159,12 @@ def unsettled(explored: tuple[Path, Path], tmp_path: Path) -> Site:
     first = procedure.items[0]
     later = next(item for item in procedure.items if item[1] > first[2])
     workspace.append("answer", "Ada", video=procedure.key, items=(first, later), answer="different")
-    return Site(workspace, [Dataset.open(data)])
+    return PageContent(workspace, [Dataset.open(data)])
 
 
 @pytest.mark.parametrize("kind", ["csv", "labelstudio"])
 def test_suggested_lesions_of_an_export_are_no_labels_unless_the_user_says_so(
-    unsettled: Site, tmp_path: Path, kind: str
+    unsettled: PageContent, tmp_path: Path, kind: str
 ) -> None:
     path = exported(unsettled, kind, tmp_path)
     boxes = unsettled.datasets[0].boxes()
@@ -178,7 +178,7 @@ def test_suggested_lesions_of_an_export_are_no_labels_unless_the_user_says_so(
 
 
 def test_prepare_reports_tracks_of_an_export_that_no_answers_decide_about(
-    unsettled: Site, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    unsettled: PageContent, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["prepare", "coco", str(tiny), "--tracks.link", "video", "--crops.size", "16", "--answers"]
     tracks = len(unsettled.workspace.procedure(0).items)
@@ -196,21 +196,21 @@ def test_prepare_reports_tracks_of_an_export_that_no_answers_decide_about(
     assert "all lesions are suggestions" in " ".join(capsys.readouterr().err.split())
 
 
-def test_every_export_says_what_is_only_suggested(site: Site, unsettled: Site, tmp_path: Path) -> None:
+def test_every_export_says_what_is_only_suggested(content: PageContent, unsettled: PageContent, tmp_path: Path) -> None:
     for kind in ("csv", "mot", "cocovid", "cvat", "labelstudio", "html"):
-        assert "unsettled" not in exported(site, kind, tmp_path).name
+        assert "unsettled" not in exported(content, kind, tmp_path).name
         assert "-unsettled" in exported(unsettled, kind, tmp_path).name
     lines = list(csv.DictReader(exported(unsettled, "csv", tmp_path).open()))
     assert [line["decided_by"] for line in lines].count("answers") == 2
-    assert {line["decided_by"] for line in csv.DictReader(exported(site, "csv", tmp_path).open())} == {"answers"}
+    assert {line["decided_by"] for line in csv.DictReader(exported(content, "csv", tmp_path).open())} == {"answers"}
     text = exported(unsettled, "cvat", tmp_path).read_text()
     assert (text.count('source="manual"'), text.count('source="auto"')) == (2, len(lines) - 2)
     marks = {(box["track_id"], box["decided_by"]) for box in cocovid_annotations(unsettled, tmp_path)}
     assert sorted(mark for _, mark in marks) == ["answers"] * 2 + ["probability"] * (len(lines) - 2)
 
 
-def cocovid_annotations(site: Site, folder: Path) -> list[dict[str, object]]:
-    return list(json.loads(exported(site, "cocovid", folder).read_text())["annotations"])
+def cocovid_annotations(content: PageContent, folder: Path) -> list[dict[str, object]]:
+    return list(json.loads(exported(content, "cocovid", folder).read_text())["annotations"])
 
 
 def test_the_parts_of_a_split_track_have_the_boxes_before_and_after(
@@ -221,7 +221,7 @@ def test_the_parts_of_a_split_track_have_the_boxes_before_and_after(
     procedure = workspace.procedure(0)
     _, first, last = item = procedure.items[0]
     workspace.append("split", "Ada", video=procedure.key, items=(item,), frame=first + 10)
-    boxes = read_cocovid(exported(Site(workspace, [Dataset.open(data)]), "cocovid", tmp_path))
+    boxes = read_cocovid(exported(PageContent(workspace, [Dataset.open(data)]), "cocovid", tmp_path))
     parts = [boxes.frame_index[boxes.track == name] for name in set(boxes.track)]
     spans = sorted((int(part.min()), int(part.max())) for part in parts)
     assert spans[0] == (first, first + 9)
@@ -232,8 +232,8 @@ def test_the_parts_of_a_split_track_have_the_boxes_before_and_after(
     assert (labelled.tracks, labelled.polyps) == (2, 2)
 
 
-def test_a_read_back_csv_keeps_notes_harmless(site: Site, tmp_path: Path) -> None:
-    text = exported(site, "csv", tmp_path).read_text()
+def test_a_read_back_csv_keeps_notes_harmless(content: PageContent, tmp_path: Path) -> None:
+    text = exported(content, "csv", tmp_path).read_text()
     assert "'=1+1" in text
     assert ",none," in text
 
@@ -254,17 +254,17 @@ def test_a_file_that_holds_no_answers_is_an_error(tmp_path: Path, name: str, con
 
 
 def test_prepare_turns_answers_into_polyps(
-    site: Site, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: PageContent, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["prepare", "coco", str(tiny), "--tracks.link", "video", "--crops.size", "16"]
-    main_words = [*words, "--answers", str(site.workspace.journal.path), "--out", str(tmp_path / "data")]
+    main_words = [*words, "--answers", str(content.workspace.journal.path), "--out", str(tmp_path / "data")]
     with pytest.raises(SystemExit) as ended:
         main(main_words)
     assert not ended.value.code
     assert "procedure" not in capsys.readouterr().err.partition("labels ")[2].partition("\n")[0], "all are settled"
     table = Dataset.open(tmp_path / "data").tracklets
-    procedure = site.workspace.procedure(0)
-    own = (table.unit == "track") & (table.video == str(site.workspace.tracks.video[procedure.rows[0]]))
+    procedure = content.workspace.procedure(0)
+    own = (table.unit == "track") & (table.video == str(content.workspace.tracks.video[procedure.rows[0]]))
     polyp, lesion = table.polyp[own], procedure.grouping().lesion
     assert (polyp == "").tolist() == (lesion < 0).tolist()
     assert np.array_equal(polyp[:, None] == polyp, lesion[:, None] == lesion)
@@ -274,10 +274,10 @@ def test_prepare_turns_answers_into_polyps(
     assert "--tracks.link video" in capsys.readouterr().err
 
 
-def test_the_read_only_file_is_one_file_with_all_strips(site: Site, tmp_path: Path) -> None:
-    text = exported(site, "html", tmp_path).read_text()
+def test_the_read_only_file_is_one_file_with_all_strips(content: PageContent, tmp_path: Path) -> None:
+    text = exported(content, "html", tmp_path).read_text()
     assert '<link rel="stylesheet"' not in text
     assert ' src="' not in text.partition('id="embedded"')[0]
     data = json.loads(text.partition('id="embedded">')[2].partition("</script>")[0])
-    assert len(data["strips"]) == len(site.workspace.procedure(0).items)
+    assert len(data["strips"]) == len(content.workspace.procedure(0).items)
     assert BytesIO(data["strips"].popitem()[1].encode()).read(23) == b"data:image/jpeg;base64,"

@@ -47,13 +47,13 @@ from polyptrace.cli import explore
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.explore import Journal, Workspace, server
-from polyptrace.explore.site import FORMATS, Site
+from polyptrace.explore.page_content import FORMATS, PageContent
 vectors, data, answers = sys.argv[1:]
 workspace = Workspace(Path(vectors), Embeddings.load(vectors).select("track"), Journal.open(Path(answers)))
-site = Site(workspace, [Dataset.open(data)])
-assert site.state(0, None, ""), site.question(0, None)
+content = PageContent(workspace, [Dataset.open(data)])
+assert content.state(0, None, ""), content.question(0, None)
 for kind in (*FORMATS, "html"):
-    assert site.export(kind, 0, None)[1]
+    assert content.export(kind, 0, None)[1]
 loaded = {name.partition(".")[0] for name in sys.modules}
 print(loaded & {"torch", "torchvision", "timm", "transformers", "sklearn", "matplotlib"})
 """

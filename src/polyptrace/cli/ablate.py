@@ -8,9 +8,17 @@ from typing import Annotated
 import typer
 
 from polyptrace.cli import compare
-from polyptrace.cli.compare import data_of, exit_with, frames_of, print_commands, require_trials, run, select_trials
+from polyptrace.cli.compare import (
+    data_of,
+    exit_with,
+    frames_of,
+    print_commands,
+    require_trials,
+    run_rows,
+    select_trials,
+)
 from polyptrace.cli.options import ConfigFile
-from polyptrace.compare.rows import BLOCKS, OURS, SWEEP, AblationBlock, ComparisonRow, folder_name, select_blocks
+from polyptrace.compare.rows import BLOCKS, OUR_ROW, SWEEP, AblationBlock, ComparisonRow, folder_name, select_blocks
 from polyptrace.compare.runner import RECORD, load_trial
 from polyptrace.compare.trial import (
     ROWS_FOLDER,
@@ -106,7 +114,7 @@ def command(
         return
     if not only:  # with --only, several processes may share the folder
         ctx.with_resource(lock(out))
-    failed = run(chosen, at_once, keep)
+    failed = run_rows(chosen, at_once, keep)
     if not only and not write_tables(out, blocks):
         echo(f"{out}: fewer than two variants have results, so there is no table")
     exit_with(failed)
@@ -149,8 +157,8 @@ def write_tables(out: Path, blocks: Sequence[AblationBlock]) -> bool:
     results = {row.method.name: row for rows in of_blocks.values() for row, _ in rows}
     columns = measured(list(results.values()), MAIN)
     tables = [ablation_table(of_blocks, columns)] if columns else []
-    if OURS.title in results:  # ours minus each variant, on the same bootstrap draws
-        differences = difference_table(list(results.values()), columns, list(results).index(OURS.title))
+    if OUR_ROW.title in results:  # ours minus each variant, on the same bootstrap draws
+        differences = difference_table(list(results.values()), columns, list(results).index(OUR_ROW.title))
         tables += [differences] if differences else []
     for measure in measured([row for rows in of_points.values() for row in rows], MAIN):
         tables.append(sweep_table(folder_name(f"sweep {measure.over} {measure.name}"), of_points, measure))

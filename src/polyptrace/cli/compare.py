@@ -126,7 +126,7 @@ def command(
         search = plan_search(rows, shared, search_lr, search_train, search_test, own_epochs)
         part = select_trials(search, only)
         if not dry_run:
-            failed = run(part, at_once, keep)
+            failed = run_rows(part, at_once, keep)
             left = unfinished(search)
             if only and part and left:
                 echo(f"rates are chosen when all have been tried; not run yet: {', '.join(left)}")
@@ -145,7 +145,7 @@ def command(
     if dry_run:
         print_commands(select_trials(search, only) if search else chosen)
     else:
-        failed += run(chosen, at_once, keep)
+        failed += run_rows(chosen, at_once, keep)
         if not only and not write_table1(out):
             echo(f"{out}: no row has results, so there is no table")
     exit_with(failed)
@@ -209,7 +209,7 @@ def print_commands(trials: Sequence[Trial]) -> None:
         echo(f"# {trial.key}\n{' && '.join(step.command for step in trial.steps)}")
 
 
-def run(trials: Sequence[Trial], at_once: int, keep: Keep) -> list[Failure]:
+def run_rows(trials: Sequence[Trial], at_once: int, keep: Keep) -> list[Failure]:
     """Runs trials in this process, or `at_once` at a time in worker processes; returns the failures."""
     for trial in trials:
         check_writable(trial.folder)

@@ -16,7 +16,7 @@ from polyptrace.core.errors import UserError, warn
 from polyptrace.core.lock import lock
 from polyptrace.embed import Embeddings, open_datasets
 from polyptrace.explore import Journal, Workspace, default_answers, on_disk
-from polyptrace.explore.site import Site
+from polyptrace.explore.page_content import PageContent
 from polyptrace.lesions import SAME_FILE
 
 
@@ -68,7 +68,7 @@ def command(
         echo(url)
         if not no_browser:
             webbrowser.open(url)
-        app = application(Site(workspace, datasets, notices), number, token)
+        app = application(PageContent(workspace, datasets, notices), number, token)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it is stopped
             server.run(sockets=[listening])

@@ -16,7 +16,7 @@ from polyptrace.core.files import atomic_folder, provenance, refuse_existing, wr
 from polyptrace.embed import Embeddings, open_datasets
 from polyptrace.film_strips import TrackImages
 from polyptrace.lesions import SAME_FILE, ProcedureLesions, SameModel, lesions, same_model
-from polyptrace.lesions.cards import describe, lesion_page, lesion_table, track_table
+from polyptrace.lesions.cards import lesion_list, lesion_page, lesion_table, track_table
 from polyptrace.report.page import render_page
 
 #: The file by which a folder of this command is known.
@@ -57,7 +57,7 @@ def command(
     model, fitted = same_model(vectors, tracks, path=same, labels=labels, refit=refit)
     found = lesions(tracks, same=model)
     images = TrackImages.of(datasets)
-    described = [describe(tracks, procedure, images) for procedure in found]
+    described = [lesion_list(tracks, procedure, images) for procedure in found]
     footer = f"polyptrace {provenance()['polyptrace']}, vectors {vectors}"
     page = lesion_page(tracks, found, described, model, images, footer)
     with atomic_folder(out, overwrite=overwrite, mark=MARK) as folder:

@@ -143,7 +143,7 @@ def folder_name(title: str) -> str:
     return name
 
 
-OURS = ROWS["ours"]
+OUR_ROW = ROWS["ours"]
 #: Tracklets per batch of every variant.
 BATCH = 60
 
@@ -159,7 +159,7 @@ class AblationBlock:
 
 def variant(name: str, title: str, settings: Settings) -> ComparisonRow:
     """Our method with other settings."""
-    return ComparisonRow(name, title, OURS.group, OURS.method, settings)
+    return ComparisonRow(name, title, OUR_ROW.group, OUR_ROW.method, settings)
 
 
 def _supervision(name: str, title: str, /, **settings: Any) -> ComparisonRow:
@@ -197,7 +197,7 @@ BLOCKS = {
         AblationBlock(
             "sampling",
             "Sampling and curriculum",
-            (_supervision("nearest", "Nearest K", sampling="nearest"), _fixed(1), _fixed(4), _fixed(12), OURS),
+            (_supervision("nearest", "Nearest K", sampling="nearest"), _fixed(1), _fixed(4), _fixed(12), OUR_ROW),
         ),
         AblationBlock(
             "level",
@@ -205,7 +205,7 @@ BLOCKS = {
             (
                 _loss("frame", "Frames only", tracklet_weight=0.0),
                 _loss("tracklet", "Tracklets only", frame_weight=0.0),
-                OURS,
+                OUR_ROW,
             ),
         ),
         AblationBlock(
@@ -216,7 +216,7 @@ BLOCKS = {
                 _multi_positive("multi-positive-0.25", 0.25),
                 _loss("equation-1", "Equation 1 as printed", form="paper"),
                 _loss("across-tracklets", "No pairs of frames of one tracklet", within_tracklet=False),
-                OURS,
+                OUR_ROW,
             ),
         ),
         AblationBlock(
@@ -225,10 +225,10 @@ BLOCKS = {
             (
                 _supervision("no-overlap", "No two that overlap in time", composition="no-overlap"),
                 _supervision("one-per-video", "One per procedure", composition="one-per-video"),
-                OURS,
+                OUR_ROW,
             ),
         ),
-        AblationBlock("bag-size", "Bag size", (_bag_size(1), _bag_size(2), _bag_size(9), OURS)),
+        AblationBlock("bag-size", "Bag size", (_bag_size(1), _bag_size(2), _bag_size(9), OUR_ROW)),
         AblationBlock(
             "tau-max",
             "Highest temperature",
@@ -239,7 +239,7 @@ BLOCKS = {
                 _supervision("tau-share", "τ_max as a share of the procedure", tau_fit="share"),
                 _supervision("tau-gaps", "τ_max from the gaps in time", tau_fit="gaps"),
                 _supervision("uniform", "Any tracklet of the procedure", sampling="uniform"),
-                OURS,
+                OUR_ROW,
             ),
         ),
     )
@@ -249,7 +249,7 @@ BLOCKS = {
 TABLE2 = ("sampling", "level")
 
 #: The rows of a sweep over datasets: our loss and the multi-positive one on the same bags, and TPC.
-SWEEP = (_MULTI_POSITIVE, ROWS["tpc"], OURS)
+SWEEP = (_MULTI_POSITIVE, ROWS["tpc"], OUR_ROW)
 
 
 def select_blocks(text: str) -> list[AblationBlock]:
@@ -267,7 +267,7 @@ def select_blocks(text: str) -> list[AblationBlock]:
     blocks = []
     for block in BLOCKS.values():
         whole = "all" in wanted or block.name in wanted or ("table2" in wanted and block.name in TABLE2)
-        rows = tuple(row for row in block.rows if whole or row is OURS or row.name in wanted)
+        rows = tuple(row for row in block.rows if whole or row is OUR_ROW or row.name in wanted)
         if whole or len(rows) > 1:
             blocks.append(AblationBlock(block.name, block.title, rows))
     return blocks

@@ -31,7 +31,7 @@ from polyptrace.data import Dataset
 from polyptrace.data.crops.loader import CropLoader, to_device
 from polyptrace.data.dataset import LabelFree
 from polyptrace.embed.partial import PartialVectors, vectors_written
-from polyptrace.embed.plan import Block, EmbeddingPlan, batches_by_length, make_plan, padded_rows
+from polyptrace.embed.plan import EmbeddingPlan, TrackletBlock, batches_by_length, make_plan, padded_rows
 from polyptrace.embed.table import Embeddings, of_dataset
 from polyptrace.encoders import Preprocess, load_encoder
 from polyptrace.encoders.cost import encoder_cost
@@ -144,7 +144,7 @@ class Embedder:
         self,
         dataset: LabelFree,
         plan: EmbeddingPlan,
-        chosen: tuple[Block, ...],
+        chosen: tuple[TrackletBlock, ...],
         advance: Callable[[int], object],
         partial: PartialVectors,
     ) -> None:
@@ -174,7 +174,9 @@ class Embedder:
                 held, begin = [features[block.end - begin :]], block.end
             partial.save_if_due(held_on_host)
 
-    def _aggregated(self, dataset: LabelFree, frames: Ints, features: Tensor, block: Block) -> tuple[Ints, Tensor]:
+    def _aggregated(
+        self, dataset: LabelFree, frames: Ints, features: Tensor, block: TrackletBlock
+    ) -> tuple[Ints, Tensor]:
         """The tracklets of a block and their vectors, from the features (n, F) of its frames (n,)."""
         assert isinstance(self.encoder, FrameByFrame)
         most = AGGREGATION_BATCH * self.settings.batch_frames
@@ -195,7 +197,7 @@ class Embedder:
         self,
         dataset: LabelFree,
         _: EmbeddingPlan,
-        chosen: tuple[Block, ...],
+        chosen: tuple[TrackletBlock, ...],
         advance: Callable[[int], object],
         partial: PartialVectors,
     ) -> None:

@@ -11,7 +11,7 @@ from polyptrace.data.tracklets import pad_rows
 
 
 @dataclass(frozen=True)
-class Block:
+class TrackletBlock:
     """Some tracklets, and the range `begin` to `end` of their frames in the frames of the plan."""
 
     tracklets: Ints
@@ -24,7 +24,7 @@ class EmbeddingPlan:
     """All frames, as rows of the crop store in ascending order, each once; and the blocks."""
 
     frames: Ints  # (n,)
-    blocks: tuple[Block, ...]
+    blocks: tuple[TrackletBlock, ...]
 
 
 def make_plan(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> EmbeddingPlan:
@@ -33,7 +33,7 @@ def make_plan(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Embeddi
     groups = list(blocks(tracklets, chosen, size))
     starts = [int(tracklets.crop_index[tracklets.offset[group[0]]]) for group in groups[1:]]
     edges = [0, *np.searchsorted(frames, starts).tolist(), len(frames)]
-    return EmbeddingPlan(frames, tuple(map(Block, groups, edges, edges[1:])))
+    return EmbeddingPlan(frames, tuple(map(TrackletBlock, groups, edges, edges[1:])))
 
 
 def _rows_of(tracklets: LabelFreeTracklets, chosen: Ints) -> Ints:

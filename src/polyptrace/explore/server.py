@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from polyptrace.core.errors import UserError
 from polyptrace.explore.exports import PAGE, page_file
-from polyptrace.explore.site import Site
+from polyptrace.explore.page_content import PageContent
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -36,8 +36,8 @@ MAX_REQUEST = 2_000_000
 class Handlers:
     """The addresses of the page and of the interface that it uses."""
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
+    def __init__(self, page: PageContent) -> None:
+        self.page = page
 
     def routes(self) -> list[Route]:
         """All addresses."""
@@ -68,40 +68,40 @@ class Handlers:
         return Response(page_file(name), media_type=PAGE[name], headers={"cache-control": "no-cache"})
 
     def session(self, _: Request) -> Response:
-        return answer(self.site.session())
+        return answer(self.page.session())
 
     def revision(self, _: Request) -> Response:
-        return answer({"revision": self.site.revision})
+        return answer({"revision": self.page.revision})
 
     def state(self, request: Request) -> Response:
-        return answer(self.site.state(self._number(request), view_of(request), request.query_params.get("who", "")))
+        return answer(self.page.state(self._number(request), view_of(request), request.query_params.get("who", "")))
 
     def question(self, request: Request) -> Response:
-        return answer(self.site.question(self._number(request), view_of(request)))
+        return answer(self.page.question(self._number(request), view_of(request)))
 
     def lesions(self, request: Request) -> Response:
-        return answer(self.site.lesions(self._number(request), view_of(request)))
+        return answer(self.page.lesions(self._number(request), view_of(request)))
 
     def review(self, request: Request) -> Response:
-        return answer(self.site.review(self._number(request)))
+        return answer(self.page.review(self._number(request)))
 
     def candidates(self, request: Request) -> Response:
         item, top = (int(request.query_params.get(name, default)) for name, default in (("item", -1), ("top", 10)))
-        found = self.site.candidates(self._number(request), item, min(max(top, 1), 100), view_of(request))
+        found = self.page.candidates(self._number(request), item, min(max(top, 1), 100), view_of(request))
         return PlainTextResponse("no such track", 404) if found is None else answer(found)
 
     def strip(self, request: Request) -> Response:
         words = request.query_params
         item = tuple(int(words.get(name, -1)) for name in ("track", "first", "last"))
         frames, side = max(int(words.get("frames", 8)), 1), max(int(words.get("side", 96)), 8)
-        picture = self.site.crops(self._number(request)).strip(item, frames, side)
+        picture = self.page.crops(self._number(request)).strip(item, frames, side)
         if picture is None:
             return PlainTextResponse("no crops of this track", 404)
         return Response(picture, media_type="image/jpeg", headers={"cache-control": "private, max-age=86400"})
 
     def export(self, request: Request) -> Response:
         try:
-            name, content, media = self.site.export(
+            name, content, media = self.page.export(
                 request.path_params["kind"], self._number(request), view_of(request)
             )
         except KeyError:
@@ -125,10 +125,10 @@ class Handlers:
         except UserError as error:
             return PlainTextResponse(str(error), 400)
         except OSError as error:
-            return PlainTextResponse(f"{self.site.workspace.journal.path}: {error.strerror}; nothing was saved", 507)
+            return PlainTextResponse(f"{self.page.workspace.journal.path}: {error.strerror}; nothing was saved", 507)
 
     def _edit(self, request: Request, content: dict[str, Any]) -> Response:
-        workspace, number, view = self.site.workspace, self._number(request), view_of(request)
+        workspace, number, view = self.page.workspace, self._number(request), view_of(request)
         procedure = workspace.procedure(number)
         who, kind = str(content.pop("who", "")), content.pop("kind", "")
         with workspace.lock:
@@ -141,13 +141,13 @@ class Handlers:
                 if conflict := procedure.conflict(event, view):
                     return PlainTextResponse(conflict, 409)
                 workspace.journal.add(event)
-            state = self.site.state(number, view, who)
+            state = self.page.state(number, view, who)
         return answer({"event": event.as_json(), "state": state})
 
     def _number(self, request: Request) -> int:
         """The number of the procedure of an address."""
         number = int(request.path_params["number"])
-        if not 0 <= number < len(self.site.workspace.keys):
+        if not 0 <= number < len(self.page.workspace.keys):
             raise MissingProcedureError
         return number
 
@@ -207,7 +207,7 @@ def answer(content: object) -> Response:
     return JSONResponse(content, headers={"cache-control": "no-store"})
 
 
-def application(site: Site, port: int, token: str) -> ASGIApp:
+def application(page: PageContent, port: int, token: str) -> ASGIApp:
     """The guarded application."""
 
     def missing(_: Request, __: Exception) -> Response:
@@ -220,7 +220,7 @@ def application(site: Site, port: int, token: str) -> ASGIApp:
         return PlainTextResponse(str(error), 409)
 
     errors: Any = {MissingProcedureError: missing, ValueError: invalid, UserError: refused}
-    return Guard(Starlette(routes=Handlers(site).routes(), exception_handlers=errors), port, token)
+    return Guard(Starlette(routes=Handlers(page).routes(), exception_handlers=errors), port, token)
 
 
 def bind(port: int) -> socket.socket:

@@ -58,7 +58,7 @@ class Lesion:
     best: tuple[BestFrame, ...]  # of each track whose pictures are available; best first
 
 
-def describe(tracks: Embeddings, found: ProcedureLesions, images: TrackImages) -> list[Lesion]:
+def lesion_list(tracks: Embeddings, found: ProcedureLesions, images: TrackImages) -> list[Lesion]:
     """The lesions of a procedure with their sightings and best frames."""
     described = []
     for number in range(found.count):

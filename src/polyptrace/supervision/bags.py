@@ -20,20 +20,18 @@ The purity of bags, whether their members show the anchor's polyp, needs labels.
 training never calls.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.data.identity import by_appearance
-
-Column: TypeAlias = NDArray[Any] | Tensor | Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Tie(NamedTuple):
     after_end: Ints
 
 
-def timeline(video: Column, position: Column) -> Timeline:
+def timeline(video: ArrayLike, position: ArrayLike) -> Timeline:
     """The sorted tracklets of videos (N,), numbers or names, at positions (N,)."""
     code, time = by_appearance(_array(video)), _array(position)
     if code.shape != time.shape or time.ndim != 1:
@@ -124,7 +122,7 @@ def tie_at(line: Timeline, slot: Ints, rank: Ints) -> Tie:
     )
 
 
-def ranks_of(video: Column, position: Column, anchors: Column, bags: Column) -> Floats:
+def ranks_of(video: ArrayLike, position: ArrayLike, anchors: ArrayLike, bags: ArrayLike) -> Floats:
     """The temporal ranks (A, K) of the members of bags (A, K) of anchors (A,); NaN where the bag has -1.
 
     Members at the same distance from the anchor share the mean of their ranks: 1.5 for the two neighbours in a track.
@@ -137,7 +135,7 @@ def ranks_of(video: Column, position: Column, anchors: Column, bags: Column) -> 
     return np.where(members < 0, np.nan, (nearer + 1 + as_near) / 2)
 
 
-def _array(column: Column) -> NDArray[Any]:
+def _array(column: ArrayLike) -> NDArray[Any]:
     return column.detach().cpu().numpy() if isinstance(column, torch.Tensor) else np.asarray(column)
 
 
@@ -178,10 +176,10 @@ NOT_TAKEN = np.iinfo(np.int64).max
 
 
 def sample_bags(
-    video: Column,
-    position: Column,
+    video: ArrayLike,
+    position: ArrayLike,
     bag_size: int,
-    temperature: float | Column,
+    temperature: ArrayLike,
     generator: torch.Generator,
 ) -> Tensor:
     """A bag for each tracklet: (N, K) indices of other tracklets of its video, in the order drawn.
@@ -194,7 +192,7 @@ def sample_bags(
     return torch.from_numpy(draw_bags(line, np.arange(len(line.index)), bag_size, temperature, generator))
 
 
-def nearest_bags(video: Column, position: Column, bag_size: int) -> Tensor:
+def nearest_bags(video: ArrayLike, position: ArrayLike, bag_size: int) -> Tensor:
     """The bag (N, K) of the nearest tracklets in time, nearest first, ties by index; -1 past the end of the video."""
     line = timeline(video, position)
     return torch.from_numpy(neighbours(line, np.arange(len(line.index)), bag_size))
@@ -204,7 +202,7 @@ def draw_bags(
     line: Timeline,
     anchors: Ints,
     bag_size: int,
-    temperature: float | Column,
+    temperature: ArrayLike,
     generator: torch.Generator,
 ) -> Ints:
     """A bag (A, K) for each anchor (A,), which may repeat; temperature: one number or (N,), by index."""
@@ -264,7 +262,7 @@ def _at_ranks(line: Timeline, slot: Ints, ranks: Ints, uniform: Floats) -> Ints:
     return np.where(valid, line.index[np.where(valid, drawn_slot, 0)], -1)
 
 
-def _rate(temperature: float | Column, tracklets: int) -> Floats:
+def _rate(temperature: ArrayLike, tracklets: int) -> Floats:
     """1/τ (N,); for τ = inf a number so small that the formulas give the uniform limit."""
     tau = np.asarray(torch.as_tensor(temperature, dtype=torch.float64).cpu().numpy())
     if tau.ndim > 0 and tau.shape != (tracklets,):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from polyptrace.config import Supervision
@@ -24,7 +24,7 @@ from polyptrace.core.arrays import Bools, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_generator
-from polyptrace.supervision.bags import Column, Timeline, draw_bags, neighbours, timeline
+from polyptrace.supervision.bags import Timeline, draw_bags, neighbours, timeline
 
 #: The streams of random numbers of an epoch.
 ORDER, BAGS, ARRANGEMENT = range(3)
@@ -46,13 +46,13 @@ class BagBatches:
 
 
 def epoch_batches(
-    video: Column,
-    position: Column,
+    video: ArrayLike,
+    position: ArrayLike,
     settings: Supervision,
     *,
     seed: int,
     epoch: int,
-    temperature: float | Column,
+    temperature: ArrayLike,
 ) -> BagBatches:
     """The batches of one epoch of tracklets; video, position (N,) and temperature are as in `sample_bags`."""
     line, size = timeline(video, position), settings.bags_per_batch
@@ -67,7 +67,7 @@ def epoch_batches(
     return BagBatches(torch.from_numpy(anchors[batches]), torch.from_numpy(bags[batches]), collisions)
 
 
-def anchor_count(video: Column, settings: Supervision) -> int:
+def anchor_count(video: ArrayLike, settings: Supervision) -> int:
     """The number of tracklets that are anchors once per epoch; an error if they do not fill a batch.
 
     The epochs 0 to n - 1 have n * anchors // bags_per_batch steps.
@@ -75,7 +75,7 @@ def anchor_count(video: Column, settings: Supervision) -> int:
     if settings.bag_size < 1 or settings.bags_per_batch < 1:
         sizes = f"bag_size {settings.bag_size}, bags_per_batch {settings.bags_per_batch}"
         raise UserError(f"supervision: {sizes} -> give 1 or more")
-    anchors = len(_candidates(timeline(video, np.zeros(len(video))), settings))
+    anchors = len(_candidates(timeline(video, np.zeros(np.shape(video))), settings))
     if anchors < settings.bags_per_batch:
         raise UserError(
             f"supervision.bags_per_batch: {counted(anchors, 'tracklet')} can be anchors, but a batch has"
@@ -112,7 +112,7 @@ def _bags(
     line: Timeline,
     anchors: Ints,
     settings: Supervision,
-    temperature: float | Column,
+    temperature: ArrayLike,
     generator: torch.Generator,
 ) -> Ints:
     """The bags (A, K) of anchors (A,)."""

@@ -24,11 +24,12 @@ from typing import Literal, overload
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from polyptrace.config import Supervision
 from polyptrace.core.arrays import Floats, Ints
-from polyptrace.supervision.bags import Column, timeline
+from polyptrace.supervision.bags import timeline
 
 #: The least ratio of long to short breaks, in geometric mean, for the two to be separate classes.
 MIN_RATIO = 4.0
@@ -67,7 +68,7 @@ def epoch_temperature(epoch: int, epochs: int, settings: Supervision, high: floa
     return temperature(epoch_progress(epoch, epochs, settings.progress), settings.tau_min, high)
 
 
-def fitted_temperature(video: Column, position: Column, settings: Supervision) -> float | Tensor:
+def fitted_temperature(video: ArrayLike, position: ArrayLike, settings: Supervision) -> float | Tensor:
     """τ_max: that of the settings for all (none), or for each tracklet (N,) from its video (share) or burst (gaps).
 
     Never below τ_min. `settings.tau_share` is the share of the video's tracklets; that of a burst is BURST_SHARE.
@@ -83,7 +84,7 @@ def fitted_temperature(video: Column, position: Column, settings: Supervision) -
     return torch.from_numpy(fitted).clamp(min=settings.tau_min)
 
 
-def bursts(video: Column, position: Column) -> Ints:
+def bursts(video: ArrayLike, position: ArrayLike) -> Ints:
     """The burst of each tracklet (N,), numbered from 0 by video and time."""
     line = timeline(video, position)
     starts = line.video_begin == np.arange(len(line.index))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from polyptrace.core.errors import UserError
 from polyptrace.data.sources.reading import (
     XmlElement,
-    as_text,
+    decode_text,
     number_rows,
     read_frame_file,
     read_table,
@@ -88,7 +88,7 @@ def test_any_text_is_a_table_or_our_error(content: str) -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes_are_text_or_our_error(content: bytes) -> None:
     try:
-        decoded = as_text(content, "x")
+        decoded = decode_text(content, "x")
     except UserError:
         return
     assert "\r" not in decoded

@@ -47,10 +47,10 @@ def read_frame_file(path: Path) -> bytes:
 
 def read_text(path: Path) -> str:
     """The text of a file without its byte order mark and with "\\n" line ends."""
-    return as_text(read_bytes(path), path)
+    return decode_text(read_bytes(path), path)
 
 
-def as_text(content: bytes, path: Path | str) -> str:
+def decode_text(content: bytes, path: Path | str) -> str:
     """UTF-8, or UTF-16 with a byte order mark, as text."""
     try:
         text = content.decode("utf-16") if content.startswith(_UTF16) else content.decode("utf-8-sig")

@@ -30,7 +30,7 @@ from polyptrace.data.sources.file_names import (
     video_folders,
     why_no_video,
 )
-from polyptrace.data.sources.reading import as_text, number_rows, read_frame_file
+from polyptrace.data.sources.reading import decode_text, number_rows, read_frame_file
 
 _COLUMNS = ("class", "cx", "cy", "w", "h", "sixth", "seventh")
 _NOT_FRAMES = ("classes.txt", "readme.txt", "train.txt", "val.txt", "test.txt", "obj.names", "labels.txt")
@@ -94,7 +94,7 @@ def _boxes(
         size = image_size
         for name in names:
             text = folder / name
-            values, lines = number_rows(as_text(read_frame_file(text), text), text, _COLUMNS, 5)
+            values, lines = number_rows(decode_text(read_frame_file(text), text), text, _COLUMNS, 5)
             if not len(values):
                 continue
             within = PurePosixPath(text.relative_to(start).as_posix())

@@ -14,7 +14,7 @@ from polyptrace.explore.strips import ProcedureCrops
 from polyptrace.explore.workspace import Workspace
 
 
-class Site:
+class PageContent:
     """The content of every address. Procedures are given by number, and `view` is whose answers count; None: all."""
 
     def __init__(self, workspace: Workspace, datasets: Sequence[Dataset], notices: Sequence[str] = ()) -> None:

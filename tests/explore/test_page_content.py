@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics.cluster import pair_confusion_matrix
 
-from polyptrace.explore.site import agreement_with_labels
+from polyptrace.explore.page_content import agreement_with_labels
 
 
 @pytest.mark.parametrize("seed", range(5))
