@@ -1,6 +1,8 @@
 """Figures: one look, safe to put into a page, the same bytes each time."""
 
 import re
+from importlib.resources import files
+from itertools import combinations
 from xml.etree import ElementTree
 
 import matplotlib
@@ -10,6 +12,9 @@ from polyptrace.drawing import (
     ACCENT,
     GREY,
     INK,
+    METHODS,
+    PAGE_COLOURS,
+    POLYPS,
     Drawing,
     LineStyle,
     canvas,
@@ -33,6 +38,19 @@ def draw(name: str = "a", label: str = "label") -> Drawing:
 
 def test_the_same_figure_has_the_same_bytes() -> None:
     assert draw() == draw()
+
+
+def test_colours_stay_distinct_in_the_dark_mode_of_a_page() -> None:
+    css = files("polyptrace.report").joinpath("templates", "page.css").read_text("utf-8")
+    dark = dict(
+        re.findall(r"--(\w+): (#[0-9a-f]{6})", css.partition("prefers-color-scheme: dark")[2].partition("}")[0])
+    )
+    shown = {colour: dark[name] for name, colour in PAGE_COLOURS.items() if name in dark}
+    for palette in (POLYPS, (ACCENT, *METHODS)):
+        drawn = [shown.get(colour, colour) for colour in palette]
+        codes = [[int(colour[place : place + 2], 16) for place in (1, 3, 5)] for colour in drawn]
+        for one, other in combinations(codes, 2):
+            assert sum(abs(a - b) for a, b in zip(one, other, strict=True)) > 60, (one, other)
 
 
 def test_any_name_is_shown_unchanged() -> None:

@@ -1,6 +1,6 @@
 """The style of all figures: palette, matplotlib settings, and output as SVG and PNG.
 
-The colours are Okabe and Ito's, which colour-blind readers can distinguish, and no meaning is carried by colour alone.
+Most colours are Okabe and Ito's, which colour-blind readers can distinguish, and no meaning is carried by colour alone.
 A page replaces the colours in `PAGE_COLOURS` by CSS variables, so that figures follow its dark mode.
 """
 
@@ -38,13 +38,14 @@ PAGE_COLOURS = {
 }
 
 #: Other methods, in the order of the table. Baselines are grey.
-METHODS = ("#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#999933", "#882255")
+METHODS = ("#cc79a7", "#e69f00", "#44aa99", "#8c6bb1", "#999933", "#882255")
 GREY = "#8b95a1"
 
-#: Polyps and clusters. There may be more of them than colours, so each also has a number or a marker.
+#: Polyps and clusters. There may be more of them than colours, so each also has a number or a marker. None is a colour
+#: of a page: its dark mode would make two of them alike.
 POLYPS = (
-    *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"),
-    *("#d55e00", "#8c6bb1", "#999933", "#b04a6f", "#6f8f7a"),
+    *("#0072b3", "#e69f00", "#009e74", "#cc79a7", "#56b4e9"),
+    *("#d55e01", "#8c6bb1", "#999933", "#b04a6f", "#6f8f7a"),
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 

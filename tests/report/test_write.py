@@ -104,6 +104,14 @@ def test_a_hit_rate_over_few_queries_is_shown_with_its_count(make_row: Callable[
     assert "; 50 of 50<" in page.read_text(encoding="utf-8")
 
 
+def test_filled_points_are_explained_where_methods_are_compared(
+    make_row: Callable[..., Results], tmp_path: Path
+) -> None:
+    rows = [make_row("Ours", 0.8), make_row("Other", 0.4)]
+    pages = [write_report(rows[:count], tmp_path / str(count)).read_text(encoding="utf-8") for count in (1, 2)]
+    assert ["Filled points" in page for page in pages] == [False, True]
+
+
 def test_a_report_removes_what_a_killed_one_left_beside_it(make_row: Callable[..., Results], tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass

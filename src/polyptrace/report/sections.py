@@ -20,7 +20,7 @@ from polyptrace.report.curves import (
 )
 from polyptrace.report.gallery import gallery_figure, gallery_rows, look_up, pick_queries, same_queries
 from polyptrace.report.page import Block, Details, Facts, Heading, Legend, Paragraph, Plots, Section, Strips
-from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, is_done, measured
+from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, is_done, measured, rank
 from polyptrace.report.tables import counting_table, difference_table, has_labels, method_table
 from polyptrace.report.timeline import counted_procedures, draw_timeline, shown_clustering
 from polyptrace.report.track_map import has_map, mapped_tracks, track_map
@@ -68,10 +68,9 @@ def main_results(content: Content, *, paper: bool) -> Section:
     if not columns:
         text = "The paper's tasks need polyp labels, and there are none. Polyps can still be counted, see below."
         return Section("results", "Results", (Paragraph(text),))
-    caption = (
-        "The values of Table 1 in per cent with 95 % intervals. Each panel has its own scale. Filled points: best, or"
-        " not distinguishable from the best."
-    )
+    caption = "The values of Table 1 in per cent with 95 % intervals. Each panel has its own scale."
+    if any(rank(rows, measure).best for measure in columns):
+        caption += " Filled points: best, or not distinguishable from the best."
     blocks: list[Block] = [
         method_table("table1", "Table 1. Comparison of methods", rows, columns, focus=focus, paper=paper),
         Plots((interval_plot(rows, columns, content.styles),), caption, wide=True),
