@@ -87,6 +87,8 @@ def test_errors_list_the_valid_choices() -> None:
         tracks_at(tracks, "v7", frame=0)
     with pytest.raises(UserError, match=r"--track 99.*0, 1, 2"):
         tracks_at(tracks, "v1", track=99)
+    with pytest.raises(UserError, match=r"one of 0, 1, .*29, \.\.\.$"):
+        tracks_at(tracks_of(31, videos=1), "v0", track=99)
     tracklets = Embeddings.from_columns({"vectors": np.eye(2), "unit": np.array(["tracklet"] * 2)})
     with pytest.raises(UserError, match="whole tracks"):
         tracklets.whole_tracks("theirs")

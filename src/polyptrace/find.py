@@ -73,7 +73,8 @@ def tracks_at(tracks: Embeddings, video: str, *, track: int | None = None, frame
         chosen: Ints = inside[tracks.track[inside] == track]
         if not len(chosen):
             numbers = ", ".join(map(str, sorted(tracks.track[inside].tolist())[:30]))
-            raise UserError(f"--track {track}: not in procedure {video} -> one of {numbers}")
+            more = ", ..." if len(inside) > 30 else ""
+            raise UserError(f"--track {track}: not in procedure {video} -> one of {numbers}{more}")
         return chosen
     if (tracks.position[inside] < 0).any():
         raise UserError(f"--video {video}: the frames of its tracks are unknown -> select a track with --track")

@@ -6,6 +6,7 @@ import numpy as np
 
 from polyptrace.core.console import counted
 from polyptrace.data import Dataset
+from polyptrace.drawing import POLYPS, inline
 from polyptrace.evaluate import Results
 from polyptrace.film_strips import TrackImages
 from polyptrace.report.timeline import counted_procedures, draw_timeline, shown_clustering
@@ -42,6 +43,14 @@ def test_a_timeline_says_how_many_were_found_and_how_many_there_are(rows: list[R
     assert "Truth: 2 polyps" in drawing.svg
     assert f"Ours: {procedure.cluster.max() + 1} polyp" in drawing.svg
     assert drawing.svg.count("<image") == procedure.cluster.max() + 1 + 2
+
+
+def test_bars_and_their_numbers_have_the_same_colours_in_dark_mode(rows: list[Results]) -> None:
+    procedure = counted_procedures(rows[0], "counting.temporal")[0][0]
+    wide = replace(procedure, last=procedure.first + 10 * int(np.ptp(procedure.first)))
+    text = inline(draw_timeline(wide, None, 0, "Ours"))
+    assert "fill: #ffffff" in text
+    assert f"fill: {POLYPS[0]}" in text
 
 
 def test_without_labels_there_is_no_truth(rows: list[Results]) -> None:

@@ -153,8 +153,8 @@ def _draw_lanes(axes: Axes, procedure: TrackTimes, lane: Ints, names: list[str],
         colour = POLYPS[cluster % len(POLYPS)]
         axes.barh(y, length, left=left, height=0.62, color=colour, linewidth=0)
         if length > NUMBERED_WIDTH * span:
-            middle = left + length / 2
-            axes.text(middle, y, str(cluster + 1), color="#fffffe", fontsize=6.5, ha="center", va="center")
+            middle = left + length / 2  # white also in the dark mode of a page, where PAPER is dark
+            axes.text(middle, y, str(cluster + 1), color="#ffffff", fontsize=6.5, ha="center", va="center")
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), names, color=INK, fontsize=7.5)
     axes.tick_params(axis="y", length=0, pad=4 if images is None else 30)
