@@ -93,10 +93,9 @@ def test_the_onnx_file_finds_the_boxes_that_fcos_finds(tmp_path: Path) -> None:
     (wanted,) = model([torch.from_numpy(frame).permute(2, 0, 1) / 255])
     (found,) = load_detector(network.finish(tmp_path))([frame], [0])
     assert len(found) == len(wanted["scores"]) > 5
-    order = np.argsort(-found[:, 4], kind="stable")
-    corners = np.column_stack([found[:, :2], found[:, :2] + found[:, 2:4]])[order]
-    assert np.allclose(corners, wanted["boxes"].detach(), atol=0.01)
-    assert np.allclose(found[order, 4], wanted["scores"].detach(), atol=1e-4)
+    rows = torch.cat([wanted["boxes"], wanted["scores"][:, None]], 1).detach().numpy()
+    corners = np.column_stack([found[:, :2], found[:, :2] + found[:, 2:4], found[:, 4]]).clip(0, 128)  # FCOS clips, too
+    assert np.abs(corners[:, None] - rows).max(2).min(1).max() < 0.01  # each box; the order of equal scores is open
 
 
 def test_images_without_a_box_are_those_of_the_same_videos(tmp_path: Path, tiny: Path) -> None:
