@@ -40,9 +40,9 @@ class Scale:
     length: int = 8
     size: int = 232
     encoder: Encoder = field(default_factory=lambda: Encoder(weights="none"))
-    videos: int = 20
+    videos: int = 10
     tracklets_per_video: int = 30
-    steps: int = 120
+    steps: int = 50
     timed: int = 20  # steps of the plain and the hand-tuned loop
 
     @property
@@ -199,10 +199,13 @@ def measure(quick: bool = False) -> Result:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     batch = torch.randint(0, 256, (scale.frames // scale.length, scale.length, 3, scale.size, scale.size)).float()
     plain, plain_memory = time_steps(partial(plain_step(scale, device), batch), scale.timed, device)
+    print(f"plain: {plain:.1f} ms", flush=True)  # each figure at once: a compilation may take longer than expected
     tuned, tuned_memory = time_steps(hand_tuned_step(scale, device), scale.timed, device)
+    print(f"hand-tuned: {tuned:.1f} ms", flush=True)
     with tempfile.TemporaryDirectory() as name:
         dataset = make_dataset(Path(name) / "data", scale)
         ours, ours_memory = time_ours(dataset, Path(name) / "ours", scale, device, "auto")
+        print(f"ours: {ours:.1f} ms", flush=True)
         host, host_memory = time_ours(dataset, Path(name) / "host", scale, device, "host")
     names = {"plain_name": "a plain step", "limit_name": "the hand-tuned step"}
     rows = (
