@@ -36,6 +36,11 @@ def test_no_method_is_marked_where_no_test_is_possible(make_row: Make) -> None:
     assert [rank(one_procedure, MAP).mark(n) for n in range(2)] == ["", ""]
 
 
+def test_no_method_is_marked_where_all_values_are_equal(make_row: Make) -> None:
+    assert not rank([make_row("a", 0.0), make_row("b", 0.0)], MAP).best
+    assert rank([make_row("a", 0.0), make_row("b", 0.001)], MAP).best
+
+
 def test_p_is_adjusted_within_the_column_not_over_the_table(make_row: Make) -> None:
     rows = [make_row("a", 0.60, seed=1, spread=0.02), make_row("b", 0.54, seed=2, spread=0.02)]
     for row in rows:  # six columns more, all with the same figures

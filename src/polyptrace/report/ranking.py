@@ -174,6 +174,8 @@ def rank(rows: Sequence[Results], measure: Measure) -> Ranking:
     if not measure.ranked or len(competing) < 2:
         return Ranking(saw_test=saw_test, other_test=other_test)
     leader, *others = sorted(competing, key=lambda n: _sort_key(rows[n], measure))
+    if _sort_key(rows[leader], measure) == _sort_key(rows[others[-1]], measure):  # all are equal, so none is best
+        return Ranking(saw_test=saw_test, other_test=other_test)
     pairs = [compare(rows[leader], rows[n], measure.task, measure.metric) for n in others]
     if all(math.isnan(pair.low) for pair in pairs):  # no test is possible, for example with one procedure
         return Ranking(saw_test=saw_test, other_test=other_test)
