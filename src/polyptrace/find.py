@@ -21,7 +21,7 @@ from polyptrace.evaluate.similarity import unit_rows
 from polyptrace.film_strips import TrackImages
 from polyptrace.lesions import SameModel, procedures
 from polyptrace.report.gallery import strip
-from polyptrace.report.page import GENERATED_NOTICE, Page, Paragraph, Section, Strip, StripRow, Strips
+from polyptrace.report.page import Page, Paragraph, Section, Strip, StripRow, Strips
 
 #: Where to search: in the query's own procedure, in other procedures, or in all.
 Among = Literal["own", "others", "all"]
@@ -165,7 +165,7 @@ def match_table(tracks: Embeddings, matches: Matches) -> list[list[str]]:
     return lines
 
 
-def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer: str) -> Page:
+def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, origin: str) -> Page:
     """The matches as film strips."""
 
     def film(row: int, role: str, label: str) -> Strip:
@@ -197,9 +197,9 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, footer
             f" {matches.searched:,} that were searched."
         ),
         sections=(Section("matches", "Matches", blocks),),
-        footer=footer,
-        notice=GENERATED_NOTICE if tracks.generated else None,
+        generated=tracks.generated,
         brand="polyptrace find",
+        origin=origin,
     )
 
 

@@ -33,7 +33,7 @@ def test_the_legend_lists_each_method_with_its_interval_best_first(rows: list[Re
     weak, ours = rows[-1], rows[0]
     for drawing, figure in ((roc([weak, ours], [LineStyle("red"), LineStyle("blue")]), "auroc"),):
         metric = ours.tasks["reid"].metrics[figure]
-        assert f"Ours  {100 * metric.value:.1f}  [{100 * metric.low:.1f}–{100 * metric.high:.1f}]" in drawing.svg
+        assert f"Ours  {100 * metric.value:.1f} [{100 * metric.low:.1f}–{100 * metric.high:.1f}]" in drawing.svg
         assert drawing.svg.index("Ours  ") < drawing.svg.index("&lt;script&gt;")
 
 

@@ -72,4 +72,4 @@ def test_a_track_without_images_says_so(rows: list[Results]) -> None:
 def rendered(queries: list[Query], images: TrackImages) -> str:
     """The body of a page with the gallery alone."""
     section = Section("gallery", "Gallery", (Strips(gallery_rows(queries, images)),))
-    return render_page(Page("Title", "Lead", (section,), "Footer")).partition("<body>")[2]
+    return render_page(Page("Title", "Lead", (section,), False)).partition("<body>")[2]

@@ -8,9 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyptrace.evaluate import Results
-from polyptrace.report.page import escape_latex, escape_markdown, latex, markdown, render_table
+from polyptrace.report.page import (
+    Cell,
+    Column,
+    Table,
+    TableRow,
+    escape_latex,
+    escape_markdown,
+    latex,
+    markdown,
+    render_table,
+)
 from polyptrace.report.ranking import MAIN
-from polyptrace.report.tables import Cell, Column, Table, TableRow, method_table
+from polyptrace.report.tables import method_table
 
 Make = Callable[..., Results]
 

@@ -11,10 +11,9 @@ import pytest
 from polyptrace.config import Config, Loss, Supervision
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.results import Method, Metric, Task, compare
-from polyptrace.report.page import markdown
+from polyptrace.report.page import Table, markdown
 from polyptrace.report.ranking import MAIN, Measure, interval_text, value_text
 from polyptrace.report.tables import (
-    Table,
     ablation_table,
     counting_table,
     describe_counts,

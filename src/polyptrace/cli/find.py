@@ -12,7 +12,7 @@ from rich.table import Table
 from polyptrace.cli.options import Overwrite, PictureFolders, VectorsFile
 from polyptrace.core.console import counted, echo, output
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv
+from polyptrace.core.files import atomic_folder, refuse_existing, write_csv
 from polyptrace.core.timecode import parse_timecode
 from polyptrace.embed import Embeddings, open_datasets
 from polyptrace.film_strips import TrackImages
@@ -30,7 +30,7 @@ from polyptrace.find import (
     visible,
 )
 from polyptrace.lesions import same_model
-from polyptrace.report.page import render_page
+from polyptrace.report.page import write_page
 
 
 def command(
@@ -87,9 +87,8 @@ def command(
     with atomic_folder(out, overwrite=overwrite, mark="found.csv") as folder:
         write_csv(folder / "found.csv", match_table(tracks, matches))
         if datasets:
-            footer = f"polyptrace {provenance()['polyptrace']}, vectors {embeddings}"
-            page = match_page(tracks, matches, TrackImages.of(datasets), footer)
-            (folder / "found.html").write_text(render_page(page), encoding="utf-8")
+            page = match_page(tracks, matches, TrackImages.of(datasets), f"from {embeddings}")
+            write_page(folder / "found.html", page)
     echo("written: " + ", ".join(str(out / name) for name in ("found.csv", "found.html")[: 2 if data else 1]))
 
 

@@ -17,7 +17,7 @@ from polyptrace.embed import Embeddings, open_datasets
 from polyptrace.film_strips import TrackImages
 from polyptrace.lesions import SAME_FILE, ProcedureLesions, SameModel, lesions, same_model
 from polyptrace.lesions.cards import lesion_list, lesion_page, lesion_table, track_table
-from polyptrace.report.page import render_page
+from polyptrace.report.page import write_page
 
 #: The file by which a folder of this command is known.
 MARK = "lesions.csv"
@@ -58,14 +58,13 @@ def command(
     found = lesions(tracks, same=model)
     images = TrackImages.of(datasets)
     described = [lesion_list(tracks, procedure, images) for procedure in found]
-    footer = f"polyptrace {provenance()['polyptrace']}, vectors {vectors}"
-    page = lesion_page(tracks, found, described, model, images, footer)
+    page = lesion_page(tracks, found, described, model, images, f"from {vectors}")
     with atomic_folder(out, overwrite=overwrite, mark=MARK) as folder:
         write_csv(folder / MARK, lesion_table(tracks, found, described))
         write_csv(folder / "tracks.csv", track_table(tracks, found))
         write_json(folder / "lesions.json", _summary(found, vectors))
         model.save(folder / SAME_FILE)
-        (folder / "lesions.html").write_text(render_page(page), encoding="utf-8")
+        write_page(folder / "lesions.html", page)
         if fitted and vectors.is_dir() and os.access(vectors, os.W_OK):
             model.save(vectors / SAME_FILE)  # before the folder is complete: a rerun would refuse to replace it
     _print(found, model)

@@ -17,7 +17,6 @@ from polyptrace.core.files import (
     atomic_folder,
     described,
     differences,
-    provenance,
     refuse_changes,
     refuse_existing,
     write_csv,
@@ -30,7 +29,7 @@ from polyptrace.embed.partial import remove_leftovers
 from polyptrace.embed.table import Embeddings
 from polyptrace.encoders.weights import DEFAULT
 from polyptrace.lesions.cards import LESION_COLUMNS, TRACK_COLUMNS
-from polyptrace.report.page import GENERATED_NOTICE, Page, Paragraph, Section, render_page
+from polyptrace.report.page import Page, Paragraph, Section, write_page
 
 SECTIONS = ("tracks", "crops", "embed")
 #: Linking for a detector's boxes; `python -m benchmarks linking_detections` compares it with trackers.
@@ -123,12 +122,11 @@ def _no_lesions(out: Path, videos: list[Path], detections: list[Detections], rea
     ]
     advice = "Look at some frames with 'polyptrace detect --preview', and check the detector and its scores."
     section = Section("videos", "Videos", tuple(Paragraph(text) for text in (*facts, advice)))
-    footer = f"polyptrace {provenance()['polyptrace']}"
-    notice = GENERATED_NOTICE if any(video_info(video).generated for video in videos) else None
-    page = Page("No lesions were found", reason, (section,), footer, brand="polyptrace lesions", notice=notice)
+    generated = any(video_info(video).generated for video in videos)
+    page = Page("No lesions were found", reason, (section,), generated, brand="polyptrace lesions")
     with atomic_folder(out, overwrite=True, mark=lesions.MARK) as folder:
         write_csv(folder / lesions.MARK, [LESION_COLUMNS])
         write_csv(folder / "tracks.csv", [TRACK_COLUMNS])
-        (folder / "lesions.html").write_text(render_page(page), encoding="utf-8")
+        write_page(folder / "lesions.html", page)
     echo(f"no lesions were found: {reason}")
     echo(f"written: {out / 'lesions.html'}")

@@ -8,13 +8,12 @@ from PIL import Image, ImageDraw
 
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import provenance
 from polyptrace.core.timecode import timecode
 from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import blank, sample_frames, video_info
 from polyptrace.detect.detector import Detector, Found, Frame
 from polyptrace.detect.recording import is_black
-from polyptrace.report.page import GENERATED_NOTICE, Card, Cards, Page, Picture, Section, render_page
+from polyptrace.report.page import Card, Cards, Page, Picture, Section, render_page
 
 FRAMES, WIDTH = 20, 460
 STRONG, WEAK = (80, 255, 80), (255, 200, 60)
@@ -42,9 +41,8 @@ def preview_page(videos: Sequence[Path], detectors: Sequence[Detector], min_scor
             "Preview of detections",
             lead,
             tuple(sections),
-            f"polyptrace {provenance()['polyptrace']}",
+            any(video_info(video).generated for video in videos),
             brand="polyptrace detect",
-            notice=GENERATED_NOTICE if any(video_info(video).generated for video in videos) else None,
         )
     )
 

@@ -15,7 +15,6 @@ from polyptrace.lesions.procedure_lesions import Link, ProcedureLesions
 from polyptrace.lesions.same import ASSUMED_FPS, SameModel
 from polyptrace.report.gallery import strip
 from polyptrace.report.page import (
-    GENERATED_NOTICE,
     Block,
     Card,
     Cards,
@@ -123,7 +122,7 @@ def lesion_page(
     lesions: Sequence[Sequence[Lesion]],
     model: SameModel,
     images: TrackImages,
-    footer: str,
+    origin: str,
 ) -> Page:
     """The page: for each procedure the timeline, a card per lesion, and the uncertain pairs."""
     sections = [
@@ -140,12 +139,12 @@ def lesion_page(
             f" number of lesions with a probability of 90 %. {remark}"
         ).strip(),
         sections=(*sections, Section("method", "How to read this page", tuple(_explanation(model)))),
-        footer=footer,
-        notice=GENERATED_NOTICE if tracks.generated else None,
+        generated=tracks.generated,
         tiles=tuple(
             Tile(procedure.video, str(procedure.count), _interval_text(procedure), None) for procedure in found[:14]
         ),
         brand="polyptrace lesions",
+        origin=origin,
     )
 
 

@@ -37,7 +37,7 @@ from polyptrace.drawing import (
     styled,
 )
 from polyptrace.evaluate import Results
-from polyptrace.report.ranking import MAIN, Measure, Ranking, interval_text, metric_of, rank, value_text
+from polyptrace.report.ranking import MAIN, Measure, Ranking, metric_of, metric_text, rank, value_text
 from polyptrace.train import read_environment
 
 _AUROC, _AUPR = (measure for measure in MAIN if measure.task == "reid")
@@ -173,11 +173,7 @@ def _legend_entries(
     entries = []
     for row, style in zip(rows, styles, strict=True):
         metric = metric_of(row, measure)
-        value, text = -1.0, ""
-        if metric is not None:
-            value = metric.value
-            interval = interval_text(measure, metric.low, metric.high)
-            text = value_text(measure, value, 1) + (f"  [{interval}]" if interval else "")
+        value, text = (-1.0, "") if metric is None else (metric.value, metric_text(measure, metric))
         entries.append((value, style, f"{shortened(row.method.name)}  {text}"))
     return [(style, text) for _, style, text in sorted(entries, key=lambda entry: -entry[0])]
 

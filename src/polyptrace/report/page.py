@@ -5,24 +5,22 @@ Everything a user can name (methods, videos, datasets) is escaped by the templat
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import groupby
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+import polyptrace
 from polyptrace.core.arrays import Pixels
 from polyptrace.drawing import Drawing, inline
 from polyptrace.film_strips import data_uri
-from polyptrace.report.tables import Table
 
-GENERATED_NOTICE = (
-    "Generated procedures.",
-    "The images were rendered by polyptrace and do not show patients. The results show that the code works and how"
-    " methods differ on such data. They say nothing about clinical use.",
-)
+#: A cell without a value.
+MISSING = "–"
 
 #: Tables with more rows may be split between printed pages.
 LONG_TABLE = 14
@@ -124,6 +122,66 @@ class Cards:
 
 
 @dataclass(frozen=True)
+class Cell:
+    """A value as text, with its interval, its rank, a footnote sign and a tooltip."""
+
+    text: str = MISSING
+    interval: str = ""
+    mark: Literal["", "best", "second"] = ""
+    note: str = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column heading: the heading above it, its name, its unit or direction. Costs come last on a web page."""
+
+    over: str
+    name: str
+    unit: str = ""
+    cost: bool = False
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A method and its cells."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    focus: bool = False  # the method that the report is about
+    quoted: bool = False  # printed elsewhere, not measured here
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows in groups, with a caption and footnotes."""
+
+    kind: ClassVar[str] = "table"
+
+    name: str  # file name without suffix
+    title: str
+    caption: str
+    columns: tuple[Column, ...]
+    groups: tuple[tuple[str, tuple[TableRow, ...]], ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def headings(self) -> list[tuple[str, int, int]]:
+        """The headings above the columns, each with its first column (2: the one after the names) and its number."""
+        runs = groupby(enumerate(self.columns, 2), key=lambda each: each[1].over)
+        return [(over, columns[0][0], len(columns)) for over, run in runs for columns in [list(run)]]
+
+    def with_costs_last(self) -> "Table":
+        """The same table with the cost columns after the results."""
+        order = sorted(range(len(self.columns)), key=lambda number: self.columns[number].cost)
+        groups = tuple(
+            (group, tuple(replace(row, cells=tuple(row.cells[number] for number in order)) for row in rows))
+            for group, rows in self.groups
+        )
+        return replace(self, columns=tuple(self.columns[number] for number in order), groups=groups)
+
+
+@dataclass(frozen=True)
 class Details:
     """Blocks that the reader can unfold; they are not printed."""
 
@@ -170,20 +228,25 @@ class Tile:
 
 @dataclass(frozen=True)
 class Page:
-    """A whole page. `notice` is a warning at the top: (heading, text)."""
+    """A whole page. If it shows `generated` images, a notice at the top says so."""
 
     title: str
     lead: str
     sections: tuple[Section, ...]
-    footer: str
-    notice: tuple[str, str] | None = None
+    generated: bool
     brand: str = "polyptrace report"
+    origin: str = ""  # in the footer, "on 3 May 2025" or "from vectors/mine"
     tiles: tuple[Tile, ...] = ()
 
 
 def render_page(page: Page) -> str:
     """The page as one self-contained HTML file."""
     return _environment().get_template("page.html.j2").render(page=page).lstrip()
+
+
+def write_page(path: Path, page: Page) -> None:
+    """Writes the page as one self-contained HTML file."""
+    path.write_text(render_page(page), encoding="utf-8")
 
 
 def render_table(table: Table) -> str:
@@ -213,7 +276,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("polyptrace.report"), autoescape=True, undefined=StrictUndefined, auto_reload=False
     )
-    environment.globals["long_table"] = LONG_TABLE
+    environment.globals |= {"long_table": LONG_TABLE, "version": polyptrace.__version__}
     environment.filters["inline_svg"] = lambda drawing: Markup(inline(drawing))  # noqa: S704 - escaped by matplotlib
     environment.filters["data_uri"] = data_uri
     return environment

@@ -18,7 +18,7 @@ from polyptrace.evaluate.bootstrap import holm
 from polyptrace.evaluate.results import GROUPS, Metric, combine, compare
 
 #: Significance level.
-LEVEL = 0.05
+SIGNIFICANCE = 0.05
 
 #: The row groups in the paper's order, with baselines first.
 GROUP_ORDER = ("Baseline", *(group for group in GROUPS if group != "Baseline"))
@@ -157,6 +157,12 @@ def interval_text(measure: Measure, low: float, high: float) -> str:
     return f"{value_text(measure, low, digits)}{dash}{value_text(measure, high, digits)}"
 
 
+def metric_text(measure: Measure, metric: Metric) -> str:
+    """A value with its interval as printed, 63.4 [58.2–68.9]."""
+    interval = interval_text(measure, metric.low, metric.high)
+    return value_text(measure, metric.value, 1) + (f" [{interval}]" if interval else "")
+
+
 def measured(rows: Sequence[Results], measures: Sequence[Measure]) -> list[Measure]:
     """The measures that at least one row has."""
     return [m for m in measures if any(metric_of(row, m) is not None for row in rows)]
@@ -180,7 +186,7 @@ def rank(rows: Sequence[Results], measure: Measure) -> Ranking:
     if all(math.isnan(pair.low) for pair in pairs):  # no test is possible, for example with one procedure
         return Ranking(saw_test=saw_test, other_test=other_test)
     p = dict(zip(others, holm([pair.p for pair in pairs]), strict=True))
-    best = {leader} | {n for n in others if p[n] > LEVEL}
+    best = {leader} | {n for n in others if p[n] > SIGNIFICANCE}
     second = next((n for n in others if n not in best), None)
     return Ranking(frozenset(best), second, p, saw_test, other_test)
 

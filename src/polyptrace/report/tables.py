@@ -5,10 +5,7 @@ The paper's Tables 1 (`method_table`) and 2 (`ablation_table`), paired differenc
 
 import csv
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib.resources import files
-from itertools import groupby
-from typing import ClassVar, Literal
 
 from polyptrace.config import Config
 from polyptrace.core.console import counted
@@ -16,17 +13,19 @@ from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.bootstrap import Paired, holm
 from polyptrace.evaluate.results import compare
+from polyptrace.report.page import MISSING, Cell, Column, Table, TableRow
 from polyptrace.report.ranking import (
     CLUSTERINGS,
     COUNTING,
     GROUP_ORDER,
-    LEVEL,
     MAIN,
+    SIGNIFICANCE,
     Measure,
     Ranking,
     interval_text,
     measured,
     metric_of,
+    metric_text,
     rank,
     value_text,
 )
@@ -46,72 +45,11 @@ SWITCHES = ("Exp. sampling", "Curriculum", "Frame", "Tracklet")
 
 SAW_TEST = "*"
 OTHER_TEST = "†"
-MISSING = "–"
 #: What the column of labels says about `LABEL_USE`.
 LABELS = {"": MISSING, "label-free": "none", "label-free given tracks": "tracks", "labels": "polyps"}
 LABELS_NOTE = f"Labels: what training used of polyp labels (tracks: only to link boxes; {MISSING}: not stated)."
 
 PAPER_GROUP = "As printed in the paper, on its four public datasets; not measured here"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A value as text, with its interval, its rank, a footnote sign and a tooltip."""
-
-    text: str = MISSING
-    interval: str = ""
-    mark: Literal["", "best", "second"] = ""
-    note: str = ""
-    remark: str = ""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column heading: the heading above it, its name, its unit or direction. Costs come last on a web page."""
-
-    over: str
-    name: str
-    unit: str = ""
-    cost: bool = False
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """A method and its cells."""
-
-    name: str
-    cells: tuple[Cell, ...]
-    focus: bool = False  # the method that the report is about
-    quoted: bool = False  # printed elsewhere, not measured here
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows in groups, with a caption and footnotes."""
-
-    kind: ClassVar[str] = "table"
-
-    name: str  # file name without suffix
-    title: str
-    caption: str
-    columns: tuple[Column, ...]
-    groups: tuple[tuple[str, tuple[TableRow, ...]], ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def headings(self) -> list[tuple[str, int, int]]:
-        """The headings above the columns, each with its first column (2: the one after the names) and its number."""
-        runs = groupby(enumerate(self.columns, 2), key=lambda each: each[1].over)
-        return [(over, columns[0][0], len(columns)) for over, run in runs for columns in [list(run)]]
-
-    def with_costs_last(self) -> "Table":
-        """The same table with the cost columns after the results."""
-        order = sorted(range(len(self.columns)), key=lambda number: self.columns[number].cost)
-        groups = tuple(
-            (group, tuple(replace(row, cells=tuple(row.cells[number] for number in order)) for row in rows))
-            for group, rows in self.groups
-        )
-        return replace(self, columns=tuple(self.columns[number] for number in order), groups=groups)
 
 
 def method_table(
@@ -160,7 +98,7 @@ def difference_table(rows: Sequence[Results], measures: Sequence[Measure], focus
     groups = _grouped(rows, cells, only={n for n, _ in pairs})
     name = rows[focus].method.name
     note = (
-        f"Positive values: {name} is higher. Bold: p ≤ {LEVEL}, Holm-adjusted within the column. Intervals: 95 %"
+        f"Positive values: {name} is higher. Bold: p ≤ {SIGNIFICANCE}, Holm-adjusted within the column. Intervals: 95 %"
         " confidence interval of the difference, with both methods on the same bootstrap draws."
     )
     columns = tuple(Column(m.over, m.name) for m in measures)
@@ -273,10 +211,7 @@ def card_results(results: Results, fingerprint: str) -> dict[str, str | float]:
     for measure in MAIN:
         task = results.tasks.get(measure.task)
         if task is not None and measure.metric in task.metrics:
-            metric = task.metrics[measure.metric]
-            interval = interval_text(measure, metric.low, metric.high)
-            value = value_text(measure, metric.value, 1)
-            card[f"{measure.over} {measure.name}"] = f"{value} [{interval}]" if interval else value
+            card[f"{measure.over} {measure.name}"] = metric_text(measure, task.metrics[measure.metric])
     return card | {"Measured on": table_caption([results], MAIN)}
 
 
@@ -377,7 +312,7 @@ def _difference_cell(measure: Measure, pair: Paired | None, p: float | None) -> 
     return Cell(
         sign + value_text(measure, pair.difference),
         interval_text(measure, pair.low, pair.high),
-        "best" if p <= LEVEL else "",
+        "best" if p <= SIGNIFICANCE else "",
         remark=f"p = {p:.3g}, Holm-adjusted",
     )
 

@@ -13,7 +13,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import polyptrace
 from polyptrace.core.console import counted
 from polyptrace.core.errors import warn
 from polyptrace.core.files import atomic_folder, provenance, write_json
@@ -23,7 +22,7 @@ from polyptrace.evaluate.results import Metric, Results, without_nan
 from polyptrace.film_strips import TrackImages
 from polyptrace.report import sections as page_sections
 from polyptrace.report.curves import Run
-from polyptrace.report.page import GENERATED_NOTICE, Block, Page, Section, Tile, render_page, write_table
+from polyptrace.report.page import Block, Page, Section, Tile, write_page, write_table
 from polyptrace.report.ranking import (
     ADDITIONAL,
     COUNTING,
@@ -85,7 +84,7 @@ def write_report(
             on_progress(name)
             section = make()
             sections += [section] if section is not None else []
-        (folder / PAGE_FILE).write_text(render_page(_page(content, sections, title)), encoding="utf-8")
+        write_page(folder / PAGE_FILE, _page(content, sections, title))
         (folder / "figures").mkdir()
         for section in sections:
             for table in section.tables:
@@ -118,11 +117,8 @@ def _page(content: page_sections.Content, sections: Sequence[Section], title: st
         title=title or f"{content.row.method.name} on {', '.join(names)}",
         lead=f"{subject}{compared}. Intervals: 95 % confidence.",
         sections=tuple(sections),
-        footer=(
-            f"Made by polyptrace {polyptrace.__version__} on {date.today():%d %B %Y}. For research use; not a medical"
-            " device."
-        ),
-        notice=GENERATED_NOTICE if any(row.generated for row in content.rows) else None,
+        generated=any(row.generated for row in content.rows),
+        origin=f"on {date.today():%d %B %Y}",
         tiles=tuple(_tiles(content.row)),
     )
 
