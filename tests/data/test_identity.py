@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from polyptrace.config import Config, Evaluate, Views
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.identity import by_appearance, codes, join_keys, polyp_keys, video_codes, video_keys
+from polyptrace.data.identity import by_appearance, codes, group_rows, join_keys, polyp_keys, video_codes, video_keys
 from polyptrace.data.preparation import count_labels
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate.inputs import TaskInput
@@ -87,3 +87,8 @@ def test_values_are_numbered_in_order_of_first_appearance() -> None:
     assert by_appearance(np.array([7, 3, 7, -1, 3])).tolist() == [0, 1, 0, 2, 1]
     assert by_appearance(np.array(["b", "a", "b"], object)).tolist() == [0, 1, 0]
     assert by_appearance(np.array([], np.int64)).tolist() == []
+
+
+def test_the_rows_of_each_code_are_in_order() -> None:
+    assert [rows.tolist() for rows in group_rows(np.array([2, 0, 2, 5, 0]))] == [[1, 4], [0, 2], [3]]
+    assert group_rows(np.array([], np.int64)) == []

@@ -68,6 +68,12 @@ def by_appearance(values: NDArray[Any]) -> Ints:
     return code
 
 
+def group_rows(code: Ints) -> list[Ints]:
+    """The rows of each code, in ascending order of the codes and of the rows; none for an empty column."""
+    order = np.argsort(code, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(code[order])) + 1) if len(code) else []
+
+
 def video_codes(table: _HasVideos) -> Ints:
     """Integer of each row's video; sorts by dataset, then by video name."""
     return codes(table.dataset) * (len(table.video) + 1) + codes(table.video)

@@ -32,7 +32,7 @@ from sklearn.exceptions import ConvergenceWarning
 from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.data.identity import by_appearance
+from polyptrace.data.identity import by_appearance, group_rows
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate.similarity import Labels, Vectors, label_codes, unit_rows
 from polyptrace.lesions import lesions
@@ -156,7 +156,7 @@ def count(
     if (videos < 0).any():
         raise UserError(f"counting: row {int(np.argmin(videos))} has no video -> give the procedure of each track")
     polyps = np.full(len(unit), -1) if polyp is None else label_codes(polyp, len(unit))
-    members = [np.flatnonzero(videos == code) for code in range(videos.max() + 1)]
+    members = group_rows(videos)
     candidates = SETTINGS[method] if setting is None and (polyps >= 0).any() else np.empty(0)
     settings = np.append(candidates, DEFAULT_SETTING[method] if setting is None else setting)
     labels = []  # of each video: (settings, tracks)

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from polyptrace.core.arrays import Float32s, Floats, Ints
 from polyptrace.core.errors import UserError
+from polyptrace.data.identity import group_rows
 from polyptrace.evaluate.similarity import (
     Labels,
     Vectors,
@@ -187,8 +188,7 @@ def _groups(known: Ints, gallery: Gallery) -> list[Ints]:
     if gallery.scope != "within":
         return [known]
     assert gallery.video is not None
-    by_video = known[np.argsort(gallery.video[known], kind="stable")]
-    return np.split(by_video, np.flatnonzero(np.diff(gallery.video[by_video])) + 1)
+    return [known[rows] for rows in group_rows(gallery.video[known])] or [known]
 
 
 def _among(

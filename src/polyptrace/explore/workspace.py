@@ -14,7 +14,7 @@ import numpy as np
 
 from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
-from polyptrace.data.identity import video_keys
+from polyptrace.data.identity import group_rows, video_keys
 from polyptrace.embed import Embeddings
 from polyptrace.explore.identities import Identities, agreement, identities
 from polyptrace.explore.journal import Event, Item, Journal, active_events, undoable
@@ -240,8 +240,7 @@ class Workspace:
                 )
         names, code = np.unique(keys.astype(str), return_inverse=True)
         self.keys: list[str] = names.tolist()
-        order = np.argsort(code, kind="stable")
-        self.rows = np.split(order, np.searchsorted(code[order], np.arange(1, len(names))))
+        self.rows = group_rows(code)
         self._open: dict[int, ExploredProcedure] = {}
 
     @cached_property

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyptrace.core.arrays import Bools, Float32s, Floats, Ints
-from polyptrace.data.identity import by_appearance
+from polyptrace.data.identity import by_appearance, group_rows
 from polyptrace.lesions.same import ProcedureTracks, SameModel
 
 #: Groups whose partitions are enumerated: 2^12 subsets, 4,213,597 partitions.
@@ -218,7 +218,7 @@ class _Groups:
 
         linked = self.odds > LINK
         _, component = connected_components(coo_array(linked), directed=False)
-        return [np.flatnonzero(component == code) for code in range(component.max() + 1)]
+        return group_rows(component)
 
     def of_component(self, members: Ints) -> "_Groups":
         inside = np.ix_(members, members)

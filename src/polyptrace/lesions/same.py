@@ -27,7 +27,7 @@ from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, write_json
 from polyptrace.core.schema import from_json
-from polyptrace.data.identity import video_keys
+from polyptrace.data.identity import codes, group_rows, video_keys
 from polyptrace.embed import Embeddings
 
 FORMAT = 2
@@ -185,10 +185,8 @@ def procedures(tracks: Embeddings, centre: Sequence[float] = ()) -> Iterator[Pro
             )
     fps = np.where(tracks.fps > 0, tracks.fps, ASSUMED_FPS)
     start, end = tracks.position / fps, (tracks.last + 1) / fps
-    key = video_keys(tracks).astype(str)
-    for video in np.unique(key):
-        rows = np.flatnonzero(key == video)
-        rows = rows[np.lexsort((tracks.track[rows], tracks.last[rows], tracks.position[rows]))]
+    for members in group_rows(codes(video_keys(tracks))):
+        rows = members[np.lexsort((tracks.track[members], tracks.last[members], tracks.position[members]))]
         unit = _unit(tracks.vectors[rows].astype(np.float64))
         if len(centre):
             unit = _unit(unit - np.where(unit.any(axis=1, keepdims=True), centre, 0.0))

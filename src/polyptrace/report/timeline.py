@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted
 from polyptrace.core.timecode import has_rate, time_ticks
-from polyptrace.data.identity import by_appearance
+from polyptrace.data.identity import by_appearance, codes, group_rows, join_keys
 from polyptrace.drawing import INK, LINE, POLYPS, SOFT, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
 from polyptrace.film_strips import TrackImages
@@ -66,15 +66,13 @@ def counted_procedures(
         for name in ("dataset", "video", "track", "position", "last", "fps", "polyp")
     }
     other = None if baseline is None else _clusters_of(baseline, task, columns)
-    pairs = list(zip(columns["dataset"].tolist(), columns["video"].tolist(), strict=True))
     found = []
-    for dataset, video in dict.fromkeys(pairs):
-        rows = np.flatnonzero([pair == (dataset, video) for pair in pairs])
-        rows = rows[np.argsort(columns["position"][rows], kind="stable")]
+    for members in group_rows(codes(join_keys(columns["dataset"], columns["video"]))):
+        rows = members[np.argsort(columns["position"][members], kind="stable")]
         found.append(
             TrackTimes(
-                dataset,
-                video,
+                str(columns["dataset"][rows[0]]),
+                str(columns["video"][rows[0]]),
                 columns["track"][rows].astype(np.int64),
                 columns["position"][rows].astype(np.int64),
                 columns["last"][rows].astype(np.int64),
