@@ -4,13 +4,16 @@ From a 1080p recording to vectors: `detect`, `prepare` and `embed`, as `polyptra
 18 layers at 320 pixels and the default encoder. The recording is a noisy texture that moves in an octagonal field. The
 detector's weights are random, so each of its results is replaced by a box in the middle of the frame.
 
-- Overhead, on a CPU: the processor time of `detect` above that of decoding alone and of the detector alone.
+- Overhead, on a CPU: the processor time of `detect` above that of decoding alone and of the detector alone; and with a
+  detector that does nothing, above that of decoding alone.
 - Memory, on a CPU: the peak of a process that runs the stages one after the other, in each. It does not depend on the
   length of the recording (`tests/detect/test_recording.py`).
-- Speed, on a GPU: frames of the recording per second of all stages, beside that of the slowest part alone; the time for
-  finding the endoscope's field, once per recording, is reported separately.
+- Speed, on a GPU: frames of the recording per second of all stages, beside that of the slowest part alone.
+
+The time for finding the endoscope's field, once per recording, is reported separately.
 """
 
+import shutil
 import sys
 import time
 from collections import deque
@@ -22,10 +25,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from transformers import RTDetrImageProcessor, RTDetrV2Config, RTDetrV2ForObjectDetection
 
 from benchmarks.result import Cells, Result, Row, number_text
 from benchmarks.timing import apart, report_work
-from examples.train_detector import build
 from polyptrace.cli.detect import BATCH as BATCHES
 from polyptrace.cli.run import LINKING
 from polyptrace.config import Crops, Embed
@@ -57,6 +60,26 @@ class MiddleBox:
     def __call__(self, frames: Sequence[Frame], indices: Sequence[int], /) -> list[Found]:
         self._detector(frames, indices)
         return [np.array([BOX])] * len(frames)
+
+
+class Nothing:
+    """A detector that finds nothing at once."""
+
+    fingerprint = "nothing"
+
+    def __call__(self, frames: Sequence[Frame], _: Sequence[int], /) -> list[Found]:
+        return [np.empty((0, 5))] * len(frames)
+
+
+def rt_detr() -> RTDetrV2ForObjectDetection:
+    """An RT-DETRv2 of 18 layers with random weights."""
+    hidden, stages = [64, 128, 256, 512], ["stage2", "stage3", "stage4"]
+    backbone = {"model_type": "rt_detr_resnet", "layer_type": "basic", "depths": [2, 2, 2, 2]}
+    backbone |= {"hidden_sizes": hidden, "embedding_size": hidden[0], "out_features": stages}
+    config = RTDetrV2Config(
+        backbone_config=backbone, encoder_in_channels=hidden[1:], decoder_layers=3, num_queries=100, num_labels=1
+    )
+    return RTDetrV2ForObjectDetection(config)
 
 
 def recording(count: int) -> Iterator[Pixels]:
@@ -100,9 +123,8 @@ def measure(quick: bool = False) -> Result:
         folder = Path(name)
         video = folder / "recording.mp4"
         write_video(video, recording(count))
-        model, processor = build("small", SIDE)
-        model.save_pretrained(folder / "detector")
-        processor.save_pretrained(folder / "detector")
+        rt_detr().save_pretrained(folder / "detector")
+        RTDetrImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(folder / "detector")
         detector = MiddleBox(folder / "detector")
         batch = [frame for _, frame in islice(all_frames(video), BATCH)]
         detector(batch, range(BATCH))  # the first call initialises libraries
@@ -111,6 +133,7 @@ def measure(quick: bool = False) -> Result:
         work = stages(video, detector, case)
         # once per recording, however long it is; it is stored, and not searched again by the stages
         field = timed(lambda: field_mask(video, case / "detections"), clock)
+        shutil.copytree(case / "detections", case / "nothing")
         with nullcontext() if on_gpu else one_thread():  # waiting threads take processor time
             alone = {
                 "decoding alone": timed(lambda: deque(all_frames(video), maxlen=1), clock),
@@ -118,9 +141,10 @@ def measure(quick: bool = False) -> Result:
                     lambda: [detector(batch, range(BATCH)) for _ in range(count // BATCH)], clock
                 ),
             }
+            without = timed(lambda: detect(video, Nothing(), case / "nothing", batch=BATCH), clock)
             times = {name: timed(each, clock) for name, each in work.items()}
         peaks = {} if on_gpu else memory_of(video, folder)
-    return result(count, on_gpu, field, alone, times, peaks)
+    return result(count, on_gpu, field, without, alone, times, peaks)
 
 
 def memory_of(video: Path, folder: Path) -> dict[str, float]:
@@ -130,7 +154,13 @@ def memory_of(video: Path, folder: Path) -> dict[str, float]:
 
 
 def result(
-    count: int, on_gpu: bool, field: float, alone: dict[str, float], times: dict[str, float], peaks: dict[str, float]
+    count: int,
+    on_gpu: bool,
+    field: float,
+    without: float,
+    alone: dict[str, float],
+    times: dict[str, float],
+    peaks: dict[str, float],
 ) -> Result:
     """The rows and the table of parts, from seconds and MiB."""
     parts = alone | {name: seconds for name, seconds in times.items() if name != "detect"}
@@ -143,10 +173,12 @@ def result(
     else:
         overhead = 100 * (times["detect"] / sum(alone.values()) - 1)
         rows.append(Row("overhead of detect beside decoder and detector, 1080p", "%", overhead, most=10))
+        own = 1000 * (without - alone["decoding alone"]) / count
+        rows.append(Row("detect beside the decoder, without a detector, 1080p", "ms per frame", own, most=5))
     details: list[Cells] = [("", "s per 1,000 frames", "frames per second")]
     details += [
         (name, number_text(1000 * seconds / count), number_text(count / seconds))
-        for name, seconds in (alone | times).items()
+        for name, seconds in (alone | {"detect, without a detector": without} | times).items()
     ]
     clock = "by the clock" if on_gpu else "of processor time, with one thread"
     note = f"{count:,} frames of 1080p with one box each. Seconds {clock}; the slowest part: {slowest}."
