@@ -79,6 +79,13 @@ def test_simultaneous_tracks_are_two_lesions(model: SameModel) -> None:
     assert model.probability(1.0, 0.0, 0.0, True) == 0.0
 
 
+def test_simultaneous_tracks_are_not_taken_for_labels(tracks: Embeddings) -> None:
+    """They show that two tracks differ, but the model is still one that was fitted without labels."""
+    last = tracks.last.copy()
+    last[:-1] = np.maximum(last[:-1], np.where(tracks.video[1:] == tracks.video[:-1], tracks.position[1:], 0))
+    assert fit_same(replace(tracks, last=last)).labelled_pairs == 0
+
+
 def test_the_longest_pause_is_that_of_a_slow_loop(tracks: Embeddings) -> None:
     group = max(procedures(tracks), key=len)
     i, j = np.triu_indices(len(group), 1)

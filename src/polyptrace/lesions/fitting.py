@@ -92,7 +92,7 @@ def fit_same(
         visits=visits,
         procedures=len(groups),
         pairs=data.total,
-        labelled_pairs=int((data.known >= 0).sum()),
+        labelled_pairs=int(((data.known >= 0) & ~data.simultaneous).sum()),
         assumptions=tuple(assumptions),
     )
 
