@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter
 from PIL import Image
 
 from polyptrace.core.files import atomic_file
-from polyptrace.drawing import DASHES, GREY, MARKERS, POLYPS, canvas, styled
+from polyptrace.drawing import DASHES, GREY, MARKERS, POLYP_COLOURS, canvas, styled
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,12 @@ def draw(curves: list[Curve], path: Path) -> None:
     figure = canvas(8.4, 5.6)
     time, memory = figure.subplots(1, 2)
     for index, curve in enumerate(curves):
-        pen = {"color": POLYPS[index % len(POLYPS)], "marker": MARKERS[index % len(MARKERS)], "markersize": 4}
-        dash = DASHES[index // len(POLYPS)]
+        pen = {
+            "color": POLYP_COLOURS[index % len(POLYP_COLOURS)],
+            "marker": MARKERS[index % len(MARKERS)],
+            "markersize": 4,
+        }
+        dash = DASHES[index // len(POLYP_COLOURS)]
         label = f"{curve.name}: time n^{curve.time_exponent:.2f}, memory n^{curve.memory_exponent:.2f}  ({curve.unit})"
         time.plot(curve.sizes, curve.seconds, label=label, linestyle=dash, **pen)
         memory.plot(curve.sizes, np.maximum(curve.memory, 1.0), linestyle=dash, **pen)

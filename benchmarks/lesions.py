@@ -33,12 +33,12 @@ from polyptrace.evaluate.bootstrap import interval
 from polyptrace.evaluate.counting import SETTINGS, Clustering, count_lesions
 from polyptrace.lesions import fit_same, pair_scores, partition, procedures
 
-Curve = dict[str, Any]
+ReliabilityCurve = dict[str, Any]
 Figures = dict[str, dict[str, float]]
 BINS = 10
 DRAWS = 1000
 PAUSES_S = np.geomspace(1.0, 300.0, 60)
-METHODS: dict[Clustering, str] = {
+CLUSTERINGS: dict[Clustering, str] = {
     "threshold": "Cosine threshold, tuned",
     "affinity": "Affinity propagation, tuned",
     "temporal": "Temporal affinity propagation, tuned",
@@ -86,12 +86,12 @@ def main(words: list[str]) -> None:
 
 def counting(tables: list[Embeddings]) -> dict[str, Figures]:
     """The figures of each way to count, over the procedures of all tables."""
-    results: dict[str, list[Counting]] = {name: [] for name in (*METHODS.values(), TIME, OURS)}
-    tuned: dict[str, list[Floats]] = {name: [] for name in METHODS.values()}
+    results: dict[str, list[Counting]] = {name: [] for name in (*CLUSTERINGS.values(), TIME, OURS)}
+    tuned: dict[str, list[Floats]] = {name: [] for name in CLUSTERINGS.values()}
     with progress("counting", len(tables), "tables") as bar:
         for tracks in tables:
             video, polyp = video_keys(tracks), polyp_keys(tracks)
-            for method, name in METHODS.items():
+            for method, name in CLUSTERINGS.items():
                 times: dict[str, Any] = {"method": method, "first": tracks.position, "last": tracks.last}
                 results[name].append(count(tracks.vectors, video, polyp, **times))
                 each = [count(tracks.vectors, video, polyp, **times, setting=s).errors for s in SETTINGS[method]]
@@ -151,7 +151,7 @@ def _figures(results: list[Counting], tuned: list[Floats] | None) -> Figures:
     return {name: _with_interval(float(value[name][0]), each, len(errors)) for name, each in draws.items()}
 
 
-def calibration(tables: list[Embeddings]) -> dict[str, Curve]:
+def calibration(tables: list[Embeddings]) -> dict[str, ReliabilityCurve]:
     """The reliability of each probability, over the pairs of tracks of all procedures."""
     parts = [_pairs(table) for table in tables]
     names = (
@@ -186,7 +186,7 @@ def _pairs(tracks: Embeddings) -> tuple[Floats, Floats, Floats, Floats, Ints]:
     return before, after, logistic, truth, owner
 
 
-def _reliability(parts: list[tuple[Floats, Floats, Ints]]) -> Curve:
+def _reliability(parts: list[tuple[Floats, Floats, Ints]]) -> ReliabilityCurve:
     """Calibration error and Brier score with intervals; for each bin: pairs, mean probability, share of same."""
     sums = []  # of each procedure: (4, bins)
     for probability, truth, owner in parts:
@@ -223,7 +223,9 @@ def _with_interval(value: float, draws: Floats, number: int) -> dict[str, float]
     return {"value": value, "low": low, "high": high}
 
 
-def _page(title: str, tables: list[Embeddings], figures: dict[str, Figures], curves: dict[str, Curve]) -> str:
+def _page(
+    title: str, tables: list[Embeddings], figures: dict[str, Figures], curves: dict[str, ReliabilityCurve]
+) -> str:
     procedures_ = sum(len(set(video_keys(table))) for table in tables)
     polyps = sum(len(set(polyp_keys(table))) for table in tables)
     size = f"{counted(procedures_, 'procedure')}, {counted(polyps, 'polyp')}, {sum(map(len, tables)):,} tracks"
@@ -244,7 +246,7 @@ def _cell(figure: dict[str, float] | None, digits: int) -> str:
 
 
 @styled
-def _diagram(title: str, curves: dict[str, Curve]) -> Drawing:
+def _diagram(title: str, curves: dict[str, ReliabilityCurve]) -> Drawing:
     figure = canvas(4.6, 4.2)
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color=LINE, linewidth=1)

@@ -12,9 +12,9 @@ from polyptrace.drawing import (
     ACCENT,
     GREY,
     INK,
-    METHODS,
+    METHOD_COLOURS,
     PAGE_COLOURS,
-    POLYPS,
+    POLYP_COLOURS,
     Drawing,
     LineStyle,
     canvas,
@@ -46,7 +46,7 @@ def test_colours_stay_distinct_in_the_dark_mode_of_a_page() -> None:
         re.findall(r"--(\w+): (#[0-9a-f]{6})", css.partition("prefers-color-scheme: dark")[2].partition("}")[0])
     )
     shown = {colour: dark[name] for name, colour in PAGE_COLOURS.items() if name in dark}
-    for palette in (POLYPS, (ACCENT, *METHODS)):
+    for palette in (POLYP_COLOURS, (ACCENT, *METHOD_COLOURS)):
         drawn = [shown.get(colour, colour) for colour in palette]
         codes = [[int(colour[place : place + 2], 16) for place in (1, 3, 5)] for colour in drawn]
         for one, other in combinations(codes, 2):

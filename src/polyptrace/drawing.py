@@ -38,12 +38,12 @@ PAGE_COLOURS = {
 }
 
 #: Other methods, in the order of the table. Baselines are grey.
-METHODS = ("#cc79a7", "#e69f00", "#44aa99", "#8c6bb1", "#999933", "#882255")
+METHOD_COLOURS = ("#cc79a7", "#e69f00", "#44aa99", "#8c6bb1", "#999933", "#882255")
 GREY = "#8b95a1"
 
 #: Polyps and clusters. There may be more of them than colours, so each also has a number or a marker. None is a colour
 #: of a page: its dark mode would make two of them alike.
-POLYPS = (
+POLYP_COLOURS = (
     *("#0072b3", "#e69f00", "#009e74", "#cc79a7", "#56b4e9"),
     *("#d55e01", "#8c6bb1", "#999933", "#b04a6f", "#6f8f7a"),
 )
@@ -118,7 +118,11 @@ def line_styles(groups: Sequence[str], focus: int) -> list[LineStyle]:
             chosen.append(LineStyle(GREY, DASHES[greys % len(DASHES)]))
             greys += 1
         else:
-            chosen.append(LineStyle(METHODS[others % len(METHODS)], DASHES[others // len(METHODS) % len(DASHES)]))
+            chosen.append(
+                LineStyle(
+                    METHOD_COLOURS[others % len(METHOD_COLOURS)], DASHES[others // len(METHOD_COLOURS) % len(DASHES)]
+                )
+            )
             others += 1
     return chosen
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from polyptrace.core.console import counted
 from polyptrace.data import Dataset
-from polyptrace.drawing import POLYPS, inline
+from polyptrace.drawing import POLYP_COLOURS, inline
 from polyptrace.evaluate import Results
 from polyptrace.film_strips import TrackImages
 from polyptrace.report.timeline import counted_procedures, draw_timeline, shown_clustering
@@ -50,7 +50,7 @@ def test_bars_and_their_numbers_have_the_same_colours_in_dark_mode(rows: list[Re
     wide = replace(procedure, last=procedure.first + 10 * int(np.ptp(procedure.first)))
     text = inline(draw_timeline(wide, None, 0, "Ours"))
     assert "fill: #ffffff" in text
-    assert f"fill: {POLYPS[0]}" in text
+    assert f"fill: {POLYP_COLOURS[0]}" in text
 
 
 def test_without_labels_there_is_no_truth(rows: list[Results]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polyptrace.drawing import POLYPS, SOFT
+from polyptrace.drawing import POLYP_COLOURS, SOFT
 from polyptrace.evaluate import Results
 from polyptrace.report.track_map import has_map, mapped_tracks, project_2d, track_map
 
@@ -43,8 +43,8 @@ def test_without_labels_colours_are_those_of_procedures_and_a_legend_says_so(unl
     assert "Colour and marker: procedure" in drawing.svg
     for number, name in enumerate(("v0", "v1", "v2")):
         assert f">{name}<" in drawing.svg
-        assert POLYPS[number] in drawing.svg
-    assert POLYPS[3] not in drawing.svg
+        assert POLYP_COLOURS[number] in drawing.svg
+    assert POLYP_COLOURS[3] not in drawing.svg
     assert SOFT not in drawing.svg.replace(f"stroke: {SOFT}", "")
 
 

@@ -14,7 +14,7 @@ from polyptrace.encoders import ColourGrid, TrackletEncoder
 from polyptrace.encoders.cost import COST_LENGTH, COST_SIZE, cost, foundation_cost, published_cost
 from polyptrace.encoders.encoder import FROZEN
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
-from polyptrace.encoders.foundation.encoder import pooling_choices
+from polyptrace.encoders.foundation.foundation_encoder import pooling_choices
 from polyptrace.encoders.foundation.loading import FoundationModel, cached_weights, find_model
 from polyptrace.encoders.weights import DEFAULT
 

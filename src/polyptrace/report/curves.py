@@ -22,7 +22,7 @@ from polyptrace.drawing import (
     ACCENT,
     INK,
     LINE,
-    METHODS,
+    METHOD_COLOURS,
     PAPER,
     RIGHT,
     SOFT,
@@ -238,7 +238,7 @@ def _training_curve(runs: Sequence[Run], key: str) -> Drawing:
     entries, last = [], []
     for number, run in enumerate(runs):
         if key in run.metrics:
-            colour = ACCENT if number == 0 else METHODS[(number - 1) % len(METHODS)]
+            colour = ACCENT if number == 0 else METHOD_COLOURS[(number - 1) % len(METHOD_COLOURS)]
             known = np.isfinite(run.metrics[key])
             final = _draw_curve(axes, run.step[known], run.metrics[key][known], colour, smooth=key != "tau")
             last.append(f"{run.name} {final:.3g}")

@@ -16,7 +16,7 @@ from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted
 from polyptrace.core.timecode import has_rate, time_ticks
 from polyptrace.data.identity import by_appearance, codes, group_rows, join_keys
-from polyptrace.drawing import INK, LINE, POLYPS, SOFT, Drawing, canvas, finished, styled
+from polyptrace.drawing import INK, LINE, POLYP_COLOURS, SOFT, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
 from polyptrace.film_strips import TrackImages
 from polyptrace.report.ranking import is_done
@@ -148,7 +148,7 @@ def _draw_lanes(axes: Axes, procedure: TrackTimes, lane: Ints, names: list[str],
     span = max(int(procedure.last.max() - procedure.first.min()), 1)
     width = np.maximum(procedure.last - procedure.first, MIN_WIDTH * span)
     for y, left, length, cluster in zip(lane, procedure.first, width, procedure.cluster, strict=True):
-        colour = POLYPS[cluster % len(POLYPS)]
+        colour = POLYP_COLOURS[cluster % len(POLYP_COLOURS)]
         axes.barh(y, length, left=left, height=0.62, color=colour, linewidth=0)
         if length > NUMBERED_WIDTH * span:
             middle = left + length / 2  # white also in the dark mode of a page, where PAPER is dark

@@ -19,7 +19,7 @@ from polyptrace.core.arrays import Floats
 from polyptrace.core.console import counted
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.identity import join_keys
-from polyptrace.drawing import LINE, MARKERS, PAPER, POLYPS, SOFT, Drawing, finished, panel, shortened, styled
+from polyptrace.drawing import LINE, MARKERS, PAPER, POLYP_COLOURS, SOFT, Drawing, finished, panel, shortened, styled
 from polyptrace.evaluate import Results
 
 COMPONENTS = 50
@@ -128,7 +128,7 @@ def _draw_star(axes: Axes, points: Floats, group: int) -> None:
     """Lines from the median of a group to its points."""
     median = np.median(points, axis=0)
     lines = np.stack([np.broadcast_to(median, points.shape), points], axis=1)  # (n, 2 ends, 2)
-    colour = POLYPS[group % len(POLYPS)]
+    colour = POLYP_COLOURS[group % len(POLYP_COLOURS)]
     axes.add_collection(LineCollection(list(lines), colors=colour, linewidths=0.5, alpha=0.35, zorder=1))
 
 
@@ -137,8 +137,8 @@ def _markers(group: int, total: int, points: Floats) -> Line2D:
     return Line2D(
         *points.T,
         linestyle="none",
-        marker=MARKERS[(group // len(POLYPS) + group) % len(MARKERS)],
-        color=POLYPS[group % len(POLYPS)],
+        marker=MARKERS[(group // len(POLYP_COLOURS) + group) % len(MARKERS)],
+        color=POLYP_COLOURS[group % len(POLYP_COLOURS)],
         markersize=float(np.clip(60 / np.sqrt(total), 2.2, 5.5)),
         markeredgecolor=PAPER,
         markeredgewidth=0.35,

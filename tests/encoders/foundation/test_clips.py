@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyptrace.encoders.foundation.encoder import clip_starts, cut_clips
+from polyptrace.encoders.foundation.foundation_encoder import clip_starts, cut_clips
 
 
 @given(st.integers(1, 400), st.integers(1, 70))

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from polyptrace.core.errors import UserError
-from polyptrace.encoders.foundation.encoder import Pooling, parse_pooling, pool_frames, pool_tokens
+from polyptrace.encoders.foundation.foundation_encoder import Pooling, parse_pooling, pool_frames, pool_tokens
 
 TOKENS = torch.randn(2, 7, 3, generator=torch.Generator().manual_seed(0))  # cls, two registers, four patches
 
