@@ -8,7 +8,22 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/polyptrace"
 ARCHITECTURE = ROOT / "docs/architecture.md"
-STEPS = ["box", "track", "tracklet", "crop", "bag", "batch", "encoder", "loss", "step", "vector", "metric"]
+STEPS = [
+    "box",
+    "track",
+    "tracklet",
+    "region",
+    "crop",
+    "bag",
+    "batch",
+    "feed",
+    "encoder",
+    "loss",
+    "formula",
+    "step",
+    "vector",
+    "metric",
+]
 
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])

@@ -1,4 +1,7 @@
-"""Every setting of every stage, and how settings are read, checked and written. The defaults are the paper's values.
+"""Every setting of every stage, and how settings are read, checked and written.
+
+The defaults are the paper's, except for the loss, which has the symmetric form of the authors' code
+(`--loss.form paper`: Equation 1).
 
     config = read_config(Path("polyptrace.toml"))
     config = override(config, ["--optimiser.lr", "1e-4", "--train.epochs=3"])

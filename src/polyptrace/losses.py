@@ -29,7 +29,8 @@ nt_xent                 SimCLR (SFE, MVE, TPC): noise_aware_symmetric on pairs.
 
 An anchor without a positive is a negative of the others and does not count in the mean. `mask` is True where a vector
 is real; what is stored elsewhere has no influence, and its gradient is zero, never NaN. `ignore` is True for a pair
-that is neither positive nor negative.
+that is neither positive nor negative. In training it leaves out the pairs of a tracklet that occurs twice in a batch
+(`repeated_members`, `repeated_tracklets`), which Equation 1 and the authors' release count as negatives.
 """
 
 from typing import NamedTuple
@@ -301,6 +302,9 @@ def repeated_members(anchor: Tensor, bag: Tensor) -> Tensor:
 
 
 def repeated_tracklets(tracklet: Tensor) -> Tensor:
-    """`ignore` (B, B) for the losses of `contrastive`, from the indices (B,) of the tracklets: repeats of one."""
+    """`ignore` (B, B) for the losses in which every vector is an anchor, from the indices (B,) of the tracklets.
+
+    True for two vectors of the same tracklet.
+    """
     same = tracklet[:, None] == tracklet
     return same & ~torch.eye(len(tracklet), dtype=torch.bool, device=tracklet.device)

@@ -147,7 +147,9 @@ class Boxes:
 def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: float = 5.0) -> Ints:
     """The region of each crop (n, 4): the box scaled about its centre, in whole pixels of images of these sizes.
 
-    It is clamped to the image, and x, y, w, h are truncated, as in the authors' release; at least one pixel a side.
+    Width and height are each multiplied by `scale`, as in the authors' release (the paper: "5x the diagonal of the
+    bounding box"). The region is clamped to the image, and x, y, w, h are truncated, as in the release; at least one
+    pixel a side.
     """
     size = np.stack([image_width, image_height], 1)
     centre = xywh[:, :2] + xywh[:, 2:] / 2

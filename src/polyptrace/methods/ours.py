@@ -1,6 +1,7 @@
 """Ours (the paper): bags of tracklets close in time, a temperature curriculum, a noise-aware loss at two levels.
 
-A batch has M bags of 1 + K tracklets: the anchor first, then its bag. Polyp labels are never read.
+A batch has M bags of 1 + K tracklets: the anchor first, then its bag. Polyp labels are never read. Unlike in
+Equation 1 and in the authors' release, a tracklet that occurs twice in a batch is not its own negative (`ignore`).
 """
 
 import numpy as np
