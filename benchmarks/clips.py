@@ -41,7 +41,7 @@ METRICS = {
 SETTINGS = {
     "train": {"epochs": 1},
     "optimiser": {"lr": 3e-5},
-    "supervision": {"bags_per_batch": 6, "tau_fit": "share"},
+    "supervision": {"bags_per_batch": 6},
 }
 Folds = dict[str, list[float]]
 

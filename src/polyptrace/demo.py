@@ -15,9 +15,7 @@ from polyptrace.core.console import console
 
 SYNTH = "--preset small --seed 0"
 PREPARE = "--crops.size 112"
-TRAIN = (
-    "--train.epochs 1 --train.threads 2 --optimiser.lr 3e-5 --supervision.bags-per-batch 6 --supervision.tau-fit share"
-)
+TRAIN = "--train.epochs 1 --train.threads 2 --optimiser.lr 3e-5 --supervision.bags-per-batch 6"
 UNTRAINED = "--train.epochs 0 --encoder.backbone regnetx_002 --encoder.weights none"
 
 

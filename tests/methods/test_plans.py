@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import erf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,6 +104,18 @@ def test_ours_marks_what_a_small_video_does_not_have(coloured: Dataset) -> None:
     assert (np.concatenate([b.rows for b in batches])[gone] == -1).all()
     notes = METHODS["ours"].plan(coloured.label_free(), config).notes
     assert "data: 3 videos with fewer than 21 tracklets: their bags are smaller" in notes
+
+
+def test_a_single_epoch_is_said_to_stay_at_the_start_of_the_curriculum(coloured: Dataset) -> None:
+    def said(epochs: int, **settings: Any) -> bool:
+        config = Config(supervision=Supervision(bags_per_batch=2, **settings), train=Train(epochs=epochs))
+        notes = METHODS["ours"].plan(coloured.label_free(), config).notes
+        return any(note.startswith("curriculum: in a single epoch τ stays at tau_min = 0.3") for note in notes)
+
+    assert said(1)
+    assert not said(2)
+    assert not said(1, curriculum="fixed")
+    assert not said(1, sampling="nearest")
 
 
 def test_sfe_pairs_frames_of_one_track_that_are_near_and_never_the_same(coloured: Dataset) -> None:

@@ -4,6 +4,8 @@ A batch has M bags of 1 + K tracklets: the anchor first, then its bag. Polyp lab
 Equation 1 and in the authors' release, a tracklet that occurs twice in a batch is not its own negative (`ignore`).
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -71,13 +73,21 @@ def plan(data: Data, config: Config) -> TrainingPlan:
         return Epoch(len(members), lambda step: batch(members[step]), metrics)
 
     sizes = np.unique(video, return_counts=True)[1]  # tracklets of each video
-    return TrainingPlan(
+    planned = TrainingPlan(
         epoch,
         lambda epochs: epochs * anchors // settings.bags_per_batch,
         batch_size=settings.bags_per_batch * (1 + settings.bag_size),
         frames_per_step=round(settings.bags_per_batch * _mean_bag(sizes, settings) * (rows >= 0).sum(1).mean()),
         notes=_notes(sizes, anchors, settings),
     )
+    grows = (settings.sampling, settings.curriculum) == ("exponential", "cosine")
+    if grows and planned.length(config.train)[0] == 1:
+        note = (
+            f"curriculum: in a single epoch τ stays at tau_min = {settings.tau_min}: bags of close neighbours"
+            " -> to reach tau_max, train for several epochs or use --supervision.curriculum fixed"
+        )
+        return replace(planned, notes=[*planned.notes, note])
+    return planned
 
 
 def _mean_bag(sizes: Ints, settings: Supervision) -> float:
