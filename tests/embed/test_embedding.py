@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from polyptrace.config import Embed
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
-from polyptrace.embed import Embedder, Embeddings, embed
+from polyptrace.embed import Embedder, Embeddings, embed, embed_files
 from polyptrace.embed import embedding as embedding_module
 from polyptrace.encoders import FrameEncoder, FrozenBackbone, Preprocess, TrackletEncoder, prepare_crops
+from polyptrace.encoders.cost import encoder_cost
 from polyptrace.encoders.encoder import OwnEncoder
 from polyptrace.encoders.weights import fingerprint, weights_hash
 
@@ -70,6 +71,20 @@ def test_a_frame_goes_through_the_backbone_once(coloured: Dataset) -> None:
     first = embed(encoder, coloured, ["track"])
     assert seen == len(coloured.crops)
     assert set(first.unit) == {"track"}
+
+
+@pytest.mark.parametrize("enlarge", [False, True])
+def test_the_cost_in_the_table_is_that_of_the_frames_that_the_encoder_was_given(
+    enlarge: bool, coloured: Dataset, tmp_path: Path
+) -> None:
+    table = embed_files(
+        "frozen:test_resnet", coloured.path, tmp_path / "v", "none", Embed(device="cpu", enlarge=enlarge)
+    )
+    encoder = FrozenBackbone("test_resnet", "none")
+    assert encoder.preprocess.size > coloured.crops.shape[1] == 32
+    counted = encoder_cost(encoder, encoder.preprocess.size if enlarge else 32)
+    assert counted is not None
+    assert table.info["method"]["flops"] == {"paper_macs": counted.paper_macs, "flops": counted.flops}
 
 
 def test_the_table_says_which_weights_made_it(coloured: Dataset, tmp_path: Path) -> None:

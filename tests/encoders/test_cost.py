@@ -51,7 +51,7 @@ def test_our_encoder_costs_what_the_table_says() -> None:
 
 def test_parameters_are_those_that_contribute_to_the_vector() -> None:
     encoder = TrackletEncoder("test_resnet", width=16, heads=2, feed_forward=16, layers=1, size=32).eval()
-    counted = encoder_cost(encoder)
+    counted = encoder_cost(encoder, 32)
     encoder.zero_grad()
     encoder(torch.randn(1, 8, 3, 32, 32)).sum().backward()
     used = sum(p.numel() for p in encoder.parameters() if p.grad is not None)
@@ -61,7 +61,7 @@ def test_parameters_are_those_that_contribute_to_the_vector() -> None:
 
 
 def test_twice_the_side_is_about_four_times_the_work() -> None:
-    small, large = (encoder_cost(FrameEncoder("test_resnet", size=size)) for size in (64, 128))
+    small, large = (encoder_cost(FrameEncoder("test_resnet", size=size), size) for size in (64, 128))
     assert small is not None
     assert large is not None
     assert 3 < large.flops / small.flops <= 4.1
@@ -69,12 +69,12 @@ def test_twice_the_side_is_about_four_times_the_work() -> None:
 
 
 def test_frozen_encoders_are_counted_and_other_modules_are_not() -> None:
-    counted = encoder_cost(load_foundation("dinov2-small", None))
+    counted = encoder_cost(load_foundation("dinov2-small", None), 224)
     assert counted is not None
     assert 21e6 < counted.params < 23e6
     frozen = FrozenBackbone("test_resnet", "none")
-    counted = encoder_cost(frozen)
+    counted = encoder_cost(frozen, 224)
     assert counted is not None
     assert counted.params == sum(p.numel() for p in frozen.parameters())
     assert counted.flops > 0
-    assert encoder_cost(ColourGrid()) is encoder_cost(nn.Identity()) is None
+    assert encoder_cost(ColourGrid(), 8) is encoder_cost(nn.Identity(), 8) is None

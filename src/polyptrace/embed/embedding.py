@@ -281,18 +281,23 @@ def embed_files(
             embeddings = embed(model, dataset, settings=settings, out=out)
         else:
             embeddings = compute(model, dataset, settings=settings, out=out)
-        embeddings = replace(embeddings, info=embeddings.info | _origin(encoder, weights, model, row))
+        size = input_size(dataset.crops.shape[1], preprocess_of(model), enlarge=settings.enlarge)
+        method = {**(row or {}), **_cost_fields(model, size)}
+        origin = {"from": encoder, "weights": weights, "method": method}
+        embeddings = replace(embeddings, info=embeddings.info | origin)
         embeddings.save(out, overwrite=overwrite)
     return embeddings
 
 
-def _origin(encoder: str, weights: str | None, model: nn.Module, row: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the saved table says about its encoder: where it came from, its row in a table, and its cost."""
-    method = dict(row or {})
-    if (cost := encoder_cost(model)) is not None:
-        operations = {"paper_macs": float(cost.paper_macs), "flops": float(cost.flops)}
-        method |= {"params": cost.params, "flops": operations}
-    return {"from": encoder, "weights": weights, "method": method}
+def _cost_fields(encoder: nn.Module, size: int) -> dict[str, Any]:
+    """What the saved table says about the cost of its encoder, which was given frames of `size` pixels."""
+    counted = encoder_cost(encoder, size)
+    if counted is None:
+        return {}
+    return {
+        "params": counted.params,
+        "flops": {"paper_macs": float(counted.paper_macs), "flops": float(counted.flops)},
+    }
 
 
 def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:

@@ -66,19 +66,19 @@ def cost(module: nn.Module, run: Callable[[], object]) -> Cost:
     return Cost(params, paper_macs, flops.get_total_flops())
 
 
-def encoder_cost(encoder: nn.Module) -> Cost | None:
-    """The cost of an encoder for one tracklet at its own size, without parts that do not contribute to the vector.
+def encoder_cost(encoder: nn.Module, size: int) -> Cost | None:
+    """The cost of an encoder for one tracklet of `size` pixels, without parts that do not contribute to the vector.
 
     None for encoders without learned parameters or of an unknown kind.
     """
     match encoder:
         case FoundationEncoder():
-            return foundation_cost(encoder.name, encoder.preprocess.size)
+            return foundation_cost(encoder.name, size)
         case TrackletEncoder() | FrameEncoder():
-            return _own_cost(isinstance(encoder, FrameEncoder), tuple(encoder.settings.items()))
+            return _own_cost(isinstance(encoder, FrameEncoder), tuple(encoder.settings.items()), size)
         case FrozenBackbone():
             empty = FrozenBackbone(**{**encoder.settings, "weights": "none"}).to("meta")
-            return cost(empty, lambda: empty(_frames(empty.preprocess.size)))
+            return cost(empty, lambda: empty(_frames(size)))
         case _:
             return None
 
@@ -102,11 +102,11 @@ def published_cost(name: str) -> Cost:
 
 
 @cache
-def _own_cost(of_frames: bool, settings: tuple[tuple[str, Any], ...]) -> Cost:
+def _own_cost(of_frames: bool, settings: tuple[tuple[str, Any], ...], size: int) -> Cost:
     """The cost of one of our encoders, without the projector, which is used in training only."""
     # built on the CPU: timm's RegNet calls torch.unique, which older versions of torch do not have on the meta device
     encoder = (FrameEncoder if of_frames else TrackletEncoder)(**dict(settings)).eval().to("meta")
-    counted = cost(encoder, lambda: encoder(_frames(encoder.preprocess.size)))
+    counted = cost(encoder, lambda: encoder(_frames(size)))
     unused = sum(p.numel() for p in encoder.projector.parameters()) if isinstance(encoder, TrackletEncoder) else 0
     return replace(counted, params=counted.params - unused)
 

@@ -354,4 +354,4 @@ def ranking_notes(
 
 def _cost_notes(conventions: Sequence[str]) -> list[str]:
     known = [OPERATIONS[c] for c in conventions if c in OPERATIONS]
-    return [f"{name}, for one 8-frame tracklet: {explanation}." for name, explanation in known]
+    return [f"{name}, for one 8-frame tracklet at the input size used: {explanation}." for name, explanation in known]
