@@ -54,7 +54,7 @@ def write_detections(path: Path, boxes: Boxes, rng: np.random.Generator) -> None
 @pytest.fixture
 def procedures(tmp_path: Path, tiny: Path, tiny_videos: Path) -> Path:
     """A folder as the tutorial describes it, made of generated procedures; the first command finds its result."""
-    shutil.copytree(tiny_videos, tmp_path / "generated")
+    shutil.copytree(tiny_videos, tmp_path / "example")
     folder = tmp_path / "procedures"
     folder.mkdir()
     boxes = read_coco(tiny, split="train")
@@ -81,4 +81,6 @@ def test_every_line_of_the_tutorial_runs_and_ends_in_lesions(procedures: Path, m
         found = json.loads((procedures / folder / "lesions.json").read_text())["procedures"]
         assert all(1 <= each["lesions"] <= 8 for each in found)
     assert (procedures / "case/lesions/lesions.html").read_text(encoding="utf-8").count("<img ") > 1
+    found = json.loads((procedures / "case/lesions/lesions.json").read_text())["procedures"]
+    assert all(2 <= each["lesions"] <= 4 for each in found)  # three are true
     assert (procedures / "found/found.html").read_text(encoding="utf-8").count("<img ") > 1

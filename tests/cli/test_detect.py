@@ -59,6 +59,17 @@ def test_stored_boxes_have_no_preview(folder: Path, capsys: pytest.CaptureFixtur
     assert "--preview: these boxes exist already" in capsys.readouterr().err
 
 
+def test_the_detector_for_generated_videos_refuses_recordings(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (video,) = folder.glob("*.mp4")
+    assert run("detect", video, "--detector", "generated", "--out", tmp_path / "out") == 2
+    message = capsys.readouterr().err
+    assert "was not written by 'polyptrace synth'" in message
+    assert "give a detector that was trained on recordings" in message
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_missing_video_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("detect", folder / "lost.mp4", "--detector", f"{folder}/mine.py:find", "--out", folder / "boxes") == 2
     assert "lost.mp4: no such video file -> check the path" in capsys.readouterr().err

@@ -10,9 +10,11 @@ from onnx import TensorProto, helper, numpy_helper
 from torchvision.models import get_model
 from transformers import RTDetrImageProcessor, RTDetrV2Config, RTDetrV2ForObjectDetection
 
+from polyptrace.core.codec import decode_image
 from polyptrace.core.errors import UserError
-from polyptrace.data import Boxes
+from polyptrace.data import Boxes, read_coco
 from polyptrace.data.crops.videos import write_video
+from polyptrace.data.tracks import box_iou
 from polyptrace.detect import detect, load_detector
 from polyptrace.synthetic.generate import write_coco
 
@@ -215,3 +217,19 @@ def test_stored_boxes_of_any_format_are_found_by_the_name_of_the_video(tmp_path:
 def test_what_is_not_a_detector_is_an_error(spec: str) -> None:
     with pytest.raises(UserError, match=f"--detector {spec}: no such file"):
         load_detector(spec)
+
+
+def test_the_detector_of_the_package_finds_polyps_of_unseen_generated_procedures(tiny: Path) -> None:
+    """Most of the strong boxes are on a polyp, and most polyps are found at least once."""
+    boxes = read_coco(tiny, split="test")
+    rendered = [row for row, file in enumerate(boxes.file) if (tiny / file).is_file()]
+    detector, right, strong, seen = load_detector("generated"), 0, 0, set()
+    for row in rendered[::3]:
+        picture = decode_image((tiny / boxes.file[row]).read_bytes()).permute(1, 2, 0).contiguous().numpy()
+        (found,) = detector([picture], [0])
+        found = found[found[:, 4] >= 0.5]
+        overlap = box_iou(found[:, :4], np.tile(boxes.xywh[row], (len(found), 1)))
+        strong, right = strong + len(found), right + int((overlap >= 0.5).sum())
+        seen |= {boxes.polyp[row]} if (overlap >= 0.5).any() else set()
+    assert right > 0.6 * strong > 10
+    assert len(seen) >= 2  # of three

@@ -10,7 +10,9 @@ from polyptrace.core.console import counted, echo
 from polyptrace.core.device import choose_device
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, check_writable
+from polyptrace.data.crops.videos import video_info
 from polyptrace.detect import Detections, Detector, detect, load_detector
+from polyptrace.detect.detector import GENERATED
 from polyptrace.detect.stored_boxes import StoredBoxes
 
 Videos = Annotated[list[Path], typer.Argument(help="Video files: MP4, MOV, MKV, AVI, ...")]
@@ -18,7 +20,8 @@ DetectorName = Annotated[
     str,
     typer.Option(
         "--detector",
-        help="ONNX file, transformers folder, torchvision weights, FILE.py:FUNCTION, or stored boxes as FORMAT:PATH.",
+        help="ONNX file, transformers folder, torchvision weights, FILE.py:FUNCTION, or stored boxes as FORMAT:PATH;"
+        " for videos of 'polyptrace synth': generated (comes with the package).",
     ),
 ]
 MinScore = Annotated[float, typer.Option(min=0, max=1, help="Drop boxes with a lower score.")]
@@ -97,6 +100,8 @@ def run_detector(
 def _detectors(videos: list[Path], detector: str, device: str) -> Iterator[tuple[Path, Detector]]:
     """Each video with its detector, which is loaded once unless it is stored boxes."""
     _check_videos(videos)
+    if detector == GENERATED:
+        _refuse_recordings(videos)
     chosen = choose_device(device, "--device")[0]
     loaded = None
     for video in videos:
@@ -115,3 +120,13 @@ def _check_videos(videos: list[Path]) -> None:
     names = [video.stem for video in videos]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"{twice[0]}: two videos have this name -> rename one of them, or use two folders")
+
+
+def _refuse_recordings(videos: list[Path]) -> None:
+    """Raises an error if a video is not generated: the detector of the package has never seen a recorded one."""
+    for video in videos:
+        if not video_info(video).generated:
+            raise UserError(
+                f"{video}: was not written by 'polyptrace synth', and the detector '{GENERATED}' finds only generated "
+                "polyps -> give a detector that was trained on recordings; see docs/video.md"
+            )

@@ -7,6 +7,7 @@
 | `polyps.pth`, `.pt` or `.safetensors` | `torchvision_weights.py` |
 | `mine.py:detect` | `function.py` |
 | `mot:boxes.txt`, or another format of `prepare` | `stored_boxes.py` |
+| `generated` | the ONNX file that comes with the package, for generated videos only |
 
 A file `polyps.toml` beside the weights (in a folder: `detector.toml`) declares what cannot be recognised.
 """
@@ -23,12 +24,17 @@ from numpy.typing import NDArray
 from polyptrace.core.errors import UserError
 from polyptrace.core.schema import from_json
 from polyptrace.data.sources import SOURCES
+from polyptrace.encoders.weights import PRETRAINED
 
 Frame = NDArray[np.uint8]  # (H, W, 3) RGB
 #: (n, 5): x, y, width, height in pixels of the frame, and the score.
 Found = NDArray[np.float64]
 
 T = TypeVar("T")
+
+#: The name of the detector that comes with the package, and its file.
+GENERATED = "generated"
+GENERATED_FILE = PRETRAINED / GENERATED / "detector.onnx"
 
 #: Boxes with a lower score are dropped in any case.
 LEAST_SCORE = 0.01
@@ -49,7 +55,7 @@ def load_detector(spec: str, device: torch.device | None = None, video: Path | N
     # adapters are imported when they are used, because each needs another library
     source, _, boxes = spec.partition(":")
     file, _, function = spec.rpartition(":")
-    path, device = Path(spec), device or torch.device("cpu")
+    path, device = GENERATED_FILE if spec == GENERATED else Path(spec), device or torch.device("cpu")
     if source in SOURCES and boxes:
         from polyptrace.detect.stored_boxes import StoredBoxes
 
@@ -73,7 +79,7 @@ def load_detector(spec: str, device: torch.device | None = None, video: Path | N
     problem = "not a known kind of detector" if path.exists() else "no such file or folder"
     raise UserError(
         f"--detector {spec}: {problem} -> give an ONNX file, a transformers folder, torchvision weights, "
-        f"FILE.py:FUNCTION, or stored boxes as FORMAT:PATH ({', '.join(SOURCES)})"
+        f"FILE.py:FUNCTION, or stored boxes as FORMAT:PATH ({', '.join(SOURCES)}); for generated videos, {GENERATED}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A detector as an ONNX file, run by ONNX Runtime (extra `onnx`).
+"""A detector as an ONNX file, run by ONNX Runtime (extra `video`).
 
 The layout of its outputs is recognised by their names and shapes:
 
@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.nn import functional
 from torchvision.ops import batched_nms, box_convert
 
+from polyptrace.core.device import one_thread
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import file_hash
 from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, read_declaration
@@ -74,6 +75,7 @@ class OnnxFile:
         self._letterbox = self._layout in ("yolo", "yolov5", "rows") if letterbox is None else letterbox
         self.fingerprint = f"onnx {file_hash(path)} {self._settings}"
 
+    @one_thread()  # everything around the network is small
     def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[Found]:
         inputs, scales, shifts = zip(*(self._prepare(frame) for frame in frames), strict=True)
         batches = [[each] for each in inputs] if self._one_by_one else [list(inputs)]
@@ -175,12 +177,14 @@ def _session(path: Path, device: torch.device) -> Any:
     try:
         import onnxruntime
     except ImportError:
-        raise UserError(f"{path}: ONNX files need ONNX Runtime -> pip install 'polyptrace[onnx]'") from None
+        raise UserError(f"{path}: ONNX files need ONNX Runtime -> pip install 'polyptrace[video]'") from None
     available = onnxruntime.get_available_providers()
     wanted = ["CUDAExecutionProvider"] if device.type == "cuda" else []
     providers = [name for name in (*wanted, "CPUExecutionProvider") if name in available]
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads leave cores to the decoder
     try:
-        return onnxruntime.InferenceSession(str(path), providers=providers)
+        return onnxruntime.InferenceSession(str(path), options, providers=providers)
     except Exception as error:  # ONNX Runtime has its own exceptions
         reason = str(error).partition("\n")[0]
         raise UserError(f"{path}: not a readable ONNX file ({reason}) -> export the detector again") from None
