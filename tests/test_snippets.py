@@ -40,7 +40,7 @@ def world(make_dataset: Callable[..., Path], exported: Path, tmp_path_factory: p
         "track": np.arange(48),
         "position": np.arange(48) * 100,
         "last": np.arange(48) * 100 + 50,
-        "unit": np.full(48, "track", object),
+        "unit": np.full(48, "any", object),
     }
     for name in ("ours", "mine"):
         Embeddings.from_columns(columns).save(folder / "vectors" / name)
