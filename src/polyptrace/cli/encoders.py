@@ -63,7 +63,7 @@ def command(
         return
     costs = Table("encoder", box=None, header_style="bold")
     weights = Table("encoder", "licence", "weights", "local file", box=None, header_style="bold")
-    for title in ("params\nM", "true\nGFLOP", "paper's\nparams M", "paper's\nFLOPs G", "width", "pixels"):
+    for title in ("params\nM", "true\nGFLOP", "params M,\npaper's way", "FLOPs G,\npaper's way", "width", "pixels"):
         costs.add_column(title, justify="right")
     for title in ("frames", "pooling"):
         costs.add_column(title)
