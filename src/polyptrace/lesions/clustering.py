@@ -37,8 +37,8 @@ RETURNS = 6
 #: A lesion is inspected once and only passed at other times: after a long pause, the odds of a return grow with this
 #: power of the ratio of the two times in view, relative to a typical ratio; the change is at most a factor of 2.
 LENGTH, TYPICAL_RATIO = 0.3, 2.0
-#: Share of visits that look like the other kind: one lesion in another light or behind an instrument, or two lesions
-#: that look the same. It limits what similarity can decide.
+#: Share of the other density in p1 and in p0: one lesion in another light or behind an instrument can look different,
+#: and two lesions can look the same. It limits the likelihood ratio to 0.85 / 0.15.
 EXCEPTIONS = 0.15
 #: Distance of tracks that are visible at the same time. It dominates every mean over pairs.
 APART = 1e9
@@ -111,7 +111,7 @@ def pair_scores(tracks: ProcedureTracks, model: SameModel) -> PairScores:
 
 
 def _limited(ratio: Floats) -> Floats:
-    """Log ratios if exceptions follow the other density."""
+    """The log ratios of p1 to p0 when each is mixed with the share `EXCEPTIONS` of the other."""
     share = np.log(EXCEPTIONS / (1 - EXCEPTIONS))
     return np.asarray(np.logaddexp(ratio, share) - np.logaddexp(ratio + share, 0.0))
 
