@@ -115,6 +115,15 @@ def test_a_stored_field_is_used_until_the_video_changes(tmp_path: Path) -> None:
     assert not (circle[..., 0] > 0)[~field_image("circle")].any()
 
 
+def test_the_field_of_a_recording_that_is_mostly_black_is_found(tmp_path: Path) -> None:
+    whole = [picture.numpy() for _, picture in read_frames(recording(tmp_path / "v.mp4", "octagon"), range(FRAMES))]
+    frames = [np.ascontiguousarray(picture.transpose(1, 2, 0)) for picture in whole]
+    write_video(tmp_path / "black.mp4", [*[np.zeros_like(frames[0])] * 10 * FRAMES, *frames])
+    mask = field_mask(tmp_path / "black.mp4")
+    assert mask is not None
+    assert not (mask[..., 0] > 0)[~field_image("octagon")].any()
+
+
 def test_a_field_that_was_not_found_is_stored_as_such(tmp_path: Path) -> None:
     video = tmp_path / "v.mp4"
     write_video(video, [np.full((64, 96, 3), 90, np.uint8)] * 20)

@@ -25,6 +25,7 @@ WIDTH = 480  # pixels to which frames are reduced
 CHANGE = 12  # grey levels between the 10th and the 90th percentile of a changing pixel
 TEXT_WIDTH = 0.02  # share of the shorter side; narrower regions are text
 SMALLEST = 0.1  # share of the image; a smaller field is not believed
+LIT = 12.0  # mean grey level of a frame that is not black
 INWARDS = 3  # reduced pixels; colours bleed over the edge by up to two
 IDENTITY = "video"  # key in the stored image: size and time of change of the video
 NOT_FOUND = np.ones((1, 1), bool)  # the whole image, of any size
@@ -46,7 +47,10 @@ def field_mask(video: Path, folder: Path | None = None) -> Pixels | None:
     if inside is None:
         sampled = [frame[::step, ::step].max(axis=2) for _, frame in sample_frames(video, SAMPLES)]
         frames = [frame for frame in sampled if frame.shape == shape]
+        lit = [frame for frame in frames if frame.mean() >= LIT]
         inside = find_field(np.stack(frames)) if frames else NOT_FOUND
+        if inside is NOT_FOUND and len(lit) > 1:  # almost all of the recording is black
+            inside = find_field(np.stack(lit))
         if folder is not None:
             _write_field(files[-1], inside, identity)
     if inside.shape == NOT_FOUND.shape:
