@@ -121,6 +121,12 @@ def test_results_record_which_labels_training_used(
     assert labels == {"untrained": "label-free", "ours": use, "tpc": use, "tpc-polyp": "labels", "sup": "labels"}
 
 
+def test_labels_that_the_initial_encoder_used_are_recorded(data: Datasets, tmp_path: Path) -> None:
+    by_polyp = Shared(tmp_path, {"views": {"source": "polyp"}})  # MVE itself never reads labels, but SFE does
+    uses = {name: make_trial(ROWS[name], 0, name, data, by_polyp).label_use for name in ("mve", "mve-scratch", "ours")}
+    assert uses == {"mve": "labels", "mve-scratch": "label-free", "ours": "label-free"}
+
+
 def test_a_model_that_saw_a_test_dataset_is_marked_for_the_tasks_that_use_it(
     make_dataset: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -76,7 +76,7 @@ def test_the_package_has_a_default_encoder_of_at_most_ten_megabytes() -> None:
     folder, encoder = weights.default_folder(), load_encoder("default")
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 10_000_000
     assert fingerprint(encoder) in (folder / "README.md").read_text()
-    assert encoder.record.labels.startswith("none")
+    assert encoder.record.label_use == "label-free"
     assert encoder.record.generated
 
 

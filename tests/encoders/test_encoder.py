@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
 from polyptrace.encoders import ColourGrid, FrameEncoder, FrozenBackbone, TrackletEncoder, load_encoder, prepare_crops
-from polyptrace.encoders.encoder import create_backbone, feature_width
+from polyptrace.encoders.encoder import create_backbone, feature_width, most_labels
 
 
 @pytest.fixture
@@ -204,3 +204,16 @@ def test_the_normalisation_can_be_chosen() -> None:
     assert imagenet.mean == (0.485, 0.456, 0.406)
     with pytest.raises(UserError, match="give own, imagenet or release"):
         FrozenBackbone("test_vit", "none", "theirs")
+
+
+@pytest.mark.parametrize(
+    ("uses", "most"),
+    [
+        (("label-free", "label-free given tracks"), "label-free given tracks"),
+        (("labels", "label-free"), "labels"),
+        (("label-free", ""), ""),
+        (("", "labels"), "labels"),
+    ],
+)
+def test_an_encoder_used_the_labels_of_all_its_trainings(uses: tuple[str, ...], most: str) -> None:
+    assert most_labels(*uses) == most

@@ -49,6 +49,18 @@ def test_the_labels_that_training_saw_are_described_in_words(coloured: Dataset) 
     assert said["video"] == "none"
 
 
+def test_label_use_is_that_of_the_method_and_of_its_tracks(coloured: Dataset) -> None:
+    linked = {
+        link: replace(coloured, info={"settings": {"tracks": {"link": link}}}) for link in ("polyp", "track", "video")
+    }
+    assert {link: METHODS["ours"].label_use(data, Config()) for link, data in linked.items()} == {
+        "polyp": "label-free given tracks",
+        "track": "label-free given tracks",
+        "video": "label-free",
+    }
+    assert {METHODS["sup"].label_use(data, Config()) for data in linked.values()} == {"labels"}
+
+
 def test_the_labels_that_a_method_reads_depend_on_the_method_and_its_second_views(coloured: Dataset) -> None:
     polyp = Config(views=Views(source="polyp"))
     assert METHODS["sup"].labels_seen(coloured, Config()) == "polyp identities"

@@ -18,7 +18,7 @@ from polyptrace.config import Config, Settings, as_options
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.embed import VECTORS_FILE, embed_files
-from polyptrace.encoders.encoder import FROZEN
+from polyptrace.encoders.encoder import FROZEN, LABEL_USE, most_labels
 from polyptrace.evaluate.evaluation import evaluate_files
 from polyptrace.evaluate.results import RESULTS_FILE
 from polyptrace.evaluate.tasks import TASKS
@@ -103,6 +103,16 @@ class Trial:
         return self.steps[-1].done
 
     @property
+    def label_use(self) -> str:
+        """What the training of the row, or of the encoder that it starts from, uses of polyp labels."""
+        if not self.row.method or self.data.train is None:
+            return self.row.labels
+        trained = self.config.train.epochs or self.config.train.frames
+        method, data = METHODS[self.row.method], Dataset.open(self.data.train)
+        own = method.label_use(data, self.config) if trained else LABEL_USE[0]
+        return most_labels(own, self.start.label_use) if self.start else own
+
+    @property
     def steps(self) -> list[Step]:
         """All steps, in order. A trial without test data only trains: other trials start from it."""
         steps = [self._train()] if self.row.method else []
@@ -143,7 +153,7 @@ class Trial:
 
     def _evaluate(self) -> Step:
         vectors, row = self._vectors(), self.row
-        labels = label_use(row, self.config, self.data.train)
+        labels = self.label_use
         seen = tuple(self._tasks_seen())
         words = ["evaluate", *(self.tasks if self.tasks != tuple(TASKS) else ())]
         words += [word for test in self.data.tests for word in ("--embeddings", str(vectors[test]))]
@@ -213,18 +223,6 @@ def frames_of_ours(data: Path, shared: Shared) -> int:
         return config.train.frames
     plan = METHODS["ours"].plan(Dataset.open(data).label_free(), config)
     return plan.steps(config.train.epochs) * plan.frames_per_step
-
-
-def label_use(row: ComparisonRow, config: Config, data: Path | None) -> str:
-    """Which labels the training of a row uses, as results record it."""
-    if not row.method or data is None:
-        return row.labels
-    if not (config.train.epochs or config.train.frames):  # not trained
-        return "label-free"
-    if METHODS[row.method].sees_labels(config):
-        return "labels"
-    link = Dataset.open(data).info.get("settings", {}).get("tracks", {}).get("link", "video")
-    return "label-free" if link == "video" else "label-free given tracks"
 
 
 def names_of(tests: Sequence[Path]) -> dict[Path, str]:

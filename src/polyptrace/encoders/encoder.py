@@ -48,6 +48,13 @@ GRID_SIDE = 8
 LABEL_USE = ("label-free", "label-free given tracks", "labels")
 
 
+def most_labels(*uses: str) -> str:
+    """The highest of some `LABEL_USE`; with an unknown one (""), only `labels` is certain."""
+    if "" in uses:
+        return LABEL_USE[-1] if LABEL_USE[-1] in uses else ""
+    return max(uses, key=LABEL_USE.index)
+
+
 @dataclass(frozen=True)
 class TrainingRecord:
     """How an encoder was trained and what it reaches; empty fields are not known."""
@@ -56,7 +63,8 @@ class TrainingRecord:
     data: str = ""  # name of the dataset
     generated: bool | None = None  # whether its images were rendered, not recorded
     counts: dict[str, int] = field(default_factory=dict)  # videos, tracks, tracklets and crops of the dataset
-    labels: str = ""  # polyp labels that this training, or that of the initial weights, used
+    label_use: str = ""  # one of `LABEL_USE`, of this training or, if higher, of that of the initial weights
+    labels: str = ""  # the same in words, with what the labels were used for
     steps: int = 0
     frames: int = 0  # frames seen
     seed: int | None = None
@@ -70,13 +78,6 @@ class TrainingRecord:
     def total_frames(self) -> int:
         """Frames seen in this training and in those of the initial weights."""
         return self.frames + self.init_frames
-
-    @property
-    def label_use(self) -> str:
-        """`labels` as one of `LABEL_USE`; "" if not known."""
-        if not self.labels.startswith("none"):
-            return "labels" if self.labels else ""
-        return "label-free given tracks" if "given" in self.labels else "label-free"
 
 
 class FrameByFrame(nn.Module):

@@ -105,20 +105,30 @@ class TrainingMethod:
         """Whether training reads polyp labels with these settings."""
         return self.labels == "always" or (self.labels == "by setting" and config.views.source == "polyp")
 
+    def label_use(self, data: Data, config: Config) -> str:
+        """What training uses of polyp labels, as one of `LABEL_USE`."""
+        if self.sees_labels(config):
+            return "labels"
+        return "label-free" if _link(data) == "video" else "label-free given tracks"
+
     def labels_seen(self, data: Data, config: Config) -> str:
         """What training sees of polyp labels, in words: what the method reads, and what the tracks were linked with."""
         read = "none"
         if self.sees_labels(config):
             read = "polyp identities" if self.labels == "always" else "polyp identities, for second views"
-        link = data.info.get("settings", {}).get("tracks", {}).get("link", "video")
-        return read + {"polyp": ", given tracks linked inside polyp identities", "track": ", given tracks"}.get(
-            link, ""
-        )
+        given = {"polyp": ", given tracks linked inside polyp identities", "track": ", given tracks"}
+        return read + given.get(_link(data), "")
 
     def published(self) -> Config:
         """The default settings, updated with those that were published for this method."""
         train = {**self.defaults.get("train", {}), "method": self.name}
         return from_dict({**self.defaults, "train": train}, where=f"defaults of {self.name}")
+
+
+def _link(data: Data) -> str:
+    """The ids that linked the tracks of a dataset: the setting `tracks.link`."""
+    link: str = data.info.get("settings", {}).get("tracks", {}).get("link", "video")
+    return link
 
 
 def tracklet_batch(members: Ints, rows: Ints, chosen: Ints, group: Ints, position: Floats, together: int) -> Batch:

@@ -35,7 +35,7 @@ from polyptrace.data import Dataset
 from polyptrace.data.dataset import LabelFree
 from polyptrace.encoders import load_encoder, save_encoder
 from polyptrace.encoders.checkpoints import encoder_config, training_record
-from polyptrace.encoders.encoder import LABEL_USE, OwnEncoder, TrainingRecord, scatter_features
+from polyptrace.encoders.encoder import LABEL_USE, OwnEncoder, TrainingRecord, most_labels, scatter_features
 from polyptrace.encoders.preprocess import Normalise
 from polyptrace.encoders.weights import fill_network
 from polyptrace.methods import METHODS, Batch, Epoch, TrainingMethod, TrainingPlan
@@ -126,7 +126,8 @@ def _train(
     hardware = choose_hardware(config.train)
     plan = method.plan(data, config)
     trained = plan.length(config.train)[1] > 0
-    labels = labels_used(method.labels_seen(data, config) if trained else "none", init_from)
+    seen = (method.label_use(data, config), method.labels_seen(data, config)) if trained else (LABEL_USE[0], "none")
+    label_use, labels = labels_used(*seen, init_from)
     fabric = start_fabric(hardware)
     size = config.train.crop_size or data.crops.shape[1]
     encoder, init_notes = initial_encoder(method, config, size, None if resumption.checkpoint else init_from)
@@ -155,7 +156,7 @@ def _train(
             TrainingRun(fabric, config, method, plan, feed, encoder, learner, optimiser, out), state, stop
         )
     if finished and fabric.is_global_zero:
-        save_encoder(encoder, out / ENCODER, record=_record(config, labels, data, state, init_from))
+        save_encoder(encoder, out / ENCODER, record=_record(config, label_use, labels, data, state, init_from))
     fabric.barrier()
     stop.deliver()
 
@@ -280,12 +281,15 @@ def initial_encoder(
     return encoder, [f"initial weights: the backbone from {seen}; {others} at random"]
 
 
-def labels_used(seen: str, init_from: str | None) -> str:
-    """What an encoder saw of polyp labels: in its training (`seen`), or more in that of its initial weights."""
-    own, initial = TrainingRecord(labels=seen), training_record(init_from) if init_from else TrainingRecord()
-    if initial.label_use and LABEL_USE.index(initial.label_use) > LABEL_USE.index(own.label_use):
-        return f"{initial.labels}, for the initial weights"
-    return seen
+def labels_used(use: str, words: str, init_from: str | None) -> tuple[str, str]:
+    """What an encoder saw of polyp labels, as one of `LABEL_USE` and in words.
+
+    `use` and `words` are those of its training; that of its initial weights may have used more, or not say.
+    """
+    initial = training_record(init_from) if init_from else TrainingRecord()
+    if initial == TrainingRecord() or most_labels(use, initial.label_use) == use:
+        return use, words
+    return initial.label_use, f"{initial.labels or 'not stated'}, for the initial weights"
 
 
 def set_up(
@@ -341,7 +345,7 @@ def _save(run: TrainingRun, state: TrainingState) -> None:
 
 
 def _record(
-    config: Config, labels: str, data: LabelFree, state: TrainingState, init_from: str | None
+    config: Config, label_use: str, labels: str, data: LabelFree, state: TrainingState, init_from: str | None
 ) -> TrainingRecord:
     """How the encoder was trained, for its config.json and its model card."""
     return TrainingRecord(
@@ -349,6 +353,7 @@ def _record(
         data=data.path.name,
         generated=data.info.get("generated"),
         counts=data.info.get("counts", {}),
+        label_use=label_use,
         labels=labels,
         steps=state.step,
         frames=state.frames,
