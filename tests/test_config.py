@@ -95,6 +95,11 @@ def test_the_defaults_are_inside_their_limits() -> None:
         ("--tracks.sampled-iou", "1", "1.1", "give a number from 0 to 1"),
         ("--tracks.sampled-stride", "none", "0", "give 1 or more"),
         ("--evaluate.count-threshold", "-1", "-1.5", "give a number from -1 to 1"),
+        ("--encoder.layers", "1", "0", "give 1 or more"),
+        ("--supervision.tau-share", "1", "1.1", "give a number from 0 to 1"),
+        ("--views.alpha-epochs", "0", "-1", "give 0 or more"),
+        ("--loss.frame-weight", "0", "-0.5", "give 0 or more"),
+        ("--tracks.stride-seconds", "0.01", "0", "give a number above 0"),
     ],
 )
 def test_a_value_at_its_limit_is_accepted_and_one_beyond_is_not(

@@ -56,8 +56,8 @@ class Tracks:
     min_track: Count = 30  #: minimum length of a track in frames; shorter tracks are dropped
     stride: Count = 4  #: keep every n-th frame of a track
     length: Count = 8  #: frames per training tracklet (L)
-    min_track_seconds: float | None = None  #: replaces min_track, for other frame rates
-    stride_seconds: float | None = None  #: replaces stride, for other frame rates
+    min_track_seconds: Positive | None = None  #: replaces min_track, for other frame rates
+    stride_seconds: Positive | None = None  #: replaces stride, for other frame rates
     sampled_iou: Share | None = None  #: iou for PolypsSet, whose frames are sparse; none: the same
     sampled_min_track: Count | None = None  #: min_track for PolypsSet; none: the same
     sampled_stride: Count | None = None  #: stride for PolypsSet; none: the same
@@ -84,7 +84,7 @@ class Supervision:
     tau_min: Positive = 0.3  #: rank temperature at the start of training
     tau_max: Positive = 12.0  #: rank temperature at the end of training
     tau_fit: Literal["none", "share", "gaps"] = "none"  #: estimate tau_max: share of a video, or time gaps
-    tau_share: float = 0.06  #: tau_max as a fraction of the video's tracklets (tau_fit = share); REAL-Colon: 12 of 190
+    tau_share: Share = 0.06  #: tau_max as a fraction of the video's tracklets (tau_fit = share); REAL-Colon: 12 of 190
     progress: Literal["paper", "release"] = "paper"  #: paper: c = epoch/(epochs-1); release: epoch/epochs
     small_videos: Literal["keep", "leave-out"] = "keep"  #: videos with fewer than K + 1 tracklets
     composition: Literal["any", "no-overlap", "one-per-video"] = "any"  #: which bags may share a batch
@@ -101,10 +101,10 @@ class Views:
     tracklets_per_polyp: Count = 14  #: Sup, TA: tracklets per polyp in a batch
     small_polyps: Literal["keep", "leave-out"] = "keep"  #: Sup, TA: polyps with fewer; leave-out: as in the release
     stride: Literal["random", "stored"] = "random"  #: MVE, TPC: random: 1 to 4 frames; stored: that of the crop store
-    decay: float = 1.0  #: TA: decay rate λ of the target
-    alpha_start: float = 0.8  #: TPC: fraction of pairs from a single track in the first epoch
-    alpha_end: float = 0.4  #: TPC: the same from epoch alpha_epochs on
-    alpha_epochs: int = 5  #: TPC: epochs over which that fraction decreases
+    decay: NonNegative = 1.0  #: TA: decay rate λ of the target
+    alpha_start: Share = 0.8  #: TPC: fraction of pairs from a single track in the first epoch
+    alpha_end: Share = 0.4  #: TPC: the same from epoch alpha_epochs on
+    alpha_epochs: CountOrZero = 5  #: TPC: epochs over which that fraction decreases
     deviation: Positive = 30.0  #: SFE: standard deviation of the distance to the second view, in frames
     augment: bool = False  #: SFE: augment with flips, small affine transforms and colour jitter
 
@@ -116,8 +116,8 @@ class Loss:
     name: Literal["noise-aware", "multi-positive"] = "noise-aware"  #: multi-positive: ablation that ignores noise
     form: Literal["paper", "symmetric"] = "symmetric"  #: symmetric: as in the authors' code; paper: Equation 1
     temperature: Positive = 0.07  #: temperature of the cosine similarities
-    tracklet_weight: float = 1.0  #: weight of the tracklet-level term
-    frame_weight: float = 1.0  #: weight of the frame-level term
+    tracklet_weight: NonNegative = 1.0  #: weight of the tracklet-level term
+    frame_weight: NonNegative = 1.0  #: weight of the frame-level term
     within_tracklet: bool = True  #: symmetric frame term: include pairs of frames of the same tracklet
 
 
@@ -128,7 +128,7 @@ class Encoder:
     backbone: str = "resnet50"  #: name of a timm model
     weights: str = "imagenet"  #: imagenet (downloaded), default (ours), none (random), or a safetensors/torch file
     width: Count = 256  #: width of the vectors and of the transformer's tokens (D)
-    layers: int = 3  #: transformer layers
+    layers: Count = 3  #: transformer layers
     heads: Count = 8  #: attention heads per layer
     feed_forward: Count = 1024  #: hidden width of the transformer's feed-forward blocks
     dropout: Share = 0.1  #: dropout probability in the transformer
