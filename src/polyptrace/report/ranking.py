@@ -1,8 +1,8 @@
 """Which methods are best in each column of a table, by paired bootstrap tests with Holm's adjustment per column.
 
 The leader of a column is the method with the best value. Every other method is compared with it on the same bootstrap
-draws. Methods whose adjusted p is above 0.05 share the first place; the best of the rest is second. A method whose
-pretraining saw the test data, or that was evaluated on other tracklets, is not ranked.
+draws. Methods whose adjusted p is above 0.05 share the first place; if the leader has it alone, the next method is
+second. A method whose pretraining saw the test data, or that was evaluated on other tracklets, is not ranked.
 """
 
 import math
@@ -187,7 +187,7 @@ def rank(rows: Sequence[Results], measure: Measure) -> Ranking:
         return Ranking(saw_test=saw_test, other_test=other_test)
     p = dict(zip(others, holm([pair.p for pair in pairs]), strict=True))
     best = {leader} | {n for n in others if p[n] > SIGNIFICANCE}
-    second = next((n for n in others if n not in best), None)
+    second = others[0] if len(best) == 1 else None
     return Ranking(frozenset(best), second, p, saw_test, other_test)
 
 

@@ -341,7 +341,8 @@ def ranking_notes(
     if any(ranking.p for ranking in rankings):
         notes = [
             "Bold: best, and all methods that a paired bootstrap test cannot distinguish from it (p > 0.05,"
-            f" Holm-adjusted {family}). Underlined: second best. Intervals: 95 % confidence."
+            f" Holm-adjusted {family}). Underlined: second best, if one method alone is best. Intervals: 95 %"
+            " confidence."
         ]
     else:
         notes = ["Intervals: 95 % confidence."]
