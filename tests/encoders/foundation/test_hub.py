@@ -125,7 +125,10 @@ def test_offline_the_error_says_what_to_do(hub: list[str], monkeypatch: pytest.M
 
 def test_a_model_that_is_not_on_the_hub_says_where_its_file_is() -> None:
     for weights in ("hub", "cached"):
-        with pytest.raises(UserError, match=r"-> get endo_fm.pth from https://github.com/med-air/Endo-FM"):
+        with pytest.raises(
+            UserError,
+            match=r"endofm: its weights are not on the hub -> get endo_fm.pth from https://github.com/med-air/Endo-FM",
+        ):
             find("endofm", weights)
 
 

@@ -303,10 +303,11 @@ def download(name: str, model: FoundationModel, repository: str, files: tuple[st
 
 
 def _not_here(name: str, model: FoundationModel) -> NoReturn:
-    from_hub = "download them with --weights hub, or " if model.hub else ""
+    missing = (
+        "are not in the local cache -> download them with --weights hub, or" if model.hub else "are not on the hub ->"
+    )
     raise UserError(
-        f"{name}: its weights are not in the local cache -> {from_hub}get {model.file} from {model.page}"
-        " and give its path with --weights"
+        f"{name}: its weights {missing} get {model.file} from {model.page} and give its path with --weights"
     )
 
 
