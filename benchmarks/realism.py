@@ -26,7 +26,7 @@ from polyptrace.embed import embed
 from polyptrace.encoders import ColourGrid
 from polyptrace.evaluate import retrieval
 from polyptrace.supervision import sample_bags, temperature
-from polyptrace.supervision.bags import bag_purity
+from polyptrace.supervision.purity import bag_purity
 
 #: REAL-Colon: percentiles (10th / 50th / 90th) of three procedures as ranges, and the paper's counts.
 PUBLISHED = {

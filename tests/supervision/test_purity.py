@@ -3,7 +3,7 @@ import pytest
 
 from polyptrace.core.randomness import torch_generator
 from polyptrace.supervision import sample_bags
-from polyptrace.supervision.bags import bag_purity, same_polyp
+from polyptrace.supervision.purity import bag_purity, same_polyp
 
 
 def test_a_member_is_right_wrong_or_unknown() -> None:
@@ -34,3 +34,8 @@ def test_empty_bags_and_bags_with_an_unknown_polyp_are_left_out() -> None:
     assert purity.anchor.tolist() == [0]
     assert purity.members.tolist() == [1]
     assert purity.pure.tolist() == [True]
+
+
+def test_bags_of_some_tracklets_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 bags of 3 tracklets"):
+        same_polyp(np.array([[1], [0]]), np.array(["a", "a", "b"], object))

@@ -16,7 +16,7 @@ from polyptrace.data import Dataset
 from polyptrace.drawing import ACCENT, INK, LINE, PAPER, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
 from polyptrace.figures.figure2 import TrainingTracklets, bag_ranks, bags_at, gradient_shares
 from polyptrace.film_strips import CropImages, film_strip
-from polyptrace.supervision.bags import same_polyp
+from polyptrace.supervision.purity import same_polyp
 
 #: Layout in inches: figure size, margin, top and bottom of the timeline, lower edge of the strips of both bags.
 WIDTH, HEIGHT, MARGIN = 10.2, 5.9, 0.12

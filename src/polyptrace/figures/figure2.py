@@ -25,8 +25,9 @@ from polyptrace.encoders import Preprocess, prepare_crops
 from polyptrace.evaluate.bootstrap import draw_counts, interval, mean_draws
 from polyptrace.losses import gradient_share
 from polyptrace.supervision import nearest_bags, sample_bags, temperature
-from polyptrace.supervision.bags import bag_purity, ranks_of
+from polyptrace.supervision.bags import ranks_of
 from polyptrace.supervision.curriculum import fitted_temperature
+from polyptrace.supervision.purity import bag_purity
 
 #: Bootstrap draws of an interval, and the percentiles of the sampled ranks that are shown.
 DRAWS = 500

@@ -1,4 +1,4 @@
-"""From time to associations: ranks, bags, curriculum, batches. Training code here cannot read polyp labels."""
+"""From time to associations: ranks, bags, curriculum, batches. Only `purity`, a diagnostic, takes polyp labels."""
 
 from polyptrace.supervision.bags import nearest_bags, sample_bags
 from polyptrace.supervision.curriculum import temperature

@@ -15,9 +15,6 @@ by its mass, then a rank inside it by inverting the truncated geometric distribu
 any C and τ. It is computed in float64 and log space and is exact up to the 2^-53 resolution of the uniform numbers:
 each draw is within C·2^-51 of its distribution in total variation, below 1e-9 for a video of a million tracklets.
 τ = inf is uniform.
-
-The purity of bags, whether their members show the anchor's polyp, needs labels. It is a diagnostic for reports, which
-training never calls.
 """
 
 from collections.abc import Callable
@@ -270,41 +267,3 @@ def _rate(temperature: ArrayLike, tracklets: int) -> Floats:
     if not (tau > 0).all():
         raise UserError(f"temperature of the ranks: {tau.min()} -> supervision.tau_min and tau_max must be above 0")
     return np.broadcast_to(np.maximum(1 / tau, 1e-150), (tracklets,))
-
-
-@dataclass(frozen=True)
-class BagPurity:
-    """A bags in which the polyp of every tracklet is known."""
-
-    anchor: Ints  # (A,) index of the anchor
-    members: Ints  # (A,) number of members
-    wrong: Bools  # (A, K) members that show another polyp than the anchor
-
-    @property
-    def pure(self) -> Bools:
-        """Bags whose members all show the anchor's polyp: (A,)."""
-        return np.logical_not(self.wrong.any(1))
-
-    @property
-    def wrong_share(self) -> Floats:
-        """The share of wrong members in each bag: (A,)."""
-        share: Floats = self.wrong.sum(1) / self.members
-        return share
-
-
-def bag_purity(bags: Ints, polyp: NDArray[Any]) -> BagPurity:
-    """The purity of the bags (N, K) of tracklets with `polyp` (N,); "" is unknown.
-
-    Empty bags, and bags in which a polyp is unknown, are left out.
-    """
-    same = same_polyp(bags, polyp)
-    valid = bags >= 0
-    anchor = np.flatnonzero(valid.any(1) & ~(valid & np.isnan(same)).any(1))
-    return BagPurity(anchor, valid[anchor].sum(1), same[anchor] == 0)
-
-
-def same_polyp(bags: Ints, polyp: NDArray[Any]) -> Floats:
-    """1 where a member of bags (N, K) shows the anchor's polyp, 0 where it shows another, NaN where it is unknown."""
-    members, anchor = polyp[np.maximum(bags, 0)], polyp[: len(bags), None]
-    known = (bags >= 0) & (members != "") & (anchor != "")
-    return np.where(known, (members == anchor).astype(np.float64), np.nan)
