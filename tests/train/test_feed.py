@@ -33,7 +33,7 @@ def test_a_whole_batch_needs_no_mask(crops: np.ndarray) -> None:
 
 
 def test_only_valid_frames_are_loaded_each_with_its_index(crops: np.ndarray) -> None:
-    loaded = Feed(crops, 8, torch.device("cpu")).load(batch([[3, -1], [-1, -1], [5, 6], [7, -1]]))
+    (loaded,) = Feed(crops, 8, torch.device("cpu")).stream([batch([[3, -1], [-1, -1], [5, 6], [7, -1]])])
     assert loaded.crops.numpy().tobytes() == crops[[3, 5, 6, 7]].tobytes()
     assert loaded.frame_index is not None
     assert loaded.mask is not None
@@ -41,28 +41,26 @@ def test_only_valid_frames_are_loaded_each_with_its_index(crops: np.ndarray) -> 
     assert loaded.mask.flatten().nonzero().flatten().tolist() == [0, 4, 5, 6]
 
 
-@pytest.mark.parametrize(("compiled", "times"), [(False, 2), (True, 1)])
-def test_a_compiled_network_is_compiled_once_however_many_frames_are_real(
-    crops: np.ndarray, compiled: bool, times: int
-) -> None:
+def test_a_compiled_network_is_compiled_once_however_many_frames_are_real(crops: np.ndarray) -> None:
     graphs = []
 
     def count(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> torch.fx.GraphModule:
         graphs.append(graph)
         return graph
 
-    feed = Feed(crops, 8, torch.device("cpu"), compiled=compiled)
+    feed = Feed(crops, 8, torch.device("cpu"), compiled=True)
     torch.compiler.reset()
     learner = Learner(TrackletEncoder("test_resnet", width=16, heads=2, layers=1, size=32))
     learner.compile(backend=count)
-    for rows in ([[3, -1, 4], [5, 6, -1]], [[1, 2, 3], [5, -1, -1]], [[3, 4, 5], [6, 7, -1]]):
-        loaded = feed.load(batch(rows))
+    tables = ([[3, -1, 4], [5, 6, -1]], [[1, 2, 3], [5, -1, -1]], [[3, 4, 5], [6, 7, -1]])
+    for loaded in feed.stream(batch(rows) for rows in tables):
         assert learner(loaded.crops, loaded.shape, loaded.frame_index, loaded.mask).shape[:2] == (2, 4)
-    assert len(graphs) == times
+    assert len(graphs) == 1
 
 
 def test_a_process_loads_its_own_part_and_knows_the_targets_of_all(crops: np.ndarray) -> None:
-    second = Feed(crops, 8, torch.device("cpu"), process=1, processes=2).load(batch([[3], [4], [5], [-1]]))
+    feed = Feed(crops, 8, torch.device("cpu"), process=1, processes=2)
+    (second,) = feed.stream([batch([[3], [4], [5], [-1]])])
     assert second.crops.numpy().tobytes() == crops[[5]].tobytes()
     assert second.targets.group.tolist() == [0, 0, 1, 1]
     assert second.targets.mask.flatten().tolist() == [True, True, True, False]

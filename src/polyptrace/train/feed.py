@@ -64,10 +64,6 @@ class Feed:
         for crops in self.loader.stream(crop_rows()):
             yield self._loaded(pending.popleft(), crops)
 
-    def load(self, batch: Batch) -> Loaded:
-        """One batch."""
-        return next(iter(self.stream([batch])))
-
     def _loaded(self, batch: Batch, crops: Tensor) -> Loaded:
         valid = batch.rows[batch.part(self.process, self.processes)] >= 0  # (B of this process, L)
         device, frame_index, mask = self.loader.device, None, None

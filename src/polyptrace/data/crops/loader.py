@@ -84,10 +84,6 @@ class CropLoader:
         for crops in read_ahead(self.crops, parts, self.device, pad):
             yield resize_crops(crops, self.size)
 
-    def load(self, rows: Ints) -> Tensor:
-        """The crops (n, S, S, 3) of some rows of the store."""
-        return next(iter(self.stream([rows])))
-
     def _hold(self) -> Tensor:
         """The whole store on the device, at the size that the network takes."""
         held = torch.empty((len(self.crops), self.size, self.size, 3), dtype=torch.uint8, device=self.device)
@@ -199,6 +195,7 @@ class _Buffer:
 
 def _read(crops: Pixels, rows: Ints, target: Pixels) -> None:
     """Copies rows of the store; NumPy releases the GIL."""
+    assert 0 <= rows.min() <= rows.max() < len(crops)  # checked here: with mode "raise", NumPy copies through a buffer
     np.take(crops, rows, axis=0, out=target[: len(rows)], mode="clip")
 
 
