@@ -9,7 +9,7 @@ import torch
 from benchmarks import clips
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.core.files import read_json
-from polyptrace.data import Boxes
+from polyptrace.data import Boxes, Dataset
 
 
 def test_runs_of_32_frames_are_kept_and_6_dropped_and_a_gap_starts_again() -> None:
@@ -31,5 +31,12 @@ def test_every_clip_is_tested_once(tmp_path: Path, capsys: pytest.CaptureFixture
         (folder / "gt/gt.txt").write_text("\n".join(lines), "utf-8")
     out = tmp_path / "out"
     clips.main([str(tmp_path / "clips"), "--out", str(out), "--encoder", "colour-grid", "--size", "16"])
+    tested = []
+    for fold in range(clips.FOLDS):
+        test, train = (set(Dataset.open(out / f"fold{fold}" / part).tracklets.polyp) for part in ("test", "train"))
+        assert not test & train
+        assert len(test | train) == 10  # one polyp per clip
+        tested += test
+    assert len(tested) == len(set(tested)) == 10
     assert read_json(out / "clips.json")["folds"]["colour-grid"]["mAP"] == [100.0] * 5
     assert "| colour-grid | 100.0 (100.0–100.0) |" in capsys.readouterr().out

@@ -97,7 +97,7 @@ def test_it_is_the_papers_equation_with_members_masked_and_pairs_ignored(
     ignored=st.sampled_from([0.0, 0.3]),
     seed=st.integers(0, 999),
 )
-def test_its_frame_form_is_the_formula_of_the_design(
+def test_its_frame_form_is_what_a_loop_over_frames_gives(
     m: int, k: int, frames: int, kept: float, ignored: float, seed: int
 ) -> None:
     random = torch.Generator().manual_seed(seed)

@@ -285,7 +285,7 @@ def test_the_real_clips_are_read_with_one_row_per_line(shared: Path) -> None:
     found = read_mot(root)
     assert len(found) == sum(len(table.read_text().splitlines()) for table in root.glob("*/gt/gt.txt"))
     assert len(set(found.video)) == 25
-    there = [(root / name).is_file() for name in found.file]
-    assert 2000 < sum(there) < len(found)
+    exists = [(root / name).is_file() for name in found.file]
+    assert 2000 < sum(exists) < len(found)
     row = int(np.flatnonzero((found.video == "clip101") & (found.line == 1))[0])
     assert (found.frame_index[row], found.xywh[row].tolist()) == (2, [477, 16, 27, 44])
