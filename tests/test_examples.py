@@ -91,6 +91,7 @@ def test_the_onnx_file_finds_the_boxes_that_fcos_finds(tmp_path: Path) -> None:
     model = network.module.eval()
     model.score_thresh, model.nms_thresh, model.detections_per_img = 0.1, 0.7, 1000
     (wanted,) = model([torch.from_numpy(frame).permute(2, 0, 1) / 255])
+    frame.flags.writeable = False
     (found,) = load_detector(network.finish(tmp_path))([frame], [0])
     assert len(found) == len(wanted["scores"]) > 5
     rows = torch.cat([wanted["boxes"], wanted["scores"][:, None]], 1).detach().numpy()

@@ -16,6 +16,14 @@ def test_vectors_get_length_one_however_large_or_small_they_are():
     assert zeros == 0
 
 
+def test_vectors_that_must_not_be_written_to_give_no_warning(recwarn):
+    vectors = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    vectors.flags.writeable = False
+    unit, _ = unit_rows(vectors)
+    assert np.allclose(np.linalg.norm(unit.numpy(), axis=1), 1)
+    assert not recwarn.list
+
+
 def test_a_zero_vector_stays_zero_and_is_counted():
     unit, zeros = unit_rows(np.array([[0.0, 0.0], [3.0, 4.0]]))
     assert unit.tolist() == [[0.0, 0.0], [0.6, 0.8]]

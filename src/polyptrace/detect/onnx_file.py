@@ -92,7 +92,7 @@ class OnnxFile:
 
     def _prepare(self, frame: Frame) -> tuple[NDArray[Any], Tensor, Tensor]:
         """The network's input (3, h, w), and the scale and shift (4,) of boxes from the frame to it."""
-        picture = torch.from_numpy(frame).permute(2, 0, 1)
+        picture = torch.from_numpy(np.require(frame, requirements="W")).permute(2, 0, 1)
         picture, scale, shift = resize(picture, self._width, self._height, self._letterbox)
         kind = TYPES[self._image.type]
         if kind != np.uint8:

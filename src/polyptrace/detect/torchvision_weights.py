@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torchvision.models import detection, get_model, list_models
@@ -49,8 +50,8 @@ class TorchvisionWeights:
 
     @torch.inference_mode()
     def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[Found]:
-        pictures = [torch.from_numpy(f).to(self._device).permute(2, 0, 1).float() / 255 for f in frames]
-        results = self._model(pictures)
+        given = [torch.from_numpy(np.require(frame, requirements="W")).to(self._device) for frame in frames]
+        results = self._model([each.permute(2, 0, 1).float() / 255 for each in given])
         return [as_found(each["boxes"], each["scores"], each["labels"], self._classes) for each in results]
 
 

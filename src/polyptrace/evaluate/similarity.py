@@ -32,14 +32,16 @@ Labels = ArrayLike | Sequence[object]
 
 def unit_rows(vectors: Vectors, device: str | torch.device = "cpu") -> tuple[Tensor, int]:
     """Vectors of length 1 (N, D), float64 up to `EXACT` rows and float32 beyond, and the number of zero vectors."""
-    given = torch.as_tensor(vectors).detach()
+    given = vectors.detach() if isinstance(vectors, Tensor) else np.asarray(vectors)
     if given.ndim != 2:
         raise UserError(f"vectors: shape {tuple(given.shape)} is not (N, D) -> give one vector per row")
     exact = len(given) <= EXACT
     unit = torch.empty(given.shape, dtype=torch.float64 if exact else torch.float32, device=device)
     zeros = 0
     for start in range(0, len(given), 16384):
-        rows = given[start : start + 16384].to(device=device, dtype=torch.float64)
+        part = given[start : start + 16384]
+        part = part if isinstance(part, Tensor) else np.require(part, requirements="W")  # torch warns of others
+        rows = torch.as_tensor(part).to(device=device, dtype=torch.float64)
         broken = torch.nonzero(~torch.isfinite(rows).all(dim=1))
         if len(broken):
             raise UserError(f"vectors: row {start + int(broken[0])} contains NaN or infinity -> embed it again")
