@@ -101,7 +101,8 @@ def probe(
     `by` gives the groups that the split keeps together (default: polyps; give videos to split by video). `test` is a
     mask (N,) of the tracklets that test, for a published split; all others train, and `by` has no effect.
     """
-    values = torch.as_tensor(vectors).detach().to(device=device, dtype=torch.float32)
+    given = vectors.detach() if isinstance(vectors, Tensor) else np.require(vectors, requirements="W")
+    values = torch.as_tensor(given).to(device=device, dtype=torch.float32)
     count = len(values)
     if not bool(torch.isfinite(values).all()):
         row = int(torch.nonzero(~torch.isfinite(values).all(1))[0])
