@@ -38,7 +38,7 @@ from polyptrace.methods.method import (
     fixed_length,
     tracklet_batch,
 )
-from polyptrace.supervision.batches import anchor_count, epoch_batches
+from polyptrace.supervision.batches import anchor_count, epoch_batches, fewest_tracklets
 from polyptrace.supervision.curriculum import epoch_temperature, fitted_temperature
 
 
@@ -92,13 +92,8 @@ def plan(data: Data, config: Config) -> TrainingPlan:
 
 def _mean_bag(sizes: Ints, settings: Supervision) -> float:
     """The mean number of tracklets in a bag with its anchor, over all anchors of videos of these sizes."""
-    sizes = sizes[sizes >= _fewest(settings)]
+    sizes = sizes[sizes >= fewest_tracklets(settings)]
     return float(np.average(np.minimum(sizes, 1 + settings.bag_size), weights=sizes))
-
-
-def _fewest(settings: Supervision) -> int:
-    """The fewest tracklets of a video that has anchors."""
-    return 2 if settings.small_videos == "keep" else settings.bag_size + 1
 
 
 def _notes(sizes: Ints, anchors: int, settings: Supervision) -> list[str]:
@@ -108,7 +103,7 @@ def _notes(sizes: Ints, anchors: int, settings: Supervision) -> list[str]:
     if small := int((sizes <= settings.bag_size).sum()):
         use = "their bags are smaller" if settings.small_videos == "keep" else "left out"
         notes.append(f"data: {counted(small, 'video')} with fewer than {settings.bag_size + 1} tracklets: {use}")
-    if (sizes >= _fewest(settings)).sum() == 1:
+    if (sizes >= fewest_tracklets(settings)).sum() == 1:
         note = (
             "data: all bags come from one video, so negatives come from the same procedure and may show the same polyp"
             " -> prepare several procedures together"
@@ -119,7 +114,7 @@ def _notes(sizes: Ints, anchors: int, settings: Supervision) -> list[str]:
 
 
 def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:
-    """Both levels of the loss over projected tokens z (B, T, P), and how many anchors meet the condition."""
+    """Both levels of the loss over projected tokens z (B, T, P), and the share of anchors that meet the condition."""
     z_bags = z.unflatten(0, (-1, 1 + config.supervision.bag_size))  # (M, 1 + K, T, P)
     tracklet = targets.tracklet.reshape(z_bags.shape[:2])
     mask = tracklet[:, 1:] >= 0  # (M, K)

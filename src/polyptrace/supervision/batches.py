@@ -84,10 +84,14 @@ def anchor_count(video: ArrayLike, settings: Supervision) -> int:
     return anchors
 
 
+def fewest_tracklets(settings: Supervision) -> int:
+    """The fewest tracklets of a video that has anchors."""
+    return 2 if settings.small_videos == "keep" else settings.bag_size + 1
+
+
 def _candidates(line: Timeline, settings: Supervision) -> Ints:
     """The tracklets that are anchors, in order of index."""
-    fewest = 1 if settings.small_videos == "keep" else settings.bag_size
-    return np.flatnonzero(line.others >= fewest)
+    return np.flatnonzero(line.others + 1 >= fewest_tracklets(settings))
 
 
 def _order_anchors(candidates: Ints, bags_per_batch: int, seed: int, epoch: int) -> tuple[Ints, int]:
