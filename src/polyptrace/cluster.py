@@ -74,7 +74,7 @@ def fill_store_on(
     boxes: Boxes,
     root: Path,
     settings: Crops,
-    advance: Callable[[int], object] = int,
+    advance: Callable[[int], object] = lambda _: None,
 ) -> list[BadImage]:
     """`fill_store` on a cluster: writes the crop of every box to `path`; returns the rows that could not be cut.
 
