@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from polyptrace.train import loop
-from polyptrace.train.loop import StopRequest
+from polyptrace.train import stopping
+from polyptrace.train.stopping import StopRequest
 
 
 def test_a_signal_is_recorded_and_delivered_at_the_end() -> None:
@@ -26,7 +26,7 @@ def test_the_same_request_through_two_signals_still_leaves_time_for_a_checkpoint
 
 
 def test_a_later_second_signal_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "SAME_REQUEST", -1.0)
+    monkeypatch.setattr(stopping, "SAME_REQUEST", -1.0)
     with StopRequest():
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -65,6 +65,13 @@ class Epoch:
     metrics: Mapping[str, float] = field(default_factory=dict)  # for the log: the temperature of the ranks, …
 
 
+class RunLength(NamedTuple):
+    """The length of a run; its last epoch may be incomplete."""
+
+    epochs: int
+    steps: int
+
+
 @dataclass(frozen=True)
 class TrainingPlan:
     """How a method samples one dataset: each epoch is a pure function of the seed and its number."""
@@ -76,14 +83,14 @@ class TrainingPlan:
     notes: Sequence[str] = ()  # what the log says about the data: left out, scaled down, …
     augment: Callable[[Tensor], Tensor] | None = None  # of float frames (n, 3, H, W) in [0, 255]
 
-    def length(self, settings: Train) -> tuple[int, int]:
-        """Epochs and steps of a whole run, from the number of epochs or, if it is set, the number of frames."""
+    def length(self, settings: Train) -> RunLength:
+        """The length of a whole run, from the number of epochs or, if it is set, the number of frames."""
         if not settings.frames:
-            return settings.epochs, self.steps(settings.epochs)
+            return RunLength(settings.epochs, self.steps(settings.epochs))
         steps, epochs = math.ceil(settings.frames / self.frames_per_step), 1
         while self.steps(epochs) < steps:
             epochs += 1
-        return epochs, steps
+        return RunLength(epochs, steps)
 
 
 #: (z (B, T, P) of the whole batch, targets, settings) -> (loss, metrics for the log)

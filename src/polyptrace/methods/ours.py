@@ -81,7 +81,7 @@ def plan(data: Data, config: Config) -> TrainingPlan:
         notes=_notes(sizes, anchors, settings),
     )
     grows = (settings.sampling, settings.curriculum) == ("exponential", "cosine")
-    if grows and planned.length(config.train)[0] == 1:
+    if grows and planned.length(config.train).epochs == 1:
         note = (
             f"curriculum: in a single epoch τ stays at tau_min = {settings.tau_min}: bags of close neighbours"
             " -> to reach tau_max, train for several epochs or use --supervision.curriculum fixed"

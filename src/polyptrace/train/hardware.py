@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from polyptrace.config import Train
 from polyptrace.core.console import counted
@@ -69,20 +69,29 @@ def _choose_compile(wanted: str, on_gpu: bool) -> tuple[bool, str]:
     return True, "torch.compile: on (auto, on a GPU)"
 
 
-def processes(wanted: int, environment: Mapping[str, str]) -> tuple[int, int, int, str]:
-    """Processes per machine, machines, the rank of this process, and the reason.
+class Processes(NamedTuple):
+    """The processes of a run."""
+
+    per_machine: int
+    machines: int
+    rank: int  # of this process, among all
+    reason: str  # for the log
+
+
+def processes(wanted: int, environment: Mapping[str, str]) -> Processes:
+    """The processes that were started, or that are wanted.
 
     torchrun and Slurm set them in the environment; Lightning sets LOCAL_RANK for the processes of train.devices.
     """
     if "LOCAL_WORLD_SIZE" in environment:
         local, total = int(environment["LOCAL_WORLD_SIZE"]), int(environment["WORLD_SIZE"])
-        return local, total // local, int(environment.get("RANK", 0)), f"processes: {total} (torchrun)"
+        return Processes(local, total // local, int(environment.get("RANK", 0)), f"processes: {total} (torchrun)")
     tasks = int(environment.get("SLURM_NTASKS", 1))
     if tasks > 1 and "SLURM_PROCID" in environment:
         nodes = int(environment.get("SLURM_NNODES", 1))
         reason = f"processes: {tasks} on {counted(nodes, 'machine')} (Slurm)"
-        return tasks // nodes, nodes, int(environment["SLURM_PROCID"]), reason
-    return wanted, 1, int(environment.get("LOCAL_RANK", 0)), f"processes: {wanted} (train.devices)"
+        return Processes(tasks // nodes, nodes, int(environment["SLURM_PROCID"]), reason)
+    return Processes(wanted, 1, int(environment.get("LOCAL_RANK", 0)), f"processes: {wanted} (train.devices)")
 
 
 def gpu_shared_by(environment: Mapping[str, str]) -> int:

@@ -8,15 +8,12 @@ weights, so a run that was interrupted continues from its last checkpoint with t
 """
 
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, distributed, nn
@@ -57,15 +54,13 @@ from polyptrace.train.run_folder import (
     save_checkpoint,
     thread_note,
 )
+from polyptrace.train.stopping import StopRequest
 
 if TYPE_CHECKING:  # Lightning takes seconds to import, and most commands do not need it
     from lightning.fabric import Fabric
 
 #: One-cycle: the share of training in which the learning rate rises.
 WARM_UP = 0.1
-
-#: Seconds within which several signals are one request: a scheduler, a terminal and a parent process may all send one.
-SAME_REQUEST = 2.0
 
 
 @dataclass(frozen=True)
@@ -93,7 +88,7 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
         raise UserError(f"train.method: {config.train.method!r} is not a method -> one of {', '.join(METHODS)}")
     method = METHODS[config.train.method]
     data = dataset if method.sees_labels(config) else dataset.label_free()
-    first = processes(config.train.devices, os.environ)[2] == 0  # the process that writes the run folder
+    first = processes(config.train.devices, os.environ).rank == 0  # the process that writes the run folder
     check_writable(out)
     with lock(out) if first else nullcontext():
         if first:
@@ -125,14 +120,22 @@ def _train(
         torch.set_num_threads(config.train.threads)
     hardware = choose_hardware(config.train)
     plan = method.plan(data, config)
-    trained = plan.length(config.train)[1] > 0
+    trained = plan.length(config.train).steps > 0
     seen = (method.label_use(data, config), method.labels_seen(data, config)) if trained else (LABEL_USE[0], "none")
     label_use, labels = labels_used(*seen, init_from)
     fabric = start_fabric(hardware)
     size = config.train.crop_size or data.crops.shape[1]
     encoder, init_notes = initial_encoder(method, config, size, None if resumption.checkpoint else init_from)
-    where, compiled, shared_by = config.train.crops, hardware.compiled, hardware.shared_by
-    feed = Feed(data.crops, size, fabric.device, where, fabric.global_rank, fabric.world_size, compiled, shared_by)
+    feed = Feed(
+        data.crops,
+        size,
+        fabric.device,
+        where=config.train.crops,
+        process=fabric.global_rank,
+        processes=fabric.world_size,
+        compiled=hardware.compiled,
+        shared_by=hardware.shared_by,
+    )
     learner, optimiser = set_up(fabric, hardware, encoder, plan, config)
     state = TrainingState()
     if resumption.checkpoint:
@@ -161,8 +164,8 @@ def _train(
     stop.deliver()
 
 
-def run_steps(run: TrainingRun, state: TrainingState, stop: "StopRequest") -> tuple[TrainingState, bool]:
-    """Trains from `state` to the end, or until a stop signal; returns whether the end was reached."""
+def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tuple[TrainingState, bool]:
+    """Trains from `state` to the end, or until a stop signal; returns the state reached and whether it is the end."""
     config, optimiser = run.config, run.optimiser
     epochs, steps = run.plan.length(config.train)
     schedule = learning_rate_schedule(optimiser, config, steps, state.step)
@@ -362,41 +365,3 @@ def _record(
         init_frames=training_record(init_from).total_frames if init_from else 0,
         settings=as_dict(config, SECTIONS),
     )
-
-
-class StopRequest:
-    """Records SIGINT (Ctrl-C) and SIGTERM while it is active. A later second signal takes effect at once.
-
-    Signals can be handled in the main thread only; in other threads it does nothing.
-    """
-
-    def __init__(self) -> None:
-        self.signal: int | None = None
-        self._since = 0.0
-        self._previous: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._record)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._restore()
-
-    def deliver(self) -> None:
-        """Raises the recorded signal, after training has stopped and the handlers have been restored."""
-        if self.signal is not None:
-            signal.raise_signal(self.signal)
-
-    def _record(self, number: int, _: FrameType | None) -> None:
-        if self.signal is None:
-            self.signal, self._since = number, time.monotonic()
-            notify("stopping after this step, with a checkpoint; once more to stop at once")
-        elif time.monotonic() - self._since > SAME_REQUEST:
-            self._restore()
-            signal.raise_signal(number)
-
-    def _restore(self) -> None:
-        while self._previous:
-            signal.signal(*self._previous.popitem())
