@@ -16,11 +16,13 @@ import pytest
 from PIL import Image
 
 from polyptrace.cli import main
+from polyptrace.cli.prepare import DEFAULT_ENCODER_SIZE
 from polyptrace.config import Crops
 from polyptrace.data import Dataset, prepare
 from polyptrace.data.crops import images as pictures
 from polyptrace.data.crops.videos import read_frames
 from polyptrace.data.splits import Selection
+from polyptrace.encoders import load_encoder
 from tests.command import call
 
 FRAMES = 40
@@ -293,3 +295,7 @@ def test_a_second_prepare_is_refused_while_the_first_runs_and_starts_after_it_wa
     first.wait()
     assert prepare_small(*words) == 0
     assert not list(tmp_path.glob(".d.*"))
+
+
+def test_the_default_encoder_is_suggested_from_its_own_input_size_on() -> None:
+    assert load_encoder("default").preprocess.size == DEFAULT_ENCODER_SIZE

@@ -19,6 +19,10 @@ from polyptrace.data.splits import Selection
 from polyptrace.explore.labels import label_boxes
 
 SECTIONS = ("tracks", "crops")
+
+#: The input size of the default encoder in pixels: smaller crops are not suggested for it.
+DEFAULT_ENCODER_SIZE = 112
+
 reader = partial(typer.Option, rich_help_panel="Options of some sources")
 selection = partial(typer.Option, rich_help_panel="Selection of videos")
 
@@ -126,7 +130,7 @@ def command(
     print_dataset(dataset)
     if existed:
         notify(f"{out}: already exists, made from the same boxes with the same settings")
-    if settings.crops.size >= 112:  # the input size of the default encoder
+    if settings.crops.size >= DEFAULT_ENCODER_SIZE:
         suggest("embed", "default", "--data", out, out="vectors")
 
 
@@ -134,18 +138,13 @@ def _relabel(answers: Path, unlinked_differ: bool, boxes: Boxes, track: Ints) ->
     """The boxes with the polyps that the answers name."""
     labelled = label_boxes(boxes, track, answers, unlinked_differ=unlinked_differ)
     open_pairs = [f"{video} ({counted(pairs, 'pair')})" for video, pairs in labelled.unsettled.items()]
-    remedy = (
-        "continue in 'polyptrace explore' until all pairs are decided, "
-        "or add --unlinked-differ if tracks that no answer links are different polyps"
-    )
+    decide = "continue in 'polyptrace explore' until all pairs are decided"
+    if_pairs = f"{decide}, or add --unlinked-differ if tracks that no answer links are different polyps"
+    if_suggested = f"{decide} and export again, or add --unlinked-differ if all lesions of the file are right"
     if open_pairs and not labelled.tracks:
-        raise UserError(f"{answers}: undecided pairs in every procedure: {', '.join(open_pairs)} -> {remedy}")
-    settle = (
-        "continue in 'polyptrace explore' until all pairs are decided and export again, "
-        "or add --unlinked-differ if all lesions of the file are right"
-    )
+        raise UserError(f"{answers}: undecided pairs in every procedure: {', '.join(open_pairs)} -> {if_pairs}")
     if labelled.suggested and not labelled.tracks:
-        raise UserError(f"{answers}: all lesions are suggestions that no answers decide about -> {settle}")
+        raise UserError(f"{answers}: all lesions are suggestions that no answers decide about -> {if_suggested}")
     if not labelled.tracks:
         raise UserError(f"{answers}: names no track of these boxes -> give the answers of these procedures")
     found = f"{counted(labelled.tracks, 'track')} of {counted(labelled.polyps, 'polyp')}"
@@ -153,10 +152,10 @@ def _relabel(answers: Path, unlinked_differ: bool, boxes: Boxes, track: Ints) ->
     notify(f"{answers}: labels {found}{remark}")
     if open_pairs:
         without = f"{counted(len(open_pairs), 'procedure')} with undecided pairs not labelled: {', '.join(open_pairs)}"
-        notify(f"{answers}: {without} -> {remedy}")
+        notify(f"{answers}: {without} -> {if_pairs}")
     if labelled.suggested:
         without = f"{counted(labelled.suggested, 'track')} not labelled: no answers decide about their lesions"
-        notify(f"{answers}: {without} -> {settle}")
+        notify(f"{answers}: {without} -> {if_suggested}")
     for each in labelled.unmapped:
         notify(f"  not used: {each}")
     return labelled.boxes
