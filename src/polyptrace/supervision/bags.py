@@ -103,7 +103,7 @@ def tie_at(line: Timeline, slot: Ints, rank: Ints) -> Tie:
     fewest = np.maximum(0, rank - (line.video_end[slot] - 1 - slot))
     most = np.minimum(rank, slot - line.video_begin[slot])
     # The number of the `rank` nearest that lie before, if those before go first in a tie.
-    low = _first(fewest, most, lambda n: now - time[slot - n - 1] > time[slot + rank - n] - now)
+    low = _search(fewest, most, lambda n: now - time[slot - n - 1] > time[slot + rank - n] - now)
     before, after = slot - low, slot + rank - low
     since, until = now - time[before], time[after] - now
     distance = np.maximum(since, until)
@@ -139,12 +139,12 @@ def _array(column: ArrayLike) -> NDArray[Any]:
 def _count(line: Timeline, slot: Ints, near: Callable[[NDArray[Any]], Bools]) -> Ints:
     """The number of other tracklets of the video whose distance from the tracklet in each slot is `near`."""
     time, now, last = line.position, line.position[slot], len(line.position) - 1
-    begin = _first(line.video_begin[slot], slot, lambda other: near(now - time[other]))
-    end = _first(slot + 1, line.video_end[slot], lambda other: ~near(time[np.minimum(other, last)] - now))
+    begin = _search(line.video_begin[slot], slot, lambda other: near(now - time[other]))
+    end = _search(slot + 1, line.video_end[slot], lambda other: ~near(time[np.minimum(other, last)] - now))
     return end - begin - 1
 
 
-def _first(low: Ints, high: Ints, holds: Callable[[Ints], Bools]) -> Ints:
+def _search(low: Ints, high: Ints, holds: Callable[[Ints], Bools]) -> Ints:
     """The first number in low..high-1 for which a monotone condition holds, by binary search; high if there is none."""
     while (searching := low < high).any():
         middle = (low + high) // 2  # equal to `high` where the search has ended
@@ -167,7 +167,7 @@ def _previous_run(line: Timeline, slot: Ints) -> Ints:
 
 
 #: Anchors per vectorised operation: large enough for numpy, small enough for the cache.
-CHUNK = 16_384
+ANCHORS_AT_ONCE = 16_384
 
 NOT_TAKEN = np.iinfo(np.int64).max
 
@@ -207,8 +207,8 @@ def draw_bags(
     others = line.others
     bags = np.empty((len(anchors), bag_size), dtype=np.int64)
     by_time = np.argsort(line.slot[anchors], kind="stable")  # neighbours in time are neighbours in memory
-    for start in range(0, len(anchors), CHUNK):
-        rows = by_time[start : start + CHUNK]
+    for start in range(0, len(anchors), ANCHORS_AT_ONCE):
+        rows = by_time[start : start + ANCHORS_AT_ONCE]
         chunk = anchors[rows]
         u = torch.rand((3, bag_size, len(chunk)), generator=generator, dtype=torch.float64, device=generator.device)
         gap, inside, tie = u.cpu().numpy()

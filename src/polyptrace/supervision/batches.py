@@ -33,7 +33,7 @@ ORDER, BAGS, ARRANGEMENT = range(3)
 PATIENCE = 30
 
 #: Batches per vectorised operation of that search.
-CHUNK = 8_192
+BATCHES_AT_ONCE = 8_192
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def separate_overlaps(batches: Ints, extents: Extents, generator: torch.Generato
     while overlaps.any() and rounds < PATIENCE:
         pairs = _permutation(len(batches), generator)[: len(batches) // 2 * 2].reshape(-1, 2)
         pairs = pairs[overlaps[pairs].any(1)]
-        for chunk in np.array_split(pairs, -(-len(pairs) // CHUNK)) if len(pairs) else []:
+        for chunk in np.array_split(pairs, -(-len(pairs) // BATCHES_AT_ONCE)) if len(pairs) else []:
             _exchange(batches, chunk, extents, generator)
             overlaps[chunk] = _overlaps_within(batches[chunk.ravel()], extents).reshape(chunk.shape)
         rounds += 1
@@ -205,7 +205,7 @@ def separate_overlaps(batches: Ints, extents: Extents, generator: torch.Generato
 
 def overlapping(batches: Ints, extents: Extents) -> int:
     """The number of bags that overlap in time with an earlier bag of their batch."""
-    chunks = np.array_split(batches, -(-len(batches) // CHUNK))
+    chunks = np.array_split(batches, -(-len(batches) // BATCHES_AT_ONCE))
     return sum(int(np.tril(_overlaps(extents, chunk, chunk), -1).any(2).sum()) for chunk in chunks)
 
 
@@ -230,7 +230,7 @@ def _exchange(batches: Ints, pairs: Ints, extents: Extents, generator: torch.Gen
 
 def _overlaps_within(batches: Ints, extents: Extents) -> Ints:
     """The number of pairs of bags that overlap in each batch: (S,)."""
-    chunks = np.array_split(batches, -(-len(batches) // CHUNK))
+    chunks = np.array_split(batches, -(-len(batches) // BATCHES_AT_ONCE))
     return np.concatenate([_inner_overlaps(extents, chunk).sum((1, 2)) // 2 for chunk in chunks])
 
 

@@ -23,7 +23,7 @@ def test_crops_are_rounded_to_the_nearest_grey_level() -> None:
 
 def test_chunks_do_not_change_the_result(monkeypatch) -> None:
     whole = resize_crops(CROPS, 10)
-    monkeypatch.setattr(resize, "CHUNK", 3)
+    monkeypatch.setattr(resize, "CROPS_AT_ONCE", 3)
     assert torch.equal(resize_crops(CROPS, 10), whole)
 
 

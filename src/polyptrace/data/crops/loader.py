@@ -26,7 +26,7 @@ from torch import Tensor
 from polyptrace.core.arrays import Bools, Floats, Ints, Pixels
 from polyptrace.core.console import counted
 from polyptrace.core.device import usable_cores
-from polyptrace.data.crops.regions import CHUNK, resize_crops
+from polyptrace.data.crops.regions import CROPS_AT_ONCE, resize_crops
 
 #: Buffers and reader threads. A CPU needs its cores for computing.
 GPU_BUFFERS, GPU_READERS = 5, 8
@@ -87,7 +87,9 @@ class CropLoader:
     def _hold(self) -> Tensor:
         """The whole store on the device, at the size that the network takes."""
         held = torch.empty((len(self.crops), self.size, self.size, 3), dtype=torch.uint8, device=self.device)
-        parts = [np.arange(begin, min(begin + CHUNK, len(held))) for begin in range(0, len(held), CHUNK)]
+        parts = [
+            np.arange(begin, min(begin + CROPS_AT_ONCE, len(held))) for begin in range(0, len(held), CROPS_AT_ONCE)
+        ]
         for rows, crops in zip(parts, read_ahead(self.crops, parts, self.device), strict=True):
             held[rows[0] : rows[-1] + 1] = resize_crops(crops, self.size)
         return held

@@ -18,7 +18,7 @@ from torch.nn import functional
 from polyptrace.core.arrays import Ints
 
 #: Crops that are converted to floats at a time.
-CHUNK = 128
+CROPS_AT_ONCE = 128
 BYTES_AT_ONCE = 1 << 28  # of images in the precision of the products
 ALIGNMENT = 8  # the fast half-precision kernels need rows that start at multiples of 16 bytes
 
@@ -84,7 +84,7 @@ def resize_crops(crops: Tensor, size: int) -> Tensor:
     """uint8 crops (n, H, W, 3) as uint8 squares (n, size, size, 3), rounded to the nearest grey level."""
     if crops.shape[1:3] == (size, size):
         return crops
-    return torch.cat([_resized(part, size) for part in crops.split(CHUNK)])
+    return torch.cat([_resized(part, size) for part in crops.split(CROPS_AT_ONCE)])
 
 
 def _resized(crops: Tensor, size: int) -> Tensor:
