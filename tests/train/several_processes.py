@@ -48,7 +48,7 @@ def results(fabric: Fabric, dataset: Dataset) -> dict[str, dict[str, Tensor]]:
         encoder = method.encoder(replace(config, train=replace(config.train, method=method_name)), 32)
         learner = fabric.setup_module(Learner(encoder).double()).eval()
         data = dataset if method.sees_labels(config) else dataset.label_free()
-        loaded = feed.load(method.plan(data, config).epoch(0, 2).batch(0))
+        (loaded,) = feed.stream([method.plan(data, config).epoch(0, 2).batch(0)])
         loss, _ = step_loss(learner, loaded, method, config)
         fabric.backward(loss)
         gradients = {key: value.grad for key, value in encoder.named_parameters() if value.grad is not None}
