@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.result import Result, Row, number_text
 from benchmarks.timing import best_of
-from polyptrace.core.device import one_thread, usable_cores
+from polyptrace.core.device import torch_threads, usable_cores
 from polyptrace.synthetic import PRESETS, Preset
 from polyptrace.synthetic.generate import write_images
 from polyptrace.synthetic.procedure import Procedure, draw_procedure
@@ -35,7 +35,7 @@ def measure(quick: bool = False) -> Result:
     """Frames per second of every preset, and the estimated time of the whole preset."""
     frames = 8 if quick else 96
     rows, details = [], [("preset", "picture", "device", "cores", "drawing, s", "frames/s", "frames", "whole, s")]
-    with one_thread():
+    with torch_threads(1):
         for preset in list(PRESETS.values())[: 1 if quick else None]:
             new_rows, cells = measure_preset(preset, frames)
             rows += new_rows

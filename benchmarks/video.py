@@ -33,7 +33,7 @@ from polyptrace.cli.detect import BATCH as BATCHES
 from polyptrace.cli.run import LINKING
 from polyptrace.config import Crops, Embed
 from polyptrace.core.arrays import Pixels
-from polyptrace.core.device import choose_device, one_thread
+from polyptrace.core.device import choose_device, torch_threads
 from polyptrace.data import prepare
 from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import all_frames, write_video
@@ -134,7 +134,7 @@ def measure(quick: bool = False) -> Result:
         # once per recording, however long it is; it is stored, and not searched again by the stages
         field = timed(lambda: field_mask(video, case / "detections"), clock)
         shutil.copytree(case / "detections", case / "nothing")
-        with nullcontext() if on_gpu else one_thread():  # waiting threads take processor time
+        with nullcontext() if on_gpu else torch_threads(1):  # waiting threads take processor time
             alone = {
                 "decoding alone": timed(lambda: deque(all_frames(video), maxlen=1), clock),
                 "the detector alone": timed(

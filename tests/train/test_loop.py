@@ -54,6 +54,18 @@ def finished(small: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_the_number_of_threads_is_that_of_the_training_only(coloured: Dataset, tmp_path: Path) -> None:
+    """What follows in the same process must not compute with other last bits than in a process of its own."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        train(with_train(threads=1), coloured, tmp_path / "run")
+        assert run_folder.read_environment(tmp_path / "run").starts[0].threads == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_the_trained_encoder_says_how_it_was_trained(finished: Path) -> None:
     record = load_encoder(finished).record
     assert (record.method, record.data, record.labels, record.seed) == ("ours", "small", "none", 0)

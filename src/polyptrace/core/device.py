@@ -43,10 +43,13 @@ def usable_cores() -> int:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Restricts each torch operation to one thread, for small operations and for work that already runs in parallel."""
+def torch_threads(count: int) -> Iterator[None]:
+    """Runs each torch operation on this number of threads (0: unchanged) until the end of the block.
+
+    One thread is best for small operations, and for work that already runs in parallel.
+    """
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(count or before)
     try:
         yield
     finally:

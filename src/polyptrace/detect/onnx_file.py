@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional
 from torchvision.ops import batched_nms, box_convert
 
-from polyptrace.core.device import one_thread
+from polyptrace.core.device import torch_threads
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import file_hash
 from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, read_declaration
@@ -75,7 +75,7 @@ class OnnxFile:
         self._letterbox = self._layout in ("yolo", "yolov5", "rows") if letterbox is None else letterbox
         self.fingerprint = f"onnx {file_hash(path)} {self._settings}"
 
-    @one_thread()  # everything around the network is small
+    @torch_threads(1)  # everything around the network is small
     def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[Found]:
         inputs, scales, shifts = zip(*(self._prepare(frame) for frame in frames), strict=True)
         batches = [[each] for each in inputs] if self._one_by_one else [list(inputs)]

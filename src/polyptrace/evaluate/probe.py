@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from polyptrace.core.arrays import Bools, Float32s, Floats, Ints
 from polyptrace.core.console import counted
-from polyptrace.core.device import one_thread
+from polyptrace.core.device import torch_threads
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_seed
 from polyptrace.data.sources.box_labels import HISTOLOGY
@@ -132,7 +132,7 @@ def probe(
     # The steps are too small to be shared by threads, so each thread trains a probe of its own.
     pool = ThreadPoolExecutor(torch.get_num_threads())
     try:
-        with one_thread():
+        with torch_threads(1):
             list(pool.map(train_and_test, range(repeats)))
     finally:
         pool.shutdown(cancel_futures=True)

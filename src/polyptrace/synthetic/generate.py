@@ -14,7 +14,7 @@ from torch import Tensor
 from polyptrace.core.arrays import Ints, Pixels
 from polyptrace.core.codec import decode_image, encode_jpeg
 from polyptrace.core.console import counted, progress
-from polyptrace.core.device import choose_device, one_thread, usable_cores
+from polyptrace.core.device import choose_device, torch_threads, usable_cores
 from polyptrace.core.files import atomic_folder, differences, provenance, read_json, refuse_changes, write_json
 from polyptrace.core.schema import from_json
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
@@ -67,7 +67,7 @@ def generate(
         )
         return False
     chosen_device = choose_device(device, "--device")[0]
-    with atomic_folder(out, overwrite=overwrite, mark=NOTE) as folder, one_thread():
+    with atomic_folder(out, overwrite=overwrite, mark=NOTE) as folder, torch_threads(1):
         procedures = draw_procedures(preset, seed, workers, split)
         tables = [procedure.box_table() for procedure in procedures]
         missed_boxes = preset.difficulty.box_dropout > 0

@@ -24,6 +24,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from polyptrace.config import Config, as_dict, from_dict
 from polyptrace.core.console import notify
+from polyptrace.core.device import torch_threads
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import PARTIAL, check_writable, recover
 from polyptrace.core.lock import lock
@@ -90,7 +91,7 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
     data = dataset if method.sees_labels(config) else dataset.label_free()
     first = processes(config.train.devices, os.environ).rank == 0  # the process that writes the run folder
     check_writable(out)
-    with lock(out) if first else nullcontext():
+    with torch_threads(config.train.threads), lock(out) if first else nullcontext():
         if first:
             recover(out)
         if not (overwrite and (out / CONFIG).exists()):
@@ -116,8 +117,6 @@ def _train(
         notify(f"{out}: this run has finished")
         return
 
-    if config.train.threads:
-        torch.set_num_threads(config.train.threads)
     hardware = choose_hardware(config.train)
     plan = method.plan(data, config)
     trained = plan.length(config.train).steps > 0

@@ -21,7 +21,7 @@ from torch import Tensor
 from polyptrace.config import Crops
 from polyptrace.core import codec
 from polyptrace.core.arrays import Ints
-from polyptrace.core.device import one_thread, usable_cores
+from polyptrace.core.device import torch_threads, usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, crop_regions
 from polyptrace.data.crops.images import ImageProblem, container, file_states, read_images
@@ -95,7 +95,7 @@ def fill_store(
 
     with (
         UnfinishedCrops.open(path, file_states(boxes.file, root), settings.size) as crops,
-        one_thread(),
+        torch_threads(1),
         _thread_pool(threads, cancelled) as pool,
     ):
         left = np.flatnonzero(~crops.finished)
