@@ -40,6 +40,7 @@ from polyptrace.data.sources.file_names import image_root
 from polyptrace.data.tracks import box_iou
 from polyptrace.detect import Detector, load_detector
 from polyptrace.detect.onnx_file import resize
+from polyptrace.embed.export import remove_traces
 from polyptrace.encoders import load_encoder
 
 Example = tuple[Path, np.ndarray]  # image file, boxes (n, 4) x, y, w, h in pixels
@@ -49,6 +50,8 @@ WARM_UP = 0.05  # share of the training in which the learning rate rises
 FOR_TEST = 0.12  # share of the time
 SAVE_EVERY_S = 20.0
 RECORD, ONNX, WEIGHTS = "training.json", "detector.onnx", "weights.safetensors"
+#: Of the ONNX file; polyps rarely overlap, so that of two overlapping boxes the weaker one is usually wrong.
+DECLARATION = 'layout = "yolo"\noverlap = 0.3\n'
 NEGATIVES = "share of training images without a box: those of the same videos that the annotations do not name"
 
 
@@ -191,9 +194,10 @@ class Light:
         save_file({name: value.contiguous() for name, value in self.module.state_dict().items()}, folder / WEIGHTS)
 
     def finish(self, folder: Path) -> str:
-        """Writes the network as ONNX."""
+        """Writes the network as ONNX, and how `detect` reads it."""
         graph = FlatFCOS(self.module.cpu().eval(), self.size).eval()
         export_onnx(graph, torch.rand(2, 3, self.size, self.size), folder / ONNX)
+        (folder / ONNX).with_suffix(".toml").write_text(DECLARATION, encoding="utf-8")
         (folder / WEIGHTS).unlink(missing_ok=True)
         return str(folder / ONNX)
 
@@ -219,7 +223,7 @@ class FlatFCOS(nn.Module):
 
 
 def export_onnx(module: nn.Module, pictures: Tensor, path: Path) -> None:
-    """Writes a network for any number of pictures, without the paths of this machine that torch notes in it."""
+    """Writes a network for any number of pictures."""
     import onnx
 
     names = {"input_names": ["pictures"], "output_names": ["boxes"]}
@@ -228,8 +232,7 @@ def export_onnx(module: nn.Module, pictures: Tensor, path: Path) -> None:
     )
     assert program is not None
     model = program.model_proto
-    for part in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output):
-        del part.metadata_props[:]
+    remove_traces(model)
     onnx.save(model, path)
 
 

@@ -50,7 +50,7 @@ def test_a_trained_detector_is_saved_as_onnx_for_detect(tiny: Path, tmp_path: Pa
     assert 0 <= score <= 1
     made = json.loads((out / "training.json").read_text())
     assert (made["steps"], made["test images"], made["AP50"]) == (3, 4, score)
-    assert {each.name for each in out.iterdir()} == {"training.json", "detector.onnx"}
+    assert {each.name for each in out.iterdir()} == {"training.json", "detector.onnx", "detector.toml"}
     assert str(Path(__file__).parents[1]).encode() not in (out / "detector.onnx").read_bytes()
     (found,) = load_detector(str(out / "detector.onnx"))([np.zeros((96, 112, 3), np.uint8)], [0])
     assert found.shape[1] == 5
@@ -89,7 +89,7 @@ def test_the_onnx_file_finds_the_boxes_that_fcos_finds(tmp_path: Path) -> None:
     network.module.head.classification_head.cls_logits.bias.data.fill_(-2)
     frame = np.random.default_rng(0).integers(0, 256, (128, 128, 3), dtype=np.uint8)
     model = network.module.eval()
-    model.score_thresh, model.nms_thresh, model.detections_per_img = 0.1, 0.7, 1000
+    model.score_thresh, model.nms_thresh, model.detections_per_img = 0.1, 0.3, 1000
     (wanted,) = model([torch.from_numpy(frame).permute(2, 0, 1) / 255])
     frame.flags.writeable = False
     (found,) = load_detector(network.finish(tmp_path))([frame], [0])

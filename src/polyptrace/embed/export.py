@@ -191,12 +191,17 @@ def _write(graph: ExportedProgram, name: str, info: ExportInfo, path: Path) -> N
     merge_groups(program.model.graph)
     model: onnx.ModelProto = program.model_proto
     _name_dimensions(model, name)
-    graph_parts = (model.graph.node, model.graph.input, model.graph.output, model.graph.initializer)
-    for part in (model, model.graph, *(each for parts in graph_parts for each in parts)):
-        del part.metadata_props[:]  # torch's stack traces, with paths of this machine
+    remove_traces(model)
     model = store_as(info.precision, model, path)
     onnx.helper.set_model_props(model, {"polyptrace": json.dumps(metadata)})
     onnx.save(model, path)
+
+
+def remove_traces(model: "onnx.ModelProto") -> None:
+    """Removes the stack traces that torch writes into a graph, with paths of this machine."""
+    graph_parts = (model.graph.node, model.graph.input, model.graph.output, model.graph.initializer)
+    for part in (model, model.graph, *(each for parts in graph_parts for each in parts)):
+        del part.metadata_props[:]
 
 
 def _name_dimensions(model: "onnx.ModelProto", name: str) -> None:

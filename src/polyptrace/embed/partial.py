@@ -42,7 +42,7 @@ def partial_blocks(out: Path) -> Path:
 
 
 def remove_partial_vectors(out: Path) -> None:
-    """Removes both; the caller has the lock of `out`."""
+    """Removes that file and that folder; the caller has the lock of `out`."""
     partial_file(out).unlink(missing_ok=True)
     shutil.rmtree(partial_blocks(out), ignore_errors=True)
 

@@ -14,7 +14,7 @@ from polyptrace.core.arrays import Bools, Floats, Ints
 
 @dataclass(frozen=True)
 class BagPurity:
-    """A bags in which the polyp of every tracklet is known."""
+    """The bags in which the polyp of every tracklet is known: A of them."""
 
     anchor: Ints  # (A,) index of the anchor
     members: Ints  # (A,) number of members
