@@ -31,7 +31,7 @@ def ours(tracklets: int, composition: str) -> None:
     """The batches of one epoch."""
     video, position = table(tracklets)
     settings = Supervision(bag_size=BAG_SIZE, composition=composition)
-    epoch_batches(video, position, settings, seed=0, epoch=1, temperature=TEMPERATURE)
+    epoch_batches(video, position, settings, seed=0, epoch=1, temperature=lambda *_: TEMPERATURE)
 
 
 def plain(tracklets: int) -> None:

@@ -85,7 +85,7 @@ class Supervision:
     tau_max: Positive = 12.0  #: rank temperature at the end of training
     tau_fit: Literal["none", "share", "gaps"] = "none"  #: estimate tau_max: share of a video, or time gaps
     tau_share: Share = 0.06  #: tau_max as a fraction of the video's tracklets (tau_fit = share); REAL-Colon: 12 of 190
-    progress: Literal["paper", "release"] = "paper"  #: paper: c = epoch/(epochs-1); release: epoch/epochs
+    progress: Literal["paper", "release", "step"] = "paper"  #: c: epoch/(epochs-1), epoch/epochs or step/(steps-1)
     small_videos: Literal["keep", "leave-out"] = "keep"  #: videos with fewer than K + 1 tracklets
     composition: Literal["any", "no-overlap", "one-per-video"] = "any"  #: which bags may share a batch
     bags_per_batch: Count = 12  #: bags per batch; 12 bags of 1 + K = 5 give the paper's 60 tracklets

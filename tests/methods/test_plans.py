@@ -116,6 +116,35 @@ def test_a_single_epoch_is_said_to_stay_at_the_start_of_the_curriculum(coloured:
     assert not said(2)
     assert not said(1, curriculum="fixed")
     assert not said(1, sampling="nearest")
+    assert not said(1, progress="step")
+
+
+@pytest.mark.parametrize("tau_fit", ["none", "share", "gaps"])
+def test_the_log_of_ours_has_the_mean_temperature_of_each_step(tau_fit: str, coloured: Dataset) -> None:
+    config = Config(supervision=Supervision(bags_per_batch=2, tau_fit=tau_fit), train=Train(epochs=3))
+    plan = METHODS["ours"].plan(coloured.label_free(), config)
+    tau = [{plan.epoch(number, 3).metrics(step)["tau"] for step in range(3)} for number in range(3)]
+    assert [len(each) for each in tau] == [1, 1, 1]
+    first, middle, last = (each.pop() for each in tau)
+    assert first == pytest.approx(0.3)
+    assert middle == pytest.approx((first + last) / 2)
+    assert last == 12 if tau_fit == "none" else 0.3 < last < 12
+
+
+def test_by_step_ours_reaches_the_highest_temperature_in_the_last_step_of_a_single_epoch(coloured: Dataset) -> None:
+    supervision = Supervision(bags_per_batch=2, bag_size=1, progress="step", tau_max=1e6)
+    config = Config(supervision=supervision, train=Train(epochs=1))
+    plan = METHODS["ours"].plan(coloured.label_free(), config)
+    epoch = plan.epoch(0, 1)
+    tau = [epoch.metrics(step)["tau"] for step in range(epoch.steps)]
+    assert tau[0] == 0.3
+    assert tau[-1] == 1e6
+    assert tau == sorted(tau)
+    first, last = (
+        [abs(np.diff(coloured.tracklets.position[epoch.batch(step).tracklet.reshape(2, 2)])).mean() for step in steps]
+        for steps in (range(epoch.steps // 4), range(3 * epoch.steps // 4, epoch.steps))
+    )
+    assert np.mean(last) > np.mean(first)
 
 
 def test_sfe_pairs_frames_of_one_track_that_are_near_and_never_the_same(coloured: Dataset) -> None:

@@ -38,8 +38,14 @@ TABLE = made([40, 31, 25, 17, 50, 33, 21, 12])  # 229 tracklets
 
 
 def epoch_of(table: tuple[np.ndarray, np.ndarray], epoch: int, **settings) -> BagBatches:
-    numbers = {name: settings.pop(name, default) for name, default in (("seed", 0), ("temperature", 3.0))}
-    return epoch_batches(*table, Supervision(**{"bags_per_batch": 6, **settings}), epoch=epoch, **numbers)
+    seed, tau = settings.pop("seed", 0), settings.pop("temperature", 3.0)
+    return epoch_batches(
+        *table,
+        Supervision(**{"bags_per_batch": 6, **settings}),
+        seed=seed,
+        epoch=epoch,
+        temperature=tau if callable(tau) else lambda *_: tau,
+    )
 
 
 @pytest.mark.parametrize("composition", COMPOSITIONS)
@@ -178,12 +184,19 @@ def test_the_steps_of_an_epoch_are_known_beforehand(small_videos: str) -> None:
     assert [e * anchors // 6 for e in range(8)] == [sum(steps[:e]) for e in range(8)]
 
 
-def test_the_temperature_can_be_each_tracklets_own() -> None:
+def test_the_temperature_can_be_each_anchors_own() -> None:
     tau = np.where(TABLE[0] == "video 0", 1e-3, np.inf)
-    batches = epoch_of(TABLE, 0, temperature=tau)
+    batches = epoch_of(TABLE, 0, temperature=lambda anchors, _: tau[anchors])
     ranks = ranks_of(*TABLE, batches.anchors.flatten(), batches.bags.flatten(0, 1))
     cold = TABLE[0][batches.anchors.flatten().numpy()] == "video 0"
     assert ranks[cold].mean() < 3 < ranks[~cold].mean()
+
+
+def test_the_temperature_can_change_from_batch_to_batch() -> None:
+    batches = epoch_of(TABLE, 0, temperature=lambda _, batch: np.where(batch < 19, 1e-3, np.inf))
+    ranks = ranks_of(*TABLE, batches.anchors.flatten(), batches.bags.flatten(0, 1)).reshape(38, 6, 4)
+    assert ranks[:19].max() <= 4
+    assert ranks[19:].mean() > 6
 
 
 def clash(extents: Extents, a: int, b: int) -> bool:

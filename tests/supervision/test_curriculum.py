@@ -1,10 +1,11 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from polyptrace.config import Supervision
-from polyptrace.supervision.curriculum import epoch_progress, epoch_temperature, temperature
+from polyptrace.supervision.curriculum import anchor_temperatures, epoch_progress, step_progress, temperature
 
 
 def test_the_temperature_rises_from_low_to_high_by_half_a_cosine() -> None:
@@ -42,7 +43,17 @@ def test_an_epoch_that_is_not_one_of_them_is_refused() -> None:
         epoch_progress(5, 5)
 
 
-def test_a_fixed_temperature_is_the_high_one_in_every_epoch() -> None:
-    assert [epoch_temperature(e, 3, Supervision(curriculum="fixed"), 4.0) for e in range(3)] == [4.0, 4.0, 4.0]
-    assert [epoch_temperature(e, 3, Supervision(), 4.0) for e in range(3)] == pytest.approx([0.3, 2.15, 4.0])
-    assert epoch_temperature(1, 2, Supervision(progress="release"), 4.0) == pytest.approx(2.15)
+def test_progress_by_step_reaches_one_in_the_last_step_of_the_run() -> None:
+    assert step_progress(range(3), 9) == [0, 0.125, 0.25]
+    assert step_progress(range(6, 9), 9) == [0.75, 0.875, 1]
+    assert step_progress(range(1), 1) == [0]
+    assert step_progress(range(7, 11), 9) == [0.875, 1, 1, 1]  # the last epoch may be longer than the run
+
+
+def test_anchors_have_the_temperature_of_their_batch_up_to_their_own_highest() -> None:
+    batch, high = np.array([0, 0, 1, 2]), np.array([4.0, 2.0, 4.0, 2.0])
+    cosine, fixed = Supervision(), Supervision(curriculum="fixed")
+    assert anchor_temperatures([0.0, 0.5, 1.0], batch, high, cosine) == pytest.approx([0.3, 0.3, 2.15, 2.0])
+    assert anchor_temperatures([0.0, 0.5, 1.0], batch, high, fixed) is high
+    each = [anchor_temperatures([c], np.zeros(1, int), 12.0, cosine) for c in np.linspace(0, 1, 11)]
+    assert each == [temperature(c) for c in np.linspace(0, 1, 11)]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -62,7 +62,7 @@ class Epoch:
 
     steps: int
     batch: Callable[[int], Batch]
-    metrics: Mapping[str, float] = field(default_factory=dict)  # for the log: the temperature of the ranks, …
+    metrics: Callable[[int], Mapping[str, float]] = lambda _: {}  # of a step, for the log: the rank temperature, …
 
 
 class RunLength(NamedTuple):

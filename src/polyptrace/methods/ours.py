@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from polyptrace.config import Config, Loss, Supervision
@@ -39,7 +40,12 @@ from polyptrace.methods.method import (
     tracklet_batch,
 )
 from polyptrace.supervision.batches import anchor_count, epoch_batches, fewest_tracklets
-from polyptrace.supervision.curriculum import epoch_temperature, fitted_temperature
+from polyptrace.supervision.curriculum import (
+    anchor_temperatures,
+    epoch_progress,
+    fitted_temperature,
+    step_progress,
+)
 
 
 def encoder(config: Config, size: int) -> OwnEncoder:
@@ -48,7 +54,7 @@ def encoder(config: Config, size: int) -> OwnEncoder:
 
 
 def plan(data: Data, config: Config) -> TrainingPlan:
-    """Every tracklet is an anchor once per epoch, with a bag drawn at the temperature of the epoch."""
+    """Every tracklet is an anchor once per epoch, with a bag drawn at the temperature of the curriculum."""
     if config.loss.name == "multi-positive" and config.loss.form == "paper":
         raise UserError(
             "--loss.name multi-positive: Equation 1 (--loss.form paper) is noise-aware only, the multi-positive loss"
@@ -57,20 +63,30 @@ def plan(data: Data, config: Config) -> TrainingPlan:
     chosen, settings = fixed_length(data), config.supervision
     rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     video, position = video_keys(data.tracklets)[chosen], data.tracklets.position[chosen]
-    anchors, tau_max = anchor_count(video, settings), fitted_temperature(video, position, settings)
+    anchors = anchor_count(video, settings)
+    tau_max = np.broadcast_to(np.asarray(fitted_temperature(video, position, settings)), len(video))  # (N,)
 
     def batch(members: Ints) -> Batch:  # (M, 1 + K)
         bag, together = np.arange(len(members)).repeat(members.shape[1]), members.shape[1]
         return tracklet_batch(members.flatten(), rows, chosen, bag, np.zeros(members.size), together)
 
     def epoch(number: int, epochs: int) -> Epoch:
-        tau = epoch_temperature(number, epochs, settings, tau_max)
+        steps = range(planned.steps(number), planned.steps(number + 1))
+        if settings.progress == "step":
+            c = step_progress(steps, planned.length(config.train).steps)
+        else:
+            c = [epoch_progress(number, epochs, settings.progress)] * len(steps)
+
+        def tau(anchors: Ints, batch: Ints) -> ArrayLike:
+            return anchor_temperatures(c, batch, tau_max[anchors], settings)
+
         drawn = epoch_batches(video, position, settings, seed=config.train.seed, epoch=number, temperature=tau)
         members = torch.cat([drawn.anchors[..., None], drawn.bags], dim=2).numpy()  # (S, M, 1 + K)
-        metrics = {"tau": float(torch.as_tensor(tau, dtype=torch.float64).mean())}
-        if settings.composition != "any":
-            metrics["collisions"] = float(drawn.collisions)
-        return Epoch(len(members), lambda step: batch(members[step]), metrics)
+        mean_tau = np.broadcast_to(anchor_temperatures(c, np.arange(len(c)), tau_max.mean(), settings), len(c))
+        metrics = {"collisions": float(drawn.collisions)} if settings.composition != "any" else {}
+        return Epoch(
+            len(members), lambda step: batch(members[step]), lambda step: {"tau": float(mean_tau[step]), **metrics}
+        )
 
     sizes = np.unique(video, return_counts=True)[1]  # tracklets of each video
     planned = TrainingPlan(
@@ -81,10 +97,10 @@ def plan(data: Data, config: Config) -> TrainingPlan:
         notes=_notes(sizes, anchors, settings),
     )
     grows = (settings.sampling, settings.curriculum) == ("exponential", "cosine")
-    if grows and planned.length(config.train).epochs == 1:
+    if grows and settings.progress != "step" and planned.length(config.train).epochs == 1:
         note = (
             f"curriculum: in a single epoch τ stays at tau_min = {settings.tau_min}: bags of close neighbours"
-            " -> to reach tau_max, train for several epochs or use --supervision.curriculum fixed"
+            " -> to reach tau_max, train for several epochs or use --supervision.progress step"
         )
         return replace(planned, notes=[*planned.notes, note])
     return planned

@@ -176,7 +176,7 @@ def _plan(data: Data, config: Config, alpha: Callable[[int], float], partner: Pa
         return pair_batch(np.stack(views).reshape(pairs, 2, -1), tracks.index[np.array(owners)])
 
     return TrainingPlan(
-        lambda epoch, _: Epoch(steps, lambda step: batch(epoch, step), {"alpha": alpha(epoch)}),
+        lambda epoch, _: Epoch(steps, lambda step: batch(epoch, step), lambda _: {"alpha": alpha(epoch)}),
         lambda epochs: epochs * steps,
         batch_size=2 * pairs,
         frames_per_step=2 * pairs * tracks.length,

@@ -202,8 +202,8 @@ def draw_bags(
     temperature: ArrayLike,
     generator: torch.Generator,
 ) -> Ints:
-    """A bag (A, K) for each anchor (A,), which may repeat; temperature: one number or (N,), by index."""
-    rate = _rate(temperature, len(line.index))
+    """A bag (A, K) for each anchor (A,), which may repeat; temperature: one number, or that of each anchor (A,)."""
+    rate = _rate(temperature, len(anchors))
     others = line.others
     bags = np.empty((len(anchors), bag_size), dtype=np.int64)
     by_time = np.argsort(line.slot[anchors], kind="stable")  # neighbours in time are neighbours in memory
@@ -212,7 +212,7 @@ def draw_bags(
         chunk = anchors[rows]
         u = torch.rand((3, bag_size, len(chunk)), generator=generator, dtype=torch.float64, device=generator.device)
         gap, inside, tie = u.cpu().numpy()
-        ranks = draw_ranks(others[chunk], rate[chunk], gap, inside)
+        ranks = draw_ranks(others[chunk], rate[rows], gap, inside)
         bags[rows] = _at_ranks(line, line.slot[chunk], ranks, tie).T
     return bags
 
@@ -259,11 +259,11 @@ def _at_ranks(line: Timeline, slot: Ints, ranks: Ints, uniform: Floats) -> Ints:
     return np.where(valid, line.index[np.where(valid, drawn_slot, 0)], -1)
 
 
-def _rate(temperature: ArrayLike, tracklets: int) -> Floats:
-    """1/τ (N,); for τ = inf a number so small that the formulas give the uniform limit."""
+def _rate(temperature: ArrayLike, anchors: int) -> Floats:
+    """1/τ (A,); for τ = inf a number so small that the formulas give the uniform limit."""
     tau = np.asarray(torch.as_tensor(temperature, dtype=torch.float64).cpu().numpy())
-    if tau.ndim > 0 and tau.shape != (tracklets,):
-        raise ValueError(f"temperature has shape {tau.shape}, it must be one number or ({tracklets},)")
+    if tau.ndim > 0 and tau.shape != (anchors,):
+        raise ValueError(f"temperature has shape {tau.shape}, it must be one number or ({anchors},)")
     if not (tau > 0).all():
         raise UserError(f"temperature of the ranks: {tau.min()} -> supervision.tau_min and tau_max must be above 0")
-    return np.broadcast_to(np.maximum(1 / tau, 1e-150), (tracklets,))
+    return np.broadcast_to(np.maximum(1 / tau, 1e-150), (anchors,))

@@ -11,6 +11,7 @@ than there are batches) are counted: `one-per-video` has the minimum possible, `
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -52,12 +53,17 @@ def epoch_batches(
     *,
     seed: int,
     epoch: int,
-    temperature: ArrayLike,
+    temperature: Callable[[Ints, Ints], ArrayLike],
 ) -> BagBatches:
-    """The batches of one epoch of tracklets; video, position (N,) and temperature are as in `sample_bags`."""
+    """The batches of one epoch of tracklets; video and position (N,) are as in `sample_bags`.
+
+    temperature: from the anchors (A,) of the epoch in order and the batch of each (A,), counted from 0 in the epoch, to
+    their τ: one number or (A,).
+    """
     line, size = timeline(video, position), settings.bags_per_batch
     anchors, carried = _order_anchors(_candidates(line, settings), size, seed, epoch)
-    bags = _bags(line, anchors, settings, temperature, torch_generator(seed, epoch, BAGS))
+    tau = temperature(anchors, np.arange(len(anchors)) // size)
+    bags = _bags(line, anchors, settings, tau, torch_generator(seed, epoch, BAGS))
     batches = np.arange(len(anchors)).reshape(-1, size)
     collisions = 0
     if settings.composition != "any":

@@ -2,7 +2,9 @@
 
     τ(c) = τ_min + (1 - cos πc)/2 · (τ_max - τ_min)
 
-It is a function without state: the temperature of any epoch is known without running the others.
+It is a function without state: the temperature of any epoch or step is known without running the others. The paper
+advances c once per epoch. Over few epochs that is a coarse staircase, and in a single epoch τ stays at τ_min; `step`
+advances c with every step instead.
 
 The paper's τ_max = 12 suits REAL-Colon, with about 60 tracklets per polyp and 190 per video: a share of 0.2 and of
 0.06. On shorter recordings the same 12 reaches far past the polyp. There are two ways to scale it with the data:
@@ -20,6 +22,7 @@ harmless (bags are closer than they need to be); the first is what the noise-awa
 """
 
 import math
+from collections.abc import Sequence
 from typing import Literal, overload
 
 import numpy as np
@@ -61,11 +64,17 @@ def epoch_progress(epoch: int, epochs: int, convention: Literal["paper", "releas
     return epoch / max(epochs - 1, 1)
 
 
-def epoch_temperature(epoch: int, epochs: int, settings: Supervision, high: float | Tensor) -> float | Tensor:
-    """τ of an epoch: on the cosine up to `high`, or `high` in every epoch if it is fixed."""
+def step_progress(steps: range, total: int) -> list[float]:
+    """c of some steps of a run of `total` steps, which reaches 1 in the last one."""
+    return [min(step / max(total - 1, 1), 1.0) for step in steps]
+
+
+def anchor_temperatures(c: Sequence[float], batch: Ints, high: ArrayLike, settings: Supervision) -> ArrayLike:
+    """τ of anchors in batches (A,), if each batch is at progress c (S,) and τ_max is `high`, one number or (A,)."""
     if settings.curriculum == "fixed":
         return high
-    return temperature(epoch_progress(epoch, epochs, settings.progress), settings.tau_min, high)
+    share = np.array([temperature(each, 0.0, 1.0) for each in c])[batch]  # (A,) of the way from τ_min to τ_max
+    return settings.tau_min + share * (np.asarray(high) - settings.tau_min)
 
 
 def fitted_temperature(video: ArrayLike, position: ArrayLike, settings: Supervision) -> float | Tensor:

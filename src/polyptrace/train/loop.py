@@ -180,7 +180,7 @@ def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tupl
                 loss, metrics = step_loss(run.learner, loaded, run.method, config)
                 run.fabric.backward(loss)
                 metrics = {"loss": loss, **metrics, "gradient_norm": _gradient_norm(optimiser)}
-                known = {"lr": float(schedule.get_last_lr()[0]), **epoch.metrics}
+                known = {"lr": float(schedule.get_last_lr()[0]), **epoch.metrics(state.index)}
                 optimiser.step()
                 optimiser.zero_grad()
                 schedule.step()
