@@ -59,7 +59,6 @@ class _Task:
 
     crops: UnfinishedCrops
     boxes: Boxes
-    regions: Ints  # (n, 4), valid for boxes whose image size is known
     root: Path
     settings: Crops
     device: torch.device | None  # GPU for nvJPEG
@@ -101,8 +100,7 @@ def fill_store(
         left = np.flatnonzero(~crops.finished)
         if len(left) < len(boxes):
             advance(count_images(boxes) - count_images(boxes.take(left)))
-        regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height, settings.scale)
-        task = _Task(crops, boxes, regions, root, settings, device, image_done, check_cancelled)
+        task = _Task(crops, boxes, root, settings, device, image_done, check_cancelled)
         running = [pool.submit(_run_job, task, rows) for rows in _jobs(boxes, left, images_per_job)]
         bad = [one for future in as_completed(running) for one in future.result()]
     return sorted(bad, key=lambda one: one.row)
@@ -192,11 +190,8 @@ def _fit(task: _Task, group: _BoxesOfImage, picture: Tensor) -> _Cuttable | Imag
         return ImageProblem(
             f"image is {size[0]} x {size[1]}, its boxes say {stated[0]} x {stated[1]} -> correct the annotation"
         )
-    regions = task.regions[group.rows]
-    if UNKNOWN_SIZE in group.sizes:
-        width, height = (np.full(len(group.rows), side) for side in size)
-        regions = crop_regions(task.boxes.xywh[group.rows], width, height, task.settings.scale)
-    return _Cuttable(picture, group.rows, regions)
+    width, height = (np.full(len(group.rows), side) for side in size)
+    return _Cuttable(picture, group.rows, crop_regions(task.boxes.xywh[group.rows], width, height, task.settings.scale))
 
 
 def find_gpu() -> torch.device:

@@ -100,7 +100,7 @@ def _first(fields: Mapping[str, object], names: tuple[str, ...]) -> str:
 
 def labelled_boxes(rows: list[BoxRow]) -> Boxes:
     """The box table of these rows; a polyp with two sizes or two histologies is an error."""
-    table = Boxes.of(**{name: [row[name] for row in rows] for name in rows[0]})
+    table = Boxes.of_rows(rows)
     one_label_per_polyp(table)
     return table
 
@@ -123,13 +123,11 @@ def size_mm(value: object, where: str) -> float:
             f"{where}: size {str(value)[:40]!r} is not understood -> write millimetres: 4, 4 mm, 11.74mm, 15- or 15mm- "
             "(15 or more), or leave it empty if unknown"
         )
-    return float(np.float64(size))
+    return size
 
 
 def histology_name(value: object, where: str, mapping: Mapping[str, str]) -> str:
     """The name of a histology in `HISTOLOGY`, "" if unknown; `mapping` translates other names."""
-    if isinstance(value, str) and value in HISTOLOGY and not mapping:
-        return value
     name = "" if value is None else str(value).strip()
     name = mapping.get(name, name).strip()
     if name.lower() in _UNKNOWN:
