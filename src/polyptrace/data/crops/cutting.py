@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from threading import Event, Lock
 from typing import NamedTuple
@@ -138,8 +137,7 @@ def _run_job(task: _Task, rows: Ints) -> list[BadImage]:
     pictures = _read(task, rows, bad, device)
     if device:
         with _own_stream(device):
-            for batch_rows, crops in _cut_batches(pictures, task.settings.size, device):
-                task.crops.write(batch_rows, crops)
+            _cut_together(task, list(pictures), device)
         return bad
     for picture, picture_rows, regions in pictures:
         crops = torch.stack([cut_crop(picture, region, task.settings.size) for region in regions])
@@ -207,15 +205,14 @@ def find_gpu() -> torch.device:
     return device
 
 
-def _cut_batches(images: Iterator[_Cuttable], size: int, device: torch.device) -> Iterator[tuple[Ints, Tensor]]:
-    """Yields (rows, crops (n, size, size, 3) in host memory) of images, a batch at a time."""
-    while batch := list(islice(images, IMAGES_PER_BATCH)):
-        picture_of = np.repeat(np.arange(len(batch)), [len(image.rows) for image in batch])
-        rows = np.concatenate([image.rows for image in batch])
-        regions = np.concatenate([image.regions for image in batch])
-        pictures = [image.picture.to(device) for image in batch]  # those that nvJPEG refused are in host memory
-        for some, crops in cut_crops(pictures, picture_of, regions, size):
-            yield rows[some], to_host(crops)
+def _cut_together(task: _Task, images: list[_Cuttable], device: torch.device) -> None:
+    """Cuts the crops of images on a GPU; those that nvJPEG refused are still in host memory."""
+    if not images:
+        return
+    pictures = [picture for image in images for picture in [image.picture.to(device)] * len(image.rows)]
+    regions = np.concatenate([image.regions for image in images])
+    crops = cut_crops(pictures, regions, task.settings.size)
+    task.crops.write(np.concatenate([image.rows for image in images]), to_host(crops))
 
 
 def to_host(crops: Tensor) -> Tensor:
@@ -230,7 +227,7 @@ def to_host(crops: Tensor) -> Tensor:
 
 @contextmanager
 def _own_stream(device: torch.device) -> Iterator[None]:
-    """A CUDA stream for this thread, so that its products and copies overlap with decoding in another thread.
+    """A CUDA stream for this thread, so that its kernels and copies overlap with decoding in another thread.
 
     nvJPEG writes to memory of the current stream without waiting for that stream, so the stream must be empty before
     decoding, as it is after `to_host`. Streams are reused, since torch keeps the freed memory of each.
