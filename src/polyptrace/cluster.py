@@ -151,7 +151,9 @@ def embed_on(
         notify(f"{counted(count, 'worker')} on {counted(len(set(machines)), 'machine')}")
         with progress("embedding on a cluster", len(plan.frames), "frames") as bar:
             pool = ray.util.ActorPool(workers)
-            for number, order, vectors in pool.map_unordered(_block, range(len(plan.blocks))):
+            for number, order, vectors in pool.map_unordered(
+                lambda w, number: w.block.remote(number), range(len(plan.blocks))
+            ):
                 results.append((order, vectors))
                 bar.advance(plan.blocks[number].end - plan.blocks[number].begin)
     order, vectors = (np.concatenate(part) for part in zip(*results, strict=True))
@@ -216,7 +218,3 @@ def _cut(path: Path, boxes: Boxes, root: Path, settings: Crops) -> tuple[list[Ba
     pictures: list[int] = []
     bad = fill_store(path, boxes, root, settings, pictures.append)
     return bad, ray.get_runtime_context().get_node_id(), sum(pictures)
-
-
-def _block(worker: Any, number: int) -> Any:
-    return worker.block.remote(number)
