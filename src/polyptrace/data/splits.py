@@ -103,12 +103,10 @@ def take_videos(
             known = ", ".join(sorted(set(boxes.video.tolist()))[:8])
             raise UserError(f"--videos: the source has no {', '.join(unknown)} -> it has {known}, ...")
         chosen: Bools = np.isin(boxes.video, list(names))
-    elif share is not None:
-        if not 0 < share < 1:
+    else:
+        if share is None or not 0 < share < 1:
             raise UserError(f"--share {share}: not a share -> give a number between 0 and 1")
         chosen = ~split_by(video_codes(boxes), test_share=1 - share, seed=seed)
-    else:
-        chosen = np.ones(len(boxes), bool)
     taken = boxes.take(~chosen if rest else chosen)
     if not len(taken):
         raise UserError("no video is left -> give another share, or name other videos")

@@ -8,7 +8,7 @@ not.
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock
 from typing import NamedTuple
@@ -34,14 +34,6 @@ GPU_THREADS = 4  # nvJPEG decodes one batch at a time; the other threads read, c
 MAX_GPU_THREADS = 16  # each takes a CUDA stream, of which torch has 32
 UNKNOWN_SIZE = (0, 0)  # image_width and image_height of a box that states none
 _idle_streams: dict[torch.device, list[torch.cuda.Stream]] = {}
-
-
-@dataclass
-class _BoxesOfImage:
-    """Rows of the boxes in one image, and the image sizes that they state."""
-
-    rows: list[int] = field(default_factory=list)
-    sizes: set[tuple[int, int]] = field(default_factory=set)
 
 
 class _Cuttable(NamedTuple):
@@ -147,11 +139,9 @@ def _run_job(task: _Task, rows: Ints) -> list[BadImage]:
 
 def _read(task: _Task, rows: Ints, bad: list[BadImage], device: torch.device | None) -> Iterator[_Cuttable]:
     """Yields the images of a job; appends failed rows to `bad`."""
-    boxes, groups = task.boxes, dict[tuple[str, int], _BoxesOfImage]()
+    boxes, rows_of = task.boxes, dict[tuple[str, int], list[int]]()
     for row in rows.tolist():
-        group = groups.setdefault((boxes.file[row], int(boxes.frame_index[row])), _BoxesOfImage())
-        group.rows.append(row)
-        group.sizes.add((int(boxes.image_width[row]), int(boxes.image_height[row])))
+        rows_of.setdefault((boxes.file[row], int(boxes.frame_index[row])), []).append(row)
     reached = task.crops.position(int(rows[0]))
     start = FramePosition(*reached) if reached and reached[0] <= boxes.frame_index[rows[0]] else None
 
@@ -161,7 +151,7 @@ def _read(task: _Task, rows: Ints, bad: list[BadImage], device: torch.device | N
 
     images = read_images(
         task.root,
-        list(groups),
+        list(rows_of),
         task.check_cancelled,
         border=task.settings.border,
         fields=task.crops.fields,
@@ -171,25 +161,24 @@ def _read(task: _Task, rows: Ints, bad: list[BadImage], device: torch.device | N
     )
     for image in images:
         task.image_done()
-        group = groups[image.file, image.frame]
-        picture = image.pixels
-        fitted = picture if isinstance(picture, ImageProblem) else _fit(task, group, picture)
+        own, picture = rows_of[image.file, image.frame], image.pixels
+        fitted = picture if isinstance(picture, ImageProblem) else _fit(task, own, picture)
         if isinstance(fitted, ImageProblem):
-            bad += [BadImage(row, fitted.reason) for row in group.rows]
+            bad += [BadImage(row, fitted.reason) for row in own]
         else:
             yield fitted
 
 
-def _fit(task: _Task, group: _BoxesOfImage, picture: Tensor) -> _Cuttable | ImageProblem:
+def _fit(task: _Task, rows: list[int], picture: Tensor) -> _Cuttable | ImageProblem:
     """An image with the regions of its boxes, or why it does not fit: it does not have the stated size."""
-    size = (picture.shape[2], picture.shape[1])
-    if others := group.sizes - {size, UNKNOWN_SIZE}:
-        stated = max(others)
-        return ImageProblem(
-            f"image is {size[0]} x {size[1]}, its boxes say {stated[0]} x {stated[1]} -> correct the annotation"
-        )
-    width, height = (np.full(len(group.rows), side) for side in size)
-    return _Cuttable(picture, group.rows, crop_regions(task.boxes.xywh[group.rows], width, height, task.settings.scale))
+    _, height, width = picture.shape
+    boxes = task.boxes
+    stated = set(zip(boxes.image_width[rows].tolist(), boxes.image_height[rows].tolist(), strict=True))
+    if others := stated - {(width, height), UNKNOWN_SIZE}:
+        w, h = max(others)
+        return ImageProblem(f"image is {width} x {height}, its boxes say {w} x {h} -> correct the annotation")
+    widths, heights = np.full(len(rows), width), np.full(len(rows), height)
+    return _Cuttable(picture, rows, crop_regions(boxes.xywh[rows], widths, heights, task.settings.scale))
 
 
 def find_gpu() -> torch.device:
