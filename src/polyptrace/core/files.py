@@ -177,6 +177,8 @@ def _exchange(first: Path, second: Path) -> bool:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], section: str = "") -> list[str]:
     """One line `key: old -> new` for each setting that differs, except for harmless ones; None where one is missing.
 
+    `section` is what the keys begin with.
+
     >>> differences({"seed": 0, "crops": {"size": 232, "scale": 5}}, {"seed": 1, "crops": {"size": 64, "scale": 5}})
     ['seed: 0 -> 1', 'crops.size: 232 -> 64']
     """

@@ -287,7 +287,7 @@ def refuse_other_settings(out: Path, settings: PrepareSettings) -> None:
         raise UserError(f"{out}: already exists -> give another folder, or remove it first")
     old = read_info(out)
     new = json.loads(json.dumps(settings.as_dict()))
-    changed = differences({"source": old.get("source", {})}, {"source": new["source"]})
+    changed = differences(old.get("source", {}), new["source"], "source.")
     changed += differences(old.get("settings", {}), new["settings"])
     refuse_changes(f"{out}: already exists, made", changed, ADVICE)
 

@@ -107,13 +107,11 @@ def labelled_boxes(rows: list[BoxRow]) -> Boxes:
 
 def size_mm(value: object, where: str) -> float:
     """A size in millimetres from 4, "4 mm", "11.74mm" or "1.2 cm"; "15-" (15 or more) gives 15; NaN if unknown."""
-    if value is None or (isinstance(value, str) and value.strip().lower() in _UNKNOWN):
+    if value is None or value != value or (isinstance(value, str) and value.strip().lower() in _UNKNOWN):  # != : NaN
         return math.nan
     size = math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if isinstance(value, float) and math.isnan(value):
-            return math.nan
-        size = float(value) if abs(value) < 1e6 else math.inf
+        size = value
     elif isinstance(value, str) and (found := _SIZE.fullmatch(value.strip().lower())):
         units = {found["unit"], found["late"]} - {None}
         if len(units) <= 1:
@@ -123,7 +121,7 @@ def size_mm(value: object, where: str) -> float:
             f"{where}: size {str(value)[:40]!r} is not understood -> write millimetres: 4, 4 mm, 11.74mm, 15- or 15mm- "
             "(15 or more), or leave it empty if unknown"
         )
-    return size
+    return float(size)
 
 
 def histology_name(value: object, where: str, mapping: Mapping[str, str]) -> str:
