@@ -6,7 +6,6 @@ this package installed. `pip install 'polyptrace[cluster]'` installs Ray.
 
 import logging
 import os
-import shutil
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,10 +22,10 @@ from polyptrace.config import Crops, Embed
 from polyptrace.core.arrays import Float32s, Ints
 from polyptrace.core.console import counted, notify, progress
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_file
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.store import BadImage
+from polyptrace.data.crops.store import BadImage, write_store
+from polyptrace.data.identity import video_codes
 from polyptrace.embed import Embedder, Embeddings
 from polyptrace.embed.embedding import UNITS, encoder_info, preprocess_of, tracklets_of
 from polyptrace.embed.partial import partial_blocks
@@ -106,11 +105,8 @@ def fill_store_on(
             advance(pictures)
     notify(f"{counted(len(procedures), 'procedure')} on {counted(len(machines), 'machine')}")
     joined = parts / "joined.npy"  # in the folder of parts, so that what a killed run leaves is removed with them
-    join(
-        joined,
-        [_part(parts, number) for number in range(len(procedures))],
-        (len(boxes), settings.size, settings.size, 3),
-    )
+    stores = (np.load(_part(parts, number), "r") for number in range(len(procedures)))
+    write_store(joined, (len(boxes), settings.size, settings.size, 3), stores)
     joined.replace(path)
     return sorted(bad, key=lambda b: b.row)
 
@@ -155,7 +151,9 @@ def embed_on(
         notify(f"{counted(count, 'worker')} on {counted(len(set(machines)), 'machine')}")
         with progress("embedding on a cluster", len(plan.frames), "frames") as bar:
             pool = ray.util.ActorPool(workers)
-            for number, order, vectors in pool.map_unordered(_block, range(len(plan.blocks))):
+            for number, order, vectors in pool.map_unordered(
+                lambda w, number: w.block.remote(number), range(len(plan.blocks))
+            ):
                 results.append((order, vectors))
                 bar.advance(plan.blocks[number].end - plan.blocks[number].begin)
     order, vectors = (np.concatenate(part) for part in zip(*results, strict=True))
@@ -199,20 +197,7 @@ class Worker:
 
 def by_procedure(boxes: Boxes) -> list[Ints]:
     """Rows of each procedure, which are consecutive."""
-    new = (boxes.dataset[1:] != boxes.dataset[:-1]) | (boxes.video[1:] != boxes.video[:-1])
-    return np.split(np.arange(len(boxes)), np.flatnonzero(new) + 1) if len(boxes) else []
-
-
-def join(path: Path, parts: list[Path], shape: tuple[int, ...]) -> None:
-    """Concatenates the stores of all parts into one store of the given shape."""
-    with atomic_file(path) as temporary:
-        begin = np.lib.format.open_memmap(temporary, "w+", np.uint8, shape).offset
-        with temporary.open("r+b") as joined:
-            joined.seek(begin)
-            for part in parts:
-                with part.open("rb") as one:
-                    one.seek(np.lib.format.open_memmap(part, "r").offset)
-                    shutil.copyfileobj(one, joined, 1 << 24)
+    return np.split(np.arange(len(boxes)), np.flatnonzero(np.diff(video_codes(boxes))) + 1) if len(boxes) else []
 
 
 def _check_port(address: str) -> None:
@@ -233,7 +218,3 @@ def _cut(path: Path, boxes: Boxes, root: Path, settings: Crops) -> tuple[list[Ba
     pictures: list[int] = []
     bad = fill_store(path, boxes, root, settings, pictures.append)
     return bad, ray.get_runtime_context().get_node_id(), sum(pictures)
-
-
-def _block(worker: Any, number: int) -> Any:
-    return worker.block.remote(number)

@@ -244,8 +244,11 @@ def from_dict(content: Mapping[str, Any], base: Config | None = None, where: str
         _check_known(section, [f.name for f in fields(Config)], where, "section")
         if not isinstance(values, Mapping):
             raise UserError(f"{where}: [{section}] is a section -> write its keys below it")
+        current, checked = getattr(config, section), {}
         for key, value in values.items():
-            config = _with(config, section, key, value, f"{where}: {section}.{key}")
+            _check_known(key, [f.name for f in fields(current)], where, f"key of [{section}]")
+            checked[key] = _checked(value, _type(section, key), f"{where}: {section}.{key}")
+        config = replace(config, **{section: replace(current, **checked)})
         check_limits(section, getattr(config, section))
     return config
 
@@ -347,13 +350,6 @@ def _keys(sections: Sequence[str] | None) -> Iterator[tuple[str, Field[Any]]]:
 
 def _option(section: str, key: str) -> str:
     return f"--{section}.{key}".replace("_", "-")
-
-
-def _with(config: Config, section: str, key: str, value: object, where: str) -> Config:
-    values = getattr(config, section)
-    _check_known(key, [f.name for f in fields(values)], where.rpartition(":")[0] or where, f"key of [{section}]")
-    checked = _checked(value, _type(section, key), where)
-    return replace(config, **{section: replace(values, **{key: checked})})
 
 
 def _check_known(name: str, known: Sequence[str], where: str, what: str) -> None:

@@ -1,7 +1,7 @@
 """Finds where a lesion appears again: the tracks most similar to a query track.
 
-No labels are needed. Tracks of other procedures show lesions of other patients, so they tell what chance gives: if 99 %
-of them are less similar to the query than a track of the query's own procedure, chance alone produces such a
+No labels are needed. Tracks of other procedures show lesions of other patients, so their similarities occur by chance:
+if 99 % of them are less similar to the query than a track of the query's own procedure, chance alone produces such a
 similarity once in a hundred tracks.
 """
 
@@ -32,7 +32,7 @@ COLUMNS = (
     *("first_frame", "last_frame", "start_s", "end_s", "polyp"),
 )
 
-#: A time that is this long after the last track is taken for a mistake.
+#: A time that is this many seconds after the last track is treated as a mistake.
 MAX_SECONDS_AFTER = 60
 
 #: What the column "same lesion" says.

@@ -8,7 +8,7 @@ from torch import Tensor
 from polyptrace.synthetic.camera import border
 from polyptrace.synthetic.conditions import Conditions
 from polyptrace.synthetic.procedure import Procedure
-from polyptrace.synthetic.render import render
+from polyptrace.synthetic.render import on_device, render
 
 FRAMES = 6
 
@@ -97,8 +97,8 @@ def test_more_residue_and_more_water_change_more_of_the_picture(
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_shows_the_same_picture(procedure: Procedure, rows: Tensor, plain: Conditions) -> None:
     device = torch.device("cuda")
-    views = procedure.paths.views.take(rows).to(device)
-    picture, owner = render(procedure.scene.to(device), views, plain.to(device), rows)
+    views = on_device(procedure.paths.views.take(rows), device)
+    picture, owner = render(on_device(procedure.scene, device), views, on_device(plain, device), rows)
     reference, owners = render(procedure.scene, procedure.paths.views.take(rows), plain, rows)
     assert float((picture.cpu().float() - reference.float()).abs().mean()) < 1
     assert float((owner.cpu() != owners).float().mean()) < 0.01

@@ -8,15 +8,6 @@ from typing import Annotated
 import typer
 
 from polyptrace.cli import compare
-from polyptrace.cli.compare import (
-    data_of,
-    exit_with,
-    frames_of,
-    print_commands,
-    require_trials,
-    run_rows,
-    select_trials,
-)
 from polyptrace.cli.options import ConfigFile
 from polyptrace.compare.rows import BLOCKS, OUR_ROW, SWEEP, AblationBlock, ComparisonRow, folder_name, select_blocks
 from polyptrace.compare.runner import RECORD, load_trial
@@ -99,25 +90,25 @@ def command(
     if sweep:
         trials = [trial for text in sweep for trial in sweep_trials(text, seeds, shared, known_rates)]
     else:
-        datasets = data_of(data, tests, tests_of)
+        datasets = compare.data_of(data, tests, tests_of)
         rows = list({row.name: row for block in blocks for row in block.rows}.values())
-        frames = frames_of(datasets, shared, rows)
+        frames = compare.frames_of(datasets, shared, rows)
         trials = [
             make_trial(row, seed, f"{folder_of(row)}/seed{seed}", datasets, shared, frames, known_rates)
             for row in rows
             for seed in range(seeds)
         ]
-    chosen = select_trials(trials, only)
-    require_trials(chosen, trials, only)
+    chosen = compare.select_trials(trials, only)
+    compare.require_trials(chosen, trials, only)
     if dry_run:
-        print_commands(chosen)
+        compare.print_commands(chosen)
         return
     if not only:  # with --only, several processes may share the folder
         ctx.with_resource(lock(out))
-    failed = run_rows(chosen, at_once, keep)
+    failed = compare.run_rows(chosen, at_once, keep)
     if not only and not write_tables(out, blocks):
         echo(f"{out}: fewer than two variants have results, so there is no table")
-    exit_with(failed)
+    compare.exit_with(failed)
 
 
 def sweep_trials(text: str, seeds: int, shared: Shared, rates: Mapping[str, float]) -> list[Trial]:
@@ -126,8 +117,8 @@ def sweep_trials(text: str, seeds: int, shared: Shared, rates: Mapping[str, floa
     train, *tests = paths.split(":")
     if not name or not train or not tests or not all(tests):
         raise UserError(f"--sweep {text}: not NAME=TRAIN:EVAL[:EVAL] -> write for example 0.5=half/train:half/test")
-    datasets = data_of(Path(train), [Path(test) for test in tests])
-    frames = frames_of(datasets, shared, SWEEP)
+    datasets = compare.data_of(Path(train), [Path(test) for test in tests])
+    frames = compare.frames_of(datasets, shared, SWEEP)
     parent = f"{SWEEP_FOLDER}/{folder_name(name)}"
     starts = f"{parent}/{STARTS_FOLDER}"
     return [

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -213,10 +214,7 @@ def run_rows(trials: Sequence[Trial], at_once: int, keep: Keep) -> list[Failure]
     """Runs trials in this process, or `at_once` at a time in worker processes; returns the failures."""
     for trial in trials:
         check_writable(trial.folder)
-
-    def say(text: str) -> None:
-        notify(text, style="bold")
-
+    say = partial(notify, style="bold")
     if not at_once:
         return run_trials(trials, keep, say)
     workers = Workers(at_once)
@@ -230,8 +228,7 @@ def exit_with(failures: Sequence[Failure]) -> None:
         return
     notify(f"{len(failures)} failed:", style="bold red")
     for failure in failures:
-        text = f"  {failure.key}: {failure.message} ({failure.file})"
-        notify(text)
+        notify(f"  {failure.key}: {failure.message} ({failure.file})")
     raise typer.Exit(1)
 
 
@@ -290,8 +287,7 @@ def write_table1(out: Path) -> bool:
     )
     if not folders:
         return False
-    ours = any(path.parts[-3] == "ours" for path in folders)
-    focus = ROWS["ours"].title if ours else None
+    focus = ROWS["ours"].title if any(path.parts[-3] == "ours" for path in folders) else None
     page = write_report(load_rows(folders), out / "report", focus=focus, overwrite=True)
     echo((page.parent / "table1.md").read_text(encoding="utf-8"))
     echo(f"table: {page.parent / 'table1.md'}, .tex, .html; page: {page}")

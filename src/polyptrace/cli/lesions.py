@@ -19,7 +19,7 @@ from polyptrace.lesions import SAME_FILE, ProcedureLesions, SameModel, lesions, 
 from polyptrace.lesions.cards import lesion_list, lesion_page, lesion_table, track_table
 from polyptrace.report.page import write_page
 
-#: The file by which a folder of this command is known.
+#: The file that marks a folder of this command.
 MARK = "lesions.csv"
 
 

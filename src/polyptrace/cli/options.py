@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -73,5 +74,5 @@ def split_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
             continue
         options.append(word)
         if "=" not in word:
-            options += [value for value in [next(remaining, None)] if value is not None]
+            options += islice(remaining, 1)  # its value
     return positional, options

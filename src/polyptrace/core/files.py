@@ -174,13 +174,22 @@ def _exchange(first: Path, second: Path) -> bool:
     raise OSError(number, os.strerror(number), str(second))
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], section: str = "") -> list[str]:
     """One line `key: old -> new` for each setting that differs, except for harmless ones; None where one is missing.
+
+    `section` is what the keys begin with.
 
     >>> differences({"seed": 0, "crops": {"size": 232, "scale": 5}}, {"seed": 1, "crops": {"size": 64, "scale": 5}})
     ['seed: 0 -> 1', 'crops.size: 232 -> 64']
     """
-    return [line for line in _lines(old, new) if line.partition(":")[0] not in HARMLESS]
+    lines = []
+    for key in dict.fromkeys((*old, *new)):
+        name, before, after = f"{section}{key}", old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            lines += differences(before, after, f"{name}.")
+        elif before != after and name not in HARMLESS:
+            lines.append(f"{name}: {before!r} -> {after!r}")
+    return lines
 
 
 def refuse_changes(made: str, changed: Sequence[str], advice: str) -> None:
@@ -188,17 +197,6 @@ def refuse_changes(made: str, changed: Sequence[str], advice: str) -> None:
     if changed:
         listed = "\n  ".join(changed)
         raise UserError(f"{made} with other settings, existing -> requested:\n  {listed}\n-> {advice}")
-
-
-def _lines(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    lines = []
-    for key in dict.fromkeys((*old, *new)):
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            lines += [f"{key}.{line}" for line in _lines(before, after)]
-        elif before != after:
-            lines.append(f"{key}: {before!r} -> {after!r}")
-    return lines
 
 
 def described(path: Path) -> str | None:

@@ -69,10 +69,7 @@ def parse_timecode(text: str) -> int:
     parts = text.split(":")
     if not 2 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
         raise UserError(f"--at {text}: not a time -> write MM:SS or H:MM:SS")
-    seconds = 0
-    for part in parts:
-        seconds = 60 * seconds + int(part)
-    return seconds
+    return sum(60**power * int(part) for power, part in enumerate(reversed(parts)))
 
 
 def time_ticks(first: float, last: float, fps: float, count: int = 9) -> tuple[Floats, list[str]]:

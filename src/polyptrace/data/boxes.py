@@ -4,7 +4,7 @@ In memory it is a frozen dataclass of equal-length arrays, on disk `boxes.parque
 row was read, so that later errors can name the place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -41,9 +41,8 @@ UNKNOWN: dict[str, Any] = {
 }
 #: Frame index of a row whose frame is not a whole number, such as 4.5 or NaN; `check_boxes` reports it.
 NO_FRAME = int(np.iinfo(np.int64).min)
-_STRINGS = ("dataset", "video", "file", "track", "polyp", "histology", "source")
-_INTS = ("frame_index", "image_width", "image_height", "line")
-_BOOLS = ("generated",)
+_TYPES: dict[type, Any] = {str: object, int: np.int64, float: np.float64, bool: bool}
+_TYPE_OF_COLUMN = {name: _TYPES[type(value)] for name, value in {"video": "", "frame_index": 0, **UNKNOWN}.items()}
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,11 @@ class Boxes:
         return cls(xywh=boxes, **{name: _column(name, value, len(boxes)) for name, value in given.items()})
 
     @classmethod
+    def of_rows(cls, rows: Sequence[Mapping[str, Any]]) -> Self:
+        """A table from rows that all give the same columns."""
+        return cls.of(**{name: [row[name] for row in rows] for name in rows[0]}) if rows else cls.concatenate([])
+
+    @classmethod
     def concatenate(cls, tables: Sequence[Self]) -> Self:
         """The rows of several tables, in this order."""
         if not tables:
@@ -114,9 +118,7 @@ class Boxes:
 
     def save(self, path: Path, **columns: NDArray[Any]) -> None:
         """Writes `boxes.parquet` atomically, with additional columns if given."""
-        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "xywh"} | columns
-        columns |= {name: self.xywh[:, i] for i, name in enumerate("xywh")}
-        table = pa.table({name: _arrow(column) for name, column in columns.items()})
+        table = pa.table({name: _arrow(column) for name, column in self._columns(**columns).items()})
         with atomic_file(path) as temporary:
             pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
@@ -140,8 +142,12 @@ class Boxes:
         """The table as a pandas frame, with x, y, w, h as columns (needs the extra `pandas`)."""
         import pandas as pd
 
+        return pd.DataFrame(self._columns())
+
+    def _columns(self, **further: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The columns of the file: further ones, and x, y, w, h last."""
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "xywh"}
-        return pd.DataFrame(columns | {name: self.xywh[:, i] for i, name in enumerate("xywh")})
+        return columns | further | {name: self.xywh[:, i] for i, name in enumerate("xywh")}
 
 
 def crop_regions(xywh: Floats, image_width: Ints, image_height: Ints, scale: float = 5.0) -> Ints:
@@ -175,9 +181,9 @@ def frame_numbers(values: Floats) -> Ints:
 
 
 def _column(name: str, value: Any, length: int) -> NDArray[Any]:
-    if name in _STRINGS and isinstance(value, str):
+    kind = _TYPE_OF_COLUMN[name]
+    if kind is object and isinstance(value, str):
         return np.array([value], object).repeat(length)  # one object for all rows
-    kind: Any = object if name in _STRINGS else np.int64 if name in _INTS else bool if name in _BOOLS else np.float64
     if name == "frame_index" and np.asarray(value).dtype.kind == "f":
         value = frame_numbers(np.asarray(value))
     array = np.asarray(value, kind)

@@ -43,13 +43,9 @@ def polyp_keys(table: _HasPolyps) -> Strings:
 
 def join_keys(dataset: NDArray[Any], name: NDArray[Any]) -> Strings:
     """Keys `dataset/name` of two columns; "" where the name is. A "/" in a dataset's name is escaped."""
-    keys: dict[tuple[str, str], str] = {}
-    for pair in zip(dataset.tolist(), name.tolist(), strict=True):
-        if pair not in keys:
-            keys[pair] = f"{pair[0].replace('%', '%25').replace('/', '%2F')}/{pair[1]}" if pair[1] else ""
-    column = np.empty(len(dataset), object)
-    column[:] = [keys[pair] for pair in zip(dataset.tolist(), name.tolist(), strict=True)]
-    return column
+    pairs = list(zip(dataset.tolist(), name.tolist(), strict=True))
+    keys = {(d, n): f"{d.replace('%', '%25').replace('/', '%2F')}/{n}" if n else "" for d, n in set(pairs)}
+    return np.array([keys[pair] for pair in pairs], object)
 
 
 def codes(keys: NDArray[Any]) -> Ints:

@@ -39,7 +39,7 @@ from polyptrace.data.crops.images import VIDEO_ENDS, files_hash
 from polyptrace.data.crops.store import BadImage, Fill, PartialStore
 from polyptrace.data.crops.videos import is_video
 from polyptrace.data.dataset import FORMAT, Dataset, DatasetTracklets, LabelFreeTracklets, read_info, save_tracklets
-from polyptrace.data.identity import polyp_keys, video_keys
+from polyptrace.data.identity import group_rows, polyp_keys, video_keys
 from polyptrace.data.sources import check_source, read_source
 from polyptrace.data.sources.file_names import image_root
 from polyptrace.data.splits import Selection
@@ -239,12 +239,11 @@ def _no_track_message(boxes: Boxes, track: Ints, settings: Tracks) -> str:
         )
     if not len(boxes):
         return "no box is left -> check the score threshold, and rejected rows with 'polyptrace check'"
-    first, last = np.full(track.max() + 1, np.iinfo(np.int64).max), np.full(track.max() + 1, -1)
-    np.minimum.at(first, track, boxes.frame_index)
-    np.maximum.at(last, track, boxes.frame_index)
+    frames = [boxes.frame_index[rows] for rows in group_rows(track)]
+    longest = max(int(each.max() - each.min()) + 1 for each in frames)
     return (
-        f"no track is long enough: {counted(len(boxes), 'box', 'boxes')} in {counted(len(first), 'track')}, the "
-        f"longest of {counted(int((last - first).max()) + 1, 'frame')}, and --tracks.min-track is "
+        f"no track is long enough: {counted(len(boxes), 'box', 'boxes')} in {counted(len(frames), 'track')}, the "
+        f"longest of {counted(longest, 'frame')}, and --tracks.min-track is "
         f"{settings.min_track} -> if a detector misses frames, bridge them with --tracks.max-gap "
         f"(now {settings.max_gap}); if frames are sampled, lower --tracks.min-track and --tracks.stride"
     )
@@ -288,7 +287,7 @@ def refuse_other_settings(out: Path, settings: PrepareSettings) -> None:
         raise UserError(f"{out}: already exists -> give another folder, or remove it first")
     old = read_info(out)
     new = json.loads(json.dumps(settings.as_dict()))
-    changed = differences({"source": old.get("source", {})}, {"source": new["source"]})
+    changed = differences(old.get("source", {}), new["source"], "source.")
     changed += differences(old.get("settings", {}), new["settings"])
     refuse_changes(f"{out}: already exists, made", changed, ADVICE)
 

@@ -18,7 +18,7 @@ from polyptrace.core.errors import UserError, warn
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import is_video
-from polyptrace.data.identity import video_codes
+from polyptrace.data.identity import group_rows, video_codes
 
 #: Frames without boxes between two clips: ten seconds at 25 frames per second.
 GAP = 250
@@ -71,23 +71,21 @@ def join_clips(boxes: Boxes, clips_per_procedure: int, seed: int = 0) -> Boxes:
             f"{boxes.file[in_videos[0]]}: frames of video files are found by their index, which joining changes"
             " -> extract the clips to folders of images first"
         )
-    clips, clip = np.unique(video_codes(boxes), return_inverse=True)
+    clips = group_rows(video_codes(boxes))
     order = numpy_generator(seed).permutation(len(clips))
-    first, last = np.full(len(clips), np.iinfo(np.int64).max), np.full(len(clips), -1)
-    valid = boxes.frame_index >= 0  # invalid ones are kept for `check_boxes` to report
-    np.minimum.at(first, clip[valid], boxes.frame_index[valid])
-    np.maximum.at(last, clip[valid], boxes.frame_index[valid])
-    first = np.minimum(first, last + 1)
-    procedure, shift = np.empty(len(clips), np.int64), np.empty(len(clips), np.int64)
+    videos, frames = boxes.video.copy(), boxes.frame_index.copy()
     for number, members in enumerate(np.array_split(order, math.ceil(len(clips) / clips_per_procedure))):
-        length = last[members] - first[members] + 1 + GAP
-        procedure[members] = number
-        shift[members] = np.cumsum(length) - length - first[members]
-    names = np.array([f"artificial-{number:02d}" for number in range(procedure.max(initial=-1) + 1)], object)
+        start = 0
+        for rows in (clips[member] for member in members):
+            videos[rows] = f"artificial-{number:02d}"
+            valid = rows[frames[rows] >= 0]  # invalid frames are kept for `check_boxes` to report
+            if len(valid):
+                frames[valid] += start - frames[valid].min()
+                start = frames[valid].max() + 1
+            start += GAP
     datasets = np.array([f"artificial {name}".strip() for name in boxes.dataset], object)
     tracks = np.array([f"{v}/{t}" if t else "" for v, t in zip(boxes.video, boxes.track, strict=True)], object)
-    frames = np.where(valid, boxes.frame_index + shift[clip], boxes.frame_index)
-    return replace(boxes, dataset=datasets, video=names[procedure[clip]], frame_index=frames, track=tracks)
+    return replace(boxes, dataset=datasets, video=videos, frame_index=frames, track=tracks)
 
 
 def take_videos(
@@ -105,12 +103,10 @@ def take_videos(
             known = ", ".join(sorted(set(boxes.video.tolist()))[:8])
             raise UserError(f"--videos: the source has no {', '.join(unknown)} -> it has {known}, ...")
         chosen: Bools = np.isin(boxes.video, list(names))
-    elif share is not None:
-        if not 0 < share < 1:
+    else:
+        if share is None or not 0 < share < 1:
             raise UserError(f"--share {share}: not a share -> give a number between 0 and 1")
         chosen = ~split_by(video_codes(boxes), test_share=1 - share, seed=seed)
-    else:
-        chosen = np.ones(len(boxes), bool)
     taken = boxes.take(~chosen if rest else chosen)
     if not len(taken):
         raise UserError("no video is left -> give another share, or name other videos")

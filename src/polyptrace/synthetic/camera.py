@@ -61,27 +61,26 @@ class CameraViews:
         """The views of the given frames."""
         return CameraViews(self.position[index], self.rotation[index], self.state[index])
 
-    def to(self, device: torch.device) -> "CameraViews":
-        """The views on another device."""
-        return CameraViews(self.position.to(device), self.rotation.to(device), self.state.to(device))
+
+def pixel_centres(camera: Camera, device: torch.device, shrink: int = 1) -> tuple[Tensor, Tensor]:
+    """x and y (height / shrink, width / shrink) of the pixels' centres, from the image's corner."""
+    rows = (torch.arange(camera.height // shrink, device=device) + 0.5) * shrink
+    columns = (torch.arange(camera.width // shrink, device=device) + 0.5) * shrink
+    x, y = torch.meshgrid(columns, rows, indexing="xy")
+    return x, y
 
 
 @lru_cache(maxsize=16)
 def camera_rays(camera: Camera, device: torch.device, shrink: int = 1) -> Tensor:
     """Unit directions (3, height / shrink * width / shrink) through the pixel centres, row by row."""
-    rows = (torch.arange(camera.height // shrink, device=device) + 0.5) * shrink - camera.height / 2
-    columns = (torch.arange(camera.width // shrink, device=device) + 0.5) * shrink - camera.width / 2
-    v, u = torch.meshgrid(rows, columns, indexing="ij")
-    return camera.directions(u.reshape(-1), v.reshape(-1))
+    x, y = pixel_centres(camera, device, shrink)
+    return camera.directions((x - camera.width / 2).reshape(-1), (y - camera.height / 2).reshape(-1))
 
 
 @lru_cache(maxsize=16)
 def border(camera: Camera, device: torch.device) -> Tensor:
     """The mask (H, W): 1 inside, 0 in the black border, with an edge one pixel wide."""
-    rows = torch.arange(camera.height, device=device) + 0.5
-    columns = torch.arange(camera.width, device=device) + 0.5
-    y, x = torch.meshgrid(rows, columns, indexing="ij")
-    return (camera.inside(x, y) + 0.5).clamp(0.0, 1.0)
+    return (camera.inside(*pixel_centres(camera, device)) + 0.5).clamp(0.0, 1.0)
 
 
 def draw_camera(rng: Generator, width: int, height: int) -> Camera:

@@ -129,10 +129,6 @@ class Lumen:
     slope_map: Tensor  # (1, 2, S * (Z + 1), A + 1), derivatives of the radius along z and theta
     inflation: Tensor  # (S,)
 
-    def to(self, device: torch.device) -> "Lumen":
-        """The lumen on another device."""
-        return Lumen(self.radius_map.to(device), self.slope_map.to(device), self.inflation.to(device))
-
     def radius(self, theta: Tensor, z: Tensor, state: Tensor) -> Tensor:
         """Radius in mm; the arguments broadcast to the shape of `theta`."""
         return self._look_up(self.radius_map, theta, z, state)[0]
@@ -189,12 +185,6 @@ class Colon:
     fine_mm: float
     foam: Tensor  # (1, 1, F + 1, F + 1): bubbles; period FOAM_MM
     colour: Tensor  # (3,) linear albedo
-
-    def to(self, device: torch.device) -> "Colon":
-        """The colon on another device."""
-        maps = (self.shape, self.slope, self.detail, self.fields, self.fine, self.foam, self.colour)
-        shape, slope, detail, fields, fine, foam, colour = (each.to(device) for each in maps)
-        return Colon(shape, slope, detail, fields, fine, self.fine_mm, foam, colour)
 
     def mucosa_at(self, theta: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """The detail (2, B, P) and the fields (3, B, P) at angles and depths (B, P)."""

@@ -53,10 +53,6 @@ class Conditions:
         """The conditions of the given frames."""
         return Conditions(*(getattr(self, field.name)[index] for field in fields(self)))
 
-    def to(self, device: torch.device) -> "Conditions":
-        """The conditions on another device."""
-        return Conditions(*(getattr(self, field.name).to(device) for field in fields(self)))
-
 
 def draw_conditions(
     rng: Generator, looks: list[Look], owner: Ints, target: Floats, width: int, difficulty: Difficulty

@@ -21,7 +21,7 @@ from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.data.crops.videos import write_video
 from polyptrace.synthetic.presets import Preset, find_preset
 from polyptrace.synthetic.procedure import Procedure, draw_procedures
-from polyptrace.synthetic.render import Scene
+from polyptrace.synthetic.render import Scene, on_device
 
 NOTE = "synthetic.json"
 ADVICE = "choose another folder, or pass --overwrite"
@@ -143,7 +143,7 @@ def _write_jpeg(file: Path, image: Tensor) -> None:
 
 def _batches(jobs: Iterable[RenderJob], device: torch.device) -> Iterator[tuple[Procedure, Scene, Ints]]:
     for procedure, rows in jobs:
-        scene = procedure.scene.to(device)
+        scene = on_device(procedure.scene, device)
         pixels = BATCH_PIXELS_GPU if device.type == "cuda" else BATCH_PIXELS
         size = max(1, pixels // (scene.camera.width * scene.camera.height))
         for start in range(0, len(rows), size):

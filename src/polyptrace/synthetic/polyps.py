@@ -59,10 +59,6 @@ class Polyp:
         height = max(self.lift, 0.0)
         return (0.0, 0.0, height), 1.12 * max(beside, top - height)
 
-    def to(self, device: torch.device) -> "Polyp":
-        """The polyp on another device."""
-        return replace(self, surface=self.surface.to(device))
-
     def height(self, above_wall: Tensor, along_normal: Tensor) -> Tensor:
         """Height h from the height above the wall and that along the normal; a stalk follows the normal at its top."""
         if self.stalk == 0.0:

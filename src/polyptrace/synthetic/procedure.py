@@ -20,7 +20,7 @@ from polyptrace.synthetic.conditions import Conditions, draw_conditions
 from polyptrace.synthetic.paths import Paths, draw_paths, draw_states
 from polyptrace.synthetic.polyps import draw_polyps
 from polyptrace.synthetic.presets import Preset
-from polyptrace.synthetic.render import Scene, draw_grain, render
+from polyptrace.synthetic.render import Scene, draw_grain, on_device, render
 from polyptrace.synthetic.tracing import polyp_boxes, simulated_boxes
 from polyptrace.synthetic.workflow import FPS, Look, plan_looks
 
@@ -70,7 +70,8 @@ class Procedure:
         """Images (B, 3, H, W) uint8 of the frames in `rows`; `scene`: the scene on the device to render on."""
         scene = scene or self.scene
         device, index = scene.grain.device, torch.from_numpy(rows)
-        views, conditions = self.paths.views.take(index).to(device), self.conditions.take(index).to(device)
+        views = on_device(self.paths.views.take(index), device)
+        conditions = on_device(self.conditions.take(index), device)
         with torch.inference_mode():
             return render(scene, views, conditions, torch.from_numpy(self.paths.frame_index[rows]))[0]
 

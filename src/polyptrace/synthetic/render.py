@@ -3,7 +3,8 @@
 Rays are traced and shaded; then come exposure, blur, colour fringes, sensor noise and the black mask.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -11,13 +12,14 @@ from numpy.random import Generator
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-from polyptrace.synthetic.camera import Camera, CameraViews, border, camera_rays
+from polyptrace.synthetic.camera import Camera, CameraViews, border, camera_rays, pixel_centres
 from polyptrace.synthetic.colon import RADIUS_MM, Colon, Lumen
 from polyptrace.synthetic.conditions import Conditions
 from polyptrace.synthetic.polyps import Polyp
-from polyptrace.synthetic.tracing import PolypHits, Rays, in_reach, trace_polyp, trace_wall, turn_rays
+from polyptrace.synthetic.tracing import PolypHits, Rays, in_reach, points_on_rays, trace_polyp, trace_wall, turn_rays
 
 SNARE = 2  # value of Conditions.instrument
+T = TypeVar("T")
 CHANNEL_ANGLE = np.deg2rad(52.0)  # the working channel opens at about five o'clock
 
 
@@ -31,10 +33,7 @@ def shade(
     polyps: list[tuple[Polyp, PolypHits]],
 ) -> Tensor:
     """Linear light (B, 3, P) that reaches the camera, before exposure."""
-    position = views.position
-    x = torch.addcmul(position[:, 0:1], rays[0], wall)
-    y = torch.addcmul(position[:, 1:2], rays[1], wall)
-    z = torch.addcmul(position[:, 2:3], rays[2], wall)
+    x, y, z = points_on_rays(views, rays, wall)
     theta = torch.atan2(y, x)
     normal = list(lumen.inward_normal(x, y, z, views.state))
     (vessel, debris), (tone, pale, relief) = colon.mucosa_at(theta, z)  # each (B, P)
@@ -133,9 +132,7 @@ def add_instruments(light: Tensor, conditions: Conditions, camera: Camera, owner
     if not len(chosen):
         return light
     width, device = camera.width, light.device
-    rows = torch.arange(camera.height, device=device) + 0.5
-    columns = torch.arange(width, device=device) + 0.5
-    y, x = (each.reshape(1, -1) / width for each in torch.meshgrid(rows, columns, indexing="ij"))
+    x, y = (each.reshape(1, -1) / width for each in pixel_centres(camera, device))
     tip = conditions.tip[chosen]  # (b, 2)
     level = light[chosen].mean(dim=(1, 2))[:, None]  # (b, 1)
     snare = conditions.instrument[chosen] == SNARE
@@ -186,10 +183,17 @@ class Scene:
     camera: Camera
     grain: Tensor  # (3, 2 H, 2 W)
 
-    def to(self, device: torch.device) -> "Scene":
-        """The scene on another device."""
-        polyps = tuple(polyp.to(device) for polyp in self.polyps)
-        return Scene(self.colon.to(device), self.lumen.to(device), polyps, self.camera, self.grain.to(device))
+
+def on_device(value: T, device: torch.device) -> T:
+    """A scene, views or conditions with all tensors on another device."""
+    moved: Any = value
+    if isinstance(value, Tensor):
+        moved = value.to(device)
+    elif isinstance(value, tuple):
+        moved = tuple(on_device(each, device) for each in value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        moved = replace(value, **{f.name: on_device(getattr(value, f.name), device) for f in fields(value)})
+    return cast("T", moved)
 
 
 def render(scene: Scene, views: CameraViews, conditions: Conditions, seeds: Tensor) -> tuple[Tensor, Tensor]:

@@ -80,12 +80,14 @@ def _march(lumen: Lumen, views: CameraViews, rays: Rays, distance: Tensor, steps
     return distance.put(flat, refined[:, 0])
 
 
+def points_on_rays(views: CameraViews, rays: Rays, distance: Tensor) -> Rays:
+    """x, y, z (B, P) of the points at these distances along the rays."""
+    x, y, z = (torch.addcmul(views.position[:, k : k + 1], rays[k], distance) for k in range(3))
+    return x, y, z
+
+
 def _clearance(lumen: Lumen, views: CameraViews, rays: Rays, distance: Tensor) -> Tensor:
-    position = views.position
-    x = torch.addcmul(position[:, 0:1], rays[0], distance)
-    y = torch.addcmul(position[:, 1:2], rays[1], distance)
-    z = torch.addcmul(position[:, 2:3], rays[2], distance)
-    return lumen.clearance(x, y, z, views.state)
+    return lumen.clearance(*points_on_rays(views, rays, distance), views.state)
 
 
 @dataclass(frozen=True)

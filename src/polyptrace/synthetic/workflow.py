@@ -33,9 +33,9 @@ class Look:
     narrow_band: bool = False
 
 
-def tracklets_in(frames: int, stride: int = 4, length: int = 8, min_track: int = 30) -> int:
-    """Number of complete tracklets in a track of `frames` frames."""
-    return 0 if frames < min_track else -(-frames // stride) // length
+def tracklets_in(frames: int) -> int:
+    """Number of complete tracklets in a track of `frames` frames, with default settings."""
+    return 0 if frames < 30 else -(-frames // 4) // 8
 
 
 def renewal_after(gap: int, memory: float) -> float:

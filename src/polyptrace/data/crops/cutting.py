@@ -8,8 +8,7 @@ not.
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock
 from typing import NamedTuple
@@ -37,14 +36,6 @@ UNKNOWN_SIZE = (0, 0)  # image_width and image_height of a box that states none
 _idle_streams: dict[torch.device, list[torch.cuda.Stream]] = {}
 
 
-@dataclass
-class _BoxesOfImage:
-    """Rows of the boxes in one image, and the image sizes that they state."""
-
-    rows: list[int] = field(default_factory=list)
-    sizes: set[tuple[int, int]] = field(default_factory=set)
-
-
 class _Cuttable(NamedTuple):
     """An image (3, H, W) with its box rows and their regions."""
 
@@ -59,7 +50,6 @@ class _Task:
 
     crops: UnfinishedCrops
     boxes: Boxes
-    regions: Ints  # (n, 4), valid for boxes whose image size is known
     root: Path
     settings: Crops
     device: torch.device | None  # GPU for nvJPEG
@@ -101,8 +91,7 @@ def fill_store(
         left = np.flatnonzero(~crops.finished)
         if len(left) < len(boxes):
             advance(count_images(boxes) - count_images(boxes.take(left)))
-        regions = crop_regions(boxes.xywh, boxes.image_width, boxes.image_height, settings.scale)
-        task = _Task(crops, boxes, regions, root, settings, device, image_done, check_cancelled)
+        task = _Task(crops, boxes, root, settings, device, image_done, check_cancelled)
         running = [pool.submit(_run_job, task, rows) for rows in _jobs(boxes, left, images_per_job)]
         bad = [one for future in as_completed(running) for one in future.result()]
     return sorted(bad, key=lambda one: one.row)
@@ -140,8 +129,7 @@ def _run_job(task: _Task, rows: Ints) -> list[BadImage]:
     pictures = _read(task, rows, bad, device)
     if device:
         with _own_stream(device):
-            for batch_rows, crops in _cut_batches(pictures, task.settings.size, device):
-                task.crops.write(batch_rows, crops)
+            _cut_together(task, list(pictures), device)
         return bad
     for picture, picture_rows, regions in pictures:
         crops = torch.stack([cut_crop(picture, region, task.settings.size) for region in regions])
@@ -151,11 +139,9 @@ def _run_job(task: _Task, rows: Ints) -> list[BadImage]:
 
 def _read(task: _Task, rows: Ints, bad: list[BadImage], device: torch.device | None) -> Iterator[_Cuttable]:
     """Yields the images of a job; appends failed rows to `bad`."""
-    boxes, groups = task.boxes, dict[tuple[str, int], _BoxesOfImage]()
+    boxes, rows_of = task.boxes, dict[tuple[str, int], list[int]]()
     for row in rows.tolist():
-        group = groups.setdefault((boxes.file[row], int(boxes.frame_index[row])), _BoxesOfImage())
-        group.rows.append(row)
-        group.sizes.add((int(boxes.image_width[row]), int(boxes.image_height[row])))
+        rows_of.setdefault((boxes.file[row], int(boxes.frame_index[row])), []).append(row)
     reached = task.crops.position(int(rows[0]))
     start = FramePosition(*reached) if reached and reached[0] <= boxes.frame_index[rows[0]] else None
 
@@ -165,7 +151,7 @@ def _read(task: _Task, rows: Ints, bad: list[BadImage], device: torch.device | N
 
     images = read_images(
         task.root,
-        list(groups),
+        list(rows_of),
         task.check_cancelled,
         border=task.settings.border,
         fields=task.crops.fields,
@@ -175,28 +161,24 @@ def _read(task: _Task, rows: Ints, bad: list[BadImage], device: torch.device | N
     )
     for image in images:
         task.image_done()
-        group = groups[image.file, image.frame]
-        picture = image.pixels
-        fitted = picture if isinstance(picture, ImageProblem) else _fit(task, group, picture)
+        own, picture = rows_of[image.file, image.frame], image.pixels
+        fitted = picture if isinstance(picture, ImageProblem) else _fit(task, own, picture)
         if isinstance(fitted, ImageProblem):
-            bad += [BadImage(row, fitted.reason) for row in group.rows]
+            bad += [BadImage(row, fitted.reason) for row in own]
         else:
             yield fitted
 
 
-def _fit(task: _Task, group: _BoxesOfImage, picture: Tensor) -> _Cuttable | ImageProblem:
+def _fit(task: _Task, rows: list[int], picture: Tensor) -> _Cuttable | ImageProblem:
     """An image with the regions of its boxes, or why it does not fit: it does not have the stated size."""
-    size = (picture.shape[2], picture.shape[1])
-    if others := group.sizes - {size, UNKNOWN_SIZE}:
-        stated = max(others)
-        return ImageProblem(
-            f"image is {size[0]} x {size[1]}, its boxes say {stated[0]} x {stated[1]} -> correct the annotation"
-        )
-    regions = task.regions[group.rows]
-    if UNKNOWN_SIZE in group.sizes:
-        width, height = (np.full(len(group.rows), side) for side in size)
-        regions = crop_regions(task.boxes.xywh[group.rows], width, height, task.settings.scale)
-    return _Cuttable(picture, group.rows, regions)
+    _, height, width = picture.shape
+    boxes = task.boxes
+    stated = set(zip(boxes.image_width[rows].tolist(), boxes.image_height[rows].tolist(), strict=True))
+    if others := stated - {(width, height), UNKNOWN_SIZE}:
+        w, h = max(others)
+        return ImageProblem(f"image is {width} x {height}, its boxes say {w} x {h} -> correct the annotation")
+    widths, heights = np.full(len(rows), width), np.full(len(rows), height)
+    return _Cuttable(picture, rows, crop_regions(boxes.xywh[rows], widths, heights, task.settings.scale))
 
 
 def find_gpu() -> torch.device:
@@ -212,15 +194,14 @@ def find_gpu() -> torch.device:
     return device
 
 
-def _cut_batches(images: Iterator[_Cuttable], size: int, device: torch.device) -> Iterator[tuple[Ints, Tensor]]:
-    """Yields (rows, crops (n, size, size, 3) in host memory) of images, a batch at a time."""
-    while batch := list(islice(images, IMAGES_PER_BATCH)):
-        picture_of = np.repeat(np.arange(len(batch)), [len(image.rows) for image in batch])
-        rows = np.concatenate([image.rows for image in batch])
-        regions = np.concatenate([image.regions for image in batch])
-        pictures = [image.picture.to(device) for image in batch]  # those that nvJPEG refused are in host memory
-        for some, crops in cut_crops(pictures, picture_of, regions, size):
-            yield rows[some], to_host(crops)
+def _cut_together(task: _Task, images: list[_Cuttable], device: torch.device) -> None:
+    """Cuts the crops of images on a GPU; those that nvJPEG refused are still in host memory."""
+    if not images:
+        return
+    pictures = [picture for image in images for picture in [image.picture.to(device)] * len(image.rows)]
+    regions = np.concatenate([image.regions for image in images])
+    crops = cut_crops(pictures, regions, task.settings.size)
+    task.crops.write(np.concatenate([image.rows for image in images]), to_host(crops))
 
 
 def to_host(crops: Tensor) -> Tensor:
@@ -235,7 +216,7 @@ def to_host(crops: Tensor) -> Tensor:
 
 @contextmanager
 def _own_stream(device: torch.device) -> Iterator[None]:
-    """A CUDA stream for this thread, so that its products and copies overlap with decoding in another thread.
+    """A CUDA stream for this thread, so that its kernels and copies overlap with decoding in another thread.
 
     nvJPEG writes to memory of the current stream without waiting for that stream, so the stream must be empty before
     decoding, as it is after `to_host`. Streams are reused, since torch keeps the freed memory of each.

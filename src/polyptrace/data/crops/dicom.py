@@ -73,7 +73,7 @@ class DicomVideo(io.RawIOBase):
 
 
 def _fragments(file: BinaryIO) -> list[tuple[int, int]]:
-    """Offset and size of each fragment of the pixel data, at which the file stands; without the table of offsets."""
+    """Offset and size of each fragment, without the offset table; the file is positioned at the pixel data."""
     head = file.read(12)
     if head[:4] != b"\xe0\x7f\x10\x00" or head[8:] != b"\xff\xff\xff\xff":
         return []

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -207,18 +207,29 @@ class PartialStore:
     def _gather(self, rows: Ints) -> Path:
         """Writes the crops of these box rows from all rounds into one file."""
         path = self._folder / "crops-gathered.npy"
-        stores = [(cut, np.load(file, "r")) for file, cut in self._rounds]
-        shape = (len(rows), *stores[0][1].shape[1:])
-        with path.open("wb") as file:  # not a memory map, which would crash on a full disk
-            np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
-            for first in range(0, len(rows), CROPS_PER_BLOCK):
-                chunk = rows[first : first + CROPS_PER_BLOCK]
-                block = np.empty((len(chunk), *shape[1:]), np.uint8)
-                for cut, store in stores:
-                    inside = np.isin(chunk, cut)
-                    block[inside] = store[np.searchsorted(cut, chunk[inside])]
-                file.write(block.tobytes())
+        write_store(path, (len(rows), self._crops.size, self._crops.size, 3), self._blocks(rows))
         return path
+
+    def _blocks(self, rows: Ints) -> Iterator[Pixels]:
+        """The crops of these box rows, some at a time."""
+        stores = [(cut, np.load(file, "r")) for file, cut in self._rounds]
+        for first in range(0, len(rows), CROPS_PER_BLOCK):
+            chunk = rows[first : first + CROPS_PER_BLOCK]
+            block = np.empty((len(chunk), *stores[0][1].shape[1:]), np.uint8)
+            for cut, store in stores:
+                inside = np.isin(chunk, cut)
+                block[inside] = store[np.searchsorted(cut, chunk[inside])]
+            yield block
+
+
+def write_store(path: Path, shape: tuple[int, ...], blocks: Iterable[Pixels]) -> None:
+    """Writes a store of this shape from consecutive blocks; not a memory map, which would crash on a full disk."""
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        for block in blocks:
+            file.write(block.data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def count_images(boxes: Boxes) -> int:

@@ -100,20 +100,18 @@ def _first(fields: Mapping[str, object], names: tuple[str, ...]) -> str:
 
 def labelled_boxes(rows: list[BoxRow]) -> Boxes:
     """The box table of these rows; a polyp with two sizes or two histologies is an error."""
-    table = Boxes.of(**{name: [row[name] for row in rows] for name in rows[0]})
+    table = Boxes.of_rows(rows)
     one_label_per_polyp(table)
     return table
 
 
 def size_mm(value: object, where: str) -> float:
     """A size in millimetres from 4, "4 mm", "11.74mm" or "1.2 cm"; "15-" (15 or more) gives 15; NaN if unknown."""
-    if value is None or (isinstance(value, str) and value.strip().lower() in _UNKNOWN):
+    if value is None or value != value or (isinstance(value, str) and value.strip().lower() in _UNKNOWN):  # != : NaN
         return math.nan
     size = math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if isinstance(value, float) and math.isnan(value):
-            return math.nan
-        size = float(value) if abs(value) < 1e6 else math.inf
+        size = value
     elif isinstance(value, str) and (found := _SIZE.fullmatch(value.strip().lower())):
         units = {found["unit"], found["late"]} - {None}
         if len(units) <= 1:
@@ -123,13 +121,11 @@ def size_mm(value: object, where: str) -> float:
             f"{where}: size {str(value)[:40]!r} is not understood -> write millimetres: 4, 4 mm, 11.74mm, 15- or 15mm- "
             "(15 or more), or leave it empty if unknown"
         )
-    return float(np.float64(size))
+    return float(size)
 
 
 def histology_name(value: object, where: str, mapping: Mapping[str, str]) -> str:
     """The name of a histology in `HISTOLOGY`, "" if unknown; `mapping` translates other names."""
-    if isinstance(value, str) and value in HISTOLOGY and not mapping:
-        return value
     name = "" if value is None else str(value).strip()
     name = mapping.get(name, name).strip()
     if name.lower() in _UNKNOWN:

@@ -48,7 +48,7 @@ def inside(name: object, where: str) -> str:
         raise UserError(f"{where}: file name {name[:60]!r}… is too long -> correct it")
     if has_lone_surrogate(name):
         raise UserError(f"{where}: file name {name!r} is not valid Unicode -> correct it")
-    return clean if "." not in parts and "" not in parts else str(PurePosixPath(clean))
+    return str(PurePosixPath(clean))
 
 
 def has_lone_surrogate(text: str) -> bool:

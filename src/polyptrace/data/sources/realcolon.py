@@ -12,7 +12,7 @@ from dataclasses import replace
 from hashlib import sha256
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -173,6 +173,8 @@ def _read(video: _Video) -> Boxes:
         if not index:
             raise UserError(f"{xml}: is not a frame of video {video.name} -> frames are {video.name}_0.xml, …")
         columns = {
+            "dataset": "realcolon",
+            "video": video.name,
             "frame_index": int(index[0]),
             "file": f"{folder}{stem}.jpg",
             "image_width": frame.width,
@@ -184,9 +186,7 @@ def _read(video: _Video) -> Boxes:
                 raise UserError(f"{xml}:{box.line}: object has no unique_id -> name the lesion, {video.name}_1, …")
             rows.append(columns | {"xywh": box.xywh, "polyp": box.tags["unique_id"], "line": box.line})
     rows.sort(key=itemgetter("frame_index"))
-    names = ("frame_index", "xywh", "file", "image_width", "image_height", "polyp", "source", "line")
-    of_rows: dict[str, Any] = {name: [row[name] for row in rows] for name in names}
-    return Boxes.of(dataset="realcolon", video=video.name, **of_rows)
+    return Boxes.of_rows(rows)
 
 
 def _frame_folder(video: _Video) -> str:

@@ -78,7 +78,7 @@ def read_yolo(
     for row, score_of_row, track_of_row in zip(rows, score, track, strict=True):
         polyp = qualified(row["video"], track_of_row) if identities == "polyp" else ""
         row |= {"score": score_of_row, "track": track_of_row, "polyp": polyp}
-    return Boxes.of(**{name: [row[name] for row in rows] for name in rows[0]})
+    return Boxes.of_rows(rows)
 
 
 def _boxes(
