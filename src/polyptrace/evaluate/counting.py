@@ -20,7 +20,7 @@ videos. If no other video has two polyps, or nothing is labelled, the default is
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -170,16 +170,10 @@ def count_lesions(tracks: Embeddings, video: Labels, polyp: Labels | None = None
     """Counts the lesions of each procedure from whole tracks as `polyptrace lesions` does; labels only judge."""
     videos = label_codes(video, len(tracks), "video")
     polyps = np.full(len(tracks), -1) if polyp is None else label_codes(polyp, len(tracks))
-    number, size = int(videos.max()) + 1, len(tracks)
-    cluster, interval = np.empty(size, dtype=np.int64), np.empty((number, 2), dtype=np.int64)
-    pairs, clusters, counts = np.empty((number, 4), dtype=np.int64), *np.empty((2, number), dtype=np.int64)
-    for found in lesions(tracks):
-        code = videos[found.rows[0]]
-        cluster[found.rows], interval[code], clusters[code] = found.lesion, found.interval, found.count
-        counts[code] = _number_of_polyps(polyps[found.rows])
-        pairs[code] = _pairs(found.lesion[None], polyps[found.rows])[0]
-    unused = np.full(number, np.nan)
-    return Counting(cluster, videos, unused, np.zeros(number, dtype=bool), clusters, counts, pairs, interval)
+    found = sorted(lesions(tracks), key=lambda each: int(videos[each.rows[0]]))
+    members, clusters = [each.rows for each in found], [each.lesion[None] for each in found]
+    counted = _chosen(members, clusters, polyps, np.full(1, np.nan), TARGET)
+    return replace(counted, interval=np.array([each.interval for each in found]))
 
 
 def similarity_matrices(
