@@ -20,7 +20,7 @@ from polyptrace.embed import PretrainedEncoder, embed
 from polyptrace.encoders import ColourGrid, FrameEncoder, FrozenBackbone, TrackletEncoder
 from polyptrace.encoders.foundation import FoundationEncoder
 from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.endoscopy import Endofm, Surgenet
+from polyptrace.encoders.foundation.families import Endofm, Surgenet
 from polyptrace.encoders.foundation.foundation_encoder import FrameModelEncoder, Pooling, VideoModelEncoder
 from polyptrace.encoders.preprocess import RELEASE
 

@@ -28,14 +28,13 @@ from torch import Tensor, nn
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_seed
 from polyptrace.encoders.foundation.architecture import Architecture, fit
-from polyptrace.encoders.foundation.endoscopy import Endofm, Endovit, Surgenet
+from polyptrace.encoders.foundation.families import Dinov2, Dinov3, Endofm, Endovit, Surgenet, Vjepa2
 from polyptrace.encoders.foundation.foundation_encoder import (
     FoundationEncoder,
     FrameModelEncoder,
     VideoModelEncoder,
     parse_pooling,
 )
-from polyptrace.encoders.foundation.natural import Dinov2, Dinov3, Vjepa2
 from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess
 from polyptrace.encoders.weights import hub_or_cache, read_tensors
 
