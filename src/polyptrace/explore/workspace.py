@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import RLock
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -241,7 +241,7 @@ class Workspace:
         names, code = np.unique(keys.astype(str), return_inverse=True)
         self.keys: list[str] = names.tolist()
         self.rows = group_rows(code)
-        self._open: dict[int, ExploredProcedure] = {}
+        self._procedure = lru_cache(2)(self._load)
 
     @cached_property
     def model(self) -> SameModel:
@@ -254,19 +254,9 @@ class Workspace:
             return model
 
     def procedure(self, number: int) -> ExploredProcedure:
-        """A procedure by its place among the sorted keys. The last ones used stay in memory."""
+        """A procedure by its place among the sorted keys. The last two stay in memory."""
         with self.lock:
-            if number not in self._open:
-                while len(self._open) >= 2:
-                    del self._open[next(iter(self._open))]
-                self._open[number] = self._load(number)
-            self._open[number] = self._open.pop(number)
-            return self._open[number]
-
-    def append(self, kind: Any, who: str, **fields: Any) -> Event:
-        """Writes an event to the journal."""
-        with self.lock:
-            return self.journal.append(kind, who, **fields)
+            return self._procedure(number)
 
     def withdraw(self, kind: Literal["undo", "redo"], who: str, event: object = None) -> Event | None:
         """Undoes or redoes one edit by its number, or the last one of an annotator; None if there is none."""
