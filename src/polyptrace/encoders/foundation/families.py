@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyptrace.encoders.foundation.architecture import Architecture
+from polyptrace.encoders.foundation.foundation_encoder import Architecture
 
 #: From the names that transformers gives to the parts of a vision transformer.
 VIT_RENAMES = (
