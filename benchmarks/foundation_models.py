@@ -17,9 +17,8 @@ from benchmarks.result import Result, Row
 from polyptrace.encoders import prepare_crops
 from polyptrace.encoders.cost import foundation_cost
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder, load_foundation
-from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.endoscopy import Endofm, Endovit, Surgenet
-from polyptrace.encoders.foundation.natural import Dinov2, Dinov3, Vjepa2
+from polyptrace.encoders.foundation.families import Dinov2, Dinov3, Endofm, Endovit, Surgenet, Vjepa2
+from polyptrace.encoders.foundation.foundation_encoder import Architecture
 
 #: Frames in a tracklet for models of single frames.
 LENGTH = 8

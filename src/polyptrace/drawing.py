@@ -152,9 +152,8 @@ def legend(target: Axes | Figure, entries: Sequence[tuple[LineStyle, str]], titl
     return drawn
 
 
-_HEAD = re.compile(r"^.*?(?=<svg)", re.DOTALL)
-_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
-_RULE = re.compile(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>", re.DOTALL)
+#: What is left out: everything before <svg>, the metadata, and matplotlib's own style sheet.
+_LEFT_OUT = re.compile(r"^.*?(?=<svg)|<metadata>.*?</metadata>|<defs>\s*<style[^>]*>.*?</style>\s*</defs>", re.DOTALL)
 _OPENING = re.compile(r"<svg[^>]*>")
 _VIEW = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 _ID = re.compile(r' id="([^"]*)"')
@@ -166,7 +165,7 @@ _FONT = re.compile(r"'?DejaVu Sans'?(, ?sans-serif)?")
 
 def inline(drawing: Drawing) -> str:
     """The drawing as an <svg> element of a page: unique ids, the page's colours and font, no external references."""
-    text = _RULE.sub("", _METADATA.sub("", _HEAD.sub("", drawing.svg)))
+    text = _LEFT_OUT.sub("", drawing.svg)
     view = _VIEW.search(text)
     assert view is not None, "matplotlib writes a viewBox"
     width, height = (float(side) for side in view.groups())

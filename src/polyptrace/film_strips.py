@@ -134,10 +134,10 @@ def film_strip(frames: Pixels, *, upright: bool = False) -> Pixels:
     return np.ascontiguousarray(strip.transpose(1, 0, 2)) if upright else strip
 
 
-def jpeg(image: Pixels, quality: int = 86) -> bytes:
+def jpeg(image: Pixels) -> bytes:
     """An image (H, W, 3) as JPEG."""
     encoded = BytesIO()
-    Image.fromarray(image).save(encoded, "JPEG", quality=quality)
+    Image.fromarray(image).save(encoded, "JPEG", quality=86)
     return encoded.getvalue()
 
 

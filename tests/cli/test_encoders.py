@@ -18,8 +18,7 @@ from polyptrace.encoders import load_encoder, prepare_crops
 from polyptrace.encoders.cost import Cost
 from polyptrace.encoders.encoder import create_backbone
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder
-from polyptrace.encoders.foundation.endoscopy import Endofm
-from polyptrace.encoders.foundation.natural import Dinov2
+from polyptrace.encoders.foundation.families import Dinov2, Endofm
 from polyptrace.encoders.weights import fingerprint
 
 

@@ -19,9 +19,13 @@ from polyptrace.data import Dataset
 from polyptrace.embed import PretrainedEncoder, embed
 from polyptrace.encoders import ColourGrid, FrameEncoder, FrozenBackbone, TrackletEncoder
 from polyptrace.encoders.foundation import FoundationEncoder
-from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.endoscopy import Endofm, Surgenet
-from polyptrace.encoders.foundation.foundation_encoder import FrameModelEncoder, Pooling, VideoModelEncoder
+from polyptrace.encoders.foundation.families import Endofm, Surgenet
+from polyptrace.encoders.foundation.foundation_encoder import (
+    Architecture,
+    FrameModelEncoder,
+    Pooling,
+    VideoModelEncoder,
+)
 from polyptrace.encoders.preprocess import RELEASE
 
 CPU = Embed(device="cpu", batch_frames=40)

@@ -1,5 +1,7 @@
 """The tracklet encoder (parts, padding, order of frames, parameters), the frame encoder and the colour grid."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -23,6 +25,12 @@ def encoder() -> TrackletEncoder:
 @pytest.fixture
 def frames() -> Tensor:
     return torch.randn(3, 6, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+
+
+def test_timm_and_transformers_are_loaded_when_they_are_needed() -> None:
+    code = "import sys, polyptrace.encoders, polyptrace.evaluate; print({'timm', 'transformers'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 @torch.no_grad()

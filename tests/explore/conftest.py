@@ -52,7 +52,7 @@ def answer(workspace: Workspace) -> Callable[..., None]:
     def give(first: int, second: int, said: str = "same", who: str = "Ada") -> None:
         procedure = workspace.procedure(0)
         items = tuple(procedure.state().items[each] for each in (first, second))
-        workspace.append("answer", who, video=procedure.key, items=items, answer=said)
+        workspace.journal.append("answer", who, video=procedure.key, items=items, answer=said)
 
     return give
 

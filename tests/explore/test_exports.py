@@ -30,14 +30,14 @@ def content(explored: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactor
     polyp = workspace.tracks.polyp[procedure.rows]
     for name in sorted(set(polyp.tolist())):
         items = tuple(procedure.items[each] for each in np.flatnonzero(polyp == name))
-        workspace.append("merge", "Ada", video=procedure.key, items=items)
+        workspace.journal.append("merge", "Ada", video=procedure.key, items=items)
     names, first = np.unique(polyp, return_index=True)
     for a, b in combinations(first.tolist(), 2):
         pair = (procedure.items[a], procedure.items[b])
-        workspace.append("answer", "Ada", video=procedure.key, items=pair, answer="different")
+        workspace.journal.append("answer", "Ada", video=procedure.key, items=pair, answer="different")
     assert procedure.grouping().count == len(names)
-    workspace.append("reject", "Ada", video=procedure.key, items=(procedure.items[1],))
-    workspace.append("note", "Ada", video=procedure.key, items=(procedure.items[2],), text="=1+1")
+    workspace.journal.append("reject", "Ada", video=procedure.key, items=(procedure.items[1],))
+    workspace.journal.append("note", "Ada", video=procedure.key, items=(procedure.items[2],), text="=1+1")
     return PageContent(workspace, [Dataset.open(data)])
 
 
@@ -110,6 +110,15 @@ def test_answers_label_the_tracks_of_the_same_boxes(content: PageContent, tmp_pa
     assert len({(got[each], wanted[each]) for each in got}) == len(set(wanted.values()))
 
 
+def test_answers_label_the_procedure_of_their_own_dataset(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "answers.jsonl")
+    journal.append("answer", "Ada", video="b/v", items=((0, 0, 1), (1, 5, 6)), answer="different")
+    datasets = ["a"] * 4 + ["b"] * 4
+    table = Boxes.of(video="v", frame_index=[0, 1, 5, 6] * 2, xywh=[[0, 0, 9, 9]] * 8, dataset=datasets)
+    labelled = label_boxes(table, np.array([2, 2, 3, 3, 0, 0, 1, 1]), journal.path)
+    assert labelled.boxes.polyp.tolist() == [""] * 4 + ["v/1", "v/1", "v/2", "v/2"]
+
+
 def test_procedures_with_undecided_pairs_stay_unlabelled(
     content: PageContent, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,7 +167,7 @@ def unsettled(explored: tuple[Path, Path], tmp_path: Path) -> PageContent:
     procedure = workspace.procedure(0)
     first = procedure.items[0]
     later = next(item for item in procedure.items if item[1] > first[2])
-    workspace.append("answer", "Ada", video=procedure.key, items=(first, later), answer="different")
+    workspace.journal.append("answer", "Ada", video=procedure.key, items=(first, later), answer="different")
     return PageContent(workspace, [Dataset.open(data)])
 
 
@@ -188,7 +197,7 @@ def test_prepare_reports_tracks_of_an_export_that_no_answers_decide_about(
     message = " ".join(capsys.readouterr().err.split())
     assert "labels 2 tracks of 2 polyps" in message
     assert f"{tracks - 2} tracks not labelled: no answers decide about their lesions -> continue" in message
-    unsettled.workspace.append("undo", "Ada", event=1)
+    unsettled.workspace.journal.append("undo", "Ada", event=1)
     path = exported(unsettled, "csv", tmp_path)
     with pytest.raises(SystemExit) as ended:
         main([*words, str(path), "--out", str(tmp_path / "none")])
@@ -220,7 +229,7 @@ def test_the_parts_of_a_split_track_have_the_boxes_before_and_after(
     workspace = Workspace(vectors, Embeddings.load(vectors).select("track"), Journal.open(tmp_path / "answers.jsonl"))
     procedure = workspace.procedure(0)
     _, first, last = item = procedure.items[0]
-    workspace.append("split", "Ada", video=procedure.key, items=(item,), frame=first + 10)
+    workspace.journal.append("split", "Ada", video=procedure.key, items=(item,), frame=first + 10)
     boxes = read_cocovid(exported(PageContent(workspace, [Dataset.open(data)]), "cocovid", tmp_path))
     parts = [boxes.frame_index[boxes.track == name] for name in set(boxes.track)]
     spans = sorted((int(part.min()), int(part.max())) for part in parts)

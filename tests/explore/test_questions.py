@@ -22,7 +22,9 @@ def settle(workspace: Workspace, number: int = 0) -> int:
         state = procedure.state()
         same = truth[state.track[question.first]] == truth[state.track[question.second]]
         items = (state.items[question.first], state.items[question.second])
-        workspace.append("answer", "Ada", video=procedure.key, items=items, answer="same" if same else "different")
+        workspace.journal.append(
+            "answer", "Ada", video=procedure.key, items=items, answer="same" if same else "different"
+        )
         asked += 1
     return asked
 
@@ -55,7 +57,9 @@ def test_what_a_question_implies_is_what_its_answer_decides(workspace: Workspace
         assert procedure.left() > 0
         same = truth[question.first] == truth[question.second]
         items = tuple(procedure.items[each] for each in (question.first, question.second))
-        workspace.append("answer", "Ada", video=procedure.key, items=items, answer="same" if same else "different")
+        workspace.journal.append(
+            "answer", "Ada", video=procedure.key, items=items, answer="same" if same else "different"
+        )
         assert decided() - before == (question.same_decides if same else question.different_decides)
 
 
@@ -69,7 +73,7 @@ def test_unsure_pairs_and_rejected_tracks_are_not_asked_again(
     other = procedure.question()
     assert other is not None
     assert (other.first, other.second) != (question.first, question.second)
-    workspace.append("reject", "Ada", video=procedure.key, items=(procedure.items[0],))
+    workspace.journal.append("reject", "Ada", video=procedure.key, items=(procedure.items[0],))
     settle(workspace)
     assert procedure.grouping().lesion[0] == -1
     statements = procedure.state().statements
@@ -127,7 +131,7 @@ def settle_with_errors(workspace: Workspace, wrong: set[int]) -> None:
 def _answer(workspace: Workspace, first: int, second: int, same: bool) -> None:
     procedure = workspace.procedure(0)
     items = (procedure.items[first], procedure.items[second])
-    workspace.append("answer", "Ada", video=procedure.key, items=items, answer="same" if same else "different")
+    workspace.journal.append("answer", "Ada", video=procedure.key, items=items, answer="same" if same else "different")
 
 
 @pytest.mark.parametrize("wrong", [{0}, {4}, {9}])

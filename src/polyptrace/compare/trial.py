@@ -10,6 +10,7 @@ Each step calls the same function as the command of its name, and knows the comm
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,10 +146,7 @@ class Trial:
         out, settings = self._vectors()[test], self.config.embed
         words = ["embed", encoder, *(["--weights", weights] if weights else []), "--data", str(test), "--out", str(out)]
         words += as_options(self.config, Config(), ["embed"])
-
-        def run() -> None:
-            embed_files(encoder, test, out, weights, settings)
-
+        run = partial(embed_files, encoder, test, out, weights, settings)
         return Step("embed", out / VECTORS_FILE, run, tuple(words))
 
     def _evaluate(self) -> Step:

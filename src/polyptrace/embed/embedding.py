@@ -92,13 +92,10 @@ class Embedder:
         }
         return PartialVectors(out, dataset, made_with)
 
-    def check_crops(self, dataset: LabelFree) -> None:
-        """An error if the crops would have to be enlarged, and the settings do not allow it."""
-        input_size(dataset.crops.shape[1], preprocess_of(self.encoder), enlarge=self.settings.enlarge)
-
     def plan(self, dataset: LabelFree, chosen: Ints) -> EmbeddingPlan:
         """The work for the chosen tracklets; with `embed.compile auto`, compiles the encoder if that pays."""
-        self.check_crops(dataset)
+        # an error if the crops would have to be enlarged, and the settings do not allow it
+        input_size(dataset.crops.shape[1], preprocess_of(self.encoder), enlarge=self.settings.enlarge)
         plan = make_plan(dataset.tracklets, chosen, self.settings.block_frames)
         least = COMPILE_BLOCKS_FROM if isinstance(self.encoder, FoundationEncoder) else COMPILE_BACKBONE_FROM
         pays = self.device.type == "cuda" and self.frame_count(dataset, plan) >= least

@@ -15,8 +15,7 @@ int8 the matrix products of the transformer compute in int8 (dynamic quantisatio
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -34,7 +33,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, file_hash, refuse_existing, write_json
 from polyptrace.embed.onnx import GRAPHS, INFO_FILE, VERSION, ExportInfo, OnnxEncoder
 from polyptrace.encoders.checkpoints import model_card
-from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord
+from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord, plain_attention
 from polyptrace.encoders.preprocess import CropPreparation
 from polyptrace.encoders.weights import fingerprint, weights_hash
 
@@ -146,7 +145,7 @@ def _graphs(encoder: OwnEncoder) -> dict[str, ExportedProgram]:
     """The three graphs with symbolic dimensions. `Dim.DYNAMIC` is an error if a dimension becomes a constant."""
     frames = torch.randint(0, 256, (6, encoder.preprocess.size + 9, encoder.preprocess.size + 5, 3), dtype=torch.uint8)
     tracklets, mask = frames.reshape(2, 3, *frames.shape[1:]), torch.ones(2, 3, dtype=torch.bool)
-    with torch.no_grad(), _plain_attention():
+    with torch.no_grad(), plain_attention():
         features = _Features(encoder)(frames).reshape(2, 3, -1)
         modules: dict[str, tuple[nn.Module, tuple[Tensor, ...]]] = {
             "features": (_Features(encoder), (frames,)),
@@ -164,17 +163,6 @@ def _graphs(encoder: OwnEncoder) -> dict[str, ExportedProgram]:
             )
             for name, (module, inputs) in modules.items()
         }
-
-
-@contextmanager
-def _plain_attention() -> Iterator[None]:
-    """Transformer layers as plain operations instead of torch's fused one, which ONNX does not have."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _write(graph: ExportedProgram, name: str, info: ExportInfo, path: Path) -> None:

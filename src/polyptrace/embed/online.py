@@ -60,10 +60,11 @@ class OnlineEncoder:
         self._steps = torch.arange(LENGTHS[-1], device=self.device)
         with self.computing():
             encode = self._compiled(own, settings.compile)
-            self._encode = {count: _Fixed(encode, self._no_crops(count), from_host=True) for count in CHUNKS}
-            empty = self._encode[1].output  # (1, F)
+            crops = torch.zeros((CHUNKS[0], self.side, self.side, 3), dtype=torch.uint8, device=self.device)
+            self._encode = {count: _Fixed(encode, crops[:count].clone(), from_host=True) for count in CHUNKS}
+            features, one = self._encode[1].output, torch.ones((), dtype=torch.int64, device=self.device)  # (1, F)
             self._aggregate = {
-                length: _Fixed(self._masked, empty.new_zeros(1, length, empty.shape[1]), self._count())
+                length: _Fixed(self._masked, features.new_zeros(1, length, features.shape[1]), one.clone())
                 for length in LENGTHS
             }
             self._vector = _Pinned(self._aggregate[LENGTHS[0]].output) if self.device.type == "cuda" else None
@@ -114,12 +115,6 @@ class OnlineEncoder:
     def _masked(self, features: Tensor, count: Tensor) -> Tensor:
         mask = (self._steps[: features.shape[1]] < count)[None]  # (1, L)
         return self._encoder.aggregate(features, mask).float()
-
-    def _no_crops(self, count: int) -> Tensor:
-        return torch.zeros((count, self.side, self.side, 3), dtype=torch.uint8, device=self.device)
-
-    def _count(self) -> Tensor:
-        return torch.ones((), dtype=torch.int64, device=self.device)
 
 
 class OnlineTrack:

@@ -27,8 +27,32 @@ from polyptrace.encoders.preprocess import CropArray, CropPreparation, input_siz
 from polyptrace.encoders.weights import fingerprint
 
 
+def save_pretrained(
+    encoder: nn.Module | Embedder,
+    folder: str | Path,
+    *,
+    licence: str | None = None,
+    results: Mapping[str, str | float] | None = None,
+    precision: str = "float32",
+    overwrite: bool = False,
+) -> None:
+    """Writes model.safetensors, config.json and README.md, the model card, as the hub expects them.
+
+    Only an encoder that polyptrace trained can be saved. The card says how it was trained. `licence` (of the weights,
+    an identifier of the hub such as "apache-2.0") and `results` (metric: value, preferably with its confidence
+    interval) are added to it. With `precision` float16 the file has half the size; the rounded weights have another
+    fingerprint.
+    """
+    module = encoder.encoder if isinstance(encoder, Embedder) else encoder
+    record = getattr(module, "record", TrainingRecord())
+    record = replace(record, licence=licence or record.licence, results=dict(results or record.results))
+    save_encoder(module, Path(folder), record=record, precision=precision, overwrite=overwrite)
+
+
 class PretrainedEncoder(Embedder):
     """An encoder that is called with a list of tracklets. The torch module is `.encoder`."""
+
+    save_pretrained = save_pretrained
 
     def __init__(self, encoder: nn.Module, settings: Embed | None = None) -> None:
         super().__init__(encoder, settings)
@@ -68,23 +92,6 @@ class PretrainedEncoder(Embedder):
                 for batch in batches_by_length(lengths, np.flatnonzero(sides == side), self.settings.batch_frames):
                     vectors[batch] = self._batch_vectors([crops[i] for i in batch]).float().cpu().numpy()
         return vectors
-
-    def save_pretrained(
-        self,
-        folder: str | Path,
-        *,
-        licence: str | None = None,
-        results: Mapping[str, str | float] | None = None,
-        precision: str = "float32",
-        overwrite: bool = False,
-    ) -> None:
-        """Writes model.safetensors, config.json and README.md, the model card, as the hub expects them.
-
-        The card says how the encoder was trained. `licence` (of the weights, an identifier of the hub such as
-        "apache-2.0") and `results` (metric: value, preferably with its confidence interval) are added to it. With
-        `precision` float16 the file has half the size; the rounded weights have another fingerprint.
-        """
-        save_pretrained(self, folder, licence=licence, results=results, precision=precision, overwrite=overwrite)
 
     def _batch_vectors(self, crops: Sequence[Tensor]) -> Tensor:
         """Vectors (B, D) of tracklets whose frames have the same size after preparation."""
@@ -134,22 +141,6 @@ def from_pretrained(
     settings = settings or Embed()
     encoder = load_encoder(path_or_name, weights, settings.pooling, settings.preprocess, revision)
     return PretrainedEncoder(encoder, settings)
-
-
-def save_pretrained(
-    encoder: nn.Module | Embedder,
-    folder: str | Path,
-    *,
-    licence: str | None = None,
-    results: Mapping[str, str | float] | None = None,
-    precision: str = "float32",
-    overwrite: bool = False,
-) -> None:
-    """Writes the folder of an encoder that polyptrace trained; see `PretrainedEncoder.save_pretrained`."""
-    module = encoder.encoder if isinstance(encoder, Embedder) else encoder
-    record = getattr(module, "record", TrainingRecord())
-    record = replace(record, licence=licence or record.licence, results=dict(results or record.results))
-    save_encoder(module, Path(folder), record=record, precision=precision, overwrite=overwrite)
 
 
 def _tensor(tracklet: CropArray, where: str) -> Tensor:

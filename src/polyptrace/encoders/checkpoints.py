@@ -15,7 +15,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-import timm
 import torch
 from huggingface_hub import ModelCardData, snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
@@ -248,6 +247,8 @@ def _verify(encoder: OwnEncoder, config: EncoderConfig, folder: Path) -> None:
 def _download(name: str, revision: str | None) -> Path:
     """The folder of a repository on the Hugging Face hub, in the local cache."""
     if not is_hub_id(name):
+        import timm  # here, because it takes seconds to import
+
         known = (DEFAULT, ColourGrid.name, *FOUNDATION_MODELS)
         near = [f"{FROZEN}{name}"] if timm.is_model(name) else get_close_matches(name, known, 3, 0.6)
         advice = f"did you mean {' or '.join(near)}?" if near else f"check the path, or use {', '.join(known)}"

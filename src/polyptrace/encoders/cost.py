@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from polyptrace.encoders.encoder import FrameEncoder, FrozenBackbone, TrackletEncoder
+from polyptrace.encoders.encoder import FrameEncoder, FrozenBackbone, TrackletEncoder, plain_attention
 from polyptrace.encoders.foundation import FoundationEncoder
 from polyptrace.encoders.foundation.loading import find_model
 
@@ -52,14 +52,11 @@ def cost(module: nn.Module, run: Callable[[], object]) -> Cost:
         paper_macs += _paper_macs(layer, output)
 
     hooks = [layer.register_forward_hook(count) for layer in module.modules() if not list(layer.children())]
-    fast_path = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # it fuses layers, so that the counters miss them
     try:
-        # the plain attention kernel consists of matrix products that are counted on every device
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as flops:
+        # plain layers and kernels consist of matrix products that are counted on every device
+        with torch.no_grad(), plain_attention(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as flops:
             run()
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast_path)
         for hook in hooks:
             hook.remove()
     params = sum(parameter.numel() for parameter in module.parameters())

@@ -11,7 +11,8 @@ without classifier (`create_backbone`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -279,6 +280,17 @@ def mean_of_frames(features: Tensor, mask: Tensor | None) -> Tensor:
         return features.mean(dim=1)
     valid = torch.where(mask[..., None], features, 0.0)
     return valid.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1).to(features.dtype)
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Inside this block, transformer layers are plain operations, not torch's fused one: for ONNX and counters."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def create_backbone(

@@ -20,7 +20,7 @@ videos. If no other video has two polyps, or nothing is labelled, the default is
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -72,7 +72,7 @@ class Counting:
     @property
     def fragmentation(self) -> float:
         """Clusters per polyp, mean over labelled videos."""
-        return float(self.fragmentations.mean()) if self.labelled.any() else float("nan")
+        return self._value("fragmentation")
 
     @property
     def fragmentations(self) -> Floats:
@@ -82,14 +82,12 @@ class Counting:
     @property
     def false_positive_rate(self) -> float:
         """Share of two-polyp pairs in one cluster, in videos with two polyps or more."""
-        several = self.pairs[self.polyps > 1].sum(axis=0)
-        return _share(several[0], several[0] + several[1])
+        return self._value("false_positive_rate")
 
     @property
     def recall(self) -> float:
         """Share of same-polyp pairs in one cluster."""
-        total = self.pairs.sum(axis=0)
-        return _share(total[2], total[2] + total[3])
+        return self._value("recall")
 
     @property
     def rand(self) -> Floats:
@@ -103,6 +101,11 @@ class Counting:
     def errors(self) -> Ints:
         """Clusters minus polyps of each labelled video."""
         return (self.clusters - self.polyps)[self.labelled]
+
+    def _value(self, metric: str) -> float:
+        """A metric of the data themselves; NaN without labels."""
+        every = np.ones((1, len(self.clusters)), dtype=np.int64)
+        return float(self.draws(every).get(metric, np.full(1, np.nan))[0])
 
     def draws(self, counts: Ints) -> dict[str, Floats]:
         """Each metric on draws (R, V) of videos; without labels only the number of clusters."""
@@ -170,16 +173,10 @@ def count_lesions(tracks: Embeddings, video: Labels, polyp: Labels | None = None
     """Counts the lesions of each procedure from whole tracks as `polyptrace lesions` does; labels only judge."""
     videos = label_codes(video, len(tracks), "video")
     polyps = np.full(len(tracks), -1) if polyp is None else label_codes(polyp, len(tracks))
-    number, size = int(videos.max()) + 1, len(tracks)
-    cluster, interval = np.empty(size, dtype=np.int64), np.empty((number, 2), dtype=np.int64)
-    pairs, clusters, counts = np.empty((number, 4), dtype=np.int64), *np.empty((2, number), dtype=np.int64)
-    for found in lesions(tracks):
-        code = videos[found.rows[0]]
-        cluster[found.rows], interval[code], clusters[code] = found.lesion, found.interval, found.count
-        counts[code] = _number_of_polyps(polyps[found.rows])
-        pairs[code] = _pairs(found.lesion[None], polyps[found.rows])[0]
-    unused = np.full(number, np.nan)
-    return Counting(cluster, videos, unused, np.zeros(number, dtype=bool), clusters, counts, pairs, interval)
+    found = sorted(lesions(tracks), key=lambda each: int(videos[each.rows[0]]))
+    members, clusters = [each.rows for each in found], [each.lesion[None] for each in found]
+    counted = _chosen(members, clusters, polyps, np.full(1, np.nan), TARGET)
+    return replace(counted, interval=np.array([each.interval for each in found]))
 
 
 def similarity_matrices(
@@ -281,10 +278,6 @@ def _pairs_within(sizes: Ints) -> int:
 
 def _number_of_polyps(polyp: Ints) -> int:
     return -1 if (polyp < 0).any() else len(np.unique(polyp))
-
-
-def _share(part: int, whole: int) -> float:
-    return float(part / whole) if whole else float("nan")
 
 
 def _minmax(matrix: Floats) -> Floats:

@@ -85,19 +85,13 @@ def evaluate_files(
         by_task,
         list(paths),
         settings,
-        method=_method(by_task[first], paths[first][0]),
+        method=method_of(by_task[first], unnamed=paths[first][0].stem),
         histology=histology,
         train=parts,
         on_task=on_task,
     )
     recorded = as_dict(Config(evaluate=settings), ("evaluate",))
     return replace(results, settings=recorded, embeddings=_sources(tables))
-
-
-def _method(embeddings: Embeddings, path: Path) -> Method:
-    """The method that the embeddings describe; a file without a description is named after itself."""
-    method = method_of(embeddings)
-    return method if method.name != "unnamed" else replace(method, name=path.stem)
 
 
 def _sources(tables: Mapping[tuple[Path, ...], Embeddings]) -> list[dict[str, object]]:

@@ -114,8 +114,7 @@ def areas(same: NDArray[Any], different: NDArray[Any]) -> tuple[Floats, Floats]:
     same, different = same.astype(np.float64), different.astype(np.float64)
     true, false = same.cumsum(axis=-1), different.cumsum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        negatives = false[..., -1:] if same.shape[-1] else np.zeros((*same.shape[:-1], 1))
-        beaten = (same * (negatives - false + different / 2)).sum(axis=-1)
+        beaten = (same * (different.sum(axis=-1, keepdims=True) - false + different / 2)).sum(axis=-1)
         auroc = beaten / (same.sum(axis=-1) * different.sum(axis=-1))
         precision = np.where(same > 0, true / (true + false), 0.0)
         aupr = (same * precision).sum(axis=-1) / same.sum(axis=-1)

@@ -111,11 +111,11 @@ class Method:
             raise UserError(f"method {self.name!r}: label use {self.labels!r} is unknown -> use {', '.join(LABEL_USE)}")
 
 
-def method_of(embeddings: Embeddings) -> Method:
-    """The description of the row that the embeddings contain."""
+def method_of(embeddings: Embeddings, unnamed: str = "unnamed") -> Method:
+    """The description of the row that the embeddings contain; `unnamed` is the name if they have none."""
     info = dict(embeddings.info.get("method") or {})
     return Method(
-        name=str(info.get("name") or embeddings.info.get("encoder") or "unnamed"),
+        name=str(info.get("name") or embeddings.info.get("encoder") or unnamed),
         group=str(info.get("group") or "Baseline"),
         labels=str(info.get("labels") or ""),
         encoder=str(embeddings.info.get("encoder") or ""),

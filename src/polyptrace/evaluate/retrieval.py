@@ -16,7 +16,7 @@ AP is 1.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
 import numpy as np
@@ -26,7 +26,6 @@ from torch import Tensor
 
 from polyptrace.core.arrays import Float32s, Floats, Ints
 from polyptrace.core.errors import UserError
-from polyptrace.data.identity import group_rows
 from polyptrace.evaluate.similarity import (
     Labels,
     Vectors,
@@ -41,7 +40,6 @@ from polyptrace.evaluate.similarity import (
 
 Convention = Literal["standard", "release"]
 Scope = Literal["all", "within", "across", "between"]
-HITS = (1, 5)
 
 
 @dataclass(frozen=True)
@@ -103,141 +101,98 @@ def retrieval(
     count = len(unit)
     polyps = label_codes(polyp, count)
     videos = None if video is None else label_codes(video, count, "video")
-    gallery = Gallery(scope, videos, _seconds(start, count), _seconds(end, count), apart)
-    gallery.check()
+    times = None if start is None or end is None else np.stack([_seconds(start, count), _seconds(end, count)])
     if convention not in get_args(Convention):
         raise UserError(f"retrieval: convention {convention!r} is unknown -> use {' or '.join(get_args(Convention))}")
-    known = np.flatnonzero(polyps >= 0)
+    rows = np.flatnonzero(polyps >= 0)
+    rows = rows[np.argsort(polyps[rows], kind="stable")]  # the tracklets of a polyp become neighbours
+    gallery = Gallery(
+        scope,
+        apart,
+        torch.as_tensor(polyps[rows], device=unit.device),
+        None if videos is None else torch.as_tensor(videos[rows], device=unit.device),
+        None if times is None else torch.as_tensor(times[:, rows], device=unit.device),
+    )
+    none = (torch.zeros(0, dtype=torch.bool), *[torch.zeros(0, dtype=torch.float64)] * 3)
+    none = (*none, torch.zeros(0, top, dtype=torch.int64), torch.zeros(0, top))
     with full_precision():
-        parts = [_among(unit, polyps, rows, gallery, convention, top) for rows in _groups(known, gallery)]
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _PER_QUERY}
-    order = np.argsort(joined["query"])
+        blocks = list(_blocks(unit[torch.as_tensor(rows, device=unit.device)], gallery, convention, top))
+    columns = (torch.cat([each.cpu() for each in column]).numpy() for column in zip(none, *blocks, strict=True))
+    has_positive, ap, hit1, hit5, nearest, score = columns
+    kept = np.flatnonzero(has_positive)
+    kept = kept[np.argsort(rows[kept])]
     return Retrieval(
-        **{name: values[order] for name, values in joined.items()},
-        without_positive=sum(part.without_positive for part in parts),
-        unlabelled=count - len(known),
+        query=rows[kept],
+        ap=ap[kept],
+        hit1=hit1[kept],
+        hit5=hit5[kept],
+        top=np.where(nearest >= 0, rows[np.maximum(nearest, 0)], -1)[kept],
+        top_score=(score[kept] / steps_per_unit(unit.dtype)).astype(np.float32),
+        without_positive=len(rows) - len(kept),
+        unlabelled=count - len(rows),
         zero_vectors=zero_vectors,
     )
 
 
-_PER_QUERY = ("query", "ap", "hit1", "hit5", "top", "top_score")
-
-
 @dataclass(frozen=True)
 class Gallery:
-    """Which tracklets are in the gallery of a query."""
+    """Which of the labelled tracklets (N,), sorted by polyp, are in the gallery of a query."""
 
     scope: Scope
-    video: Ints | None
-    start: Floats | None
-    end: Floats | None
     apart: float
+    polyp: Tensor
+    video: Tensor | None
+    times: Tensor | None  # (2, N): start and end in seconds
 
-    def check(self) -> None:
-        """Raises an error if the scope is unknown or a column is missing."""
+    def __post_init__(self) -> None:
         if self.scope not in get_args(Scope):
             raise UserError(f"retrieval: scope {self.scope!r} is unknown -> use {', '.join(get_args(Scope))}")
         if (self.scope != "all" or self.apart > 0) and self.video is None:
             raise UserError(
                 f"retrieval: scope {self.scope!r}, apart {self.apart:g} s: no video -> give the video of each tracklet"
             )
-        if self.apart > 0 and (self.start is None or self.end is None):
+        if self.apart > 0 and self.times is None:
             raise UserError(f"retrieval: apart {self.apart:g} s: no times -> give start and end of each tracklet")
 
-    def rows(self, index: Ints) -> Self:
-        """The gallery among a subset of the tracklets."""
-        return replace(
-            self,
-            video=None if self.video is None else self.video[index],
-            start=None if self.start is None else self.start[index],
-            end=None if self.end is None else self.end[index],
-        )
-
-    def excluded(self, polyps: Tensor, first: int, last: int) -> Tensor | None:
+    def excluded(self, first: int, last: int) -> Tensor | None:
         """True (Q, N) where a tracklet is not in the gallery of queries first..last; None if all are."""
-        if self.video is None or (self.scope in ("all", "within") and not self.apart > 0):
+        if self.video is None or (self.scope == "all" and not self.apart > 0):
             return None
-        device = polyps.device
-        video = torch.as_tensor(self.video, device=device)
-        same = video[first:last, None] == video  # (Q, N)
-        excluded = torch.zeros_like(same)
-        if self.scope == "across":
-            excluded |= same
-        if self.scope == "between":
-            excluded |= same & (polyps[first:last, None] != polyps)
+        same = self.video[first:last, None] == self.video  # (Q, N)
+        match self.scope:
+            case "all":
+                excluded = torch.zeros_like(same)
+            case "within":
+                excluded = ~same
+            case "across":
+                excluded = same
+            case "between":
+                excluded = same & (self.polyp[first:last, None] != self.polyp)
         if self.apart > 0:
-            assert self.start is not None
-            assert self.end is not None
-            start, end = torch.as_tensor(self.start, device=device), torch.as_tensor(self.end, device=device)
+            assert self.times is not None
+            start, end = self.times
             gap = torch.maximum(start - end[first:last, None], start[first:last, None] - end)
             excluded |= same & (gap.clamp_(min=0) < self.apart)
         return excluded
 
 
-def _seconds(values: ArrayLike | None, count: int) -> Floats | None:
-    if values is None:
-        return None
+def _seconds(values: ArrayLike, count: int) -> Floats:
     seconds = np.asarray(values, dtype=np.float64)
     if seconds.shape != (count,) or np.isnan(seconds).any():
         raise UserError("retrieval: start and end are incomplete -> give a time in seconds for each tracklet")
     return seconds
 
 
-def _groups(known: Ints, gallery: Gallery) -> list[Ints]:
-    """The rows that are ranked among each other: all of them, or those of each video."""
-    if gallery.scope != "within":
-        return [known]
-    assert gallery.video is not None
-    return [known[rows] for rows in group_rows(gallery.video[known])] or [known]
-
-
-def _among(
-    unit: Tensor,
-    polyps: Ints,
-    rows: Ints,
-    gallery: Gallery,
-    convention: Convention,
-    top: int,
-) -> Retrieval:
-    """Retrieval among a subset of the rows."""
-    rows = rows[np.argsort(polyps[rows], kind="stable")]  # the tracklets of a polyp become neighbours
-    vectors = unit[torch.as_tensor(rows, device=unit.device)]
-    none = (*[torch.zeros(0)] * 4, torch.zeros(0, top, dtype=torch.int64), torch.zeros(0, top))
-    blocks = _blocks(vectors, polyps[rows], gallery.rows(rows), convention, top)
-    columns = zip(none, *blocks, strict=True)
-    has_positive, ap, hit1, hit5, nearest, score = (torch.cat([each.cpu() for each in c]).numpy() for c in columns)
-    kept = has_positive.astype(bool)
-    nearest_rows = np.where(nearest >= 0, rows[np.maximum(nearest, 0)] if len(rows) else nearest, -1)
-    return Retrieval(
-        query=rows[kept],
-        ap=ap[kept].astype(np.float64),
-        hit1=hit1[kept].astype(np.float64),
-        hit5=hit5[kept].astype(np.float64),
-        top=nearest_rows[kept].astype(np.int64),
-        top_score=(score[kept] / steps_per_unit(unit.dtype)).astype(np.float32),
-        without_positive=int((~kept).sum()),
-        unlabelled=0,
-        zero_vectors=0,
-    )
-
-
-def _blocks(
-    vectors: Tensor, polyps: Ints, gallery: Gallery, convention: Convention, top: int
-) -> Iterator[tuple[Tensor, ...]]:
-    """Per block of queries: has a positive, AP, hits at 1 and 5, nearest columns and scores.
-
-    The vectors (N, D) are sorted by polyp.
-    """
+def _blocks(vectors: Tensor, gallery: Gallery, convention: Convention, top: int) -> Iterator[tuple[Tensor, ...]]:
+    """Per block of queries: has a positive, AP, hits at 1 and 5, nearest columns and scores; vectors (N, D)."""
     device = vectors.device
-    code = torch.as_tensor(polyps, device=device)
-    _, first, size = np.unique(polyps, return_index=True, return_counts=True)
-    run_start = torch.as_tensor(np.repeat(first, size), device=device)
-    run_size = torch.as_tensor(np.repeat(size, size), device=device)
+    size = torch.unique_consecutive(gallery.polyp, return_counts=True)[1]
+    run_start, run_size = (size.cumsum(0) - size).repeat_interleave(size), size.repeat_interleave(size)
     for a, b in row_blocks(len(vectors), len(vectors), device):
         scores = on_grid(vectors[a:b] @ vectors.T)  # (Q, N)
         query = torch.arange(b - a, device=device)
         scores[query, query + a] = -torch.inf
-        excluded = gallery.excluded(code, a, b)
+        excluded = gallery.excluded(a, b)
         if excluded is not None:
             scores.masked_fill_(excluded, -torch.inf)
         nearest = _nearest(scores, top)
@@ -322,8 +277,7 @@ def _metrics(ranks: TiedRanks, positive: Tensor, convention: Convention) -> tupl
     counted = ranks.valid & (positive > 0) if convention == "release" else ranks.valid
     precision = torch.where(counted, ranks.expected_precision(), 0.0)
     ap = precision.sum(dim=1) / counted.sum(dim=1).clamp(min=1)
-    hit1, hit5 = (ranks.hit(k) for k in HITS)
-    return ranks.valid.any(dim=1), ap, hit1, hit5
+    return ranks.valid.any(dim=1), ap, ranks.hit(1), ranks.hit(5)
 
 
 def _mean(values: Floats) -> float:

@@ -4,8 +4,9 @@ Retrieval, ReID and counting take whole tracks, size and histology tracklets. A 
 class, ...) is part of the results as skipped, with the reason.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,14 @@ from polyptrace.evaluate.retrieval import Scope, retrieval
 
 #: Task -> its unit.
 TASKS = {"retrieval": "track", "reid": "track", "size": "tracklet", "histology": "tracklet", "counting": "track"}
-#: Galleries in addition to the paper's protocol.
-VARIANTS: dict[str, Scope] = {"within": "within", "across": "across", "between": "between", "apart": "all"}
+#: The gallery of the paper's retrieval, which is the first, and of the others.
+SCOPES: dict[str, Scope] = {
+    "retrieval": "all",
+    "retrieval.within": "within",
+    "retrieval.across": "across",
+    "retrieval.between": "between",
+    "retrieval.apart": "all",
+}
 #: Nearest neighbours that are stored per query.
 TOP = 5
 #: Learning rates of the paper, and the classes.
@@ -48,22 +55,44 @@ class Outcome:
     arrays: Arrays = field(default_factory=dict)
 
 
+class ImpossibleTaskError(Exception):
+    """Why a task cannot be done."""
+
+
 def run_task(name: str, data: TaskInput, histology: Mapping[str, int] | None = None) -> dict[str, Outcome]:
-    """The outcomes of a task of `TASKS` and its variants, by name."""
+    """The outcomes of a task of `TASKS` and its variants, by name; one that cannot be done is skipped."""
+    outcomes = {}
+    for variant, run in _variants(name, data, histology).items():
+        try:
+            _require(len(data) > 0, f"the embeddings have no {data.unit}s")
+            outcomes[variant] = run()
+        except ImpossibleTaskError as error:
+            task = Task(data.unit, data.table, status="skipped", reason=str(error), datasets=data.datasets)
+            outcomes[variant] = Outcome(task)
+    return outcomes
+
+
+def _variants(name: str, data: TaskInput, histology: Mapping[str, int] | None) -> dict[str, Callable[[], Outcome]]:
+    """The paper's protocol of a task and, with `variants`, the others."""
+    every = data.settings.variants
     match name:
         case "retrieval":
-            return _retrieval_tasks(data)
+            return {task: partial(_retrieval_task, data, task) for task in (SCOPES if every else ("retrieval",))}
         case "reid":
-            return {"reid": _reid_task(data)}
+            return {"reid": partial(_reid_task, data)}
         case "counting":
-            published = {f"counting.{method}": _counting_task(data, method) for method in SETTINGS}
-            return {**published, "counting.lesions": _lesions_task(data)}
+            published = {f"counting.{method}": partial(_counting_task, data, method) for method in SETTINGS}
+            return {**published, "counting.lesions": partial(_lesions_task, data)}
         case _:
-            return _probe_tasks(data, name, histology)
+            e = data.embeddings
+            label = larger(e.size_mm) if name == "size" else adenoma(e.histology, histology)
+            groups = {name: data.polyp} | ({f"{name}.video": data.video} if every and data.test is None else {})
+            return {task: partial(_probe_task, data, task, label, group) for task, group in groups.items()}
 
 
-def _skipped(data: TaskInput, reason: str) -> Outcome:
-    return Outcome(Task(data.unit, data.table, status="skipped", reason=reason, datasets=data.datasets))
+def _require(condition: bool, reason: str) -> None:
+    if not condition:
+        raise ImpossibleTaskError(reason)
 
 
 def _done(
@@ -96,51 +125,35 @@ def _done(
     return Outcome(task, arrays | {f"{name}/draws/{key}": draws for key, (_, draws) in metrics.items()})
 
 
-def _without_labels(data: TaskInput) -> str:
-    """Why retrieval and ReID cannot be done, "" if they can."""
-    if not len(data):
-        return f"the embeddings have no {data.unit}s"
-    if not data.labelled.any():
-        return "needs polyp labels, but no row has one"
-    return ""
+def _require_labels(data: TaskInput) -> None:
+    _require(bool(data.labelled.any()), "needs polyp labels, but no row has one")
 
 
-def _retrieval_tasks(data: TaskInput) -> dict[str, Outcome]:
-    """The paper's retrieval and, with `variants`, the other galleries."""
-    variants = VARIANTS if data.settings.variants else {}
-    missing = _without_labels(data)
-    if missing:
-        return {name: _skipped(data, missing) for name in ("retrieval", *(f"retrieval.{each}" for each in variants))}
-    outcomes = {"retrieval": _retrieval_task(data, "retrieval", "all", 0.0)}
-    for variant, scope in variants.items():
-        name, apart = f"retrieval.{variant}", data.settings.exclude_seconds if variant == "apart" else 0.0
-        reason = _without_variant(data, variant)
-        outcomes[name] = _skipped(data, reason) if reason else _retrieval_task(data, name, scope, apart)
-    return outcomes
-
-
-def _without_variant(data: TaskInput, variant: str) -> str:
-    """Why a gallery cannot be used, "" if it can."""
+def _require_gallery(data: TaskInput, name: str) -> None:
     e = data.embeddings
     video, polyp = data.video[data.labelled], data.polyp[data.labelled]
-    if (video == "").any():
-        return "needs the video of each row"
-    if variant in ("across", "between") and len(set(video.tolist())) < 2:
-        return "needs two procedures"
-    if variant == "across" and len(set(zip(polyp, video, strict=True))) == len(set(polyp.tolist())):
-        return "no polyp is seen in two procedures"
-    if variant == "apart" and (np.isnan(e.fps).any() or (e.position < 0).any()):
-        return "needs the frame rate and the first and last frame of each row"
-    return ""
+    _require(not (video == "").any(), "needs the video of each row")
+    if SCOPES[name] in ("across", "between"):
+        _require(len(set(video.tolist())) > 1, "needs two procedures")
+    if SCOPES[name] == "across":
+        seen_again = len(set(zip(polyp, video, strict=True))) > len(set(polyp.tolist()))
+        _require(seen_again, "no polyp is seen in two procedures")
+    if name == "retrieval.apart":
+        timed = not (np.isnan(e.fps).any() or (e.position < 0).any())
+        _require(timed, "needs the frame rate and the first and last frame of each row")
 
 
-def _retrieval_task(data: TaskInput, name: str, scope: Scope, apart: float) -> Outcome:
+def _retrieval_task(data: TaskInput, name: str) -> Outcome:
+    _require_labels(data)
+    if name != "retrieval":
+        _require_gallery(data, name)
     e, clusters = data.embeddings, data.default_clusters
+    apart = data.settings.exclude_seconds if name == "retrieval.apart" else 0.0
     result = retrieval(
         e.vectors,
         data.polyp,
         data.settings.convention,
-        scope=scope,
+        scope=SCOPES[name],
         video=data.video,
         start=e.position / e.fps if apart else None,
         end=e.last / e.fps if apart else None,
@@ -148,8 +161,7 @@ def _retrieval_task(data: TaskInput, name: str, scope: Scope, apart: float) -> O
         top=TOP if name == "retrieval" else 0,
         device=data.device,
     )
-    if not result.queries:
-        return _skipped(data, "no query has another tracklet of its polyp in its gallery")
+    _require(result.queries > 0, "no query has another tracklet of its polyp in its gallery")
     values = {"map": result.ap, "hr1": result.hit1, "hr5": result.hit5}
     cluster = clusters.code[result.query]
     arrays: Arrays = {f"{name}/query": result.query}
@@ -170,7 +182,7 @@ def _retrieval_task(data: TaskInput, name: str, scope: Scope, apart: float) -> O
         },
         protocol={
             "convention": data.settings.convention,
-            "gallery": scope,
+            "gallery": SCOPES[name],
             "apart_seconds": apart,
             "ties": "mean over orders",
         },
@@ -180,14 +192,11 @@ def _retrieval_task(data: TaskInput, name: str, scope: Scope, apart: float) -> O
 
 def _reid_task(data: TaskInput) -> Outcome:
     """AUROC and AUPR over all pairs, with curves and histograms."""
-    missing = _without_labels(data)
-    if missing:
-        return _skipped(data, missing)
+    _require_labels(data)
     e, clusters = data.embeddings, data.default_clusters
     result = reid(e.vectors, data.polyp, device=data.device)
-    if not result.same_pairs or not result.different_pairs:
-        kind = "the same polyp" if not result.same_pairs else "different polyps"
-        return _skipped(data, f"there is no pair of tracklets of {kind}")
+    _require(result.same_pairs > 0, "there is no pair of tracklets of the same polyp")
+    _require(result.different_pairs > 0, "there is no pair of tracklets of different polyps")
     auroc, aupr = reid_draws(e.vectors, data.polyp, clusters.code, clusters.counts, result, device=data.device)
     return _done(
         data,
@@ -215,37 +224,14 @@ def _pair_arrays(result: ReID) -> Arrays:
     return histograms | {f"reid/{key}": values.astype(np.float32) for key, values in curves.items()}
 
 
-def _probe_tasks(data: TaskInput, name: str, histology: Mapping[str, int] | None) -> dict[str, Outcome]:
-    """`size` or `histology`, split by polyp and, with `variants`, by video; a given split is used as it is."""
-    if not len(data):
-        return {name: _skipped(data, f"the embeddings have no {data.unit}s")}
-    e = data.embeddings
-    label = larger(e.size_mm) if name == "size" else adenoma(e.histology, histology)
-    column = "size_mm" if name == "size" else "histology"
-    groups = {name: data.polyp}
-    if data.settings.variants and data.test is None:
-        groups[f"{name}.video"] = data.video
-    outcomes = {}
-    for task, group in groups.items():
-        reason = _without_classes(data, label, group, column)
-        outcomes[task] = _skipped(data, reason) if reason else _probe_task(data, task, label, group)
-    return outcomes
-
-
-def _without_classes(data: TaskInput, label: Ints, group: NDArray[Any], column: str) -> str:
-    """Why a probe cannot be trained, "" if it can."""
-    if not (label >= 0).any():
-        return f"needs labels in column {column}, but no row has one"
-    usable = (label >= 0) & data.labelled & (group != "")
-    if not usable.any():
-        return "needs the polyp and video of each labelled row"
-    if len(set(label[usable].tolist())) < 2:
-        return "needs both classes, but all labelled rows are of one"
-    return ""
-
-
 def _probe_task(data: TaskInput, name: str, label: Ints, group: NDArray[Any]) -> Outcome:
+    """`size` or `histology`; the groups stay together in the split. A given split is used as it is."""
     e, settings, base = data.embeddings, data.settings, name.partition(".")[0]
+    column = "size_mm" if base == "size" else "histology"
+    _require(bool((label >= 0).any()), f"needs labels in column {column}, but no row has one")
+    usable = (label >= 0) & data.labelled & (group != "")
+    _require(bool(usable.any()), "needs the polyp and video of each labelled row")
+    _require(len(set(label[usable].tolist())) == 2, "needs both classes, but all labelled rows are of one")
     try:
         result = probe(
             e.vectors,
@@ -260,7 +246,7 @@ def _probe_task(data: TaskInput, name: str, label: Ints, group: NDArray[Any]) ->
             device=data.device,
         )
     except UserError as error:  # too few polyps to split is a reason to skip, not a failure
-        return _skipped(data, str(error))
+        raise ImpossibleTaskError(str(error)) from None
     clusters = data.default_clusters
     if name.endswith(".video"):
         clusters = data.clusters("video", data.labelled)
@@ -321,9 +307,7 @@ def _probe_arrays(name: str, result: Probe) -> Arrays:
 
 def _counting_task(data: TaskInput, method: Clustering) -> Outcome:
     """`counting.threshold`, `counting.affinity` or `counting.temporal`; without labels only the number of clusters."""
-    missing = _without_videos(data, method)
-    if missing:
-        return _skipped(data, missing)
+    _require_videos(data, frames=method == "temporal")
     e, settings, name = data.embeddings, data.settings, f"counting.{method}"
     given = {
         "threshold": settings.count_threshold,
@@ -345,9 +329,7 @@ def _counting_task(data: TaskInput, method: Clustering) -> Outcome:
 
 def _lesions_task(data: TaskInput) -> Outcome:
     """`counting.lesions`: as `polyptrace lesions`, without labels."""
-    missing = _without_videos(data, "temporal")
-    if missing:
-        return _skipped(data, missing)
+    _require_videos(data, frames=True)
     result = count_lesions(data.embeddings, data.video, data.polyp)
     protocol = {"clustering": "lesions", "tuning": "none", "labels": "none"}
     return _counting_outcome(data, "counting.lesions", result, protocol, "no labels, so only lesions are counted")
@@ -381,12 +363,7 @@ def _counting_outcome(
     )
 
 
-def _without_videos(data: TaskInput, method: Clustering) -> str:
-    """Why polyps cannot be counted, "" if they can."""
-    if not len(data):
-        return f"the embeddings have no {data.unit}s"
-    if (data.video == "").any():
-        return "needs the video of each row"
-    if method == "temporal" and (data.embeddings.position < 0).any():
-        return "needs the first and last frame of each row"
-    return ""
+def _require_videos(data: TaskInput, *, frames: bool) -> None:
+    _require(not (data.video == "").any(), "needs the video of each row")
+    if frames:
+        _require(not (data.embeddings.position < 0).any(), "needs the first and last frame of each row")

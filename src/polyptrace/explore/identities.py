@@ -49,7 +49,7 @@ class Identities:
     """The items of one procedure in temporal order, and what the answers say about them."""
 
     items: list[Item]
-    track: Ints  # place of each item's track in the procedure
+    track: Ints  # index of each item's track in the procedure
     rejected: Bools
     notes: dict[int, str]
     statements: list[Statement]
@@ -71,10 +71,10 @@ class Identities:
 
     def apart_components(self, names: Ints) -> Bools:
         """The pairs (C, C) of some components that are known to show different lesions."""
-        place = {int(name): number for number, name in enumerate(names)}
+        index = {int(name): number for number, name in enumerate(names)}
         known = np.zeros((len(names), len(names)), bool)
-        for name, number in place.items():
-            known[number, [place[other] for other in self.different.get(name, ()) if other in place]] = True
+        for name, number in index.items():
+            known[number, [index[other] for other in self.different.get(name, ()) if other in index]] = True
         return known
 
     def apart_matrix(self, items: Ints) -> Bools:
@@ -111,7 +111,6 @@ def identities(tracks: Sequence[Item], events: Sequence[Event], video: str, who:
     for event in active:
         if event.kind == "split":
             known.split(event)
-    known.sort()
     state = known.state()
     pairs: dict[tuple[str, int, int], Statement] = {}
     for event in active:
@@ -129,46 +128,36 @@ def identities(tracks: Sequence[Item], events: Sequence[Event], video: str, who:
 
 
 class _Items:
-    """The present items, and where items of events are among them."""
+    """The present items, each with the index of its track in the procedure, and those that events are about."""
 
     def __init__(self, tracks: Sequence[Item]) -> None:
-        self.items = list(tracks)
-        self.track = list(range(len(tracks)))
+        self.track = {item: number for number, item in enumerate(tracks)}
         self.halves: dict[Item, tuple[Item, Item, int]] = {}  # of split items, with the event
         self.unmapped: list[Event] = []
         self.set_aside: set[int] = set()
         self.mapped = 0
-        self.place: dict[Item, int] = {item: number for number, item in enumerate(self.items)}
 
     def split(self, event: Event) -> None:
-        place = self.find(event.items[0], event)
-        if place is None:
+        item = self.find(event.items[0], event)
+        if item is None:
             return
-        number, first, last = self.items[place]
+        number, first, last = item
         if not first < event.frame <= last:
             self.unmapped.append(event)
             return
         before, after = (number, first, event.frame - 1), (number, event.frame, last)
-        self.halves[self.items[place]] = (before, after, event.id)
-        self.items[place : place + 1] = [before, after]
-        self.track.insert(place, self.track[place])
-        self.place = {item: index for index, item in enumerate(self.items)}
+        self.halves[item] = (before, after, event.id)
+        self.track |= dict.fromkeys((before, after), self.track.pop(item))
 
-    def sort(self) -> None:
-        order = sorted(range(len(self.items)), key=lambda index: (self.items[index][1:], self.items[index][0]))
-        self.items = [self.items[index] for index in order]
-        self.track = [self.track[index] for index in order]
-        self.place = {item: index for index, item in enumerate(self.items)}
-
-    def find(self, item: Item, event: Event) -> int | None:
-        """The number of an item; None, and the event is listed, if there is none."""
-        if item in self.place:
-            return self.place[item]
+    def find(self, item: Item, event: Event) -> Item | None:
+        """The present item of an item of an event; None, and the event is listed, if there is none."""
+        if item in self.track:
+            return item
         if item in self.halves:
             self.set_aside.add(event.id)
             return None
-        candidates = [index for index, other in enumerate(self.items) if _overlap(item, other) > MIN_OVERLAP]
-        named = [index for index in candidates if self.items[index][0] == item[0]]
+        candidates = [other for other in self.track if _overlap(item, other) > MIN_OVERLAP]
+        named = [other for other in candidates if other[0] == item[0]]
         if len(candidates) > 1 and len(named) == 1:
             candidates = named
         if len(candidates) != 1:
@@ -177,19 +166,24 @@ class _Items:
         self.mapped += 1
         return candidates[0]
 
+    def numbers(self, items: Iterable[Item], event: Event) -> list[int]:
+        """The numbers of the items of an event, as far as they are present."""
+        present = [self.find(item, event) for item in items]
+        return [self.number[item] for item in present if item is not None]
+
     def state(self) -> Identities:
-        """The items before any statement; those that share a frame are apart."""
-        first = np.array([item[1] for item in self.items], np.int64)
-        last = np.array([item[2] for item in self.items], np.int64)
+        """The items in temporal order, before any statement; those that share a frame are apart."""
+        items = sorted(self.track, key=lambda item: (item[1:], item[0]))
+        self.number = {item: number for number, item in enumerate(items)}
+        first, last = (np.array([item[side] for item in items], np.int64) for side in (1, 2))
         different: dict[int, dict[int, list[Statement]]] = {}
         until = np.searchsorted(first, last, "right")  # items that start before this one ends
         for early, end in enumerate(until.tolist()):
             for late in range(early + 1, end):
                 different.setdefault(early, {})[late] = []
                 different.setdefault(late, {})[early] = []
-        count = len(self.items)
-        track = np.array(self.track, np.int64)
-        return Identities(self.items, track, np.zeros(count, bool), {}, [], np.arange(count), different)
+        track = np.array([self.track[item] for item in items], np.int64)
+        return Identities(items, track, np.zeros(len(items), bool), {}, [], np.arange(len(items)), different)
 
 
 def _overlap(first: Item, second: Item) -> float:
@@ -202,11 +196,10 @@ def _statements(event: Event, known: _Items, state: Identities, earlier: Iterabl
     if event.kind == "split":
         halves = [half for half in known.halves.values() if half[2] == event.id]
         for before, after, _ in halves:
-            if before in known.place and after in known.place:
-                yield _statement(event, known.place[before], known.place[after], same=False)
+            if before in known.number and after in known.number:
+                yield _statement(event, known.number[before], known.number[after], same=False)
         return
-    found = [known.find(item, event) for item in event.items]
-    items = [place for place in found if place is not None]
+    items = known.numbers(event.items, event)
     match event.kind:
         case "answer" if len(items) == 2:
             same = {"same": True, "different": False}.get(str(event.answer))
@@ -215,14 +208,14 @@ def _statements(event: Event, known: _Items, state: Identities, earlier: Iterabl
             for first, second in pairwise(items if len(items) > 1 else items * 2):  # one item: a lesion of its own
                 yield _statement(event, first, second, same=True)
         case "move":
-            others = [place for item in event.others if (place := known.find(item, event)) is not None]
+            others = known.numbers(event.others, event)
             for linked in _linked(others, earlier):  # others that were linked through the moved items stay linked
                 yield from (_statement(event, first, second, same=True) for first, second in pairwise(linked))
             for first in items:
                 for second in others:
                     yield _statement(event, first, second, same=False)
-            target = known.find(event.to, event) if event.to else None
-            for first, second in pairwise(items if target is None else [target, *items]):
+            target = known.numbers([event.to], event) if event.to else []
+            for first, second in pairwise([*target, *items]):
                 yield _statement(event, first, second, same=True)
         case "reject" | "restore":
             state.rejected[items] = event.kind == "reject"
@@ -276,30 +269,31 @@ def _close(state: Identities) -> None:
             path = _path(links, statement.first, statement.second)
             state.contradictions.append(_contradiction(statement, path))
         else:
-            said = state.different.setdefault(a, {}).setdefault(b, [])
-            said.append(statement)
-            state.different.setdefault(b, {})[a] = said
+            statements = state.different.setdefault(a, {}).setdefault(b, [])
+            statements.append(statement)
+            state.different.setdefault(b, {})[a] = statements
 
 
 def _join(state: Identities, into: int, other: int) -> None:
     """Joins two components; what is apart from one of them is apart from both."""
     state.component[state.component == other] = into
-    for third, said in state.different.pop(other, {}).items():
+    for third, statements in state.different.pop(other, {}).items():
         del state.different[third][other]
         joined = state.different.setdefault(into, {}).setdefault(third, [])
-        joined += said
+        joined += statements
         state.different[third][into] = joined
 
 
 def _excluding(state: Identities, links: dict[int, list[Statement]], statement: Statement) -> list[Statement]:
     """The statements that exclude a "same"; none where tracks are visible at the same time."""
     a, b = (int(state.component[each]) for each in (statement.first, statement.second))
-    said = state.different[a][b]  # each of these excludes it; the chains lead to the first one
-    if not said:
+    different = state.different[a][b]  # each of these excludes it; the chains lead to the first one
+    if not different:
         return []
-    ends = (said[0].first, said[0].second) if state.component[said[0].first] == a else (said[0].second, said[0].first)
+    ends = (different[0].first, different[0].second)
+    ends = ends if state.component[ends[0]] == a else ends[::-1]
     chains = (_path(links, statement.first, ends[0]), _path(links, statement.second, ends[1]))
-    return [*chains[0], *said, *chains[1]]
+    return [*chains[0], *different, *chains[1]]
 
 
 def _contradiction(statement: Statement, path: Sequence[Statement]) -> Contradiction:

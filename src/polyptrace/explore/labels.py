@@ -9,6 +9,7 @@ the others stay unlabelled, unless the caller says that all lesions are right.
 """
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,15 +49,16 @@ def label_boxes(boxes: Boxes, track: Ints, path: Path, *, unlinked_differ: bool 
     events, suggested = read_answers(path, suggestions=unlinked_differ)
     differ = unlinked_differ or path.suffix in EXPORTS
     keys = video_keys(boxes).astype(str)
+    procedures = np.unique(keys).tolist()
     polyp = np.full(len(boxes), "", object)
     unmapped, labelled, polyps = [], 0, 0
     unsettled: dict[str, int] = {}
     for video in sorted({event.video for event in events}):
-        rows = np.flatnonzero([_same_video(key, video) for key in np.unique(keys)])
-        if not len(rows):
+        key = _procedure(video, procedures)
+        if not key:
             unmapped.append(f"{video}: no such procedure")
             continue
-        inside = np.flatnonzero(keys == np.unique(keys)[rows[0]])
+        inside = np.flatnonzero(keys == key)
         items, numbers = _items(boxes, track, inside)
         state = identities(items, events, video)
         unmapped += [f"{video}: {event.kind} on tracks {[item[0] for item in event.items]}" for event in state.unmapped]
@@ -74,9 +76,10 @@ def label_boxes(boxes: Boxes, track: Ints, path: Path, *, unlinked_differ: bool 
     return Labelled(replace(boxes, polyp=polyp), labelled, polyps, tuple(unmapped), unsettled, suggested)
 
 
-def _same_video(key: str, video: str) -> bool:
-    """Whether a procedure is the one of an event; other datasets with the same video name are accepted too."""
-    return key == video or key.partition("/")[2] == video.partition("/")[2]
+def _procedure(video: str, keys: Sequence[str]) -> str:
+    """The procedure of an event: the one with its key, or one of the same name in another dataset; "" if none."""
+    same_name = (key for key in keys if key.partition("/")[2] == video.partition("/")[2])
+    return video if video in keys else next(same_name, "")
 
 
 def _items(boxes: Boxes, track: Ints, rows: Ints) -> tuple[list[Item], list[int]]:

@@ -1,6 +1,7 @@
 """What the page of `polyptrace explore` shows, as JSON and files; the server adds only HTTP."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,22 +20,17 @@ class PageContent:
 
     def __init__(self, workspace: Workspace, datasets: Sequence[Dataset], notices: Sequence[str] = ()) -> None:
         self.workspace, self.datasets, self.notices = workspace, datasets, list(notices)
-        self._crops: dict[int, ProcedureCrops] = {}
+        self.crops = lru_cache(2)(self._crops)
 
     @property
     def revision(self) -> int:
         """The number of events so far."""
         return len(self.workspace.journal.events)
 
-    def crops(self, number: int) -> ProcedureCrops:
-        """The crops of a procedure; those of the last few stay open."""
-        if number not in self._crops:
-            row = int(self.workspace.rows[number][0])
-            tracks = self.workspace.tracks
-            if len(self._crops) >= 2:
-                self._crops.clear()
-            self._crops[number] = ProcedureCrops(self.datasets, str(tracks.dataset[row]), str(tracks.video[row]))
-        return self._crops[number]
+    def _crops(self, number: int) -> ProcedureCrops:
+        """The crops of a procedure."""
+        tracks, row = self.workspace.tracks, int(self.workspace.rows[number][0])
+        return ProcedureCrops(self.datasets, str(tracks.dataset[row]), str(tracks.video[row]))
 
     def session(self) -> dict[str, Any]:
         """The procedures and what is known about all of them."""

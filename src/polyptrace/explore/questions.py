@@ -109,9 +109,9 @@ def next_question(
     Two components with a pair of items in `skip` are not asked about.
     """
     components = Components.of(state, items, scores)
-    place = {int(item): int(code) for item, code in zip(items.tolist(), components.code.tolist(), strict=True)}
+    index = {int(item): int(code) for item, code in zip(items.tolist(), components.code.tolist(), strict=True)}
     skipped = np.zeros(components.apart.shape, bool)
-    for a, b in ((place[a], place[b]) for a, b in skip if a in place and b in place):
+    for a, b in ((index[a], index[b]) for a, b in skip if a in index and b in index):
         skipped[a, b] = skipped[b, a] = True
     lesion_of_component = np.empty(len(skipped), np.int64)
     lesion_of_component[components.code] = np.unique(lesion, return_inverse=True)[1]
@@ -137,11 +137,11 @@ class Check:
 
 def next_check(state: Identities, items: Ints, scores: PairScores) -> Check | None:
     """The check of the answers that are most probably wrong; None if all are confirmed or probably right."""
-    place = {int(item): number for number, item in enumerate(items.tolist())}
+    index = {int(item): number for number, item in enumerate(items.tolist())}
     doubts: dict[Statement, float] = {}  # of unconfirmed "same" answers
     checks: list[Check] = []
     for statement, side, other, asked in _unconfirmed(state):
-        inside, outside = ([place[each] for each in part if each in place] for part in (side, other))
+        inside, outside = ([index[each] for each in part if each in index] for part in (side, other))
         if not inside or not outside:
             continue
         pairs = np.ix_(inside, outside)

@@ -1,14 +1,14 @@
 """What `explore` works on: vectors, the probability of the same lesion, and the journal, one procedure at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import RLock
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ WINDOW = 1000
 MAX_GROUPS = 9
 #: Log ratio of two items that are known to show the same lesion; it dominates every mean over pairs.
 KNOWN_SAME = 1e9
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -75,26 +77,23 @@ class ExploredProcedure:
     model: SameModel
     journal: Journal
     _scores: dict[int, PairScores] = field(default_factory=dict)
-    _states: dict[str | None, tuple[int, Identities]] = field(default_factory=dict)
+    _states: dict[str | None, tuple[int, Identities]] = field(default_factory=dict)  # with the number of events
     _groupings: dict[str | None, tuple[int, Grouping]] = field(default_factory=dict)
 
     def state(self, who: str | None = None) -> Identities:
         """Who is who according to the answers of all annotators, or of one."""
-        revision = len(self.journal.events)
-        cached = self._states.get(who)
-        if cached is None or cached[0] != revision:
-            cached = (revision, identities(self.items, self.journal.events, self.key, who))
-            self._states[who] = cached
-        return cached[1]
+        return self._current(self._states, who, lambda: identities(self.items, self.journal.events, self.key, who))
 
     def grouping(self, who: str | None = None) -> Grouping:
         """The lesions, given the answers."""
+        return self._current(self._groupings, who, lambda: self._group(self.state(who)))
+
+    def _current(self, kept: dict[str | None, tuple[int, T]], who: str | None, compute: Callable[[], T]) -> T:
+        """The value that is kept for an annotator, computed again if there are new events."""
         revision = len(self.journal.events)
-        cached = self._groupings.get(who)
-        if cached is None or cached[0] != revision:
-            cached = (revision, self._group(self.state(who)))
-            self._groupings[who] = cached
-        return cached[1]
+        if who not in kept or kept[who][0] != revision:
+            kept[who] = (revision, compute())
+        return kept[who][1]
 
     def question(self, who: str | None = None) -> Question | None:
         """The next best question; "unsure" pairs are not asked again."""
@@ -152,21 +151,21 @@ class ExploredProcedure:
             other = int(others[number])
             known = "same" if state.component[other] == state.component[item] else ""
             if state.apart(item, other):
-                said = state.different[int(state.component[item])][int(state.component[other])]
-                known = "different" if said else "simultaneous"
+                statements = state.different[int(state.component[item])][int(state.component[other])]
+                known = "different" if statements else "simultaneous"
             found.append(Candidate(other, float(cosine[number]), float(gap[number]), float(probability[number]), known))
         return found
 
     def conflict(self, event: Event, who: str | None = None) -> str:
         """Why an edit is refused: a track was changed, or tracks of one lesion would be visible at the same time."""
         state = self.state(who)
-        place = {item: number for number, item in enumerate(state.items)}
+        index = {item: number for number, item in enumerate(state.items)}
         target = [event.to] if event.to else []
         for item in (*event.items, *event.others, *target):
-            if item not in place:
+            if item not in index:
                 return f"track {item[0]} was changed in the meantime -> reload the page"
         joins = event.kind in ("merge", "move") or event.answer == "same"
-        joined = {place[item] for item in (*event.items, *target)} if joins else set()
+        joined = {index[item] for item in (*event.items, *target)} if joins else set()
         if event.kind == "merge":
             joined = {int(member) for number in joined for member in state.members(number)}
         latest: Item | None = None
@@ -196,9 +195,9 @@ class ExploredProcedure:
             items = np.flatnonzero(inside)
             if not len(items):
                 continue
-            scores, place = self._window_scores(start), state.track[items] - start
-            if len(place) != len(scores.prior) or (np.diff(place) != 1).any():
-                scores = scores.select(place)
+            scores, index = self._window_scores(start), state.track[items] - start
+            if len(index) != len(scores.prior) or (np.diff(index) != 1).any():
+                scores = scores.select(index)
             windows.append((items, scores))
         return windows
 
@@ -241,7 +240,7 @@ class Workspace:
         names, code = np.unique(keys.astype(str), return_inverse=True)
         self.keys: list[str] = names.tolist()
         self.rows = group_rows(code)
-        self._open: dict[int, ExploredProcedure] = {}
+        self._procedure = lru_cache(2)(self._load)
 
     @cached_property
     def model(self) -> SameModel:
@@ -254,19 +253,9 @@ class Workspace:
             return model
 
     def procedure(self, number: int) -> ExploredProcedure:
-        """A procedure by its place among the sorted keys. The last ones used stay in memory."""
+        """A procedure by its index among the sorted keys. The last two stay in memory."""
         with self.lock:
-            if number not in self._open:
-                while len(self._open) >= 2:
-                    del self._open[next(iter(self._open))]
-                self._open[number] = self._load(number)
-            self._open[number] = self._open.pop(number)
-            return self._open[number]
-
-    def append(self, kind: Any, who: str, **fields: Any) -> Event:
-        """Writes an event to the journal."""
-        with self.lock:
-            return self.journal.append(kind, who, **fields)
+            return self._procedure(number)
 
     def withdraw(self, kind: Literal["undo", "redo"], who: str, event: object = None) -> Event | None:
         """Undoes or redoes one edit by its number, or the last one of an annotator; None if there is none."""
@@ -293,8 +282,7 @@ class Workspace:
         rows = self.rows[number]
         (tracks,) = procedures(self.tracks.rows(rows), self.model.centre)
         rows = rows[tracks.rows]
-        columns = zip(
-            *(getattr(self.tracks, name)[rows].tolist() for name in ("track", "position", "last")), strict=True
+        columns = (getattr(self.tracks, name)[rows].tolist() for name in ("track", "position", "last"))
+        return ExploredProcedure(
+            self.keys[number], rows, tracks, list(zip(*columns, strict=True)), self.model, self.journal
         )
-        items: Sequence[Item] = list(columns)
-        return ExploredProcedure(self.keys[number], rows, tracks, list(items), self.model, self.journal)

@@ -21,7 +21,6 @@ from polyptrace.core.randomness import torch_generator
 from polyptrace.data import Dataset
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.drawing import ACCENT, INK, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
-from polyptrace.encoders import Preprocess, prepare_crops
 from polyptrace.evaluate.bootstrap import draw_counts, interval, mean_draws
 from polyptrace.losses import gradient_share
 from polyptrace.supervision import nearest_bags, sample_bags, temperature
@@ -35,6 +34,9 @@ PERCENTILES = (10, 90)
 
 #: Small datasets are sampled repeatedly at each point, up to MAX_REPEATS times, until there are this many bags.
 MIN_BAGS, MAX_REPEATS = 2000, 20
+
+#: Tracklets that are encoded at a time.
+BATCH = 32
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def training_tracklets(dataset: Dataset) -> TrainingTracklets:
     return TrainingTracklets(video_keys(table)[index], table.position[index], polyp_keys(table)[index], index)
 
 
+@torch.no_grad()
 def add_vectors(
     tracklets: TrainingTracklets, dataset: Dataset, encoder: nn.Module, rows: Ints | None = None
 ) -> TrainingTracklets:
@@ -92,25 +95,17 @@ def add_vectors(
     With `rows`, only these tracklets are encoded; the vectors of the others are 0.
     """
     rows = np.arange(len(tracklets)) if rows is None else rows
-    encoded = _encode(encoder, dataset, tracklets.index[rows])
+    device, _ = choose_device("auto", "device")
+    encoder = encoder.to(device).eval()
+    project = getattr(encoder, "project", nn.Identity())
+    parts = []
+    for some in np.split(rows, range(BATCH, len(rows), BATCH)):
+        crops, mask = dataset.gather(tracklets.index[some])
+        parts.append(project(encoder(crops.to(device), mask.to(device))).float().cpu())
+    encoded = torch.cat(parts)
     vectors = torch.zeros(len(tracklets), encoded.shape[1])
     vectors[torch.from_numpy(rows)] = encoded
     return replace(tracklets, vectors=vectors)
-
-
-@torch.no_grad()
-def _encode(encoder: nn.Module, dataset: Dataset, indices: Ints, batch: int = 32) -> Tensor:
-    device, _ = choose_device("auto", "device")
-    encoder = encoder.to(device).eval()
-    preprocess = encoder.preprocess
-    assert isinstance(preprocess, Preprocess), "every encoder defines its preprocessing"
-    project = getattr(encoder, "project", None)
-    parts = []
-    for begin in range(0, len(indices), batch):
-        crops, mask = dataset.gather(indices[begin : begin + batch])
-        vectors = encoder(prepare_crops(crops.to(device), preprocess), mask.to(device))
-        parts.append((vectors if project is None else project(vectors)).float().cpu())
-    return torch.cat(parts)
 
 
 def curriculum_statistics(

@@ -62,7 +62,7 @@ def lesion_list(tracks: Embeddings, found: ProcedureLesions, images: TrackImages
     described = []
     for number in range(found.count):
         rows = found.tracks_of(number)
-        fps = _rate(tracks, rows)
+        fps = float(tracks.fps[rows[0]]) if has_rate(tracks.fps[rows[0]]) else ASSUMED_FPS
         gap = tracks.position[rows[1:]] - np.maximum.accumulate(tracks.last[rows])[:-1] - 1
         sightings = np.split(rows, np.flatnonzero(gap > SIGHTING_GAP_S * fps) + 1)
         frames = [best_frame(images, tracks.track_key(row)) for row in rows.tolist()]
@@ -141,7 +141,7 @@ def lesion_page(
         sections=(*sections, Section("method", "How to read this page", tuple(_explanation(model)))),
         generated=tracks.generated,
         tiles=tuple(
-            Tile(procedure.video, str(procedure.count), _interval_text(procedure), None) for procedure in found[:14]
+            Tile(each.video, str(each.count), "90 % range {}–{}".format(*each.interval), None) for each in found[:14]
         ),
         brand="polyptrace lesions",
         origin=origin,
@@ -248,9 +248,11 @@ def _uncertain_row(tracks: Embeddings, link: Link, lesion_of: dict[int, int], im
 def _explanation(model: SameModel) -> list[Block]:
     """The section at the end of the page."""
     text = (
-        f"{_source(model)} It depends on the cosine of their vectors,"
-        " on the time between them, and on the longest pause without any track between them. Tracks that are visible at"
-        " the same time show different lesions."
+        "The probability that two tracks show the same lesion was fitted on"
+        f" {counted(model.pairs, 'pair')} of tracks of {counted(model.procedures, 'procedure')},"
+        f" {'with polyp labels' if model.labelled_pairs else 'without labels'}. It depends on the cosine of their"
+        " vectors, on the time between them, and on the longest pause without any track between them. Tracks that are"
+        " visible at the same time show different lesions."
     )
     confidence = (
         "All probabilities take all tracks of the procedure into account; only that of a weakest link within one visit"
@@ -264,25 +266,9 @@ def _explanation(model: SameModel) -> list[Block]:
     return [Paragraph(text), Paragraph(confidence), *(Paragraph(f"Assumed: {each}.") for each in model.assumptions)]
 
 
-def _source(model: SameModel) -> str:
-    fitted = f"fitted on {counted(model.pairs, 'pair')} of tracks of {counted(model.procedures, 'procedure')}"
-    used = "with polyp labels" if model.labelled_pairs else "without labels"
-    return f"The probability that two tracks show the same lesion was {fitted}, {used}."
-
-
 def _count_sentence(procedure: ProcedureLesions) -> str:
     """The three most probable counts."""
     order = np.argsort(-procedure.distribution, kind="stable")[:3]
     likely = [each for each in sorted(order.tolist()) if procedure.distribution[each] >= 0.005]
     parts = [f"{counted(each, 'lesion')} {percent(float(procedure.distribution[each]))}" for each in likely]
     return f"Probability of the count: {', '.join(parts)}."
-
-
-def _interval_text(procedure: ProcedureLesions) -> str:
-    low, high = procedure.interval
-    return f"90 % range {low}–{high}"
-
-
-def _rate(tracks: Embeddings, rows: Ints) -> float:
-    fps = float(tracks.fps[rows[0]])
-    return fps if has_rate(fps) else ASSUMED_FPS

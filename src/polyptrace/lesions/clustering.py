@@ -170,22 +170,19 @@ def _join(scores: PairScores) -> Ints:
     return by_appearance(fcluster(tree, offset - JOIN, "distance"))
 
 
-def _sums(matrix: NDArray[Any], codes: Ints, count: int) -> Floats:
-    """Sums (G, G) of a matrix (n, n) over the rows and columns of each group."""
-    order = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[order], np.arange(count))
-    rows = np.stack([matrix[some].sum(axis=0, dtype=np.float64) for some in np.split(order, starts[1:])])
-    return np.asarray(np.add.reduceat(rows[:, order], starts, axis=1))
+def _between_groups(matrix: NDArray[Any], group: Ints, combine: np.ufunc) -> Floats:
+    """A matrix (n, n) with the rows and the columns of each group combined (G, G); groups (n,) count from 0."""
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], np.arange(int(group.max()) + 1))
+    rows = combine.reduceat(matrix[order], starts, axis=0, dtype=np.float64)
+    return np.asarray(combine.reduceat(rows[:, order], starts, axis=1))
 
 
 def group_scores(scores: PairScores, group: Ints) -> tuple[Floats, Floats]:
     """Largest log prior and mean log ratio (G, G) of the pairs between groups; `group` (n,) counts from 0."""
     size = np.bincount(group)
-    order = np.argsort(group, kind="stable")
-    starts = np.searchsorted(group[order], np.arange(len(size)))
-    rows = np.maximum.reduceat(scores.prior[order], starts, axis=0)
-    prior = np.maximum.reduceat(rows[:, order], starts, axis=1).astype(np.float64)
-    return prior, _sums(scores.ratio, group, len(size)) / np.outer(size, size)
+    ratio = _between_groups(scores.ratio, group, np.add) / np.outer(size, size)
+    return _between_groups(scores.prior, group, np.maximum), ratio
 
 
 @dataclass(frozen=True)
@@ -202,7 +199,7 @@ class _Groups:
     def of(cls, scores: PairScores, group: Ints) -> "_Groups":
         count = int(group.max()) + 1
         prior, ratio = group_scores(scores, group)
-        ratio = np.where(_sums(scores.simultaneous, group, count) > 0, -np.inf, ratio)
+        ratio = np.where(_between_groups(scores.simultaneous, group, np.add) > 0, -np.inf, ratio)
         first = np.unique(group, return_index=True)[1]
         earlier = np.argsort(np.argsort(first, kind="stable"), kind="stable")  # groups before each group
         shared = np.log(np.maximum(np.maximum.outer(earlier, earlier) / RETURNS, 1.0))

@@ -58,16 +58,14 @@ ITERATIONS = 100
 TOLERANCE = 1e-4
 
 
-def fit_same(
-    tracks: Embeddings, *, labels: bool = False, answers: Sequence[tuple[int, int, bool]] = (), seed: int = 0
-) -> SameModel:
+def fit_same(tracks: Embeddings, *, labels: bool = False, answers: Sequence[tuple[int, int, bool]] = ()) -> SameModel:
     """Fits the model on whole tracks: without labels, or with the polyps (`labels`) or some pairs of rows (`answers`).
 
     Answers are (row, row, same). Pairs that neither decides are estimated by EM beside them.
     """
     centre = _centre(tracks)
     groups = list(procedures(tracks, centre))
-    data = _collect(tracks, groups, labels, answers, seed)
+    data = _collect(tracks, groups, labels, answers)
     assumptions = []
     if not (tracks.fps > 0).all():
         assumptions.append(f"the frame rate of some tracks is unknown: {ASSUMED_FPS:g} frames per second are assumed")
@@ -122,7 +120,6 @@ def _collect(
     groups: Sequence[ProcedureTracks],
     labels: bool,
     answers: Sequence[tuple[int, int, bool]],
-    seed: int,
 ) -> _Data:
     polyp = polyp_keys(tracks) if labels else np.full(len(tracks), "", object)
     answered = {(min(i, j), max(i, j)): bool(same) for i, j, same in answers}
@@ -130,7 +127,7 @@ def _collect(
     share = min(1.0, MAX_PAIRS / max(total, 1))
     columns: list[list[NDArray[Any]]] = [[] for _ in range(6)]
     for number, group in enumerate(groups):
-        i, j = _some_pairs(len(group), share, numpy_generator(seed, 0, number))
+        i, j = _some_pairs(len(group), share, numpy_generator(0, 0, number))
         if not len(i):
             continue
         cosine, gap, pause, simultaneous = group.pairs(i, j)
@@ -145,7 +142,7 @@ def _collect(
         for column, each in zip(columns, values, strict=True):
             column.append(each)
     y, gap, pause, repeats, known, simultaneous = (np.concatenate([np.empty(0), *column]) for column in columns)
-    return _Data(y, gap, pause, repeats, known, simultaneous.astype(bool), _across(groups, seed), total)
+    return _Data(y, gap, pause, repeats, known, simultaneous.astype(bool), _across(groups), total)
 
 
 def _some_pairs(count: int, share: float, generator: np.random.Generator) -> tuple[Ints, Ints]:
@@ -158,13 +155,13 @@ def _some_pairs(count: int, share: float, generator: np.random.Generator) -> tup
     return drawn.min(axis=0), drawn.max(axis=0)
 
 
-def _across(groups: Sequence[ProcedureTracks], seed: int) -> Floats:
+def _across(groups: Sequence[ProcedureTracks]) -> Floats:
     """y of random pairs of tracks of two procedures."""
     if len(groups) < 2:
         return np.empty(0)
     unit = np.concatenate([group.unit for group in groups])
     owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-    i, j = numpy_generator(seed, 1).integers(len(unit), size=(2, MAX_PAIRS))
+    i, j = numpy_generator(0, 1).integers(len(unit), size=(2, MAX_PAIRS))
     i, j = i[owner[i] != owner[j]], j[owner[i] != owner[j]]
     return fisher(np.einsum("nd,nd->n", unit[i], unit[j]))
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.ndimage import binary_erosion, laplace
 
 from polyptrace.core.arrays import Pixels
 from polyptrace.core.console import counted
@@ -75,10 +76,8 @@ def picture_score(crop: Pixels, box: Sequence[float], area: float, *, cut: bool 
     inside = crop[top : max(bottom, top + 3), left : max(right, left + 3)].astype(np.float64)
     clear = (inside.min(axis=2) <= HIGHLIGHT) & (inside.max(axis=2) >= DARK)
     grey = inside.mean(axis=2)
-    around = [(slice(None, -2), slice(1, -1)), (slice(2, None), slice(1, -1)), (slice(1, -1), slice(None, -2))]
-    around.append((slice(1, -1), slice(2, None)))
-    laplacian = sum(grey[each] for each in around) - 4 * grey[1:-1, 1:-1]
-    usable = np.logical_and.reduce([clear[each] for each in around]) & clear[1:-1, 1:-1]
+    usable = binary_erosion(clear)[1:-1, 1:-1]  # pixels whose neighbours are clear, too
+    laplacian = laplace(grey)[1:-1, 1:-1]
     sharpness = float(laplacian[usable].var()) if usable.any() else 0.0
     return float(np.log1p(sharpness) + 0.5 * np.log(max(area, 1e-6)) - 5 * (1 - clear.mean()) - 2 * cut)
 

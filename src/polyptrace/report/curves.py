@@ -37,13 +37,11 @@ from polyptrace.drawing import (
     styled,
 )
 from polyptrace.evaluate import Results
+from polyptrace.evaluate.counting import TARGET
 from polyptrace.report.ranking import MAIN, Measure, Ranking, metric_of, metric_text, rank, value_text
 from polyptrace.train import read_environment
 
 _AUROC, _AUPR = (measure for measure in MAIN if measure.task == "reid")
-
-#: The false-positive rate at which counting is tuned.
-LOW_RATE = 0.05
 
 #: The least range of an axis in per cent.
 NARROWEST = 4.0
@@ -78,7 +76,7 @@ def _curves(
     axes = figure.add_subplot()
     if measure is _AUROC:
         axes.plot([0, 1], [0, 1], color=LINE, linewidth=1)
-        axes.axvline(LOW_RATE, **_DOTTED)
+        axes.axvline(TARGET, **_DOTTED)  # where counting is tuned
         labels = ("false-positive rate: different polyps matched", "true-positive rate: same polyp matched")
     else:
         axes.axhline(base_rate(rows[0]), **_DOTTED)

@@ -66,6 +66,7 @@ ADDITIONAL = (
     Measure("histology.video", "accuracy", "Histology, split by video", "Acc"),
 )
 
+#: Titles of the clusterings; the first of them that a row has is drawn.
 CLUSTERINGS = {
     "counting.lesions": "Lesions, without labels",
     "counting.temporal": "Temporal affinity propagation",

@@ -340,9 +340,9 @@ def ranking_notes(
     signs = {cell.note for _, rows in groups for row in rows for cell in row.cells}
     if any(ranking.p for ranking in rankings):
         notes = [
-            "Bold: best, and all methods that a paired bootstrap test cannot distinguish from it (p > 0.05,"
-            f" Holm-adjusted {family}). Underlined: second best, if one method alone is best. Intervals: 95 %"
-            " confidence."
+            "Bold: best, and all methods that a paired bootstrap test cannot distinguish from it"
+            f" (p > {SIGNIFICANCE}, Holm-adjusted {family}). Underlined: second best, if one method alone is best."
+            " Intervals: 95 % confidence."
         ]
     else:
         notes = ["Intervals: 95 % confidence."]

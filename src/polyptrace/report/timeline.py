@@ -19,10 +19,7 @@ from polyptrace.data.identity import by_appearance, codes, group_rows, join_keys
 from polyptrace.drawing import INK, LINE, POLYP_COLOURS, SOFT, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
 from polyptrace.film_strips import TrackImages
-from polyptrace.report.ranking import is_done
-
-#: Clusterings in order of preference.
-PREFERRED = ("counting.lesions", "counting.temporal", "counting.affinity", "counting.threshold")
+from polyptrace.report.ranking import CLUSTERINGS, is_done
 
 #: Shortest drawn track and shortest track with a number, as fractions of the axis.
 MIN_WIDTH, NUMBERED_WIDTH = 0.004, 0.014
@@ -51,8 +48,8 @@ class TrackTimes:
 
 
 def shown_clustering(row: Results) -> str | None:
-    """The clustering to show, or None if nothing was counted or the clusters of the tracks were not stored."""
-    return next((task for task in PREFERRED if is_done(row, task) and f"{task}/cluster" in row.arrays), None)
+    """The first of `CLUSTERINGS` whose clusters of the tracks a row has; None if it has none."""
+    return next((task for task in CLUSTERINGS if is_done(row, task) and f"{task}/cluster" in row.arrays), None)
 
 
 def counted_procedures(

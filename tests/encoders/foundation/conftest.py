@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
-from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.endoscopy import Endofm, Endovit, Surgenet
-from polyptrace.encoders.foundation.natural import Dinov2, Dinov3, Vjepa2
+from polyptrace.encoders.foundation.families import Dinov2, Dinov3, Endofm, Endovit, Surgenet, Vjepa2
+from polyptrace.encoders.foundation.foundation_encoder import Architecture
 
 SMALL: dict[str, tuple[Architecture, int]] = {
     "dinov2-small": (Dinov2(24, 2, 2, native=28), 28),

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from polyptrace.core.errors import UserError
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
-from polyptrace.encoders.foundation.architecture import Architecture, fit
+from polyptrace.encoders.foundation.foundation_encoder import Architecture
+from polyptrace.encoders.foundation.loading import fit
 
 
 def own_weights(architecture: Architecture, name: str) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import prepare_crops
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
-from polyptrace.encoders.foundation.architecture import Architecture
+from polyptrace.encoders.foundation.foundation_encoder import Architecture
 
 
 @pytest.fixture(scope="module")

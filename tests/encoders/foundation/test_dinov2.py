@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
-from polyptrace.encoders.foundation.natural import Dinov2
+from polyptrace.encoders.foundation.families import Dinov2
 
 NAMES = ("dinov2-small", "dinov2-base", "dinov2-large", "dinov2-giant")
 LAYOUTS = ("meta", "timm", "hub", "transformers")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
 from polyptrace.encoders.foundation import load_foundation
-from polyptrace.encoders.foundation.natural import Dinov3
+from polyptrace.encoders.foundation.families import Dinov3
 
 NAMES = ("dinov3-small", "dinov3-base", "dinov3-large")
 

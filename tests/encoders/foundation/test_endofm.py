@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from polyptrace.core.errors import UserError
 from polyptrace.encoders.foundation import load_foundation
-from polyptrace.encoders.foundation.endoscopy import Endofm
+from polyptrace.encoders.foundation.families import Endofm
 
 ATTENTIONS = ("attn", "temporal_attn")
 NORMS = ("norm1", "norm2", "temporal_norm1")

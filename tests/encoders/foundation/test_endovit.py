@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyptrace.encoders import Preprocess
 from polyptrace.encoders.foundation import load_foundation
-from polyptrace.encoders.foundation.endoscopy import Endovit
+from polyptrace.encoders.foundation.families import Endovit
 
 
 def reference(architecture: Endovit) -> VisionTransformer:

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
 from polyptrace.encoders.foundation import foundation_encoder as module
-from polyptrace.encoders.foundation.architecture import Architecture
-from polyptrace.encoders.foundation.foundation_encoder import clip_starts
+from polyptrace.encoders.foundation.foundation_encoder import Architecture, clip_starts
 
 NAMES = list(FOUNDATION_MODELS)
 VIDEO = ("vjepa2", "endofm", "endofm-lv")

@@ -8,7 +8,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.encoders import Preprocess
 from polyptrace.encoders.cost import foundation_cost, published_cost
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, load_foundation
-from polyptrace.encoders.foundation.architecture import fit
+from polyptrace.encoders.foundation.loading import fit
 
 #: Table 1 of the paper: millions of parameters, and billions of operations for 8 frames.
 PAPER = {

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polyptrace.encoders.foundation import load_foundation
-from polyptrace.encoders.foundation.endoscopy import Surgenet
+from polyptrace.encoders.foundation.families import Surgenet
 
 
 def published_weights(architecture: Surgenet) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from transformers import VJEPA2Model
 
 from polyptrace.encoders import Preprocess
 from polyptrace.encoders.foundation import load_foundation
-from polyptrace.encoders.foundation.natural import Vjepa2
+from polyptrace.encoders.foundation.families import Vjepa2
 
 UNIT = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 

@@ -7,18 +7,22 @@ frames or clips.
 A video model takes clips of a fixed length. A tracklet that is no longer than a clip is one, shorter, clip. A longer
 one gives the smallest number of full clips that cover it, spread evenly from its first frame to its last. Neighbouring
 clips overlap if the length is not a multiple of the clip's, so that every frame is used and no clip is cut short.
+
+Each weight has one canonical name, whatever file or library it comes from. `Architecture.parts` translates the names of
+a file and of the built model to canonical names, so that every tensor on both sides is accounted for.
 """
 
-from collections.abc import Iterator
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
 from polyptrace.encoders.encoder import FrameByFrame, mean_of_frames
-from polyptrace.encoders.foundation.architecture import Architecture
 from polyptrace.encoders.preprocess import Preprocess, as_frames
 
 OVER_TOKENS = ("cls", "mean", "patch-mean")
@@ -26,6 +30,47 @@ OVER_FRAMES = ("mean", "max")
 
 #: Frames that go through a backbone at once, so that memory does not grow with the length of a track.
 FRAMES_AT_ONCE = 512
+
+
+#: Weights that are stacked in one tensor: query, key and value; gate and up projection.
+STACKED = ((".attn.qkv.", (".attn.q.", ".attn.k.", ".attn.v.")), (".mlp.gate_up.", (".mlp.gate.", ".mlp.up.")))
+
+
+class Architecture(ABC):
+    """What every family of foundation models defines; an instance is one model."""
+
+    width: int  # of a token
+    prefix_tokens = 1  # before those of the patches: the cls token, then registers; 0: no cls token
+    clip_length: int | None = None  # frames in a clip of a video model; None: the model takes single frames
+    renames: tuple[tuple[str, str], ...] = ()  # (pattern, replacement) to canonical names, in their order
+    optional: tuple[str, ...] = ()  # patterns of names that a file may omit, all matches or none; they are zero then
+    spare: tuple[str, ...] = ()  # patterns of names that a file may have although the frozen encoder does not use them
+    layers_at = "encoder.layer"  # the list of repeated blocks in the backbone
+
+    @abstractmethod
+    def build(self, size: int, /) -> nn.Module:
+        """The backbone for frames of `size` pixels, randomly initialised."""
+
+    def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
+        """Tokens (n, T, D) of frames (n, 3, H, W), or of clips (n, F, 3, H, W) for a video model."""
+        tokens: Tensor = backbone(frames).last_hidden_state
+        return tokens
+
+    def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
+        """The repeated blocks, which take nearly all of the time."""
+        return list(cast("nn.ModuleList", backbone.get_submodule(self.layers_at)))
+
+    def parts(self, key: str, /) -> tuple[str, ...]:
+        """Canonical names of a tensor of a file or of the backbone; several if it stacks them along dimension 0."""
+        for pattern, replacement in self.renames:
+            key = re.sub(pattern, replacement, key)
+        stacked, pieces = next((each for each in STACKED if each[0] in key), ("", ("",)))
+        return tuple(key.replace(stacked, piece) for piece in pieces) if stacked else (key,)
+
+    def published(self, size: int, /) -> tuple[nn.Module, Callable[[Tensor], object]]:
+        """The published model with its unused parts, and the call that the paper's FLOPs column counts."""
+        backbone = self.build(size)
+        return backbone, lambda frames: self.tokens(backbone, frames)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Weights are a file, a folder or, only on request, a repository on the hub.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -27,17 +27,16 @@ from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_seed
-from polyptrace.encoders.foundation.architecture import Architecture, fit
-from polyptrace.encoders.foundation.endoscopy import Endofm, Endovit, Surgenet
+from polyptrace.encoders.foundation.families import Dinov2, Dinov3, Endofm, Endovit, Surgenet, Vjepa2
 from polyptrace.encoders.foundation.foundation_encoder import (
+    Architecture,
     FoundationEncoder,
     FrameModelEncoder,
     VideoModelEncoder,
     parse_pooling,
 )
-from polyptrace.encoders.foundation.natural import Dinov2, Dinov3, Vjepa2
 from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess
-from polyptrace.encoders.weights import hub_or_cache, read_tensors
+from polyptrace.encoders.weights import Mismatch, hub_or_cache, read_tensors, wrong_type
 
 
 @dataclass(frozen=True)
@@ -232,6 +231,70 @@ def _fits(given: Mapping[str, Tensor], model: FoundationModel) -> bool:
     with torch.device("meta"):
         wanted = model.architecture.build(model.preprocess.size).state_dict()
     return not fit(given, wanted, model.architecture)[1]
+
+
+def fit(
+    given: Mapping[str, Tensor], wanted: Mapping[str, Tensor], architecture: Architecture
+) -> tuple[dict[str, Tensor], Mismatch]:
+    """The tensors of a file under the backbone's names and in its shapes, and what does not fit.
+
+    Shapes may differ by dimensions of 1 (a linear layer and a 1 x 1 convolution). Omitted optional weights are zero.
+    """
+    pieces, origin, repeated = _canonical(given, architecture)
+    parts_of = {key: architecture.parts(key) for key in wanted}
+    needed = [part for parts in parts_of.values() for part in parts]
+    absent = [part for part in needed if part not in pieces]
+    omitted = _omitted(absent, needed, architecture.optional)
+    fitted: dict[str, Tensor] = {}
+    reshaped: list[str] = []
+    retyped: list[str] = []
+    for key, parts in parts_of.items():
+        shapes = [piece.shape for piece in wanted[key].chunk(len(parts))]
+        taken = [pieces[p] if p in pieces else torch.zeros(s) for p, s in zip(parts, shapes, strict=True)]
+        wrong = [p for p, piece, shape in zip(parts, taken, shapes, strict=True) if _bare(piece.shape) != _bare(shape)]
+        reshaped += [f"{origin[p]} is {tuple(pieces[p].shape)}, not {tuple(shapes[parts.index(p)])}" for p in wrong]
+        types = [text for p in parts if p in pieces and (text := wrong_type(origin[p], pieces[p], wanted[key]))]
+        retyped += types
+        if not wrong and not types:
+            shaped = [piece.float().reshape(shape) for piece, shape in zip(taken, shapes, strict=True)]
+            fitted[key] = torch.cat(shaped) if len(shaped) > 1 else shaped[0]
+    surplus = [part for part in pieces if part not in set(needed) and not _matches(part, architecture.spare)]
+    unexpected = [*dict.fromkeys(origin[part] for part in surplus), *repeated]
+    missing = [part for part in absent if part not in omitted]
+    return fitted, Mismatch(tuple(missing), tuple(unexpected), tuple(reshaped), tuple(dict.fromkeys(retyped)))
+
+
+def _canonical(
+    given: Mapping[str, Tensor], architecture: Architecture
+) -> tuple[dict[str, Tensor], dict[str, str], list[str]]:
+    """Tensors by canonical name, the key of each in the file, and keys that repeat a weight or cannot be split."""
+    pieces: dict[str, Tensor] = {}
+    origin: dict[str, str] = {}
+    repeated: list[str] = []
+    for key, tensor in given.items():
+        parts = architecture.parts(key)
+        if any(part in pieces for part in parts) or (len(parts) > 1 and (not tensor.ndim or len(tensor) % len(parts))):
+            repeated.append(key)
+            continue
+        whole = len(parts) == 1
+        for part, piece in zip(parts, [tensor] if whole else tensor.chunk(len(parts)), strict=True):
+            pieces[part], origin[part] = piece if whole else piece.clone(), key
+    return pieces, origin, repeated
+
+
+def _omitted(absent: Iterable[str], needed: Iterable[str], optional: tuple[str, ...]) -> set[str]:
+    """Absent names that a file may omit: either all names of a pattern are absent, or none may be."""
+    absent = set(absent)
+    groups = [{part for part in needed if re.fullmatch(pattern, part)} for pattern in optional]
+    return {part for group in groups if group <= absent for part in group}
+
+
+def _matches(name: str, known: tuple[str, ...]) -> bool:
+    return any(re.fullmatch(pattern, name) for pattern in known)
+
+
+def _bare(shape: torch.Size) -> tuple[int, ...]:
+    return tuple(length for length in shape if length != 1)
 
 
 def _compute_buffers(backbone: nn.Module) -> None:
