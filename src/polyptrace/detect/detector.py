@@ -95,6 +95,15 @@ def read_declaration(kind: type[T], path: Path) -> T:
     return from_json(kind, content, str(file), "see docs/video.md for the keys")
 
 
+def on_device(frame: Frame, device: torch.device) -> torch.Tensor:
+    """A frame as uint8 (3, H, W); a view where the device is the CPU.
+
+    It is copied as it is and transposed on the device: on the CPU, that takes as long as decoding the frame, and with
+    many threads it waits for those of the decoder.
+    """
+    return torch.from_numpy(np.require(frame, requirements="W")).to(device).permute(2, 0, 1)
+
+
 def as_found(
     xyxy: torch.Tensor, scores: torch.Tensor, labels: torch.Tensor | None = None, classes: Sequence[int] = ()
 ) -> Found:

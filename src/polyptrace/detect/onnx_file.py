@@ -28,7 +28,7 @@ from torchvision.ops import batched_nms, box_convert
 from polyptrace.core.device import torch_threads
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import file_hash
-from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, read_declaration
+from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, on_device, read_declaration
 
 Layout = Literal["yolo", "yolov5", "rows", "detr", "separate"]
 
@@ -92,7 +92,7 @@ class OnnxFile:
 
     def _prepare(self, frame: Frame) -> tuple[NDArray[Any], Tensor, Tensor]:
         """The network's input (3, h, w), and the scale and shift (4,) of boxes from the frame to it."""
-        picture = torch.from_numpy(np.require(frame, requirements="W")).permute(2, 0, 1)
+        picture = on_device(frame, torch.device("cpu"))
         picture, scale, shift = resize(picture, self._width, self._height, self._letterbox)
         kind = TYPES[self._image.type]
         if kind != np.uint8:
