@@ -96,12 +96,8 @@ def read_declaration(kind: type[T], path: Path) -> T:
 
 
 def on_device(frame: Frame, device: torch.device) -> torch.Tensor:
-    """A frame as uint8 (3, H, W); a view where the device is the CPU.
-
-    It is copied as it is and transposed on the device: on the CPU, that takes as long as decoding the frame, and with
-    many threads it waits for those of the decoder.
-    """
-    return torch.from_numpy(np.require(frame, requirements="W")).to(device).permute(2, 0, 1)
+    """A frame as uint8 (3, H, W), not contiguous: a GPU transposes it much faster than the CPU would before."""
+    return torch.from_numpy(np.require(frame, requirements="W")).to(device, non_blocking=True).permute(2, 0, 1)
 
 
 def as_found(

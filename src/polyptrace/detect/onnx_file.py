@@ -14,6 +14,7 @@ Boxes are in pixels of the network's input, except for `detr`.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 from torchvision.ops import batched_nms, box_convert
 
-from polyptrace.core.device import torch_threads
+from polyptrace.core.device import torch_threads, usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import file_hash
 from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, on_device, read_declaration
@@ -77,7 +78,8 @@ class OnnxFile:
 
     @torch_threads(1)  # everything around the network is small
     def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[Found]:
-        inputs, scales, shifts = zip(*(self._prepare(frame) for frame in frames), strict=True)
+        with ThreadPoolExecutor(min(len(frames), usable_cores())) as pool:  # a GPU would wait for the resizing
+            inputs, scales, shifts = zip(*pool.map(self._prepare, frames), strict=True)
         batches = [[each] for each in inputs] if self._one_by_one else [list(inputs)]
         decoded = [one for batch in batches for one in self._decode(self._run(np.stack(batch)))]
         found = []
