@@ -14,6 +14,7 @@ Boxes are in pixels of the network's input, except for `detr`.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,10 +26,10 @@ from torch import Tensor
 from torch.nn import functional
 from torchvision.ops import batched_nms, box_convert
 
-from polyptrace.core.device import torch_threads
+from polyptrace.core.device import torch_threads, usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import file_hash
-from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, read_declaration
+from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, on_device, read_declaration
 
 Layout = Literal["yolo", "yolov5", "rows", "detr", "separate"]
 
@@ -77,7 +78,8 @@ class OnnxFile:
 
     @torch_threads(1)  # everything around the network is small
     def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[Found]:
-        inputs, scales, shifts = zip(*(self._prepare(frame) for frame in frames), strict=True)
+        with ThreadPoolExecutor(min(len(frames), usable_cores())) as pool:  # a GPU would wait for the resizing
+            inputs, scales, shifts = zip(*pool.map(self._prepare, frames), strict=True)
         batches = [[each] for each in inputs] if self._one_by_one else [list(inputs)]
         decoded = [one for batch in batches for one in self._decode(self._run(np.stack(batch)))]
         found = []
@@ -92,7 +94,7 @@ class OnnxFile:
 
     def _prepare(self, frame: Frame) -> tuple[NDArray[Any], Tensor, Tensor]:
         """The network's input (3, h, w), and the scale and shift (4,) of boxes from the frame to it."""
-        picture = torch.from_numpy(np.require(frame, requirements="W")).permute(2, 0, 1)
+        picture = on_device(frame, torch.device("cpu"))
         picture, scale, shift = resize(picture, self._width, self._height, self._letterbox)
         kind = TYPES[self._image.type]
         if kind != np.uint8:

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torchvision.models import detection, get_model, list_models
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import file_hash
-from polyptrace.detect.detector import Found, Frame, as_found, read_declaration
+from polyptrace.detect.detector import Found, Frame, as_found, on_device, read_declaration
 from polyptrace.encoders.weights import read_tensors
 
 #: The bias of each architecture's classification, and how many values it has per class.
@@ -50,8 +49,7 @@ class TorchvisionWeights:
 
     @torch.inference_mode()
     def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[Found]:
-        given = [torch.from_numpy(np.require(frame, requirements="W")).to(self._device) for frame in frames]
-        results = self._model([each.permute(2, 0, 1).float() / 255 for each in given])
+        results = self._model([on_device(frame, self._device).float() / 255 for frame in frames])
         return [as_found(each["boxes"], each["scores"], each["labels"], self._classes) for each in results]
 
 

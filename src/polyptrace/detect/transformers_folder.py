@@ -9,7 +9,7 @@ import torch
 from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
 from polyptrace.core.errors import UserError
-from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, read_declaration
+from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, on_device, read_declaration
 from polyptrace.encoders.weights import weights_hash
 
 
@@ -35,13 +35,16 @@ class TransformersFolder:
                 f"{path}: not an object detector of transformers ({reason}) -> save the model and its image processor "
                 "with save_pretrained in one folder"
             ) from None
+        on_gpu = self._processor.backend == "torchvision"  # the other one, of PIL, computes on the CPU
+        self._images_on = device if on_gpu else torch.device("cpu")
         self._model = model.eval().to(device)
         self.fingerprint = f"transformers {weights_hash(model)} {sorted(self._classes)}"
 
     @torch.inference_mode()
     def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[Found]:
-        inputs = self._processor(images=list(frames), return_tensors="pt", device=self._device).to(self._device)
-        outputs = self._model(**inputs)
+        images = [on_device(frame, self._images_on) for frame in frames]
+        inputs = self._processor(images=images, input_data_format="channels_first", return_tensors="pt")
+        outputs = self._model(**inputs.to(self._device))
         sizes = [frame.shape[:2] for frame in frames]
         results = self._processor.post_process_object_detection(outputs, threshold=LEAST_SCORE, target_sizes=sizes)
         return [as_found(each["boxes"], each["scores"], each["labels"], self._classes) for each in results]

@@ -90,6 +90,14 @@ def test_frames_after_a_known_one_are_the_same_as_from_the_beginning(
     assert all(torch.equal(picture, whole[position]) for position, picture in resumed.items())
 
 
+def test_a_position_is_reported_when_all_frames_before_it_were_used(tmp_path: Path) -> None:
+    """`prepare` notes it as the frame from which it resumes, so decoding ahead must not move it."""
+    reported: list[int] = []
+    video = write_video(tmp_path / "v.mp4", 60)
+    for position, _ in read_frames(video, range(0, 60, 7), lambda position: reported.append(position.frame)):
+        assert reported == list(range(position.frame + 1))
+
+
 def test_a_variable_frame_rate_does_not_move_frame_numbers(tmp_path: Path) -> None:
     steps = np.random.default_rng(0).integers(5, 200, 50).tolist()
     video = write_video(tmp_path / "vfr.mkv", 50, options={"bf": "2"}, step_ms=steps)
