@@ -8,6 +8,8 @@ detector.json:
 - for each kind of boxes: the error of the number of lesions of a procedure, the tracks, those of them that never
   overlap a true box (IoU 0.5), and the polyps that no track overlaps.
 
+With --min-scores, the detector's boxes are linked once more for each value of `--tracks.min-score`.
+
 Without --work, everything else that is written is removed at the end. With it, an interrupted benchmark resumes.
 """
 
@@ -37,11 +39,15 @@ def main(words: list[str]) -> None:
     options = parse(words)
     with TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
-        cases: dict[str, dict[Path, Path]] = {TRUE: {}, FOUND: {}}
+        by_score = {f"{FOUND}, min-score {value:g}": value for value in options.min_scores}
+        cases: dict[str, dict[Path, Path]] = {kind: {} for kind in (TRUE, FOUND, *by_score)}
         for number, folder in enumerate(options.generated):
-            for kind, detector in ((TRUE, f"coco:{folder}"), (FOUND, options.detector)):
-                cases[kind][folder] = work / f"{kind.split()[0]}-{number}"
-                run(folder, detector, options.encoder, cases[kind][folder])
+            for kind in cases:
+                case = cases[kind][folder] = work / f"{kind.replace(',', '').replace(' ', '-')}-{number}"
+                existing = f"mot:{cases[FOUND][folder] / 'detections'}" if kind in by_score else options.detector
+                detector = f"coco:{folder}" if kind == TRUE else existing
+                words = ["--tracks.min-score", str(by_score[kind])] if kind in by_score else []
+                run(folder, detector, case, ["--encoder", options.encoder, *words])
         content = measured(cases)
     content |= {"detector": options.detector, "encoder": options.encoder, "made_by": provenance()}
     write_json(options.out / "detector.json", content)
@@ -59,6 +65,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("detector", help="as in 'polyptrace run'")
     parser.add_argument("generated", nargs="+", type=Path)
     parser.add_argument("--encoder", default="default", help="as in 'polyptrace run'")
+    parser.add_argument("--min-scores", nargs="+", type=float, default=[], metavar="SCORE", help="of a track, 0 to 1")
     parser.add_argument("--work", type=Path, help="keep what the commands write in this folder")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(words)
@@ -68,10 +75,10 @@ def parse(words: list[str]) -> argparse.Namespace:
     return options
 
 
-def run(generated: Path, detector: str, encoder: str, case: Path) -> None:
-    """`polyptrace run` on the videos of a folder."""
+def run(generated: Path, detector: str, case: Path, words: list[str]) -> None:
+    """`polyptrace run` on the videos of a folder, with further options."""
     command = [sys.executable, "-m", "polyptrace", "run", *sorted((generated / "videos").glob("*.mp4"))]
-    subprocess.run([*command, "--detector", detector, "--encoder", encoder, "--out", case], check=True)
+    subprocess.run([*command, "--detector", detector, "--out", case, *words], check=True)
 
 
 def measured(cases: dict[str, dict[Path, Path]]) -> dict[str, Any]:

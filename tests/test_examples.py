@@ -1,6 +1,7 @@
 """The examples run, and give what they say."""
 
 import json
+import math
 import runpy
 import shutil
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_a_pretrained_detector_of_transformers_is_trained_further(tiny: Path, tm
 def test_the_light_detector_starts_from_the_default_encoder_and_is_small() -> None:
     network = runpy.run_path(str(EXAMPLES / "train_detector.py"))["Light"](64)
     encoder = load_encoder("default")
-    stem = network.module.backbone.stages.state_dict()["stem.conv.weight"]
+    stem = network.module.fcos.backbone.stages.state_dict()["stem.conv.weight"]
     assert torch.equal(stem, encoder.backbone.state_dict()["stem.conv.weight"])
     assert sum(each.numel() for each in network.module.parameters()) < 3e6
 
@@ -86,9 +87,9 @@ def test_the_light_detector_starts_from_the_default_encoder_and_is_small() -> No
 def test_the_onnx_file_finds_the_boxes_that_fcos_finds(tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = runpy.run_path(str(EXAMPLES / "train_detector.py"))["Light"](128)
-    network.module.head.classification_head.cls_logits.bias.data.fill_(-2)
+    network.module.fcos.head.classification_head.cls_logits.bias.data.fill_(-2)
     frame = np.random.default_rng(0).integers(0, 256, (128, 128, 3), dtype=np.uint8)
-    model = network.module.eval()
+    model = network.module.fcos.eval()
     model.score_thresh, model.nms_thresh, model.detections_per_img = 0.1, 0.3, 1000
     (wanted,) = model([torch.from_numpy(frame).permute(2, 0, 1) / 255])
     frame.flags.writeable = False
@@ -113,28 +114,83 @@ def test_images_without_a_box_are_those_of_the_same_videos(tmp_path: Path, tiny:
         file.write_text(json.dumps(content))
     example = runpy.run_path(str(EXAMPLES / "train_detector.py"))
     words = ["coco", str(tmp_path / "data"), "--out", "unused"]
-    images = example["read_images"](example["parse"]([*words, "--negatives", "0.2"]), "train")
+    folders = [tmp_path / "data"]
+    images = example["read_images"](example["parse"]([*words, "--negatives", "0.2"]), folders, "train")
     assert [file.name for file, boxes in images if not len(boxes)] == [removed["train"]]
-    assert all(len(boxes) for _, boxes in example["read_images"](example["parse"](words), "train"))
+    assert all(len(boxes) for _, boxes in example["read_images"](example["parse"](words), folders, "train"))
 
 
-def test_images_are_mirrored_together_with_their_boxes(tmp_path: Path) -> None:
-    """A white box in a black image: its pixels are where the box is, in all four orientations."""
+def test_images_are_seen_otherwise_together_with_their_boxes() -> None:
+    """A white box in a black image: its pixels are where the box is, mirrored, turned, scaled and moved."""
     example = runpy.run_path(str(EXAMPLES / "train_detector.py"))
-    picture = torch.zeros(3, 64, 96, dtype=torch.uint8)
-    picture[:, 10:30, 20:50] = 255
-    (tmp_path / "box.jpg").write_bytes(encode_jpeg(picture, 95))
-    images = example["Images"]([(tmp_path / "box.jpg", np.array([[20.0, 10, 30, 20]]))])
+    pictures = torch.zeros(40, 3, 96, 96)
+    pictures[:, :, 30:50, 20:60] = 1
+    boxes = torch.tensor([[20.0, 30, 60, 50], [math.nan] * 4]).repeat(40, 1, 1)
     torch.manual_seed(0)
-    places = set()
-    for _ in range(20):
-        shown, corners = images[0]
-        left, top, right, bottom = corners[0].int().tolist()
-        inside = shown[:, top:bottom, left:right]
-        assert inside.shape == (3, 20, 30)
-        assert inside.float().mean() > 240
-        places.add((left, top))
-    assert len(places) == 4
+    views = example["random_views"](40, torch.device("cpu"))
+    shown, corners = example["warp"](pictures, boxes, *views)
+    assert corners[:, 1].isnan().all()
+    wide = 0
+    for picture, (left, top, right, bottom) in zip(shown, corners[:, 0].round().int().tolist(), strict=True):
+        assert picture[:, top + 1 : bottom - 1, left + 1 : right - 1].min() > 0.9
+        picture[:, max(top - 1, 0) : bottom + 1, max(left - 1, 0) : right + 1] = 0
+        assert picture.max() < 0.5  # grey around the picture
+        wide += right - left > bottom - top
+    assert 5 < wide < 35  # some are turned
+    assert len(corners[:, 0].unique(dim=0)) == 40
+
+
+def test_a_box_that_leaves_the_image_is_dropped() -> None:
+    example = runpy.run_path(str(EXAMPLES / "train_detector.py"))
+    boxes = torch.tensor([[[0.0, 0, 20, 20], [60, 60, 96, 96]]])
+    shifted = torch.tensor([[0.25, 0.25]])  # the view moves by 12 of 96 pixels to the right and down
+    _, corners = example["warp"](torch.zeros(1, 3, 96, 96), boxes, torch.eye(2)[None], shifted)
+    assert corners[0, 0].isnan().all()  # 16 % of it are left
+    assert corners[0, 1].tolist() == [48, 48, 84, 84]
+
+
+def test_pictures_in_other_colours_keep_their_values_in_range() -> None:
+    example = runpy.run_path(str(EXAMPLES / "train_detector.py"))
+    torch.manual_seed(0)
+    pictures = torch.rand(4, 3, 16, 16)
+    other = example["recolour"](pictures)
+    assert (other.min(), other.max()) >= (0, 0)
+    assert other.max() <= 1
+    assert 0.02 < (other - pictures).abs().mean() < 0.3
+
+
+def test_the_loss_of_a_batch_is_that_of_torchvision() -> None:
+    """Boxes of all sizes, overlapping ones and a picture without any."""
+    example = runpy.run_path(str(EXAMPLES / "train_detector.py"))
+    torch.manual_seed(0)
+    network = example["Light"](256)
+    centre, half = torch.rand(6, 3, 2) * 256, torch.rand(6, 3, 2) ** 2 * 120 + 4
+    boxes = torch.cat([centre - half, centre + half], 2).clamp(0, 256)
+    boxes[0], boxes[1, 1:], boxes[2, 0] = math.nan, math.nan, torch.tensor([5.0, 5, 250, 250])
+    outputs = {
+        name: torch.rand(6, len(network.module.anchors), width) * 2
+        for name, width in (("cls_logits", 1), ("bbox_regression", 4), ("bbox_ctrness", 1))
+    }
+    each_one = [rows[~rows[:, 0].isnan()] for rows in boxes]
+    targets = [{"boxes": rows, "labels": torch.zeros(len(rows), dtype=torch.long)} for rows in each_one]
+    counts = [(256 // stride) ** 2 for stride in example["STRIDES"]]
+    losses = network.module.fcos.compute_loss(targets, outputs, [network.module.anchors] * 6, counts)
+    positive = example["assign"](network.module.anchors, boxes)[1]
+    assert all(part.any() for part in positive.any(0).split(counts))  # every level has boxes to find
+    torch.testing.assert_close(example["fcos_loss"](outputs, network.module.anchors, boxes), sum(losses.values()))
+
+
+def test_images_in_memory_are_decoded_once(tmp_path: Path) -> None:
+    example = runpy.run_path(str(EXAMPLES / "train_detector.py"))
+    picture = torch.randint(0, 256, (3, 64, 96), dtype=torch.uint8)
+    (tmp_path / "box.jpg").write_bytes(encode_jpeg(picture, 95))
+    arguments = [(tmp_path / "box.jpg", np.array([[20.0, 10, 30, 20]]))], 48, True
+    plain, stored = example["Images"](*arguments), example["Images"](*arguments, in_memory=True)
+    first = stored[0]
+    assert all(torch.equal(*pair) for pair in zip(plain[0], first, strict=True))
+    assert first[1].tolist() == [[10, 13, 25, 23]]  # half as large, below 8 rows of padding
+    (tmp_path / "box.jpg").unlink()
+    assert all(torch.equal(*pair) for pair in zip(stored[0], first, strict=True))
 
 
 def test_average_precision_of_known_hits() -> None:

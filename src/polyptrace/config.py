@@ -52,6 +52,7 @@ class Tracks:
     iou: Share = 0.1  #: minimum IoU of consecutive boxes of a track
     max_gap: CountOrZero = 0  #: number of consecutive missed frames that a track may contain
     start_score: Share = 0.0  #: weaker boxes continue a track, but never start one
+    min_score: Share = 0.0  #: minimum mean score of the boxes of a track; weaker tracks are dropped
     margin: NonNegative = 0.0  #: enlarge boxes by this share per frame before they are compared, for moving cameras
     min_track: Count = 30  #: minimum length of a track in frames; shorter tracks are dropped
     stride: Count = 4  #: keep every n-th frame of a track

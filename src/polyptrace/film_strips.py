@@ -69,6 +69,18 @@ class TrackImages:
                 location[key] = (source, index)
         return cls(location)
 
+    def scores(self, keys: Iterable[TrackKey]) -> Floats:
+        """The detector's score of each crop (n,) of some tracks; without those that are not known."""
+        tracks = [self.location[key] for key in keys if key in self.location]
+        scores = np.concatenate(
+            [
+                np.empty(0),
+                *(s.boxes.score[s.dataset.tracklets.rows[index]] for s, index in tracks if s.boxes is not None),
+            ]
+        )
+        known: Floats = scores[~np.isnan(scores)]
+        return known
+
     def strip(self, key: TrackKey, count: int, side: int = 96) -> Pixels | None:
         """An upright film strip of a track, or None if no dataset contains it."""
         if key not in self.location:

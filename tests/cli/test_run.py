@@ -45,6 +45,7 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
     assert json.loads((out / "lesions/lesions.json").read_text())["procedures"][0]["lesions"] >= 1
     settings = json.loads((out / "data/dataset.json").read_text())["settings"]
     assert settings["tracks"]["start_score"] == run_command.LINKING.start_score
+    assert settings["tracks"]["min_score"] == run_command.LINKING.min_score
     assert settings["crops"]["border"] == "blank"
 
     def again(*_: object, **__: object) -> None:
@@ -92,7 +93,11 @@ def test_a_wrong_option_of_a_later_stage_is_an_error_before_the_detector_runs(
 
 @pytest.mark.parametrize(
     ("boxes", "reason", "generated"),
-    [("[]", "The detector found no box.", True), ("[[30, 20, 40, 30, 0.8]]", "no track is long enough", False)],
+    [
+        ("[]", "The detector found no box.", True),
+        ("[[30, 20, 40, 30, 0.8]]", "no track is long enough", False),
+        ("[[30, 20, 40, 30, 0.3]]", "no track a mean score of 0.4", False),
+    ],
 )
 def test_without_boxes_or_tracks_the_page_says_so(tmp_path: Path, boxes: str, reason: str, generated: bool) -> None:
     write_video(tmp_path / "short.mp4", pictures(20), generated=generated)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from polyptrace.core.arrays import Ints
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, link_tracks, read_coco
-from polyptrace.data.tracks import box_iou
+from polyptrace.data.tracks import box_iou, track_scores
 
 
 def boxes_at(frames: list[int], x: list[float], **columns: object) -> Boxes:
@@ -175,6 +175,22 @@ def test_a_weak_box_continues_a_track_but_never_starts_one() -> None:
     assert link_tracks(boxes, "video").tolist() == [0, 0, 0, 0, 0, 0, 1]
     assert link_tracks(boxes_at(frames, x), "video", start_score=0.5).tolist() == [0, 0, 0, 0, 0, 0, 1]
     assert (link_tracks(boxes, "video", start_score=1.0) == -1).all()
+
+
+def test_tracks_with_a_low_mean_score_are_dropped_and_the_others_numbered_without_gaps() -> None:
+    """Three tracks with mean scores of 0.3, 0.6 and 0.5."""
+    frames, x = [0, 0, 0, 1, 1, 1], [0.0, 100, 200, 0, 100, 200]
+    boxes = boxes_at(frames, x, score=[0.5, 0.9, 0.5, 0.1, 0.3, 0.5])
+    assert link_tracks(boxes, "video", min_score=0.25).tolist() == [0, 1, 2, 0, 1, 2]
+    assert link_tracks(boxes, "video", min_score=0.4).tolist() == [-1, 0, 1, -1, 0, 1]
+    assert link_tracks(boxes, "video", min_score=0.5).tolist() == [-1, 0, 1, -1, 0, 1]
+    assert (link_tracks(boxes, "video", min_score=0.7) == -1).all()
+    assert link_tracks(boxes_at(frames, x), "video", min_score=0.7).tolist() == [0, 1, 2, 0, 1, 2]  # no scores
+
+
+def test_the_score_of_a_track_is_the_mean_of_the_scores_that_are_known() -> None:
+    boxes = boxes_at([0, 1, 2, 0, 0], [0.0, 0, 0, 100, 200], score=[0.2, np.nan, 0.6, np.nan, 0.9])
+    np.testing.assert_allclose(track_scores(boxes, np.array([0, 0, 0, 1, -1])), [0.4, np.nan])
 
 
 def test_a_strong_box_is_preferred_to_a_weak_one_that_overlaps_more() -> None:

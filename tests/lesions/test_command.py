@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyptrace.data import Dataset
+from polyptrace.config import Crops
+from polyptrace.data import Dataset, prepare, read_coco
 from polyptrace.embed import Embeddings
 from polyptrace.embed.table import COLUMNS
 from polyptrace.lesions import SameModel
@@ -60,6 +61,33 @@ def test_the_tables_hold_every_lesion_and_every_track(coloured: Dataset, written
         assert float(lesion["in_view_s"] or "nan") == pytest.approx(frames / 25, abs=0.01) or not lesion["in_view_s"]
         assert 0 < float(lesion["confidence"]) <= 1
         assert lesion["best_track"] in {row["track"] for row in own}
+
+
+def test_the_detectors_score_is_that_of_the_crops_of_each_track(tiny: Path, tmp_path: Path) -> None:
+    """Boxes get scores; the tables and the page have their means."""
+    boxes = read_coco(tiny, split="train")
+    scored = replace(boxes, score=np.random.default_rng(0).random(len(boxes)))
+    dataset = prepare(scored, tiny, tmp_path / "data", crops=Crops(size=16))
+    vectors_of(dataset).save(tmp_path / "vectors")
+    assert call("lesions", tmp_path / "vectors", "--data", dataset.path, "--out", tmp_path / "out") == 0
+    score, tracklets = dataset.boxes().score[dataset.box_of_crop()], dataset.tracklets
+    row_of = {(tracklets.video[row], str(tracklets.track[row])): row for row in dataset.select("track")}
+    crops: dict[tuple[str, str], list[float]] = {}
+    for track in rows_of(tmp_path / "out/tracks.csv"):
+        mine = score[tracklets.rows[row_of[track["video"], track["track"]]]].tolist()
+        assert float(track["detector_score"]) == pytest.approx(np.mean(mine), abs=5.1e-4)
+        crops.setdefault((track["video"], track["lesion"]), []).extend(mine)
+    page = (tmp_path / "out/lesions.html").read_text(encoding="utf-8")
+    for lesion in rows_of(tmp_path / "out/lesions.csv"):
+        mean = np.mean(crops[lesion["video"], lesion["lesion"]])
+        assert float(lesion["detector_score"]) == pytest.approx(mean, abs=5.1e-4)
+        assert f"Mean score of the detector: {mean:.2f}" in page
+
+
+def test_boxes_without_a_score_leave_the_detectors_score_empty(written: Path) -> None:
+    for name in ("lesions.csv", "tracks.csv"):
+        assert {row["detector_score"] for row in rows_of(written / name)} == {""}
+    assert "Mean score" not in (written / "lesions.html").read_text(encoding="utf-8")
 
 
 def test_the_summary_agrees_with_the_tables(written: Path) -> None:

@@ -49,7 +49,7 @@ def test_each_sighting_has_a_picture_before_any_has_two() -> None:
     best = [
         BestFrame(tracks.track_key(row), row, row, score) for row, score in ((1, 9.0), (0, 8.0), (2, 7.0), (4, 2.0))
     ]
-    lesion = Lesion(1, np.arange(5), sightings, 1.0, 1.0, None, tuple(best))  # track 3 has no pictures
+    lesion = Lesion(1, np.arange(5), sightings, 1.0, 1.0, None, tuple(best), None)  # track 3 has no pictures
     assert [each.crop for each in best_of_sightings(tracks, lesion)] == [1, 4, 0, 2]
 
 

@@ -61,7 +61,7 @@ def command(
     page = lesion_page(tracks, found, described, model, images, f"from {vectors}")
     with atomic_folder(out, overwrite=overwrite, mark=MARK) as folder:
         write_csv(folder / MARK, lesion_table(tracks, found, described))
-        write_csv(folder / "tracks.csv", track_table(tracks, found))
+        write_csv(folder / "tracks.csv", track_table(tracks, found, images))
         write_json(folder / "lesions.json", _summary(found, vectors))
         model.save(folder / SAME_FILE)
         write_page(folder / "lesions.html", page)

@@ -32,8 +32,9 @@ from polyptrace.lesions.cards import LESION_COLUMNS, TRACK_COLUMNS
 from polyptrace.report.page import Page, Paragraph, Section, write_page
 
 SECTIONS = ("tracks", "crops", "embed")
-#: Linking for a detector's boxes; `python -m benchmarks linking_detections` compares it with trackers.
-LINKING = Tracks(link="video", max_gap=5, start_score=0.5, margin=0.2)
+#: Linking for a detector's boxes; `python -m benchmarks linking_detections` compares it with trackers, and
+#: `python -m benchmarks detector --min-scores` counts lesions with other values of min_score.
+LINKING = Tracks(link="video", max_gap=5, start_score=0.5, min_score=0.4, margin=0.2)
 
 
 def command(
@@ -56,7 +57,7 @@ def command(
     Runs [bold]detect[/], [bold]prepare[/], [bold]embed[/] and [bold]lesions[/], each into a folder of OUT, and ends
     with the page OUT/lesions/lesions.html. If it is interrupted, run the same command again: it resumes. The encoder is
     loaded first, so that a wrong name is an error before the detector runs. Boxes are linked by overlap (--tracks.link
-    video), gaps of 5 frames are bridged, and a track starts with a score of 0.5.
+    video), gaps of 5 frames are bridged, a track starts with a score of 0.5, and its mean score is at least 0.4.
 
     All settings: [bold]polyptrace settings tracks crops embed[/].
 

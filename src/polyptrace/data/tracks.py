@@ -4,7 +4,8 @@ Boxes of one group (a polyp, a given track, or a whole video) are matched one-to
 first, where IoU >= 0.1. With `max_gap`, boxes without a match in the next frame may be matched up to `max_gap` missing
 frames later. All videos are matched at once, so the cost is that of sorting the boxes.
 
-Two options are for detectors. With `start_score`, weaker boxes continue a track but never start one, as in ByteTrack.
+Three options are for detectors. With `start_score`, weaker boxes continue a track but never start one, as in ByteTrack.
+With `min_score`, tracks whose boxes have a lower mean score are dropped: a detector is less sure of what is no polyp.
 With `margin`, boxes are enlarged before their overlap is computed, by this share of their size on each side and per
 frame of distance, so that a track survives a movement of the camera.
 """
@@ -33,13 +34,32 @@ def link_tracks(
     max_gap: int = 0,
     *,
     start_score: float = 0.0,
+    min_score: float = 0.0,
     margin: float = 0.0,
 ) -> Ints:
     """Track of each box (n,), numbered by video, first frame and first box, independent of labels and row order.
 
     `within` is what linking may use: "polyp" (polyp ids), "track" (ids of a tracker) or "video" (boxes only). With
-    `start_score`, weaker boxes that continue no track get -1; a box without a score is not weak.
+    `start_score`, weaker boxes that continue no track get -1, with `min_score`, those of tracks with a lower mean
+    score; a box without a score is not weak.
     """
+    track = _link_strong(boxes, within, iou, max_gap, start_score, margin)
+    weak = track_scores(boxes, track) < min_score
+    number = np.append(np.where(weak, -1, np.cumsum(~weak) - 1), -1)  # the last one is that of no track
+    return number[track]
+
+
+def track_scores(boxes: Boxes, track: Ints) -> Floats:
+    """The mean score of the boxes of each track 0, 1, ...; NaN if none has a score."""
+    known = (track >= 0) & ~np.isnan(boxes.score)
+    tracks = int(track.max(initial=-1)) + 1
+    total, count = (np.bincount(track[known], weights, tracks) for weights in (boxes.score[known], None))
+    means: Floats = np.divide(total, count, out=np.full(tracks, np.nan), where=count > 0)
+    return means
+
+
+def _link_strong(boxes: Boxes, within: Within, iou: float, max_gap: int, start_score: float, margin: float) -> Ints:
+    """Track of each box; -1 for boxes below `start_score` that continue no track."""
     strong = ~(boxes.score < start_score)
     if strong.all():
         return _link(boxes, within, iou, max_gap, margin, strong)
@@ -83,7 +103,7 @@ def link_with_settings(boxes: Boxes, settings: Tracks) -> Ints:
     first = 0
     for rows, iou in ((~sampled, settings.iou), (sampled, sampled_iou)):
         if rows.any():
-            options = {"start_score": settings.start_score, "margin": settings.margin}
+            options = {name: getattr(settings, name) for name in ("start_score", "min_score", "margin")}
             linked = link_tracks(boxes.take(rows), settings.link, iou, settings.max_gap, **options)
             track[rows] = np.where(linked < 0, -1, first + linked)
             first = max(first, int(track[rows].max()) + 1)

@@ -9,7 +9,7 @@ from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted, percent
 from polyptrace.core.timecode import has_rate, seconds_text, time_offset, time_range, timecode
 from polyptrace.embed import Embeddings
-from polyptrace.film_strips import TrackImages
+from polyptrace.film_strips import TrackImages, TrackKey
 from polyptrace.lesions.pictures import BestFrame, best_frame, best_picture, missing_pictures
 from polyptrace.lesions.procedure_lesions import Link, ProcedureLesions
 from polyptrace.lesions.same import ASSUMED_FPS, SameModel
@@ -39,9 +39,12 @@ MAX_UNCERTAIN = 6
 
 LESION_COLUMNS = (
     *("dataset", "video", "lesion", "first_frame", "last_frame", "first_s", "last_s", "in_view_s", "sightings"),
-    *("tracks", "confidence", "weakest_link", "best_track", "best_frame", "best_frame_s"),
+    *("tracks", "confidence", "weakest_link", "best_track", "best_frame", "best_frame_s", "detector_score"),
 )
-TRACK_COLUMNS = ("dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "lesion", "polyp")
+TRACK_COLUMNS = (
+    *("dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "lesion", "polyp"),
+    "detector_score",
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Lesion:
     confidence: float
     weakest: Link | None
     best: tuple[BestFrame, ...]  # of each track whose pictures are available; best first
+    detector_score: float | None  # mean of the crops of its tracks; None if no score is known
 
 
 def lesion_list(tracks: Embeddings, found: ProcedureLesions, images: TrackImages) -> list[Lesion]:
@@ -65,7 +69,8 @@ def lesion_list(tracks: Embeddings, found: ProcedureLesions, images: TrackImages
         fps = float(tracks.fps[rows[0]]) if has_rate(tracks.fps[rows[0]]) else ASSUMED_FPS
         gap = tracks.position[rows[1:]] - np.maximum.accumulate(tracks.last[rows])[:-1] - 1
         sightings = np.split(rows, np.flatnonzero(gap > SIGHTING_GAP_S * fps) + 1)
-        frames = [best_frame(images, tracks.track_key(row)) for row in rows.tolist()]
+        keys = [tracks.track_key(row) for row in rows.tolist()]
+        frames = [best_frame(images, key) for key in keys]
         best = sorted((each for each in frames if each is not None), key=lambda each: -each.score)
         described.append(
             Lesion(
@@ -76,9 +81,19 @@ def lesion_list(tracks: Embeddings, found: ProcedureLesions, images: TrackImages
                 float(found.confidence[number]),
                 found.weakest[number],
                 tuple(best),
+                _detector_score(images, keys),
             )
         )
     return described
+
+
+def _detector_score(images: TrackImages, keys: Sequence[TrackKey]) -> float | None:
+    scores = images.scores(keys)
+    return float(scores.mean()) if len(scores) else None
+
+
+def _score_text(score: float | None) -> str:
+    return "" if score is None else f"{score:.3f}"
 
 
 def lesion_table(
@@ -99,20 +114,22 @@ def lesion_table(
                 *(len(lesion.sightings), len(lesion.rows), f"{lesion.confidence:.3f}"),
                 "" if lesion.weakest is None else f"{lesion.weakest.probability:.3f}",
                 *("" if best is None else best.key[2], "" if frame < 0 else frame, seconds_text(frame, fps)),
+                _score_text(lesion.detector_score),
             )
             lines.append([str(cell) for cell in cells])
     return lines
 
 
-def track_table(tracks: Embeddings, found: Sequence[ProcedureLesions]) -> list[list[str]]:
-    """The lines of tracks.csv: the lesion of each track."""
+def track_table(tracks: Embeddings, found: Sequence[ProcedureLesions], images: TrackImages) -> list[list[str]]:
+    """The lines of tracks.csv: the lesion of each track. Unknown cells are empty."""
     lines = [list(TRACK_COLUMNS)]
     for procedure in found:
         for row, lesion in zip(procedure.rows.tolist(), procedure.lesion.tolist(), strict=True):
             first, last, fps = int(tracks.position[row]), int(tracks.last[row]), float(tracks.fps[row])
             cells = (procedure.dataset, procedure.video, tracks.track[row], first, last)
             times = (seconds_text(first, fps), seconds_text(last, fps))
-            lines.append([*map(str, cells), *times, str(lesion + 1), str(tracks.polyp[row])])
+            score = _score_text(_detector_score(images, [tracks.track_key(row)]))
+            lines.append([*map(str, cells), *times, str(lesion + 1), str(tracks.polyp[row]), score])
     return lines
 
 
@@ -192,7 +209,8 @@ def _card(tracks: Embeddings, lesion: Lesion, images: TrackImages) -> Card:
         f"{counted(len(lesion.sightings), 'sighting')}, {counted(len(lesion.rows), 'track')}, {visible} in view."
         f" Confidence that exactly these tracks show one lesion: {percent(lesion.confidence)}"
     )
-    lines = []
+    score = lesion.detector_score
+    lines = [] if score is None else [f"Mean score of the detector: {score:.2f}"]
     for number, rows in enumerate(lesion.sightings):
         range_text = time_range(float(tracks.position[rows].min()), float(tracks.last[rows].max()), fps)
         again = ""
@@ -258,7 +276,8 @@ def _explanation(model: SameModel) -> list[Block]:
         "All probabilities take all tracks of the procedure into account; only that of a weakest link within one visit"
         " does not. 'polyptrace explore' and 'find' show what two tracks alone say, so their numbers can differ. The"
         " confidence of a lesion is the probability that it consists of exactly these tracks; it does not say how"
-        " probable it is that they show a lesion. The weakest link is the least probable of the pairs that join its"
+        " probable it is that they show a lesion: a low mean score of the detector can mean that they show none. The"
+        " weakest link is the least probable of the pairs that join its"
         f" tracks. Tracks of a lesion that are less than {SIGHTING_GAP_S:g} s apart are one sighting. Pictures are"
         " chosen by sharpness, box size, highlights and dark corners, at first one of each sighting; each shows its"
         " detection box."
