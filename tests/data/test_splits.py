@@ -64,6 +64,11 @@ def test_named_videos_are_selected_and_an_unknown_one_is_an_error() -> None:
         take_videos(boxes, names=["clip9"])
 
 
+def test_the_rest_of_nothing_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"--rest: .* neither is given"):
+        Selection(rest=True).apply(clips(2))
+
+
 def test_a_selection_filters_scores_completes_frame_rates_and_joins_clips() -> None:
     boxes = clips(4)
     score = np.tile([0.2, 0.8, np.nan], 4)

@@ -44,6 +44,8 @@ class Selection:
             boxes = _with_rate(boxes, self.fps)
         if self.videos is not None or self.share is not None:
             boxes = take_videos(boxes, names=self.videos, share=self.share, rest=self.rest, seed=self.seed)
+        elif self.rest:
+            raise UserError("--rest: is the complement of --videos or --share, and neither is given -> add one of them")
         return boxes if self.join_clips is None else join_clips(boxes, self.join_clips, self.seed)
 
     def as_dict(self) -> dict[str, Any]:
