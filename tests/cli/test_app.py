@@ -1,6 +1,7 @@
 """The command line as a user types it."""
 
 import ast
+import errno
 import os
 import subprocess
 import sys
@@ -153,14 +154,33 @@ def test_a_command_named_like_a_value_is_still_the_command_that_was_called(tmp_p
     assert "no such folder" in done.stderr.replace("\n", " ")
 
 
+@pytest.mark.parametrize(
+    ("command", "end_of_line"), [("embed", "it resumes"), ("evaluate", "no partial output was left")]
+)
 def test_ctrl_c_while_a_command_is_loaded_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, end_of_line: str
 ) -> None:
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("polyptrace.cli.build", interrupt)
     with pytest.raises(SystemExit) as end:
-        main(["embed", "runs/ours"])
+        main([command])
     assert end.value.code == 130
-    assert "interrupted -> run the same command again" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"interrupted -> run the same command again; {end_of_line}\n"
+
+
+@pytest.mark.parametrize(("command", "resumes"), [("embed", True), ("prepare", True), ("evaluate", False)])
+def test_a_full_disk_promises_to_resume_only_where_the_command_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, resumes: bool
+) -> None:
+    def fill(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "out")
+
+    monkeypatch.setattr("polyptrace.cli.build", fill)
+    with pytest.raises(SystemExit) as end:
+        main([command])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert "run the same command again" in said
+    assert ("it resumes" in said) == resumes

@@ -45,11 +45,11 @@ COMMANDS = {
     "settings": "List every setting with its values, its default and its meaning.",
 }
 #: Commands that resume when they are run again.
-RESUMABLE = ("run", "detect", "prepare", "train", "compare", "ablate")
+RESUMABLE = ("run", "detect", "prepare", "train", "embed", "compare", "ablate")
 #: What to do about an error of the file system.
 DISK_ADVICE = {
-    errno.ENOSPC: "the disk is full: free some space and run the same command again; it resumes",
-    errno.EDQUOT: "the quota is used up: free some space and run the same command again; it resumes",
+    errno.ENOSPC: "the disk is full: free some space and run the same command again",
+    errno.EDQUOT: "the quota is used up: free some space and run the same command again",
     errno.EFBIG: "the file is too large for this file system or limit: write to another one",
     errno.EIO: "the disk reports an error: check it, then run the same command again, or write to another one",
     errno.EROFS: "the file system is read-only: write to another one",
@@ -83,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         if error.errno not in DISK_ADVICE:
             raise
-        _fail(f"{error.filename or 'writing'}: {error.strerror} -> {DISK_ADVICE[error.errno]}")
+        resumes = "; it resumes" if error.errno in (errno.ENOSPC, errno.EDQUOT) and called in RESUMABLE else ""
+        _fail(f"{error.filename or 'writing'}: {error.strerror} -> {DISK_ADVICE[error.errno]}{resumes}")
 
 
 def _print_interrupted(called: str | None) -> None:

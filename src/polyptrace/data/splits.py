@@ -66,7 +66,7 @@ def join_clips(boxes: Boxes, clips_per_procedure: int, seed: int = 0) -> Boxes:
     name of their clip, and polyps keep their names.
     """
     if clips_per_procedure < 1:
-        raise UserError(f"--join-clips {clips_per_procedure}: not a number of clips -> give 3 or 4")
+        raise UserError(f"--join-clips {clips_per_procedure}: not a number of clips -> give 1 or more")
     in_videos = np.flatnonzero([is_video(file) for file in boxes.file])
     if len(in_videos):
         raise UserError(

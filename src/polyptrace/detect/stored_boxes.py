@@ -22,8 +22,8 @@ class StoredBoxes:
         mine = [name for name in names if name == stem or Path(name).stem == stem]
         if len(mine) != 1 and len(names) > 1:
             raise UserError(
-                f"{path}: has boxes of {counted(len(names), 'video')} ({', '.join(names[:3])}, …), none or several of "
-                f"which are called {stem!r} -> name the video as its boxes"
+                f"{path}: has boxes of {counted(len(names), 'video')} ({', '.join(names[:3])}, …), not exactly one of"
+                f" them named {stem!r} -> rename the video to match its boxes"
             )
         if stem and not mine:
             warn(

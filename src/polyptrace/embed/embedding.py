@@ -306,7 +306,7 @@ def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:
     chosen = np.flatnonzero(np.isin(dataset.tracklets.unit, list(units)))
     if not len(chosen):
         raise UserError(
-            f"{dataset.path}: has no {' or '.join(units)} -> prepare it again, with a lower tracks.min_track"
+            f"{dataset.path}: has no {' or '.join(units)} -> prepare it again, with a lower --tracks.min-track"
         )
     return chosen
 

@@ -200,7 +200,7 @@ def _test_part(group: Ints, label: Ints, dataset: Ints, seed: int) -> Bools:
     groups = [len(np.unique(group[label == c])) for c in (0, 1)]
     raise UserError(
         f"probe: {counted(groups[1], 'group')} of class 1 and {groups[0]} of class 0 are too few to train and test"
-        " -> at least 4 of each"
+        " -> give at least 4 of each"
     )
 
 

@@ -40,7 +40,7 @@ class StopRequest:
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self.signal is None:
             self.signal, self._since = number, time.monotonic()
-            notify("stopping after this step, with a checkpoint; once more to stop at once")
+            notify("stopping after this step, with a checkpoint; press Ctrl-C again to stop immediately")
         elif time.monotonic() - self._since > SAME_REQUEST:
             self._restore()
             signal.raise_signal(number)
