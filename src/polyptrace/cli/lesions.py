@@ -28,7 +28,7 @@ def command(
     out: Out,
     data: PictureFolders = None,
     labels: Annotated[
-        bool, typer.Option("--labels", help="Fit the probability on the polyps that are known, not without labels.")
+        bool, typer.Option("--labels", help="Use the known polyp labels to fit the probability.")
     ] = False,
     same: Annotated[
         Path | None, typer.Option("--same", help="Use this same.json, fitted on other vectors of the same encoder.")

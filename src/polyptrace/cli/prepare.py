@@ -72,7 +72,7 @@ def command(
     ] = None,
     seed: Annotated[int, selection(min=0, help="Seed of --share and --join-clips.")] = 0,
 ) -> None:
-    """Turn images and boxes in a published format into a dataset folder.
+    """Turn images and boxes in a supported format into a dataset folder.
 
     Links boxes to tracks, cuts tracklets, and stores a small crop of every frame that a tracklet uses, so that training
     never decodes an image. An interrupted run resumes when the same command is run again. An existing folder with the
@@ -88,7 +88,7 @@ def command(
       polyptrace prepare coco rc27 --split train --out train
 
       polyptrace prepare mot detections --tracks.link video \\
-        --tracks.max-gap 3 --min-score 0.5 --out mine
+        --tracks.max-gap 5 --tracks.start-score 0.5 --tracks.margin 0.2 --out mine
 
       polyptrace prepare mot clips --identities polyp --tracks.stride 2 --out clips
 

@@ -31,8 +31,8 @@ def command(
     Run the same command again to resume an interrupted run; Ctrl-C writes a checkpoint first. With more
     --train.epochs, a finished run continues. Each method has its published settings as defaults; a TOML file and
     --section.key value override them. All settings: [bold]polyptrace settings supervision views loss encoder optimiser
-    train[/]. MVE and TPC were published starting from a trained SFE: [bold]--init-from SFE_RUN[/]. The architecture of
-    the initial encoder is then the default.
+    train[/]. MVE and TPC were published starting from a trained SFE: [bold]--init-from SFE_RUN[/]. With --init-from,
+    the architecture defaults to that of the initial encoder.
 
     The backbone starts from ImageNet weights, which are downloaded once. Offline, use [bold]--encoder.weights FILE[/]
     or [bold]--encoder.weights none[/].
