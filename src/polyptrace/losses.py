@@ -112,8 +112,8 @@ class _BagPairs(NamedTuple):
 
     own: Tensor  # (M, L, K·U) s(z_iku, y_it)
     own_mask: Tensor  # (M, L, K·U) bool
-    other: Tensor  # (M, P) s(z_iku, y_jv) for all j; j = i is masked
-    other_mask: Tensor  # (M, P) bool
+    other: Tensor  # (M, K·U·M·L) s(z_iku, y_jv) for all j; j = i is masked
+    other_mask: Tensor  # (M, K·U·M·L) bool
     counted: Tensor  # (M, L) bool: anchors that have a positive
 
 
@@ -273,13 +273,13 @@ def unit_vectors(vectors: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def similarities(a: Tensor, b: Tensor, temperature: float) -> Tensor:
-    """s(a, b) = cos(a, b) / temperature of all pairs of unit vectors, outside autocast: (P, D), (Q, D) -> (P, Q)."""
+    """s(a, b) = cos(a, b) / temperature of all pairs of unit vectors, outside autocast: (n, D), (m, D) -> (n, m)."""
     with torch.autocast(a.device.type, enabled=False):
         return a @ b.T / temperature
 
 
 def log_sum_exp(logits: Tensor, mask: Tensor) -> Tensor:
-    """log Σ exp over the last dimension where `mask` is True: (..., P), (..., P) -> (...); -inf if it nowhere is."""
+    """log Σ exp over the last dimension where `mask` is True: (..., n), (..., n) -> (...); -inf if it nowhere is."""
     empty = ~mask.any(-1, keepdim=True)
     logits = logits.masked_fill(~mask, -torch.inf).masked_fill(empty, 0.0)
     return torch.logsumexp(logits, -1).masked_fill(empty.squeeze(-1), -torch.inf)

@@ -5,9 +5,9 @@ first, where IoU >= 0.1. With `max_gap`, boxes without a match in the next frame
 frames later. All videos are matched at once, so the cost is that of sorting the boxes.
 
 Three options are for detectors. With `start_score`, weaker boxes continue a track but never start one, as in ByteTrack.
-With `min_score`, tracks whose boxes have a lower mean score are dropped: a detector is less sure of what is no polyp.
-With `margin`, boxes are enlarged before their overlap is computed, by this share of their size on each side and per
-frame of distance, so that a track survives a movement of the camera.
+With `min_score`, tracks whose boxes have a lower mean score are dropped: detectors are less confident about false
+positives. With `margin`, boxes are enlarged before their overlap is computed, by this share of their size on each side
+and per frame of distance, so that a track survives a movement of the camera.
 """
 
 from itertools import product

@@ -6,8 +6,9 @@ If an encoder works frame by frame, a frame that a tracklet and its track share 
 the features of all frames of a block, then the vectors of its tracklets. Other encoders take whole tracklets, in
 batches of similar length. Nothing waits for the GPU: batches are read ahead, and vectors are fetched one block later.
 
-The plan of the blocks and batches depends on the tracklets and the settings only, so a block gives the same numbers on
-whatever machine it is computed, and a resumed `embed` gives the same bytes as one that was not interrupted.
+The blocks depend on the tracklets and the settings only; the batch sizes also depend on the type of the device and on
+the encoder. A block therefore gives the same numbers on machines of the same kind, and a resumed `embed` gives the same
+bytes as an uninterrupted one.
 """
 
 from collections import deque

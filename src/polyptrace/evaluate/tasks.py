@@ -25,7 +25,7 @@ from polyptrace.evaluate.retrieval import Scope, retrieval
 
 #: Task -> its unit.
 TASKS = {"retrieval": "track", "reid": "track", "size": "tracklet", "histology": "tracklet", "counting": "track"}
-#: The gallery of the paper's retrieval, which is the first, and of the others.
+#: Gallery of each retrieval task; the first is the paper's.
 SCOPES: dict[str, Scope] = {
     "retrieval": "all",
     "retrieval.within": "within",
@@ -35,7 +35,7 @@ SCOPES: dict[str, Scope] = {
 }
 #: Nearest neighbours that are stored per query.
 TOP = 5
-#: Learning rates of the paper, and the classes.
+#: Learning rate of each probe, as in the paper, and the meaning of its classes.
 RATES = {"size": 1e-4, "histology": 1e-5}
 CLASSES = {"size": "1 above 5.0 mm, 0 up to it", "histology": "1 adenoma, 0 not"}
 

@@ -1,4 +1,4 @@
-"""Who is who according to the answers: their transitive closure, and where they contradict each other.
+"""Identities that follow from the answers: their transitive closure, and where they contradict each other.
 
 The items of a procedure are its tracks; a track that was split is two items. Each event says of pairs of items that
 they show the same lesion or different ones. Later answers of an annotator on a pair replace earlier ones. In the

@@ -10,12 +10,13 @@
 
    The mean counts one group as one piece of evidence, because its tracks repeat each other. After a long pause the
    prior grows with the ratio of the two times in view. Groups with simultaneous tracks are in no common lesion.
-3. The count is the median of its posterior. Among the partitions with that count, the one is chosen that maximises the
-   sum over pairs of tracks in one lesion of P(same) - 1/2, which minimises the expected number of wrong pairs.
+3. The count is the median of its posterior. Among the partitions with that count, the partition that maximises the sum
+   over pairs of tracks in one lesion of P(same) - 1/2 is chosen: it minimises the expected number of wrong pairs.
 
-Groups that are linked by undecided log-odds form components, which are solved one by one. A component of more than
-`MAX_GROUPS` groups is solved approximately: its groups are assigned one after the other in temporal order, each to the
-lesion with the largest weight or to a new one, and each assignment is taken as independent in the distribution.
+Groups that are linked by undecided log-odds form components. Steps 2 and 3 are done for each component, and the counts
+are added. A component of more than `MAX_GROUPS` groups is solved approximately: its groups are assigned one after the
+other in temporal order, each to the lesion with the largest weight or to a new one. Its count is the number of lesions
+that result, and its distribution takes the assignments as independent.
 """
 
 from dataclasses import dataclass

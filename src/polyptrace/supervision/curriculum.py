@@ -6,8 +6,9 @@ It is a function without state: the temperature of any epoch or step is known wi
 advances c once per epoch. Over few epochs that is a coarse staircase, and in a single epoch τ stays at τ_min; `step`
 advances c with every step instead.
 
-The paper's τ_max = 12 suits REAL-Colon, with about 60 tracklets per polyp and 190 per video: a share of 0.2 and of
-0.06. On shorter recordings the same 12 reaches far past the polyp. There are two ways to scale it with the data:
+The paper's τ_max = 12 suits REAL-Colon, with about 60 tracklets per polyp and 190 per video: 12 is 0.2 of the tracklets
+of a polyp and 0.06 of those of a video. On shorter recordings the same 12 reaches far past the polyp. There are two
+ways to scale it with the data:
 
 share  τ_max of a tracklet is a share (0.06) of the number of tracklets in its video. This is right if videos have about
        as many polyps as the paper's.

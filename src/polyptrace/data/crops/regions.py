@@ -1,4 +1,4 @@
-"""Regions (see `crop_regions` of the box table) cut out of their images and resized to squares.
+"""Cuts regions (computed by `data.boxes.crop_regions`) out of images and resizes them to squares.
 
 The resize is bilinear with antialiasing. On a CPU it is in 8-bit arithmetic: about 0.3 grey levels from the float
 result on average. On a GPU it is in floating point.

@@ -1,5 +1,5 @@
-"""The six families of foundation models: DINOv2, DINOv3 and V-JEPA2 (natural images and videos), EndoFM and EndoFM-LV,
-EndoViT and SurgeNet (endoscopy and surgery).
+"""The six families of foundation models: DINOv2, DINOv3 and V-JEPA2 (natural images and videos), EndoFM (with
+EndoFM-LV), EndoViT and SurgeNet (endoscopy and surgery).
 
 DINO's weights files come in several layouts: the hub's (names of transformers 5.17 or 5.22), Meta's own, and timm's.
 They differ in names and in which weights are stacked (query, key and value; gate and up projection of the giant's
