@@ -3,10 +3,10 @@
 How well lesions are found without labels, on vectors whose polyps are known. Each VECTORS folder is fitted on its own.
 Writes table.md, lesions.json and the reliability diagram.
 
-- Counting, beside the published clusterings and time alone (a new lesion after each pause of some length). These are
-  tuned on the labels of the other procedures of their folder: the clusterings to a false positive rate of 5 %, as
-  published, time alone to its count error. "Tuned for it": the count error of the setting with the smallest count error
-  on the other procedures.
+- Counting, compared with the published clusterings and with time alone (a new lesion after each pause of some length).
+  These are tuned on the labels of the other procedures of their folder: the clusterings to a false positive rate of
+  5 %, as published, time alone to its count error. "Tuned for it": the count error of the setting with the smallest
+  count error on the other procedures.
 - Calibration of P(same lesion) of pairs of tracks, of the probability after clustering, and of a logistic regression on
   the cosine that is fitted on the labels of the other procedures.
 
