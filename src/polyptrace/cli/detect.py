@@ -67,7 +67,7 @@ def command(
       polyptrace detect procedure.mp4 --detector mine.py:detect --out detections
 
       polyptrace prepare mot detections --tracks.link video \\
-        --tracks.max-gap 5 --tracks.start-score 0.5 --tracks.margin 0.2 --out data
+        --tracks.max-gap 5 --tracks.start-score 0.5 --tracks.min-score 0.4 --tracks.margin 0.2 --out data
     """
     border = "keep" if keep_border else "blank"
     if not preview:

@@ -88,7 +88,7 @@ def command(
       polyptrace prepare coco rc27 --split train --out train
 
       polyptrace prepare mot detections --tracks.link video \\
-        --tracks.max-gap 5 --tracks.start-score 0.5 --tracks.margin 0.2 --out mine
+        --tracks.max-gap 5 --tracks.start-score 0.5 --tracks.min-score 0.4 --tracks.margin 0.2 --out mine
 
       polyptrace prepare mot clips --identities polyp --tracks.stride 2 --out clips
 
