@@ -18,7 +18,7 @@ from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data import read_mot
 from polyptrace.data.crops.videos import all_frames, write_video
 from polyptrace.detect import Detections, detect, load_detector, unfinished
-from tests.detect.conftest import HEIGHT, WIDTH, Numbered, numbered, pictures, without_frame_rate
+from tests.detect.conftest import HEIGHT, WIDTH, Frozen, Numbered, frames_in, numbered, pictures, without_frame_rate
 
 Make = Callable[..., Numbered]
 
@@ -132,16 +132,6 @@ def test_another_function_does_not_resume_a_failed_one(video: Path, tmp_path: Pa
         detect(video, load_detector(f"{file}:other"), tmp_path / "out")
 
 
-class Frozen(Numbered):
-    """Does not compare the number with the index, because frozen frames repeat theirs."""
-
-    def __call__(self, _: list[np.ndarray], indices: list[int], /) -> list[np.ndarray]:
-        if self.fail in indices:
-            raise ValueError("no memory")
-        self.seen += indices
-        return [np.array([[index % 100, 10, 20, 20, 0.9]]) for index in indices]
-
-
 def test_a_killed_process_repeats_only_what_followed_its_last_state(video: Path, tmp_path: Path) -> None:
     program = tmp_path / "slow.py"
     program.write_text(
@@ -196,10 +186,6 @@ def test_a_killed_process_does_not_search_the_field_again(video: Path, tmp_path:
     }
 
 
-def frames_in(table: Path) -> list[int]:
-    return [int(line.partition(",")[0]) for line in table.read_text().splitlines()]
-
-
 def variable_rate(path: Path, options: dict[str, str]) -> None:
     """Frames with irregular times, some far apart as after dropped frames, and B-frames."""
     times = np.cumsum(np.random.default_rng(0).choice([20, 40, 40, 41, 400], 200)).tolist()
@@ -241,34 +227,6 @@ def test_a_rotated_video_is_detected_as_it_is_displayed(tmp_path: Path, detector
     made = detect(video, detector(), tmp_path / "out")
     assert frames_of(made) == list(range(60))
     assert read_mot(made.path).image_width[0] == WIDTH
-
-
-def test_black_frames_and_those_outside_the_body_are_skipped_and_listed(tmp_path: Path) -> None:
-    def picture(index: int) -> np.ndarray:
-        shown = numbered(index)
-        if index < 20 or index >= 140:  # a room: grey
-            return shown.mean(2, keepdims=True).repeat(3, 2).astype(np.uint8)
-        return np.zeros_like(shown) if 60 <= index < 65 else shown
-
-    def dark_at_the_end(index: int) -> np.ndarray:
-        return picture(index) if index < 150 else np.zeros_like(picture(index))
-
-    video = tmp_path / "v.mp4"
-    write_video(video, map(picture, range(160)))
-    made = detect(video, Frozen(), tmp_path / "out")
-    assert made.skipped == ((0, 19, "outside the body"), (60, 64, "black"), (140, 159, "outside the body"))
-    assert made.skipped_frames == {"outside the body": 40, "black": 5}
-    assert [number - 1 for number in frames_in(made.path)] == [*range(20, 60), *range(65, 140)]
-    assert made.boxes == 115
-    write_video(tmp_path / "dark.mp4", map(dark_at_the_end, range(160)))
-    dark = detect(tmp_path / "dark.mp4", Frozen(), tmp_path / "out")
-    assert dark.skipped_frames == {"outside the body": 30, "black": 15}
-
-
-def test_a_video_without_any_red_is_not_taken_for_the_outside(tmp_path: Path) -> None:
-    video = tmp_path / "narrow-band.mp4"
-    write_video(video, (numbered(index)[..., ::-1].copy() for index in range(40)))
-    assert detect(video, Frozen(), tmp_path / "out").boxes == 40
 
 
 class Returning:

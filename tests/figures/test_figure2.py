@@ -1,11 +1,15 @@
 """The paper's Figure 2, and what goes with it."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from polyptrace.config import Supervision
+from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.figures.figure2 import (
     TrainingTracklets,
@@ -35,6 +39,14 @@ def test_the_caption_counts_anchors_bags_and_polyps(coloured: Dataset) -> None:
     text = curriculum_caption(curriculum_statistics(tracklets, Supervision(), points=3), "some data")
     assert "some data: 20 bags of 4 for each of 48 anchors at 3 points" in text
     assert "960 bags of 6 polyps" in text
+
+
+def test_data_without_tracklets_of_a_fixed_length_are_refused(
+    make_dataset: Callable[..., Path], tmp_path: Path
+) -> None:
+    short = Dataset.open(make_dataset(tmp_path / "short", [[4, 3], [5, 4]], frames=6))
+    with pytest.raises(UserError, match=r"short: .* lower --tracks.length or --tracks.stride"):
+        training_tracklets(short)
 
 
 def test_a_video_with_too_few_tracklets_draws_what_it_can() -> None:

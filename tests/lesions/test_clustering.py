@@ -143,11 +143,11 @@ def test_the_scores_of_some_tracks_are_those_of_their_pairs() -> None:
 
 
 def test_the_weakest_link_is_the_bottleneck_of_the_strongest_links() -> None:
-    odds = np.full((4, 4), -5.0)
+    log_odds = np.full((4, 4), -5.0)
     for a, b, value in ((0, 1, 4.0), (1, 2, 0.5), (2, 3, 3.0), (0, 3, -1.0)):
-        odds[a, b] = odds[b, a] = value
-    assert weakest_link(odds, np.arange(4)) == (1, 2, 0.5)
-    assert weakest_link(odds, np.array([0])) is None
+        log_odds[a, b] = log_odds[b, a] = value
+    assert weakest_link(log_odds, np.arange(4)) == (1, 2, 0.5)
+    assert weakest_link(log_odds, np.array([0])) is None
 
 
 def test_lesions_are_counted_and_the_interval_contains_the_truth(simulate: Callable[..., Embeddings]) -> None:

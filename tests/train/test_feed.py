@@ -27,7 +27,7 @@ def test_a_whole_batch_needs_no_mask(crops: np.ndarray) -> None:
     (loaded,) = feed.stream([batch([[3, 1], [0, 19]])])
     assert loaded.crops.numpy().tobytes() == crops[[3, 1, 0, 19]].tobytes()
     assert loaded.shape == (2, 2)
-    assert loaded.frame_index is None
+    assert loaded.flat_index is None
     assert loaded.mask is None
     assert loaded.targets.mask.all()
 
@@ -35,9 +35,9 @@ def test_a_whole_batch_needs_no_mask(crops: np.ndarray) -> None:
 def test_only_valid_frames_are_loaded_each_with_its_index(crops: np.ndarray) -> None:
     (loaded,) = Feed(crops, 8, torch.device("cpu")).stream([batch([[3, -1], [-1, -1], [5, 6], [7, -1]])])
     assert loaded.crops.numpy().tobytes() == crops[[3, 5, 6, 7]].tobytes()
-    assert loaded.frame_index is not None
+    assert loaded.flat_index is not None
     assert loaded.mask is not None
-    assert loaded.frame_index.tolist() == [0, 4, 5, 6]
+    assert loaded.flat_index.tolist() == [0, 4, 5, 6]
     assert loaded.mask.flatten().nonzero().flatten().tolist() == [0, 4, 5, 6]
 
 
@@ -54,7 +54,7 @@ def test_a_compiled_network_is_compiled_once_however_many_frames_are_real(crops:
     learner.compile(backend=count)
     tables = ([[3, -1, 4], [5, 6, -1]], [[1, 2, 3], [5, -1, -1]], [[3, 4, 5], [6, 7, -1]])
     for loaded in feed.stream(batch(rows) for rows in tables):
-        assert learner(loaded.crops, loaded.shape, loaded.frame_index, loaded.mask).shape[:2] == (2, 4)
+        assert learner(loaded.crops, loaded.shape, loaded.flat_index, loaded.mask).shape[:2] == (2, 4)
     assert len(graphs) == 1
 
 

@@ -22,7 +22,7 @@ from polyptrace.core.files import move_folder
 from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.embed import embed
 from polyptrace.encoders import load_encoder
-from polyptrace.encoders.checkpoints import training_record
+from polyptrace.encoders.encoder_folder import training_record
 from polyptrace.encoders.weights import weights_hash
 from polyptrace.methods import METHODS, Targets
 from polyptrace.methods import ours as ours_module

@@ -10,7 +10,7 @@ import typer
 
 from polyptrace.cli.evaluate import paths_by_task
 from polyptrace.cli.options import ConfigFile, check_options
-from polyptrace.compare.rates import FILE, choose_rates, read_rates, search_trials, write_rates
+from polyptrace.compare.rates import RATES_FILE, choose_rates, read_rates, search_trials, write_rates
 from polyptrace.compare.rows import ALL, ROWS, ComparisonRow, frozen_row, select_rows
 from polyptrace.compare.runner import Failure, Keep, Workers, failure_of, run_trials, with_starts
 from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Datasets, Shared, Trial, frames_of_ours, make_trial
@@ -19,6 +19,7 @@ from polyptrace.core.console import echo, notify
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import check_writable, wrong_folder
 from polyptrace.core.lock import lock
+from polyptrace.data.dataset import DATASET_FILE
 from polyptrace.evaluate.tasks import TASKS, check_task
 from polyptrace.report import load_rows, write_report
 
@@ -127,14 +128,14 @@ def command(
         search = plan_search(rows, shared, search_lr, search_train, search_test, own_epochs)
         part = select_trials(search, only)
         if not dry_run:
-            failed = run_rows(part, at_once, keep)
+            search_failures = run_rows(part, at_once, keep)
             left = unfinished(search)
             if only and part and left:
                 echo(f"rates are chosen when all have been tried; not run yet: {', '.join(left)}")
-                exit_with(failed)
+                exit_with(search_failures)
                 return
             known_rates = finish_search(search, out)
-    failed = without_rate(rows, known_rates or {}, out)
+    failed = without_rate(rows, known_rates or {}, out)  # among them the rows whose search failed at every rate
     frames = 0 if own_epochs else frames_of(datasets, shared, rows)
     trials = [
         make_trial(row, seed, f"{ROWS_FOLDER}/{row.name}/seed{seed}", datasets, shared, frames, known_rates)
@@ -168,7 +169,7 @@ def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence
     of_tasks = {task: tuple(paths) for task, paths in paths_by_task("--eval-for", tests_of).items()}
     data = Datasets(train, tuple(tests), of_tasks)
     for path in [*data.all_tests(), *([train] if train else [])]:
-        if not (path / "dataset.json").is_file():
+        if not (path / DATASET_FILE).is_file():
             raise wrong_folder(path, "prepare")
     return data
 
@@ -182,7 +183,7 @@ def rates_of(shared: Shared, file: Path | None, *, searching: bool = False) -> d
     """The learning rates of a file or, if `searching`, of an earlier search in the same folder; None without them."""
     if (file or searching) and "lr" in shared.settings.get("optimiser", {}):
         raise UserError("--optimiser.lr and searched rates are both given -> choose one")
-    earlier = shared.out / FILE
+    earlier = shared.out / RATES_FILE
     path = file or (earlier if searching and earlier.exists() else None)
     return read_rates(path) if path else None
 
@@ -266,7 +267,7 @@ def finish_search(trials: Sequence[Trial], out: Path) -> dict[str, float]:
 def without_rate(rows: Sequence[ComparisonRow], rates: dict[str, float], out: Path) -> list[Failure]:
     """The rows for which no searched rate worked."""
     lacking = [row for row in rows if row.trained and rates and row.name not in rates and row.method not in rates]
-    return [Failure(row.name, "no learning rate worked", out / FILE) for row in lacking]
+    return [Failure(row.name, "no learning rate worked", out / RATES_FILE) for row in lacking]
 
 
 def with_seeds(rows: Sequence[ComparisonRow], seeds: int) -> list[tuple[ComparisonRow, int]]:

@@ -115,15 +115,15 @@ def _our_row() -> EncoderRow:
     with torch.device("meta"):
         encoder = TrackletEncoder(Config().encoder.backbone).eval()
         frames = torch.empty(1, COST_LENGTH, 3, COST_SIZE, COST_SIZE)
-    counted = cost(encoder, lambda: encoder(frames))
+    whole = cost(encoder, lambda: encoder(frames))
     unused = sum(parameter.numel() for parameter in encoder.projector.parameters())
     return {
         "name": "ours",
         "title": "Ours",
-        "params": counted.params - unused,
-        "flops": counted.flops,
-        "paper_params": counted.params,
-        "paper_macs": counted.paper_macs,
+        "params": whole.params - unused,
+        "flops": whole.flops,
+        "paper_params": whole.params,
+        "paper_macs": whole.paper_macs,
         "width": encoder.width,
         "size": encoder.preprocess.size,
         "frames": "any",

@@ -17,8 +17,8 @@ from polyptrace.data.identity import polyp_keys
 from polyptrace.embed import OnnxEncoder, embed, embed_export, export_encoder
 from polyptrace.embed.onnx import INFO_FILE
 from polyptrace.encoders import load_encoder, save_encoder
-from polyptrace.encoders.checkpoints import STORED, rounded
 from polyptrace.encoders.encoder import OwnEncoder
+from polyptrace.encoders.encoder_folder import STORED, rounded
 from polyptrace.encoders.weights import fingerprint
 from polyptrace.evaluate import Results, retrieval
 from polyptrace.report.tables import card_results

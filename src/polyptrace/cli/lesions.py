@@ -16,7 +16,7 @@ from polyptrace.core.files import atomic_folder, provenance, refuse_existing, wr
 from polyptrace.embed import Embeddings, open_datasets
 from polyptrace.film_strips import TrackImages
 from polyptrace.lesions import SAME_FILE, ProcedureLesions, SameModel, lesions, same_model
-from polyptrace.lesions.cards import lesion_list, lesion_page, lesion_table, track_table
+from polyptrace.report.lesion_page import lesion_list, lesion_page, lesion_table, track_table
 from polyptrace.report.page import write_page
 
 #: The file that marks a folder of this command.

@@ -16,7 +16,7 @@ from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
 from polyptrace.data import Dataset
-from polyptrace.data.dataset import tracklets_hash
+from polyptrace.data.dataset import DATASET_FILE, tracklets_hash
 from polyptrace.embed import concatenate, embed
 from polyptrace.encoders import load_encoder
 from polyptrace.encoders.weights import weights_hash
@@ -97,17 +97,17 @@ def command(
 
 def colour_grid(rows: list[Results], datasets: list[Dataset]) -> list[Results]:
     """The colour grid, counted on the same tracks, if the rows have no labels and it is not among them."""
-    counted = [row for row in rows if any(name.startswith("counting.") for name in row.tasks)]
+    counting_rows = [row for row in rows if any(name.startswith("counting.") for name in row.tasks)]
     labelled = any(task.counts.get("labelled_videos", 0) for row in rows for task in row.tasks.values())
-    if labelled or not counted or any(row.method.encoder == COLOUR_GRID for row in rows):
+    if labelled or not counting_rows or any(row.method.encoder == COLOUR_GRID for row in rows):
         return []
-    tested = [dataset for dataset in datasets if _is_tested(dataset, counted[0])]
+    tested = [dataset for dataset in datasets if _is_tested(dataset, counting_rows[0])]
     if not tested:
         return []
     encoder = load_encoder(COLOUR_GRID)
     vectors = concatenate([embed(encoder, dataset, ("track",)) for dataset in tested])
     vectors = replace(vectors, polyp=np.full(len(vectors), "", object))  # the datasets may have labels
-    settings = Evaluate(**counted[0].settings.get("evaluate", {}))
+    settings = Evaluate(**counting_rows[0].settings.get("evaluate", {}))
     method = Method("Colour grid", "Baseline", encoder=COLOUR_GRID)
     return [evaluate({"counting": vectors}, ("counting",), settings, method=method)]
 
@@ -205,7 +205,7 @@ def _training_data(run: Run, data: Sequence[Dataset]) -> Dataset | None:
                 return dataset
         elif run.data is not None and dataset.path.name == run.data.name:
             return dataset
-    if run.data is None or not (run.data / "dataset.json").is_file():
+    if run.data is None or not (run.data / DATASET_FILE).is_file():
         return None
     return Dataset.open(run.data)
 

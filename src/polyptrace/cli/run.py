@@ -28,7 +28,7 @@ from polyptrace.detect import Detections
 from polyptrace.embed.partial import remove_leftovers
 from polyptrace.embed.table import Embeddings
 from polyptrace.encoders.weights import DEFAULT
-from polyptrace.lesions.cards import LESION_COLUMNS, TRACK_COLUMNS
+from polyptrace.report.lesion_page import LESION_COLUMNS, TRACK_COLUMNS
 from polyptrace.report.page import Page, Paragraph, Section, write_page
 
 SECTIONS = ("tracks", "crops", "embed")

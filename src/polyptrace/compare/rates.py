@@ -18,7 +18,7 @@ from polyptrace.core.files import provenance, read_json, write_json
 from polyptrace.core.schema import from_json
 from polyptrace.evaluate import Results
 
-FILE = "rates.json"
+RATES_FILE = "rates.json"
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ def _best(tried: dict[str, float | None]) -> SearchedRow:
 
 def write_rates(out: Path, rates: SearchedRates) -> None:
     """Writes `rates.json` into the comparison's folder."""
-    write_json(out / FILE, asdict(rates))
+    write_json(out / RATES_FILE, asdict(rates))
 
 
 def read_rates(path: Path) -> dict[str, float]:
     """The rate of each row that has one, from a `rates.json`."""
-    return from_json(SearchedRates, read_json(path), str(path), f"give the {FILE} of a search").known
+    return from_json(SearchedRates, read_json(path), str(path), f"give the {RATES_FILE} of a search").known
 
 
 def _map(trial: Trial) -> float:

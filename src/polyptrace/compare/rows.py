@@ -17,8 +17,8 @@ from typing import Any
 from polyptrace.config import Config, Settings, from_dict
 from polyptrace.core.errors import UserError
 from polyptrace.encoders import ColourGrid
-from polyptrace.encoders.checkpoints import training_record
 from polyptrace.encoders.encoder import FROZEN, LABEL_USE
+from polyptrace.encoders.encoder_folder import training_record
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 from polyptrace.encoders.weights import DEFAULT
 from polyptrace.methods import METHODS

@@ -43,7 +43,7 @@ from polyptrace.core.files import (
     file_hash,
     read_json,
     refuse_changes,
-    remove_partial,
+    remove_temporary_files,
     write_json,
 )
 from polyptrace.core.lock import InUseError, lock
@@ -133,7 +133,7 @@ def with_starts(trials: Sequence[Trial]) -> list[Trial]:
 def run_trial(trial: Trial, keep: Keep = "all") -> None:
     """Runs the pending steps of a trial in this process; refuses a folder that was made with other settings."""
     record = begin_trial(trial)
-    remove_partial(trial.folder)
+    remove_temporary_files(trial.folder)
     with lock(trial.run):
         pass  # removes the lock file of a process that was killed at the end of the training
     for step in trial.steps:

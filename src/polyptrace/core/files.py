@@ -147,7 +147,7 @@ def recover(path: Path) -> None:
             remove(leftover)
 
 
-def remove_partial(folder: Path) -> None:
+def remove_temporary_files(folder: Path) -> None:
     """Removes all temporary files and folders in a folder and below. The caller has the folder's lock."""
     for leftover in list(folder.rglob(f".*{PARTIAL}*")):
         remove(leftover)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = 1
+DATASET_FILE = "dataset.json"
 AGAIN = "prepare the dataset again"
 Unit = Literal["tracklet", "track"]
 Scalar = str | int | float | bool | None
@@ -93,7 +94,7 @@ class Dataset(LabelFree):
     def open(cls, path: Path | str) -> Self:
         """Opens a folder that `prepare` wrote; crops are read from disk when they are used."""
         path = Path(path)
-        if not (path / "dataset.json").is_file():
+        if not (path / DATASET_FILE).is_file():
             raise wrong_folder(path, "prepare")
         info = read_info(path)
         tracklets = load_tracklets(path / "tracklets.parquet")
@@ -169,7 +170,7 @@ class _Info:
 
 def read_info(folder: Path) -> dict[str, Any]:
     """The content of `dataset.json`, checked."""
-    path = folder / "dataset.json"
+    path = folder / DATASET_FILE
     info = read_json(path)
     if isinstance(info, dict) and info.get("format") != FORMAT:
         raise UserError(f"{folder}: has format {info.get('format')}, expected {FORMAT} -> prepare it again")

@@ -23,12 +23,13 @@ from polyptrace.core.codec import JPEG_DECODER
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import (
+    PARTIAL,
     check_writable,
     differences,
     file_hash,
     provenance,
     refuse_changes,
-    remove_partial,
+    remove_temporary_files,
     write_json,
 )
 from polyptrace.core.lock import lock
@@ -38,7 +39,15 @@ from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.images import VIDEO_ENDS, files_hash
 from polyptrace.data.crops.store import BadImage, Fill, PartialStore
 from polyptrace.data.crops.videos import is_video
-from polyptrace.data.dataset import FORMAT, Dataset, DatasetTracklets, LabelFreeTracklets, read_info, save_tracklets
+from polyptrace.data.dataset import (
+    DATASET_FILE,
+    FORMAT,
+    Dataset,
+    DatasetTracklets,
+    LabelFreeTracklets,
+    read_info,
+    save_tracklets,
+)
 from polyptrace.data.identity import group_rows, polyp_keys, video_keys
 from polyptrace.data.sources import check_source, read_source
 from polyptrace.data.sources.file_names import image_root
@@ -48,7 +57,6 @@ from polyptrace.data.tracks import link_with_settings
 
 #: Gives boxes, with the track of each, other polyps.
 Relabel = Callable[[Boxes, Ints], Boxes]
-FILE = "dataset.json"
 #: Keys of the hashes of the source's boxes, and of the sizes and times of the files that crops were cut from.
 SOURCE_BOXES, PICTURES = "source boxes", "image files"
 ADVICE = "use the same settings, give another folder, or remove this one first"
@@ -160,10 +168,10 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
         warn(warning)
     findings = [f for f in check_boxes(boxes) if f.fatal]
     _refuse(findings, settings.skip_bad)
-    partial = out.with_name(out.name + ".partial")
+    partial = out.with_name(out.name + PARTIAL)
     store = PartialStore(partial, boxes, root, settings.crops, fill)
     while True:
-        linked = _link(boxes, findings, settings.tracks)
+        linked = _link_and_cut(boxes, findings, settings.tracks)
         new = _image_findings(boxes, linked.source_row, store.cut(linked.cropped_source_rows))
         _refuse([finding for finding in new if finding.fatal], settings.skip_bad)
         if not new:
@@ -183,13 +191,13 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
         write_rejected(partial / "rejected.csv", boxes, findings)
     used = linked.boxes.take(linked.cropped)
     counts = linked.counts(boxes)
-    write_json(partial / FILE, dataset_info(partial, root, boxes, used, linked.tracklets, settings, counts))
+    write_json(partial / DATASET_FILE, dataset_info(partial, root, boxes, used, linked.tracklets, settings, counts))
     store.finish(linked.cropped_source_rows)
-    remove_partial(partial)  # of a killed run
+    remove_temporary_files(partial)  # of a killed run
     partial.rename(out)
 
 
-def _link(source: Boxes, findings: list[Finding], settings: Tracks) -> _Linked:
+def _link_and_cut(source: Boxes, findings: list[Finding], settings: Tracks) -> _Linked:
     """Tracks and tracklets of the boxes without findings; an error if there is no tracklet."""
     rows = np.delete(np.arange(len(source)), [f.row for f in findings])
     boxes = source.take(rows)
@@ -283,7 +291,7 @@ def dataset_info(
 
 def refuse_other_settings(out: Path, settings: PrepareSettings) -> None:
     """Raises an error unless `out` is a dataset folder that was made with the same settings."""
-    if not (out / FILE).is_file():
+    if not (out / DATASET_FILE).is_file():
         raise UserError(f"{out}: already exists -> give another folder, or remove it first")
     old = read_info(out)
     new = json.loads(json.dumps(settings.as_dict()))

@@ -12,7 +12,7 @@ from polyptrace.core.timecode import timecode
 from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import blank, sample_frames, video_info
 from polyptrace.detect.detector import Detector, Found, Frame
-from polyptrace.detect.recording import is_black
+from polyptrace.detect.frame_judge import is_black
 from polyptrace.report.page import Card, Cards, Page, Picture, Section, render_page
 
 FRAMES, WIDTH = 20, 460

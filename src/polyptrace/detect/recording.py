@@ -2,11 +2,8 @@
 
     detect(Path("procedure.mp4"), load_detector("polyps.onnx"), Path("detections"))
 
-A run that was killed resumes at the same frame and ends with the same bytes.
-
-Frames that do not show the colon are skipped: black and frozen ones before detection, and those before or after the
-examination (outside the body) after it. The tissue under white light is red and a room is not, but narrow-band imaging
-is not red either. Therefore only frames before the first and after the last red frame are outside.
+A run that was killed resumes at the same frame and ends with the same bytes. Frames that do not show the colon are
+skipped, as `frame_judge.py` judges them.
 """
 
 import sys
@@ -37,6 +34,7 @@ from polyptrace.core.timecode import timecode
 from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import FramePosition, all_frames, video_info
 from polyptrace.detect.detector import Detector, Found, Frame
+from polyptrace.detect.frame_judge import FROZEN, FrameJudge, outside_body
 from polyptrace.detect.unfinished import ADVICE, State, UnfinishedDetections
 
 T = TypeVar("T")
@@ -47,42 +45,6 @@ READ_AHEAD = 2  # batches
 SWITCH_S = 0.0005
 MOST_BOXES = 100  # of a frame; the weakest are dropped
 COMPLETE = 0.98  # share of the announced duration below which a video ends early
-OUTSIDE = "outside the body"
-POINTS = 64  # pixels along the width that are looked at
-BLACK = 12.0  # mean grey level
-SAME = 0.4  # mean difference in grey levels below which a frame repeats the previous one
-FROZEN = 10  # repeated frames from which a video is frozen; fewer are duplicates of a frame-rate conversion
-RED = 0.37  # mean share of red in red + green + blue
-LEAST_RED = 25  # frames; with fewer, the colours of this video say nothing
-
-
-class FrameJudge:
-    """Judges the frames of a video in their order. `field` is the mask of the endoscope's field, None: everything."""
-
-    def __init__(self, field: Frame | None = None) -> None:
-        self._field = field
-        self._last = np.empty((0, 3), np.int16)
-        self._repeated = 0
-
-    def __call__(self, frame: Frame) -> tuple[str, bool]:
-        """Why the frame is skipped ("" if it is not), and whether it is red."""
-        step = max(1, frame.shape[1] // POINTS)
-        points = frame[::step, ::step].astype(np.int16)
-        if self._field is not None:
-            points = points[self._field[::step, ::step, 0] > 0]
-        points = points.reshape(-1, 3)
-        same = self._last.shape == points.shape and np.abs(points - self._last).mean() < SAME
-        self._repeated = self._repeated + 1 if same else 0
-        self._last = points
-        red, total = points[:, 0].mean(), 3 * points.mean()
-        if total < 3 * BLACK:
-            return "black", False
-        return "frozen" if self._repeated >= FROZEN else "", bool(red / total > RED)
-
-
-def is_black(frame: Frame) -> bool:
-    """Whether a single frame is black."""
-    return FrameJudge()(frame)[0] == "black"
 
 
 @dataclass(frozen=True)
@@ -159,7 +121,7 @@ def detect(
         check_writable(table)
     with lock(table):
         out.mkdir(parents=True, exist_ok=True)
-        _link(video, out)
+        _symlink_video(video, out)
         if summary.is_file():  # written last
             changed = differences(_read_summary(summary).settings, settings)
             refuse_changes(f"{table}: already exists, made", changed, ADVICE)
@@ -170,7 +132,7 @@ def detect(
         mask = field_mask(video, out) if border == "blank" else None
         with UnfinishedDetections.open(partial, settings) as unfinished:
             _run(video, detector, unfinished, mask, min_score, batch, info.frames)
-            outside = _outside(unfinished.state)
+            outside = outside_body(unfinished.state)
             boxes = _write_table(table, unfinished, outside)
             state = unfinished.state
         content = {
@@ -286,18 +248,6 @@ def _usable(found: Found, width: int, height: int, state: State, min_score: floa
     return found[np.argsort(-found[:, 4], kind="stable")[:MOST_BOXES]]
 
 
-def _outside(state: State) -> list[list[Any]]:
-    """Runs of frames before the first and after the last red frame that are not skipped already."""
-    runs = []
-    ends = [(0, state.first_red - 1), (state.last_red + 1, state.frames - 1)] if state.red >= LEAST_RED else []
-    for first, last in ends:
-        for begin, end, _ in [run for run in state.skipped if first <= run[1] and run[0] <= last]:
-            runs.append([first, begin - 1, OUTSIDE])
-            first = end + 1
-        runs.append([first, last, OUTSIDE])
-    return [run for run in runs if run[0] <= run[1]]
-
-
 def _write_table(table: Path, unfinished: UnfinishedDetections, outside: list[list[Any]]) -> int:
     """Writes the MOT file without boxes outside the body; returns the number of boxes."""
     count = 0
@@ -310,7 +260,7 @@ def _write_table(table: Path, unfinished: UnfinishedDetections, outside: list[li
     return count
 
 
-def _link(video: Path, out: Path) -> None:
+def _symlink_video(video: Path, out: Path) -> None:
     """Puts a link to the video into `out`, so that `prepare mot OUT` finds it beside its boxes."""
     link = out / video.name
     if link.exists() and not link.samefile(video):

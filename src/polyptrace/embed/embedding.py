@@ -137,27 +137,29 @@ class Embedder:
         With `partial`, which is for all blocks, what it has is not computed again, and what is computed is added.
         """
         partial = partial or PartialVectors()
-        work = self._block_by_block if self.by_frame else self._whole_tracklets
         with self._computing():
-            work(dataset, plan, plan.blocks[blocks], advance, partial)
+            if self.by_frame:
+                self._block_by_block(dataset, plan, plan.blocks[blocks], advance, partial)
+            else:
+                self._whole_tracklets(dataset, plan.blocks[blocks], advance, partial)
             return partial.result()
 
     def _block_by_block(
         self,
         dataset: LabelFree,
         plan: EmbeddingPlan,
-        chosen: tuple[TrackletBlock, ...],
+        blocks: tuple[TrackletBlock, ...],
         advance: Callable[[int], object],
         partial: PartialVectors,
     ) -> None:
         """Features of the frames, in batches that may span blocks; then the vectors of each block's tracklets."""
         size = self.batch_frames
-        begin = reached = partial.frames or chosen[0].begin // size * size
+        begin = reached = partial.frames or blocks[0].begin // size * size
         held: list[Tensor] = []  # features (…, F) of the frames from `begin` to `reached`
         if partial.features is not None:
             held, begin = [torch.from_numpy(partial.features).to(self.device)], reached - len(partial.features)
-        parts = [plan.frames[start : start + size] for start in range(reached, chosen[-1].end, size)]
-        waiting = deque(chosen[partial.finished :])
+        parts = [plan.frames[start : start + size] for start in range(reached, blocks[-1].end, size)]
+        waiting = deque(blocks[partial.finished :])
 
         def held_on_host() -> Float32s:
             return torch.cat(held).float().cpu().numpy()
@@ -198,18 +200,17 @@ class Embedder:
     def _whole_tracklets(
         self,
         dataset: LabelFree,
-        _: EmbeddingPlan,
-        chosen: tuple[TrackletBlock, ...],
+        blocks: tuple[TrackletBlock, ...],
         advance: Callable[[int], object],
         partial: PartialVectors,
     ) -> None:
         """Whole tracklets, in batches of similar length."""
         length, most = dataset.tracklets.length, self.batch_frames
-        batches = [batch for block in chosen for batch in batches_by_length(length, block.tracklets, most)]
+        batches = [batch for block in blocks for batch in batches_by_length(length, block.tracklets, most)]
         batches = batches[partial.finished :]
         tables = [padded_rows(dataset.tracklets, batch) for batch in batches]
-        crops_of = CropLoader(dataset.crops, self.device).stream([rows.reshape(-1) for rows, __ in tables])
-        for batch, (__, mask), crops in zip(batches, tables, crops_of, strict=True):
+        crops_of = CropLoader(dataset.crops, self.device).stream([rows.reshape(-1) for rows, _ in tables])
+        for batch, (_, mask), crops in zip(batches, tables, crops_of, strict=True):
             frames = self._prepare(crops.reshape(*mask.shape, *crops.shape[1:]))  # (B, L, 3, H, W)
             vectors = self.encoder(frames, None if mask.all() else to_device(mask, self.device)).float()
             partial.add(batch, _fetch_later(vectors))
@@ -293,12 +294,12 @@ def embed_files(
 
 def _cost_fields(encoder: nn.Module, size: int) -> dict[str, Any]:
     """What the saved table says about the cost of its encoder, which was given frames of `size` pixels."""
-    counted = encoder_cost(encoder, size)
-    if counted is None:
+    cost = encoder_cost(encoder, size)
+    if cost is None:
         return {}
     return {
-        "params": counted.params,
-        "flops": {"paper_macs": float(counted.paper_macs), "flops": float(counted.flops)},
+        "params": cost.params,
+        "flops": {"paper_macs": float(cost.paper_macs), "flops": float(cost.flops)},
     }
 
 

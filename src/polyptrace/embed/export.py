@@ -32,8 +32,8 @@ from polyptrace.core.arrays import Float32s
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, file_hash, refuse_existing, write_json
 from polyptrace.embed.onnx import GRAPHS, INFO_FILE, VERSION, ExportInfo, OnnxEncoder
-from polyptrace.encoders.checkpoints import model_card
 from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord, plain_attention
+from polyptrace.encoders.encoder_folder import model_card
 from polyptrace.encoders.preprocess import CropPreparation
 from polyptrace.encoders.weights import fingerprint, weights_hash
 

@@ -2,7 +2,7 @@
 
     with torch.device("meta"):  # shapes only, nothing is computed
         encoder, frames = TrackletEncoder("resnet50"), torch.empty(1, 8, 3, 224, 224)
-    counted = cost(encoder, lambda: encoder(frames))
+    whole = cost(encoder, lambda: encoder(frames))
 
 The paper's column counts multiply-accumulates of convolutions and linear layers, plus 4 operations per output element
 of torch's own normalisation layers. Matrix products inside attention and layers that are not called as modules are left
@@ -103,9 +103,9 @@ def _own_cost(of_frames: bool, settings: tuple[tuple[str, Any], ...], size: int)
     """The cost of one of our encoders, without the projector, which is used in training only."""
     # built on the CPU: timm's RegNet calls torch.unique, which older versions of torch do not have on the meta device
     encoder = (FrameEncoder if of_frames else TrackletEncoder)(**dict(settings)).eval().to("meta")
-    counted = cost(encoder, lambda: encoder(_frames(size)))
+    whole = cost(encoder, lambda: encoder(_frames(size)))
     unused = sum(p.numel() for p in encoder.projector.parameters()) if isinstance(encoder, TrackletEncoder) else 0
-    return replace(counted, params=counted.params - unused)
+    return replace(whole, params=whole.params - unused)
 
 
 def _frames(size: int) -> Tensor:

@@ -35,6 +35,10 @@ class Statement:
     same: bool | None
 
 
+#: Of each item, the other items that statements link it with, and these statements.
+Links = dict[int, list[tuple[int, Statement]]]
+
+
 @dataclass(frozen=True)
 class Contradiction:
     """A statement without effect, and the events that exclude it; none if time alone does."""
@@ -111,7 +115,7 @@ def identities(tracks: Sequence[Item], events: Sequence[Event], video: str, who:
     for event in active:
         if event.kind == "split":
             known.split(event)
-    state = known.state()
+    state = known.freeze()
     pairs: dict[tuple[str, int, int], Statement] = {}
     for event in active:
         if who is not None and event.who != who and event.kind != "split":
@@ -132,6 +136,7 @@ class _Items:
 
     def __init__(self, tracks: Sequence[Item]) -> None:
         self.track = {item: number for number, item in enumerate(tracks)}
+        self.number: dict[Item, int] = {}  # of each present item, by temporal order; known after `freeze`
         self.halves: dict[Item, tuple[Item, Item, int]] = {}  # of split items, with the event
         self.unmapped: list[Event] = []
         self.set_aside: set[int] = set()
@@ -171,8 +176,8 @@ class _Items:
         present = [self.find(item, event) for item in items]
         return [self.number[item] for item in present if item is not None]
 
-    def state(self) -> Identities:
-        """The items in temporal order, before any statement; those that share a frame are apart."""
+    def freeze(self) -> Identities:
+        """Numbers the items in temporal order, when all are split; those that share a frame are apart."""
         items = sorted(self.track, key=lambda item: (item[1:], item[0]))
         self.number = {item: number for number, item in enumerate(items)}
         first, last = (np.array([item[side] for item in items], np.int64) for side in (1, 2))
@@ -252,21 +257,20 @@ def _statement(event: Event, first: int, second: int, *, same: bool | None) -> S
 
 def _close(state: Identities) -> None:
     """Applies the statements in the order of their events, and collects those that are excluded."""
-    links: dict[int, list[Statement]] = {}
+    accepted: list[Statement] = []  # that say "same"
     for statement in sorted(state.statements, key=lambda each: each.event):
         if statement.same is None:
             continue
         a, b = (int(state.component[each]) for each in (statement.first, statement.second))
         if statement.same and state.apart(a, b):
-            path = _excluding(state, links, statement)
+            path = _excluding(state, accepted, statement)
             state.contradictions.append(_contradiction(statement, path))
         elif statement.same:
             if a != b:
                 _join(state, min(a, b), max(a, b))
-            links.setdefault(statement.first, []).append(statement)
-            links.setdefault(statement.second, []).append(statement)
+            accepted.append(statement)
         elif a == b:
-            path = _path(links, statement.first, statement.second)
+            path = _path(same_links(accepted), statement.first, statement.second)
             state.contradictions.append(_contradiction(statement, path))
         else:
             statements = state.different.setdefault(a, {}).setdefault(b, [])
@@ -284,7 +288,7 @@ def _join(state: Identities, into: int, other: int) -> None:
         state.different[third][into] = joined
 
 
-def _excluding(state: Identities, links: dict[int, list[Statement]], statement: Statement) -> list[Statement]:
+def _excluding(state: Identities, accepted: Sequence[Statement], statement: Statement) -> list[Statement]:
     """The statements that exclude a "same"; none where tracks are visible at the same time."""
     a, b = (int(state.component[each]) for each in (statement.first, statement.second))
     different = state.different[a][b]  # each of these excludes it; the chains lead to the first one
@@ -292,6 +296,7 @@ def _excluding(state: Identities, links: dict[int, list[Statement]], statement: 
         return []
     ends = (different[0].first, different[0].second)
     ends = ends if state.component[ends[0]] == a else ends[::-1]
+    links = same_links(accepted)
     chains = (_path(links, statement.first, ends[0]), _path(links, statement.second, ends[1]))
     return [*chains[0], *different, *chains[1]]
 
@@ -301,22 +306,30 @@ def _contradiction(statement: Statement, path: Sequence[Statement]) -> Contradic
     return Contradiction(statement, tuple(dict.fromkeys(each.event for each in path)), tuple(people))
 
 
-def _path(links: dict[int, list[Statement]], start: int, end: int) -> list[Statement]:
+def same_links(statements: Iterable[Statement]) -> Links:
+    """The links between items that "same" statements make."""
+    links: Links = {}
+    for each in statements:
+        links.setdefault(each.first, []).append((each.second, each))
+        links.setdefault(each.second, []).append((each.first, each))
+    return links
+
+
+def _path(links: Links, start: int, end: int) -> list[Statement]:
     """The shortest chain of "same" statements between two items."""
-    came: dict[int, tuple[int, Statement] | None] = {start: None}
+    came_from: dict[int, tuple[int, Statement] | None] = {start: None}
     queue = deque([start])
-    while queue and end not in came:
+    while queue and end not in came_from:
         item = queue.popleft()
-        for statement in links.get(item, ()):
-            other = statement.second if statement.first == item else statement.first
-            if other not in came:
-                came[other] = (item, statement)
+        for other, statement in links.get(item, ()):
+            if other not in came_from:
+                came_from[other] = (item, statement)
                 queue.append(other)
     path: list[Statement] = []
-    step = came.get(end)
+    step = came_from.get(end)
     while step is not None:
         path.append(step[1])
-        step = came[step[0]]
+        step = came_from[step[0]]
     return path
 
 

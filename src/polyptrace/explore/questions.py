@@ -13,8 +13,8 @@ Then come checks: what to ask about again, because no other answer confirms it. 
 joins two parts of a component. With people who err in a share ε of answers, the probability that it is wrong, or that
 all m "different" answers between two components are, is
 
-    δ ε + (1 - δ) σ(logit ε - odds(same))        for a "same", with the odds between the two parts
-    δ ε^m + (1 - δ) σ(m logit ε + odds(same))    for "different"
+    δ ε + (1 - δ) σ(logit ε - log-odds(same))        for a "same", between the two parts
+    δ ε^m + (1 - δ) σ(m logit ε + log-odds(same))    for "different"
 
 where δ is the share of pairs for which the odds are no guide. A question about the two ends of a chain of "same"
 answers checks all of them: a wrong one becomes a contradiction. So the chain is chosen whose answers are most probably
@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from polyptrace.core.arrays import Bools, Floats, Ints
-from polyptrace.explore.identities import Identities, Statement
+from polyptrace.explore.identities import Identities, Statement, same_links
 from polyptrace.lesions import PairScores, group_scores, weakest_link
 
 #: Log-odds of a link that is not asked about, in the tree of strongest links.
@@ -55,7 +55,7 @@ class Components:
     """The components of some items: what their pairs look like and what is decided."""
 
     code: Ints  # (n,) component of each item
-    odds: Floats  # (C, C) log-odds that two components show the same lesion
+    log_odds: Floats  # (C, C) that two components show the same lesion
     apart: Bools  # (C, C); a component is apart from itself, as there is nothing to ask
 
     @classmethod
@@ -67,26 +67,26 @@ class Components:
 
     def best(self, lesion: Ints, skip: Bools) -> tuple[int, int] | None:
         """The most doubtful missing answer, given the lesion (C,) of each component; None if none is missing."""
-        link = self._weakest_inside(lesion, np.where(skip, NOT_ASKED, self.odds))
-        between = self._strongest_between(lesion, np.where(skip, -np.inf, self.odds))
-        if link is None or (between is not None and self.odds[between] > -self.odds[link]):
+        link = self._weakest_inside(lesion, np.where(skip, NOT_ASKED, self.log_odds))
+        between = self._strongest_between(lesion, np.where(skip, -np.inf, self.log_odds))
+        if link is None or (between is not None and self.log_odds[between] > -self.log_odds[link]):
             return between
         return link
 
-    def _weakest_inside(self, lesion: Ints, odds: Floats) -> tuple[int, int] | None:
+    def _weakest_inside(self, lesion: Ints, log_odds: Floats) -> tuple[int, int] | None:
         weakest: tuple[float, int, int] | None = None
         for name in np.unique(lesion):
-            link = weakest_link(odds, np.flatnonzero(lesion == name))
+            link = weakest_link(log_odds, np.flatnonzero(lesion == name))
             if link is not None and link[2] > NOT_ASKED / 2 and (weakest is None or link[2] < weakest[0]):
                 weakest = link[2], link[0], link[1]
         return None if weakest is None else weakest[1:]
 
-    def _strongest_between(self, lesion: Ints, odds: Floats) -> tuple[int, int] | None:
+    def _strongest_between(self, lesion: Ints, log_odds: Floats) -> tuple[int, int] | None:
         count = int(lesion.max()) + 1
         separate = np.eye(count, dtype=bool)
         first, second = np.nonzero(self.apart)
         separate[lesion[first], lesion[second]] = True
-        value = np.where(separate[np.ix_(lesion, lesion)], -np.inf, odds)
+        value = np.where(separate[np.ix_(lesion, lesion)], -np.inf, log_odds)
         best = divmod(int(np.argmax(value)), len(value))
         return best if value[best] > -np.inf else None
 
@@ -119,8 +119,8 @@ def next_question(
     if pair is None:
         return None
     inside, others = (np.flatnonzero(components.code == each) for each in pair)
-    odds = scores.odds[np.ix_(inside, others)]
-    i, j = np.unravel_index(int(np.argmax(odds)), odds.shape)
+    log_odds = scores.log_odds[np.ix_(inside, others)]
+    i, j = np.unravel_index(int(np.argmax(log_odds)), log_odds.shape)
     a, b = sorted((int(items[inside[i]]), int(items[others[j]])))
     return Question(a, b, *components.implied(*pair))
 
@@ -145,8 +145,8 @@ def next_check(state: Identities, items: Ints, scores: PairScores) -> Check | No
         if not inside or not outside:
             continue
         pairs = np.ix_(inside, outside)
-        odds = float(scores.prior[pairs].max() + scores.ratio[pairs].mean())
-        model = float(expit(len(asked) * logit(ERROR) + (-odds if statement.same else odds)))
+        log_odds = float(scores.prior[pairs].max() + scores.ratio[pairs].mean())
+        model = float(expit(len(asked) * logit(ERROR) + (-log_odds if statement.same else log_odds)))
         wrong = MISLED * ERROR ** len(asked) + (1 - MISLED) * model
         own = (statement.first, statement.second)
         alone = len(inside) * len(outside) <= len(asked)
@@ -166,20 +166,20 @@ def _other_pair(
     scores: PairScores, items: Ints, inside: list[int], outside: list[int], asked: set[tuple[int, int]]
 ) -> tuple[int, int]:
     """The two items that look most like one lesion, other than those that were asked about."""
-    odds = scores.odds[np.ix_(inside, outside)].astype(np.float64)
+    log_odds = scores.log_odds[np.ix_(inside, outside)].astype(np.float64)
     numbers = items.tolist()
     for i, a in enumerate(inside):
         for j, b in enumerate(outside):
             if (min(numbers[a], numbers[b]), max(numbers[a], numbers[b])) in asked:
-                odds[i, j] = -np.inf
-    i, j = divmod(int(np.argmax(odds)), len(outside))
+                log_odds[i, j] = -np.inf
+    i, j = divmod(int(np.argmax(log_odds)), len(outside))
     first, second = sorted((int(items[inside[i]]), int(items[outside[j]])))
     return first, second
 
 
 def _chains(same: list[Statement], doubts: dict[Statement, float]) -> Iterator[Check]:
     """Of each component the chain between two items whose answers are most probably wrong."""
-    links = _links(same)
+    links = same_links(same)
 
     def reach(start: int) -> dict[int, tuple[float, Statement | None, int]]:
         """Doubt along the way, the most doubtful answer of it and its number of answers, of every item."""
@@ -238,7 +238,7 @@ def _unconfirmed(state: Identities) -> Iterator[tuple[Statement, list[int], list
 
 def _bridges(statements: list[Statement]) -> Iterator[tuple[Statement, set[int]]]:
     """The statements without which their component falls apart, and the items on one side."""
-    links = _links(statements)
+    links = same_links(statements)
     for statement in statements:
         side, queue = {statement.first}, [statement.first]
         for item in queue:
@@ -248,12 +248,3 @@ def _bridges(statements: list[Statement]) -> Iterator[tuple[Statement, set[int]]
                     queue.append(other)
         if statement.second not in side:
             yield statement, side
-
-
-def _links(statements: list[Statement]) -> dict[int, list[tuple[int, Statement]]]:
-    """The other item and the statement of each statement about an item."""
-    links: dict[int, list[tuple[int, Statement]]] = {}
-    for each in statements:
-        links.setdefault(each.first, []).append((each.second, each))
-        links.setdefault(each.second, []).append((each.first, each))
-    return links

@@ -16,15 +16,16 @@ from polyptrace.config import Supervision
 from polyptrace.core.arrays import Floats, Ints, Strings
 from polyptrace.core.console import counted
 from polyptrace.core.device import choose_device
-from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_generator
 from polyptrace.data import Dataset
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.drawing import ACCENT, INK, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
 from polyptrace.evaluate.bootstrap import draw_counts, interval, mean_draws
 from polyptrace.losses import gradient_share
-from polyptrace.supervision import nearest_bags, sample_bags, temperature
-from polyptrace.supervision.bags import ranks_of
+from polyptrace.methods.method import fixed_length
+from polyptrace.supervision import temperature
+from polyptrace.supervision.bags import ranks_of, timeline
+from polyptrace.supervision.batches import bags_with_settings
 from polyptrace.supervision.curriculum import fitted_temperature
 from polyptrace.supervision.purity import bag_purity
 
@@ -79,10 +80,7 @@ class Purity:
 
 def training_tracklets(dataset: Dataset) -> TrainingTracklets:
     """The tracklets that bags are drawn from, without vectors."""
-    index = dataset.select("tracklet")
-    if not len(index):
-        raise UserError(f"{dataset.path}: has no fixed-length tracklets -> prepare it with a lower tracks.min_track")
-    table = dataset.tracklets
+    index, table = fixed_length(dataset), dataset.tracklets
     return TrainingTracklets(video_keys(table)[index], table.position[index], polyp_keys(table)[index], index)
 
 
@@ -132,21 +130,15 @@ def bags_at(
     tracklets: TrainingTracklets, settings: Supervision, c: float, seed: int, repeat: int = 0
 ) -> tuple[Ints, float]:
     """The bags (N, K) that training would draw at progress c, and their mean temperature."""
-    video, position, size = tracklets.video, tracklets.position, settings.bag_size
+    video, position = tracklets.video, tracklets.position
     high = fitted_temperature(video, position, settings)
     tau = high if settings.curriculum == "fixed" else temperature(c, settings.tau_min, high)
     generator = torch_generator(seed, round(c * 1_000_000), repeat)
-    match settings.sampling:
-        case "exponential":
-            bags = sample_bags(video, position, size, tau, generator)
-        case "uniform":
-            bags, tau = sample_bags(video, position, size, math.inf, generator), math.inf
-        case "nearest":
-            bags, tau = nearest_bags(video, position, size), 0.0
-    drawn: Ints = bags.numpy()
+    bags = bags_with_settings(timeline(video, position), np.arange(len(tracklets)), settings, tau, generator)
     if settings.small_videos == "leave-out":
-        drawn[(drawn < 0).any(1)] = -1
-    return drawn, float(torch.as_tensor(tau, dtype=torch.float64).mean())
+        bags[(bags < 0).any(1)] = -1
+    shown = {"uniform": math.inf, "nearest": 0.0}.get(settings.sampling, tau)
+    return bags, float(torch.as_tensor(shown, dtype=torch.float64).mean())
 
 
 def bag_ranks(tracklets: TrainingTracklets, bags: Ints) -> Floats:

@@ -1,8 +1,4 @@
-"""Lesions: from tracks to lesions, with the probability that two tracks show the same one.
-
-`polyptrace.lesions.cards` makes the page. It is not imported here, because it needs `report`, which needs `evaluate`,
-which counts with this package.
-"""
+"""Lesions: from tracks to lesions, with the probability that two tracks show the same one."""
 
 from polyptrace.lesions.clustering import (
     PairScores,

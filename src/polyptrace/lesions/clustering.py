@@ -19,6 +19,7 @@ other in temporal order, each to the lesion with the largest weight or to a new 
 that result, and its distribution takes the assignments as independent.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +39,8 @@ RETURNS = 6
 #: A lesion is inspected once and only passed at other times: after a long pause, the odds of a return grow with this
 #: power of the ratio of the two times in view, relative to a typical ratio; the change is at most a factor of 2.
 LENGTH, TYPICAL_RATIO = 0.3, 2.0
-#: Share of the other density in p1 and in p0: one lesion in another light or behind an instrument can look different,
-#: and two lesions can look the same. It limits the likelihood ratio to 0.85 / 0.15.
+#: Share of the other density in p1 and in p0 (defined in same.py): one lesion in another light or behind an instrument
+#: can look different, and two lesions can look the same. It limits the likelihood ratio to 0.85 / 0.15.
 EXCEPTIONS = 0.15
 #: Distance of tracks that are visible at the same time. It dominates every mean over pairs.
 APART = 1e9
@@ -86,7 +87,7 @@ class PairScores:
     seconds: Floats  # (n,) length of each track
 
     @property
-    def odds(self) -> Float32s:
+    def log_odds(self) -> Float32s:
         return self.prior + self.ratio
 
     def select(self, tracks: Ints) -> "PairScores":
@@ -141,13 +142,13 @@ def partition(scores: PairScores, max_groups: int = MAX_GROUPS) -> Partition:
     return Partition(lesion, group, together, confidence_of_lesion, padded)
 
 
-def weakest_link(odds: NDArray[np.floating], members: Ints) -> tuple[int, int, float] | None:
+def weakest_link(log_odds: NDArray[np.floating], members: Ints) -> tuple[int, int, float] | None:
     """The weakest link of the tree of strongest links within a lesion: two tracks and their log-odds."""
     if len(members) < 2:
         return None
-    from scipy.sparse.csgraph import minimum_spanning_tree  # as below
+    from scipy.sparse.csgraph import minimum_spanning_tree  # slow to import; not needed to start `explore`
 
-    inside = odds[np.ix_(members, members)].astype(np.float64)
+    inside = log_odds[np.ix_(members, members)].astype(np.float64)
     offset = inside.max() + 1.0  # a distance of 0 is no link
     tree = minimum_spanning_tree(np.triu(offset - inside, 1)).tocoo()
     link = int(np.argmax(tree.data))
@@ -160,10 +161,10 @@ def _join(scores: PairScores) -> Ints:
     count = len(scores.prior)
     if count == 1:
         return np.zeros(1, np.int64)
-    from scipy.cluster.hierarchy import fcluster, linkage  # a third of the start of `explore`, needed after it
+    from scipy.cluster.hierarchy import fcluster, linkage  # slow to import; not needed to start `explore`
 
     upper = np.triu(np.ones((count, count), bool), 1)
-    distance = -scores.odds[upper].astype(np.float64)
+    distance = -scores.log_odds[upper].astype(np.float64)
     distance[scores.simultaneous[upper]] = APART
     offset = max(0.0, -float(distance.min()))  # linkage wants distances of at least 0
     distance += offset
@@ -192,7 +193,7 @@ class _Groups:
 
     prior: Floats
     ratio: Floats
-    odds: Floats
+    log_odds: Floats
     first: Ints  # (G,) first track of each group
     size: Ints  # (G,) tracks of each group
 
@@ -211,17 +212,17 @@ class _Groups:
 
     def components(self) -> list[Ints]:
         """Groups with undecided links between them."""
-        from scipy.sparse import coo_array  # as above
+        from scipy.sparse import coo_array  # slow to import; not needed to start `explore`
         from scipy.sparse.csgraph import connected_components
 
-        linked = self.odds > LINK
+        linked = self.log_odds > LINK
         _, component = connected_components(coo_array(linked), directed=False)
         return group_rows(component)
 
     def of_component(self, members: Ints) -> "_Groups":
         inside = np.ix_(members, members)
         return _Groups(
-            self.prior[inside], self.ratio[inside], self.odds[inside], self.first[members], self.size[members]
+            self.prior[inside], self.ratio[inside], self.log_odds[inside], self.first[members], self.size[members]
         )
 
 
@@ -268,9 +269,7 @@ def _best_blocks(agreement: Floats, number: int) -> list[int]:
     count = len(agreement)
     full = 2**count - 1
     weight = np.zeros(full + 1)
-    for last in range(1, count):
-        earlier = np.arange(1, 2**last)
-        members = ((earlier[:, None] >> np.arange(last)) & 1).astype(bool)
+    for last, earlier, members in _subsets_by_last(count):
         weight[earlier | 1 << last] = weight[earlier] + np.where(members, agreement[last, :last], 0.0).sum(axis=1)
     best, choice = np.full((full + 1, count + 1), -np.inf), np.zeros((full + 1, count + 1), np.int64)
     best[0, 0] = 0.0
@@ -295,11 +294,11 @@ def _assign(groups: _Groups) -> _Solved:
     for number, group in enumerate(order):
         earlier = order[:number]
         blocks = int(block[earlier].max(initial=-1)) + 1
-        odds = np.zeros(blocks + 1)  # the last one: a new lesion
+        log_odds = np.zeros(blocks + 1)  # the last one: a new lesion
         for each in range(blocks):
             members = earlier[block[earlier] == each]
-            odds[each] = groups.prior[group, members].max() + groups.ratio[group, members].mean()
-        probability = np.exp(odds - np.logaddexp.reduce(odds))
+            log_odds[each] = groups.prior[group, members].max() + groups.ratio[group, members].mean()
+        probability = np.exp(log_odds - np.logaddexp.reduce(log_odds))
         block[group] = int(np.argmax(probability))
         chosen[group] = probability[block[group]]
         together[group, earlier] = together[earlier, group] = probability[block[earlier]]
@@ -312,13 +311,18 @@ def _subset_weights(prior: Floats, ratio: Floats) -> Floats:
     """log w of each subset of groups in temporal order; -inf where two groups cannot be one lesion."""
     count = len(prior)
     weight = np.zeros(2**count)
-    for last in range(1, count):
-        earlier = np.arange(1, 2**last)
-        members = ((earlier[:, None] >> np.arange(last)) & 1).astype(bool)
+    for last, earlier, members in _subsets_by_last(count):
         nearest = np.where(members, prior[last, :last], -np.inf).max(axis=1)
         looks = np.where(members, ratio[last, :last], 0.0).sum(axis=1) / members.sum(axis=1)
         weight[earlier | 1 << last] = weight[earlier] + nearest + looks
     return weight
+
+
+def _subsets_by_last(count: int) -> Iterator[tuple[int, Ints, Bools]]:
+    """For each last element from 1, the non-empty subsets (S,) of those before it, and their elements (S, last)."""
+    for last in range(1, count):
+        earlier = np.arange(1, 2**last)
+        yield last, earlier, ((earlier[:, None] >> np.arange(last)) & 1).astype(bool)
 
 
 def _blocks(subset: int) -> Ints:

@@ -182,8 +182,8 @@ def _em(data: _Data, repeats: Floats, assumed: Floats, fixed: Looks | None = Non
         looks = fixed or _fit_looks(data, same)
         parameters = bins.fit(same, parameters, assumed)
         prior = _time_prior(parameters)
-        odds = prior.log_odds(data.pause_s) + looks.log_ratio(data.y, data.gap_s)
-        updated = np.where(data.known >= 0, data.known, expit(odds))
+        log_odds = prior.log_odds(data.pause_s) + looks.log_ratio(data.y, data.gap_s)
+        updated = np.where(data.known >= 0, data.known, expit(log_odds))
         change = np.abs(updated - same).max(initial=0.0)
         same = updated
         if change < TOLERANCE:
@@ -244,8 +244,8 @@ class _PauseBins:
         total, share = np.bincount(self.bin, self.weight, size), np.bincount(self.bin, self.weight * same, size)
 
         def loss(parameters: Floats) -> float:
-            odds = _time_prior(parameters).log_odds(self.pause_s)
-            data = share @ log_expit(odds) + (total - share) @ log_expit(-odds)
+            log_odds = _time_prior(parameters).log_odds(self.pause_s)
+            data = share @ log_expit(log_odds) + (total - share) @ log_expit(-log_odds)
             return float(0.5 * (((parameters - assumed) / PRIOR_SD) ** 2).sum() - data)
 
         return np.asarray(minimize(loss, start, method="L-BFGS-B", bounds=PRIOR_BOUNDS).x)

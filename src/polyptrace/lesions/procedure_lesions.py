@@ -68,8 +68,8 @@ def lesions(embeddings: Embeddings, *, same: SameModel | None = None) -> list[Pr
     for procedure in procedures(tracks, model.centre):
         scores = pair_scores(procedure, model)
         solved = partition(scores)
-        odds = np.where(scores.simultaneous, -np.inf, scores.odds)
-        found.append(_procedure_lesions(tracks, procedure, solved, odds))
+        log_odds = np.where(scores.simultaneous, -np.inf, scores.log_odds)
+        found.append(_procedure_lesions(tracks, procedure, solved, log_odds))
     return found
 
 
@@ -92,12 +92,12 @@ def same_model(
 
 
 def _procedure_lesions(
-    tracks: Embeddings, procedure: ProcedureTracks, solved: Partition, odds: Floats
+    tracks: Embeddings, procedure: ProcedureTracks, solved: Partition, log_odds: Floats
 ) -> ProcedureLesions:
     rows = procedure.rows
     weakest = []
     for lesion in range(solved.count):
-        link = weakest_link(odds, np.flatnonzero(solved.lesion == lesion))
+        link = weakest_link(log_odds, np.flatnonzero(solved.lesion == lesion))
         weakest.append(link and Link(int(rows[link[0]]), int(rows[link[1]]), _probability(solved, *link)))
     return ProcedureLesions(
         str(tracks.dataset[rows[0]]),
@@ -108,24 +108,24 @@ def _procedure_lesions(
         tuple(weakest),
         solved.distribution,
         solved.interval,
-        tuple(_uncertain(solved, odds, rows)),
+        tuple(_uncertain(solved, log_odds, rows)),
     )
 
 
-def _probability(solved: Partition, first: int, second: int, odds: float) -> float:
+def _probability(solved: Partition, first: int, second: int, log_odds: float) -> float:
     """Of two groups the probability of the posterior, as in `uncertain`; within a group that of the pair alone."""
     a, b = int(solved.group[first]), int(solved.group[second])
-    return float(1 / (1 + np.exp(-odds)) if a == b else solved.together[a, b])
+    return float(1 / (1 + np.exp(-log_odds)) if a == b else solved.together[a, b])
 
 
-def _uncertain(solved: Partition, odds: Floats, rows: Ints) -> list[Link]:
+def _uncertain(solved: Partition, log_odds: Floats, rows: Ints) -> list[Link]:
     """For each two undecided groups the two tracks that look most like one lesion."""
     links = []
     low, high = UNCERTAIN
     first, second = np.nonzero(np.triu((solved.together > low) & (solved.together < high), 1))
     for a, b in zip(first.tolist(), second.tolist(), strict=True):
         inside, others = np.flatnonzero(solved.group == a), np.flatnonzero(solved.group == b)
-        best = int(np.argmax(odds[np.ix_(inside, others)]))
+        best = int(np.argmax(log_odds[np.ix_(inside, others)]))
         i, j = sorted((int(inside[best // len(others)]), int(others[best % len(others)])))
         links.append(Link(int(rows[i]), int(rows[j]), float(solved.together[a, b])))
     return sorted(links, key=lambda link: (abs(link.probability - 0.5), link.first, link.second))

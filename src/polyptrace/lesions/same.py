@@ -110,8 +110,8 @@ class SameModel:
         self, cosine: ArrayLike, gap_s: ArrayLike, pause_s: ArrayLike, simultaneous: ArrayLike = False
     ) -> Floats:
         """P(same lesion) of pairs of tracks of one procedure."""
-        odds = self.prior.log_odds(pause_s) + self.log_ratio(cosine, gap_s)
-        return np.where(np.asarray(simultaneous, bool), 0.0, expit(odds))
+        log_odds = self.prior.log_odds(pause_s) + self.log_ratio(cosine, gap_s)
+        return np.where(np.asarray(simultaneous, bool), 0.0, expit(log_odds))
 
     def check(self, tracks: Embeddings, where: str) -> None:
         """Raises an error if the vectors are of another encoder than the one that the model was fitted on."""

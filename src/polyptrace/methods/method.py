@@ -116,7 +116,7 @@ class TrainingMethod:
         """What training uses of polyp labels, as one of `LABEL_USE`."""
         if self.sees_labels(config):
             return "labels"
-        return "label-free" if _link(data) == "video" else "label-free given tracks"
+        return "label-free" if _link_setting(data) == "video" else "label-free given tracks"
 
     def labels_seen(self, data: Data, config: Config) -> str:
         """What training sees of polyp labels, in words: what the method reads, and what the tracks were linked with."""
@@ -124,7 +124,7 @@ class TrainingMethod:
         if self.sees_labels(config):
             read = "polyp identities" if self.labels == "always" else "polyp identities, for second views"
         given = {"polyp": ", given tracks linked inside polyp identities", "track": ", given tracks"}
-        return read + given.get(_link(data), "")
+        return read + given.get(_link_setting(data), "")
 
     def published(self) -> Config:
         """The default settings, updated with those that were published for this method."""
@@ -132,7 +132,7 @@ class TrainingMethod:
         return from_dict({**self.defaults, "train": train}, where=f"defaults of {self.name}")
 
 
-def _link(data: Data) -> str:
+def _link_setting(data: Data) -> str:
     """The ids that linked the tracks of a dataset: the setting `tracks.link`."""
     link: str = data.info.get("settings", {}).get("tracks", {}).get("link", "video")
     return link

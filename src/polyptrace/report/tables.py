@@ -23,6 +23,7 @@ from polyptrace.report.ranking import (
     Measure,
     Ranking,
     interval_text,
+    is_done,
     measured,
     metric_of,
     metric_text,
@@ -138,8 +139,9 @@ def counting_table(rows: Sequence[Results], focus: int) -> Table | None:
             "Affinity propagation leaves every track alone where none of its published settings is close to 5 % false"
             " positives."
         )
-    caption = table_caption(rows, measures[:1]).partition(": ")[2]
-    heads = tuple(Column("", m.name, m.direction) for m in block)  # the same for all clusterings
+    first = next(iter(CLUSTERINGS))  # all clusterings have the same columns
+    heads = tuple(Column("", m.name, m.direction) for m in COUNTING if m.task == first and m.name in names)
+    caption = f"{counts_text(rows, measures[0])}."
     return Table("table_counting", "Counting polyps", caption, heads, tuple(groups), tuple(notes))
 
 
@@ -178,11 +180,11 @@ def sweep_table(name: str, points: Mapping[str, Sequence[Results]], measure: Mea
         for row, (cell,) in zip(rows, column, strict=True):
             cells[row.method.name][point] = cell
         notes += ranking_notes([("", [TableRow("", tuple(each)) for each in column])], rankings)
-        counts = table_caption(rows[:1], [measure]).partition(": ")[2]
+        counts = counts_text(rows[:1], measure)
         if counts:
             seeds = " to ".join(map(str, sorted({row.method.seeds for row in rows})))
             of_seeds = "" if seeds == "1" else f", {seeds} training seeds"
-            captions.append(f"{point}: {counts.removesuffix('.')}{of_seeds}.")
+            captions.append(f"{point}: {counts}{of_seeds}.")
     title = f"{measure.over} {measure.name}"
     columns = tuple(Column(f"{title} {measure.direction}", point) for point in points)
     missing = Cell(remark="not measured")
@@ -219,13 +221,18 @@ def table_caption(rows: Sequence[Results], measures: Sequence[Measure]) -> str:
     """The number of tracklets, polyps and procedures behind each task."""
     tasks_of: dict[str, list[str]] = {}
     for measure in measures:
-        for row in rows:
-            task = row.tasks.get(measure.task)
-            if task is not None and task.status == "done":
-                text = describe_counts(task.counts, task.unit, task.datasets, generated=row.generated)
-                tasks_of.setdefault(text, []).append(measure.over)
-                break
+        if text := counts_text(rows, measure):
+            tasks_of.setdefault(text, []).append(measure.over)
     return " ".join(f"{', '.join(dict.fromkeys(tasks))}: {counts}." for counts, tasks in tasks_of.items())
+
+
+def counts_text(rows: Sequence[Results], measure: Measure) -> str:
+    """The number of tracklets, polyps and procedures behind a measure, of the first row that has it; "" if none has."""
+    for row in rows:
+        if is_done(row, measure.task):
+            task = row.tasks[measure.task]
+            return describe_counts(task.counts, task.unit, task.datasets, generated=row.generated)
+    return ""
 
 
 def describe_counts(counts: dict[str, int], unit: str, datasets: Sequence[str], *, generated: bool) -> str:

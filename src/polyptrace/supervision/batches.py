@@ -63,7 +63,7 @@ def epoch_batches(
     line, size = timeline(video, position), settings.bags_per_batch
     anchors, carried = _order_anchors(_candidates(line, settings), size, seed, epoch)
     tau = temperature(anchors, np.arange(len(anchors)) // size)
-    bags = _bags(line, anchors, settings, tau, torch_generator(seed, epoch, BAGS))
+    bags = bags_with_settings(line, anchors, settings, tau, torch_generator(seed, epoch, BAGS))
     batches = np.arange(len(anchors)).reshape(-1, size)
     collisions = 0
     if settings.composition != "any":
@@ -118,14 +118,14 @@ def _shuffled(candidates: Ints, seed: int, epoch: int) -> Ints:
     return candidates[_permutation(len(candidates), torch_generator(seed, epoch, ORDER))]
 
 
-def _bags(
+def bags_with_settings(
     line: Timeline,
     anchors: Ints,
     settings: Supervision,
     temperature: ArrayLike,
     generator: torch.Generator,
 ) -> Ints:
-    """The bags (A, K) of anchors (A,)."""
+    """The bags (A, K) of anchors (A,), by `sampling`; only `exponential` uses the temperature, one number or (A,)."""
     if settings.sampling == "nearest":
         return neighbours(line, anchors, settings.bag_size)
     tau = math.inf if settings.sampling == "uniform" else temperature

@@ -22,7 +22,7 @@ class Loaded:
     batch: Batch
     crops: Tensor  # (n, S, S, 3) uint8, valid frames only
     shape: tuple[int, int]  # (B of this process, L)
-    frame_index: Tensor | None  # (n,) position of each crop in B * L; None: all frames are valid
+    flat_index: Tensor | None  # (n,) position of each crop in B * L; None: all frames are valid
     mask: Tensor | None  # (B of this process, L)
     targets: Targets
 
@@ -66,11 +66,11 @@ class Feed:
 
     def _loaded(self, batch: Batch, crops: Tensor) -> Loaded:
         valid = batch.rows[batch.part(self.process, self.processes)] >= 0  # (B of this process, L)
-        device, frame_index, mask = self.loader.device, None, None
+        device, flat_index, mask = self.loader.device, None, None
         if not valid.all():
-            frame_index, mask = to_device(np.flatnonzero(valid), device), to_device(valid, device)
-            for tensor in (crops, frame_index) if self.compiled else ():  # compile once for all lengths
+            flat_index, mask = to_device(np.flatnonzero(valid), device), to_device(valid, device)
+            for tensor in (crops, flat_index) if self.compiled else ():  # compile once for all lengths
                 torch._dynamo.maybe_mark_dynamic(tensor, 0)
         arrays = (batch.rows >= 0, batch.tracklet, batch.group, batch.position)
         targets = Targets(*(to_device(array, device) for array in arrays))
-        return Loaded(batch, crops, (valid.shape[0], valid.shape[1]), frame_index, mask, targets)
+        return Loaded(batch, crops, (valid.shape[0], valid.shape[1]), flat_index, mask, targets)

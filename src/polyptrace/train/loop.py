@@ -32,8 +32,8 @@ from polyptrace.core.randomness import torch_seed
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import LabelFree
 from polyptrace.encoders import load_encoder, save_encoder
-from polyptrace.encoders.checkpoints import encoder_config, training_record
 from polyptrace.encoders.encoder import LABEL_USE, OwnEncoder, TrainingRecord, most_labels, scatter_features
+from polyptrace.encoders.encoder_folder import encoder_config, training_record
 from polyptrace.encoders.preprocess import Normalise
 from polyptrace.encoders.weights import fill_network
 from polyptrace.methods import METHODS, Batch, Epoch, TrainingMethod, TrainingPlan
@@ -175,7 +175,7 @@ def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tupl
             epoch = run.plan.epoch(state.epoch, epochs)
             for loaded in run.feed.stream(_remaining(epoch, state.index, steps - state.step)):
                 torch.manual_seed(torch_seed(config.train.seed, state.step, run.fabric.global_rank))  # dropout
-                torch.backends.cudnn.benchmark = loaded.frame_index is None  # only pays off if shapes do not change
+                torch.backends.cudnn.benchmark = loaded.flat_index is None  # only pays off if shapes do not change
 
                 loss, metrics = step_loss(run.learner, loaded, run.method, config)
                 run.fabric.backward(loss)
@@ -207,7 +207,7 @@ def step_loss(
     learner: nn.Module, loaded: Loaded, method: TrainingMethod, config: Config
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss of the whole batch and its metrics, the same in every process."""
-    z = learner(loaded.crops, loaded.shape, loaded.frame_index, loaded.mask)  # (B / processes, T, P)
+    z = learner(loaded.crops, loaded.shape, loaded.flat_index, loaded.mask)  # (B / processes, T, P)
     return method.loss(gather(z), loaded.targets, config)
 
 
@@ -232,21 +232,21 @@ class Learner(nn.Module):
         self.normalise = Normalise(encoder.preprocess)
 
     def forward(
-        self, crops: Tensor, shape: tuple[int, int], frame_index: Tensor | None = None, mask: Tensor | None = None
+        self, crops: Tensor, shape: tuple[int, int], flat_index: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
         """Projected tokens (B, 1 + L, P) of the crops (n, S, S, 3) uint8 of all real frames.
 
-        shape: (B, L). If frames are missing, frame_index (n,) is the index of each crop among B * L frames, and mask
+        shape: (B, L). If frames are missing, flat_index (n,) is the index of each crop among B * L frames, and mask
         (B, L) is True where there is a frame; otherwise n = B * L.
         """
         pixels = self.normalise.frames(crops)  # (n, 3, S, S)
         if self.augment is not None:
             pixels = self.augment(pixels)
         features = self.encoder.frame_features(self.normalise(pixels))  # (n, F)
-        if frame_index is None or mask is None:
+        if flat_index is None or mask is None:
             features = features.reshape(*shape, -1)  # (B, L, F)
         else:
-            features = scatter_features(features, frame_index, mask)
+            features = scatter_features(features, flat_index, mask)
         return self.encoder.project(self.encoder.tokens_of_features(features, mask))
 
 

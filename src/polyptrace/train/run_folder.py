@@ -35,12 +35,12 @@ from polyptrace.core.files import (
     provenance,
     read_json,
     refuse_changes,
-    remove_partial,
+    remove_temporary_files,
     write_json,
 )
 from polyptrace.core.schema import from_json
 from polyptrace.data.dataset import LabelFree, tracklets_hash
-from polyptrace.encoders.checkpoints import training_record
+from polyptrace.encoders.encoder_folder import training_record
 from polyptrace.encoders.weights import write_safetensors
 
 #: The sections of the settings that training uses.
@@ -51,7 +51,7 @@ METRICS, DISCARDED, TENSORBOARD = "metrics.jsonl", "metrics.discarded.jsonl", "t
 NEW = ".new"  # marks a run that replaces another one
 #: Checkpoints that are kept.
 KEPT = 2
-INCOMPLETE = "remove it, and the previous one is used"
+CHECKPOINT_ADVICE = "remove it; training then resumes from the previous checkpoint"
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def begin_run(
         out.mkdir()
         (out / NEW).touch()
     known = read_environment(out) if (out / CONFIG).exists() else None
-    remove_partial(out)  # of an interrupted start
+    remove_temporary_files(out)  # of an interrupted start
     _remove(out / ENCODER)  # of a run that is continued for longer
     environment = known if resumption.checkpoint else None
     if environment is None:
@@ -240,11 +240,10 @@ def save_checkpoint(folder: Path, state: TrainingState, encoder: nn.Module, opti
             f"{path}: the checkpoint cannot be written ({error}) -> free disk space and run the same command again; it"
             f" resumes from {previous.name if previous else 'the beginning'}"
         ) from None
-    for old in (
-        *sorted(folder.glob("step-*.safetensors"))[:-KEPT],
-        *folder.glob(".tmp*"),
-    ):  # safetensors' own, if killed
+    for old in sorted(folder.glob("step-*.safetensors"))[:-KEPT]:
         old.unlink()
+    for leftover in folder.glob(".tmp*"):  # safetensors' temporary files, if it was killed
+        leftover.unlink()
     return path
 
 
@@ -282,7 +281,7 @@ def read_state(path: Path) -> TrainingState:
 
 
 def _state(file: Any, path: Path) -> TrainingState:
-    return from_json(TrainingState, json.loads(file.metadata()["state"]), str(path), INCOMPLETE)
+    return from_json(TrainingState, json.loads(file.metadata()["state"]), str(path), CHECKPOINT_ADVICE)
 
 
 @contextmanager
@@ -293,7 +292,7 @@ def _reading(path: Path) -> Iterator[Any]:
     except torch.OutOfMemoryError:
         raise
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"{path}: not a complete checkpoint ({error}) -> {INCOMPLETE}") from None
+        raise UserError(f"{path}: not a complete checkpoint ({error}) -> {CHECKPOINT_ADVICE}") from None
 
 
 def _is_longer(old: Config, new: Config) -> bool:

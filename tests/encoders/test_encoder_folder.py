@@ -24,8 +24,8 @@ from polyptrace.encoders import (
     save_encoder,
     weights,
 )
-from polyptrace.encoders.checkpoints import load_authors_checkpoint, training_record
 from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord, create_backbone
+from polyptrace.encoders.encoder_folder import load_authors_checkpoint, training_record
 from polyptrace.encoders.weights import fingerprint
 
 
