@@ -5,12 +5,16 @@ fragmentations (package `trackeval`); the extra `benchmarks` installs both packa
 procedures with shaking edges, misses that come in runs, weak scores, false positives and jumps of the camera. The truth
 are the tracks of each polyp. As in `prepare`, tracks that span less than 30 frames are dropped, in the truth and in all
 results.
+
+With real clips in the MOT layout in the folder `ldpolyp` (one polyp per clip, as for `benchmarks clips`), the same on
+their boxes, with the real movement of the camera instead of jumps.
 """
 
 import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +26,7 @@ from benchmarks.result import Cells, Result, Row
 from polyptrace.cli.run import LINKING
 from polyptrace.config import Tracks
 from polyptrace.core.arrays import Floats, Ints
-from polyptrace.data import Boxes, link_tracks
+from polyptrace.data import Boxes, link_tracks, read_mot
 from polyptrace.data.tracks import link_with_settings
 from polyptrace.synthetic import find_preset
 from polyptrace.synthetic.procedure import draw_procedures
@@ -30,14 +34,20 @@ from polyptrace.synthetic.procedure import draw_procedures
 MIN_TRACK = 30
 FORGET = 40  # frames; the trackers keep a lost track for 30
 PLAIN = Tracks(link="video", max_gap=3)
+CLIPS = Path("ldpolyp")
 Linker = Callable[[Boxes], Ints]
 
 
-def detections(truth: Boxes, rng: np.random.Generator) -> tuple[Boxes, Boxes]:
-    """The truth after jumps of the camera, and what a detector finds in it."""
+def detections(
+    truth: Boxes, rng: np.random.Generator, jump: float = 0.02, extent: float = 200.0
+) -> tuple[Boxes, Boxes]:
+    """The truth after jumps of the camera in a share of the frames, and what a detector finds in it.
+
+    False positives are in the first `extent` pixels of a frame's rows and columns.
+    """
     frames, index = np.unique(truth.frame_index, return_inverse=True)
     size = float(np.median(truth.xywh[:, 2]))
-    jumps = (rng.random(len(frames)) < 0.02)[:, None] * rng.normal(0, 0.7 * size, (len(frames), 2))
+    jumps = (rng.random(len(frames)) < jump)[:, None] * rng.normal(0, 0.7 * size, (len(frames), 2))
     moved = truth.xywh + np.pad(np.cumsum(jumps - jumps.mean(0), 0)[index], ((0, 0), (0, 2)))
     truth = replace(truth, xywh=moved)
     miss = rng.random(len(frames)) < 0.03
@@ -47,7 +57,7 @@ def detections(truth: Boxes, rng: np.random.Generator) -> tuple[Boxes, Boxes]:
     found = replace(truth, xywh=shaken, score=score).take(~missed)
     false = rng.choice(frames, len(truth) // 5)
     wide = rng.uniform(0.5, 1.5, (len(false), 1)) * size
-    places = np.concatenate([rng.uniform(0, 200, (len(false), 2)), wide, wide], 1)
+    places = np.concatenate([rng.uniform(0, extent, (len(false), 2)), wide, wide], 1)
     alarms = Boxes.of(video=truth.video[0], frame_index=false, xywh=places, score=rng.beta(2, 5, len(false)))
     return truth, Boxes.concatenate([found, replace(alarms, dataset=found.dataset[:1].repeat(len(false)))]).in_order()
 
@@ -136,17 +146,34 @@ def scores(sequences: list[dict[str, Any]]) -> tuple[float, float, float]:
     return float(np.mean(hota["HOTA"])), float(identity["IDF1"]), float(clear["Frag"]) / tracks
 
 
+def generated_pairs(quick: bool) -> list[tuple[Boxes, Boxes]]:
+    """Truth and detections of generated procedures."""
+    procedures = draw_procedures(find_preset("tiny" if quick else "small"), 0)
+    return [detections(each.box_table().in_order(), np.random.default_rng(n)) for n, each in enumerate(procedures)]
+
+
+def clip_pairs(folder: Path) -> list[tuple[Boxes, Boxes]]:
+    """Truth and detections of real clips, each of which shows one polyp."""
+    boxes = read_mot(folder).in_order()
+    clips = [boxes.take(boxes.video == video) for video in sorted(set(boxes.video.tolist()))]
+    clips = [replace(clip, polyp=clip.video) for clip in clips]
+    return [detections(clip, np.random.default_rng(n), jump=0.0, extent=400.0) for n, clip in enumerate(clips)]
+
+
 def measure(quick: bool = False) -> Result:
     """Scores of each linker on the same boxes."""
-    procedures = draw_procedures(find_preset("tiny" if quick else "small"), 0)
-    pairs = [detections(each.box_table().in_order(), np.random.default_rng(n)) for n, each in enumerate(procedures)]
-    truths = [long_tracks(truth, link_tracks(truth, "polyp", iou=0.0, max_gap=3)) for truth, _ in pairs]
+    sources = {"generated procedures": generated_pairs(quick)}
+    if CLIPS.is_dir():
+        sources["real clips"] = clip_pairs(CLIPS)
     table: list[Cells] = [("linking", "HOTA", "IDF1", "fragmentations per track")]
     rows = []
-    for name, link in LINKERS.items():
-        results = [long_tracks(found, link(found)) for _, found in pairs]
-        hota, idf1, fragments = scores([sequence(*truth, *made) for truth, made in zip(truths, results, strict=True)])
-        table.append((name, f"{100 * hota:.1f}", f"{100 * idf1:.1f}", f"{fragments:.2f}"))
-        rows.append(Row(f"linking detections, {name}: IDF1", "%", 100 * idf1, more_is_better=True))
-    note = f"{len(pairs)} generated procedures, {sum(len(found) for _, found in pairs):,} boxes."
-    return Result("linking_detections", tuple(rows), note, tuple(table))
+    for source, pairs in sources.items():
+        truths = [long_tracks(truth, link_tracks(truth, "polyp", iou=0.0, max_gap=3)) for truth, _ in pairs]
+        for name, link in LINKERS.items():
+            results = [long_tracks(found, link(found)) for _, found in pairs]
+            judged = [sequence(*truth, *made) for truth, made in zip(truths, results, strict=True)]
+            hota, idf1, fragments = scores(judged)
+            table.append((f"{source}: {name}", f"{100 * hota:.1f}", f"{100 * idf1:.1f}", f"{fragments:.2f}"))
+            rows.append(Row(f"linking detections, {source}, {name}: IDF1", "%", 100 * idf1, more_is_better=True))
+    counts = (f"{len(each)} {name}, {sum(len(found) for _, found in each):,} boxes" for name, each in sources.items())
+    return Result("linking_detections", tuple(rows), "; ".join(counts) + ".", tuple(table))
