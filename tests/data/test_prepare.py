@@ -314,6 +314,10 @@ def test_dropped_tracks_are_counted(make_source: Source, tmp_path: Path) -> None
     boxes, root = make_source()
     gap = boxes.take((boxes.video == "v0") | (boxes.frame_index != 20))
     assert prepare(gap, root, tmp_path / "d", crops=SMALL).info["counts"]["short tracks"] == 1
+    scored = replace(gap, score=np.where(gap.video == "v0", 0.9, 0.3))
+    counts = prepare(scored, root, tmp_path / "s", Tracks(min_score=0.5), SMALL).info["counts"]
+    assert (counts["tracks"], counts["short tracks"], counts["weak tracks"]) == (1, 0, 2)
+    assert "weak tracks" not in prepare(scored, root, tmp_path / "all", crops=SMALL).info["counts"]
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ class _Linked:
     track: Ints
     cropped: Ints  # rows of `boxes` that have a crop, in the order of the crop store
     tracklets: DatasetTracklets
+    weak: int | None  # tracks that were dropped for their mean score; None: without a minimum
 
     @property
     def cropped_source_rows(self) -> Ints:
@@ -97,9 +98,10 @@ class _Linked:
         return self.source_row[self.cropped]
 
     def counts(self, source: Boxes) -> dict[str, int]:
-        """Number of usable and of rejected boxes, and of tracks that are too short."""
-        short = len(np.unique(self.track[self.track >= 0])) - len(np.unique(self.tracklets.track))
-        return {"boxes": len(self.boxes), "rejected": len(source) - len(self.boxes), "short tracks": short}
+        """Number of usable and of rejected boxes, and of tracks that were dropped."""
+        short = _track_count(self.track) - len(np.unique(self.tracklets.track))
+        dropped = {"short tracks": short} | ({} if self.weak is None else {"weak tracks": self.weak})
+        return {"boxes": len(self.boxes), "rejected": len(source) - len(self.boxes)} | dropped
 
 
 def prepare(
@@ -206,7 +208,14 @@ def _link_and_cut(source: Boxes, findings: list[Finding], settings: Tracks) -> _
     if not len(tracklets):
         linked = track >= 0
         raise NoTrackError(_no_track_message(boxes.take(linked), track[linked], settings))
-    return _Linked(rows, boxes, track, cropped, tracklets)
+    weak = None
+    if settings.min_score:
+        weak = _track_count(link_with_settings(boxes, replace(settings, min_score=0.0))) - _track_count(track)
+    return _Linked(rows, boxes, track, cropped, tracklets, weak)
+
+
+def _track_count(track: Ints) -> int:
+    return len(np.unique(track[track >= 0]))
 
 
 def _in_crop_rows(tracklets: Tracklets) -> tuple[Ints, DatasetTracklets]:
