@@ -71,13 +71,11 @@ class TrackImages:
 
     def scores(self, keys: Iterable[TrackKey]) -> Floats:
         """The detector's score of each crop (n,) of some tracks; without those that are not known."""
-        tracks = [self.location[key] for key in keys if key in self.location]
-        scores = np.concatenate(
-            [
-                np.empty(0),
-                *(s.boxes.score[s.dataset.tracklets.rows[index]] for s, index in tracks if s.boxes is not None),
-            ]
-        )
+        parts = [np.empty(0)]
+        for source, index in (self.location[key] for key in keys if key in self.location):
+            if source.boxes is not None:
+                parts.append(source.boxes.score[source.dataset.tracklets.rows[index]])
+        scores = np.concatenate(parts)
         known: Floats = scores[~np.isnan(scores)]
         return known
 

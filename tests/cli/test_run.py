@@ -96,7 +96,7 @@ def test_a_wrong_option_of_a_later_stage_is_an_error_before_the_detector_runs(
     [
         ("[]", "The detector found no box.", True),
         ("[[30, 20, 40, 30, 0.8]]", "no track is long enough", False),
-        ("[[30, 20, 40, 30, 0.3]]", "no track a mean score of 0.4", False),
+        ("[[30, 20, 40, 30, 0.3]]", "no track is left with --tracks.start-score 0.5 and --tracks.min-score 0.4", False),
     ],
 )
 def test_without_boxes_or_tracks_the_page_says_so(tmp_path: Path, boxes: str, reason: str, generated: bool) -> None:

@@ -321,6 +321,23 @@ def test_dropped_tracks_are_counted(make_source: Source, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("tracks", "options"),
+    [
+        (Tracks(start_score=0.9), "--tracks.start-score 0.9"),
+        (Tracks(min_score=0.8), "--tracks.min-score 0.8"),
+        (Tracks(start_score=0.4, min_score=0.8), "--tracks.start-score 0.4 and --tracks.min-score 0.8"),
+    ],
+)
+def test_the_thresholds_that_leave_no_track_are_named(
+    tracks: Tracks, options: str, make_source: Source, tmp_path: Path
+) -> None:
+    boxes, root = make_source()
+    weak = replace(boxes, score=np.full(len(boxes), 0.5))
+    with pytest.raises(UserError, match=f"no track is left with {options} ->"):
+        prepare(weak, root, tmp_path / "d", tracks, SMALL)
+
+
+@pytest.mark.parametrize(
     ("tracks", "crops", "message"),
     [
         (Tracks(stride=0), SMALL, "--tracks.stride 0: out of range -> give 1 or more"),

@@ -249,11 +249,10 @@ def _finding(boxes: Boxes, row: int, kind: str, fatal: bool, reason: str) -> Fin
 
 def _no_track_message(boxes: Boxes, track: Ints, settings: Tracks) -> str:
     """What to do when no track is long enough."""
-    if not len(boxes) and (settings.start_score or settings.min_score):
-        return (
-            f"no box has a score of {settings.start_score:g}, from which a track starts, or no track a mean score of "
-            f"{settings.min_score:g} -> check the detector, or lower --tracks.start-score and --tracks.min-score"
-        )
+    thresholds = {"--tracks.start-score": settings.start_score, "--tracks.min-score": settings.min_score}
+    given = [f"{option} {score:g}" for option, score in thresholds.items() if score]
+    if not len(boxes) and given:
+        return f"no track is left with {' and '.join(given)} -> check the detector, or lower these scores"
     if not len(boxes):
         return "no box is left -> check the score threshold, and rejected rows with 'polyptrace check'"
     frames = [boxes.frame_index[rows] for rows in group_rows(track)]
