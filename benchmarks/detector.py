@@ -24,13 +24,16 @@ import numpy as np
 
 from benchmarks.result import Cells, markdown_table
 from examples.train_detector import average_precision, matches
+from polyptrace.core.arrays import Floats
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, provenance, read_json, write_json
 from polyptrace.data import Boxes, Dataset, read_coco, read_mot
 from polyptrace.data.tracks import box_iou
+from polyptrace.evaluate.bootstrap import draw_counts, interval, mean_draws
 
 IOU = 0.5
+DRAWS = 2000  # of the bootstrap
 TRUE, FOUND = "true boxes", "detector"
 
 
@@ -140,9 +143,20 @@ def frame_matches(table: Path, truth: Boxes, generated: Path) -> list[tuple[floa
 
 def summary(procedures: list[dict[str, Any]], kind: str) -> dict[str, float]:
     """Mean absolute count error, and sums over the procedures."""
-    errors = [abs(each[kind]["lesions"] - each["polyps"]) for each in procedures]
     sums = {name: sum(each[kind][name] for each in procedures) for name in procedures[0][kind]}
-    return {"count error": float(np.mean(errors)), **sums}
+    return {"count error": float(count_errors(procedures, kind).mean()), **sums}
+
+
+def count_errors(procedures: list[dict[str, Any]], kind: str) -> Floats:
+    """By how many lesions the count of each procedure is wrong."""
+    return np.array([float(abs(each[kind]["lesions"] - each["polyps"])) for each in procedures])
+
+
+def with_interval(values: Floats) -> str:
+    """The mean of a value of each procedure, with its 95 % interval over procedures."""
+    draws = mean_draws(values, np.arange(len(values)), draw_counts(len(values), DRAWS, 0))
+    low, high = interval(draws, len(values))
+    return f"{values.mean():.2f} [{low:.2f} to {high:.2f}]"
 
 
 def page(content: dict[str, Any]) -> str:
@@ -154,12 +168,14 @@ def page(content: dict[str, Any]) -> str:
     names = list(content["summary"][TRUE])
     table: list[Cells] = [("boxes", *names)]
     table += [
-        (kind, f"{each['count error']:.2f}", *(f"{each[name]:,}" for name in names[1:]))
+        (kind, with_interval(count_errors(procedures, kind)), *(f"{each[name]:,}" for name in names[1:]))
         for kind, each in content["summary"].items()
     ]
+    more = with_interval(count_errors(procedures, FOUND) - count_errors(procedures, TRUE))
+    difference = f"Count error with the detector minus that with true boxes: {more}."
     each_one: list[Cells] = [("procedure", "polyps", f"lesions, {TRUE}", f"lesions, {FOUND}")]
     each_one += [
         (each["video"], *map(str, (each["polyps"], each[TRUE]["lesions"], each[FOUND]["lesions"])))
         for each in procedures
     ]
-    return "\n\n".join([line, markdown_table(table), markdown_table(each_one)]) + "\n"
+    return "\n\n".join([line, markdown_table(table), difference, markdown_table(each_one)]) + "\n"

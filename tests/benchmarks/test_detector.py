@@ -45,5 +45,7 @@ def test_errors_are_averaged_over_procedures_and_the_rest_is_summed() -> None:
     content = {"procedures": procedures, "boxes": 1200, "encoder": "default", "ap50": 0.5}
     text = page(content | {"summary": {kind: summary(procedures, kind) for kind in (TRUE, FOUND)}})
     assert "2 generated procedures with 4 polyps, 1,200 true boxes; encoder default. AP50: 0.500." in text
-    assert "| detector | 1.00 | 6 | 12 | 3 | 1 |" in text
+    assert "| true boxes | 0.00 [0.00 to 0.00] | 4 | 10 | 0 | 0 |" in text
+    assert "| detector | 1.00 [0.00 to 2.00] | 6 | 12 | 3 | 1 |" in text
+    assert "minus that with true boxes: 1.00 [0.00 to 2.00]." in text
     assert "| w | 2 | 2 | 4 |" in text
