@@ -35,7 +35,9 @@ STORED = {
 }
 
 
-@pytest.mark.parametrize("line", [line for line in LINES if line.split()[1] in ("compare", "ablate") if line not in STORED])
+@pytest.mark.parametrize(
+    "line", [line for line in LINES if line.split()[1] in ("compare", "ablate") if line not in STORED]
+)
 def test_a_command_of_the_page_can_be_typed(
     line: str, desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
