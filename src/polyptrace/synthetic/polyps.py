@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from numpy.random import Generator
 from torch import Tensor
-from torch.nn.functional import grid_sample, normalize
+from torch.nn.functional import normalize
 
 from polyptrace.core.arrays import Floats
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.synthetic.colon import LENGTH_MM, Lumen, band_noise, vessel_map
+from polyptrace.synthetic.colon import LENGTH_MM, Lumen, band_noise, sample_maps, vessel_map
 from polyptrace.synthetic.presets import Preset
 
 Morphology = Literal["flat", "sessile", "pedunculated"]
@@ -95,10 +95,7 @@ class Polyp:
 
     def sample(self, map_u: Tensor, map_v: Tensor, channels: int) -> Tensor:
         """The first channels (C, n) of the surface at map coordinates (n,)."""
-        grid = torch.stack([map_u, map_v], dim=-1)[None, None]
-        return grid_sample(
-            self.surface[:, :channels], grid, mode="bilinear", padding_mode="border", align_corners=True
-        )[0, :, 0]
+        return sample_maps(self.surface[:, :channels], map_u, map_v)
 
     def outline(self, count: int) -> Tensor:
         """About `count` points (3, n) in (u, v, h), spread over the surface above the wall."""
@@ -121,9 +118,8 @@ class Polyp:
         """Surface points (3, n) of the head in the directions (3, n), given in its unrotated axes."""
         across = torch.sqrt(direction[0] ** 2 + direction[1] ** 2).clamp_min(1e-9)
         polar = torch.atan2(across, direction[2]) / np.pi / across
-        surface = self.surface.cpu()
-        grid = torch.stack([direction[0] * polar, direction[1] * polar], dim=-1)[None, None].to(torch.float32)
-        bump = grid_sample(surface[:, :1], grid, padding_mode="border", align_corners=True)[0, 0, 0]
+        map_u, map_v = (direction[:2] * polar).to(torch.float32)
+        bump = self.sample(map_u, map_v, channels=1)[0]
         level = 1.0 + self.relief * bump.to(torch.float64)
         a, b, c = (direction[k] * self.radii[k] * level for k in range(3))
         cosine, sine = np.cos(self.turn), np.sin(self.turn)
