@@ -233,7 +233,7 @@ def _chosen(
     target: float,
 ) -> Counting:
     """Each video with the setting tuned on the others; the last setting is the fixed one."""
-    number = np.array([_number_of_polyps(polyps[rows]) for rows in members])
+    number = np.array([-1 if (polyps[rows] < 0).any() else len(np.unique(polyps[rows])) for rows in members])
     pairs = np.stack([_pairs(each, polyps[rows]) for rows, each in zip(members, labels, strict=True)])
     clusters = np.stack([each.max(axis=1) + 1 for each in labels])  # (V, settings)
     pick = np.full(len(members), len(settings) - 1)
@@ -274,10 +274,6 @@ def _pairs(labels: Ints, polyp: Ints) -> Ints:
 def _pairs_within(sizes: Ints) -> int:
     """Unordered pairs inside groups of these sizes."""
     return int((sizes * (sizes - 1) // 2).sum())
-
-
-def _number_of_polyps(polyp: Ints) -> int:
-    return -1 if (polyp < 0).any() else len(np.unique(polyp))
 
 
 def _minmax(matrix: Floats) -> Floats:

@@ -125,11 +125,9 @@ def _collect(
     answered = {(min(i, j), max(i, j)): bool(same) for i, j, same in answers}
     total = sum(len(group) * (len(group) - 1) // 2 for group in groups)
     share = min(1.0, MAX_PAIRS / max(total, 1))
-    columns: list[list[NDArray[Any]]] = [[] for _ in range(6)]
+    parts: list[tuple[NDArray[Any], ...]] = [(np.empty(0),) * 6]
     for number, group in enumerate(groups):
         i, j = _some_pairs(len(group), share, numpy_generator(0, 0, number))
-        if not len(i):
-            continue
         cosine, gap, pause, simultaneous = group.pairs(i, j)
         a, b = group.rows[i], group.rows[j]
         same = np.where((polyp[a] != "") & (polyp[b] != ""), polyp[a] == polyp[b], -1).astype(np.float64)
@@ -138,10 +136,8 @@ def _collect(
             same = np.array([s if g is None else g for s, g in zip(same, given, strict=True)], np.float64)
         same[simultaneous] = 0.0
         visits = group.visits()
-        values = (fisher(cosine), gap, pause, visits[i] * visits[j], same, simultaneous)
-        for column, each in zip(columns, values, strict=True):
-            column.append(each)
-    y, gap, pause, repeats, known, simultaneous = (np.concatenate([np.empty(0), *column]) for column in columns)
+        parts.append((fisher(cosine), gap, pause, visits[i] * visits[j], same, simultaneous))
+    y, gap, pause, repeats, known, simultaneous = map(np.concatenate, zip(*parts, strict=True))
     return _Data(y, gap, pause, repeats, known, simultaneous.astype(bool), _across(groups), total)
 
 

@@ -33,9 +33,6 @@ ORDER, BAGS, ARRANGEMENT = range(3)
 #: The search for `no-overlap` ends when this many rounds remove less than one per cent of the remaining overlaps.
 PATIENCE = 30
 
-#: Batches per vectorised operation of that search.
-BATCHES_AT_ONCE = 8_192
-
 
 @dataclass(frozen=True)
 class BagBatches:
@@ -200,9 +197,8 @@ def separate_overlaps(batches: Ints, extents: Extents, generator: torch.Generato
     while overlaps.any() and rounds < PATIENCE:
         pairs = _permutation(len(batches), generator)[: len(batches) // 2 * 2].reshape(-1, 2)
         pairs = pairs[overlaps[pairs].any(1)]
-        for chunk in np.array_split(pairs, -(-len(pairs) // BATCHES_AT_ONCE)) if len(pairs) else []:
-            _exchange(batches, chunk, extents, generator)
-            overlaps[chunk] = _overlaps_within(batches[chunk.ravel()], extents).reshape(chunk.shape)
+        _exchange(batches, pairs, extents, generator)
+        overlaps[pairs] = _overlaps_within(batches[pairs.ravel()], extents).reshape(pairs.shape)
         rounds += 1
         if overlaps.sum() < 0.99 * best:
             best, rounds = overlaps.sum(), 0
@@ -211,8 +207,7 @@ def separate_overlaps(batches: Ints, extents: Extents, generator: torch.Generato
 
 def overlapping(batches: Ints, extents: Extents) -> int:
     """The number of bags that overlap in time with an earlier bag of their batch."""
-    chunks = np.array_split(batches, -(-len(batches) // BATCHES_AT_ONCE))
-    return sum(int(np.tril(_overlaps(extents, chunk, chunk), -1).any(2).sum()) for chunk in chunks)
+    return int(np.tril(_overlaps(extents, batches, batches), -1).any(2).sum())
 
 
 def sharing_video(batches: Ints, video: Ints) -> int:
@@ -236,8 +231,7 @@ def _exchange(batches: Ints, pairs: Ints, extents: Extents, generator: torch.Gen
 
 def _overlaps_within(batches: Ints, extents: Extents) -> Ints:
     """The number of pairs of bags that overlap in each batch: (S,)."""
-    chunks = np.array_split(batches, -(-len(batches) // BATCHES_AT_ONCE))
-    return np.concatenate([_inner_overlaps(extents, chunk).sum((1, 2)) // 2 for chunk in chunks])
+    return np.asarray(_inner_overlaps(extents, batches).sum((1, 2)) // 2)
 
 
 def _inner_overlaps(extents: Extents, batch: Ints) -> Bools:
