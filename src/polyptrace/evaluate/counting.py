@@ -145,7 +145,6 @@ def count(
     first: ArrayLike | None = None,
     last: ArrayLike | None = None,
     setting: float | None = None,
-    target: float = TARGET,
 ) -> Counting:
     """Counts the polyps of each procedure from whole tracks (N, D); the setting is tuned leaving one video out.
 
@@ -166,7 +165,7 @@ def count(
     for rows in members:
         times = (None, None) if first is None or last is None else (np.asarray(first)[rows], np.asarray(last)[rows])
         labels.append(_cluster_settings(similarity_matrices(unit[rows], method, *times), method, settings))
-    return _chosen(members, labels, polyps, settings, target)
+    return _chosen(members, labels, polyps, settings)
 
 
 def count_lesions(tracks: Embeddings, video: Labels, polyp: Labels | None = None) -> Counting:
@@ -175,7 +174,7 @@ def count_lesions(tracks: Embeddings, video: Labels, polyp: Labels | None = None
     polyps = np.full(len(tracks), -1) if polyp is None else label_codes(polyp, len(tracks))
     found = sorted(lesions(tracks), key=lambda each: int(videos[each.rows[0]]))
     members, clusters = [each.rows for each in found], [each.lesion[None] for each in found]
-    counted = _chosen(members, clusters, polyps, np.full(1, np.nan), TARGET)
+    counted = _chosen(members, clusters, polyps, np.full(1, np.nan))
     return replace(counted, interval=np.array([each.interval for each in found]))
 
 
@@ -225,37 +224,30 @@ def _cluster_settings(matrices: tuple[Floats, ...], method: Clustering, settings
     return np.stack([by_appearance(each) for each in labels])
 
 
-def _chosen(
-    members: list[Ints],
-    labels: list[Ints],
-    polyps: Ints,
-    settings: Floats,
-    target: float,
-) -> Counting:
+def _chosen(members: list[Ints], labels: list[Ints], polyps: Ints, settings: Floats) -> Counting:
     """Each video with the setting tuned on the others; the last setting is the fixed one."""
     number = np.array([-1 if (polyps[rows] < 0).any() else len(np.unique(polyps[rows])) for rows in members])
     pairs = np.stack([_pairs(each, polyps[rows]) for rows, each in zip(members, labels, strict=True)])
     clusters = np.stack([each.max(axis=1) + 1 for each in labels])  # (V, settings)
     pick = np.full(len(members), len(settings) - 1)
-    tuned = np.zeros(len(members), dtype=bool)
     several = number > 1
     for left_out in range(len(members)):
         others = several & (np.arange(len(members)) != left_out)
         if len(settings) > 1 and others.any():
-            pick[left_out] = _tune(pairs[others, :-1].sum(axis=0), clusters[others, :-1].sum(axis=0), target)
-            tuned[left_out] = True
+            pick[left_out] = _tune(pairs[others, :-1].sum(axis=0), clusters[others, :-1].sum(axis=0))
     every = np.arange(len(members))
     cluster, video = np.empty((2, len(polyps)), dtype=np.int64)
     for code, rows in enumerate(members):
         cluster[rows] = labels[code][pick[code]]
         video[rows] = code
+    tuned = pick < len(settings) - 1
     return Counting(cluster, video, settings[pick], tuned, clusters[every, pick], number, pairs[every, pick])
 
 
-def _tune(pairs: Ints, clusters: Ints, target: float) -> int:
-    """The setting whose false positive rate is closest to the target; the fewest clusters among ties."""
+def _tune(pairs: Ints, clusters: Ints) -> int:
+    """The setting whose false positive rate is closest to `TARGET`; the fewest clusters among ties."""
     rate = pairs[:, 0] / (pairs[:, 0] + pairs[:, 1])
-    return int(np.lexsort((clusters, np.round(np.abs(rate - target), 12)))[0])
+    return int(np.lexsort((clusters, np.round(np.abs(rate - TARGET), 12)))[0])
 
 
 def _pairs(labels: Ints, polyp: Ints) -> Ints:

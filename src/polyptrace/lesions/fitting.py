@@ -10,7 +10,7 @@ is fitted afterwards and weighs all pairs equally, with the same total: visits w
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,13 +76,12 @@ def fit_same(tracks: Embeddings, *, labels: bool = False, answers: Sequence[tupl
         )
     if not len(data.y):
         assumptions.append("no pair of tracks to fit on: general values are used")
-    names = sorted(set(tracks.dataset.tolist()))
     looks, visits = _em(data, data.repeats, VISIT_PRIOR)
     average = np.full(len(data.y), len(data.y) / max(float((1 / data.repeats).sum()), 1e-9))
     _, prior = _em(data, average, PAIR_PRIOR, looks)
     return SameModel(
         encoder=encoder_of(tracks),
-        dataset=", ".join(names),
+        dataset=", ".join(sorted(set(tracks.dataset.tolist()))),
         width=int(tracks.vectors.shape[1]),
         centre=centre,
         looks=looks,
@@ -171,12 +170,14 @@ def _time_prior(parameters: Floats) -> TimePrior:
 def _em(data: _Data, repeats: Floats, assumed: Floats, fixed: Looks | None = None) -> tuple[Looks, TimePrior]:
     """The densities, unless they are fixed, and the prior, in which a pair weighs 1 / repeats."""
     parameters = assumed
-    prior = _time_prior(parameters)
-    same = np.where(data.known >= 0, data.known, expit(prior.log_odds(data.pause_s)))
-    bins = _PauseBins.of(data, 1 / repeats)
+    same = np.where(data.known >= 0, data.known, expit(_time_prior(assumed).log_odds(data.pause_s)))
+    number, pause_s = _pause_bins(data.pause_s)
+    weight = np.where(data.simultaneous, 0.0, 1 / repeats)  # the prior does not apply to simultaneous pairs
+    total = np.bincount(number, weight, len(pause_s))
     for _ in range(ITERATIONS):
         looks = fixed or _fit_looks(data, same)
-        parameters = bins.fit(same, parameters, assumed)
+        share = np.bincount(number, weight * same, len(pause_s))
+        parameters = _fit_prior(pause_s, total, share, parameters, assumed)
         prior = _time_prior(parameters)
         log_odds = prior.log_odds(data.pause_s) + looks.log_ratio(data.y, data.gap_s)
         updated = np.where(data.known >= 0, data.known, expit(log_odds))
@@ -217,31 +218,20 @@ def _fit_looks(data: _Data, same: Floats) -> Looks:
     return Looks(different, near, far, half, sd)
 
 
-@dataclass(frozen=True)
-class _PauseBins:
-    """Pairs by pause, so that a step of the prior's fit costs as many terms as there are bins."""
+def _pause_bins(pause_s: Floats, count: int = 60) -> tuple[Ints, Floats]:
+    """The bin of each pair, and the pause of each bin. The prior is fitted on bins, because there are fewer of them."""
+    scaled = np.log1p(pause_s)
+    step = max(float(scaled.max(initial=0.0)) / count, 1e-9)
+    return np.minimum((scaled / step).astype(np.int64), count - 1), np.expm1((np.arange(count) + 0.5) * step)
 
-    bin: Ints
-    pause_s: Floats  # of each bin
-    weight: Floats  # of each pair; 0 for simultaneous ones, to which the prior does not apply
 
-    @classmethod
-    def of(cls, data: _Data, weight: Floats, count: int = 60) -> Self:
-        scaled = np.log1p(data.pause_s)
-        step = max(float(scaled.max(initial=0.0)) / count, 1e-9)
-        number = np.minimum((scaled / step).astype(np.int64), count - 1)
-        return cls(number, np.expm1((np.arange(count) + 0.5) * step), np.where(data.simultaneous, 0.0, weight))
+def _fit_prior(pause_s: Floats, total: NDArray[Any], same: NDArray[Any], start: Floats, assumed: Floats) -> Floats:
+    """The prior's parameters, given the pause of each bin, its weight, and that of its pairs of one lesion."""
+    from scipy.optimize import minimize  # a fifth of the start of `explore`, which seldom fits
 
-    def fit(self, same: Floats, start: Floats, assumed: Floats) -> Floats:
-        """The prior's parameters, given P(same) of each pair."""
-        from scipy.optimize import minimize  # a fifth of the start of `explore`, which seldom fits
+    def loss(parameters: Floats) -> float:
+        log_odds = _time_prior(parameters).log_odds(pause_s)
+        data = same @ log_expit(log_odds) + (total - same) @ log_expit(-log_odds)
+        return float(0.5 * (((parameters - assumed) / PRIOR_SD) ** 2).sum() - data)
 
-        size = len(self.pause_s)
-        total, share = np.bincount(self.bin, self.weight, size), np.bincount(self.bin, self.weight * same, size)
-
-        def loss(parameters: Floats) -> float:
-            log_odds = _time_prior(parameters).log_odds(self.pause_s)
-            data = share @ log_expit(log_odds) + (total - share) @ log_expit(-log_odds)
-            return float(0.5 * (((parameters - assumed) / PRIOR_SD) ** 2).sum() - data)
-
-        return np.asarray(minimize(loss, start, method="L-BFGS-B", bounds=PRIOR_BOUNDS).x)
+    return np.asarray(minimize(loss, start, method="L-BFGS-B", bounds=PRIOR_BOUNDS).x)
