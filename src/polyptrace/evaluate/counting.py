@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 from sklearn.cluster import AffinityPropagation
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.cluster import pair_confusion_matrix
 
 from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
@@ -252,20 +253,9 @@ def _tune(pairs: Ints, clusters: Ints) -> int:
 
 def _pairs(labels: Ints, polyp: Ints) -> Ints:
     """FP, TN, TP, FN (settings, 4) over pairs of tracks whose polyps are known."""
-    known = np.flatnonzero(polyp >= 0)
-    codes = np.unique(polyp[known], return_inverse=True)[1].reshape(-1)
-    same, every = _pairs_within(np.bincount(codes)), _pairs_within(np.array([len(known)]))
-    counts = np.empty((len(labels), 4), dtype=np.int64)
-    for number, clusters in enumerate(labels[:, known]):
-        together = _pairs_within(np.bincount(clusters))
-        both = _pairs_within(np.bincount(clusters * len(known) + codes))
-        counts[number] = together - both, every - same - together + both, both, same - both
-    return counts
-
-
-def _pairs_within(sizes: Ints) -> int:
-    """Unordered pairs inside groups of these sizes."""
-    return int((sizes * (sizes - 1) // 2).sum())
+    known = polyp >= 0
+    ordered = np.stack([pair_confusion_matrix(polyp[known], each[known]) for each in labels])  # TN, FP, FN, TP
+    return np.asarray(ordered.reshape(len(labels), 4)[:, [1, 0, 3, 2]] // 2)
 
 
 def _minmax(matrix: Floats) -> Floats:

@@ -122,10 +122,9 @@ def _draw_keys(
         reach = np.hypot(keys[-1][4], keys[-1][5])
         keys[-1][4:6] *= min(1.0, 0.42 / max(reach, 1e-6))
         keys[-1][0] = np.clip(keys[-1][0], np.log(4.5), np.log(70.0))
-    if count > 2 and rng.random() < preset.leaving:
-        keys[0][4:6] = _outside(rng)
-    if count > 2 and rng.random() < preset.leaving:
-        keys[-1][4:6] = _outside(rng)
+    for end in (0, -1):
+        if count > 2 and rng.random() < preset.leaving:
+            keys[end][4:6] = _outside(rng)
     return latent, np.stack(keys)
 
 

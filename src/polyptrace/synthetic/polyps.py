@@ -252,17 +252,12 @@ def draw_polyp(rng: Generator, name: str, size_mm: float, histology: str, alike:
     return _resize(polyp, size_mm)
 
 
-def _widest(polyp: Polyp) -> float:
-    """The widest diameter in the (u, v) plane, measured on surface points, mm."""
-    points = polyp.outline(6000)[:2].to(torch.float64)
+def _resize(polyp: Polyp, size_mm: float) -> Polyp:
+    """The polyp scaled to a widest diameter of `size_mm` in the (u, v) plane, measured on points of its head."""
+    points = replace(polyp, stalk=0.0).outline(6000)[:2].to(torch.float64)
     angle = torch.linspace(0, np.pi, 181, dtype=torch.float64)[:-1]
     along = torch.stack([torch.cos(angle), torch.sin(angle)], dim=1) @ points
-    return float((along.amax(dim=1) - along.amin(dim=1)).max())
-
-
-def _resize(polyp: Polyp, size_mm: float) -> Polyp:
-    """The polyp scaled to a widest diameter of `size_mm`."""
-    factor = size_mm / _widest(replace(polyp, stalk=0.0))
+    factor = size_mm / float((along.amax(dim=1) - along.amin(dim=1)).max())
     radii = (polyp.radii[0] * factor, polyp.radii[1] * factor, polyp.radii[2] * factor)
     lean = (polyp.lean[0] * factor, polyp.lean[1] * factor)
     return replace(polyp, radii=radii, lift=polyp.lift * factor, lean=lean, stalk=polyp.stalk * factor)
