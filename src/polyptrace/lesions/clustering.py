@@ -120,7 +120,6 @@ def _limited(ratio: Floats) -> Floats:
 
 def partition(scores: PairScores, max_groups: int = MAX_GROUPS) -> Partition:
     """The lesions of one procedure; components of up to `max_groups` groups are solved exactly."""
-    count = len(scores.prior)
     group = _join(scores)
     groups = _Groups.of(scores, group)
     block = np.empty(len(groups.prior), np.int64)  # lesion of each group
@@ -128,18 +127,18 @@ def partition(scores: PairScores, max_groups: int = MAX_GROUPS) -> Partition:
     confidence: list[float] = []
     distribution = np.ones(1)
     for members in groups.components():
-        solve = _solve if len(members) <= max_groups else _assign
-        solved = solve(groups.of_component(members))
+        inside = np.ix_(members, members)
+        component = _Groups(groups.prior[inside], groups.ratio[inside], groups.size[members])
+        solved = _solve(component) if len(members) <= max_groups else _assign(component)
         block[members] = solved.block + len(confidence)
-        together[np.ix_(members, members)] = solved.together
+        together[inside] = solved.together
         confidence += solved.confidence
         distribution = np.convolve(distribution, solved.distribution)
     lesion = by_appearance(block[group])
     confidence_of_lesion = np.empty(len(confidence))
     confidence_of_lesion[lesion] = np.array(confidence)[block[group]]
-    padded = np.zeros(count + 1)
-    padded[: len(distribution)] = distribution
-    return Partition(lesion, group, together, confidence_of_lesion, padded)
+    distribution = np.pad(distribution, (0, len(group) + 1 - len(distribution)))
+    return Partition(lesion, group, together, confidence_of_lesion, distribution)
 
 
 def weakest_link(log_odds: NDArray[np.floating], members: Ints) -> tuple[int, int, float] | None:
@@ -213,10 +212,6 @@ class _Groups:
 
         linked = self.prior + self.ratio > LINK
         return group_rows(connected_components(coo_array(linked), directed=False)[1])
-
-    def of_component(self, members: Ints) -> "_Groups":
-        inside = np.ix_(members, members)
-        return _Groups(self.prior[inside], self.ratio[inside], self.size[members])
 
 
 @dataclass(frozen=True)
