@@ -194,7 +194,7 @@ def _ray_bundle(lumen: Lumen, polyp: Polyp, views: CameraViews, site: Site, fram
 
 def surface_points(lumen: Lumen, polyp: Polyp, views: CameraViews, points: int) -> Tensor:
     """Points (B, 3, n) spread over the polyp's surface in each frame."""
-    u, v, h = polyp.outline(points).to(views.position.device)
+    u, v, h = polyp.outline(points)
     site = seat(lumen, polyp, views.state)
     flat = u[None, None] * site.axes[:, 0, :, None] + v[None, None] * site.axes[:, 1, :, None]
     normal = site.axes[:, 2, :, None]
