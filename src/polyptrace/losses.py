@@ -73,8 +73,8 @@ def noise_aware_frames(
     ignore (M, K, M): as in `noise_aware`, for all frames of the two tracklets.
     """
     pairs = _bag_pairs(anchors, bags, temperature, mask, anchor_mask, ignore)
-    positive = torch.where(pairs.counted, log_sum_exp(pairs.own, pairs.own_mask), 0.0)  # (M, L)
-    negative = log_sum_exp(pairs.other, pairs.other_mask)  # (M,)
+    positive = torch.where(pairs.counted, log_sum_exp(pairs.own), 0.0)  # (M, L)
+    negative = log_sum_exp(pairs.other)  # (M,)
     return masked_mean(-functional.logsigmoid(positive - negative[:, None]), pairs.counted)
 
 
@@ -89,9 +89,8 @@ def condition_satisfied(
     """
     mask = None if mask is None else mask.unsqueeze(2)
     pairs = _bag_pairs(anchors.unsqueeze(1), bags.unsqueeze(2), 1.0, mask, None, ignore)
-    best_own = pairs.own.masked_fill(~pairs.own_mask, -torch.inf).amax(-1)  # (M, 1)
-    best_other = pairs.other.masked_fill(~pairs.other_mask, -torch.inf).amax(-1)  # (M,)
-    return masked_mean((best_own > best_other[:, None]).to(pairs.own.dtype), pairs.counted)
+    satisfied = pairs.own.amax(-1) > pairs.other.amax(-1, keepdim=True)  # (M, 1)
+    return masked_mean(satisfied.to(pairs.own.dtype), pairs.counted)
 
 
 @torch.no_grad()
@@ -108,12 +107,10 @@ def gradient_share(anchors: Tensor, bags: Tensor, temperature: float = 0.07, mas
 
 
 class _BagPairs(NamedTuple):
-    """Similarities of the M bags to the M anchors, with U frames in a member and L frames in an anchor."""
+    """Similarities of the M bags to the M anchors, with U frames in a member and L in an anchor; -inf: no pair."""
 
     own: Tensor  # (M, L, K·U) s(z_iku, y_it)
-    own_mask: Tensor  # (M, L, K·U) bool
-    other: Tensor  # (M, K·U·M·L) s(z_iku, y_jv) for all j; j = i is masked
-    other_mask: Tensor  # (M, K·U·M·L) bool
+    other: Tensor  # (M, K·U·M·L) s(z_iku, y_jv) for all j; -inf for j = i
     counted: Tensor  # (M, L) bool: anchors that have a positive
 
 
@@ -130,23 +127,16 @@ def _bag_pairs(
 
     y, z = unit_vectors(anchors, anchor_mask), unit_vectors(bags, mask)
     s = similarities(z.flatten(0, 2), y.flatten(0, 1), temperature).view(*z.shape[:3], *y.shape[:2])  # (M, K, U, M, L)
-    real = mask[..., None, None] & anchor_mask  # (M, K, U, M, L)
+    s = s.masked_fill(~(mask[..., None, None] & anchor_mask), -torch.inf)
 
-    negative = ~torch.eye(len(y), dtype=torch.bool, device=y.device)[:, None]  # (M, 1, M)
+    no_negative = torch.eye(len(y), dtype=torch.bool, device=y.device)[:, None]  # (M, 1, M)
     if ignore is not None:
-        negative = negative & ignore.logical_not()  # (M, K, M)
+        no_negative = no_negative | ignore.bool()  # (M, K, M)
     return _BagPairs(
-        own=_own(s),
-        own_mask=_own(real),
-        other=s.flatten(1),
-        other_mask=(real & negative[:, :, None, :, None]).flatten(1),
+        own=s.diagonal(dim1=0, dim2=3).permute(3, 2, 0, 1).flatten(2),
+        other=s.masked_fill(no_negative[:, :, None, :, None], -torch.inf).flatten(1),
         counted=anchor_mask & mask.flatten(1).any(1, keepdim=True),
     )
-
-
-def _own(pairs: Tensor) -> Tensor:
-    """The pairs of each bag with its own anchor: (M, K, U, M, L) -> (M, L, K·U)."""
-    return pairs.diagonal(dim1=0, dim2=3).permute(3, 2, 0, 1).flatten(2)
 
 
 def noise_aware_symmetric(
@@ -164,8 +154,8 @@ def noise_aware_symmetric(
     """
     pairs = _pairs(z, group, temperature, ignore, mask)
     counted = pairs.positive.any(1)  # (B,)
-    positive = torch.where(counted, log_sum_exp(pairs.s, pairs.positive), 0.0)  # (B,)
-    negative = log_sum_exp(pairs.s, pairs.other & ~pairs.positive)  # (B,)
+    positive = torch.where(counted, log_sum_exp(pairs.s.masked_fill(~pairs.positive, -torch.inf)), 0.0)  # (B,)
+    negative = log_sum_exp(pairs.s.masked_fill(~pairs.other | pairs.positive, -torch.inf))  # (B,)
     return masked_mean(-functional.logsigmoid(positive - negative), counted)
 
 
@@ -255,7 +245,7 @@ def _cross_entropy(pairs: _Pairs, log_weight: Tensor) -> Tensor:
     """The mean cross-entropy of the softmax over all others against a target ∝ exp(log_weight) over the positives."""
     counted = pairs.positive.any(1)  # (B,)
     target = log_weight.masked_fill(~pairs.positive, -torch.inf).masked_fill(~counted[:, None], 0.0).softmax(1)
-    normaliser = torch.where(counted, log_sum_exp(pairs.s, pairs.other), 0.0)  # (B,)
+    normaliser = torch.where(counted, log_sum_exp(pairs.s.masked_fill(~pairs.other, -torch.inf)), 0.0)  # (B,)
     return masked_mean(normaliser - (target * pairs.s).sum(1), counted)
 
 
@@ -278,11 +268,10 @@ def similarities(a: Tensor, b: Tensor, temperature: float) -> Tensor:
         return a @ b.T / temperature
 
 
-def log_sum_exp(logits: Tensor, mask: Tensor) -> Tensor:
-    """log Σ exp over the last dimension where `mask` is True: (..., n), (..., n) -> (...); -inf if it nowhere is."""
-    empty = ~mask.any(-1, keepdim=True)
-    logits = logits.masked_fill(~mask, -torch.inf).masked_fill(empty, 0.0)
-    return torch.logsumexp(logits, -1).masked_fill(empty.squeeze(-1), -torch.inf)
+def log_sum_exp(logits: Tensor) -> Tensor:
+    """log Σ exp over the last dimension: (..., n) -> (...); -inf, with a gradient of zero, where all are -inf."""
+    empty = logits.isneginf().all(-1, keepdim=True)
+    return torch.logsumexp(logits.masked_fill(empty, 0.0), -1).masked_fill(empty.squeeze(-1), -torch.inf)
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:

@@ -107,16 +107,14 @@ def test_one_track_is_one_lesion() -> None:
     assert solved.confidence.tolist() == [1.0]
 
 
-def test_large_components_get_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_components_get_an_interval() -> None:
     solved = partition(scores_of(40, 5))
     assert solved.interval[0] < solved.interval[1]
     assert solved.interval[0] <= solved.count <= solved.interval[1]
     assert solved.distribution.sum() == pytest.approx(1.0)
     assert len(solved.distribution) == 41
-    monkeypatch.setattr(clustering, "MAX_GROUPS", 0)  # the approximation, where the exact solution is known
     exact = scores_of(6, 1)
-    approximate = partition(exact).distribution @ np.arange(7)
-    monkeypatch.undo()
+    approximate = partition(exact, max_groups=0).distribution @ np.arange(7)  # where the exact solution is known
     assert approximate == pytest.approx(partition(exact).distribution @ np.arange(7), abs=0.8)
 
 

@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 from sklearn.cluster import AffinityPropagation
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.cluster import pair_confusion_matrix
 
 from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.errors import UserError
@@ -145,7 +146,6 @@ def count(
     first: ArrayLike | None = None,
     last: ArrayLike | None = None,
     setting: float | None = None,
-    target: float = TARGET,
 ) -> Counting:
     """Counts the polyps of each procedure from whole tracks (N, D); the setting is tuned leaving one video out.
 
@@ -166,7 +166,7 @@ def count(
     for rows in members:
         times = (None, None) if first is None or last is None else (np.asarray(first)[rows], np.asarray(last)[rows])
         labels.append(_cluster_settings(similarity_matrices(unit[rows], method, *times), method, settings))
-    return _chosen(members, labels, polyps, settings, target)
+    return _chosen(members, labels, polyps, settings)
 
 
 def count_lesions(tracks: Embeddings, video: Labels, polyp: Labels | None = None) -> Counting:
@@ -175,7 +175,7 @@ def count_lesions(tracks: Embeddings, video: Labels, polyp: Labels | None = None
     polyps = np.full(len(tracks), -1) if polyp is None else label_codes(polyp, len(tracks))
     found = sorted(lesions(tracks), key=lambda each: int(videos[each.rows[0]]))
     members, clusters = [each.rows for each in found], [each.lesion[None] for each in found]
-    counted = _chosen(members, clusters, polyps, np.full(1, np.nan), TARGET)
+    counted = _chosen(members, clusters, polyps, np.full(1, np.nan))
     return replace(counted, interval=np.array([each.interval for each in found]))
 
 
@@ -225,59 +225,37 @@ def _cluster_settings(matrices: tuple[Floats, ...], method: Clustering, settings
     return np.stack([by_appearance(each) for each in labels])
 
 
-def _chosen(
-    members: list[Ints],
-    labels: list[Ints],
-    polyps: Ints,
-    settings: Floats,
-    target: float,
-) -> Counting:
+def _chosen(members: list[Ints], labels: list[Ints], polyps: Ints, settings: Floats) -> Counting:
     """Each video with the setting tuned on the others; the last setting is the fixed one."""
-    number = np.array([_number_of_polyps(polyps[rows]) for rows in members])
+    number = np.array([-1 if (polyps[rows] < 0).any() else len(np.unique(polyps[rows])) for rows in members])
     pairs = np.stack([_pairs(each, polyps[rows]) for rows, each in zip(members, labels, strict=True)])
     clusters = np.stack([each.max(axis=1) + 1 for each in labels])  # (V, settings)
     pick = np.full(len(members), len(settings) - 1)
-    tuned = np.zeros(len(members), dtype=bool)
     several = number > 1
     for left_out in range(len(members)):
         others = several & (np.arange(len(members)) != left_out)
         if len(settings) > 1 and others.any():
-            pick[left_out] = _tune(pairs[others, :-1].sum(axis=0), clusters[others, :-1].sum(axis=0), target)
-            tuned[left_out] = True
+            pick[left_out] = _tune(pairs[others, :-1].sum(axis=0), clusters[others, :-1].sum(axis=0))
     every = np.arange(len(members))
     cluster, video = np.empty((2, len(polyps)), dtype=np.int64)
     for code, rows in enumerate(members):
         cluster[rows] = labels[code][pick[code]]
         video[rows] = code
+    tuned = pick < len(settings) - 1
     return Counting(cluster, video, settings[pick], tuned, clusters[every, pick], number, pairs[every, pick])
 
 
-def _tune(pairs: Ints, clusters: Ints, target: float) -> int:
-    """The setting whose false positive rate is closest to the target; the fewest clusters among ties."""
+def _tune(pairs: Ints, clusters: Ints) -> int:
+    """The setting whose false positive rate is closest to `TARGET`; the fewest clusters among ties."""
     rate = pairs[:, 0] / (pairs[:, 0] + pairs[:, 1])
-    return int(np.lexsort((clusters, np.round(np.abs(rate - target), 12)))[0])
+    return int(np.lexsort((clusters, np.round(np.abs(rate - TARGET), 12)))[0])
 
 
 def _pairs(labels: Ints, polyp: Ints) -> Ints:
     """FP, TN, TP, FN (settings, 4) over pairs of tracks whose polyps are known."""
-    known = np.flatnonzero(polyp >= 0)
-    codes = np.unique(polyp[known], return_inverse=True)[1].reshape(-1)
-    same, every = _pairs_within(np.bincount(codes)), _pairs_within(np.array([len(known)]))
-    counts = np.empty((len(labels), 4), dtype=np.int64)
-    for number, clusters in enumerate(labels[:, known]):
-        together = _pairs_within(np.bincount(clusters))
-        both = _pairs_within(np.bincount(clusters * len(known) + codes))
-        counts[number] = together - both, every - same - together + both, both, same - both
-    return counts
-
-
-def _pairs_within(sizes: Ints) -> int:
-    """Unordered pairs inside groups of these sizes."""
-    return int((sizes * (sizes - 1) // 2).sum())
-
-
-def _number_of_polyps(polyp: Ints) -> int:
-    return -1 if (polyp < 0).any() else len(np.unique(polyp))
+    known = polyp >= 0
+    ordered = np.stack([pair_confusion_matrix(polyp[known], each[known]) for each in labels])  # TN, FP, FN, TP
+    return np.asarray(ordered.reshape(len(labels), 4)[:, [1, 0, 3, 2]] // 2)
 
 
 def _minmax(matrix: Floats) -> Floats:

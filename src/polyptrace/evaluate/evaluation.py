@@ -30,9 +30,9 @@ def evaluate(
     task before it starts.
     """
     settings, train = settings or Evaluate(), train or {}
-    without_split = [name for name in map(check_task, (*tasks, *train)) if name in train and name not in RATES]
-    if without_split:
-        raise UserError(f"train: {without_split[0]} trains nothing -> give a training part for {' or '.join(RATES)}")
+    for name in map(check_task, (*tasks, *train)):
+        if name in train and name not in RATES:
+            raise UserError(f"train: {name} trains nothing -> give a training part for {' or '.join(RATES)}")
     arrays: Arrays = {}
     outcomes: dict[str, Outcome] = {}
     inputs: dict[tuple[int, int, str], TaskInput] = {}
@@ -46,12 +46,12 @@ def evaluate(
             inputs[key] = task_input(embeddings[name], train.get(name), unit, table, settings)
             arrays |= inputs[key].ids()
         outcomes |= run_task(name, inputs[key], histology)
-    for outcome in outcomes.values():
-        arrays |= outcome.arrays
+    for _, of_task in outcomes.values():
+        arrays |= of_task
     used = [*(embeddings[name] for name in tasks), *train.values()]
     return Results(
         method or method_of(next(iter(embeddings.values()))),
-        {name: outcome.task for name, outcome in outcomes.items()},
+        {name: task for name, (task, _) in outcomes.items()},
         arrays,
         provenance=provenance(),
         generated=any(each.generated for each in used),

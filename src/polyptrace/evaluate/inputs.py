@@ -135,19 +135,16 @@ def join_inputs(inputs: Sequence[tuple[str, Embeddings]], where: str) -> Embeddi
     """One table of several named inputs. Two inputs that contain the same video of the same dataset are an error."""
     seen: dict[tuple[str, str, str], str] = {}
     for name, embeddings in inputs:
-        videos = {
-            (unit, str(dataset), str(video) or f"polyp {polyp}")
-            for units, dataset, video, polyp in zip(
-                embeddings.unit, embeddings.dataset, embeddings.video, embeddings.polyp, strict=True
+        videos = set()
+        for unit in ("track", "tracklet"):
+            part = embeddings.select(unit)
+            rows = set(zip(part.dataset, part.video, part.polyp, strict=True))
+            videos |= {(unit, str(d), str(video) or f"polyp {polyp}") for d, video, polyp in rows if video or polyp}
+        if shared := sorted(videos & seen.keys()):
+            _, dataset, video = shared[0]
+            raise UserError(
+                f"{where}: {seen[shared[0]]} and {name} both contain {video!r} of dataset {dataset!r}"
+                " -> give each dataset once, or give the datasets different names"
             )
-            for unit in (("track", "tracklet") if units == "any" else (units,))
-            if video or polyp
-        }
-        for unit, dataset, video in sorted(videos):
-            if (unit, dataset, video) in seen:
-                raise UserError(
-                    f"{where}: {seen[unit, dataset, video]} and {name} both contain {video!r} of dataset {dataset!r}"
-                    " -> give each dataset once, or give the datasets different names"
-                )
         seen |= dict.fromkeys(videos, name)
     return concatenate([embeddings for _, embeddings in inputs], where=where)

@@ -11,12 +11,12 @@ out. Size is 1 above 5.0 mm; histology is 1 for adenomas, by the names that the 
 """
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
 import torch
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
@@ -130,12 +130,9 @@ def probe(
         probability[repeat, test_rows] = logits.softmax(1)[:, 1].cpu().numpy()
 
     # The steps are too small to be shared by threads, so each thread trains a probe of its own.
-    pool = ThreadPoolExecutor(torch.get_num_threads())
-    try:
-        with torch_threads(1):
-            list(pool.map(train_and_test, range(repeats)))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    parallel = Parallel(torch.get_num_threads(), backend="threading")
+    with torch_threads(1):
+        parallel(delayed(train_and_test)(repeat) for repeat in range(repeats))
     return Probe(labels, polyps, probability)
 
 

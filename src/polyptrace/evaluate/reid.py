@@ -162,15 +162,14 @@ def _add_counts(same: Tensor, every: Tensor, cell: Tensor, block: PairBlock) -> 
 
 def _exact_counts(unit: Tensor, polyp: Ints) -> PairCounts:
     """Counts at each distinct score of the fine grid."""
-    blocks = [[b.steps[b.same], b.steps[b.pair & ~b.same]] for b in pair_blocks(unit, polyp)]
-    kinds = [torch.cat([unit.new_zeros(0), *steps]).cpu().numpy() for steps in zip(*blocks, strict=True)]
-    unique = [np.unique(steps, return_counts=True) for steps in kinds]
-    score = np.unique(np.concatenate([np.empty(0), *(steps for steps, _ in unique)]))
-    counts = np.zeros((2, len(score)), dtype=np.int64)
-    for kind, (steps, number) in enumerate(unique):
-        counts[kind, np.searchsorted(score, steps)] = number
-    same, different = counts[:, ::-1]
-    return PairCounts(score[::-1] / steps_per_unit(unit.dtype), same, different)
+    none = unit.new_zeros(0)
+    pairs = [(none, none), *((b.steps[b.pair], b.steps[b.same]) for b in pair_blocks(unit, polyp))]
+    steps, of_same = (torch.cat(each).cpu().numpy() for each in zip(*pairs, strict=True))
+    score, every = np.unique(steps, return_counts=True)
+    score_of_same, number = np.unique(of_same, return_counts=True)
+    same = np.zeros_like(every)
+    same[np.searchsorted(score, score_of_same)] = number
+    return PairCounts(score[::-1] / steps_per_unit(unit.dtype), same[::-1], (every - same)[::-1])
 
 
 def _thinned(false: Floats, true: Floats, points: int) -> Ints:

@@ -40,7 +40,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
-from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +48,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_csv, write_json, wrong_folder
 from polyptrace.core.schema import from_json
 from polyptrace.core.timecode import seconds_text
-from polyptrace.data.identity import by_appearance, join_keys
+from polyptrace.data.identity import by_appearance, codes, group_rows, join_keys
 from polyptrace.embed import Embeddings
 from polyptrace.encoders.encoder import LABEL_USE
 from polyptrace.evaluate.bootstrap import Estimate, Paired, paired
@@ -152,10 +151,8 @@ class Results:
             write_json(temporary / RESULTS_FILE, without_nan(content))
             if tracks:
                 write_csv(temporary / TRACK_LIST, tracks)
-            with ZipFile(temporary / "arrays.npz", "w", ZIP_DEFLATED) as archive:
-                for name, values in self.arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, values, allow_pickle=False)
+            named: dict[str, Any] = dict(self.arrays)
+            np.savez_compressed(temporary / "arrays.npz", **named)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -199,11 +196,10 @@ def _check_arrays(tasks: Mapping[str, Task], arrays: Arrays, path: Path) -> None
 
     for name, task in tasks.items():
         for metric in task.metrics:
-            draws = arrays.get(f"{name}/draws/{metric}")
-            check(f"{name}/draws/{metric}", draws is not None, "is missing")
-            assert draws is not None
-            numeric = draws.dtype.kind == "f" and draws.ndim in (1, 2)
-            check(f"{name}/draws/{metric}", numeric, "is not an array of draws")
+            key = f"{name}/draws/{metric}"
+            check(key, key in arrays, "is missing")
+            draws = arrays[key]
+            check(key, draws.dtype.kind == "f" and draws.ndim in (1, 2), "is not an array of draws")
             seeds = arrays.get(f"{name}/seeds/{metric}", np.zeros(1))
             check(f"{name}/seeds/{metric}", seeds.shape == np.atleast_2d(draws).shape[:1], "does not fit the draws")
         rows = arrays.get(f"{task.table}/video")
@@ -248,8 +244,8 @@ def track_list(arrays: Mapping[str, NDArray[Any]]) -> list[list[str]]:
     dataset, video, track, first, last, fps, polyp = (arrays[f"tracks/{name}"] for name in names)
     order = np.lexsort((track, first, video, dataset))
     numbers = np.zeros((len(tasks), len(order)), dtype=np.int64)
-    ordered = join_keys(dataset, video)[order]
-    for rows in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
+    for members in group_rows(codes(join_keys(dataset, video))[order]):
+        rows = order[members]
         numbers[:, rows] = [1 + by_appearance(arrays[f"{task}{SUFFIX}"][rows]) for task in tasks]
     lines = [[*COLUMNS, *(task.removeprefix(PREFIX) for task in tasks)]]
     for row in order.tolist():
@@ -290,28 +286,22 @@ def combine(rows: Sequence[Results]) -> Results:
         raise UserError(f"combine: results of {', '.join(sorted(names))} -> give seeds of one method")
     arrays: Arrays = dict(first.arrays)
     tasks: dict[str, Task] = {}
+    seeds = sum(row.method.seeds for row in rows)
     for name, task in first.tasks.items():
-        others = [row.tasks.get(name) for row in rows]
-        alike = [
-            other is not None and (other.status, other.draws_key) == (task.status, task.draws_key) for other in others
-        ]
-        if not all(alike):
+        found = [row.tasks[name] for row in rows if name in row.tasks]
+        if len(found) < len(rows) or len({(each.status, each.draws_key) for each in found}) > 1:
             raise UserError(f"combine: {name}: evaluated differently for some seeds -> use the same data and settings")
         metrics = {}
         for metric, of_first in task.metrics.items():
             each = [row.estimate(name, metric) for row in rows]
-            joined = Estimate(
-                np.concatenate([estimate.values for estimate in each]),
-                np.concatenate([estimate.draws for estimate in each]),
-                task.drawn,
-            )
-            arrays[f"{name}/seeds/{metric}"], arrays[f"{name}/draws/{metric}"] = joined.values, joined.draws
+            values, draws = np.concatenate([e.values for e in each]), np.concatenate([e.draws for e in each])
+            joined = Estimate(values, draws, task.drawn)
+            arrays |= {f"{name}/seeds/{metric}": values, f"{name}/draws/{metric}": draws}
             metrics[metric] = Metric(joined.value, *joined.interval(), of_first.n, of_first.of)
-        seeds = sum(row.method.seeds for row in rows)
         tasks[name] = replace(task, metrics=metrics, protocol=task.protocol | {"training_seeds": seeds})
     return replace(
         first,
-        method=replace(first.method, seeds=sum(row.method.seeds for row in rows)),
+        method=replace(first.method, seeds=seeds),
         tasks=tasks,
         arrays=arrays,
         embeddings=[source for row in rows for source in row.embeddings],

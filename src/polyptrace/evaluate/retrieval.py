@@ -17,12 +17,13 @@ AP is 1.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
+from torch.nn.functional import pad
 
 from polyptrace.core.arrays import Float32s, Floats, Ints
 from polyptrace.core.errors import UserError
@@ -154,22 +155,21 @@ class Gallery:
         if self.apart > 0 and self.times is None:
             raise UserError(f"retrieval: apart {self.apart:g} s: no times -> give start and end of each tracklet")
 
-    def excluded(self, first: int, last: int) -> Tensor | None:
-        """True (Q, N) where a tracklet is not in the gallery of queries first..last; None if all are."""
-        if self.video is None or (self.scope == "all" and not self.apart > 0):
-            return None
+    def excluded(self, first: int, last: int) -> Tensor:
+        """True (Q, N) where a tracklet is not in the gallery of queries first..last, such as the query itself."""
+        number = torch.arange(len(self.polyp), device=self.polyp.device)
+        excluded = number == number[first:last, None]
+        if self.video is None or (self.scope == "all" and not self.apart):
+            return excluded
         same = self.video[first:last, None] == self.video  # (Q, N)
         match self.scope:
-            case "all":
-                excluded = torch.zeros_like(same)
             case "within":
-                excluded = ~same
+                excluded |= ~same
             case "across":
-                excluded = same
+                excluded |= same
             case "between":
-                excluded = same & (self.polyp[first:last, None] != self.polyp)
-        if self.apart > 0:
-            assert self.times is not None
+                excluded |= same & (self.polyp[first:last, None] != self.polyp)
+        if self.apart > 0 and self.times is not None:
             start, end = self.times
             gap = torch.maximum(start - end[first:last, None], start[first:last, None] - end)
             excluded |= same & (gap.clamp_(min=0) < self.apart)
@@ -185,32 +185,22 @@ def _seconds(values: ArrayLike, count: int) -> Floats:
 
 def _blocks(vectors: Tensor, gallery: Gallery, convention: Convention, top: int) -> Iterator[tuple[Tensor, ...]]:
     """Per block of queries: has a positive, AP, hits at 1 and 5, nearest columns and scores; vectors (N, D)."""
-    device = vectors.device
     size = torch.unique_consecutive(gallery.polyp, return_counts=True)[1]
     run_start, run_size = (size.cumsum(0) - size).repeat_interleave(size), size.repeat_interleave(size)
-    for a, b in row_blocks(len(vectors), len(vectors), device):
+    for a, b in row_blocks(len(vectors), len(vectors), vectors.device):
         scores = on_grid(vectors[a:b] @ vectors.T)  # (Q, N)
-        query = torch.arange(b - a, device=device)
-        scores[query, query + a] = -torch.inf
-        excluded = gallery.excluded(a, b)
-        if excluded is not None:
-            scores.masked_fill_(excluded, -torch.inf)
+        scores.masked_fill_(gallery.excluded(a, b), -torch.inf)
         nearest = _nearest(scores, top)
         positive = _positive_scores(scores, run_start[a:b], run_size[a:b])  # (Q, m), ascending, then +inf
-        ranks = TiedRanks.of(sort_rows(scores), positive)
-        yield (*_metrics(ranks, positive, convention), *nearest)
+        yield (*_metrics(sort_rows(scores), positive, convention), *nearest)
 
 
 def _nearest(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
     """Columns and scores (Q, top) of the nearest; column -1 where the gallery has fewer."""
     best = scores.topk(min(top, scores.shape[1]), dim=1)
-    column = torch.where(torch.isinf(best.values), -1, best.indices)
-    value = best.values.masked_fill(torch.isinf(best.values), 0.0)
-    missing = top - column.shape[1]
-    return (
-        torch.nn.functional.pad(column, (0, missing), value=-1),
-        torch.nn.functional.pad(value, (0, missing), value=0.0),
-    )
+    excluded, missing = torch.isinf(best.values), (0, top - best.values.shape[1])
+    column = pad(best.indices.masked_fill(excluded, -1), missing, value=-1)
+    return column, pad(best.values.masked_fill(excluded, 0.0), missing)
 
 
 def _positive_scores(scores: Tensor, run_start: Tensor, run_size: Tensor) -> Tensor:
@@ -222,62 +212,49 @@ def _positive_scores(scores: Tensor, run_start: Tensor, run_size: Tensor) -> Ten
     return positive.sort(dim=1).values
 
 
-@dataclass(frozen=True)
-class TiedRanks:
-    """For each positive (Q, m): how many scores are above it and equal to it, of all and of positives."""
+def _metrics(ordered: Tensor, positive: Tensor, convention: Convention) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(has a positive, AP, hit at 1, hit at 5), each (Q,), from all scores (Q, N) and those of the positives (Q, m).
 
-    above: Tensor
-    equal: Tensor
-    positive_above: Tensor
-    positive_equal: Tensor
-    valid: Tensor
-
-    @classmethod
-    def of(cls, ordered: Tensor, positive: Tensor) -> Self:
-        """Ranks of positives (Q, m; ascending, padded with +inf) among all scores (Q, N; ascending)."""
-        valid = ~torch.isinf(positive)
-        positives = valid.sum(dim=1, keepdim=True)  # (Q, 1)
-        upper = torch.searchsorted(ordered, positive, right=True)
-        lower = torch.searchsorted(ordered, positive)
-        positive_upper = torch.searchsorted(positive, positive, right=True)
-        positive_lower = torch.searchsorted(positive, positive)
-        return cls(
-            above=ordered.shape[1] - upper,
-            equal=upper - lower,
-            positive_above=positives - positive_upper,
-            positive_equal=positive_upper - positive_lower,
-            valid=valid,
-        )
-
-    def expected_precision(self) -> Tensor:
-        """Precision at a positive's rank, averaged over tie orders; the same for all positives of a tie.
-
-        With b = (p - 1)/(n - 1):  1/n Σ_j (g + 1 + (j - 1) b)/(G + j) = b + (g + 1 - b - b G)(H(G + n) - H(G))/n.
-        """
-        above, equal = self.above.double(), self.equal.clamp(min=1).double()
-        share = (self.positive_equal - 1).double() / (equal - 1).clamp(min=1)
-        harmonic = torch.special.digamma(above + equal + 1) - torch.special.digamma(above + 1)
-        tied = share + (self.positive_above + 1 - share - share * above) * harmonic / equal
-        return torch.where(equal > 1, tied, (self.positive_above + 1) / (above + 1))
-
-    def hit(self, k: int) -> Tensor:
-        """Probability over tie orders (Q,) that the best positive has a rank <= k."""
-        best = (self.valid.sum(dim=1, keepdim=True) - 1).clamp(min=0)  # column of the best positive
-        above, equal, positives = (t.gather(1, best)[:, 0] for t in (self.above, self.equal, self.positive_equal))
-        remaining = (k - above).clamp(min=0)
-        miss = torch.ones_like(above, dtype=torch.float64)
-        for taken in range(k):
-            others = (equal - positives - taken).clamp(min=0).double() / (equal - taken).clamp(min=1)
-            miss = torch.where(taken < remaining, miss * others, miss)
-        return 1.0 - miss
-
-
-def _metrics(ranks: TiedRanks, positive: Tensor, convention: Convention) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(has a positive, AP, hit at 1, hit at 5), each (Q,)."""
-    counted = ranks.valid & (positive > 0) if convention == "release" else ranks.valid
-    precision = torch.where(counted, ranks.expected_precision(), 0.0)
+    Both are ascending; the positives are padded with +inf.
+    """
+    valid = ~torch.isinf(positive)
+    above, equal = _above_and_equal(ordered, positive)
+    positive_above, positive_equal = _above_and_equal(positive, positive)
+    positive_above = positive_above - (~valid).sum(dim=1, keepdim=True)
+    counted = valid & (positive > 0) if convention == "release" else valid
+    precision = torch.where(counted, _expected_precision(above, equal, positive_above, positive_equal), 0.0)
     ap = precision.sum(dim=1) / counted.sum(dim=1).clamp(min=1)
-    return ranks.valid.any(dim=1), ap, ranks.hit(1), ranks.hit(5)
+    best = (valid.sum(dim=1, keepdim=True) - 1).clamp(min=0)  # column of the best positive
+    of_best = [each.gather(1, best)[:, 0] for each in (above, equal, positive_equal)]
+    return valid.any(dim=1), ap, _hit(1, *of_best), _hit(5, *of_best)
+
+
+def _above_and_equal(ordered: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """How many of the ordered scores (Q, N) are above and equal to each of the scores (Q, m)."""
+    upper = torch.searchsorted(ordered, scores, right=True)
+    return ordered.shape[1] - upper, upper - torch.searchsorted(ordered, scores)
+
+
+def _expected_precision(above: Tensor, equal: Tensor, positive_above: Tensor, positive_equal: Tensor) -> Tensor:
+    """Precision at a positive's rank, averaged over tie orders; the same for all positives of a tie.
+
+    With b = (p - 1)/(n - 1):  1/n Σ_j (g + 1 + (j - 1) b)/(G + j) = b + (g + 1 - b - b G)(H(G + n) - H(G))/n.
+    """
+    above, equal = above.double(), equal.clamp(min=1).double()
+    share = (positive_equal - 1).double() / (equal - 1).clamp(min=1)
+    harmonic = torch.special.digamma(above + equal + 1) - torch.special.digamma(above + 1)
+    tied = share + (positive_above + 1 - share - share * above) * harmonic / equal
+    return torch.where(equal > 1, tied, (positive_above + 1) / (above + 1))
+
+
+def _hit(k: int, above: Tensor, equal: Tensor, positives: Tensor) -> Tensor:
+    """Probability over tie orders (Q,) that the best positive, which ties with `equal` scores, has a rank <= k."""
+    remaining = (k - above).clamp(min=0)
+    miss = torch.ones_like(above, dtype=torch.float64)
+    for taken in range(k):
+        others = (equal - positives - taken).clamp(min=0).double() / (equal - taken).clamp(min=1)
+        miss = torch.where(taken < remaining, miss * others, miss)
+    return 1.0 - miss
 
 
 def _mean(values: Floats) -> float:

@@ -60,9 +60,9 @@ def label_codes(labels: Labels, count: int, name: str = "polyp") -> Ints:
         raise UserError(f"{name}: shape {values.shape} -> give one label for each of the {count} vectors")
     if values.dtype.kind == "O":
         values = np.array(["" if v is None or v != v else str(v) for v in values.tolist()], dtype=str)
-    unknown = np.isnan(values) if values.dtype.kind == "f" else values == "" if values.dtype.kind in "US" else None
+    kind = values.dtype.kind
+    known = ~np.isnan(values) if kind == "f" else values != "" if kind in "US" else np.ones(count, dtype=bool)
     codes = np.full(count, -1, dtype=np.int64)
-    known = np.ones(count, dtype=bool) if unknown is None else ~unknown
     codes[known] = np.unique(values[known], return_inverse=True)[1].reshape(-1)
     return codes
 

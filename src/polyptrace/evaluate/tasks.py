@@ -5,7 +5,6 @@ class, ...) is part of the results as skipped, with the reason.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -38,6 +37,8 @@ TOP = 5
 #: Learning rate of each probe, as in the paper, and the meaning of its classes.
 RATES = {"size": 1e-4, "histology": 1e-5}
 CLASSES = {"size": "1 above 5.0 mm, 0 up to it", "histology": "1 adenoma, 0 not"}
+#: A task and its arrays.
+Outcome = tuple[Task, Arrays]
 
 
 def check_task(name: str) -> str:
@@ -47,28 +48,20 @@ def check_task(name: str) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A task and its arrays."""
-
-    task: Task
-    arrays: Arrays = field(default_factory=dict)
-
-
 class ImpossibleTaskError(Exception):
     """Why a task cannot be done."""
 
 
 def run_task(name: str, data: TaskInput, histology: Mapping[str, int] | None = None) -> dict[str, Outcome]:
     """The outcomes of a task of `TASKS` and its variants, by name; one that cannot be done is skipped."""
-    outcomes = {}
+    outcomes: dict[str, Outcome] = {}
     for variant, run in _variants(name, data, histology).items():
         try:
             _require(len(data) > 0, f"the embeddings have no {data.unit}s")
             outcomes[variant] = run()
         except ImpossibleTaskError as error:
-            task = Task(data.unit, data.table, status="skipped", reason=str(error), datasets=data.datasets)
-            outcomes[variant] = Outcome(task)
+            skipped = Task(data.unit, data.table, status="skipped", reason=str(error), datasets=data.datasets)
+            outcomes[variant] = skipped, {}
     return outcomes
 
 
@@ -109,7 +102,10 @@ def _done(
     drawn: int | None = None,
     reason: str = "",
 ) -> Outcome:
-    """The outcome of a task from the value and the draws of each metric, over `n` of what `of` names."""
+    """The outcome of a task from the value and the draws of each metric, over `n` of what `of` names.
+
+    The names of the arrays get the name of the task as a prefix.
+    """
     drawn = clusters.number if drawn is None else drawn
     task = Task(
         data.unit,
@@ -122,7 +118,8 @@ def _done(
         drawn=drawn,
         draws_key=clusters.key,
     )
-    return Outcome(task, arrays | {f"{name}/draws/{key}": draws for key, (_, draws) in metrics.items()})
+    arrays = arrays | {f"draws/{key}": draws for key, (_, draws) in metrics.items()}
+    return task, {f"{name}/{key}": values for key, values in arrays.items()}
 
 
 def _require_labels(data: TaskInput) -> None:
@@ -164,10 +161,10 @@ def _retrieval_task(data: TaskInput, name: str) -> Outcome:
     _require(result.queries > 0, "no query has another tracklet of its polyp in its gallery")
     values = {"map": result.ap, "hr1": result.hit1, "hr5": result.hit5}
     cluster = clusters.code[result.query]
-    arrays: Arrays = {f"{name}/query": result.query}
-    arrays |= {f"{name}/{key}": getattr(result, key).astype(np.float32) for key in ("ap", "hit1", "hit5")}
+    arrays: Arrays = {"query": result.query}
+    arrays |= {key: getattr(result, key).astype(np.float32) for key in ("ap", "hit1", "hit5")}
     if name == "retrieval":
-        arrays |= {f"{name}/top": result.top, f"{name}/top_score": result.top_score}
+        arrays |= {"top": result.top, "top_score": result.top_score}
     return _done(
         data,
         name,
@@ -175,11 +172,7 @@ def _retrieval_task(data: TaskInput, name: str) -> Outcome:
         {key: (each.mean(), mean_draws(each, cluster, clusters.counts)) for key, each in values.items()},
         n=result.queries,
         of="queries",
-        counts={
-            "queries": result.queries,
-            "without_positive": result.without_positive,
-            "zero_vectors": result.zero_vectors,
-        },
+        counts={key: getattr(result, key) for key in ("queries", "without_positive", "zero_vectors")},
         protocol={
             "convention": data.settings.convention,
             "gallery": SCOPES[name],
@@ -205,11 +198,7 @@ def _reid_task(data: TaskInput) -> Outcome:
         {"auroc": (result.auroc, auroc), "aupr": (result.aupr, aupr)},
         n=result.same_pairs + result.different_pairs,
         of="pairs",
-        counts={
-            "same_pairs": result.same_pairs,
-            "different_pairs": result.different_pairs,
-            "zero_vectors": result.zero_vectors,
-        },
+        counts={key: getattr(result, key) for key in ("same_pairs", "different_pairs", "zero_vectors")},
         protocol={"pairs": "every unordered pair"},
         arrays=_pair_arrays(result),
     )
@@ -220,8 +209,8 @@ def _pair_arrays(result: ReID) -> Arrays:
     recall, precision = result.precision_recall()
     same, different = result.histograms()
     curves = {"roc_fpr": false, "roc_tpr": true, "pr_recall": recall, "pr_precision": precision}
-    histograms: Arrays = {"reid/edges": EDGES, "reid/same": same, "reid/different": different}
-    return histograms | {f"reid/{key}": values.astype(np.float32) for key, values in curves.items()}
+    histograms: Arrays = {"edges": EDGES, "same": same, "different": different}
+    return histograms | {key: values.astype(np.float32) for key, values in curves.items()}
 
 
 def _probe_task(data: TaskInput, name: str, label: Ints, group: NDArray[Any]) -> Outcome:
@@ -252,7 +241,7 @@ def _probe_task(data: TaskInput, name: str, label: Ints, group: NDArray[Any]) ->
         clusters = data.clusters("video", data.labelled)
     elif data.test is not None:
         clusters = data.clusters(clusters.kind, data.labelled & data.test)
-    tested = ~np.isnan(result.probability)  # (S, N)
+    tested, index = ~np.isnan(result.probability), np.flatnonzero(result.label >= 0)  # (S, N), (n,)
     split = "70/30 by video" if name.endswith(".video") else "70/30 by polyp"
     draws = {key: result.draws(key, clusters.code, clusters.counts, settings.seed) for key in METRICS}
     return _done(
@@ -270,7 +259,13 @@ def _probe_task(data: TaskInput, name: str, label: Ints, group: NDArray[Any]) ->
             "lr": RATES[base],
             "repeats": settings.repeats,
         },
-        arrays=_probe_arrays(name, result),
+        arrays={
+            "index": index,
+            "label": result.label[index].astype(np.int8),
+            "probability": result.probability[:, index],
+            "f1s": result.each("f1"),
+            "accuracies": result.each("accuracy"),
+        },
         drawn=len(np.unique(clusters.code[tested.any(axis=0)])),
     )
 
@@ -292,17 +287,6 @@ def _probe_counts(data: TaskInput, result: Probe) -> dict[str, int]:
     if shared:
         warn(f"the given split has {counted(len(shared), 'polyp')} in both parts, for example {min(shared)!r}")
     return counts | {"polyps_in_both_parts": len(shared)}
-
-
-def _probe_arrays(name: str, result: Probe) -> Arrays:
-    index = np.flatnonzero(result.label >= 0)
-    return {
-        f"{name}/index": index,
-        f"{name}/label": result.label[index].astype(np.int8),
-        f"{name}/probability": result.probability[:, index],
-        f"{name}/f1s": result.each("f1"),
-        f"{name}/accuracies": result.each("accuracy"),
-    }
 
 
 def _counting_task(data: TaskInput, method: Clustering) -> Outcome:
@@ -352,12 +336,12 @@ def _counting_outcome(
         counts={"labelled_videos": labelled, "tuned_videos": int(result.tuned.sum())},
         protocol=protocol,
         arrays={
-            f"{name}/index": np.arange(len(data)),
-            f"{name}/cluster": result.cluster,
-            f"{name}/procedure": np.unique(data.video.astype(str)),
-            f"{name}/clusters": result.clusters,
-            f"{name}/polyps": result.polyps,
-            f"{name}/setting": result.setting,
+            "index": np.arange(len(data)),
+            "cluster": result.cluster,
+            "procedure": np.unique(data.video.astype(str)),
+            "clusters": result.clusters,
+            "polyps": result.polyps,
+            "setting": result.setting,
         },
         reason="" if labelled else unlabelled,
     )

@@ -120,7 +120,6 @@ def _limited(ratio: Floats) -> Floats:
 
 def partition(scores: PairScores, max_groups: int = MAX_GROUPS) -> Partition:
     """The lesions of one procedure; components of up to `max_groups` groups are solved exactly."""
-    count = len(scores.prior)
     group = _join(scores)
     groups = _Groups.of(scores, group)
     block = np.empty(len(groups.prior), np.int64)  # lesion of each group
@@ -128,18 +127,18 @@ def partition(scores: PairScores, max_groups: int = MAX_GROUPS) -> Partition:
     confidence: list[float] = []
     distribution = np.ones(1)
     for members in groups.components():
-        solve = _solve if len(members) <= max_groups else _assign
-        solved = solve(groups.of_component(members))
+        inside = np.ix_(members, members)
+        component = _Groups(groups.prior[inside], groups.ratio[inside], groups.size[members])
+        solved = _solve(component) if len(members) <= max_groups else _assign(component)
         block[members] = solved.block + len(confidence)
-        together[np.ix_(members, members)] = solved.together
+        together[inside] = solved.together
         confidence += solved.confidence
         distribution = np.convolve(distribution, solved.distribution)
     lesion = by_appearance(block[group])
     confidence_of_lesion = np.empty(len(confidence))
     confidence_of_lesion[lesion] = np.array(confidence)[block[group]]
-    padded = np.zeros(count + 1)
-    padded[: len(distribution)] = distribution
-    return Partition(lesion, group, together, confidence_of_lesion, padded)
+    distribution = np.pad(distribution, (0, len(group) + 1 - len(distribution)))
+    return Partition(lesion, group, together, confidence_of_lesion, distribution)
 
 
 def weakest_link(log_odds: NDArray[np.floating], members: Ints) -> tuple[int, int, float] | None:
@@ -189,41 +188,30 @@ def group_scores(scores: PairScores, group: Ints) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class _Groups:
-    """Largest log prior, mean log ratio and their sum (G, G) between groups; -inf where tracks are simultaneous."""
+    """Largest log prior and mean log ratio (G, G) between groups in temporal order; -inf if tracks are simultaneous."""
 
     prior: Floats
     ratio: Floats
-    log_odds: Floats
-    first: Ints  # (G,) first track of each group
     size: Ints  # (G,) tracks of each group
 
     @classmethod
     def of(cls, scores: PairScores, group: Ints) -> "_Groups":
-        count = int(group.max()) + 1
         prior, ratio = group_scores(scores, group)
         ratio = np.where(_between_groups(scores.simultaneous, group, np.add) > 0, -np.inf, ratio)
-        first = np.unique(group, return_index=True)[1]
-        earlier = np.argsort(np.argsort(first, kind="stable"), kind="stable")  # groups before each group
+        earlier = np.arange(len(prior))  # groups before each group
         shared = np.log(np.maximum(np.maximum.outer(earlier, earlier) / RETURNS, 1.0))
-        seconds = np.bincount(group, scores.seconds, count)
+        seconds = np.bincount(group, scores.seconds)
         longer = np.abs(np.log(seconds[:, None] / seconds)) - np.log(TYPICAL_RATIO)
         prior = np.where(prior < 0, prior - shared + np.minimum(LENGTH * longer, np.log(2)), prior)
-        return cls(prior, ratio, prior + ratio, first, np.bincount(group))
+        return cls(prior, ratio, np.bincount(group))
 
     def components(self) -> list[Ints]:
         """Groups with undecided links between them."""
         from scipy.sparse import coo_array  # slow to import; not needed to start `explore`
         from scipy.sparse.csgraph import connected_components
 
-        linked = self.log_odds > LINK
-        _, component = connected_components(coo_array(linked), directed=False)
-        return group_rows(component)
-
-    def of_component(self, members: Ints) -> "_Groups":
-        inside = np.ix_(members, members)
-        return _Groups(
-            self.prior[inside], self.ratio[inside], self.log_odds[inside], self.first[members], self.size[members]
-        )
+        linked = self.prior + self.ratio > LINK
+        return group_rows(connected_components(coo_array(linked), directed=False)[1])
 
 
 @dataclass(frozen=True)
@@ -238,10 +226,8 @@ class _Solved:
 
 def _solve(groups: _Groups) -> _Solved:
     """The posterior by summing over all partitions, by dynamic programming over subsets of groups."""
-    order = np.argsort(groups.first, kind="stable")
-    inside = np.ix_(order, order)
-    count, full = len(order), 2 ** len(order) - 1
-    weight = _subset_weights(groups.prior[inside], groups.ratio[inside])
+    count, full = len(groups.size), 2 ** len(groups.size) - 1
+    weight = _subset_weights(groups.prior, groups.ratio)
     total = np.full((full + 1, count + 1), -np.inf)  # log sum over partitions of a subset into k blocks
     total[0, 0] = 0.0
     for subset in range(1, full + 1):
@@ -254,14 +240,10 @@ def _solve(groups: _Groups) -> _Solved:
     contains = (np.arange(full + 1)[:, None] >> np.arange(count)) & 1  # (subsets, G)
     together = np.minimum(contains.T @ (probability[:, None] * contains), 1.0)
     number = int(np.searchsorted(np.cumsum(distribution), 0.5 - 1e-12))
-    size = groups.size[order]
-    agreement = np.where(np.isneginf(groups.ratio[inside]), -np.inf, np.outer(size, size) * (together - 0.5))
-    best = _best_blocks(agreement, number)
-    block, unordered = np.empty(count, np.int64), np.empty((count, count))
-    for code, subset in enumerate(best):
-        block[order[np.flatnonzero((subset >> np.arange(count)) & 1)]] = code
-    unordered[inside] = together
-    return _Solved(block, unordered, [float(probability[subset]) for subset in best], distribution)
+    agreement = np.outer(groups.size, groups.size) * (together - 0.5)
+    best = _best_blocks(np.where(np.isneginf(groups.ratio), -np.inf, agreement), number)
+    block = contains[best].argmax(axis=0)
+    return _Solved(block, together, probability[best].tolist(), distribution)
 
 
 def _best_blocks(agreement: Floats, number: int) -> list[int]:
@@ -287,12 +269,11 @@ def _best_blocks(agreement: Floats, number: int) -> list[int]:
 
 def _assign(groups: _Groups) -> _Solved:
     """Assigns the groups one after the other, for components that are too large to enumerate."""
-    order = np.argsort(groups.first, kind="stable")
-    count = len(order)
+    count = len(groups.size)
     block, together, chosen = np.zeros(count, np.int64), np.eye(count), np.ones(count)
     distribution = np.ones(1)
-    for number, group in enumerate(order):
-        earlier = order[:number]
+    for group in range(count):
+        earlier = np.arange(group)
         blocks = int(block[earlier].max(initial=-1)) + 1
         log_odds = np.zeros(blocks + 1)  # the last one: a new lesion
         for each in range(blocks):

@@ -10,7 +10,7 @@ is fitted afterwards and weighs all pairs equally, with the same total: visits w
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,13 +76,12 @@ def fit_same(tracks: Embeddings, *, labels: bool = False, answers: Sequence[tupl
         )
     if not len(data.y):
         assumptions.append("no pair of tracks to fit on: general values are used")
-    names = sorted(set(tracks.dataset.tolist()))
     looks, visits = _em(data, data.repeats, VISIT_PRIOR)
     average = np.full(len(data.y), len(data.y) / max(float((1 / data.repeats).sum()), 1e-9))
     _, prior = _em(data, average, PAIR_PRIOR, looks)
     return SameModel(
         encoder=encoder_of(tracks),
-        dataset=", ".join(names),
+        dataset=", ".join(sorted(set(tracks.dataset.tolist()))),
         width=int(tracks.vectors.shape[1]),
         centre=centre,
         looks=looks,
@@ -125,11 +124,9 @@ def _collect(
     answered = {(min(i, j), max(i, j)): bool(same) for i, j, same in answers}
     total = sum(len(group) * (len(group) - 1) // 2 for group in groups)
     share = min(1.0, MAX_PAIRS / max(total, 1))
-    columns: list[list[NDArray[Any]]] = [[] for _ in range(6)]
+    parts: list[tuple[NDArray[Any], ...]] = [(np.empty(0),) * 6]
     for number, group in enumerate(groups):
         i, j = _some_pairs(len(group), share, numpy_generator(0, 0, number))
-        if not len(i):
-            continue
         cosine, gap, pause, simultaneous = group.pairs(i, j)
         a, b = group.rows[i], group.rows[j]
         same = np.where((polyp[a] != "") & (polyp[b] != ""), polyp[a] == polyp[b], -1).astype(np.float64)
@@ -138,10 +135,8 @@ def _collect(
             same = np.array([s if g is None else g for s, g in zip(same, given, strict=True)], np.float64)
         same[simultaneous] = 0.0
         visits = group.visits()
-        values = (fisher(cosine), gap, pause, visits[i] * visits[j], same, simultaneous)
-        for column, each in zip(columns, values, strict=True):
-            column.append(each)
-    y, gap, pause, repeats, known, simultaneous = (np.concatenate([np.empty(0), *column]) for column in columns)
+        parts.append((fisher(cosine), gap, pause, visits[i] * visits[j], same, simultaneous))
+    y, gap, pause, repeats, known, simultaneous = map(np.concatenate, zip(*parts, strict=True))
     return _Data(y, gap, pause, repeats, known, simultaneous.astype(bool), _across(groups), total)
 
 
@@ -175,12 +170,14 @@ def _time_prior(parameters: Floats) -> TimePrior:
 def _em(data: _Data, repeats: Floats, assumed: Floats, fixed: Looks | None = None) -> tuple[Looks, TimePrior]:
     """The densities, unless they are fixed, and the prior, in which a pair weighs 1 / repeats."""
     parameters = assumed
-    prior = _time_prior(parameters)
-    same = np.where(data.known >= 0, data.known, expit(prior.log_odds(data.pause_s)))
-    bins = _PauseBins.of(data, 1 / repeats)
+    same = np.where(data.known >= 0, data.known, expit(_time_prior(assumed).log_odds(data.pause_s)))
+    number, pause_s = _pause_bins(data.pause_s)
+    weight = np.where(data.simultaneous, 0.0, 1 / repeats)  # the prior does not apply to simultaneous pairs
+    total = np.bincount(number, weight, len(pause_s))
     for _ in range(ITERATIONS):
         looks = fixed or _fit_looks(data, same)
-        parameters = bins.fit(same, parameters, assumed)
+        share = np.bincount(number, weight * same, len(pause_s))
+        parameters = _fit_prior(pause_s, total, share, parameters, assumed)
         prior = _time_prior(parameters)
         log_odds = prior.log_odds(data.pause_s) + looks.log_ratio(data.y, data.gap_s)
         updated = np.where(data.known >= 0, data.known, expit(log_odds))
@@ -221,31 +218,20 @@ def _fit_looks(data: _Data, same: Floats) -> Looks:
     return Looks(different, near, far, half, sd)
 
 
-@dataclass(frozen=True)
-class _PauseBins:
-    """Pairs by pause, so that a step of the prior's fit costs as many terms as there are bins."""
+def _pause_bins(pause_s: Floats, count: int = 60) -> tuple[Ints, Floats]:
+    """The bin of each pair, and the pause of each bin. The prior is fitted on bins, because there are fewer of them."""
+    scaled = np.log1p(pause_s)
+    step = max(float(scaled.max(initial=0.0)) / count, 1e-9)
+    return np.minimum((scaled / step).astype(np.int64), count - 1), np.expm1((np.arange(count) + 0.5) * step)
 
-    bin: Ints
-    pause_s: Floats  # of each bin
-    weight: Floats  # of each pair; 0 for simultaneous ones, to which the prior does not apply
 
-    @classmethod
-    def of(cls, data: _Data, weight: Floats, count: int = 60) -> Self:
-        scaled = np.log1p(data.pause_s)
-        step = max(float(scaled.max(initial=0.0)) / count, 1e-9)
-        number = np.minimum((scaled / step).astype(np.int64), count - 1)
-        return cls(number, np.expm1((np.arange(count) + 0.5) * step), np.where(data.simultaneous, 0.0, weight))
+def _fit_prior(pause_s: Floats, total: NDArray[Any], same: NDArray[Any], start: Floats, assumed: Floats) -> Floats:
+    """The prior's parameters, given the pause of each bin, its weight, and that of its pairs of one lesion."""
+    from scipy.optimize import minimize  # a fifth of the start of `explore`, which seldom fits
 
-    def fit(self, same: Floats, start: Floats, assumed: Floats) -> Floats:
-        """The prior's parameters, given P(same) of each pair."""
-        from scipy.optimize import minimize  # a fifth of the start of `explore`, which seldom fits
+    def loss(parameters: Floats) -> float:
+        log_odds = _time_prior(parameters).log_odds(pause_s)
+        data = same @ log_expit(log_odds) + (total - same) @ log_expit(-log_odds)
+        return float(0.5 * (((parameters - assumed) / PRIOR_SD) ** 2).sum() - data)
 
-        size = len(self.pause_s)
-        total, share = np.bincount(self.bin, self.weight, size), np.bincount(self.bin, self.weight * same, size)
-
-        def loss(parameters: Floats) -> float:
-            log_odds = _time_prior(parameters).log_odds(self.pause_s)
-            data = share @ log_expit(log_odds) + (total - share) @ log_expit(-log_odds)
-            return float(0.5 * (((parameters - assumed) / PRIOR_SD) ** 2).sum() - data)
-
-        return np.asarray(minimize(loss, start, method="L-BFGS-B", bounds=PRIOR_BOUNDS).x)
+    return np.asarray(minimize(loss, start, method="L-BFGS-B", bounds=PRIOR_BOUNDS).x)

@@ -64,13 +64,7 @@ def lesions(embeddings: Embeddings, *, same: SameModel | None = None) -> list[Pr
     tracks = embeddings.whole_tracks("lesions")
     model = same or fit_same(tracks)
     model.check(tracks, "same")
-    found = []
-    for procedure in procedures(tracks, model.centre):
-        scores = pair_scores(procedure, model)
-        solved = partition(scores)
-        log_odds = np.where(scores.simultaneous, -np.inf, scores.log_odds)
-        found.append(_procedure_lesions(tracks, procedure, solved, log_odds))
-    return found
+    return [_procedure_lesions(tracks, procedure, model) for procedure in procedures(tracks, model.centre)]
 
 
 def same_model(
@@ -91,10 +85,10 @@ def same_model(
     return fit_same(tracks, labels=labels), True
 
 
-def _procedure_lesions(
-    tracks: Embeddings, procedure: ProcedureTracks, solved: Partition, log_odds: Floats
-) -> ProcedureLesions:
-    rows = procedure.rows
+def _procedure_lesions(tracks: Embeddings, procedure: ProcedureTracks, model: SameModel) -> ProcedureLesions:
+    rows, scores = procedure.rows, pair_scores(procedure, model)
+    solved = partition(scores)
+    log_odds = np.where(scores.simultaneous, -np.inf, scores.log_odds)
     weakest = []
     for lesion in range(solved.count):
         link = weakest_link(log_odds, np.flatnonzero(solved.lesion == lesion))
@@ -125,7 +119,7 @@ def _uncertain(solved: Partition, log_odds: Floats, rows: Ints) -> list[Link]:
     first, second = np.nonzero(np.triu((solved.together > low) & (solved.together < high), 1))
     for a, b in zip(first.tolist(), second.tolist(), strict=True):
         inside, others = np.flatnonzero(solved.group == a), np.flatnonzero(solved.group == b)
-        best = int(np.argmax(log_odds[np.ix_(inside, others)]))
-        i, j = sorted((int(inside[best // len(others)]), int(others[best % len(others)])))
+        best = np.divmod(np.argmax(log_odds[np.ix_(inside, others)]), len(others))
+        i, j = sorted((inside[best[0]], others[best[1]]))
         links.append(Link(int(rows[i]), int(rows[j]), float(solved.together[a, b])))
     return sorted(links, key=lambda link: (abs(link.probability - 0.5), link.first, link.second))

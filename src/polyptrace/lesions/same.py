@@ -162,17 +162,9 @@ class ProcedureTracks:
         return cosine, gap, self.longest_pause(i, j), simultaneous
 
     def longest_pause(self, i: Ints, j: Ints) -> Floats:
-        """The longest pause between tracks i < j, by a table of maxima over 1, 2, 4, ... pauses."""
-        table = [self.pause_s]
-        while 2 ** len(table) <= len(self.pause_s):
-            step = 2 ** (len(table) - 1)
-            table.append(np.maximum(table[-1][:-step], table[-1][step:]))
-        level = np.frexp(j - i)[1] - 1
-        longest = np.empty(len(i))
-        for power in np.unique(level):
-            some = level == power
-            longest[some] = np.maximum(table[power][i[some]], table[power][j[some] - 2**power])
-        return longest
+        """The longest pause between tracks i < j."""
+        pauses = np.append(self.pause_s, 0.0)  # j may be its length
+        return np.asarray(np.maximum.reduceat(pauses, np.stack([i, j], axis=1).reshape(-1))[::2])
 
 
 def procedures(tracks: Embeddings, centre: Sequence[float] = ()) -> Iterator[ProcedureTracks]:

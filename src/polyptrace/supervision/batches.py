@@ -33,9 +33,6 @@ ORDER, BAGS, ARRANGEMENT = range(3)
 #: The search for `no-overlap` ends when this many rounds remove less than one per cent of the remaining overlaps.
 PATIENCE = 30
 
-#: Batches per vectorised operation of that search.
-BATCHES_AT_ONCE = 8_192
-
 
 @dataclass(frozen=True)
 class BagBatches:
@@ -64,12 +61,17 @@ def epoch_batches(
     anchors, carried = _order_anchors(_candidates(line, settings), size, seed, epoch)
     tau = temperature(anchors, np.arange(len(anchors)) // size)
     bags = bags_with_settings(line, anchors, settings, tau, torch_generator(seed, epoch, BAGS))
-    batches = np.arange(len(anchors)).reshape(-1, size)
-    collisions = 0
+    batches, collisions = np.arange(len(anchors)).reshape(-1, size), 0
     if settings.composition != "any":
-        generator = torch_generator(seed, epoch, ARRANGEMENT)
-        extents = _extents(line, anchors, bags)
-        batches, collisions = _arrange(batches, extents, settings.composition, carried, generator)
+        extents, generator = _extents(line, anchors, bags), torch_generator(seed, epoch, ARRANGEMENT)
+        if settings.composition == "one-per-video":
+            batches = spread_videos(extents.video, len(batches), generator)
+            collisions = sharing_video(batches, extents.video)
+        else:
+            batches = separate_overlaps(batches, extents, generator)
+            collisions = overlapping(batches, extents)
+        with_carried = (batches < carried).any(1)  # these come first
+        batches = np.concatenate([batches[with_carried], batches[~with_carried]])
     return BagBatches(torch.from_numpy(anchors[batches]), torch.from_numpy(bags[batches]), collisions)
 
 
@@ -149,20 +151,6 @@ def _extents(line: Timeline, anchors: Ints, bags: Ints) -> Extents:
     return Extents(line.video_begin[slot], first, last)
 
 
-def _arrange(
-    batches: Ints, extents: Extents, composition: str, carried: int, generator: torch.Generator
-) -> tuple[Ints, int]:
-    """The bags in batches (S, M) by the composition, batches with carried anchors first; the number of collisions."""
-    if composition == "one-per-video":
-        batches = spread_videos(extents.video, len(batches), generator)
-        collisions = sharing_video(batches, extents.video)
-    else:
-        batches = separate_overlaps(batches, extents, generator)
-        collisions = overlapping(batches, extents)
-    first = (batches < carried).any(1)
-    return np.concatenate([batches[first], batches[~first]]), collisions
-
-
 def spread_videos(video: Ints, batches: int, generator: torch.Generator) -> Ints:
     """Bags of the given videos (A,) in S batches (S, A/S), with the fewest possible bags of one video in a batch.
 
@@ -200,9 +188,8 @@ def separate_overlaps(batches: Ints, extents: Extents, generator: torch.Generato
     while overlaps.any() and rounds < PATIENCE:
         pairs = _permutation(len(batches), generator)[: len(batches) // 2 * 2].reshape(-1, 2)
         pairs = pairs[overlaps[pairs].any(1)]
-        for chunk in np.array_split(pairs, -(-len(pairs) // BATCHES_AT_ONCE)) if len(pairs) else []:
-            _exchange(batches, chunk, extents, generator)
-            overlaps[chunk] = _overlaps_within(batches[chunk.ravel()], extents).reshape(chunk.shape)
+        _exchange(batches, pairs, extents, generator)
+        overlaps[pairs] = _overlaps_within(batches[pairs.ravel()], extents).reshape(pairs.shape)
         rounds += 1
         if overlaps.sum() < 0.99 * best:
             best, rounds = overlaps.sum(), 0
@@ -211,8 +198,7 @@ def separate_overlaps(batches: Ints, extents: Extents, generator: torch.Generato
 
 def overlapping(batches: Ints, extents: Extents) -> int:
     """The number of bags that overlap in time with an earlier bag of their batch."""
-    chunks = np.array_split(batches, -(-len(batches) // BATCHES_AT_ONCE))
-    return sum(int(np.tril(_overlaps(extents, chunk, chunk), -1).any(2).sum()) for chunk in chunks)
+    return int(np.tril(_overlaps(extents, batches, batches), -1).any(2).sum())
 
 
 def sharing_video(batches: Ints, video: Ints) -> int:
@@ -228,7 +214,7 @@ def _exchange(batches: Ints, pairs: Ints, extents: Extents, generator: torch.Gen
     after = between.sum(2)[:, :, None] + between.sum(1)[:, None, :] - 2 * between
     change = after - in_a[:, :, None] - in_b[:, None, :]  # (R, M, M) overlaps after the exchange, minus those before
     tie_break = torch.rand(change.shape, generator=generator).numpy()
-    choice = (change + tie_break).reshape(len(pairs), -1).argmin(1)
+    choice = (change + tie_break).reshape(len(pairs), a.shape[1] * b.shape[1]).argmin(1)
     i, j = np.divmod(choice, b.shape[1])
     r = np.flatnonzero(change[np.arange(len(pairs)), i, j] <= 0)
     batches[pairs[r, 0], i[r]], batches[pairs[r, 1], j[r]] = b[r, j[r]], a[r, i[r]]
@@ -236,8 +222,7 @@ def _exchange(batches: Ints, pairs: Ints, extents: Extents, generator: torch.Gen
 
 def _overlaps_within(batches: Ints, extents: Extents) -> Ints:
     """The number of pairs of bags that overlap in each batch: (S,)."""
-    chunks = np.array_split(batches, -(-len(batches) // BATCHES_AT_ONCE))
-    return np.concatenate([_inner_overlaps(extents, chunk).sum((1, 2)) // 2 for chunk in chunks])
+    return np.asarray(_inner_overlaps(extents, batches).sum((1, 2)) // 2)
 
 
 def _inner_overlaps(extents: Extents, batch: Ints) -> Bools:

@@ -107,11 +107,6 @@ def _turn_to_axis(direction: Tensor) -> Tensor:
     """The smallest rotations (F, 3, 3) that map unit directions (3, F) to the forward axis."""
     a, b, c = direction
     share = 1.0 / (1.0 + c)
-    return torch.stack(
-        [
-            torch.stack([1 - a * a * share, -a * b * share, -a], dim=-1),
-            torch.stack([-a * b * share, 1 - b * b * share, -b], dim=-1),
-            torch.stack([a, b, c], dim=-1),
-        ],
-        dim=-2,
-    )
+    right = (1 - a * a * share, -a * b * share, -a)
+    down = (-a * b * share, 1 - b * b * share, -b)
+    return torch.stack([*right, *down, a, b, c], dim=-1).reshape(-1, 3, 3)

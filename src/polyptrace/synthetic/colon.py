@@ -63,18 +63,15 @@ def blur_periodic(layers: list[tuple[Tensor, float]]) -> Tensor:
     return total
 
 
-def _grow_vessels(
-    rng: Generator, height: int, width: int, texel_mm: float, roots: int, widest_mm: float
-) -> tuple[Floats, Floats, Floats]:
-    """Points (y, x, radius in mm), one texel apart, along trees whose branches bend, taper and fork."""
+def _grow_vessels(rng: Generator, height: int, width: int, texel_mm: float, roots: int, widest_mm: float) -> Floats:
+    """Points (3, n): y, x, radius in mm, one texel apart, along trees whose branches bend, taper and fork."""
     thinnest = 0.075 * widest_mm
-    y, x = rng.uniform(0, height, roots), rng.uniform(0, width, roots)
-    course = rng.uniform(0, 2 * np.pi, roots)
-    wobble = np.zeros(roots)
-    radius = widest_mm / 2 * rng.uniform(0.35, 1.0, roots)
+    y, x, course = (rng.uniform(0, end, roots) for end in (height, width, 2 * np.pi))
+    tips = np.stack([y, x, course, np.zeros(roots), widest_mm / 2 * rng.uniform(0.35, 1.0, roots)])  # of the branches
     points = []
     keep = float(np.exp(-texel_mm / 1.3))  # the wobble decorrelates over 1.3 mm
     for step in range(int(70 / texel_mm)):
+        y, x, course, wobble, radius = tips
         wobble = keep * wobble + rng.normal(0, 0.5 * np.sqrt(1 - keep**2), len(y))
         course = course + rng.normal(0, 0.09 * np.sqrt(texel_mm), len(y))
         y, x = y + np.sin(course + wobble), x + np.cos(course + wobble)
@@ -83,18 +80,15 @@ def _grow_vessels(
         points.append(np.stack([y, x, radius * emergence]))
         fork = rng.random(len(y)) < 0.17 * texel_mm
         side = np.where(rng.random(len(y)) < 0.5, -1.0, 1.0) * rng.uniform(0.45, 1.1, len(y))
-        children = (y[fork], x[fork], course[fork] + side[fork], wobble[fork], radius[fork] * rng.uniform(0.45, 0.8))
-        course = course - np.where(fork, 0.2 * side, 0.0)
-        radius = np.where(fork, radius * 0.9, radius)
-        y, x, course, wobble, radius = (
-            np.concatenate(pair) for pair in zip((y, x, course, wobble, radius), children, strict=True)
+        children = np.stack([y, x, course + side, wobble, radius * rng.uniform(0.45, 0.8)])[:, fork]
+        parents = np.stack(
+            [y, x, course - np.where(fork, 0.2 * side, 0.0), wobble, np.where(fork, radius * 0.9, radius)]
         )
-        alive = radius > thinnest
-        y, x, course, wobble, radius = y[alive], x[alive], course[alive], wobble[alive], radius[alive]
-        if not len(y):
+        tips = np.concatenate([parents, children], axis=1)
+        tips = tips[:, tips[4] > thinnest]
+        if not tips.size:
             break
-    y, x, radius = np.concatenate(points, axis=1)
-    return y, x, radius
+    return np.concatenate(points, axis=1)
 
 
 def spot_map(rng: Generator, height: int, width: int, count: int, radii: tuple[float, float], ring: float) -> Tensor:
@@ -112,6 +106,13 @@ def spot_map(rng: Generator, height: int, width: int, count: int, radii: tuple[f
         cells = (rows % height)[:, None], (columns % width)[None, :]
         value[cells] = torch.maximum(value[cells], spot)
     return value
+
+
+def sample_maps(maps: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Values (C, ...) of maps (1, C, H, W) at coordinates x, y (...), which are -1 and 1 at the edges; bilinear."""
+    grid = torch.stack([x, y], dim=-1)
+    values = grid_sample(maps, grid.reshape(1, 1, -1, 2), padding_mode="border", align_corners=True)
+    return values.reshape(maps.shape[1], *x.shape)
 
 
 LENGTH_MM = 384.0
@@ -149,18 +150,12 @@ class Lumen:
 
     def _look_up(self, maps: Tensor, theta: Tensor, z: Tensor, state: Tensor) -> Tensor:
         """Values (C, n) or (C, B, P) of the stacked maps at points (n,) or (B, P)."""
-        states = len(self.inflation)
         total_rows = maps.shape[2]
-        rows = total_rows // states
-        points = theta[None] if theta.ndim == 1 else theta
-        grid = torch.empty(1, *points.shape, 2, device=theta.device)
-        torch.mul(points, 1.0 / np.pi, out=grid[0, :, :, 0])
+        rows = total_rows // len(self.inflation)
         depth = z * (1.0 / LENGTH_MM)
         depth = depth - torch.floor(depth)
         depth = depth * (2.0 * (rows - 1) / (total_rows - 1)) + (state * (2.0 * rows / (total_rows - 1)) - 1.0)
-        grid[0, :, :, 1] = depth
-        values = grid_sample(maps, grid, mode="bilinear", padding_mode="border", align_corners=True)[0]
-        return values.reshape(maps.shape[1], *theta.shape)
+        return sample_maps(maps, theta * (1.0 / np.pi), depth)
 
 
 def inflate(shape: Tensor, slope: Tensor, inflation: Tensor, fold_gain: Tensor) -> Lumen:
@@ -189,46 +184,37 @@ class Colon:
     def mucosa_at(self, theta: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """The detail (2, B, P) and the fields (3, B, P) at angles and depths (B, P)."""
         depth = z * (1.0 / LENGTH_MM)
-        grid = torch.stack([theta * (1.0 / np.pi), 2.0 * (depth - torch.floor(depth)) - 1.0], dim=-1)
-        return _sample(self.detail, grid), _sample(self.fields, grid)
+        place = theta * (1.0 / np.pi), 2.0 * (depth - torch.floor(depth)) - 1.0
+        return sample_maps(self.detail, *place), sample_maps(self.fields, *place)
 
     def fine_at(self, theta: Tensor, z: Tensor) -> Tensor:
         """The repeating fine texture at angles and depths (B, P): (3, B, P)."""
-        return _sample(self.fine, _periodic_grid(theta, z, self.fine_mm))
+        return _sample_periodic(self.fine, theta, z, self.fine_mm)
 
     def foam_at(self, theta: Tensor, z: Tensor) -> Tensor:
         """Bubbles at angles and depths (B, P)."""
-        return _sample(self.foam, _periodic_grid(theta, z, FOAM_MM))[0]
+        return _sample_periodic(self.foam, theta, z, FOAM_MM)[0]
 
 
-def _periodic_grid(theta: Tensor, z: Tensor, period_mm: float) -> Tensor:
-    phase = torch.stack([theta * (RADIUS_MM / period_mm), z * (1.0 / period_mm)], dim=-1)
-    return 2.0 * (phase - torch.floor(phase)) - 1.0
-
-
-def _sample(maps: Tensor, grid: Tensor) -> Tensor:
-    return grid_sample(maps, grid[None], mode="bilinear", padding_mode="border", align_corners=True)[0]
+def _sample_periodic(maps: Tensor, theta: Tensor, z: Tensor, period_mm: float) -> Tensor:
+    phases = theta * (RADIUS_MM / period_mm), z * (1.0 / period_mm)
+    return sample_maps(maps, *(2.0 * (phase - torch.floor(phase)) - 1.0 for phase in phases))
 
 
 def draw_colon(rng: Generator, texel_mm: float) -> Colon:
     """A random colon: folds, vessels, colour and grain."""
     shape, slope = _shape_maps(rng)
     rows, columns = int(LENGTH_MM / texel_mm), int(2 * np.pi * RADIUS_MM / texel_mm)
-    roots = int(rng.integers(90, 170))
-    detail = [
-        vessel_map(rng, rows, columns, texel_mm, roots, widest_mm=0.8),
-        _debris_map(rng, rows, columns, texel_mm),
-    ]
+    vessels = vessel_map(rng, rows, columns, texel_mm, roots=int(rng.integers(90, 170)), widest_mm=0.8)
+    detail = torch.stack([vessels, _debris_map(rng, rows, columns, texel_mm)])
     bands = ((40, 3, 1.2), (60, 6, 1.5), (9, 1.6, 1.0))  # longest and shortest wavelength (mm), slope
     rows, columns = int(LENGTH_MM / FIELD_MM), int(2 * np.pi * RADIUS_MM / FIELD_MM)
-    fields = [band_noise(rng, rows, columns, a / FIELD_MM, b / FIELD_MM, slope) for a, b, slope in bands]
+    fields = torch.stack([band_noise(rng, rows, columns, a / FIELD_MM, b / FIELD_MM, c) for a, b, c in bands])
     fine, fine_mm = _fine_maps(rng, texel_mm)
     foam = spot_map(rng, 160, 160, 70, (2.0, 9.0), ring=0.75)[None]
-    colour = torch.tensor([0.84, 0.29, 0.145]) * torch.from_numpy(
-        np.exp(rng.normal(0, [0.03, 0.11, 0.16])).astype(np.float32)
-    )
-    detail_map, field_map = _wrap(torch.stack(detail)), _wrap(torch.stack(fields))
-    return Colon(_wrap(shape)[0], _wrap(slope)[0], detail_map, field_map, _wrap(fine), fine_mm, _wrap(foam), colour)
+    colour = np.array([0.84, 0.29, 0.145], np.float32) * np.exp(rng.normal(0, [0.03, 0.11, 0.16])).astype(np.float32)
+    detail, fields, fine, foam = map(_wrap, (detail, fields, fine, foam))
+    return Colon(_wrap(shape)[0], _wrap(slope)[0], detail, fields, fine, fine_mm, foam, torch.from_numpy(colour))
 
 
 def _wrap(maps: Tensor) -> Tensor:

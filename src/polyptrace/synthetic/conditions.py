@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import torch
 from numpy.random import Generator
+from scipy.signal import lfilter
 from scipy.special import ndtr
 from torch import Tensor
 
@@ -130,12 +131,8 @@ def _look_conditions(look: Look, change: float, warmth: float, colour: Floats, v
 
 def _drift(rng: Generator, frames: int) -> Floats:
     """A slow autoregressive process with mean 0 and standard deviation 1."""
-    steps = rng.normal(0, 1, frames)
-    value = np.empty(frames)
-    value[0] = steps[0]
-    for index in range(1, frames):
-        value[index] = 0.97 * value[index - 1] + 0.243 * steps[index]
-    return value
+    first, *steps = rng.normal(0, 1, frames)
+    return np.concatenate([[first], lfilter([0.243], [1.0, -0.97], steps, zi=[0.97 * first])[0]])
 
 
 def _tensor(values: Floats) -> Tensor:

@@ -19,6 +19,7 @@ from polyptrace.core.files import atomic_folder, differences, provenance, read_j
 from polyptrace.core.schema import from_json
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.data.crops.videos import write_video
+from polyptrace.data.identity import by_appearance
 from polyptrace.synthetic.presets import Preset, find_preset
 from polyptrace.synthetic.procedure import Procedure, draw_procedures
 from polyptrace.synthetic.render import Scene, on_device
@@ -58,7 +59,8 @@ def generate(
     preset = find_preset(preset) if isinstance(preset, str) else preset
     out, workers = Path(out), workers or usable_cores()
     options = {"split": split, "every_frame": every_frame, "contact_sheets": contact_sheets, "videos": videos}
-    settings = {"preset": _as_json(preset), "seed": seed} | options
+    as_json = asdict(preset) | {"track_frames": list(preset.track_frames)}
+    settings = {"preset": as_json, "seed": seed} | options
     if not overwrite and (out / NOTE).exists():
         refuse_changes(
             f"{out}: already exists, made",
@@ -68,28 +70,24 @@ def generate(
         return False
     chosen_device = choose_device(device, "--device")[0]
     with atomic_folder(out, overwrite=overwrite, mark=NOTE) as folder, torch_threads(1):
-        procedures = draw_procedures(preset, seed, workers, split)
-        tables = [procedure.box_table() for procedure in procedures]
+        drawn = [(procedure, procedure.box_table()) for procedure in draw_procedures(preset, seed, workers, split)]
         missed_boxes = preset.difficulty.box_dropout > 0
-        jobs = [
-            (procedure, procedure.frames_to_render(boxes, every_frame, missed_boxes))
-            for procedure, boxes in zip(procedures, tables, strict=True)
-        ]
+        jobs = [(each, each.frames_to_render(boxes, every_frame, missed_boxes)) for each, boxes in drawn]
         (folder / "images").mkdir()
         with progress("rendering", sum(len(rows) for _, rows in jobs), "frames") as bar:
             write_images(jobs, folder / "images", chosen_device, workers, bar.advance)
         info = {"generated": True, "preset": preset.name, "regime": preset.regime, "seed": seed}
-        for name in dict.fromkeys(each.split for each in procedures):
-            part = [boxes for each, boxes in zip(procedures, tables, strict=True) if each.split == name]
+        for name in dict.fromkeys(each.split for each, _ in drawn):
+            part = [boxes for each, boxes in drawn if each.split == name]
             write_coco(folder / "annotations" / f"instances_{name}.json", Boxes.concatenate(part), info)
         if contact_sheets:
             (folder / "sheets").mkdir()
-            for procedure, boxes in zip(procedures, tables, strict=True):
+            for procedure, boxes in drawn:
                 contact_sheet(procedure, boxes, folder).save(folder / "sheets" / f"{procedure.video}.png")
         if videos:
             (folder / "videos").mkdir()
-            with progress("encoding videos", len(tables), "videos") as bar:
-                for procedure in procedures:
+            with progress("encoding videos", len(drawn), "videos") as bar:
+                for procedure, _ in drawn:
                     file = folder / "videos" / f"{procedure.video}.mp4"
                     write_video(file, _all_frames(procedure, folder / "images"), procedure.fps, generated=True)
                     bar.advance()
@@ -104,10 +102,6 @@ class _Note:
     settings: dict[str, Any]
     device: str
     made_by: dict[str, Any]
-
-
-def _as_json(preset: Preset) -> dict[str, Any]:
-    return asdict(preset) | {"track_frames": list(preset.track_frames)}
 
 
 def _all_frames(procedure: Procedure, images: Path) -> Iterator[Pixels]:
@@ -125,20 +119,19 @@ def write_images(
 ) -> None:
     """Renders the given frames (rows) of procedures and writes them as JPEG; `advance` receives finished counts."""
 
+    def write(file: Path, image: Tensor) -> None:
+        file.write_bytes(encode_jpeg(image, QUALITY))
+
     def work(batch: tuple[Procedure, Scene, Ints]) -> int:
         procedure, scene, rows = batch
         files = [folder / procedure.file_name(int(procedure.paths.frame_index[row])) for row in rows]
-        list(encoders.map(_write_jpeg, files, procedure.render(rows, scene).cpu()))
+        list(encoders.map(write, files, procedure.render(rows, scene).cpu()))
         return len(rows)
 
     renderers = min(workers, RENDERERS_GPU) if device.type == "cuda" else workers
     with ThreadPoolExecutor(workers) as encoders, ThreadPoolExecutor(renderers) as pool:
         for count in pool.map(work, _batches(jobs, device)):
             advance(count)
-
-
-def _write_jpeg(file: Path, image: Tensor) -> None:
-    file.write_bytes(encode_jpeg(image, QUALITY))
 
 
 def _batches(jobs: Iterable[RenderJob], device: torch.device) -> Iterator[tuple[Procedure, Scene, Ints]]:
@@ -152,38 +145,34 @@ def _batches(jobs: Iterable[RenderJob], device: torch.device) -> Iterator[tuple[
 
 def write_coco(path: Path, boxes: Boxes, info: dict[str, Any] | None = None) -> None:
     """Writes a box table as COCO in the authors' layout: one image per frame with a box; polyp, size, histology."""
-    images: list[dict[str, Any]] = []
-    annotations: list[dict[str, Any]] = []
-    image_id: dict[str, int] = {}
-    for row, file in enumerate(boxes.file):
-        if file not in image_id:
-            image_id[file] = len(images)
-            images.append(
-                {
-                    "id": len(images),
-                    "file_name": Path(file).name,
-                    "width": int(boxes.image_width[row]),
-                    "height": int(boxes.image_height[row]),
-                    "frame_id": int(boxes.frame_index[row]),
-                    "sequence_id": boxes.video[row],
-                    "dataset_id": boxes.dataset[row],
-                    "fps": float(boxes.fps[row]),
-                }
-            )
-        box = [float(number) for number in boxes.xywh[row]]
-        annotations.append(
-            {
-                "id": row,
-                "image_id": image_id[file],
-                "category_id": 1,
-                "identity_id": boxes.polyp[row],
-                "bbox": box,
-                "area": round(box[2] * box[3], 2),
-                "iscrowd": 0,
-                "size": float(boxes.size_mm[row]),
-                "histology": boxes.histology[row],
-            }
-        )
+    image_id = by_appearance(boxes.file)
+    images = [
+        {
+            "id": number,
+            "file_name": Path(boxes.file[row]).name,
+            "width": int(boxes.image_width[row]),
+            "height": int(boxes.image_height[row]),
+            "frame_id": int(boxes.frame_index[row]),
+            "sequence_id": boxes.video[row],
+            "dataset_id": boxes.dataset[row],
+            "fps": float(boxes.fps[row]),
+        }
+        for number, row in enumerate(np.unique(image_id, return_index=True)[1])
+    ]
+    annotations = [
+        {
+            "id": row,
+            "image_id": int(image_id[row]),
+            "category_id": 1,
+            "identity_id": boxes.polyp[row],
+            "bbox": box,
+            "area": round(box[2] * box[3], 2),
+            "iscrowd": 0,
+            "size": float(boxes.size_mm[row]),
+            "histology": boxes.histology[row],
+        }
+        for row, box in enumerate(boxes.xywh.tolist())
+    ]
     categories = [{"id": 1, "name": "polyp"}]
     write_json(path, {"info": info or {}, "images": images, "annotations": annotations, "categories": categories})
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.random import Generator
-from torch import Tensor
+from scipy.signal import lfilter
 
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.synthetic.camera import Camera, CameraViews, aim
-from polyptrace.synthetic.colon import Lumen
+from polyptrace.synthetic.colon import Colon, Lumen, inflate
 from polyptrace.synthetic.polyps import Polyp, seat
 from polyptrace.synthetic.presets import Preset
 from polyptrace.synthetic.tracing import polyp_boxes, surface_points, visible_points
@@ -34,17 +34,8 @@ class Paths:
     views: CameraViews
 
 
-@dataclass(frozen=True)
-class States:
-    """The shapes of the lumen during a procedure, and the index of each look's shape."""
-
-    inflation: Tensor  # (S,)
-    fold_gain: Tensor  # (S,)
-    of_look: Ints
-
-
-def draw_states(rng: Generator, looks: list[Look], change: float) -> States:
-    """States of the lumen; inflation and folds change with the renewal between looks."""
+def draw_lumen(rng: Generator, colon: Colon, looks: list[Look], change: float) -> tuple[Lumen, Ints]:
+    """The lumen and its state in each look; inflation and folds change with the renewal between looks."""
     latent, rows, of_look, pending = rng.normal(size=2), [], [], 0.0
     for number, look in enumerate(looks):
         pending = 1.0 - (1.0 - pending) * (1.0 - look.renewal)
@@ -56,11 +47,8 @@ def draw_states(rng: Generator, looks: list[Look], change: float) -> States:
     table = np.stack(rows)
     inflation = 1.0 + 0.07 * change * np.clip(table[:, 0], -2, 2)
     fold_gain = np.clip(1.0 + 0.25 * change * table[:, 1], 0.4, 1.4)
-    return States(
-        torch.from_numpy(inflation.astype(np.float32)),
-        torch.from_numpy(fold_gain.astype(np.float32)),
-        np.array(of_look, dtype=np.int64),
-    )
+    states = (torch.from_numpy(each.astype(np.float32)) for each in (inflation, fold_gain))
+    return inflate(colon.shape, colon.slope, *states), np.array(of_look, dtype=np.int64)
 
 
 def draw_paths(
@@ -70,39 +58,35 @@ def draw_paths(
     sites: list[list[int]],
     camera: Camera,
     looks: list[Look],
-    states: States,
+    states: Ints,
     preset: Preset,
 ) -> Paths:
-    """The camera paths of all looks of a procedure."""
+    """The camera paths of all looks of a procedure; `states` are those of the lumen in each look."""
     keys: list[Floats] = []
     last: dict[int, tuple[Floats, Floats]] = {}  # latent view and last key of each polyp
     beside = {polyp: [other for other in site if other != polyp] for site in sites for polyp in site}
-    for number, look in enumerate(looks):
+    for look, state in zip(looks, states.tolist(), strict=True):
         polyp = polyps[look.polyp]
         drawn = [_draw_keys(rng, polyp, look, preset, last.get(look.polyp), index) for index in range(CANDIDATES)]
         others = [polyps[each] for each in beside[look.polyp]] if preset.separate else []
         candidates = np.stack([each for _, each in drawn])
-        best = _choose(lumen, polyp, others, camera, candidates, int(states.of_look[number]))
+        best = _choose(lumen, polyp, others, camera, candidates, state)
         latent, key = drawn[best]
         keys.append(key)
         last[look.polyp] = latent, key[-1]
-    poses = np.concatenate([_interpolate(rng, key, look.frames) for key, look in zip(keys, looks, strict=True)])
-    owner = np.repeat(np.arange(len(looks)), [look.frames for look in looks])
-    position = torch.zeros(len(poses), 3)
-    rotation = torch.zeros(len(poses), 3, 3)
-    state = torch.from_numpy(states.of_look[owner].astype(np.float32))[:, None]
-    target = np.array([look.polyp for look in looks])[owner]
-    for index, polyp in enumerate(polyps):
-        at = torch.from_numpy(np.flatnonzero(target == index))
-        if len(at):
-            views = _views(lumen, polyp, camera, torch.from_numpy(poses[at.numpy()].astype(np.float32)), state[at])
-            position[at], rotation[at] = views.position, views.rotation
+    views = [
+        _views(lumen, polyps[look.polyp], camera, _interpolate(rng, key, look.frames), state)
+        for look, key, state in zip(looks, keys, states.tolist(), strict=True)
+    ]
+    joined = {name: torch.cat([getattr(each, name) for each in views]) for name in ("position", "rotation", "state")}
     frame_index = np.concatenate([look.start + np.arange(look.frames) for look in looks])
-    return Paths(frame_index.astype(np.int64), owner, CameraViews(position, rotation, state))
+    owner = np.repeat(np.arange(len(looks)), [look.frames for look in looks])
+    return Paths(frame_index.astype(np.int64), owner, CameraViews(**joined))
 
 
-def _views(lumen: Lumen, polyp: Polyp, camera: Camera, pose: Tensor, state: Tensor) -> CameraViews:
+def _views(lumen: Lumen, polyp: Polyp, camera: Camera, poses: Floats, lumen_state: int) -> CameraViews:
     """Views of poses (F, 7) around a polyp; positions outside the lumen are moved inside."""
+    pose, state = torch.from_numpy(poses.astype(np.float32)), torch.full((len(poses), 1), float(lumen_state))
     site = seat(lumen, polyp, state)
     middle = site.anchor + polyp.lift * site.axes[:, 2]
     direction = torch.nn.functional.normalize(pose[:, 1:4], dim=1)
@@ -138,10 +122,9 @@ def _draw_keys(
         reach = np.hypot(keys[-1][4], keys[-1][5])
         keys[-1][4:6] *= min(1.0, 0.42 / max(reach, 1e-6))
         keys[-1][0] = np.clip(keys[-1][0], np.log(4.5), np.log(70.0))
-    if count > 2 and rng.random() < preset.leaving:
-        keys[0][4:6] = _outside(rng)
-    if count > 2 and rng.random() < preset.leaving:
-        keys[-1][4:6] = _outside(rng)
+    for end in (0, -1):
+        if count > 2 and rng.random() < preset.leaving:
+            keys[end][4:6] = _outside(rng)
     return latent, np.stack(keys)
 
 
@@ -171,8 +154,7 @@ def _outside(rng: Generator) -> Floats:
 
 def _choose(lumen: Lumen, polyp: Polyp, others: list[Polyp], camera: Camera, candidates: Floats, state: int) -> int:
     """Index of the first candidate (C, K, 7) whose keys all show the polyp and none of `others`, or of the best one."""
-    flat = torch.from_numpy(candidates.reshape(-1, 7).astype(np.float32))
-    views = _views(lumen, polyp, camera, flat, torch.full((len(flat), 1), float(state)))
+    views = _views(lumen, polyp, camera, candidates.reshape(-1, 7), state)
     points = surface_points(lumen, polyp, views, 24)
     share = visible_points(lumen, polyp, views, points).to(torch.float32).mean(dim=1)
     for other in others:
@@ -199,7 +181,4 @@ def _interpolate(rng: Generator, keys: Floats, frames: int) -> Floats:
         + (cube - square) * end_slope
     )
     tremor = rng.normal(0, 1, (frames, 7)) * np.array([0.006, 0.005, 0.005, 0.004, 0.0035, 0.0035, 0.004])
-    for row in range(1, frames):
-        tremor[row] += 0.9 * tremor[row - 1]
-    poses: Floats = smooth + tremor
-    return poses
+    return np.asarray(smooth + lfilter([1.0], [1.0, -0.9], tremor, axis=0))

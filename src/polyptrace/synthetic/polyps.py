@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from numpy.random import Generator
 from torch import Tensor
-from torch.nn.functional import grid_sample, normalize
+from torch.nn.functional import normalize
 
 from polyptrace.core.arrays import Floats
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.synthetic.colon import LENGTH_MM, Lumen, band_noise, vessel_map
+from polyptrace.synthetic.colon import LENGTH_MM, Lumen, band_noise, sample_maps, vessel_map
 from polyptrace.synthetic.presets import Preset
 
 Morphology = Literal["flat", "sessile", "pedunculated"]
@@ -95,10 +95,7 @@ class Polyp:
 
     def sample(self, map_u: Tensor, map_v: Tensor, channels: int) -> Tensor:
         """The first channels (C, n) of the surface at map coordinates (n,)."""
-        grid = torch.stack([map_u, map_v], dim=-1)[None, None]
-        return grid_sample(
-            self.surface[:, :channels], grid, mode="bilinear", padding_mode="border", align_corners=True
-        )[0, :, 0]
+        return sample_maps(self.surface[:, :channels], map_u, map_v)
 
     def outline(self, count: int) -> Tensor:
         """About `count` points (3, n) in (u, v, h), spread over the surface above the wall."""
@@ -121,9 +118,8 @@ class Polyp:
         """Surface points (3, n) of the head in the directions (3, n), given in its unrotated axes."""
         across = torch.sqrt(direction[0] ** 2 + direction[1] ** 2).clamp_min(1e-9)
         polar = torch.atan2(across, direction[2]) / np.pi / across
-        surface = self.surface.cpu()
-        grid = torch.stack([direction[0] * polar, direction[1] * polar], dim=-1)[None, None].to(torch.float32)
-        bump = grid_sample(surface[:, :1], grid, padding_mode="border", align_corners=True)[0, 0, 0]
+        map_u, map_v = (direction[:2] * polar).to(torch.float32)
+        bump = self.sample(map_u, map_v, channels=1)[0]
         level = 1.0 + self.relief * bump.to(torch.float64)
         a, b, c = (direction[k] * self.radii[k] * level for k in range(3))
         cosine, sine = np.cos(self.turn), np.sin(self.turn)
@@ -256,17 +252,12 @@ def draw_polyp(rng: Generator, name: str, size_mm: float, histology: str, alike:
     return _resize(polyp, size_mm)
 
 
-def _widest(polyp: Polyp) -> float:
-    """The widest diameter in the (u, v) plane, measured on surface points, mm."""
-    points = polyp.outline(6000)[:2].to(torch.float64)
+def _resize(polyp: Polyp, size_mm: float) -> Polyp:
+    """The polyp scaled to a widest diameter of `size_mm` in the (u, v) plane, measured on points of its head."""
+    points = replace(polyp, stalk=0.0).outline(6000)[:2].to(torch.float64)
     angle = torch.linspace(0, np.pi, 181, dtype=torch.float64)[:-1]
     along = torch.stack([torch.cos(angle), torch.sin(angle)], dim=1) @ points
-    return float((along.amax(dim=1) - along.amin(dim=1)).max())
-
-
-def _resize(polyp: Polyp, size_mm: float) -> Polyp:
-    """The polyp scaled to a widest diameter of `size_mm`."""
-    factor = size_mm / _widest(replace(polyp, stalk=0.0))
+    factor = size_mm / float((along.amax(dim=1) - along.amin(dim=1)).max())
     radii = (polyp.radii[0] * factor, polyp.radii[1] * factor, polyp.radii[2] * factor)
     lean = (polyp.lean[0] * factor, polyp.lean[1] * factor)
     return replace(polyp, radii=radii, lift=polyp.lift * factor, lean=lean, stalk=polyp.stalk * factor)

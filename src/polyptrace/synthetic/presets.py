@@ -61,7 +61,6 @@ PRESETS = {
     "full": Preset("full", 27, 19, 85, 47, 384, 336, 0.1875, 52, 6, 0.7, (45, 1.3), 500),
 }
 _HARD_TRACKS: dict[str, dict[str, Any]] = {
-    "tiny": {},
     "small": {"tracklets": 5, "fewest_tracklets": 3, "track_frames": (48, 0.7), "longest_track": 200},
     "full": {"tracklets": 18, "spread": 0.6, "track_frames": (55, 1.1), "longest_track": 450},
 }
@@ -75,7 +74,7 @@ def find_preset(name: str, regime: Regime = "real-colon") -> Preset:
         raise UserError(f"preset '{name}': unknown -> choose one of {', '.join(PRESETS)}")
     if regime == "real-colon":
         return PRESETS[name]
-    return replace(PRESETS[name], regime="hard", separate=False, difficulty=HARD, **_HARD_TRACKS[name])
+    return replace(PRESETS[name], regime="hard", separate=False, difficulty=HARD, **_HARD_TRACKS.get(name, {}))
 
 
 def with_difficulty(preset: Preset, **changes: float | None) -> Preset:

@@ -1,6 +1,5 @@
 """One procedure: its colon and polyps, the camera's path, the imaging conditions, and the boxes of every frame."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +10,13 @@ from torch import Tensor
 
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import progress
-from polyptrace.core.device import usable_cores
+from polyptrace.core.device import torch_threads, usable_cores
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.synthetic.camera import draw_camera
 from polyptrace.synthetic.colon import draw_colon, inflate
 from polyptrace.synthetic.conditions import Conditions, draw_conditions
-from polyptrace.synthetic.paths import Paths, draw_paths, draw_states
+from polyptrace.synthetic.paths import Paths, draw_lumen, draw_paths
 from polyptrace.synthetic.polyps import draw_polyps
 from polyptrace.synthetic.presets import Preset
 from polyptrace.synthetic.render import Scene, draw_grain, on_device, render
@@ -83,11 +82,9 @@ class Procedure:
         if every_frame:
             return np.arange(len(self.paths.frame_index))
         gaps = range(1 + (MAX_LINK_GAP if missed_boxes else 0))
-        tracks = [link_tracks(boxes, "polyp", max_gap=gap) for gap in gaps]
-        tracks += [link_tracks(boxes, "video", max_gap=gap) for gap in gaps]
+        tracks = [link_tracks(boxes, within, max_gap=gap) for gap in gaps for within in ("polyp", "video")]
         used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).box_index] for track in tracks]
-        needed = np.concatenate(used)
-        return np.flatnonzero(np.isin(self.paths.frame_index, needed)).astype(np.int64)
+        return np.flatnonzero(np.isin(self.paths.frame_index, np.concatenate(used)))
 
 
 def draw_procedures(preset: Preset, seed: int, workers: int = 0, split: str = "all") -> list[Procedure]:
@@ -106,14 +103,19 @@ def draw_procedures(preset: Preset, seed: int, workers: int = 0, split: str = "a
         if split in (name, "all")
     ]
     workers = workers or usable_cores()
+    processes = min(workers, len(jobs)) >= MIN_PARALLEL
+    parallel = Parallel(workers, backend="loky" if processes else "threading", return_as="generator")
     procedures: list[Procedure] = []
     with progress("drawing", len(jobs), "procedures") as bar:
-        for procedure in _draw_parallel(preset, seed, jobs, workers):
+        for procedure in parallel(delayed(draw_procedure)(seed, *job, preset) for job in jobs):
             procedures.append(procedure)
             bar.advance()
+    if processes:
+        get_reusable_executor().shutdown()
     return procedures
 
 
+@torch_threads(1)
 def draw_procedure(seed: int, number: int, split: str, polyps: int, preset: Preset) -> Procedure:
     """Procedure `number` of a seed; it does not depend on the other procedures."""
     rng = numpy_generator(seed, number)
@@ -125,8 +127,7 @@ def draw_procedure(seed: int, number: int, split: str, polyps: int, preset: Pres
     difficulty = preset.difficulty
     for extra in (1, 3, 6, 10):  # some looks lose the polyp: plan more until every polyp has its minimum
         looks = plan_looks(rng, preset, sites, extra)
-        states = draw_states(rng, looks, difficulty.view_change)
-        lumen = inflate(colon.shape, colon.slope, states.inflation, states.fold_gain)
+        lumen, states = draw_lumen(rng, colon, looks, difficulty.view_change)
         paths = draw_paths(rng, lumen, lesions, sites, camera, looks, states, preset)
         true_boxes = np.stack([polyp_boxes(lumen, each, paths.views, camera) for each in lesions], axis=1)
         if _fewest_tracklets(paths.frame_index, true_boxes) >= preset.fewest_tracklets:
@@ -141,23 +142,6 @@ def draw_procedure(seed: int, number: int, split: str, polyps: int, preset: Pres
     fps = float(rng.choice(FPS))
     boxes = np.stack(detected, axis=1)
     return Procedure(f"synthetic-{seed}", video, split, fps, scene, looks, paths, conditions, boxes)
-
-
-def _draw_parallel(
-    preset: Preset, seed: int, numbered: list[tuple[int, str, int]], workers: int
-) -> Iterator[Procedure]:
-    """The procedures for (number, split, number of polyps), in order, drawn in threads or processes."""
-    processes = min(workers, len(numbered)) >= MIN_PARALLEL
-    draw = delayed(_draw_in_process if processes else draw_procedure)
-    jobs = (draw(seed, *job, preset) for job in numbered)
-    yield from Parallel(workers, backend="loky" if processes else "threading", return_as="generator")(jobs)
-    if processes:
-        get_reusable_executor().shutdown()
-
-
-def _draw_in_process(seed: int, number: int, split: str, polyps: int, preset: Preset) -> Procedure:
-    torch.set_num_threads(1)
-    return draw_procedure(seed, number, split, polyps, preset)
 
 
 def _polyps_per_video(polyps: int, videos: int, seed: int, stream: int) -> list[int]:

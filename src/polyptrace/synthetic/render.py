@@ -219,7 +219,8 @@ def render(scene: Scene, views: CameraViews, conditions: Conditions, seeds: Tens
     light = shade(scene.colon, scene.lumen, views, conditions, rays, wall, visible)
     mask = border(camera, device)
     light = add_instruments(light, conditions, camera, owner)
-    image = _expose(light * _vignette(camera, device), conditions, mask.reshape(-1))
+    vignette = 0.45 + 0.55 * camera_rays(camera, device)[2].clamp(0.0, 1.0)  # (P,) lower towards the corners
+    image = _expose(light * vignette, conditions, mask.reshape(-1))
     image = _smear(image.reshape(frames, 3, height, width), conditions)
     image = _add_grain(image, conditions, scene.grain, seeds) * mask
     return (image.clamp_(0.0, 1.0) * 255.0).round_().to(torch.uint8), owner.reshape(frames, height, width)
@@ -284,9 +285,3 @@ def _add_grain(image: Tensor, conditions: Conditions, grain: Tensor, seeds: Tens
         windows.append(grain[:, top : top + height, left : left + width])
     strength = conditions.noise[:, :, None, None] * (1.25 - 0.75 * image)
     return image + torch.stack(windows) * strength
-
-
-def _vignette(camera: Camera, device: torch.device) -> Tensor:
-    """Relative brightness (P,), lower towards the corners."""
-    forward = camera_rays(camera, device)[2].clamp(0.0, 1.0)
-    return 0.45 + 0.55 * forward

@@ -57,9 +57,7 @@ def _march(lumen: Lumen, views: CameraViews, rays: Rays, distance: Tensor, steps
     where the ray approaches the wall, and short where it does not.
     """
     if not steps:
-        for _ in range(24):
-            distance = (distance + 0.62 * _clearance(lumen, views, rays, distance)).clamp_(0.05, FAR_MM)
-        return distance
+        return _approach(lumen, views, rays, distance, steps=24)
     gap = _clearance(lumen, views, rays, distance)
     step = 0.62 * gap
     for _ in range(steps):
@@ -74,10 +72,14 @@ def _march(lumen: Lumen, views: CameraViews, rays: Rays, distance: Tensor, steps
     frame = flat // distance.shape[1]
     subset = CameraViews(views.position[frame], views.rotation[:1], views.state[frame])
     some = (rays[0].take(flat)[:, None], rays[1].take(flat)[:, None], rays[2].take(flat)[:, None])
-    refined = distance.take(flat)[:, None]
-    for _ in range(12):
-        refined = (refined + 0.62 * _clearance(lumen, subset, some, refined)).clamp_(0.05, FAR_MM)
-    return distance.put(flat, refined[:, 0])
+    return distance.put(flat, _approach(lumen, subset, some, distance.take(flat)[:, None], steps=12)[:, 0])
+
+
+def _approach(lumen: Lumen, views: CameraViews, rays: Rays, distance: Tensor, steps: int) -> Tensor:
+    """Distances (B, P) after steps that are shorter than the clearance."""
+    for _ in range(steps):
+        distance = (distance + 0.62 * _clearance(lumen, views, rays, distance)).clamp_(0.05, FAR_MM)
+    return distance
 
 
 def points_on_rays(views: CameraViews, rays: Rays, distance: Tensor) -> Rays:
@@ -192,7 +194,7 @@ def _ray_bundle(lumen: Lumen, polyp: Polyp, views: CameraViews, site: Site, fram
 
 def surface_points(lumen: Lumen, polyp: Polyp, views: CameraViews, points: int) -> Tensor:
     """Points (B, 3, n) spread over the polyp's surface in each frame."""
-    u, v, h = polyp.outline(points).to(views.position.device)
+    u, v, h = polyp.outline(points)
     site = seat(lumen, polyp, views.state)
     flat = u[None, None] * site.axes[:, 0, :, None] + v[None, None] * site.axes[:, 1, :, None]
     normal = site.axes[:, 2, :, None]
@@ -232,14 +234,12 @@ def _near_boxes(lumen: Lumen, polyp: Polyp, views: CameraViews, camera: Camera, 
     x, y = camera.project(right, down, forward)
     clear = visible_points(lumen, polyp, views, surface)
     in_view = clear & (camera.inside(x, y) > 0)
-    low_x = torch.where(clear, x, np.inf).amin(dim=1).clamp(0, camera.width)
-    high_x = torch.where(clear, x, -np.inf).amax(dim=1).clamp(0, camera.width)
-    low_y = torch.where(clear, y, np.inf).amin(dim=1).clamp(0, camera.height)
-    high_y = torch.where(clear, y, -np.inf).amax(dim=1).clamp(0, camera.height)
-    least = MIN_BOX * camera.width
-    large = (high_x - low_x > least) & (high_y - low_y > least)
+    pixel, image = torch.stack([x, y], dim=1), torch.tensor([camera.width, camera.height])  # (B, 2, n), (2,)
+    low = torch.where(clear[:, None], pixel, np.inf).amin(dim=2).clamp_min(0).minimum(image)
+    high = torch.where(clear[:, None], pixel, -np.inf).amax(dim=2).clamp_min(0).minimum(image)
+    large = (high - low > MIN_BOX * camera.width).all(dim=1)
     valid = large & (in_view.to(torch.float32).mean(dim=1) > MIN_VISIBLE)
-    return torch.where(valid[:, None], torch.stack([low_x, low_y, high_x, high_y], dim=1), torch.nan)
+    return torch.where(valid[:, None], torch.cat([low, high], dim=1), torch.nan)
 
 
 def simulated_boxes(rng: Generator, boxes: Floats, camera: Camera, jitter: float, dropout: float) -> Floats:
