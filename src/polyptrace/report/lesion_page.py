@@ -17,7 +17,6 @@ from polyptrace.report.gallery import strip
 from polyptrace.report.page import (
     Block,
     Card,
-    Cards,
     Heading,
     Page,
     Paragraph,
@@ -185,8 +184,8 @@ def _procedure_blocks(
     )
     drawing = draw_timeline(lanes, images if images.location else None, number, "", title=procedure.count_text)
     caption = "One lane per lesion; each bar is a track, an uninterrupted view. " + _count_sentence(procedure)
-    cards = Cards(tuple(_card(tracks, lesion, images) for lesion in lesions))
-    blocks: list[Block] = [Plots((drawing,), caption, wide=True), cards]
+    cards = (_card(tracks, lesion, images) for lesion in lesions)
+    blocks: list[Block] = [Plots((drawing,), caption, wide=True), *cards]
     if procedure.uncertain:
         lesion_of = dict(zip(rows.tolist(), (procedure.lesion + 1).tolist(), strict=True))
         shown = _most_uncertain(procedure.uncertain, lesion_of)
