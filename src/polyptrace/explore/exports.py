@@ -86,7 +86,7 @@ class Named:
 
     def boxes(self) -> Iterator[tuple[int, Boxes]]:
         """Each item that shows a lesion, with its boxes in temporal order."""
-        if self.crops.dataset is None or not (self.crops.dataset.path / "boxes.parquet").is_file():
+        if self.crops.dataset is None:
             raise UserError("export: needs the boxes -> start explore with --data DATASET")
         boxes, track = track_boxes(self.crops.dataset, self.dataset, self.video, self.crops.rows)
         ends: dict[int, int] = {}
