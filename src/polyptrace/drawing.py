@@ -6,14 +6,13 @@ A page replaces the colours in `PAGE_COLOURS` by CSS variables, so that figures 
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
 from html import escape
 from importlib.resources import files
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib import rc_params_from_file
@@ -53,8 +52,8 @@ DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2
 
 STYLE = rc_params_from_file(str(files("polyptrace") / "drawing.mplstyle"), use_default_template=True)
 
-P = ParamSpec("P")
-R = TypeVar("R")
+#: Decorates a drawing function: it uses our settings and ignores the user's matplotlibrc.
+styled = matplotlib.rc_context(STYLE)
 
 
 @dataclass(frozen=True)
@@ -79,17 +78,6 @@ class LineStyle:
     colour: str
     dash: Any = "-"
     width: float = 1.4
-
-
-def styled(draw: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a drawing function: it uses our settings and ignores the user's matplotlibrc."""
-
-    @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
-        with matplotlib.rc_context(STYLE):
-            return draw(*args, **kwargs)
-
-    return drawn
 
 
 def canvas(width: float, height: float) -> Figure:

@@ -11,10 +11,11 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from polyptrace.core.errors import UserError
 from polyptrace.explore.exports import PAGE, page_file
@@ -145,32 +146,23 @@ def view_of(request: Request) -> str | None:
     return request.query_params.get("view") or None
 
 
-class Guard:
+class Guard(BaseHTTPMiddleware):
     """Refuses requests with a foreign Host, Origin or token, and adds the security headers to all others."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
-        self.app, self.token, self.cookie = app, token, f"polyptrace-{port}"
+        super().__init__(app)
+        self.token, self.cookie = token, f"polyptrace-{port}"
         self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        request = Request(scope)
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
         reason = self.refused(request)
         if reason:
-            await PlainTextResponse(f"403: {reason}\n", 403, HEADERS)(scope, receive, send)
-            return
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                added = dict(HEADERS)
-                if "token" in request.query_params:
-                    added["set-cookie"] = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
-                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in added.items())]
-            await send(message)
-
-        await self.app(scope, receive, with_headers)
+            return PlainTextResponse(f"403: {reason}\n", 403, HEADERS)
+        response = await call_next(request)
+        response.headers.update(HEADERS)
+        if "token" in request.query_params:
+            response.headers["set-cookie"] = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+        return response
 
     def refused(self, request: Request) -> str:
         """Why a request is refused; "" if it is not."""

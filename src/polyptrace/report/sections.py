@@ -8,6 +8,7 @@ import numpy as np
 from polyptrace.core.console import counted
 from polyptrace.drawing import LineStyle
 from polyptrace.evaluate import Results
+from polyptrace.evaluate.results import Task
 from polyptrace.film_strips import TrackImages
 from polyptrace.report.curves import (
     Run,
@@ -256,18 +257,7 @@ def protocol(rows: Sequence[Results]) -> Section:
             f" Confidence intervals (95 %) and tests: bootstrap over {' or '.join(clusters)} with {' or '.join(draws)}"
             " draws; methods are compared on the same draws."
         )
-    settings = [
-        (
-            name,
-            "; ".join(
-                f"{key.replace('_', ' ')}: {_setting(value)}"
-                for key, value in task.protocol.items()
-                if value is not None
-            ),
-        )
-        for name, task in rows[0].tasks.items()
-        if task.status == "done"
-    ]
+    settings = [(name, _settings(task)) for name, task in rows[0].tasks.items() if task.status == "done"]
     blocks: list[Block] = [Paragraph(text), Facts(tuple(settings))]
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in rows:
@@ -285,8 +275,10 @@ def protocol(rows: Sequence[Results]) -> Section:
     return Section("protocol", "Evaluation protocol", tuple(blocks))
 
 
-def _setting(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _settings(task: Task) -> str:
+    """The protocol of a task, "draws: 1000; cluster: video"."""
+    values = {name: f"{value:g}" if isinstance(value, float) else value for name, value in task.protocol.items()}
+    return "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in values.items() if value is not None)
 
 
 def _origin(row: Results) -> str:
