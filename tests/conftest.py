@@ -11,7 +11,7 @@ import torch
 
 from polyptrace.cli import main
 from polyptrace.core.files import write_json
-from polyptrace.data import Dataset
+from polyptrace.data import Boxes, Dataset
 from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
 from polyptrace.encoders import FrameEncoder, TrackletEncoder, save_encoder
 from polyptrace.encoders.encoder import OwnEncoder
@@ -66,6 +66,7 @@ def _make_dataset(
     """Writes a dataset folder, given the number of tracks of each polyp of each video and the frames per track."""
     random = np.random.default_rng(seed)
     columns: dict[str, list[object]] = {n: [] for n in ("unit", "video", "track", "position", "polyp", "rows")}
+    boxes: list[dict[str, object]] = []
     crops, row = [], 0
     for video, polyps in enumerate(tracks_of_polyps):
         frame = track = 0
@@ -81,12 +82,16 @@ def _make_dataset(
                     columns["position"].append(frame + 4 * int(part[0] - row))
                     columns["polyp"].append(f"v{video}-p{polyp}")
                     columns["rows"].append(part)
+                box = {"dataset": name, "video": f"v{video}", "polyp": f"v{video}-p{polyp}", "xywh": (64, 64, 32, 32)}
+                image = {"image_width": 160, "image_height": 160, "fps": 25.0}
+                boxes += [box | image | {"frame_index": frame + 4 * number} for number in range(frames)]
                 noise = random.normal(0, 25, (frames, SIZE, SIZE, 3))
                 crops.append(np.clip(colour + noise, 0, 255).astype(np.uint8))
                 frame, track, row = frame + 4 * frames + 20, track + 1, row + frames
     folder.mkdir(parents=True)
     save_tracklets(_table(columns, name), folder / "tracklets.parquet")
     np.save(folder / "crops.npy", np.concatenate(crops))
+    Boxes.of_rows(boxes).save(folder / "boxes.parquet", crop=np.arange(row))
     write_json(folder / "dataset.json", {"format": FORMAT, "source": {}, "settings": {}, "labels": {}})
     return folder
 

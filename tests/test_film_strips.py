@@ -47,9 +47,9 @@ def test_smaller_frames_keep_their_mean() -> None:
 def test_frames_are_spread_over_the_tracklet(coloured: Dataset) -> None:
     index = int(coloured.select("track")[0])
     rows = coloured.tracklets.rows[index]
-    shown = CropImages.of(coloured).frames(index, 4, 32)
+    shown = CropImages(coloured).frames(index, 4, 32, boxes=False)
     np.testing.assert_array_equal(shown, coloured.crops[rows[[2, 6, 10, 14]]])
-    assert len(CropImages.of(coloured).frames(index, 99, 32)) == len(rows)
+    assert len(CropImages(coloured).frames(index, 99, 32)) == len(rows)
 
 
 def test_tracks_are_found_by_their_ids_and_others_are_not(coloured: Dataset) -> None:
@@ -85,14 +85,14 @@ def test_a_box_is_drawn_where_it_is_and_stays_inside_the_frame() -> None:
 def test_each_crop_shows_its_own_detection_box(tiny: Path, tmp_path: Path) -> None:
     boxes = read_coco(tiny, split="test")
     dataset = prepare(boxes, tiny, tmp_path / "data", crops=Crops(size=64))
-    fractions = CropImages.of(dataset).box_in_crop
-    assert fractions is not None
+    images = CropImages(dataset)
+    fractions = images.box_in_crop
     assert len(fractions) == len(dataset.crops)
     assert (fractions[:, :2] > -0.05).all()
     assert (fractions[:, :2] + fractions[:, 2:] < 1.05).all()
     assert fractions[:, 2:].min() == pytest.approx(0.2, abs=0.01)  # the box scaled by 5, less at the border
     tracklet = int(dataset.select("track")[0])
-    plain = CropImages(dataset, None).frames(tracklet, 2, 64)
-    shown = CropImages.of(dataset).frames(tracklet, 2, 64)
+    plain = images.frames(tracklet, 2, 64, boxes=False)
+    shown = images.frames(tracklet, 2, 64)
     assert (plain != shown).any((1, 2, 3)).all()
     assert (shown == 255).all(-1).sum() > 2 * 4 * 5

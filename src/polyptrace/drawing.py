@@ -6,19 +6,18 @@ A page replaces the colours in `PAGE_COLOURS` by CSS variables, so that figures 
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
 from html import escape
 from importlib.resources import files
+from itertools import cycle
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib import rc_params_from_file
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 INK, SOFT, LINE, PAPER = "#1d2733", "#66717e", "#d9dee4", "#fffffe"
@@ -53,8 +52,8 @@ DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2
 
 STYLE = rc_params_from_file(str(files("polyptrace") / "drawing.mplstyle"), use_default_template=True)
 
-P = ParamSpec("P")
-R = TypeVar("R")
+#: Decorates a drawing function: it uses our settings and ignores the user's matplotlibrc.
+styled = matplotlib.rc_context(STYLE)
 
 
 @dataclass(frozen=True)
@@ -81,17 +80,6 @@ class LineStyle:
     width: float = 1.4
 
 
-def styled(draw: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a drawing function: it uses our settings and ignores the user's matplotlibrc."""
-
-    @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
-        with matplotlib.rc_context(STYLE):
-            return draw(*args, **kwargs)
-
-    return drawn
-
-
 def canvas(width: float, height: float) -> Figure:
     """An empty figure, in inches, with a layout that leaves room for labels."""
     return Figure(figsize=(width, height), layout="constrained")
@@ -109,22 +97,12 @@ def finished(figure: Figure, name: str, description: str) -> Drawing:
 
 def line_styles(groups: Sequence[str], focus: int) -> list[LineStyle]:
     """A line style for each row of the table, by its group: the row in focus stands out, baselines are grey."""
-    chosen: list[LineStyle] = []
-    others = greys = 0
-    for row, group in enumerate(groups):
-        if row == focus:
-            chosen.append(LineStyle(ACCENT, width=2.2))
-        elif group == "Baseline":
-            chosen.append(LineStyle(GREY, DASHES[greys % len(DASHES)]))
-            greys += 1
-        else:
-            chosen.append(
-                LineStyle(
-                    METHOD_COLOURS[others % len(METHOD_COLOURS)], DASHES[others // len(METHOD_COLOURS) % len(DASHES)]
-                )
-            )
-            others += 1
-    return chosen
+    greys = (LineStyle(GREY, dash) for dash in cycle(DASHES))
+    others = (LineStyle(colour, dash) for dash in cycle(DASHES) for colour in METHOD_COLOURS)
+    return [
+        LineStyle(ACCENT, width=2.2) if row == focus else next(greys if group == "Baseline" else others)
+        for row, group in enumerate(groups)
+    ]
 
 
 def shortened(name: str, length: int = 30) -> str:
@@ -139,17 +117,14 @@ def panel(width: float, height: float, left: float, bottom: float) -> Figure:
     return figure
 
 
-def legend(target: Axes | Figure, entries: Sequence[tuple[LineStyle, str]], title: str | None = None) -> Legend:
+def legend(target: Axes | Figure, entries: Sequence[tuple[LineStyle, str]], title: str | None = None) -> None:
     """A legend of lines, below a figure or inside axes. Names may begin with an underscore, which matplotlib hides."""
     handles = [Line2D([], [], color=style.colour, linestyle=style.dash, linewidth=style.width) for style, _ in entries]
     blanks = [" "] * len(handles)
-    if isinstance(target, Figure):
-        drawn = target.legend(handles, blanks, loc="outside lower left", title=title, alignment="left")
-    else:
-        drawn = target.legend(handles, blanks, loc="best", title=title, alignment="left")
+    place: Literal["outside lower left", "best"] = "outside lower left" if isinstance(target, Figure) else "best"
+    drawn = target.legend(handles, blanks, loc=place, title=title, alignment="left")
     for text, (_, name) in zip(drawn.get_texts(), entries, strict=True):
         text.set_text(name)
-    return drawn
 
 
 #: What is left out: everything before <svg>, the metadata, and matplotlib's own style sheet.

@@ -26,21 +26,19 @@ TrackKey = tuple[str, str, int, int]
 
 @dataclass(frozen=True)
 class CropImages:
-    """The crops of one dataset, with the box of each crop where the dataset has a box table."""
+    """The crops of one dataset, with the box of each crop."""
 
     dataset: Dataset
-    boxes: Boxes | None
-
-    @classmethod
-    def of(cls, dataset: Dataset) -> Self:
-        """The crops of a dataset. A dataset without box table has no boxes to show."""
-        known = (dataset.path / "boxes.parquet").is_file()
-        return cls(dataset, dataset.boxes().take(dataset.box_of_crop()) if known else None)
 
     @cached_property
-    def box_in_crop(self) -> Floats | None:
+    def boxes(self) -> Boxes:
+        """The box of each crop (n,)."""
+        return self.dataset.boxes().take(self.dataset.box_of_crop())
+
+    @cached_property
+    def box_in_crop(self) -> Floats:
         """The box of each crop (n, 4): x, y, w, h as fractions of the crop."""
-        return None if self.boxes is None else boxes_in_crops(self.boxes, self.dataset.crop_scale)
+        return boxes_in_crops(self.boxes, self.dataset.crop_scale)
 
     def frames(self, tracklet: int, count: int, side: int, *, boxes: bool = True) -> Pixels:
         """Up to `count` frames (F, side, side, 3) of a tracklet, evenly spaced, with their boxes."""
@@ -48,8 +46,7 @@ class CropImages:
 
     def crops(self, rows: Ints, side: int, *, boxes: bool = True) -> Pixels:
         """Crops (F, side, side, 3) with their boxes."""
-        inside = self.box_in_crop if boxes else None
-        return crops_with_boxes(self.dataset.crops[rows], None if inside is None else inside[rows], side)
+        return crops_with_boxes(self.dataset.crops[rows], self.box_in_crop[rows] if boxes else None, side)
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class TrackImages:
     def of(cls, datasets: Iterable[Dataset]) -> Self:
         """All whole tracks of some datasets."""
         location: dict[TrackKey, tuple[CropImages, int]] = {}
-        for source in map(CropImages.of, datasets):
+        for source in map(CropImages, datasets):
             table = source.dataset.tracklets
             for index in source.dataset.select("track").tolist():
                 key = (table.dataset[index], table.video[index], int(table.track[index]), int(table.position[index]))
@@ -71,11 +68,9 @@ class TrackImages:
 
     def scores(self, keys: Iterable[TrackKey]) -> Floats:
         """The detector's score of each crop (n,) of some tracks; without those that are not known."""
-        parts = [np.empty(0)]
-        for source, index in (self.location[key] for key in keys if key in self.location):
-            if source.boxes is not None:
-                parts.append(source.boxes.score[source.dataset.tracklets.rows[index]])
-        scores = np.concatenate(parts)
+        known_tracks = (self.location[key] for key in keys if key in self.location)
+        parts = (source.boxes.score[source.dataset.tracklets.rows[index]] for source, index in known_tracks)
+        scores = np.concatenate([np.empty(0), *parts])
         known: Floats = scores[~np.isnan(scores)]
         return known
 

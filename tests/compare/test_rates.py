@@ -68,7 +68,7 @@ def test_a_rate_that_failed_is_not_chosen_and_a_search_that_has_not_ended_choose
 
 def test_a_variant_has_the_rate_of_its_method_and_what_is_not_trained_has_none() -> None:
     rates = {"ours": 3e-5, "sup": 1e-4}
-    assert rate_setting(variant("bag-9", "K = 9", {}), rates) == {"optimiser": {"lr": 3e-5}}
+    assert rate_setting(variant("bag-9", "K = 9"), rates) == {"optimiser": {"lr": 3e-5}}
     assert rate_setting(ROWS["sup"], rates) == {"optimiser": {"lr": 1e-4}}
     assert rate_setting(ROWS["untrained"], rates) == rate_setting(ROWS["colour-grid"], rates) == {}
     assert rate_setting(ROWS["mve"], rates) == {}

@@ -119,10 +119,10 @@ def test_every_block_compares_with_ours() -> None:
 
 
 def test_variants_are_chosen_by_block_by_name_or_as_table_2() -> None:
-    assert [block.name for block in select_blocks("table2")] == ["sampling", "level"]
+    assert select_blocks("table2") == [BLOCKS["sampling"], BLOCKS["level"]]
     assert len(select_blocks("all")) == len(BLOCKS)
     (block,) = select_blocks("tau-gaps")
     assert [row.name for row in block.rows] == ["tau-gaps", "ours"]
-    assert [block.name for block in select_blocks("loss,bag-1")] == ["loss", "bag-size"]
+    assert [block.title for block in select_blocks("loss,bag-1")] == [BLOCKS["loss"].title, BLOCKS["bag-size"].title]
     with pytest.raises(UserError, match="no such variant"):
         select_blocks("table3")

@@ -152,22 +152,17 @@ BATCH = 60
 class AblationBlock:
     """Variants that are compared with each other, and what they have in common."""
 
-    name: str
     title: str
     rows: tuple[ComparisonRow, ...]
 
 
-def variant(name: str, title: str, settings: Settings) -> ComparisonRow:
-    """Our method with other settings."""
+def variant(name: str, title: str, /, **settings: dict[str, Any]) -> ComparisonRow:
+    """Our method with other settings, by section."""
     return ComparisonRow(name, title, OUR_ROW.group, OUR_ROW.method, settings)
 
 
 def _supervision(name: str, title: str, /, **settings: Any) -> ComparisonRow:
-    return variant(name, title, {"supervision": settings})
-
-
-def _loss(name: str, title: str, /, **settings: Any) -> ComparisonRow:
-    return variant(name, title, {"loss": settings})
+    return variant(name, title, supervision=settings)
 
 
 def _fixed(tau: float) -> ComparisonRow:  # tau_fit: also where our own τ_max is estimated from the data
@@ -185,64 +180,56 @@ def _bag_size(size: int) -> ComparisonRow:
 
 def _multi_positive(name: str, temperature: float) -> ComparisonRow:
     title = f"Multi-positive on the same bags, temperature {temperature:g}"
-    return _loss(name, title, name="multi-positive", temperature=temperature)
+    return variant(name, title, loss={"name": "multi-positive", "temperature": temperature})
 
 
 _MULTI_POSITIVE = _multi_positive("multi-positive", 0.07)
 
 #: By name, in the order of the table; the first two are the paper's Table 2.
 BLOCKS = {
-    block.name: block
-    for block in (
-        AblationBlock(
-            "sampling",
-            "Sampling and curriculum",
-            (_supervision("nearest", "Nearest K", sampling="nearest"), _fixed(1), _fixed(4), _fixed(12), OUR_ROW),
+    "sampling": AblationBlock(
+        "Sampling and curriculum",
+        (_supervision("nearest", "Nearest K", sampling="nearest"), _fixed(1), _fixed(4), _fixed(12), OUR_ROW),
+    ),
+    "level": AblationBlock(
+        "Level of the loss",
+        (
+            variant("frame", "Frames only", loss={"tracklet_weight": 0.0}),
+            variant("tracklet", "Tracklets only", loss={"frame_weight": 0.0}),
+            OUR_ROW,
         ),
-        AblationBlock(
-            "level",
-            "Level of the loss",
-            (
-                _loss("frame", "Frames only", tracklet_weight=0.0),
-                _loss("tracklet", "Tracklets only", frame_weight=0.0),
-                OUR_ROW,
-            ),
+    ),
+    "loss": AblationBlock(
+        "Loss",
+        (
+            _MULTI_POSITIVE,
+            _multi_positive("multi-positive-0.25", 0.25),
+            variant("equation-1", "Equation 1 as printed", loss={"form": "paper"}),
+            variant("across-tracklets", "No pairs of frames of one tracklet", loss={"within_tracklet": False}),
+            OUR_ROW,
         ),
-        AblationBlock(
-            "loss",
-            "Loss",
-            (
-                _MULTI_POSITIVE,
-                _multi_positive("multi-positive-0.25", 0.25),
-                _loss("equation-1", "Equation 1 as printed", form="paper"),
-                _loss("across-tracklets", "No pairs of frames of one tracklet", within_tracklet=False),
-                OUR_ROW,
-            ),
+    ),
+    "composition": AblationBlock(
+        "Which bags share a batch",
+        (
+            _supervision("no-overlap", "No two that overlap in time", composition="no-overlap"),
+            _supervision("one-per-video", "One per procedure", composition="one-per-video"),
+            OUR_ROW,
         ),
-        AblationBlock(
-            "composition",
-            "Which bags share a batch",
-            (
-                _supervision("no-overlap", "No two that overlap in time", composition="no-overlap"),
-                _supervision("one-per-video", "One per procedure", composition="one-per-video"),
-                OUR_ROW,
-            ),
+    ),
+    "bag-size": AblationBlock("Bag size", (_bag_size(1), _bag_size(2), _bag_size(9), OUR_ROW)),
+    "tau-max": AblationBlock(
+        "Highest temperature",
+        (
+            _tau_max(2),
+            _tau_max(4),
+            _tau_max(24),
+            _supervision("tau-share", "τ_max as a share of the procedure", tau_fit="share"),
+            _supervision("tau-gaps", "τ_max from the gaps in time", tau_fit="gaps"),
+            _supervision("uniform", "Any tracklet of the procedure", sampling="uniform"),
+            OUR_ROW,
         ),
-        AblationBlock("bag-size", "Bag size", (_bag_size(1), _bag_size(2), _bag_size(9), OUR_ROW)),
-        AblationBlock(
-            "tau-max",
-            "Highest temperature",
-            (
-                _tau_max(2),
-                _tau_max(4),
-                _tau_max(24),
-                _supervision("tau-share", "τ_max as a share of the procedure", tau_fit="share"),
-                _supervision("tau-gaps", "τ_max from the gaps in time", tau_fit="gaps"),
-                _supervision("uniform", "Any tracklet of the procedure", sampling="uniform"),
-                OUR_ROW,
-            ),
-        ),
-    )
+    ),
 }
 
 #: The blocks of the paper's Table 2.
@@ -265,9 +252,9 @@ def select_blocks(text: str) -> list[AblationBlock]:
                 f"{word}: no such variant -> all, table2, {', '.join(BLOCKS)}, {', '.join(sorted(variants))}"
             )
     blocks = []
-    for block in BLOCKS.values():
-        whole = "all" in wanted or block.name in wanted or ("table2" in wanted and block.name in TABLE2)
+    for name, block in BLOCKS.items():
+        whole = "all" in wanted or name in wanted or ("table2" in wanted and name in TABLE2)
         rows = tuple(row for row in block.rows if whole or row is OUR_ROW or row.name in wanted)
         if whole or len(rows) > 1:
-            blocks.append(AblationBlock(block.name, block.title, rows))
+            blocks.append(AblationBlock(block.title, rows))
     return blocks

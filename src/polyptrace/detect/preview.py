@@ -13,7 +13,7 @@ from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import blank, sample_frames, video_info
 from polyptrace.detect.detector import Detector, Found, Frame
 from polyptrace.detect.frame_judge import is_black
-from polyptrace.report.page import Card, Cards, Page, Picture, Section, render_page
+from polyptrace.report.page import Card, Page, Picture, Section, render_page
 
 FRAMES, WIDTH = 20, 460
 STRONG, WEAK = (80, 255, 80), (255, 200, 60)
@@ -31,7 +31,7 @@ def preview_page(videos: Sequence[Path], detectors: Sequence[Detector], min_scor
         chosen = np.unique(np.linspace(0, len(shown) - 1, FRAMES).astype(int)).tolist()
         pictures = [_picture(blank(frame, field), s, detector, min_score) for s, frame in (shown[i] for i in chosen)]
         cards = Card("", _border_text(field), tuple(pictures), ())
-        sections.append(Section(f"video-{number}", video.name, (Cards((cards,)),)))
+        sections.append(Section(f"video-{number}", video.name, (cards,)))
     lead = (
         f"Up to {FRAMES} frames of each video, about evenly spaced, without black ones. Green boxes have a score of 0.5"
         " or more, yellow ones less."

@@ -86,7 +86,7 @@ class Named:
 
     def boxes(self) -> Iterator[tuple[int, Boxes]]:
         """Each item that shows a lesion, with its boxes in temporal order."""
-        if self.crops.dataset is None or not (self.crops.dataset.path / "boxes.parquet").is_file():
+        if self.crops.dataset is None:
             raise UserError("export: needs the boxes -> start explore with --data DATASET")
         boxes, track = track_boxes(self.crops.dataset, self.dataset, self.video, self.crops.rows)
         ends: dict[int, int] = {}
@@ -214,18 +214,13 @@ def to_labelstudio(named: Named) -> bytes:
     """Label Studio: one region per item, labelled with its lesion."""
     regions, end = [], 0
     for item, boxes in named.boxes():
-        width, height = (max(side, 1) for side in _size(boxes))
+        percent = 100 * boxes.xywh / np.tile(np.maximum(_size(boxes), 1), 2)
         end = max(end, int(boxes.frame_index[-1]) + 1)
-        sequence = []
-        for frame, (x, y, w, h) in zip(boxes.frame_index.tolist(), boxes.xywh.tolist(), strict=True):
+        sequence: list[dict[str, object]] = []
+        for frame, sides in zip(boxes.frame_index.tolist(), percent.tolist(), strict=True):
             time = {"time": frame / named.fps} if has_rate(named.fps) else {}
-            percent = {
-                "x": 100 * x / width,
-                "y": 100 * y / height,
-                "width": 100 * w / width,
-                "height": 100 * h / height,
-            }
-            sequence.append({"frame": frame + 1, "enabled": True, "rotation": 0} | percent | time)
+            box = dict(zip(("x", "y", "width", "height"), sides, strict=True))
+            sequence.append({"frame": frame + 1, "enabled": True, "rotation": 0} | box | time)
         sequence[-1]["enabled"] = False  # the region ends here
         value = {"sequence": sequence, "labels": [f"Lesion {int(named.grouping.lesion[item]) + 1}"]}
         track, first, last = named.state.items[item]

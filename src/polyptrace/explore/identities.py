@@ -10,7 +10,6 @@ order of events,
   effect until one of them is withdrawn.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -235,19 +234,10 @@ def _statements(event: Event, known: _Items, state: Identities, earlier: Iterabl
 
 def _linked(items: Sequence[int], statements: Iterable[Statement]) -> list[list[int]]:
     """The items by their components, as "same" statements link them."""
-    root: dict[int, int] = {}
-
-    def find(item: int) -> int:
-        while root.setdefault(item, item) != item:
-            item = root[item]
-        return item
-
-    for each in statements:
-        if each.same:
-            root[find(each.second)] = find(each.first)
+    links = same_links(each for each in statements if each.same)
     groups: dict[int, list[int]] = {}
     for item in items:
-        groups.setdefault(find(item), []).append(item)
+        groups.setdefault(min(reachable(links, item)), []).append(item)
     return list(groups.values())
 
 
@@ -262,16 +252,15 @@ def _close(state: Identities) -> None:
         if statement.same is None:
             continue
         a, b = (int(state.component[each]) for each in (statement.first, statement.second))
-        if statement.same and state.apart(a, b):
+        if state.apart(a, b) if statement.same else a == b:
             path = _excluding(state, accepted, statement)
-            state.contradictions.append(_contradiction(statement, path))
+            people = sorted({statement.who, *(each.who for each in path)})
+            events = dict.fromkeys(each.event for each in path)
+            state.contradictions.append(Contradiction(statement, tuple(events), tuple(people)))
         elif statement.same:
             if a != b:
                 _join(state, min(a, b), max(a, b))
             accepted.append(statement)
-        elif a == b:
-            path = _path(same_links(accepted), statement.first, statement.second)
-            state.contradictions.append(_contradiction(statement, path))
         else:
             statements = state.different.setdefault(a, {}).setdefault(b, [])
             statements.append(statement)
@@ -289,21 +278,18 @@ def _join(state: Identities, into: int, other: int) -> None:
 
 
 def _excluding(state: Identities, accepted: Sequence[Statement], statement: Statement) -> list[Statement]:
-    """The statements that exclude a "same"; none where tracks are visible at the same time."""
+    """The accepted statements that exclude one; none where tracks are visible at the same time."""
+    links = same_links(accepted)
+    if not statement.same:
+        return _path(links, statement.first, statement.second)
     a, b = (int(state.component[each]) for each in (statement.first, statement.second))
     different = state.different[a][b]  # each of these excludes it; the chains lead to the first one
     if not different:
         return []
     ends = (different[0].first, different[0].second)
     ends = ends if state.component[ends[0]] == a else ends[::-1]
-    links = same_links(accepted)
     chains = (_path(links, statement.first, ends[0]), _path(links, statement.second, ends[1]))
     return [*chains[0], *different, *chains[1]]
-
-
-def _contradiction(statement: Statement, path: Sequence[Statement]) -> Contradiction:
-    people = sorted({statement.who, *(each.who for each in path)})
-    return Contradiction(statement, tuple(dict.fromkeys(each.event for each in path)), tuple(people))
 
 
 def same_links(statements: Iterable[Statement]) -> Links:
@@ -315,18 +301,26 @@ def same_links(statements: Iterable[Statement]) -> Links:
     return links
 
 
-def _path(links: Links, start: int, end: int) -> list[Statement]:
-    """The shortest chain of "same" statements between two items."""
+def reachable(links: Links, start: int, without: Statement | None = None) -> dict[int, tuple[int, Statement] | None]:
+    """The items that links lead to, nearest first, each with the item and the statement before it; None for `start`.
+
+    The statement `without` is not followed.
+    """
     came_from: dict[int, tuple[int, Statement] | None] = {start: None}
-    queue = deque([start])
-    while queue and end not in came_from:
-        item = queue.popleft()
+    queue = [start]
+    for item in queue:
         for other, statement in links.get(item, ()):
-            if other not in came_from:
+            if other not in came_from and statement is not without:
                 came_from[other] = (item, statement)
                 queue.append(other)
+    return came_from
+
+
+def _path(links: Links, start: int, end: int) -> list[Statement]:
+    """The shortest chain of "same" statements between two items."""
+    came_from = reachable(links, start)
     path: list[Statement] = []
-    step = came_from.get(end)
+    step = came_from[end]
     while step is not None:
         path.append(step[1])
         step = came_from[step[0]]

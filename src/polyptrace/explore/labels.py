@@ -19,7 +19,7 @@ from polyptrace.core.arrays import Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, safe_cell
 from polyptrace.data import Boxes
-from polyptrace.data.identity import join_keys, video_keys
+from polyptrace.data.identity import group_rows, join_keys, video_keys
 from polyptrace.explore.exports import CSV_COLUMNS, NO_LESION, PROBABILITY, SUGGESTED
 from polyptrace.explore.identities import identities
 from polyptrace.explore.journal import Event, Item, read_journal
@@ -59,7 +59,7 @@ def label_boxes(boxes: Boxes, track: Ints, path: Path, *, unlinked_differ: bool 
             unmapped.append(f"{video}: no such procedure")
             continue
         inside = np.flatnonzero(keys == key)
-        items, numbers = _items(boxes, track, inside)
+        items = _items(boxes, track, inside)
         state = identities(items, events, video)
         unmapped += [f"{video}: {event.kind} on tracks {[item[0] for item in event.items]}" for event in state.unmapped]
         known = state.answered() & ~state.rejected
@@ -70,7 +70,7 @@ def label_boxes(boxes: Boxes, track: Ints, path: Path, *, unlinked_differ: bool 
         labelled, polyps = labelled + int(known.sum()), polyps + len(names)
         for item in np.flatnonzero(known).tolist():
             _, first, last = state.items[item]
-            own = inside[(track[inside] == numbers[int(state.track[item])])]
+            own = inside[track[inside] == items[int(state.track[item])][0]]
             own = own[(boxes.frame_index[own] >= first) & (boxes.frame_index[own] <= last)]
             polyp[own] = f"{boxes.video[inside[0]]}/{names.index(int(state.component[item])) + 1}"
     return Labelled(replace(boxes, polyp=polyp), labelled, polyps, tuple(unmapped), unsettled, suggested)
@@ -82,16 +82,13 @@ def _procedure(video: str, keys: Sequence[str]) -> str:
     return video if video in keys else next(same_name, "")
 
 
-def _items(boxes: Boxes, track: Ints, rows: Ints) -> tuple[list[Item], list[int]]:
-    """The tracks of one procedure as items in temporal order, and their numbers."""
-    numbers, code = np.unique(track[rows], return_inverse=True)
-    first = np.full(len(numbers), np.iinfo(np.int64).max)
-    last = np.full(len(numbers), -1)
-    np.minimum.at(first, code, boxes.frame_index[rows])
-    np.maximum.at(last, code, boxes.frame_index[rows])
-    order = np.lexsort((numbers, last, first))
-    columns = (numbers[order].tolist(), first[order].tolist(), last[order].tolist())
-    return list(zip(*columns, strict=True)), columns[0]
+def _items(boxes: Boxes, track: Ints, rows: Ints) -> list[Item]:
+    """The tracks of one procedure as items in temporal order."""
+    items = []
+    for own in (rows[each] for each in group_rows(track[rows])):
+        frames = boxes.frame_index[own]
+        items.append((int(track[own[0]]), int(frames.min()), int(frames.max())))
+    return sorted(items, key=lambda item: (item[1:], item[0]))
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from polyptrace.core.arrays import Bools, Floats, Ints
-from polyptrace.explore.identities import Identities, Statement, same_links
+from polyptrace.explore.identities import Identities, Statement, reachable, same_links
 from polyptrace.lesions import PairScores, group_scores, weakest_link
 
 #: Log-odds of a link that is not asked about, in the tree of strongest links.
@@ -181,42 +181,36 @@ def _chains(same: list[Statement], doubts: dict[Statement, float]) -> Iterator[C
     """Of each component the chain between two items whose answers are most probably wrong."""
     links = same_links(same)
 
-    def reach(start: int) -> dict[int, tuple[float, Statement | None, int]]:
-        """Doubt along the way, the most doubtful answer of it and its number of answers, of every item."""
-        found: dict[int, tuple[float, Statement | None, int]] = {start: (0.0, None, 0)}
-        queue = [start]
-        for item in queue:
-            doubt, worst, length = found[item]
-            for other, statement in links[item]:
-                if other not in found:
-                    own = doubts.get(statement, 0.0)
-                    worse = own > 0 and (worst is None or own > doubts[worst])
-                    found[other] = (doubt + own, statement if worse else worst, length + 1)
-                    queue.append(other)
+    def chains(start: int) -> dict[int, tuple[float, int, Statement | None]]:
+        """Of every item, the doubt along the way to it, its number of answers, and the most doubtful of them."""
+        found: dict[int, tuple[float, int, Statement | None]] = {}
+        for item, step in reachable(links, start).items():
+            found[item] = (0.0, 0, None)
+            if step is not None:
+                doubt, length, worst = found[step[0]]
+                own = doubts.get(step[1], 0.0)
+                worse = own > 0 and (worst is None or own > doubts[worst])
+                found[item] = (doubt + own, length + 1, step[1] if worse else worst)
         return found
 
     seen: set[int] = set()
     for root in links:
         if root in seen:
             continue
-        reached = reach(root)
-        seen.update(reached)
-        start = max(reached, key=lambda item: (reached[item][0], reached[item][2]))
-        reached = reach(start)
-        end = max(reached, key=lambda item: (reached[item][0], reached[item][2]))
-        doubt, worst, length = reached[end]
+        found = chains(root)
+        seen.update(found)
+        start = max(found, key=lambda item: found[item][:2])
+        found = chains(start)
+        end = max(found, key=lambda item: found[item][:2])
+        doubt, length, worst = found[end]
         if worst is not None and length > 1:
             yield Check(worst, min(doubt, 1.0), min(start, end), max(start, end))
 
 
 def _effective(state: Identities) -> list[Statement]:
     """The statements that have an effect."""
-    excluded = {(each.statement.event, each.statement.first, each.statement.second) for each in state.contradictions}
-    return [
-        each
-        for each in state.statements
-        if each.same is not None and (each.event, each.first, each.second) not in excluded
-    ]
+    excluded = {each.statement for each in state.contradictions}
+    return [each for each in state.statements if each.same is not None and each not in excluded]
 
 
 def _unconfirmed(state: Identities) -> Iterator[tuple[Statement, list[int], list[int], set[tuple[int, int]]]]:
@@ -240,11 +234,6 @@ def _bridges(statements: list[Statement]) -> Iterator[tuple[Statement, set[int]]
     """The statements without which their component falls apart, and the items on one side."""
     links = same_links(statements)
     for statement in statements:
-        side, queue = {statement.first}, [statement.first]
-        for item in queue:
-            for other, each in links[item]:
-                if each is not statement and other not in side:
-                    side.add(other)
-                    queue.append(other)
+        side = set(reachable(links, statement.first, without=statement))
         if statement.second not in side:
             yield statement, side

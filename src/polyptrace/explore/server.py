@@ -10,10 +10,12 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from polyptrace.core.errors import UserError
 from polyptrace.explore.exports import PAGE, page_file
@@ -41,17 +43,17 @@ class Handlers:
 
     def routes(self) -> list[Route]:
         """All addresses."""
-        procedure = "/api/procedures/{number:int}"
+        page, number, procedure = self.page, self._number, "/api/procedures/{number:int}"
         return [
             Route("/", self.index),
             Route("/{name}.css", self.file),
             Route("/{name}.js", self.file),
-            Route("/api/session", self.session),
-            Route("/api/revision", self.revision),
+            Route("/api/session", lambda _: answer(page.session())),
+            Route("/api/revision", lambda _: answer({"revision": page.revision})),
             Route(procedure, self.state),
-            Route(f"{procedure}/question", self.question),
-            Route(f"{procedure}/lesions", self.lesions),
-            Route(f"{procedure}/review", self.review),
+            Route(f"{procedure}/question", lambda request: answer(page.question(number(request), view_of(request)))),
+            Route(f"{procedure}/lesions", lambda request: answer(page.lesions(number(request), view_of(request)))),
+            Route(f"{procedure}/review", lambda request: answer(page.review(number(request)))),
             Route(f"{procedure}/candidates", self.candidates),
             Route(f"{procedure}/strip", self.strip),
             Route(f"{procedure}/export/{{kind}}", self.export),
@@ -64,31 +66,18 @@ class Handlers:
     def file(self, request: Request) -> Response:
         name = request.url.path[1:]
         if name not in PAGE:
-            return PlainTextResponse("not found", 404)
+            raise HTTPException(404, "not found")
         return Response(page_file(name), media_type=PAGE[name], headers={"cache-control": "no-cache"})
-
-    def session(self, _: Request) -> Response:
-        return answer(self.page.session())
-
-    def revision(self, _: Request) -> Response:
-        return answer({"revision": self.page.revision})
 
     def state(self, request: Request) -> Response:
         return answer(self.page.state(self._number(request), view_of(request), request.query_params.get("who", "")))
 
-    def question(self, request: Request) -> Response:
-        return answer(self.page.question(self._number(request), view_of(request)))
-
-    def lesions(self, request: Request) -> Response:
-        return answer(self.page.lesions(self._number(request), view_of(request)))
-
-    def review(self, request: Request) -> Response:
-        return answer(self.page.review(self._number(request)))
-
     def candidates(self, request: Request) -> Response:
         item, top = (int(request.query_params.get(name, default)) for name, default in (("item", -1), ("top", 10)))
         found = self.page.candidates(self._number(request), item, min(max(top, 1), 100), view_of(request))
-        return PlainTextResponse("no such track", 404) if found is None else answer(found)
+        if found is None:
+            raise HTTPException(404, "no such track")
+        return answer(found)
 
     def strip(self, request: Request) -> Response:
         words = request.query_params
@@ -96,7 +85,7 @@ class Handlers:
         frames, side = max(int(words.get("frames", 8)), 1), max(int(words.get("side", 96)), 8)
         picture = self.page.crops(self._number(request)).strip(item, frames, side)
         if picture is None:
-            return PlainTextResponse("no crops of this track", 404)
+            raise HTTPException(404, "no crops of this track")
         return Response(picture, media_type="image/jpeg", headers={"cache-control": "private, max-age=86400"})
 
     def export(self, request: Request) -> Response:
@@ -105,7 +94,7 @@ class Handlers:
                 request.path_params["kind"], self._number(request), view_of(request)
             )
         except KeyError:
-            return PlainTextResponse("no such format", 404)
+            raise HTTPException(404, "no such format") from None
         disposition = f'attachment; filename="{name}"'
         return Response(content, media_type=media, headers={"content-disposition": disposition})
 
@@ -148,7 +137,7 @@ class Handlers:
         """The number of the procedure of an address."""
         number = int(request.path_params["number"])
         if not 0 <= number < len(self.page.workspace.keys):
-            raise MissingProcedureError
+            raise HTTPException(404, "no such procedure")
         return number
 
 
@@ -157,32 +146,23 @@ def view_of(request: Request) -> str | None:
     return request.query_params.get("view") or None
 
 
-class Guard:
+class Guard(BaseHTTPMiddleware):
     """Refuses requests with a foreign Host, Origin or token, and adds the security headers to all others."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
-        self.app, self.token, self.cookie = app, token, f"polyptrace-{port}"
+        super().__init__(app)
+        self.token, self.cookie = token, f"polyptrace-{port}"
         self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        request = Request(scope)
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
         reason = self.refused(request)
         if reason:
-            await PlainTextResponse(f"403: {reason}\n", 403, HEADERS)(scope, receive, send)
-            return
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                added = dict(HEADERS)
-                if "token" in request.query_params:
-                    added["set-cookie"] = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
-                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in added.items())]
-            await send(message)
-
-        await self.app(scope, receive, with_headers)
+            return PlainTextResponse(f"403: {reason}\n", 403, HEADERS)
+        response = await call_next(request)
+        response.headers.update(HEADERS)
+        if "token" in request.query_params:
+            response.headers["set-cookie"] = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+        return response
 
     def refused(self, request: Request) -> str:
         """Why a request is refused; "" if it is not."""
@@ -198,10 +178,6 @@ class Guard:
         return ""
 
 
-class MissingProcedureError(Exception):
-    """No procedure has this number."""
-
-
 def answer(content: object) -> Response:
     """A JSON response that is not stored by the browser."""
     return JSONResponse(content, headers={"cache-control": "no-store"})
@@ -210,16 +186,13 @@ def answer(content: object) -> Response:
 def application(page: PageContent, port: int, token: str) -> ASGIApp:
     """The guarded application."""
 
-    def missing(_: Request, __: Exception) -> Response:
-        return PlainTextResponse("no such procedure", 404)
-
     def invalid(_: Request, error: Exception) -> Response:
         return PlainTextResponse(f"invalid request: {error}", 400)
 
     def refused(_: Request, error: Exception) -> Response:
         return PlainTextResponse(str(error), 409)
 
-    errors: Any = {MissingProcedureError: missing, ValueError: invalid, UserError: refused}
+    errors: Any = {ValueError: invalid, UserError: refused}
     return Guard(Starlette(routes=Handlers(page).routes(), exception_handlers=errors), port, token)
 
 

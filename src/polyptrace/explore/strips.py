@@ -21,27 +21,24 @@ KEPT = 400
 
 
 class ProcedureCrops:
-    """The crops of the tracks of one procedure, with their frames and boxes where the dataset has a box table."""
+    """The crops of the tracks of one procedure, with their frames and boxes."""
 
     def __init__(self, datasets: Sequence[Dataset], dataset: str, video: str) -> None:
         self.dataset: Dataset | None = None
         self.rows: dict[int, Ints] = {}  # crops of each track
-        self._span: dict[int, tuple[int, int]] = {}
         for each in datasets:
             table = each.tracklets
             own = (table.unit == "track") & (table.video == video) & (table.dataset == dataset)
             for index in np.flatnonzero(own).tolist():
-                track = int(table.track[index])
                 self.dataset = each
-                self.rows[track] = table.crop_index[table.offset[index] : table.offset[index + 1]]
-                self._span[track] = int(table.position[index]), int(table.last[index])
+                self.rows[int(table.track[index])] = table.crop_index[table.offset[index] : table.offset[index + 1]]
         self._names = (dataset, video)
         self.strip = lru_cache(KEPT)(self._strip)
 
     @cached_property
     def _boxes(self) -> dict[int, tuple[int, Floats]]:
-        """Of each crop the frame, and the box as fractions of the crop; empty without a box table."""
-        if self.dataset is None or not (self.dataset.path / "boxes.parquet").is_file():
+        """Of each crop the frame, and the box as fractions of the crop."""
+        if self.dataset is None:
             return {}
         boxes, crop = read_boxes(self.dataset, *self._names)
         inside = boxes_in_crops(boxes, self.dataset.crop_scale)
@@ -49,18 +46,14 @@ class ProcedureCrops:
         return {row: (frame, box) for row, frame, box in rows if row >= 0}
 
     def frames(self, item: Item) -> list[int]:
-        """The frames of the crops of an item; evenly spaced where the box table is missing."""
+        """The frames of the crops of an item."""
         return [frame for frame, _ in self._crops(item)]
 
     def _crops(self, item: Item) -> list[tuple[int, int]]:
         """Frame and crop of each crop of an item."""
         track, first, last = item
-        if track not in self.rows:
-            return []
-        rows = self.rows[track]
-        spaced = np.linspace(*self._span[track], len(rows)).round().astype(int).tolist()
-        known = [self._boxes.get(row, (frame,))[0] for row, frame in zip(rows.tolist(), spaced, strict=True)]
-        return [(frame, row) for frame, row in zip(known, rows.tolist(), strict=True) if first <= frame <= last]
+        crops = [(self._boxes[row][0], row) for row in self.rows.get(track, np.empty(0, int)).tolist()]
+        return [(frame, row) for frame, row in crops if first <= frame <= last]
 
     def _strip(self, item: Item, frames: int, side: int) -> bytes | None:
         """A JPEG of up to `frames` crops from left to right, evenly spaced, with their boxes; None without crops."""
@@ -68,7 +61,7 @@ class ProcedureCrops:
         if not crops or self.dataset is None:
             return None
         rows = evenly_spaced(np.array([row for _, row in crops]), min(frames, MAX_FRAMES))
-        boxes = np.array([self._boxes[row][1] if row in self._boxes else np.full(4, np.nan) for row in rows.tolist()])
+        boxes = np.array([self._boxes[row][1] for row in rows.tolist()])
         pictures = crops_with_boxes(self.dataset.crops[rows], boxes, min(side, MAX_SIDE))
         return jpeg(np.concatenate([*pictures], axis=1))
 

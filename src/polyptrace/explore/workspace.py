@@ -1,14 +1,13 @@
 """What `explore` works on: vectors, the probability of the same lesion, and the journal, one procedure at a time."""
 
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import RLock
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
@@ -37,8 +36,8 @@ WINDOW = 1000
 MAX_GROUPS = 9
 #: Log ratio of two items that are known to show the same lesion; it dominates every mean over pairs.
 KNOWN_SAME = 1e9
-
-T = TypeVar("T")
+#: States and groupings of a procedure that are kept in memory: of all annotators, and of some of them.
+KEPT = 8
 
 
 @dataclass(frozen=True)
@@ -76,24 +75,19 @@ class ExploredProcedure:
     items: list[Item]
     model: SameModel
     journal: Journal
-    _scores: dict[int, PairScores] = field(default_factory=dict)
-    _states: dict[str | None, tuple[int, Identities]] = field(default_factory=dict)  # with the number of events
-    _groupings: dict[str | None, tuple[int, Grouping]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._scores = cache(self._window_scores)
+        self._state = lru_cache(KEPT)(self._replay)  # by annotator and number of events
+        self._grouping = lru_cache(KEPT)(self._group)
 
     def state(self, who: str | None = None) -> Identities:
         """Who is who according to the answers of all annotators, or of one."""
-        return self._current(self._states, who, lambda: identities(self.items, self.journal.events, self.key, who))
+        return self._state(who, len(self.journal.events))
 
     def grouping(self, who: str | None = None) -> Grouping:
         """The lesions, given the answers."""
-        return self._current(self._groupings, who, lambda: self._group(self.state(who)))
-
-    def _current(self, kept: dict[str | None, tuple[int, T]], who: str | None, compute: Callable[[], T]) -> T:
-        """The value that is kept for an annotator, computed again if there are new events."""
-        revision = len(self.journal.events)
-        if who not in kept or kept[who][0] != revision:
-            kept[who] = (revision, compute())
-        return kept[who][1]
+        return self._grouping(who, len(self.journal.events))
 
     def question(self, who: str | None = None) -> Question | None:
         """The next best question; "unsure" pairs are not asked again."""
@@ -126,8 +120,8 @@ class ExploredProcedure:
 
     def forget(self) -> None:
         """Forgets what was derived from the journal, after its events were changed."""
-        self._states.clear()
-        self._groupings.clear()
+        self._state.cache_clear()
+        self._grouping.cache_clear()
 
     def pairs(self, item: int, others: Ints, who: str | None = None) -> tuple[Floats, Floats, Floats]:
         """Cosine, gap (s) and P(same lesion) of an item and others; the two halves of a split track are different."""
@@ -175,7 +169,11 @@ class ExploredProcedure:
             latest = item if latest is None or item[2] > latest[2] else latest
         return ""
 
-    def _group(self, state: Identities) -> Grouping:
+    def _replay(self, who: str | None, _revision: int) -> Identities:
+        return identities(self.items, self.journal.events, self.key, who)
+
+    def _group(self, who: str | None, _revision: int) -> Grouping:
+        state = self.state(who)
         lesion = np.full(len(state.items), -1)
         confidence: list[float] = []
         distribution = np.ones(1)
@@ -195,19 +193,16 @@ class ExploredProcedure:
             items = np.flatnonzero(inside)
             if not len(items):
                 continue
-            scores, index = self._window_scores(start), state.track[items] - start
+            scores, index = self._scores(start), state.track[items] - start
             if len(index) != len(scores.prior) or (np.diff(index) != 1).any():
                 scores = scores.select(index)
             windows.append((items, scores))
         return windows
 
     def _window_scores(self, start: int) -> PairScores:
-        if start not in self._scores:
-            some = slice(start, start + WINDOW)
-            tracks = self.tracks
-            part = ProcedureTracks(tracks.rows[some], tracks.unit[some], tracks.start_s[some], tracks.end_s[some])
-            self._scores[start] = pair_scores(part, self.model)
-        return self._scores[start]
+        some, tracks = slice(start, start + WINDOW), self.tracks
+        part = ProcedureTracks(tracks.rows[some], tracks.unit[some], tracks.start_s[some], tracks.end_s[some])
+        return pair_scores(part, self.model)
 
 
 def _constrained(scores: PairScores, component: Ints, apart: Bools) -> PairScores:

@@ -85,7 +85,7 @@ def bag_figure(dataset: Dataset, tracklets: TrainingTracklets, early: AnchorBag,
     axes.set_axis_off()
     fps = float(dataset.tracklets.fps[tracklets.index[early.anchor]])
     x = _draw_timeline(axes, tracklets, early.anchor, fps)
-    drawn = _Canvas(axes, CropImages.of(dataset), tracklets, fps, x)
+    drawn = _Canvas(axes, CropImages(dataset), tracklets, fps, x)
     _draw_bag(drawn, early, UPPER, "Start of the curriculum")
     _draw_bag(drawn, late, LOWER, "End of the curriculum")
     description = (

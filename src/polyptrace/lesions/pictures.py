@@ -25,13 +25,13 @@ SIDE = 176
 HIGHLIGHT, DARK = 230, 15
 #: A box closer to the edge than this share of the picture is cut.
 EDGE = 0.01
-#: The box in a crop where the box table is missing: a crop is its box scaled by 5.
-CENTRAL_BOX, UNKNOWN_AREA = (0.4, 0.4, 0.2, 0.2), 0.04
+#: The box in a crop where the size of the image is unknown: a crop is its box scaled by 5.
+CENTRAL_BOX = (0.4, 0.4, 0.2, 0.2)
 
 
 @dataclass(frozen=True)
 class BestFrame:
-    """The best frame of a track; `frame` is -1 where the box table is missing."""
+    """The best frame of a track."""
 
     key: TrackKey
     crop: int
@@ -46,19 +46,17 @@ def best_frame(images: TrackImages, key: TrackKey) -> BestFrame | None:
     source, index = images.location[key]
     rows = source.dataset.tracklets.rows[index]
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(MEASURED, len(rows))).astype(np.int64))]
-    area, cut, frame = np.full(len(rows), UNKNOWN_AREA), np.zeros(len(rows), bool), np.full(len(rows), -1)
-    if source.boxes is not None:
-        boxes = source.boxes.take(rows)
-        size = np.maximum(np.stack([boxes.image_width, boxes.image_height], 1), 1)
-        low, extent = boxes.xywh[:, :2] / size, boxes.xywh[:, 2:] / size
-        area, frame = extent.prod(axis=1), boxes.frame_index
-        cut = np.any((low < EDGE) | (low + extent > 1 - EDGE), axis=1)
+    boxes = source.boxes.take(rows)
+    size = np.maximum(np.stack([boxes.image_width, boxes.image_height], 1), 1)
+    low, extent = boxes.xywh[:, :2] / size, boxes.xywh[:, 2:] / size
+    area = extent.prod(axis=1)
+    cut = np.any((low < EDGE) | (low + extent > 1 - EDGE), axis=1)
     scores = [
         picture_score(crop, _box(source, row), float(area[number]), cut=bool(cut[number]))
         for number, (crop, row) in enumerate(zip(source.dataset.crops[rows], rows.tolist(), strict=True))
     ]
     best = int(np.argmax(scores))
-    return BestFrame(key, int(rows[best]), int(frame[best]), scores[best])
+    return BestFrame(key, int(rows[best]), int(boxes.frame_index[best]), scores[best])
 
 
 def best_picture(images: TrackImages, best: BestFrame) -> Pixels:
@@ -91,6 +89,6 @@ def missing_pictures(images: TrackImages, keys: Sequence[TrackKey]) -> str:
 
 
 def _box(source: CropImages, row: int) -> Sequence[float]:
-    if source.box_in_crop is None or not np.isfinite(source.box_in_crop[row]).all():
+    if not np.isfinite(source.box_in_crop[row]).all():
         return CENTRAL_BOX
     return [float(edge) for edge in source.box_in_crop[row]]

@@ -1,7 +1,6 @@
 """The retrieval gallery: queries and their five nearest tracks as film strips."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -24,93 +23,57 @@ ROLES = {"query": "query", "same": "same polyp", "other": "other polyp", "match"
 COLOURS = {"query": ACCENT, "same": RIGHT, "other": WRONG, "match": SOFT}
 
 
-@dataclass(frozen=True)
-class Match:
-    """A track of a gallery: the query itself, or one of its nearest tracks."""
-
-    key: TrackKey
-    polyp: str
-    time: str
-    label: str
-    role: str
-
-
-@dataclass(frozen=True)
-class Query:
-    """A query with its average precision and its nearest tracks."""
-
-    track: Match
-    others: int  # tracks of the same polyp
-    average_precision: float
-    nearest: tuple[Match, ...]
-
-
-def pick_queries(row: Results, images: TrackImages, count: int = 6) -> list[int]:
+def pick_queries(row: Results, images: TrackImages, count: int) -> list[int]:
     """Queries at even steps from the highest to the lowest average precision, of different polyps if possible.
 
     Returns indices into the row's queries. Only queries whose images are available are chosen.
     """
-    table, queries = row.tasks["retrieval"].table, row.arrays["retrieval/query"]
-    available = np.array([_track_key(row, table, int(track)) in images.location for track in queries], bool)
+    available = np.array([key in images.location for key in query_keys(row)], bool)
     order = np.flatnonzero(available)[np.argsort(-row.arrays["retrieval/ap"][available], kind="stable")]
-    polyp = row.arrays[f"{table}/polyp"]
+    polyp = row.arrays[f"{row.tasks['retrieval'].table}/polyp"][row.arrays["retrieval/query"]]
     chosen: list[int] = []
     seen: set[str] = set()
     for fraction in np.linspace(0, 1, min(count, len(order))):
         target = fraction * (len(order) - 1)
         nearby = sorted(range(len(order)), key=lambda position: abs(position - target))
         free = [position for position in nearby if int(order[position]) not in chosen]
-        new = [p for p in free[: max(1, len(order) // 4)] if str(polyp[queries[order[p]]]) not in seen]
+        new = [p for p in free[: max(1, len(order) // 4)] if str(polyp[order[p]]) not in seen]
         best = int(order[(new or free)[0]])
         chosen.append(best)
-        seen.add(str(polyp[queries[best]]))
+        seen.add(str(polyp[best]))
     return chosen
 
 
-def look_up(row: Results, indices: Sequence[int]) -> list[Query]:
-    """The nearest tracks of some of a row's queries."""
+def query_keys(row: Results) -> list[TrackKey]:
+    """The track of each query of a row."""
     table = row.tasks["retrieval"].table
-    polyp = row.arrays[f"{table}/polyp"]
+    return [_track_key(row, table, int(track)) for track in row.arrays["retrieval/query"]]
+
+
+def gallery_rows(row: Results, indices: Iterable[int], images: TrackImages) -> tuple[StripRow, ...]:
+    """The film strips of some of a row's queries, each followed by those of its nearest tracks."""
+    table = row.tasks["retrieval"].table
+    polyp, position, fps = (row.arrays[f"{table}/{name}"] for name in ("polyp", "position", "fps"))
     identity = join_keys(row.arrays[f"{table}/dataset"], polyp)
 
-    def match(track: int, label: str, role: str) -> Match:
-        time = timecode(float(row.arrays[f"{table}/position"][track]), float(row.arrays[f"{table}/fps"][track]))
-        return Match(_track_key(row, table, track), str(polyp[track]), time, label, role)
+    def strip_of(track: int, role: str, label: str) -> Strip:
+        time = timecode(float(position[track]), float(fps[track]))
+        return strip(_track_key(row, table, track), images, role, label, str(polyp[track]), time)
 
-    queries = []
+    rows = []
     for index in indices:
-        query = int(row.arrays["retrieval/query"][index])
-        nearest = []
-        scores = row.arrays["retrieval/top_score"][index]
-        for track, score in zip(row.arrays["retrieval/top"][index].tolist(), scores, strict=True):
+        query, top = int(row.arrays["retrieval/query"][index]), row.arrays["retrieval/top"][index].tolist()
+        strips = [strip_of(query, "query", "query")]
+        for track, score in zip(top, row.arrays["retrieval/top_score"][index], strict=True):
             if track >= 0:
                 same = identity[track] == identity[query]
-                nearest.append(match(track, f"{'✓' if same else '✗'} {score:.2f}", "same" if same else "other"))
-        precision = float(row.arrays["retrieval/ap"][index])
-        others = int((identity == identity[query]).sum()) - 1
-        queries.append(Query(match(query, "query", "query"), others, precision, tuple(nearest)))
-    return queries
-
-
-def same_queries(row: Results, keys: Sequence[TrackKey]) -> list[int]:
-    """The indices of queries with these keys, as far as the row has them."""
-    table = row.tasks["retrieval"].table
-    index_of = {_track_key(row, table, int(track)): n for n, track in enumerate(row.arrays["retrieval/query"])}
-    return [index_of[key] for key in keys if key in index_of]
-
-
-def gallery_rows(queries: Sequence[Query], images: TrackImages) -> tuple[StripRow, ...]:
-    """The gallery for a page: for each query a row of strips."""
-    rows = []
-    for query in queries:
-        correct = sum(match.role == "same" for match in query.nearest)
-        of_others = f"{correct} of its {counted(query.others, 'other track')}"
+                strips.append(strip_of(track, "same" if same else "other", f"{'✓' if same else '✗'} {score:.2f}"))
+        correct = sum(each.role == "same" for each in strips)
+        others = counted(int((identity == identity[query]).sum()) - 1, "other track")
         heading = (
-            f"Polyp {query.track.polyp}: {of_others} among the nearest {len(query.nearest)}; average precision"
-            f" {100 * query.average_precision:.0f} %"
+            f"Polyp {polyp[query]}: {correct} of its {others} among the nearest {len(strips) - 1}; average precision"
+            f" {100 * float(row.arrays['retrieval/ap'][index]):.0f} %"
         )
-        matches = (query.track, *query.nearest)
-        strips = (strip(m.key, images, m.role, m.label, m.polyp, m.time) for m in matches)
         rows.append(StripRow(heading, tuple(strips)))
     return tuple(rows)
 
@@ -122,38 +85,37 @@ def strip(key: TrackKey, images: TrackImages, role: str, label: str, name: str, 
 
 
 @styled
-def gallery_figure(queries: Sequence[Query], images: TrackImages, name: str, method: str) -> Drawing:
+def gallery_figure(rows: Sequence[StripRow], method: str) -> Drawing:
     """The gallery as one image, for a paper or a talk."""
-    columns = 1 + max(len(query.nearest) for query in queries)
+    columns = max(len(row.strips) for row in rows)
     pitch, height = 1.12, 3.5  # inches between strips, between queries
-    size = (pitch * columns + 0.1, height * len(queries))
+    size = (pitch * columns + 0.1, height * len(rows))
     figure = canvas(*size)
     figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
-    for number, query in enumerate(queries):
-        for column, match in enumerate((query.track, *query.nearest)):
-            image = images.strip(match.key, FRAMES)
-            if image is not None:
-                _draw_strip(axes, image, (0.1 + pitch * column, height * number + 0.3), match)
+    for number, row in enumerate(rows):
+        for column, each in enumerate(row.strips):
+            if each.image is not None:
+                _draw_strip(axes, each, each.image, (0.1 + pitch * column, height * number + 0.3))
     axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
-    hits = sum(bool(query.nearest) and query.nearest[0].role == "same" for query in queries)
-    total = counted(len(queries), "query", "queries")
+    hits = sum(row.strips[1].role == "same" for row in rows if len(row.strips) > 1)
+    total = counted(len(rows), "query", "queries")
     description = f"Retrieval by {method}: {total} with their nearest tracks; the nearest is correct for {hits}."
-    return finished(figure, name, description)
+    return finished(figure, "gallery", description)
 
 
-def _draw_strip(axes: Axes, image: Pixels, corner: tuple[float, float], match: Match) -> None:
+def _draw_strip(axes: Axes, strip: Strip, image: Pixels, corner: tuple[float, float]) -> None:
     left, top = corner
     right, bottom = left + 1.0, top + image.shape[0] / image.shape[1]
     axes.imshow(image, extent=(left, right, bottom, top), interpolation="none", aspect="auto")
-    colour = COLOURS[match.role]
-    style = (0, (3, 1.5)) if match.role == "other" else "-"
+    colour = COLOURS[strip.role]
+    style = (0, (3, 1.5)) if strip.role == "other" else "-"
     frame = Rectangle((left, top), 1.0, bottom - top, fill=False, edgecolor=colour, linewidth=2, linestyle=style)
     axes.add_patch(frame)
     middle = (left + right) / 2
-    axes.text(middle, top - 0.06, match.label, ha="center", va="bottom", color=colour, fontweight="bold")
-    axes.text(middle, bottom + 0.05, match.time, ha="center", va="top", color=SOFT, fontsize=7)
+    axes.text(middle, top - 0.06, strip.label, ha="center", va="bottom", color=colour, fontweight="bold")
+    axes.text(middle, bottom + 0.05, strip.time, ha="center", va="top", color=SOFT, fontsize=7)
 
 
 def _track_key(row: Results, table: str, track: int) -> TrackKey:

@@ -17,7 +17,6 @@ from polyptrace.report.gallery import strip
 from polyptrace.report.page import (
     Block,
     Card,
-    Cards,
     Heading,
     Page,
     Paragraph,
@@ -106,14 +105,13 @@ def lesion_table(
             fps = float(tracks.fps[lesion.rows[0]])
             first, last = int(tracks.position[lesion.rows].min()), int(tracks.last[lesion.rows].max())
             best = lesion.best[0] if lesion.best else None
-            frame = -1 if best is None else best.frame
             cells = (
                 *(procedure.dataset, procedure.video, lesion.number, first, last),
                 *(seconds_text(first, fps), seconds_text(last, fps)),
                 f"{lesion.in_view / fps:.2f}" if has_rate(fps) else "",
                 *(len(lesion.sightings), len(lesion.rows), f"{lesion.confidence:.3f}"),
                 "" if lesion.weakest is None else f"{lesion.weakest.probability:.3f}",
-                *("" if best is None else best.key[2], "" if frame < 0 else frame, seconds_text(frame, fps)),
+                *(("", "", "") if best is None else (best.key[2], best.frame, seconds_text(best.frame, fps))),
                 _score_text(lesion.detector_score),
             )
             lines.append([str(cell) for cell in cells])
@@ -185,8 +183,8 @@ def _procedure_blocks(
     )
     drawing = draw_timeline(lanes, images if images.location else None, number, "", title=procedure.count_text)
     caption = "One lane per lesion; each bar is a track, an uninterrupted view. " + _count_sentence(procedure)
-    cards = Cards(tuple(_card(tracks, lesion, images) for lesion in lesions))
-    blocks: list[Block] = [Plots((drawing,), caption, wide=True), cards]
+    cards = (_card(tracks, lesion, images) for lesion in lesions)
+    blocks: list[Block] = [Plots((drawing,), caption, wide=True), *cards]
     if procedure.uncertain:
         lesion_of = dict(zip(rows.tolist(), (procedure.lesion + 1).tolist(), strict=True))
         shown = _most_uncertain(procedure.uncertain, lesion_of)
@@ -240,7 +238,7 @@ def _time(tracks: Embeddings, row: int) -> str:
 
 
 def _picture(best: BestFrame, fps: float, images: TrackImages) -> Picture:
-    caption = f"track {best.key[2]}" + (f", {timecode(best.frame, fps)}" if best.frame >= 0 else "")
+    caption = f"track {best.key[2]}, {timecode(best.frame, fps)}"
     return Picture(best_picture(images, best), caption, f"{best.key[1]}, {caption}")
 
 

@@ -4,12 +4,10 @@ Everything a user can name (methods, videos, datasets) is escaped by the templat
 """
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -28,13 +26,11 @@ LONG_TABLE = 14
 
 @dataclass(frozen=True)
 class Paragraph:
-    kind: ClassVar[str] = "paragraph"
     text: str
 
 
 @dataclass(frozen=True)
 class Heading:
-    kind: ClassVar[str] = "heading"
     text: str
 
 
@@ -42,7 +38,6 @@ class Heading:
 class Legend:
     """Coloured squares with their meaning: (CSS class, text)."""
 
-    kind: ClassVar[str] = "legend"
     entries: tuple[tuple[str, str], ...]
 
 
@@ -50,7 +45,6 @@ class Legend:
 class Plots:
     """Drawings side by side, or one wide drawing that scrolls on narrow screens, with a caption."""
 
-    kind: ClassVar[str] = "plots"
     drawings: tuple[Drawing, ...]
     caption: str
     wide: bool = False
@@ -61,7 +55,6 @@ class Plots:
 class Facts:
     """A list of names and descriptions."""
 
-    kind: ClassVar[str] = "facts"
     pairs: tuple[tuple[str, str], ...]
     title: str = ""
 
@@ -91,7 +84,6 @@ class StripRow:
 class Strips:
     """Rows of film strips; `drawing` shows the same strips in one image file."""
 
-    kind: ClassVar[str] = "strips"
     rows: tuple[StripRow, ...]
     drawing: Drawing | None = None
 
@@ -113,12 +105,6 @@ class Card:
     text: str
     pictures: tuple[Picture, ...]
     lines: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Cards:
-    kind: ClassVar[str] = "cards"
-    cards: tuple[Card, ...]
 
 
 @dataclass(frozen=True)
@@ -156,8 +142,6 @@ class TableRow:
 class Table:
     """Rows in groups, with a caption and footnotes."""
 
-    kind: ClassVar[str] = "table"
-
     name: str  # file name without suffix
     title: str
     caption: str
@@ -185,12 +169,11 @@ class Table:
 class Details:
     """Blocks that the reader can unfold; they are not printed."""
 
-    kind: ClassVar[str] = "details"
     summary: str
     blocks: tuple["Block", ...]
 
 
-Block: TypeAlias = Paragraph | Heading | Legend | Plots | Facts | Strips | Cards | Table | Details
+Block: TypeAlias = Paragraph | Heading | Legend | Plots | Facts | Strips | Card | Table | Details
 
 
 @dataclass(frozen=True)
@@ -203,12 +186,12 @@ class Section:
 
     @property
     def tables(self) -> list[Table]:
-        return [block for block in _flat(self.blocks) if isinstance(block, Table)]
+        return [block for block in self.blocks if isinstance(block, Table)]
 
     @property
     def drawings(self) -> list[Drawing]:
         drawings: list[Drawing] = []
-        for block in _flat(self.blocks):
+        for block in self.blocks:
             if isinstance(block, Plots):
                 drawings += block.drawings
             elif isinstance(block, Strips) and block.drawing is not None:
@@ -241,7 +224,7 @@ class Page:
 
 def render_page(page: Page) -> str:
     """The page as one self-contained HTML file."""
-    return _environment().get_template("page.html.j2").render(page=page).lstrip()
+    return _HTML.get_template("page.html.j2").render(page=page).lstrip()
 
 
 def write_page(path: Path, page: Page) -> None:
@@ -251,18 +234,18 @@ def write_page(path: Path, page: Page) -> None:
 
 def render_table(table: Table) -> str:
     """One table as an HTML <figure>."""
-    template = _environment().get_template("table.html.j2")
+    template = _HTML.get_template("table.html.j2")
     return f"{template.module.render_table(table.with_costs_last())}\n"  # type: ignore[attr-defined]
 
 
 def markdown(table: Table) -> str:
     """One table in Markdown."""
-    return _text_environment().get_template("table.md.j2").render(table=table)
+    return _MARKDOWN.get_template("table.md.j2").render(table=table)
 
 
 def latex(table: Table) -> str:
     """One floating table in LaTeX, which needs the packages booktabs and amssymb."""
-    return _text_environment("<>").get_template("table.tex.j2").render(table=table)
+    return _LATEX.get_template("table.tex.j2").render(table=table)
 
 
 def write_table(folder: Path, table: Table) -> None:
@@ -271,38 +254,7 @@ def write_table(folder: Path, table: Table) -> None:
         (folder / f"{table.name}.{suffix}").write_text(render(table), encoding="utf-8")
 
 
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("polyptrace.report"), autoescape=True, undefined=StrictUndefined, auto_reload=False
-    )
-    environment.globals |= {"long_table": LONG_TABLE, "version": polyptrace.__version__}
-    environment.filters["inline_svg"] = lambda drawing: Markup(inline(drawing))  # noqa: S704 - escaped by matplotlib
-    environment.filters["data_uri"] = data_uri
-    return environment
-
-
-@cache
-def _text_environment(braces: str = "{}") -> Environment:
-    """Templates of plain text. Those of LaTeX, which is full of braces, are written <% ... %> and << ... >>."""
-    opening, closing = braces[0], braces[1]
-    environment = Environment(  # noqa: S701 - the templates escape for Markdown and LaTeX
-        block_start_string=f"{opening}%",
-        block_end_string=f"%{closing}",
-        variable_start_string=opening * 2,
-        variable_end_string=closing * 2,
-        comment_start_string=f"{opening}#",
-        comment_end_string=f"#{closing}",
-        loader=PackageLoader("polyptrace.report"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"markdown": escape_markdown, "latex": escape_latex}
-    return environment
-
-
-_LATEX = str.maketrans(
+_LATEX_CHARACTERS = str.maketrans(
     {
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
@@ -326,7 +278,7 @@ _LATEX = str.maketrans(
 
 def escape_latex(text: str) -> str:
     """Text with the special characters of LaTeX escaped."""
-    return text.translate(_LATEX)
+    return text.translate(_LATEX_CHARACTERS)
 
 
 def escape_markdown(text: str) -> str:
@@ -334,8 +286,20 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", " ".join(text.split()))
 
 
-def _flat(blocks: Iterable[Block]) -> Iterator[Block]:
-    for block in blocks:
-        yield block
-        if isinstance(block, Details):
-            yield from _flat(block.blocks)
+_HTML = Environment(loader=PackageLoader("polyptrace.report"), autoescape=True, undefined=StrictUndefined)
+_HTML.globals |= {"long_table": LONG_TABLE, "version": polyptrace.__version__}
+_HTML.filters |= {
+    "inline_svg": lambda drawing: Markup(inline(drawing)),  # noqa: S704 - escaped by matplotlib
+    "data_uri": data_uri,
+    "markdown": escape_markdown,
+    "latex": escape_latex,
+}
+_MARKDOWN = _HTML.overlay(autoescape=False, trim_blocks=True, keep_trailing_newline=True)
+_LATEX = _MARKDOWN.overlay(  # LaTeX is full of braces
+    block_start_string="<%",
+    block_end_string="%>",
+    variable_start_string="<<",
+    variable_end_string=">>",
+    comment_start_string="<#",
+    comment_end_string="#>",
+)

@@ -171,28 +171,22 @@ def measured(rows: Sequence[Results], measures: Sequence[Measure]) -> list[Measu
 
 def rank(rows: Sequence[Results], measure: Measure) -> Ranking:
     """Ranks the rows in one column."""
-    present = [n for n, row in enumerate(rows) if metric_of(row, measure) is not None]
+    value = {n: metric.value for n, row in enumerate(rows) if (metric := metric_of(row, measure)) is not None}
     base_task = measure.task.partition(".")[0]
-    saw_test = frozenset(n for n in present if {base_task, measure.task} & set(rows[n].method.trained_on_test))
-    keys = {n: rows[n].tasks[measure.task].draws_key for n in present}
-    usual = Counter(keys[n] for n in present if n not in saw_test).most_common(1)
-    other_test = frozenset(n for n in present if usual and keys[n] != usual[0][0]) - saw_test
-    competing = [n for n in present if n not in saw_test and n not in other_test]
-    if not measure.ranked or len(competing) < 2:
-        return Ranking(saw_test=saw_test, other_test=other_test)
-    leader, *others = sorted(competing, key=lambda n: _sort_key(rows[n], measure))
-    if _sort_key(rows[leader], measure) == _sort_key(rows[others[-1]], measure):  # all are equal, so none is best
-        return Ranking(saw_test=saw_test, other_test=other_test)
+    saw_test = frozenset(n for n in value if {base_task, measure.task} & set(rows[n].method.trained_on_test))
+    keys = {n: rows[n].tasks[measure.task].draws_key for n in value}
+    usual = Counter(keys[n] for n in value if n not in saw_test).most_common(1)
+    other_test = frozenset(n for n in value if usual and keys[n] != usual[0][0]) - saw_test
+    unranked = Ranking(saw_test=saw_test, other_test=other_test)
+    competing = sorted(value.keys() - saw_test - other_test)
+    competing.sort(key=value.__getitem__, reverse=measure.higher)
+    if not measure.ranked or len({value[n] for n in competing}) < 2:  # where all are equal, none is best
+        return unranked
+    leader, *others = competing
     pairs = [compare(rows[leader], rows[n], measure.task, measure.metric) for n in others]
     if all(math.isnan(pair.low) for pair in pairs):  # no test is possible, for example with one procedure
-        return Ranking(saw_test=saw_test, other_test=other_test)
+        return unranked
     p = dict(zip(others, holm([pair.p for pair in pairs]), strict=True))
     best = {leader} | {n for n in others if p[n] > SIGNIFICANCE}
     second = others[0] if len(best) == 1 else None
     return Ranking(frozenset(best), second, p, saw_test, other_test)
-
-
-def _sort_key(row: Results, measure: Measure) -> float:
-    metric = metric_of(row, measure)
-    assert metric is not None, "only rows that have the metric compete"
-    return -metric.value if measure.higher else metric.value

@@ -8,6 +8,7 @@ import numpy as np
 from polyptrace.core.console import counted
 from polyptrace.drawing import LineStyle
 from polyptrace.evaluate import Results
+from polyptrace.evaluate.results import Task
 from polyptrace.film_strips import TrackImages
 from polyptrace.report.curves import (
     Run,
@@ -18,7 +19,7 @@ from polyptrace.report.curves import (
     similarity_histogram,
     training_curves,
 )
-from polyptrace.report.gallery import gallery_figure, gallery_rows, look_up, pick_queries, same_queries
+from polyptrace.report.gallery import gallery_figure, gallery_rows, pick_queries, query_keys
 from polyptrace.report.page import Block, Details, Facts, Heading, Legend, Paragraph, Plots, Section, Strips
 from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, is_done, measured, rank
 from polyptrace.report.tables import counting_table, difference_table, has_labels, method_table
@@ -95,21 +96,22 @@ def retrieval_gallery(content: Content) -> Section | None:
         text = "The datasets given with --data contain none of the queries."
         return Section("gallery", title, (Paragraph(text),))
     total, name = len(content.row.arrays["retrieval/query"]), content.row.method.name
-    queries = look_up(content.row, indices)
     text = (
         f"Each line shows a query and the five nearest tracks according to {name}. These {len(indices)} of"
         f" {counted(total, 'query', 'queries')} were chosen at even steps of average precision, from the highest to"
         " the lowest. Each crop shows its detection box."
     )
     legend = Legend((("right", "✓ same polyp"), ("wrong", "✗ other polyp (dashed)"), ("plain", "number: cosine")))
-    drawing = gallery_figure(queries, content.images, "gallery", name)
-    blocks: list[Block] = [Paragraph(text), legend, Strips(gallery_rows(queries, content.images), drawing)]
-    keys = [query.track.key for query in queries]
+    queries = gallery_rows(content.row, indices, content.images)
+    blocks: list[Block] = [Paragraph(text), legend, Strips(queries, gallery_figure(queries, name))]
+    all_keys = query_keys(content.row)
+    keys = [all_keys[index] for index in indices]
     for number in content.selected(numbers, MAX_GALLERIES):
         row = content.rows[number]
-        others = look_up(row, same_queries(row, keys)) if number != content.focus else []
-        if others:
-            strips = Strips(gallery_rows(others, content.images))
+        index_of = {key: index for index, key in enumerate(query_keys(row))}
+        same = [index_of[key] for key in keys if key in index_of]
+        if number != content.focus and same:
+            strips = Strips(gallery_rows(row, same, content.images))
             blocks.append(Details(f"The same queries with {row.method.name}", (strips,)))
     return Section("gallery", title, tuple(blocks))
 
@@ -255,18 +257,7 @@ def protocol(rows: Sequence[Results]) -> Section:
             f" Confidence intervals (95 %) and tests: bootstrap over {' or '.join(clusters)} with {' or '.join(draws)}"
             " draws; methods are compared on the same draws."
         )
-    settings = [
-        (
-            name,
-            "; ".join(
-                f"{key.replace('_', ' ')}: {_setting(value)}"
-                for key, value in task.protocol.items()
-                if value is not None
-            ),
-        )
-        for name, task in rows[0].tasks.items()
-        if task.status == "done"
-    ]
+    settings = [(name, _settings(task)) for name, task in rows[0].tasks.items() if task.status == "done"]
     blocks: list[Block] = [Paragraph(text), Facts(tuple(settings))]
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in rows:
@@ -284,8 +275,10 @@ def protocol(rows: Sequence[Results]) -> Section:
     return Section("protocol", "Evaluation protocol", tuple(blocks))
 
 
-def _setting(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _settings(task: Task) -> str:
+    """The protocol of a task, "draws: 1000; cluster: video"."""
+    values = {name: f"{value:g}" if isinstance(value, float) else value for name, value in task.protocol.items()}
+    return "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in values.items() if value is not None)
 
 
 def _origin(row: Results) -> str:

@@ -58,10 +58,8 @@ def counted_procedures(
     """Up to `count` procedures, those with the most polyps (or clusters) first; and the total number."""
     table = row.tasks[task].table
     index, cluster = row.arrays[f"{task}/index"], row.arrays[f"{task}/cluster"]
-    columns = {
-        name: row.arrays[f"{table}/{name}"][index]
-        for name in ("dataset", "video", "track", "position", "last", "fps", "polyp")
-    }
+    names = ("dataset", "video", "track", "position", "last", "fps", "polyp")
+    columns = {name: row.arrays[f"{table}/{name}"][index] for name in names}
     other = None if baseline is None else _clusters_of(baseline, task, columns)
     found = []
     for members in group_rows(codes(join_keys(columns["dataset"], columns["video"]))):
@@ -178,8 +176,6 @@ def _draw_images(axes: Axes, procedure: TrackTimes, lane: Ints, lanes: int, imag
             xybox=(-17, 0),
             boxcoords="offset points",
             frameon=False,
-            pad=0,
-            box_alignment=(0.5, 0.5),
             annotation_clip=False,
         )
         axes.add_artist(box)

@@ -162,7 +162,7 @@ def machine_readable(rows: Sequence[Results], focus: int) -> dict[str, Any]:
                     "p_adjusted": {rows[n].method.name: p for n, p in ranking.p.items()},
                 }
             )
-    content: dict[str, Any] = {
+    return {
         "format": "polyptrace-report",
         "version": 2,
         "focus": rows[focus].method.name,
@@ -173,4 +173,3 @@ def machine_readable(rows: Sequence[Results], focus: int) -> dict[str, Any]:
         "comparisons": comparisons,
         "provenance": provenance(),
     }
-    return content
