@@ -14,7 +14,6 @@ int8 the matrix products of the transformer compute in int8 (dynamic quantisatio
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, replace
@@ -31,7 +30,7 @@ import polyptrace
 from polyptrace.core.arrays import Float32s
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, file_hash, refuse_existing, write_json
-from polyptrace.embed.onnx import GRAPHS, INFO_FILE, VERSION, ExportInfo, OnnxEncoder
+from polyptrace.embed.onnx import GRAPHS, INFO_FILE, VERSION, ExportInfo, OnnxEncoder, metadata
 from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord, plain_attention
 from polyptrace.encoders.encoder_folder import model_card
 from polyptrace.encoders.preprocess import CropPreparation
@@ -166,9 +165,8 @@ def _graphs(encoder: OwnEncoder) -> dict[str, ExportedProgram]:
 
 
 def _write(graph: ExportedProgram, name: str, info: ExportInfo, path: Path) -> None:
-    metadata = asdict(info) | {"graph": name}
     if info.format == "pt2":
-        torch.export.save(graph, path, extra_files={"polyptrace.json": json.dumps(metadata)})
+        torch.export.save(graph, path, extra_files={"polyptrace.json": metadata(info, name)})
         return
     import onnx
 
@@ -181,7 +179,7 @@ def _write(graph: ExportedProgram, name: str, info: ExportInfo, path: Path) -> N
     _name_dimensions(model, name)
     remove_traces(model)
     model = store_as(info.precision, model, path)
-    onnx.helper.set_model_props(model, {"polyptrace": json.dumps(metadata)})
+    onnx.helper.set_model_props(model, {"polyptrace": metadata(info, name)})
     onnx.save(model, path)
 
 
