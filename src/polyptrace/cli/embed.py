@@ -78,9 +78,9 @@ def write_vectors(
             embeddings.save(out, overwrite=overwrite)
         return embeddings
     from polyptrace.cluster import embed_on  # here, because exported encoders run without torch
-    from polyptrace.embed import embed_files
+    from polyptrace.embed import embed, embed_files
 
-    compute = partial(embed_on, cluster) if cluster else None
+    compute = partial(embed_on, cluster) if cluster else embed
     return embed_files(encoder, data, out, weights, settings, row=_row(encoder), overwrite=overwrite, compute=compute)
 
 

@@ -270,7 +270,7 @@ def embed_files(
     *,
     row: Mapping[str, Any] | None = None,
     overwrite: bool = False,
-    compute: Callable[..., Embeddings] | None = None,
+    compute: Callable[..., Embeddings] = embed,
 ) -> Embeddings:
     """Embeds a dataset folder with the encoder of a name or folder, and saves the vectors; returns them.
 
@@ -280,27 +280,16 @@ def embed_files(
     settings = settings or Embed()
     with vectors_written(out, overwrite):
         model, dataset = load_encoder(encoder, weights, settings.pooling, settings.preprocess), Dataset.open(data)
-        if compute is None:
-            embeddings = embed(model, dataset, settings=settings, out=out)
-        else:
-            embeddings = compute(model, dataset, settings=settings, out=out)
+        embeddings = compute(model, dataset, settings=settings, out=out)
         size = input_size(dataset.crops.shape[1], preprocess_of(model), enlarge=settings.enlarge)
-        method = {**(row or {}), **_cost_fields(model, size)}
+        method: dict[str, Any] = dict(row or {})
+        if cost := encoder_cost(model, size):
+            flops = {"paper_macs": float(cost.paper_macs), "flops": float(cost.flops)}
+            method |= {"params": cost.params, "flops": flops}
         origin = {"from": encoder, "weights": weights, "method": method}
         embeddings = replace(embeddings, info=embeddings.info | origin)
         embeddings.save(out, overwrite=overwrite)
     return embeddings
-
-
-def _cost_fields(encoder: nn.Module, size: int) -> dict[str, Any]:
-    """What the saved table says about the cost of its encoder, which was given frames of `size` pixels."""
-    cost = encoder_cost(encoder, size)
-    if cost is None:
-        return {}
-    return {
-        "params": cost.params,
-        "flops": {"paper_macs": float(cost.paper_macs), "flops": float(cost.flops)},
-    }
 
 
 def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:

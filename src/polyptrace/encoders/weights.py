@@ -85,7 +85,7 @@ def read_content(path: Path) -> Mapping[str, Any]:
         path = file
     if not path.is_file():
         raise UserError(f"{path}: no such weights file -> check the path")
-    return _read_file(path)
+    return read_safetensors(path) if _is_safetensors(path) else _read_torch(path)
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -117,9 +117,7 @@ def _is_safetensors(path: Path) -> bool:
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= SAFETENSORS_HEADER
 
 
-def _read_file(path: Path) -> Mapping[str, Any]:
-    if _is_safetensors(path):
-        return read_safetensors(path)
+def _read_torch(path: Path) -> Mapping[str, Any]:
     allowed: list[Any] = [argparse.Namespace, *((_Inert, name) for name in _NUMPY_NAMES)]
     try:
         with torch.serialization.safe_globals(allowed), path.open("rb") as file:  # a path's suffix would be trusted

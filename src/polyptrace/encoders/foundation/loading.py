@@ -290,15 +290,12 @@ def find_weights(name: str, model: FoundationModel, weights: str | Path) -> Path
     if text == "cached":
         return cached_weights(model) or _not_here(name, model)
     if text == "hub":
-        return download(name, model, model.hub, (model.file,)) if model.hub else _not_here(name, model)
+        return download(name, model, model.hub) if model.hub else _not_here(name, model)
     if Path(text).exists():
         return Path(text)
-    if text.startswith("hub:"):
+    if text.startswith("hub:") or is_hub_id(text):
         owner, repository, file = [*text.removeprefix("hub:").split("/", 2), "", ""][:3]
-        named = f"{owner}/{repository}"
-        return download(name, model, named, (file,) if file else _files(model, named))
-    if is_hub_id(text):
-        return download(name, model, text, _files(model, text))
+        return download(name, model, f"{owner}/{repository}", file)
     raise UserError(
         f"--weights: {text} is not a file, a folder or a hub id -> check the path; weights of {name}: {model.page}"
     )
@@ -309,8 +306,10 @@ def cached_weights(model: FoundationModel) -> Path | None:
     return _cached(model.hub, model.file) if model.hub else None
 
 
-def download(name: str, model: FoundationModel, repository: str, files: tuple[str, ...]) -> Path:
-    """The first of the files that a repository has, from the local cache or else from the hub."""
+def download(name: str, model: FoundationModel, repository: str, file: str = "") -> Path:
+    """A file of a repository, from the local cache or else from the hub; by default, the one with the weights."""
+    usual = (model.file,) if repository == model.hub else USUAL_FILES
+    files = (file,) if file else usual
     manually = f"or download the file on another computer ({model.page}) and give its path with --weights"
     advice = f"check the name and the network, run `hf auth login`, {manually}"
     for file in files:
@@ -349,10 +348,6 @@ def _cached(repository: str, file: str) -> Path | None:
     except HFValidationError:  # the download reports it
         return None
     return Path(path) if isinstance(path, str) else None
-
-
-def _files(model: FoundationModel, repository: str) -> tuple[str, ...]:
-    return (model.file,) if repository == model.hub else USUAL_FILES
 
 
 def is_hub_id(text: str) -> bool:
