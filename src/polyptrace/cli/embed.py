@@ -90,13 +90,12 @@ def check_encoder(encoder: str, weights: str | None, crop_size: int, settings: E
         OnnxEncoder(encoder)
         return
     from polyptrace.core.device import choose_device
-    from polyptrace.embed.embedding import preprocess_of
     from polyptrace.encoders import load_encoder
     from polyptrace.encoders.preprocess import input_size
 
     choose_device(settings.device, "--embed.device")
     model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
-    input_size(crop_size, preprocess_of(model), enlarge=settings.enlarge)
+    input_size(crop_size, model.preprocess, enlarge=settings.enlarge)
 
 
 def _row(encoder: str) -> dict[str, Any]:

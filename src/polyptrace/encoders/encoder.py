@@ -87,8 +87,8 @@ class TrainingRecord:
         return self.frames + self.init_frames
 
 
-class FrameByFrame(nn.Module):
-    """An encoder whose backbone takes single frames; by default, the vector of a tracklet is the mean over its frames.
+class Encoder(nn.Module):
+    """From the frames of tracklets to vectors.
 
     Called with prepared frames (B, L, 3, H, W) or uint8 crops (B, L, S, S, 3), and an optional mask (B, L) that is True
     for valid frames, it gives vectors (B, D).
@@ -97,6 +97,12 @@ class FrameByFrame(nn.Module):
     name: str
     width: int  # of a vector (D)
     preprocess: Preprocess
+
+
+class FrameByFrame(Encoder):
+    """An encoder whose backbone takes single frames; by default, a tracklet's vector is the mean over its frames."""
+
+    backbone: nn.Module
 
     def forward(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
         """Vectors (B, D) of prepared frames (B, L, 3, H, W) or of uint8 crops (B, L, S, S, 3)."""
@@ -111,7 +117,6 @@ class FrameByFrame(nn.Module):
 
     def frame_features(self, frames: Tensor) -> Tensor:
         """Features (n, F) of single frames (n, 3, H, W)."""
-        assert isinstance(self.backbone, nn.Module)
         features: Tensor = self.backbone(frames)
         return features
 
@@ -125,7 +130,6 @@ class OwnEncoder(FrameByFrame, ABC):
 
     record = TrainingRecord()
     settings: dict[str, Any]  # arguments of its class, except for the weights
-    backbone: nn.Module
 
     def tokens(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
         """Outputs (B, 1 + L, D): that of the tracklet first, then one per frame, zero in the padding."""

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 from huggingface_hub import ModelCard, ModelCardData, snapshot_download
-from torch import Tensor, nn
+from torch import Tensor
 
 import polyptrace
 from polyptrace.core.console import counted
@@ -27,6 +27,7 @@ from polyptrace.core.schema import from_json
 from polyptrace.encoders.encoder import (
     FROZEN,
     ColourGrid,
+    Encoder,
     FrameEncoder,
     FrozenBackbone,
     OwnEncoder,
@@ -96,7 +97,7 @@ def load_encoder(
     pooling: str = "default",
     preprocess: str = "own",
     revision: str | None = None,
-) -> nn.Module:
+) -> Encoder:
     """The encoder of a run, an encoder folder, the authors' checkpoint, a known name, or a hub id.
 
     Known names are `default` (comes with the package), `colour-grid`, `frozen:BACKBONE` (any timm model) and the
@@ -147,7 +148,7 @@ def training_record(path_or_name: str | Path) -> TrainingRecord:
 
 
 def save_encoder(
-    encoder: nn.Module,
+    encoder: Encoder,
     folder: Path,
     *,
     record: TrainingRecord | None = None,

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
-from polyptrace.encoders.encoder import FrameByFrame, mean_of_frames
+from polyptrace.encoders.encoder import Encoder, FrameByFrame, mean_of_frames
 from polyptrace.encoders.preprocess import Preprocess, as_frames
 
 OVER_TOKENS = ("cls", "mean", "patch-mean")
@@ -84,12 +84,8 @@ class Pooling:
         return "+".join(self.tokens) + ("" if self.frames == "mean" else f"/{self.frames}")
 
 
-class FoundationEncoder(nn.Module):
-    """A frozen backbone and its pooling, always in evaluation mode.
-
-    Called with prepared frames (B, L, 3, H, W) or uint8 crops (B, L, S, S, 3), and an optional mask (B, L) that is True
-    for valid frames, it gives vectors (B, D), in float32 also for half-precision weights.
-    """
+class FoundationEncoder(Encoder):
+    """A frozen backbone and its pooling, always in evaluation mode; vectors are float32 for half-precision weights."""
 
     def __init__(
         self, name: str, architecture: Architecture, backbone: nn.Module, preprocess: Preprocess, pooling: Pooling
