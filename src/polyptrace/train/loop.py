@@ -153,10 +153,9 @@ def _train(
         for note in notes:
             notify(note)
 
+    run = TrainingRun(fabric, config, method, plan, feed, encoder, learner, optimiser, out)
     with StopRequest() as stop:
-        state, finished = run_steps(
-            TrainingRun(fabric, config, method, plan, feed, encoder, learner, optimiser, out), state, stop
-        )
+        state, finished = run_steps(run, state, stop)
     if finished and fabric.is_global_zero:
         save_encoder(encoder, out / ENCODER, record=_record(config, label_use, labels, data, state, init_from))
     fabric.barrier()
