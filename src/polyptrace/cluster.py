@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from polyptrace.config import Crops, Embed
 from polyptrace.core.arrays import Float32s, Ints
@@ -27,10 +26,11 @@ from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import BadImage, write_store
 from polyptrace.data.identity import video_codes
 from polyptrace.embed import Embedder, Embeddings
-from polyptrace.embed.embedding import UNITS, encoder_info, preprocess_of, tracklets_of
+from polyptrace.embed.embedding import UNITS, encoder_info, tracklets_of
 from polyptrace.embed.partial import partial_blocks
 from polyptrace.embed.plan import make_plan
 from polyptrace.embed.table import of_dataset
+from polyptrace.encoders import Encoder
 from polyptrace.encoders.preprocess import input_size
 
 
@@ -113,7 +113,7 @@ def fill_store_on(
 
 def embed_on(
     address: str,
-    encoder: nn.Module,
+    encoder: Encoder,
     dataset: Dataset,
     units: Sequence[str] = UNITS,
     settings: Embed | None = None,
@@ -126,7 +126,7 @@ def embed_on(
     workers save each block beside it, and an interrupted call is resumed by the next one with the same arguments.
     """
     settings = settings or Embed()
-    input_size(dataset.crops.shape[1], preprocess_of(encoder), enlarge=settings.enlarge)
+    input_size(dataset.crops.shape[1], encoder.preprocess, enlarge=settings.enlarge)
     chosen = tracklets_of(dataset, units)
     plan = make_plan(dataset.tracklets, chosen, settings.block_frames)
     encoder = encoder.cpu()
@@ -168,7 +168,7 @@ class Worker:
 
     def start(
         self,
-        encoder: nn.Module,
+        encoder: Encoder,
         path: str,
         chosen: Ints,
         units: Sequence[str],

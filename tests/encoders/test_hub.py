@@ -27,18 +27,18 @@ def refuse(*_: object) -> None:
 
 def test_without_a_network_only_the_cache_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "create_connection", refuse)
-    with hub_or_cache():
+    with hub_or_cache("it", "try again"):
         assert constants.HF_HUB_OFFLINE
     assert not constants.HF_HUB_OFFLINE
 
 
 def test_with_a_network_or_a_proxy_the_hub_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "create_connection", lambda *_: Connection())
-    with hub_or_cache():
+    with hub_or_cache("it", "try again"):
         assert not constants.HF_HUB_OFFLINE
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setattr("polyptrace.encoders.weights.getproxies", lambda: {"https": "http://proxy:3128"})
-    with hub_or_cache():
+    with hub_or_cache("it", "try again"):
         assert not constants.HF_HUB_OFFLINE
 
 

@@ -78,9 +78,9 @@ def write_vectors(
             embeddings.save(out, overwrite=overwrite)
         return embeddings
     from polyptrace.cluster import embed_on  # here, because exported encoders run without torch
-    from polyptrace.embed import embed_files
+    from polyptrace.embed import embed, embed_files
 
-    compute = partial(embed_on, cluster) if cluster else None
+    compute = partial(embed_on, cluster) if cluster else embed
     return embed_files(encoder, data, out, weights, settings, row=_row(encoder), overwrite=overwrite, compute=compute)
 
 
@@ -90,13 +90,12 @@ def check_encoder(encoder: str, weights: str | None, crop_size: int, settings: E
         OnnxEncoder(encoder)
         return
     from polyptrace.core.device import choose_device
-    from polyptrace.embed.embedding import preprocess_of
     from polyptrace.encoders import load_encoder
     from polyptrace.encoders.preprocess import input_size
 
     choose_device(settings.device, "--embed.device")
     model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
-    input_size(crop_size, preprocess_of(model), enlarge=settings.enlarge)
+    input_size(crop_size, model.preprocess, enlarge=settings.enlarge)
 
 
 def _row(encoder: str) -> dict[str, Any]:

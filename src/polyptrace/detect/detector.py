@@ -100,11 +100,9 @@ def on_device(frame: Frame, device: torch.device) -> torch.Tensor:
     return torch.from_numpy(np.require(frame, requirements="W")).to(device, non_blocking=True).permute(2, 0, 1)
 
 
-def as_found(
-    xyxy: torch.Tensor, scores: torch.Tensor, labels: torch.Tensor | None = None, classes: Sequence[int] = ()
-) -> Found:
-    """Corners (n, 4) and scores (n,) as x, y, width, height and score; of labels (n,), the given classes, if any."""
+def as_found(xyxy: torch.Tensor, scores: torch.Tensor, labels: torch.Tensor, classes: Sequence[int]) -> Found:
+    """Corners (n, 4) and scores (n,) as x, y, width, height and score; of labels (n,), the given classes, or all."""
     found = torch.cat([xyxy[:, :2], xyxy[:, 2:] - xyxy[:, :2], scores[:, None]], 1)
-    if labels is not None and len(classes):
+    if classes:
         found = found[torch.isin(labels, torch.tensor(list(classes), device=labels.device))]
     return found.double().cpu().numpy()

@@ -10,7 +10,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -39,7 +39,6 @@ from polyptrace.detect.unfinished import ADVICE, State, UnfinishedDetections
 
 T = TypeVar("T")
 
-FORMAT = 1
 READ_AHEAD = 2  # batches
 #: Seconds after which the thread of the detector lets that of the decoder run, which needs little time but often.
 SWITCH_S = 0.0005
@@ -47,21 +46,21 @@ MOST_BOXES = 100  # of a frame; the weakest are dropped
 COMPLETE = 0.98  # share of the announced duration below which a video ends early
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Summary:
     """The fields of `NAME.json`."""
 
+    format: Literal[1] = 1
     video: str
     settings: dict[str, Any]
     frames: int
     boxes: int
+    fps: float | None
     skipped: list[list[Any]]
     dropped: dict[str, int]
-    fps: float | None
     field: float | None  # share of the picture
-    made_by: dict[str, Any]
-    format: Literal[1]
     earlier_detectors: list[list[Any]]  # [frames that were done, fingerprint]
+    made_by: dict[str, Any]
 
     def __post_init__(self) -> None:
         for run in self.skipped:
@@ -135,20 +134,19 @@ def detect(
             outside = outside_body(unfinished.state)
             boxes = _write_table(table, unfinished, outside)
             state = unfinished.state
-        content = {
-            "format": FORMAT,
-            "video": video.name,
-            "settings": settings,
-            "frames": state.frames,
-            "boxes": boxes,
-            "fps": info.fps if np.isfinite(info.fps) else None,
-            "skipped": sorted(state.skipped + outside),
-            "dropped": state.dropped,
-            "field": None if mask is None else round(float((mask[..., 0] > 0).mean()), 4),
-            "earlier_detectors": state.earlier_detectors,
-            "made_by": provenance(),
-        }
-        write_json(summary, content)
+        made = _Summary(
+            video=video.name,
+            settings=settings,
+            frames=state.frames,
+            boxes=boxes,
+            fps=info.fps if np.isfinite(info.fps) else None,
+            skipped=sorted(state.skipped + outside),
+            dropped=state.dropped,
+            field=None if mask is None else round(float((mask[..., 0] > 0).mean()), 4),
+            earlier_detectors=state.earlier_detectors,
+            made_by=provenance(),
+        )
+        write_json(summary, asdict(made))
         partial.unlink()
     _warn(video, state, info.seconds)
     return Detections.load(table)

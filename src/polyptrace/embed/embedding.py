@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from polyptrace.config import Embed
 from polyptrace.core.arrays import Float32s, Ints
@@ -34,7 +34,7 @@ from polyptrace.data.dataset import LabelFree
 from polyptrace.embed.partial import PartialVectors, vectors_written
 from polyptrace.embed.plan import EmbeddingPlan, TrackletBlock, batches_by_length, make_plan, padded_rows
 from polyptrace.embed.table import Embeddings, of_dataset
-from polyptrace.encoders import Preprocess, load_encoder
+from polyptrace.encoders import Encoder, load_encoder
 from polyptrace.encoders.cost import encoder_cost
 from polyptrace.encoders.encoder import FrameByFrame
 from polyptrace.encoders.foundation import FoundationEncoder
@@ -57,7 +57,7 @@ AGGREGATION_BATCH = 8
 class Embedder:
     """An encoder on its device, with its precision, compiled or not; it can embed any number of datasets."""
 
-    def __init__(self, encoder: nn.Module, settings: Embed | None = None) -> None:
+    def __init__(self, encoder: Encoder, settings: Embed | None = None) -> None:
         self.settings = settings or Embed()
         self.device, _ = choose_device(self.settings.device, "--embed.device")
         self.precision, _ = choose_precision(self.settings.precision, self.device)
@@ -69,9 +69,8 @@ class Embedder:
         self.by_frame = isinstance(encoder, FrameByFrame)
         if self.by_frame:  # video models have weights of five dimensions, which have no channels-last layout
             encoder.to(memory_format=torch.channels_last)
-        self._prepare: Callable[[Tensor], Tensor] = CropPreparation(
-            preprocess_of(encoder), enlarge=self.settings.enlarge
-        ).to(self.device)
+        self._prepare: Callable[[Tensor], Tensor]
+        self._prepare = CropPreparation(encoder.preprocess, enlarge=self.settings.enlarge).to(self.device)
         self._features: Callable[[Tensor], Tensor] = self._eager_features
         self._compiled = False
         if self.settings.compile == "on":
@@ -96,7 +95,7 @@ class Embedder:
     def plan(self, dataset: LabelFree, chosen: Ints) -> EmbeddingPlan:
         """The work for the chosen tracklets; with `embed.compile auto`, compiles the encoder if that pays."""
         # an error if the crops would have to be enlarged, and the settings do not allow it
-        input_size(dataset.crops.shape[1], preprocess_of(self.encoder), enlarge=self.settings.enlarge)
+        input_size(dataset.crops.shape[1], self.encoder.preprocess, enlarge=self.settings.enlarge)
         plan = make_plan(dataset.tracklets, chosen, self.settings.block_frames)
         least = COMPILE_BLOCKS_FROM if isinstance(self.encoder, FoundationEncoder) else COMPILE_BACKBONE_FROM
         pays = self.device.type == "cuda" and self.frame_count(dataset, plan) >= least
@@ -238,7 +237,7 @@ class Embedder:
 
 
 def embed(
-    encoder: nn.Module | Embedder,
+    encoder: Encoder | Embedder,
     dataset: Dataset,
     units: Sequence[str] = UNITS,
     settings: Embed | None = None,
@@ -270,7 +269,7 @@ def embed_files(
     *,
     row: Mapping[str, Any] | None = None,
     overwrite: bool = False,
-    compute: Callable[..., Embeddings] | None = None,
+    compute: Callable[..., Embeddings] = embed,
 ) -> Embeddings:
     """Embeds a dataset folder with the encoder of a name or folder, and saves the vectors; returns them.
 
@@ -280,27 +279,16 @@ def embed_files(
     settings = settings or Embed()
     with vectors_written(out, overwrite):
         model, dataset = load_encoder(encoder, weights, settings.pooling, settings.preprocess), Dataset.open(data)
-        if compute is None:
-            embeddings = embed(model, dataset, settings=settings, out=out)
-        else:
-            embeddings = compute(model, dataset, settings=settings, out=out)
-        size = input_size(dataset.crops.shape[1], preprocess_of(model), enlarge=settings.enlarge)
-        method = {**(row or {}), **_cost_fields(model, size)}
+        embeddings = compute(model, dataset, settings=settings, out=out)
+        size = input_size(dataset.crops.shape[1], model.preprocess, enlarge=settings.enlarge)
+        method: dict[str, Any] = dict(row or {})
+        if cost := encoder_cost(model, size):
+            flops = {"paper_macs": float(cost.paper_macs), "flops": float(cost.flops)}
+            method |= {"params": cost.params, "flops": flops}
         origin = {"from": encoder, "weights": weights, "method": method}
         embeddings = replace(embeddings, info=embeddings.info | origin)
         embeddings.save(out, overwrite=overwrite)
     return embeddings
-
-
-def _cost_fields(encoder: nn.Module, size: int) -> dict[str, Any]:
-    """What the saved table says about the cost of its encoder, which was given frames of `size` pixels."""
-    cost = encoder_cost(encoder, size)
-    if cost is None:
-        return {}
-    return {
-        "params": cost.params,
-        "flops": {"paper_macs": float(cost.paper_macs), "flops": float(cost.flops)},
-    }
 
 
 def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:
@@ -313,22 +301,15 @@ def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:
     return chosen
 
 
-def encoder_info(encoder: nn.Module, precision: str, model_hash: str = "") -> dict[str, str]:
+def encoder_info(encoder: Encoder, precision: str, model_hash: str = "") -> dict[str, str]:
     """What a table says about its encoder; `model_hash` is the hash of its weights, if it is known already."""
     model_hash = model_hash or weights_hash(encoder)
     return {
-        "encoder": str(encoder.name),
+        "encoder": encoder.name,
         "model_hash": model_hash,
         "fingerprint": fingerprint(encoder, model_hash),
         "precision": precision,
     }
-
-
-def preprocess_of(encoder: nn.Module) -> Preprocess:
-    """The preprocessing that an encoder declares."""
-    preprocess = encoder.preprocess
-    assert isinstance(preprocess, Preprocess)
-    return preprocess
 
 
 def _fetch_later(vectors: Tensor) -> Callable[[], Float32s]:

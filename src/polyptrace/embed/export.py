@@ -14,16 +14,14 @@ int8 the matrix products of the transformer compute in int8 (dynamic quantisatio
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
@@ -31,8 +29,8 @@ import polyptrace
 from polyptrace.core.arrays import Float32s
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, file_hash, refuse_existing, write_json
-from polyptrace.embed.onnx import GRAPHS, INFO_FILE, VERSION, ExportInfo, OnnxEncoder
-from polyptrace.encoders.encoder import OwnEncoder, TrainingRecord, plain_attention
+from polyptrace.embed.onnx import GRAPHS, INFO_FILE, VERSION, ExportInfo, OnnxEncoder, metadata
+from polyptrace.encoders.encoder import Encoder, OwnEncoder, TrainingRecord, plain_attention
 from polyptrace.encoders.encoder_folder import model_card
 from polyptrace.encoders.preprocess import CropPreparation
 from polyptrace.encoders.weights import fingerprint, weights_hash
@@ -90,7 +88,7 @@ class _Encoder(_Features):
 
 
 def export_encoder(
-    encoder: nn.Module,
+    encoder: Encoder,
     out: Path,
     to: str = "onnx",
     *,
@@ -117,7 +115,7 @@ def export_encoder(
             release=polyptrace.__version__,
             format=to,
             precision=precision,
-            name=str(own.name),
+            name=own.name,
             width=own.width,
             size=own.preprocess.size,
             model_hash=_stored_as(precision, weights),
@@ -166,9 +164,8 @@ def _graphs(encoder: OwnEncoder) -> dict[str, ExportedProgram]:
 
 
 def _write(graph: ExportedProgram, name: str, info: ExportInfo, path: Path) -> None:
-    metadata = asdict(info) | {"graph": name}
     if info.format == "pt2":
-        torch.export.save(graph, path, extra_files={"polyptrace.json": json.dumps(metadata)})
+        torch.export.save(graph, path, extra_files={"polyptrace.json": metadata(info, name)})
         return
     import onnx
 
@@ -181,7 +178,7 @@ def _write(graph: ExportedProgram, name: str, info: ExportInfo, path: Path) -> N
     _name_dimensions(model, name)
     remove_traces(model)
     model = store_as(info.precision, model, path)
-    onnx.helper.set_model_props(model, {"polyptrace": json.dumps(metadata)})
+    onnx.helper.set_model_props(model, {"polyptrace": metadata(info, name)})
     onnx.save(model, path)
 
 
@@ -282,19 +279,12 @@ def store_as(precision: str, model: "onnx.ModelProto", scratch: Path) -> "onnx.M
     """
     import onnx
 
-    def half(weights: Float32s) -> dict[str, NDArray[Any]]:
-        return {"": weights.astype(np.float16)}
-
-    def by_filter(weights: Float32s) -> dict[str, NDArray[Any]]:
-        scale = np.abs(weights).max(axis=(1, 2, 3), keepdims=True).clip(1e-12) / np.float32(127)
-        return {"": np.rint(weights / scale).astype(np.int8), "scale": scale.astype(np.float32)}
-
     if precision == "float16":
-        _store(model, half, {weights.name for weights in model.graph.initializer})
+        _store(model, {weights.name for weights in model.graph.initializer}, np.float16)
     if precision == "int8":
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        _store(model, by_filter, {node.input[1] for node in model.graph.node if node.op_type == "Conv"})
+        _store(model, {node.input[1] for node in model.graph.node if node.op_type == "Conv"}, np.int8)
         matrices = ["MatMul", "Gemm"]
         onnx.helper.set_model_props(model, {"onnx.quant.pre_process": "onnxruntime.quant"})  # or it logs advice
         quantize_dynamic(model, scratch, op_types_to_quantize=matrices, per_channel=True, weight_type=QuantType.QInt8)
@@ -302,25 +292,28 @@ def store_as(precision: str, model: "onnx.ModelProto", scratch: Path) -> "onnx.M
     return model
 
 
-def _store(model: "onnx.ModelProto", stored: Callable[[Float32s], dict[str, NDArray[Any]]], names: set[str]) -> None:
+def _store(model: "onnx.ModelProto", names: set[str], kind: type[np.float16 | np.int8]) -> None:
     """Replaces named weights by smaller ones and nodes that restore them, which runtimes compute once, when they load.
 
-    `stored` gives the small weights, and perhaps a scale that they are multiplied with.
+    int8 weights (C, c, h, w) are multiplied with one scale per filter.
     """
     from onnx import TensorProto, helper, numpy_helper
 
     nodes, kept = [], []
     for weights in model.graph.initializer:
-        array = numpy_helper.to_array(weights)
+        array, stored = numpy_helper.to_array(weights), f"{weights.name}.stored"
         if array.dtype != np.float32 or array.size < LEAST_NUMBERS or weights.name not in names:
             kept.append(weights)
-            continue
-        parts = stored(array)
-        kept += [numpy_helper.from_array(part, f"{weights.name}.stored{key}") for key, part in parts.items()]
-        restored = f"{weights.name}.restored" if len(parts) > 1 else weights.name
-        nodes.append(helper.make_node("Cast", [f"{weights.name}.stored"], [restored], to=TensorProto.FLOAT))
-        if len(parts) > 1:
-            nodes.append(helper.make_node("Mul", [restored, f"{weights.name}.storedscale"], [weights.name]))
+        elif kind is np.float16:
+            kept.append(numpy_helper.from_array(array.astype(np.float16), stored))
+            nodes.append(helper.make_node("Cast", [stored], [weights.name], to=TensorProto.FLOAT))
+        else:
+            scale = np.abs(array).max(axis=(1, 2, 3), keepdims=True).clip(1e-12) / np.float32(127)
+            kept.append(numpy_helper.from_array(np.rint(array / scale).astype(np.int8), stored))
+            kept.append(numpy_helper.from_array(scale.astype(np.float32), f"{stored}scale"))
+            restored = f"{weights.name}.restored"
+            nodes.append(helper.make_node("Cast", [stored], [restored], to=TensorProto.FLOAT))
+            nodes.append(helper.make_node("Mul", [restored, f"{stored}scale"], [weights.name]))
     others = [*nodes, *model.graph.node]
     del model.graph.initializer[:], model.graph.node[:]
     model.graph.initializer.extend(kept)

@@ -23,8 +23,7 @@ from polyptrace.config import Embed
 from polyptrace.core.arrays import Float32s
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
-from polyptrace.embed.embedding import preprocess_of
-from polyptrace.encoders.encoder import FrameByFrame
+from polyptrace.encoders.encoder import Encoder, FrameByFrame
 from polyptrace.encoders.foundation import FoundationEncoder
 from polyptrace.encoders.preprocess import CropArray, CropPreparation
 
@@ -42,7 +41,7 @@ class OnlineEncoder:
     some time at the start; `embed.compile off` skips compiling.
     """
 
-    def __init__(self, encoder: nn.Module, settings: Embed | None = None, crop_size: int = 0) -> None:
+    def __init__(self, encoder: Encoder, settings: Embed | None = None, crop_size: int = 0) -> None:
         if not isinstance(encoder, FrameByFrame):
             raise UserError(
                 f"{encoder.name}: takes clips, not single frames -> embed the whole track with `embed`, or use an"
@@ -51,11 +50,11 @@ class OnlineEncoder:
         settings = settings or Embed()
         self.device, _ = choose_device(settings.device, "--embed.device")
         self.precision, _ = choose_precision(settings.precision, self.device)
-        self.side = crop_size or preprocess_of(encoder).size
+        self.side = crop_size or encoder.preprocess.size
         own = deepcopy(encoder).eval().to(self.device).to(memory_format=torch.channels_last)
         if self.precision == "bf16":
             _round_weights(own)
-        self._prepare = CropPreparation(preprocess_of(encoder), enlarge=settings.enlarge).to(self.device)
+        self._prepare = CropPreparation(encoder.preprocess, enlarge=settings.enlarge).to(self.device)
         self._encoder: FrameByFrame = own
         self._steps = torch.arange(LENGTHS[-1], device=self.device)
         with self.computing():

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -201,77 +201,60 @@ def read_export(folder: Path) -> ExportInfo:
     path = folder / INFO_FILE
     if not path.is_file():
         raise UserError(f"{folder}: contains no {INFO_FILE} -> give a folder that `polyptrace export --to onnx` wrote")
-    info = _info(read_json(path), str(path))
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: is not an object -> {AGAIN}")
+    version = content.get("polyptrace")
+    if version != VERSION:
+        raise UserError(
+            f"{path}: format version {version!r}, written by release {content.get('release', 'unknown')}; this release"
+            f" ({polyptrace.__version__}) reads {VERSION} -> use that release, or {AGAIN}"
+        )
+    names = {each.name for each in fields(ExportInfo)} & set(content)  # it also describes preprocessing and training
+    info = from_json(ExportInfo, {name: content[name] for name in names}, str(path), AGAIN)
     if info.format != "onnx":
         raise UserError(f"{path}: an export to {info.format} -> run it with torch, or export with --to onnx")
     return info
 
 
-def _info(content: Any, where: str) -> ExportInfo:
-    """The information of an export; an error says what another version has."""
-    if not isinstance(content, dict):
-        raise UserError(f"{where}: is not an object -> {AGAIN}")
-    names, version = {each.name for each in fields(ExportInfo)}, content.get("polyptrace")
-    if version != VERSION:
-        lacks = ", ".join(sorted(names - set(content))) or "nothing"
-        raise UserError(
-            f"{where}: format version {version!r}, written by release {content.get('release', 'unknown')}; this release"
-            f" ({polyptrace.__version__}) reads {VERSION} (the file lacks {lacks}) -> use that release, or {AGAIN}"
-        )
-    return from_json(ExportInfo, {name: content[name] for name in names & set(content)}, where, AGAIN)
+def metadata(info: ExportInfo, graph: str) -> str:
+    """What a graph says about itself: its name, and what `export.json` says about the encoder."""
+    return json.dumps(asdict(replace(info, files={})) | {"graph": graph})
 
 
 def _session(folder: Path, graph: str, info: ExportInfo, threads: int) -> "InferenceSession":
-    """A graph, ready to run; an error if it is not the one that `export.json` names."""
+    """A graph, ready to run; an error if it is not the file whose hash `export.json` has."""
     try:
         import onnxruntime
     except ImportError:
         raise UserError("onnxruntime is not installed -> pip install 'polyptrace[onnx]'") from None
 
     path = folder / f"{graph}.onnx"
-    if not path.is_file():
-        raise UserError(f"{path}: no such file -> {AGAIN}")
+    if not path.is_file() or not path.stat().st_size:
+        raise UserError(f"{path}: no such file, or it is empty -> {AGAIN}")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4  # errors are reported below
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # it slows down shared machines
-    session, digest, reason = None, "", "an empty file"
-    if path.stat().st_size:
-        with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-            if content.find(b"location") >= 0:  # ONNX's key for the name of another file
-                raise UserError(f"{path}: weights are stored in another file, which is not read -> {AGAIN}")
-            with ThreadPoolExecutor(1) as pool:
-                hashing = pool.submit(hashlib.sha256, content)  # while the graph loads
-                try:
-                    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-                except Exception as error:  # onnxruntime has many exceptions for damaged files
-                    reason = str(error).partition("\n")[0]
-                digest = hashing.result().hexdigest()
-    if session is not None:
-        _check_metadata(session.get_modelmeta().custom_metadata_map, path, info)
-    if digest != info.files.get(path.name):
-        raise UserError(f"{path}: not the file that was exported (hash) -> {AGAIN}")
+    session, reason = None, ""
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content, ThreadPoolExecutor(1) as pool:
+        if content.find(b"location") >= 0:  # ONNX's key for the name of another file
+            raise UserError(f"{path}: weights are stored in another file, which is not read -> {AGAIN}")
+        hashing = pool.submit(hashlib.sha256, content)  # while the graph loads
+        try:
+            session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime has many exceptions for damaged files
+            reason = str(error).partition("\n")[0]
+        if hashing.result().hexdigest() != info.files.get(path.name):
+            raise UserError(f"{path}: not the file that was exported (hash) -> {AGAIN}, and do not mix two exports")
     if session is None:
         raise UserError(f"{path}: onnxruntime cannot load it ({reason}) -> {AGAIN}")
-    return session
-
-
-def _check_metadata(metadata: dict[str, str], path: Path, info: ExportInfo) -> None:
-    """Raises an error unless the metadata of a graph are those of `export.json`."""
-    if "polyptrace" not in metadata:
-        raise UserError(f"{path}: not written by polyptrace (no metadata) -> {AGAIN}")
-    try:
-        made = _info(json.loads(metadata["polyptrace"]), f"{path}: metadata")
-    except ValueError:
-        raise UserError(f"{path}: metadata are not JSON -> {AGAIN}") from None
-    if made.fingerprint != info.fingerprint:
+    if session.get_modelmeta().custom_metadata_map.get("polyptrace") != metadata(info, graph):
         raise UserError(
-            f"{path}: of another encoder ({made.name}, {made.precision}, fingerprint {made.fingerprint[:12]}) than"
-            f" {INFO_FILE} ({info.name}, {info.precision}, {info.fingerprint[:12]}) -> do not mix two exports"
+            f"{path}: its metadata are not those of {INFO_FILE} ({info.name}, {info.precision}, fingerprint"
+            f" {info.fingerprint[:12]}) -> do not mix two exports; {AGAIN} if one of the files was changed"
         )
-    names = [each.name for each in fields(made) if each.name != "files"]  # which only `export.json` has
-    if changed := [name for name in names if getattr(made, name) != getattr(info, name)]:
-        raise UserError(f"{path}: its metadata and {INFO_FILE} differ in {', '.join(changed)} -> {AGAIN}")
+    return session
 
 
 def check_crops(crops: Any, where: str) -> None:

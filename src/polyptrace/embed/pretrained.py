@@ -12,23 +12,23 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from polyptrace.config import Embed
 from polyptrace.core.arrays import Float32s
 from polyptrace.core.errors import warn
-from polyptrace.embed.embedding import Embedder, preprocess_of
+from polyptrace.embed.embedding import Embedder
 from polyptrace.embed.onnx import check_crops
 from polyptrace.embed.plan import batches_by_length
-from polyptrace.encoders import load_encoder, save_encoder
+from polyptrace.encoders import Encoder, load_encoder, save_encoder
 from polyptrace.encoders.encoder import FrameByFrame, TrainingRecord
 from polyptrace.encoders.preprocess import CropArray, CropPreparation, input_size
 from polyptrace.encoders.weights import fingerprint
 
 
 def save_pretrained(
-    encoder: nn.Module | Embedder,
+    encoder: Encoder | Embedder,
     folder: str | Path,
     *,
     licence: str | None = None,
@@ -54,21 +54,19 @@ class PretrainedEncoder(Embedder):
 
     save_pretrained = save_pretrained
 
-    def __init__(self, encoder: nn.Module, settings: Embed | None = None) -> None:
+    def __init__(self, encoder: Encoder, settings: Embed | None = None) -> None:
         super().__init__(encoder, settings)
-        self._preprocess = preprocess_of(encoder)
-        self._enlarge = self.settings.enlarge or not self._preprocess.flexible
-        self._prepare_any_size = CropPreparation(self._preprocess, enlarge=self._enlarge).to(self.device)
+        self._enlarge = self.settings.enlarge or not encoder.preprocess.flexible
+        self._prepare_any_size = CropPreparation(encoder.preprocess, enlarge=self._enlarge).to(self.device)
 
     @property
     def name(self) -> str:
         """The name of the encoder."""
-        return str(self.encoder.name)
+        return self.encoder.name
 
     @property
     def width(self) -> int:
         """The length of a vector (D)."""
-        assert isinstance(self.encoder.width, int)
         return self.encoder.width
 
     @property
@@ -83,8 +81,14 @@ class PretrainedEncoder(Embedder):
         the settings.
         """
         crops = [_tensor(tracklet, f"tracklets[{index}]") for index, tracklet in enumerate(tracklets)]
-        self._warn_if_enlarged(crops)
-        sides = np.array([self._side(each) for each in crops], np.int64)
+        stored = [max(each.shape[1:3]) for each in crops]
+        preprocess, enlarge = self.encoder.preprocess, self._enlarge
+        sides = np.array([input_size(side, preprocess, enlarge=enlarge) for side in stored], np.int64)
+        if small := int((np.array(stored) < sides).sum()):
+            warn(
+                f"tracklets: {small} of {len(crops)} have frames that are smaller than the encoder's input"
+                f" ({preprocess.size} pixels) and are enlarged -> cut larger crops if the video has them"
+            )
         lengths = np.array([len(each) for each in crops], np.int64)
         vectors = np.empty((len(crops), self.width), np.float32)
         with self._computing():
@@ -111,17 +115,6 @@ class PretrainedEncoder(Embedder):
     def _prepared(self, crops: Tensor) -> Tensor:
         frames: Tensor = self._prepare_any_size(crops.to(self.device))
         return frames
-
-    def _side(self, crops: Tensor) -> int:
-        return input_size(max(crops.shape[1:3]), self._preprocess, enlarge=self._enlarge)
-
-    def _warn_if_enlarged(self, crops: Sequence[Tensor]) -> None:
-        small = sum(max(each.shape[1:3]) < self._side(each) for each in crops)
-        if small:
-            warn(
-                f"tracklets: {small} of {len(crops)} have frames that are smaller than the encoder's input"
-                f" ({self._preprocess.size} pixels) and are enlarged -> cut larger crops if the video has them"
-            )
 
 
 def from_pretrained(

@@ -12,8 +12,6 @@ out. True FLOPs count every matrix product, including attention, and a multiply-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,11 +69,13 @@ def encoder_cost(encoder: nn.Module, size: int) -> Cost | None:
     match encoder:
         case FoundationEncoder():
             return foundation_cost(encoder.name, size)
-        case TrackletEncoder() | FrameEncoder():
-            return _own_cost(isinstance(encoder, FrameEncoder), tuple(encoder.settings.items()), size)
-        case FrozenBackbone():
-            empty = FrozenBackbone(**{**encoder.settings, "weights": "none"}).to("meta")
-            return cost(empty, lambda: empty(_frames(size)))
+        case TrackletEncoder() | FrameEncoder() | FrozenBackbone():
+            # built on the CPU: timm's RegNet calls torch.unique, which older versions of torch do not have on meta
+            empty = type(encoder)(**encoder.settings, weights="none").eval().to("meta")
+            frames = torch.empty(1, COST_LENGTH, 3, size, size, device="meta")
+            whole = cost(empty, lambda: empty(frames))
+            projector = encoder.projector.parameters() if isinstance(encoder, TrackletEncoder) else ()
+            return replace(whole, params=whole.params - sum(weight.numel() for weight in projector))
         case _:
             return None
 
@@ -96,20 +96,6 @@ def published_cost(name: str) -> Cost:
         whole, run = architecture.published(COST_SIZE)
         frames = _tracklet(COST_SIZE, COST_LENGTH, architecture.clip_length)
     return cost(whole.eval(), lambda: run(frames))
-
-
-@cache
-def _own_cost(of_frames: bool, settings: tuple[tuple[str, Any], ...], size: int) -> Cost:
-    """The cost of one of our encoders, without the projector, which is used in training only."""
-    # built on the CPU: timm's RegNet calls torch.unique, which older versions of torch do not have on the meta device
-    encoder = (FrameEncoder if of_frames else TrackletEncoder)(**dict(settings)).eval().to("meta")
-    whole = cost(encoder, lambda: encoder(_frames(size)))
-    unused = sum(p.numel() for p in encoder.projector.parameters()) if isinstance(encoder, TrackletEncoder) else 0
-    return replace(whole, params=whole.params - unused)
-
-
-def _frames(size: int) -> Tensor:
-    return torch.empty(1, COST_LENGTH, 3, size, size, device="meta")
 
 
 def _tracklet(size: int, length: int, clip_length: int | None) -> Tensor:

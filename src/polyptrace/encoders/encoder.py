@@ -19,13 +19,19 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 from torch import Tensor, nn
 from torch.nn import functional
 
 from polyptrace.config import Encoder as EncoderSettings
 from polyptrace.core.errors import UserError
-from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess, as_frames
+from polyptrace.encoders.preprocess import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    RELEASE,
+    Preprocess,
+    as_frames,
+    choose_preprocess,
+)
 from polyptrace.encoders.weights import (
     DEFAULT,
     default_folder,
@@ -81,8 +87,8 @@ class TrainingRecord:
         return self.frames + self.init_frames
 
 
-class FrameByFrame(nn.Module):
-    """An encoder whose backbone takes single frames; by default, the vector of a tracklet is the mean over its frames.
+class Encoder(nn.Module):
+    """From the frames of tracklets to vectors.
 
     Called with prepared frames (B, L, 3, H, W) or uint8 crops (B, L, S, S, 3), and an optional mask (B, L) that is True
     for valid frames, it gives vectors (B, D).
@@ -91,6 +97,12 @@ class FrameByFrame(nn.Module):
     name: str
     width: int  # of a vector (D)
     preprocess: Preprocess
+
+
+class FrameByFrame(Encoder):
+    """An encoder whose backbone takes single frames; by default, a tracklet's vector is the mean over its frames."""
+
+    backbone: nn.Module
 
     def forward(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
         """Vectors (B, D) of prepared frames (B, L, 3, H, W) or of uint8 crops (B, L, S, S, 3)."""
@@ -105,7 +117,6 @@ class FrameByFrame(nn.Module):
 
     def frame_features(self, frames: Tensor) -> Tensor:
         """Features (n, F) of single frames (n, 3, H, W)."""
-        assert isinstance(self.backbone, nn.Module)
         features: Tensor = self.backbone(frames)
         return features
 
@@ -119,7 +130,6 @@ class OwnEncoder(FrameByFrame, ABC):
 
     record = TrainingRecord()
     settings: dict[str, Any]  # arguments of its class, except for the weights
-    backbone: nn.Module
 
     def tokens(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
         """Outputs (B, 1 + L, D): that of the tracklet first, then one per frame, zero in the padding."""
@@ -244,7 +254,7 @@ class FrozenBackbone(FrameByFrame):
         super().__init__()
         self.settings = {"backbone": backbone, "preprocess": preprocess}
         self.name = FROZEN + backbone
-        self.preprocess = backbone_preprocess(backbone, preprocess)
+        self.preprocess = choose_preprocess(backbone_preprocess(backbone), preprocess)
         network = create_backbone(backbone, str(weights), self.preprocess.size, option="--weights")
         self.backbone = network.requires_grad_(requires_grad=False).eval()
         self.width = feature_width(network)
@@ -303,9 +313,9 @@ def create_backbone(
     """
     import timm  # here, because it takes seconds to import
 
-    _check_name(name)
+    pretrained = _pretrained(name)
     options: dict[str, Any] = {"num_classes": 0}
-    if _fixed_size(name):
+    if pretrained is not None and pretrained.fixed_input_size:
         options["img_size"] = size
     if weights == "imagenet":
         return _from_hub(name, options, option)
@@ -327,36 +337,23 @@ def feature_width(backbone: nn.Module) -> int:
     return width
 
 
-def _check_name(name: str) -> None:
+def _pretrained(name: str) -> Any:
+    """What timm says about the pretrained weights of a network; None if there are none."""
     import timm
 
     if not timm.is_model(name):
         near = ", ".join(get_close_matches(name, timm.list_models(), 3, 0.3))
         raise UserError(f"backbone: timm has no model {name!r} -> did you mean {near}?")
+    return timm.get_pretrained_cfg(name)
 
 
-def _fixed_size(name: str) -> bool:
-    import timm
-
-    pretrained = timm.get_pretrained_cfg(name)
-    return pretrained is not None and bool(pretrained.fixed_input_size)
-
-
-def backbone_preprocess(name: str, choice: str) -> Preprocess:
-    """The preprocessing of a backbone: `own`, `imagenet` or `release`, as in `FrozenBackbone`."""
-    import timm
-
-    _check_name(name)
-    flexible, pretrained = not _fixed_size(name), timm.get_pretrained_cfg(name)
-    if choice == "release":
-        return replace(RELEASE, flexible=flexible)
-    if choice not in ("own", "imagenet"):
-        raise UserError(f"--embed.preprocess: {choice!r} is unknown -> give own, imagenet or release")
-    size = 224 if pretrained is None else int(pretrained.input_size[-1])
-    if choice == "imagenet" or pretrained is None:
-        return Preprocess(size, IMAGENET_MEAN, IMAGENET_STD, flexible)
+def backbone_preprocess(name: str) -> Preprocess:
+    """The preprocessing of a backbone's pretrained weights; that of ImageNet if it has none."""
+    pretrained = _pretrained(name)
+    if pretrained is None:
+        return Preprocess(224, IMAGENET_MEAN, IMAGENET_STD, flexible=True)
     mean, std = ((float(r), float(g), float(b)) for r, g, b in (pretrained.mean, pretrained.std))
-    return Preprocess(size, mean, std, flexible)
+    return Preprocess(int(pretrained.input_size[-1]), mean, std, flexible=not pretrained.fixed_input_size)
 
 
 def _from_hub(name: str, options: Mapping[str, Any], option: str) -> nn.Module:
@@ -366,16 +363,6 @@ def _from_hub(name: str, options: Mapping[str, Any], option: str) -> nn.Module:
     known = set(timm.list_pretrained(f"{name}.*"))
     full_name = next((n for n in tagged if n in known), name)
     advice = f"give a file with {option} FILE, or use random weights with {option} none"
-    try:
-        with hub_or_cache():
-            backbone: nn.Module = timm.create_model(full_name, pretrained=True, **options)
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled):
-        raise UserError(
-            f"{option} imagenet: {full_name} is not in the local cache and the hub cannot be reached -> {advice}"
-        ) from None
-    except (OSError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(
-            f"{option} imagenet: {full_name} cannot be downloaded from the hub ({reason}) -> {advice}"
-        ) from None
+    with hub_or_cache(f"{option} imagenet: {full_name}", advice):
+        backbone: nn.Module = timm.create_model(full_name, pretrained=True, **options)
     return backbone

@@ -8,7 +8,7 @@ hashes of weights, settings and preprocessing, which are verified when the folde
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from huggingface_hub import ModelCardData, snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
-from torch import Tensor, nn
+from huggingface_hub import ModelCard, ModelCardData, snapshot_download
+from torch import Tensor
 
 import polyptrace
 from polyptrace.core.console import counted
@@ -28,6 +27,7 @@ from polyptrace.core.schema import from_json
 from polyptrace.encoders.encoder import (
     FROZEN,
     ColourGrid,
+    Encoder,
     FrameEncoder,
     FrozenBackbone,
     OwnEncoder,
@@ -50,6 +50,7 @@ from polyptrace.encoders.weights import (
 )
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+CARD_TEMPLATE = Path(__file__).with_name("model_card.md.j2")
 
 #: Version of config.json.
 VERSION = 2
@@ -96,7 +97,7 @@ def load_encoder(
     pooling: str = "default",
     preprocess: str = "own",
     revision: str | None = None,
-) -> nn.Module:
+) -> Encoder:
     """The encoder of a run, an encoder folder, the authors' checkpoint, a known name, or a hub id.
 
     Known names are `default` (comes with the package), `colour-grid`, `frozen:BACKBONE` (any timm model) and the
@@ -111,7 +112,10 @@ def load_encoder(
         raise UserError(f"{name}: not a repository on the hub -> leave out revision={revision!r}")
     if weights is not None and not backbone:
         raise UserError(f"{name}: comes with its own weights -> leave out --weights")
-    _warn_ignored(name, pooling, preprocess)
+    if pooling != "default" and name not in FOUNDATION_MODELS:
+        _warn_ignored(name, f"pooling {pooling}")
+    if preprocess != "own" and not backbone:
+        _warn_ignored(name, f"preprocess {preprocess}")
     if name == DEFAULT:
         return load_folder(default_folder())
     if name == ColourGrid.name:
@@ -127,16 +131,8 @@ def load_encoder(
     return load_folder(_download(name, revision))
 
 
-def _warn_ignored(name: str, pooling: str, preprocess: str) -> None:
-    """Warns about settings that an encoder has no choice of."""
-    foundation = name in FOUNDATION_MODELS
-    ignored = {
-        f"pooling {pooling}": pooling != "default" and not foundation,
-        f"preprocess {preprocess}": preprocess != "own" and not foundation and not name.startswith(FROZEN),
-    }
-    for setting in (each for each, is_ignored in ignored.items() if is_ignored):
-        text = f"--embed.{setting}: ignored, because {name} has its own -> 'polyptrace encoders' shows who has a choice"
-        warn(text)
+def _warn_ignored(name: str, setting: str) -> None:
+    warn(f"--embed.{setting}: ignored, because {name} has its own -> 'polyptrace encoders' shows who has a choice")
 
 
 def encoder_config(path_or_name: str | Path) -> EncoderConfig | None:
@@ -152,7 +148,7 @@ def training_record(path_or_name: str | Path) -> TrainingRecord:
 
 
 def save_encoder(
-    encoder: nn.Module,
+    encoder: Encoder,
     folder: Path,
     *,
     record: TrainingRecord | None = None,
@@ -253,19 +249,12 @@ def _download(name: str, revision: str | None) -> Path:
         near = [f"{FROZEN}{name}"] if timm.is_model(name) else get_close_matches(name, known, 3, 0.6)
         advice = f"did you mean {' or '.join(near)}?" if near else f"check the path, or use {', '.join(known)}"
         raise UserError(f"{name}: no such file or folder, and no encoder has this name -> {advice}")
-    try:
-        with hub_or_cache():
-            return Path(snapshot_download(name, revision=revision, allow_patterns=[WEIGHTS, CONFIG]))
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled):
-        raise UserError(
-            f"{name}: no such folder, not in the local cache of the hub, and the hub cannot be reached -> check the"
-            f" path; or run `hf download {name} --local-dir FOLDER` on a computer with a network and give the folder"
-        ) from None
-    except (HFValidationError, HfHubHTTPError, OSError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(
-            f"{name}: no such folder, and cannot be downloaded from the hub ({reason}) -> check the path or the name"
-        ) from None
+    with hub_or_cache(
+        f"{name}: no such folder; as a repository, it",
+        f"check the path or the name; without a network, run `hf download {name} --local-dir FOLDER` on another"
+        " computer and give the folder",
+    ):
+        return Path(snapshot_download(name, revision=revision, allow_patterns=[WEIGHTS, CONFIG]))
 
 
 def load_authors_checkpoint(path: Path) -> TrackletEncoder:
@@ -321,15 +310,6 @@ def _our_names(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
     return ours
 
 
-NOT_STATED = "not stated"
-
-#: Added to the intended use of an encoder that was trained on generated images.
-GENERATED = """
-
-**Trained on rendered images only.** It has seen no recorded procedure. Its quality on recorded procedures is unknown
-unless the results above include them."""
-
-
 def model_card(encoder: OwnEncoder, record: TrainingRecord, fingerprint: str) -> str:
     """The text of README.md."""
     metadata = ModelCardData(
@@ -338,63 +318,17 @@ def model_card(encoder: OwnEncoder, record: TrainingRecord, fingerprint: str) ->
         license=record.licence,
         tags=["colonoscopy", "polyp", "re-identification", "contrastive-learning"],
     )
-    millions = sum(p.numel() for p in encoder.parameters()) / 1e6
-    return f"""---
-{metadata.to_yaml()}
----
-# {encoder.settings["name"]}: vectors of polyp tracklets
-
-One vector of {encoder.width} numbers per tracklet. A high cosine similarity means that two tracklets probably show the
-same polyp.
-
-```python
-import polyptrace
-
-encoder = polyptrace.from_pretrained("PATH")  # this folder, or its id on the hub
-vectors = encoder(tracklets)  # list of (frames, height, width, 3) uint8 -> (n, {encoder.width}) float32
-```
-
-A frame is an RGB crop of a polyp: the detection box, enlarged 5 times about its centre. Frames are resized to
-{encoder.preprocess.size} x {encoder.preprocess.size} pixels and normalised inside.
-
-## Training
-{_lines(_training(record))}
-
-## Results
-{_lines(record.results.items()) if record.results else "Not stated."}
-
-## Intended use
-Research on the re-identification of polyps in colonoscopy videos. This is not a medical device: do not use it for
-decisions about patients.{GENERATED if record.generated else ""}
-
-## Model
-- Backbone: {encoder.settings["backbone"]}
-- Parameters: {millions:.1f} M
-- Fingerprint: `{fingerprint}`
-
-```json
-{json.dumps(encoder.settings, indent=2)}
-```
-"""
-
-
-def _training(record: TrainingRecord) -> Iterator[tuple[str, str]]:
-    """Names and values of the section on training."""
-    picture = {True: "generated images", False: "recorded images", None: "origin of the images not stated"}
+    images = {True: "generated images", False: "recorded images", None: "origin of the images not stated"}
     counts = ", ".join(counted(record.counts[key], key[:-1]) for key in ("videos", "tracklets") if key in record.counts)
-    yield "Data", "; ".join(filter(None, (record.data or NOT_STATED, picture[record.generated], counts)))
-    yield "Licence of the weights", NOT_STATED if record.licence == "unknown" else record.licence
-    yield "Method", record.method or NOT_STATED
-    yield "Polyp labels used", record.labels or NOT_STATED
-    if record.method:
-        yield "Length", f"{counted(record.steps, 'step')}, {counted(record.frames, 'frame')}"
-    if record.seed is not None:
-        yield "Seed", str(record.seed)
-    if record.init_from:
-        yield "Initial weights", f"{record.init_from} ({counted(record.init_frames, 'frame')})"
-    if record.settings:
-        yield "Settings", "all of them are in `config.json`, under `training.settings`"
-
-
-def _lines(pairs: Iterable[tuple[str, object]]) -> str:
-    return "\n".join(f"- {name}: {value}" for name, value in pairs)
+    card = ModelCard.from_template(
+        metadata,
+        template_path=str(CARD_TEMPLATE),
+        encoder=encoder,
+        record=record,
+        data="; ".join(filter(None, (record.data or "not stated", images[record.generated], counts))),
+        counted=counted,
+        millions=sum(p.numel() for p in encoder.parameters()) / 1e6,
+        fingerprint=fingerprint,
+        settings=json.dumps(encoder.settings, indent=2),
+    )
+    return f"{card}\n"

@@ -6,7 +6,7 @@ Crops are never enlarged unless the caller allows it: an enlarged crop costs as 
 would put the encoder at a disadvantage that nobody notices.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,19 @@ RELEASE = Preprocess(232, (0.45, 0.45, 0.45), (0.225, 0.225, 0.225))
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+def choose_preprocess(own: Preprocess, choice: str) -> Preprocess:
+    """`own` (that of the pretrained weights), `imagenet` (its size, ImageNet's normalisation) or `release`."""
+    match choice:
+        case "own":
+            return own
+        case "imagenet":
+            return replace(own, mean=IMAGENET_MEAN, std=IMAGENET_STD)
+        case "release":
+            return replace(RELEASE, flexible=own.flexible)
+        case _:
+            raise UserError(f"--embed.preprocess: {choice!r} is unknown -> give own, imagenet or release")
 
 
 class Normalise(nn.Module):

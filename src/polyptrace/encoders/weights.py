@@ -11,15 +11,16 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import torch
+from huggingface_hub import constants
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -84,7 +85,7 @@ def read_content(path: Path) -> Mapping[str, Any]:
         path = file
     if not path.is_file():
         raise UserError(f"{path}: no such weights file -> check the path")
-    return _read_file(path)
+    return read_safetensors(path) if _is_safetensors(path) else _read_torch(path)
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -116,9 +117,7 @@ def _is_safetensors(path: Path) -> bool:
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= SAFETENSORS_HEADER
 
 
-def _read_file(path: Path) -> Mapping[str, Any]:
-    if _is_safetensors(path):
-        return read_safetensors(path)
+def _read_torch(path: Path) -> Mapping[str, Any]:
     allowed: list[Any] = [argparse.Namespace, *((_Inert, name) for name in _NUMPY_NAMES)]
     try:
         with torch.serialization.safe_globals(allowed), path.open("rb") as file:  # a path's suffix would be trusted
@@ -136,26 +135,10 @@ def _read_file(path: Path) -> Mapping[str, Any]:
     return content
 
 
-@dataclass(frozen=True)
-class Mismatch:
-    """Why tensors do not fit a network: names on the side where they occur."""
-
-    missing: tuple[str, ...]
-    unexpected: tuple[str, ...]
-    reshaped: tuple[str, ...]  # with both shapes
-    retyped: tuple[str, ...]  # with the type
-
-    def __bool__(self) -> bool:
-        return bool(self.missing or self.unexpected or self.reshaped or self.retyped)
-
-    def __str__(self) -> str:
-        parts = {
-            "missing": self.missing,
-            "unexpected": self.unexpected,
-            "of another shape": self.reshaped,
-            "not real numbers": self.retyped,
-        }
-        return "; ".join(f"{len(names)} {what}: {_listed(names)}" for what, names in parts.items() if names)
+def mismatch(missing: Sequence[str], unexpected: Sequence[str], reshaped: Sequence[str], retyped: Sequence[str]) -> str:
+    """Why tensors do not fit a network: names, with both shapes or the type where these differ; "" if they fit."""
+    parts = {"missing": missing, "unexpected": unexpected, "of another shape": reshaped, "not real numbers": retyped}
+    return "; ".join(f"{len(names)} {what}: {_listed(names)}" for what, names in parts.items() if names)
 
 
 def wrong_type(name: str, given: Tensor, wanted: Tensor) -> str | None:
@@ -164,24 +147,25 @@ def wrong_type(name: str, given: Tensor, wanted: Tensor) -> str | None:
     return None if fits else f"{name} is {str(given.dtype).removeprefix('torch.')}"
 
 
-def fill_network(network: nn.Module, tensors: Mapping[str, Tensor], where: str, advice: str = "") -> None:
+def fill_network(
+    network: nn.Module, tensors: Mapping[str, Tensor], where: str, advice: str = "give weights of the same architecture"
+) -> None:
     """Fills a network with named tensors; an error lists those that are missing, unexpected, reshaped or not floats."""
     wanted = network.state_dict()
     counters = {name for name in wanted if name.endswith("num_batches_tracked")}
     common = sorted(set(tensors) & set(wanted))
-    mismatch = Mismatch(
-        missing=tuple(sorted(set(wanted) - set(tensors) - counters)),
-        unexpected=tuple(sorted(set(tensors) - set(wanted))),
-        reshaped=tuple(
+    problem = mismatch(
+        missing=sorted(set(wanted) - set(tensors) - counters),
+        unexpected=sorted(set(tensors) - set(wanted)),
+        reshaped=[
             f"{name} is {tuple(tensors[name].shape)}, not {tuple(wanted[name].shape)}"
             for name in common
             if tensors[name].shape != wanted[name].shape
-        ),
-        retyped=tuple(text for name in common if (text := wrong_type(name, tensors[name], wanted[name]))),
+        ],
+        retyped=[text for name in common if (text := wrong_type(name, tensors[name], wanted[name]))],
     )
-    if mismatch:
-        advice = advice or "give weights of the same architecture"
-        raise UserError(f"{where}: not the weights of this network ({mismatch}) -> {advice}")
+    if problem:
+        raise UserError(f"{where}: not the weights of this network ({problem}) -> {advice}")
     network.load_state_dict(tensors, strict=False)
 
 
@@ -233,22 +217,26 @@ def fingerprint(encoder: nn.Module, weights: str = "") -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _listed(names: tuple[str, ...] | list[str], most: int = 6) -> str:
+def _listed(names: Sequence[str], most: int = 6) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 @contextmanager
-def hub_or_cache() -> Iterator[None]:
-    """Inside this block, downloads use only the local cache if the Hugging Face hub cannot be reached.
+def hub_or_cache(what: str, advice: str) -> Iterator[None]:
+    """Inside this block, `what` is downloaded from the Hugging Face hub, or taken from its local cache.
 
-    Without it, the hub's client repeats each request for almost a minute before it reports the error.
+    If the hub cannot be reached, only the cache is used: the hub's client would repeat each request for almost a minute
+    before it reports the error.
     """
-    from huggingface_hub import constants  # here, because it takes a moment to import
-
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = before or not _is_reachable(constants.ENDPOINT)
     try:
         yield
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled):
+        raise UserError(f"{what} is not in the local cache and the hub cannot be reached -> {advice}") from None
+    except (HFValidationError, HfHubHTTPError, OSError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{what} cannot be downloaded from the hub ({reason}) -> {advice}") from None
     finally:
         constants.HF_HUB_OFFLINE = before
 

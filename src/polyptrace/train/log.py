@@ -161,15 +161,16 @@ class TrainingLog:
 
     def _open_logger(self, name: str, step: int) -> Writer:
         settings = {f"{s}.{k}": v for s, keys in as_dict(self._config, SECTIONS).items() for k, v in keys.items()}
-        match name:
-            case "tensorboard":
-                return self._tensorboard(step)
-            case "wandb":
-                return self._wandb(settings)
-            case "mlflow":
-                return self._mlflow(settings)
-            case _:
-                raise UserError(f"--train.loggers: {name!r} is not known -> tensorboard, wandb, mlflow")
+        if name == "tensorboard":
+            return self._tensorboard(step)
+        if name not in ("wandb", "mlflow"):
+            raise UserError(f"--train.loggers: {name!r} is not known -> tensorboard, wandb, mlflow")
+        try:
+            return self._wandb(settings) if name == "wandb" else self._mlflow(settings)
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"--train.loggers {name}: not installed ({error}) -> pip install 'polyptrace[{name}]'"
+            ) from None
 
     def _tensorboard(self, step: int) -> Writer:
         from torch.utils.tensorboard import SummaryWriter
@@ -184,22 +185,16 @@ class TrainingLog:
         return write
 
     def _wandb(self, settings: Mapping[str, object]) -> Writer:
-        try:
-            import wandb
-        except ModuleNotFoundError:
-            raise UserError("--train.loggers wandb: not installed -> pip install 'polyptrace[wandb]'") from None
-        name = self._out.name
-        run = wandb.init(
-            dir=self._out, project="polyptrace", id=_run_id(self._out), name=name, resume="allow", config=settings
-        )
+        import wandb
+
+        name, run_id = self._out.name, "".join(c if c.isalnum() else "-" for c in str(self._out.resolve()))[-64:]
+        run = wandb.init(dir=self._out, project="polyptrace", id=run_id, name=name, resume="allow", config=settings)
         self._stack.callback(run.finish)
         return lambda step, metrics: run.log(dict(metrics), step=step)
 
     def _mlflow(self, settings: Mapping[str, object]) -> Writer:
-        try:
-            import mlflow
-        except ModuleNotFoundError:
-            raise UserError("--train.loggers mlflow: not installed -> pip install 'polyptrace[mlflow]'") from None
+        import mlflow
+
         mlflow.set_experiment("polyptrace")
         run_id = self._out / "mlflow-run"  # so that a resumed run is the same run in MLflow
         if run_id.exists():
@@ -259,7 +254,3 @@ def _summary(metrics: Mapping[str, float]) -> str:
 def _close_quietly(close: Callable[[], None]) -> None:
     with suppress(OSError):  # the write that failed first has reported it
         close()
-
-
-def _run_id(folder: Path) -> str:
-    return "".join(c if c.isalnum() else "-" for c in str(folder.resolve()))[-64:]

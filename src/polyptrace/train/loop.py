@@ -9,7 +9,7 @@ weights, so a run that was interrupted continues from its last checkpoint with t
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -36,7 +36,7 @@ from polyptrace.encoders.encoder import LABEL_USE, OwnEncoder, TrainingRecord, m
 from polyptrace.encoders.encoder_folder import encoder_config, training_record
 from polyptrace.encoders.preprocess import Normalise
 from polyptrace.encoders.weights import fill_network
-from polyptrace.methods import METHODS, Batch, Epoch, TrainingMethod, TrainingPlan
+from polyptrace.methods import METHODS, TrainingMethod, TrainingPlan
 from polyptrace.train.feed import Feed, Loaded
 from polyptrace.train.hardware import Hardware, choose_hardware, processes, start_fabric
 from polyptrace.train.log import TrainingLog
@@ -153,10 +153,9 @@ def _train(
         for note in notes:
             notify(note)
 
+    run = TrainingRun(fabric, config, method, plan, feed, encoder, learner, optimiser, out)
     with StopRequest() as stop:
-        state, finished = run_steps(
-            TrainingRun(fabric, config, method, plan, feed, encoder, learner, optimiser, out), state, stop
-        )
+        state, finished = run_steps(run, state, stop)
     if finished and fabric.is_global_zero:
         save_encoder(encoder, out / ENCODER, record=_record(config, label_use, labels, data, state, init_from))
     fabric.barrier()
@@ -173,7 +172,8 @@ def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tupl
     with TrainingLog(run.fabric, config, run.out, state, steps, run.plan.batch_size) as log:
         while state.epoch < epochs and state.step < steps and not log.stop:
             epoch = run.plan.epoch(state.epoch, epochs)
-            for loaded in run.feed.stream(_remaining(epoch, state.index, steps - state.step)):
+            end = min(epoch.steps, state.index + steps - state.step)
+            for loaded in run.feed.stream(map(epoch.batch, range(state.index, end))):
                 torch.manual_seed(torch_seed(config.train.seed, state.step, run.fabric.global_rank))  # dropout
                 torch.backends.cudnn.benchmark = loaded.flat_index is None  # only pays off if shapes do not change
 
@@ -334,11 +334,6 @@ def _gradient_norm(optimiser: Optimizer) -> Tensor:
     """The L2 norm of all gradients, on their device."""
     weights = (weight for group in optimiser.param_groups for weight in group["params"])
     return get_total_norm([weight.grad for weight in weights if weight.grad is not None])
-
-
-def _remaining(epoch: Epoch, index: int, most: int) -> Iterator[Batch]:
-    for step in range(index, min(epoch.steps, index + most)):
-        yield epoch.batch(step)
 
 
 def _save(run: TrainingRun, state: TrainingState) -> None:

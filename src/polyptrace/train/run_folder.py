@@ -12,7 +12,6 @@ generators need no state, because every step seeds its own.
 """
 
 import json
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from polyptrace.core.files import (
     provenance,
     read_json,
     refuse_changes,
+    remove,
     remove_temporary_files,
     write_json,
 )
@@ -159,15 +159,17 @@ def begin_run(
     `replaces` is the run that it will replace, which is kept until then.
     """
     if replaces and resumption.checkpoint is None:
-        _remove(out, replaces / NEW)
+        remove(out)
+        remove(replaces / NEW)
         out.mkdir()
         (out / NEW).touch()
     known = read_environment(out) if (out / CONFIG).exists() else None
     remove_temporary_files(out)  # of an interrupted start
-    _remove(out / ENCODER)  # of a run that is continued for longer
+    remove(out / ENCODER)  # of a run that is continued for longer
     environment = known if resumption.checkpoint else None
     if environment is None:
-        _remove(out / CHECKPOINTS, out / TENSORBOARD, out / "mlflow-run")
+        for name in (CHECKPOINTS, TENSORBOARD, "mlflow-run"):
+            remove(out / name)
         used = _Data(str(data.path), data_hash(data), data.info.get("source", {}))
         frames = training_record(init_from).total_frames if init_from else 0
         environment = Environment(used, init_from, frames, labels)
@@ -184,7 +186,8 @@ def finish_replacement(new: Path, out: Path) -> None:
     """Puts a finished run in the place of the run in `out`, which is removed."""
     if (new / NEW).exists():
         move_folder(new, out)
-    _remove(new, out / NEW)
+    remove(new)
+    remove(out / NEW)
 
 
 def thread_note(out: Path, accelerator: str) -> list[str]:
@@ -305,11 +308,3 @@ def _is_longer(old: Config, new: Config) -> bool:
 def _is_leftover(path: Path) -> bool:
     """Whether a file may be left by a start that was killed before it had recorded its run."""
     return path.name in (ENVIRONMENT, NEW) or (path.name.startswith(".") and PARTIAL in path.name)
-
-
-def _remove(*paths: Path) -> None:
-    for path in paths:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)

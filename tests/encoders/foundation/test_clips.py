@@ -27,7 +27,7 @@ def test_clips_hold_the_real_frames_of_their_tracklet_in_order(rows: list[list[b
     mask = torch.tensor(rows)
     seen: dict[int, set[int]] = {}
     for clips in cut_clips(mask, 4):
-        for tracklet, number, frames in zip(clips.tracklet, clips.number, clips.frames, strict=True):
+        for tracklet, number, frames in zip(*clips, strict=True):
             real = mask[tracklet].nonzero()[:, 0].tolist()
             start = clip_starts(len(real), 4)[int(number)]
             assert frames.tolist() == real[start : start + 4]

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
-from polyptrace.encoders.encoder import FrameByFrame, mean_of_frames
+from polyptrace.encoders.encoder import Encoder, FrameByFrame, mean_of_frames
 from polyptrace.encoders.preprocess import Preprocess, as_frames
 
 OVER_TOKENS = ("cls", "mean", "patch-mean")
@@ -84,12 +84,8 @@ class Pooling:
         return "+".join(self.tokens) + ("" if self.frames == "mean" else f"/{self.frames}")
 
 
-class FoundationEncoder(nn.Module):
-    """A frozen backbone and its pooling, always in evaluation mode.
-
-    Called with prepared frames (B, L, 3, H, W) or uint8 crops (B, L, S, S, 3), and an optional mask (B, L) that is True
-    for valid frames, it gives vectors (B, D), in float32 also for half-precision weights.
-    """
+class FoundationEncoder(Encoder):
+    """A frozen backbone and its pooling, always in evaluation mode; vectors are float32 for half-precision weights."""
 
     def __init__(
         self, name: str, architecture: Architecture, backbone: nn.Module, preprocess: Preprocess, pooling: Pooling
@@ -155,14 +151,12 @@ class VideoModelEncoder(FoundationEncoder):
         assert self.architecture.clip_length is not None
         frames, mask = self._checked(frames, mask)
         groups = list(cut_clips(mask, self.architecture.clip_length))
-        most = 1 + max(int(clips.number.max()) for clips in groups)
+        most = 1 + max(int(number.max()) for _, number, _ in groups)
         vectors = torch.zeros(len(frames), most, self.width, device=frames.device)
         present = torch.zeros(len(frames), most, dtype=torch.bool, device=frames.device)
         for clips in groups:
-            at_once = max(1, FRAMES_AT_ONCE // clips.frames.shape[1])
-            for tracklet, number, index in zip(
-                clips.tracklet.split(at_once), clips.number.split(at_once), clips.frames.split(at_once), strict=True
-            ):
+            at_once = max(1, FRAMES_AT_ONCE // clips[2].shape[1])
+            for tracklet, number, index in zip(*(each.split(at_once) for each in clips), strict=True):
                 pooled = self._pooled(frames[tracklet[:, None], index])
                 vectors = vectors.to(pooled.dtype)
                 vectors[tracklet, number] = pooled
@@ -191,15 +185,8 @@ def parse_pooling(text: str, prefix_tokens: int) -> Pooling:
 def pool_tokens(tokens: Tensor, pooling: Pooling, prefix_tokens: int) -> Tensor:
     """Vectors (n, D) of tokens (n, T, D), at least in float32; concatenations are wider."""
     tokens = tokens.float() if tokens.dtype in (torch.bfloat16, torch.float16) else tokens
-    taken = []
-    for part in pooling.tokens:
-        match part:
-            case "cls":
-                taken.append(tokens[:, 0])
-            case "mean":
-                taken.append(tokens.mean(dim=1))
-            case _:
-                taken.append(tokens[:, prefix_tokens:].mean(dim=1))
+    first = {"mean": 0, "patch-mean": prefix_tokens}
+    taken = [tokens[:, 0] if part == "cls" else tokens[:, first[part] :].mean(dim=1) for part in pooling.tokens]
     return torch.cat(taken, dim=-1)
 
 
@@ -210,15 +197,6 @@ def pool_frames(vectors: Tensor, mask: Tensor | None, over: str) -> Tensor:
     return vectors.amax(dim=1) if mask is None else vectors.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
 
 
-@dataclass(frozen=True)
-class Clips:
-    """Clips of equal length of a batch of frames (B, L, …)."""
-
-    tracklet: Tensor  # (n,) index in the batch
-    number: Tensor  # (n,) position among the clips of the tracklet
-    frames: Tensor  # (n, F) indices of the frames in the tracklet
-
-
 def clip_starts(length: int, clip_length: int) -> list[int]:
     """First frames of the clips of a tracklet of `length` frames."""
     if length <= clip_length:
@@ -227,8 +205,12 @@ def clip_starts(length: int, clip_length: int) -> list[int]:
     return [(2 * last * step + steps) // (2 * steps) for step in range(steps + 1)]
 
 
-def cut_clips(mask: Tensor, clip_length: int) -> Iterator[Clips]:
-    """The clips of a batch whose valid frames are True in the mask (B, L), grouped by length."""
+def cut_clips(mask: Tensor, clip_length: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The clips of a batch whose valid frames are True in the mask (B, L), grouped by length.
+
+    A group of n clips of F frames is the tracklet of each clip (n,), its position among the clips of the tracklet (n,),
+    and the indices of its frames in the tracklet (n, F).
+    """
     by_length: dict[int, list[tuple[int, int, Tensor]]] = {}
     for tracklet, valid in enumerate(mask.cpu()):
         frames = valid.nonzero()[:, 0]
@@ -237,8 +219,5 @@ def cut_clips(mask: Tensor, clip_length: int) -> Iterator[Clips]:
             by_length.setdefault(length, []).append((tracklet, number, frames[start : start + length]))
     for _, clips in sorted(by_length.items()):
         tracklets, numbers, frames_of = zip(*clips, strict=True)
-        yield Clips(
-            torch.tensor(tracklets, device=mask.device),
-            torch.tensor(numbers, device=mask.device),
-            torch.stack(frames_of).to(mask.device),
-        )
+        parts = torch.tensor(tracklets), torch.tensor(numbers), torch.stack(frames_of)
+        yield parts[0].to(mask.device), parts[1].to(mask.device), parts[2].to(mask.device)

@@ -8,21 +8,14 @@ Weights are a file, a folder or, only on request, a repository on the hub.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 from huggingface_hub import hf_hub_download, try_to_load_from_cache
-from huggingface_hub.errors import (
-    EntryNotFoundError,
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-)
+from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HFValidationError, LocalEntryNotFoundError
 from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
@@ -35,16 +28,16 @@ from polyptrace.encoders.foundation.foundation_encoder import (
     VideoModelEncoder,
     parse_pooling,
 )
-from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess
-from polyptrace.encoders.weights import Mismatch, hub_or_cache, read_tensors, wrong_type
+from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess, choose_preprocess
+from polyptrace.encoders.weights import hub_or_cache, mismatch, read_tensors, wrong_type
 
 
 @dataclass(frozen=True)
 class FoundationModel:
     """One row of the comparison.
 
-    `hub` is the repository of the weights on the Hugging Face hub, if there is one, `mirror` another one, `file` the
-    published file, and `page` the web page of the weights. `seen` lists test datasets that the pretraining used.
+    `hub` is the repository of the weights on the Hugging Face hub, `mirror` another one, and `site` their web page if
+    they are not on the hub. `file` is the published file. `seen` lists test datasets that the pretraining used.
     """
 
     title: str
@@ -52,12 +45,17 @@ class FoundationModel:
     preprocess: Preprocess
     pooling: str
     licence: str
-    page: str
     file: str = "model.safetensors"
     hub: str | None = None
     gated: bool = False
     mirror: str | None = None
+    site: str = ""
     seen: tuple[str, ...] = ()
+
+    @property
+    def page(self) -> str:
+        """The web page of the weights."""
+        return f"https://huggingface.co/{self.hub}" if self.hub else self.site
 
 
 IMAGENET_224 = Preprocess(224, IMAGENET_MEAN, IMAGENET_STD)
@@ -70,23 +68,18 @@ ENDOVIT_224 = Preprocess(224, (0.3464, 0.2280, 0.2228), (0.2520, 0.2128, 0.2093)
 
 def _dinov2(title: str, size: str, architecture: Dinov2) -> FoundationModel:
     """Pooled as in the published comparison: the mean over all tokens."""
-    hub = f"facebook/dinov2-{size}"
-    return FoundationModel(
-        title, architecture, IMAGENET_224, "mean", "Apache-2.0", f"https://huggingface.co/{hub}", hub=hub
-    )
+    return FoundationModel(title, architecture, IMAGENET_224, "mean", "Apache-2.0", hub=f"facebook/dinov2-{size}")
 
 
 def _dinov3(title: str, size: str, architecture: Dinov3) -> FoundationModel:
     """Pooled as in the published comparison: the cls token."""
-    hub = f"facebook/dinov3-vit{size[0]}16-pretrain-lvd1689m"
     return FoundationModel(
         title,
         architecture,
         IMAGENET_224,
         "cls",
         "DINOv3 licence",
-        f"https://huggingface.co/{hub}",
-        hub=hub,
+        hub=f"facebook/dinov3-vit{size[0]}16-pretrain-lvd1689m",
         gated=True,
         mirror=f"timm/vit_{size}_patch16_dinov3.lvd1689m",
     )
@@ -107,7 +100,6 @@ FOUNDATION_MODELS = {
         IMAGENET_256,
         "mean",
         "open (code MIT)",
-        "https://huggingface.co/facebook/vjepa2-vitl-fpc64-256",
         hub="facebook/vjepa2-vitl-fpc64-256",
     ),
     "endofm": FoundationModel(
@@ -116,8 +108,8 @@ FOUNDATION_MODELS = {
         ENDOFM_224,
         "cls",
         "Apache-2.0",
-        "https://github.com/med-air/Endo-FM",
         file="endo_fm.pth",
+        site="https://github.com/med-air/Endo-FM",
         seen=("SUN",),
     ),
     "endofm-lv": FoundationModel(
@@ -126,8 +118,8 @@ FOUNDATION_MODELS = {
         ENDOFM_224,
         "cls",
         "Apache-2.0",
-        "https://github.com/med-air/EndoFM-LV",
         file="endofm_lv.pth",
+        site="https://github.com/med-air/EndoFM-LV",
     ),
     "endovit": FoundationModel(
         "EndoViT",
@@ -135,7 +127,6 @@ FOUNDATION_MODELS = {
         ENDOVIT_224,
         "patch-mean",
         "Apache-2.0",
-        "https://huggingface.co/egeozsoy/EndoViT",
         file="pytorch_model.bin",
         hub="egeozsoy/EndoViT",
     ),
@@ -145,7 +136,6 @@ FOUNDATION_MODELS = {
         IMAGENET_224,
         "mean",
         "CC-BY-NC-SA-4.0",
-        "https://huggingface.co/TimJaspersTue/SurgeNetModels",
         file="SurgeNetXL_checkpoint_epoch0050_teacher.pth",
         hub="TimJaspersTue/SurgeNetModels",
     ),
@@ -172,7 +162,7 @@ def load_foundation(
     """
     model = find_model(name)
     chosen = parse_pooling(model.pooling if pooling == "default" else pooling, model.architecture.prefix_tokens)
-    prepared = _preprocess(model, preprocess)
+    prepared = preprocess if isinstance(preprocess, Preprocess) else choose_preprocess(model.preprocess, preprocess)
     if weights is None or str(weights) == "none":
         with torch.random.fork_rng():
             torch.manual_seed(torch_seed(0))
@@ -192,29 +182,15 @@ def find_model(name: str) -> FoundationModel:
     return FOUNDATION_MODELS[name]
 
 
-def _preprocess(model: FoundationModel, preprocess: str | Preprocess) -> Preprocess:
-    if isinstance(preprocess, Preprocess):
-        return preprocess
-    match preprocess:
-        case "own":
-            return model.preprocess
-        case "imagenet":
-            return replace(model.preprocess, mean=IMAGENET_MEAN, std=IMAGENET_STD)
-        case "release":
-            return RELEASE
-        case _:
-            raise UserError(f"--embed.preprocess: {preprocess!r} is unknown -> give own, imagenet or release")
-
-
 def _with_weights(name: str, model: FoundationModel, path: Path, size: int) -> nn.Module:
     given = _without_wrappers(read_tensors(path), path)
     with torch.device("meta"):  # skips the initialisation of weights that the file replaces
         backbone = model.architecture.build(size)
-    fitted, mismatch = fit(given, backbone.state_dict(), model.architecture)
-    if mismatch:
+    fitted, problem = fit(given, backbone.state_dict(), model.architecture)
+    if problem:
         others = [other for other in FOUNDATION_MODELS if other != name and _fits(given, FOUNDATION_MODELS[other])]
         advice = f"it fits {' and '.join(others)}" if others else f"get the weights of {name} from {model.page}"
-        raise UserError(f"{path}: not the weights of {name} ({mismatch}) -> {advice}")
+        raise UserError(f"{path}: not the weights of {name} ({problem}) -> {advice}")
     backbone.load_state_dict(fitted, assign=True)
     _compute_buffers(backbone)
     return backbone
@@ -235,7 +211,7 @@ def _fits(given: Mapping[str, Tensor], model: FoundationModel) -> bool:
 
 def fit(
     given: Mapping[str, Tensor], wanted: Mapping[str, Tensor], architecture: Architecture
-) -> tuple[dict[str, Tensor], Mismatch]:
+) -> tuple[dict[str, Tensor], str]:
     """The tensors of a file under the backbone's names and in its shapes, and what does not fit.
 
     Shapes may differ by dimensions of 1 (a linear layer and a 1 x 1 convolution). Omitted optional weights are zero.
@@ -261,7 +237,7 @@ def fit(
     surplus = [part for part in pieces if part not in set(needed) and not _matches(part, architecture.spare)]
     unexpected = [*dict.fromkeys(origin[part] for part in surplus), *repeated]
     missing = [part for part in absent if part not in omitted]
-    return fitted, Mismatch(tuple(missing), tuple(unexpected), tuple(reshaped), tuple(dict.fromkeys(retyped)))
+    return fitted, mismatch(missing, unexpected, reshaped, list(dict.fromkeys(retyped)))
 
 
 def _canonical(
@@ -314,15 +290,12 @@ def find_weights(name: str, model: FoundationModel, weights: str | Path) -> Path
     if text == "cached":
         return cached_weights(model) or _not_here(name, model)
     if text == "hub":
-        return download(name, model, model.hub, (model.file,)) if model.hub else _not_here(name, model)
+        return download(name, model, model.hub) if model.hub else _not_here(name, model)
     if Path(text).exists():
         return Path(text)
-    if text.startswith("hub:"):
+    if text.startswith("hub:") or is_hub_id(text):
         owner, repository, file = [*text.removeprefix("hub:").split("/", 2), "", ""][:3]
-        named = f"{owner}/{repository}"
-        return download(name, model, named, (file,) if file else _files(model, named))
-    if is_hub_id(text):
-        return download(name, model, text, _files(model, text))
+        return download(name, model, f"{owner}/{repository}", file)
     raise UserError(
         f"--weights: {text} is not a file, a folder or a hub id -> check the path; weights of {name}: {model.page}"
     )
@@ -333,33 +306,28 @@ def cached_weights(model: FoundationModel) -> Path | None:
     return _cached(model.hub, model.file) if model.hub else None
 
 
-def download(name: str, model: FoundationModel, repository: str, files: tuple[str, ...]) -> Path:
-    """The first of the files that a repository has, from the local cache or else from the hub."""
+def download(name: str, model: FoundationModel, repository: str, file: str = "") -> Path:
+    """A file of a repository, from the local cache or else from the hub; by default, the one with the weights."""
+    usual = (model.file,) if repository == model.hub else USUAL_FILES
+    files = (file,) if file else usual
     manually = f"or download the file on another computer ({model.page}) and give its path with --weights"
+    advice = f"check the name and the network, run `hf auth login`, {manually}"
     for file in files:
-        try:
-            if cached := _cached(repository, file):
-                return cached
-            with hub_or_cache():
+        if cached := _cached(repository, file):
+            return cached
+        with hub_or_cache(f"{repository}: {file}", advice):
+            try:
                 return Path(hf_hub_download(repository, file))
-        except GatedRepoError:
-            mirror = f"use the mirror with --weights hub:{model.mirror}, " if model.mirror else ""
-            raise UserError(
-                f"{repository}: the licence of {name} must be accepted first -> accept it at"
-                f" https://huggingface.co/{repository} and run `hf auth login`, {mirror}{manually}"
-            ) from None
-        except (LocalEntryNotFoundError, OfflineModeIsEnabled):
-            raise UserError(
-                f"{repository}: {file} is not in the local cache and the hub cannot be reached -> go online, {manually}"
-            ) from None
-        except EntryNotFoundError:
-            continue
-        except (HfHubHTTPError, HFValidationError, OSError) as error:
-            reason = str(error).partition("\n")[0]
-            raise UserError(
-                f"{repository}: {file} could not be downloaded ({reason}) -> check the name and the"
-                f" network, run `hf auth login`, {manually}"
-            ) from None
+            except GatedRepoError:
+                mirror = f"use the mirror with --weights hub:{model.mirror}, " if model.mirror else ""
+                raise UserError(
+                    f"{repository}: the licence of {name} must be accepted first -> accept it at"
+                    f" https://huggingface.co/{repository} and run `hf auth login`, {mirror}{manually}"
+                ) from None
+            except LocalEntryNotFoundError:  # the hub cannot be reached
+                raise
+            except EntryNotFoundError:
+                continue
     raise UserError(
         f"{repository}: has none of {', '.join(files)} -> give the file, --weights hub:{repository}/FILE, {manually}"
     )
@@ -375,12 +343,11 @@ def _not_here(name: str, model: FoundationModel) -> NoReturn:
 
 
 def _cached(repository: str, file: str) -> Path | None:
-    path = try_to_load_from_cache(repository, file)
+    try:
+        path = try_to_load_from_cache(repository, file)
+    except HFValidationError:  # the download reports it
+        return None
     return Path(path) if isinstance(path, str) else None
-
-
-def _files(model: FoundationModel, repository: str) -> tuple[str, ...]:
-    return (model.file,) if repository == model.hub else USUAL_FILES
 
 
 def is_hub_id(text: str) -> bool:
