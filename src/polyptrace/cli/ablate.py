@@ -41,13 +41,11 @@ def command(
     tests: compare.TestData = None,
     tests_of: compare.TestDataOfTask = None,
     variants: Annotated[
-        str, typer.Option("--variants", help=f"all, table2, blocks ({', '.join(BLOCKS)}) or single variants.")
+        str, typer.Option(help=f"all, table2, blocks ({', '.join(BLOCKS)}) or single variants.")
     ] = "table2",
     sweep: Annotated[
         list[str] | None,
-        typer.Option(
-            "--sweep", metavar="NAME=TRAIN:EVAL[:EVAL]", help="One training and its test datasets; repeatable."
-        ),
+        typer.Option(metavar="NAME=TRAIN:EVAL[:EVAL]", help="One training and its test datasets; repeatable."),
     ] = None,
     seeds: compare.Seeds = 3,
     tasks: compare.Tasks = None,

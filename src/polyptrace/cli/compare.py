@@ -57,10 +57,9 @@ def command(
     data: TrainData = None,
     tests: TestData = None,
     tests_of: TestDataOfTask = None,
-    methods: Annotated[str, typer.Option("--methods", help=f"all, or any of {','.join(ROWS)}.")] = "all",
+    methods: Annotated[str, typer.Option(help=f"all, or any of {','.join(ROWS)}.")] = "all",
     frozen: Annotated[
-        list[str] | None,
-        typer.Option("--frozen", metavar="[TITLE=]ENCODER[:WEIGHTS]", help="Row of a frozen encoder; repeatable."),
+        list[str] | None, typer.Option(metavar="[TITLE=]ENCODER[:WEIGHTS]", help="Row of a frozen encoder; repeatable.")
     ] = None,
     seeds: Seeds = 3,
     tasks: Tasks = None,
@@ -74,7 +73,7 @@ def command(
     at_once: AtOnce = 0,
     rates: Rates = None,
     search_lr: Annotated[
-        str | None, typer.Option("--search-lr", metavar="LR,LR", help="Search each method's learning rate among these.")
+        str | None, typer.Option(metavar="LR,LR", help="Search each method's learning rate among these.")
     ] = None,
     search_train: Annotated[
         Path | None, typer.Option("--search-data", help="Development dataset on which the search trains.")

@@ -42,7 +42,7 @@ BATCH = {"cuda": 16, "cpu": 2}
 def command(
     videos: Videos,
     detector: DetectorName,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write: one MOT file per video.")],
+    out: Annotated[Path, typer.Option(help="Folder to write: one MOT file per video.")],
     min_score: MinScore = 0.1,
     keep_border: KeepBorder = False,
     preview: Annotated[

@@ -21,7 +21,7 @@ def command(
     ctx: typer.Context,
     encoder: Annotated[str, typer.Argument(help="Run, encoder or ONNX folder, checkpoint, name, or hub id.")],
     data: DatasetFolder,
-    out: Annotated[Path, typer.Option("--out", help="Embeddings folder to write.")],
+    out: Annotated[Path, typer.Option(help="Embeddings folder to write.")],
     weights: Weights = None,
     overwrite: Overwrite = False,
     cluster: Cluster = None,

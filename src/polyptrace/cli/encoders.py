@@ -34,9 +34,7 @@ EncoderRow = dict[str, Any]
 
 def command(
     names: Annotated[list[str] | None, typer.Argument(help="Foundation models; default: all, and ours.")] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", help="Also look for published weights files in this folder.")
-    ] = None,
+    folder: Annotated[Path | None, typer.Option(help="Also look for published weights files in this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List encoders with parameters, cost, licence and weights.

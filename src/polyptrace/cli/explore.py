@@ -24,10 +24,9 @@ def command(
     vectors: VectorsFile,
     data: PictureFolders = None,
     answers: Annotated[
-        Path | None,
-        typer.Option("--answers", help="Journal of the answers; default: answers.jsonl in the folder of the vectors."),
+        Path | None, typer.Option(help="Journal of the answers; default: answers.jsonl in the folder of the vectors.")
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
     """Open procedures in the browser: look at tracks, and answer which of them show the same lesion.

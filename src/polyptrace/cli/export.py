@@ -28,19 +28,15 @@ FORMATS = {"onnx": INFO_FILE, "pt2": INFO_FILE, "folder": "config.json"}
 
 def command(
     encoder: Annotated[str, typer.Argument(help="Run, encoder folder, authors' checkpoint, `default`, or hub id.")],
-    to: Annotated[str, typer.Option("--to", help=f"Format: {', '.join(FORMATS)}.")],
+    to: Annotated[str, typer.Option(help=f"Format: {', '.join(FORMATS)}.")],
     out: Out,
-    precision: Annotated[
-        str, typer.Option("--precision", help="Weights: float32; onnx and folder: float16; onnx: int8.")
-    ] = "float32",
-    results: Annotated[
-        Path | None, typer.Option("--results", help="Folder of 'polyptrace evaluate', for the model card.")
-    ] = None,
+    precision: Annotated[str, typer.Option(help="Weights: float32; onnx and folder: float16; onnx: int8.")] = "float32",
+    results: Annotated[Path | None, typer.Option(help="Folder of 'polyptrace evaluate', for the model card.")] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="onnx: measure the loss in mAP on this dataset, for the model card.")
+        Path | None, typer.Option(help="onnx: measure the loss in mAP on this dataset, for the model card.")
     ] = None,
     licence: Annotated[
-        str | None, typer.Option("--licence", help="Licence of the weights, for the model card, e.g. apache-2.0.")
+        str | None, typer.Option(help="Licence of the weights, for the model card, e.g. apache-2.0.")
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:

@@ -38,7 +38,7 @@ def curriculum(
     ctx: typer.Context,
     data: DatasetFolder,
     out: Out,
-    points: Annotated[int, typer.Option("--points", min=2, help="Values of c from 0 to 1.")] = 21,
+    points: Annotated[int, typer.Option(min=2, help="Values of c from 0 to 1.")] = 21,
     encoder: EncoderOption = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
@@ -69,10 +69,8 @@ def bag(
     ctx: typer.Context,
     data: DatasetFolder,
     out: Out,
-    video: Annotated[str | None, typer.Option("--video", help="Procedure of the anchor.")] = None,
-    frame: Annotated[
-        int | None, typer.Option("--frame", help="Frame of the anchor; the nearest tracklet is used.")
-    ] = None,
+    video: Annotated[str | None, typer.Option(help="Procedure of the anchor.")] = None,
+    frame: Annotated[int | None, typer.Option(help="Frame of the anchor; the nearest tracklet is used.")] = None,
     encoder: EncoderOption = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,

@@ -35,23 +35,20 @@ from polyptrace.report.page import write_page
 
 def command(
     embeddings: VectorsFile,
-    video: Annotated[str, typer.Option("--video", help="Procedure of the query track.")],
+    video: Annotated[str, typer.Option(help="Procedure of the query track.")],
     at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="[H:]MM:SS", help="Time at which the query is visible; needs the frame rate."),
+        str | None, typer.Option(metavar="[H:]MM:SS", help="Time at which the query is visible; needs the frame rate.")
     ] = None,
     frame: Annotated[
-        int | None, typer.Option("--frame", min=0, help="Instead of --at: a frame in which the query is visible.")
+        int | None, typer.Option(min=0, help="Instead of --at: a frame in which the query is visible.")
     ] = None,
-    track: Annotated[int | None, typer.Option("--track", min=0, help="Instead of --at: the query's number.")] = None,
+    track: Annotated[int | None, typer.Option(min=0, help="Instead of --at: the query's number.")] = None,
     among: Annotated[
-        Among, typer.Option("--among", help="Search in the query's own procedure, in other procedures, or in all.")
+        Among, typer.Option(help="Search in the query's own procedure, in other procedures, or in all.")
     ] = "own",
-    top: Annotated[int, typer.Option("--top", min=1, help="Number of tracks to show.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Number of tracks to show.")] = 10,
     data: PictureFolders = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder to write: found.csv and, with --data, found.html.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write: found.csv and, with --data, found.html.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Find where a lesion appears again: the tracks most similar to one track.

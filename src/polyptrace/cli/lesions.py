@@ -31,7 +31,7 @@ def command(
         bool, typer.Option("--labels", help="Use the known polyp labels to fit the probability.")
     ] = False,
     same: Annotated[
-        Path | None, typer.Option("--same", help="Use this same.json, fitted on other vectors of the same encoder.")
+        Path | None, typer.Option(help="Use this same.json, fitted on other vectors of the same encoder.")
     ] = None,
     refit: Annotated[
         bool, typer.Option("--refit", help="Fit the probability again, even if same.json is beside the vectors.")

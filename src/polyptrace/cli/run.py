@@ -41,9 +41,9 @@ def command(
     ctx: typer.Context,
     videos: Videos,
     detector: DetectorName,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write: detections, data, vectors, lesions.")],
+    out: Annotated[Path, typer.Option(help="Folder to write: detections, data, vectors, lesions.")],
     encoder: Annotated[
-        str, typer.Option("--encoder", help="As in 'polyptrace embed': run, encoder folder, name, or hub id.")
+        str, typer.Option(help="As in 'polyptrace embed': run, encoder folder, name, or hub id.")
     ] = DEFAULT,
     weights: Weights = None,
     min_score: MinScore = 0.1,

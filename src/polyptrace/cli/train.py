@@ -17,9 +17,9 @@ def command(
     ctx: typer.Context,
     method: Annotated[str, typer.Argument(help=f"Method to train: {', '.join(METHODS)}.")],
     data: DatasetFolder,
-    out: Annotated[Path, typer.Option("--out", help="Run folder to write; an interrupted run resumes.")],
+    out: Annotated[Path, typer.Option(help="Run folder to write; an interrupted run resumes.")],
     init_from: Annotated[
-        str | None, typer.Option("--init-from", help="Start from the weights of a run, an encoder folder or `default`.")
+        str | None, typer.Option(help="Start from the weights of a run, an encoder folder or `default`.")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the run that --out contains, when the new one has finished.")
