@@ -100,7 +100,7 @@ def colour_grid(rows: list[Results], datasets: list[Dataset]) -> list[Results]:
     labelled = any(task.counts.get("labelled_videos", 0) for row in rows for task in row.tasks.values())
     if labelled or not counting_rows or any(row.method.encoder == COLOUR_GRID for row in rows):
         return []
-    tested = [dataset for dataset in datasets if _is_tested(dataset, counting_rows[0])]
+    tested = [dataset for dataset in datasets if _evaluated_on(dataset, counting_rows[0])]
     if not tested:
         return []
     encoder = load_encoder(COLOUR_GRID)
@@ -111,48 +111,48 @@ def colour_grid(rows: list[Results], datasets: list[Dataset]) -> list[Results]:
     return [evaluate({"counting": vectors}, ("counting",), settings, method=method)]
 
 
-def _is_tested(dataset: Dataset, row: Results) -> bool:
-    tracks = set(zip(row.arrays["tracks/dataset"].tolist(), row.arrays["tracks/video"].tolist(), strict=True))
-    return bool(tracks & set(zip(dataset.tracklets.dataset, dataset.tracklets.video, strict=True)))
-
-
 def run_figures(runs: Sequence[Run], data: Sequence[Dataset]) -> list[Block]:
     """Figures 1 and 2 of the first run of our method whose training data are available."""
     blocks: list[Block] = []
     for run in runs:
         if run.config.train.method != "ours":
             continue
-        dataset = _training_data(run, data)
-        if dataset is not None:
-            return [*blocks, *_figures(run, dataset)]
+        known = [dataset for dataset in data if _trained_on(dataset, run)]
+        if not known and run.data is not None and (run.data / DATASET_FILE).is_file():
+            known = [Dataset.open(run.data)]
+        if known:
+            return [*blocks, *_figures(run, known[0])]
         text = f"Figures 1 and 2 of {run.name} need its training data. Give the dataset with --data."
         blocks.append(Paragraph(text))
     return blocks
 
 
 def check_dataset(dataset: Dataset, rows: Sequence[Results], runs: Sequence[Run] = ()) -> None:
-    """Raises an error if the rows were not evaluated, and no run was trained, on this dataset.
+    """Raises an error if no row was evaluated, and no run was trained, on this dataset."""
+    if not any(_evaluated_on(dataset, row) for row in rows) and not any(_trained_on(dataset, run) for run in runs):
+        raise UserError(
+            f"--data {dataset.path}: neither these results nor a given run were made with this dataset"
+            " -> give the dataset that was embedded"
+        )
 
-    Datasets are compared by the hash of their tracklets or, where none is recorded, by the names of their procedures.
-    """
-    recorded = [run.data_hash for run in runs]
-    for row in rows:
-        recorded += [tracklets_hash(one.get("info", {}).get("dataset", {})) for one in row.embeddings] or [""]
+
+def _evaluated_on(dataset: Dataset, row: Results) -> bool:
+    """Compares the hashes of the tracklets or, where none is recorded, the names of the procedures."""
     own = tracklets_hash(dataset.info)
-    if own and own in recorded:
-        return
-    if not own or not all(recorded):
-        tables = {(n, task.table) for n, row in enumerate(rows) for task in row.tasks.values()}
-        names = [[rows[n].arrays.get(f"{table}/{key}", ()) for key in ("dataset", "video")] for n, table in tables]
-        videos = {video for columns in names for video in zip(*columns, strict=True)}
-        if videos & set(zip(dataset.tracklets.dataset, dataset.tracklets.video, strict=True)):
-            return
-        if any(run.data is not None and run.data.name == dataset.path.name for run in runs):
-            return
-    raise UserError(
-        f"--data {dataset.path}: neither these results nor a given run were made with this dataset"
-        " -> give the dataset that was embedded"
-    )
+    recorded = [tracklets_hash(one.get("info", {}).get("dataset", {})) for one in row.embeddings]
+    if own and recorded and all(recorded):
+        return own in recorded
+    videos = set(zip(dataset.tracklets.dataset, dataset.tracklets.video, strict=True))
+    tables = {task.table for task in row.tasks.values() if f"{task.table}/video" in row.arrays}
+    return any(videos & set(zip(row.arrays[f"{t}/dataset"], row.arrays[f"{t}/video"], strict=True)) for t in tables)
+
+
+def _trained_on(dataset: Dataset, run: Run) -> bool:
+    """Compares the hashes of the tracklets or, where none is recorded, the names of the folders."""
+    own = tracklets_hash(dataset.info)
+    if own and run.data_hash:
+        return own == run.data_hash
+    return run.data is not None and dataset.path.name == run.data.name
 
 
 def check_runs(runs: Sequence[Run], results: Sequence[Results]) -> None:
@@ -187,26 +187,8 @@ def _figures(run: Run, dataset: Dataset) -> list[Block]:
     caption = f"The paper's Figure 2, for {run.name}. {curriculum_caption(statistics, data)}{note}"
     early, late = (bag_at(tracklets, settings, anchor, c) for c in (0.0, 1.0))
     bag = bag_figure(dataset, tracklets, early, late)
-    return [
-        Plots(tuple(curriculum_figures(statistics)), caption),
-        Plots(
-            (bag,), f"The paper's Figure 1, for {run.name}. {bag_caption(dataset, tracklets, early, late)}", wide=True
-        ),
-    ]
-
-
-def _training_data(run: Run, data: Sequence[Dataset]) -> Dataset | None:
-    """The dataset a run was trained on: one of `data`, by hash or by name, or the recorded path if it exists."""
-    for dataset in data:
-        own = tracklets_hash(dataset.info)
-        if own and run.data_hash:
-            if own == run.data_hash:
-                return dataset
-        elif run.data is not None and dataset.path.name == run.data.name:
-            return dataset
-    if run.data is None or not (run.data / DATASET_FILE).is_file():
-        return None
-    return Dataset.open(run.data)
+    bag_text = f"The paper's Figure 1, for {run.name}. {bag_caption(dataset, tracklets, early, late)}"
+    return [Plots(tuple(curriculum_figures(statistics)), caption), Plots((bag,), bag_text, wide=True)]
 
 
 def _encoder(folder: Path) -> nn.Module | None:
