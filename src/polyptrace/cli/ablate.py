@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Context, Option
 
 from polyptrace.cli import compare
 from polyptrace.cli.options import ConfigFile
@@ -35,17 +35,15 @@ __all__ = ["SECTIONS", "command"]
 
 
 def command(
-    ctx: typer.Context,
+    ctx: Context,
     out: compare.ComparisonFolder,
     data: compare.TrainData = None,
     tests: compare.TestData = None,
     tests_of: compare.TestDataOfTask = None,
-    variants: Annotated[
-        str, typer.Option(help=f"all, table2, blocks ({', '.join(BLOCKS)}) or single variants.")
-    ] = "table2",
+    variants: Annotated[str, Option(help=f"all, table2, blocks ({', '.join(BLOCKS)}) or single variants.")] = "table2",
     sweep: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=TRAIN:EVAL[:EVAL]", help="One training and its test datasets; repeatable."),
+        Option(metavar="NAME=TRAIN:EVAL[:EVAL]", help="One training and its test datasets; repeatable."),
     ] = None,
     seeds: compare.Seeds = 3,
     tasks: compare.Tasks = None,

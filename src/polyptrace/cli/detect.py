@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from polyptrace.core.console import counted, echo
 from polyptrace.core.device import choose_device
@@ -15,24 +15,22 @@ from polyptrace.detect import Detections, Detector, detect, load_detector
 from polyptrace.detect.detector import GENERATED
 from polyptrace.detect.stored_boxes import StoredBoxes
 
-Videos = Annotated[list[Path], typer.Argument(help="Video files: MP4, MOV, MKV, AVI, ...")]
+Videos = Annotated[list[Path], Argument(help="Video files: MP4, MOV, MKV, AVI, ...")]
 DetectorName = Annotated[
     str,
-    typer.Option(
+    Option(
         "--detector",
         help="ONNX file, transformers folder, torchvision weights, FILE.py:FUNCTION, or stored boxes as FORMAT:PATH;"
         " for videos of 'polyptrace synth': generated (comes with the package).",
     ),
 ]
-MinScore = Annotated[float, typer.Option(min=0, max=1, help="Drop boxes with a lower score.")]
-KeepBorder = Annotated[
-    bool, typer.Option("--keep-border", help="Do not blank what is outside of the endoscope's field.")
-]
+MinScore = Annotated[float, Option(min=0, max=1, help="Drop boxes with a lower score.")]
+KeepBorder = Annotated[bool, Option("--keep-border", help="Do not blank what is outside of the endoscope's field.")]
 BatchSize = Annotated[
     int | None,
-    typer.Option("--batch", min=1, help="Frames that the detector gets at once; by default 16 on a GPU, 2 on a CPU."),
+    Option("--batch", min=1, help="Frames that the detector gets at once; by default 16 on a GPU, 2 on a CPU."),
 ]
-DeviceName = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where the detector runs.")]
+DeviceName = Annotated[Literal["auto", "cpu", "cuda"], Option("--device", help="Where the detector runs.")]
 
 PREVIEW_FILE = "preview.html"
 #: Frames per batch by type of device. On a CPU, more are not faster, and need memory.
@@ -42,11 +40,11 @@ BATCH = {"cuda": 16, "cpu": 2}
 def command(
     videos: Videos,
     detector: DetectorName,
-    out: Annotated[Path, typer.Option(help="Folder to write: one MOT file per video.")],
+    out: Annotated[Path, Option(help="Folder to write: one MOT file per video.")],
     min_score: MinScore = 0.1,
     keep_border: KeepBorder = False,
     preview: Annotated[
-        bool, typer.Option("--preview", help=f"Only write {PREVIEW_FILE}: 20 frames of each video with their boxes.")
+        bool, Option("--preview", help=f"Only write {PREVIEW_FILE}: 20 frames of each video with their boxes.")
     ] = False,
     batch: BatchSize = None,
     device: DeviceName = "auto",

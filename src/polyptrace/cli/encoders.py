@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-import typer
 from rich.table import Column, Table
+from typer import Argument, Option
 
 from polyptrace.config import Config
 from polyptrace.core.console import echo, output, progress
@@ -33,9 +33,9 @@ NUMBERS = ("params\nM", "true\nGFLOP", "params M,\npaper's way", "FLOPs G,\npape
 
 
 def command(
-    names: Annotated[list[str] | None, typer.Argument(help="Foundation models; default: all, and ours.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Also look for published weights files in this folder.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    names: Annotated[list[str] | None, Argument(help="Foundation models; default: all, and ours.")] = None,
+    folder: Annotated[Path | None, Option(help="Also look for published weights files in this folder.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List encoders with parameters, cost, licence and weights.
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typer import Argument, Context, Option
 
 from polyptrace.cli.options import ConfigFile, Overwrite, read_settings, split_arguments
 from polyptrace.core.console import SafeConsole, console, counted, echo, output, suggest
@@ -31,36 +31,36 @@ NOT_FRACTIONS = ("fragmentation", "fragmentation_sd", "count_error", "count_bias
 
 
 def command(
-    ctx: typer.Context,
-    tasks: Annotated[list[str] | None, typer.Argument(help=f"Any of {', '.join(TASKS)}; default: all.")] = None,
-    out: Annotated[Path, typer.Option(help="Results folder to write.")] = Path("results"),
+    ctx: Context,
+    tasks: Annotated[list[str] | None, Argument(help=f"Any of {', '.join(TASKS)}; default: all.")] = None,
+    out: Annotated[Path, Option(help="Results folder to write.")] = Path("results"),
     embeddings: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder of 'polyptrace embed', or a .npz or .parquet file; repeat it for several datasets."),
+        Option(help="Folder of 'polyptrace embed', or a .npz or .parquet file; repeat it for several datasets."),
     ] = None,
     embeddings_for: Annotated[
-        list[str] | None, typer.Option(metavar="TASK=PATH", help="Embeddings of one task only; repeatable.")
+        list[str] | None, Option(metavar="TASK=PATH", help="Embeddings of one task only; repeatable.")
     ] = None,
     train_for: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="TASK=PATH",
             help="Training part of a published split, for size or histology; the other embeddings test. Repeatable.",
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the row in the table.")] = None,
-    group: Annotated[str | None, typer.Option(help=f"Group of the row: {', '.join(GROUPS)}.")] = None,
-    labels: Annotated[str | None, typer.Option(help=f"Labels used in training: {', '.join(LABEL_USE)}.")] = None,
+    name: Annotated[str | None, Option(help="Name of the row in the table.")] = None,
+    group: Annotated[str | None, Option(help=f"Group of the row: {', '.join(GROUPS)}.")] = None,
+    labels: Annotated[str | None, Option(help=f"Labels used in training: {', '.join(LABEL_USE)}.")] = None,
     trained_on_test: Annotated[
-        list[str] | None, typer.Option(metavar="TASK", help="Task whose test data the pretraining saw.")
+        list[str] | None, Option(metavar="TASK", help="Task whose test data the pretraining saw.")
     ] = None,
     histology: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=LABEL", help="Class of an unknown histology: 1 adenoma, 0 not, -1 left out."),
+        Option(metavar="NAME=LABEL", help="Class of an unknown histology: 1 adenoma, 0 not, -1 left out."),
     ] = None,
     seeds: Annotated[
         list[Path] | None,
-        typer.Option("--combine", metavar="RESULTS", help="Combine the training seeds of one method instead."),
+        Option("--combine", metavar="RESULTS", help="Combine the training seeds of one method instead."),
     ] = None,
     overwrite: Overwrite = False,
     config: ConfigFile = None,

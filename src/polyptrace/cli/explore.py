@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
-import typer
+from typer import Option
 
 from polyptrace.cli.options import PictureFolders, VectorsFile
 from polyptrace.core.console import counted, echo
@@ -24,10 +24,10 @@ def command(
     vectors: VectorsFile,
     data: PictureFolders = None,
     answers: Annotated[
-        Path | None, typer.Option(help="Journal of the answers; default: answers.jsonl in the folder of the vectors.")
+        Path | None, Option(help="Journal of the answers; default: answers.jsonl in the folder of the vectors.")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0: any free one.")] = 0,
+    no_browser: Annotated[bool, Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
     """Open procedures in the browser: look at tracks, and answer which of them show the same lesion.
 

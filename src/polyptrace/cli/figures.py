@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import typer
+from typer import Context, Option
 
 from polyptrace.cli.options import ConfigFile, DatasetFolder, Out, Overwrite, read_settings
 from polyptrace.core.console import echo
@@ -29,16 +29,16 @@ SECTIONS = ("supervision",)
 FIGURES_FILE = "figures.json"
 
 EncoderOption = Annotated[
-    str | None, typer.Option("--encoder", help="Run, encoder folder or known name, for shares of the gradient.")
+    str | None, Option("--encoder", help="Run, encoder folder or known name, for shares of the gradient.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the sampled bags.")]
+Seed = Annotated[int, Option("--seed", help="Seed of the sampled bags.")]
 
 
 def curriculum(
-    ctx: typer.Context,
+    ctx: Context,
     data: DatasetFolder,
     out: Out,
-    points: Annotated[int, typer.Option(min=2, help="Values of c from 0 to 1.")] = 21,
+    points: Annotated[int, Option(min=2, help="Values of c from 0 to 1.")] = 21,
     encoder: EncoderOption = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
@@ -66,11 +66,11 @@ def curriculum(
 
 
 def bag(
-    ctx: typer.Context,
+    ctx: Context,
     data: DatasetFolder,
     out: Out,
-    video: Annotated[str | None, typer.Option(help="Procedure of the anchor.")] = None,
-    frame: Annotated[int | None, typer.Option(help="Frame of the anchor; the nearest tracklet is used.")] = None,
+    video: Annotated[str | None, Option(help="Procedure of the anchor.")] = None,
+    frame: Annotated[int | None, Option(help="Frame of the anchor; the nearest tracklet is used.")] = None,
     encoder: EncoderOption = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,

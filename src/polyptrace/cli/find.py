@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import typer
 from rich import box
 from rich.markup import escape
 from rich.table import Table
+from typer import Option
 
 from polyptrace.cli.options import Overwrite, PictureFolders, VectorsFile
 from polyptrace.core.console import counted, echo, output
@@ -35,20 +35,18 @@ from polyptrace.report.page import write_page
 
 def command(
     embeddings: VectorsFile,
-    video: Annotated[str, typer.Option(help="Procedure of the query track.")],
+    video: Annotated[str, Option(help="Procedure of the query track.")],
     at: Annotated[
-        str | None, typer.Option(metavar="[H:]MM:SS", help="Time at which the query is visible; needs the frame rate.")
+        str | None, Option(metavar="[H:]MM:SS", help="Time at which the query is visible; needs the frame rate.")
     ] = None,
-    frame: Annotated[
-        int | None, typer.Option(min=0, help="Instead of --at: a frame in which the query is visible.")
-    ] = None,
-    track: Annotated[int | None, typer.Option(min=0, help="Instead of --at: the query's number.")] = None,
+    frame: Annotated[int | None, Option(min=0, help="Instead of --at: a frame in which the query is visible.")] = None,
+    track: Annotated[int | None, Option(min=0, help="Instead of --at: the query's number.")] = None,
     among: Annotated[
-        Among, typer.Option(help="Search in the query's own procedure, in other procedures, or in all.")
+        Among, Option(help="Search in the query's own procedure, in other procedures, or in all.")
     ] = "own",
-    top: Annotated[int, typer.Option(min=1, help="Number of tracks to show.")] = 10,
+    top: Annotated[int, Option(min=1, help="Number of tracks to show.")] = 10,
     data: PictureFolders = None,
-    out: Annotated[Path | None, typer.Option(help="Folder to write: found.csv and, with --data, found.html.")] = None,
+    out: Annotated[Path | None, Option(help="Folder to write: found.csv and, with --data, found.html.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Find where a lesion appears again: the tracks most similar to one track.

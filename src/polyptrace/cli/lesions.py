@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich import box
 from rich.markup import escape
 from rich.table import Table
+from typer import Option
 
 from polyptrace.cli.options import Out, Overwrite, PictureFolders, VectorsFile
 from polyptrace.core.console import counted, echo, output, suggest
@@ -27,14 +27,12 @@ def command(
     vectors: VectorsFile,
     out: Out,
     data: PictureFolders = None,
-    labels: Annotated[
-        bool, typer.Option("--labels", help="Use the known polyp labels to fit the probability.")
-    ] = False,
+    labels: Annotated[bool, Option("--labels", help="Use the known polyp labels to fit the probability.")] = False,
     same: Annotated[
-        Path | None, typer.Option(help="Use this same.json, fitted on other vectors of the same encoder.")
+        Path | None, Option(help="Use this same.json, fitted on other vectors of the same encoder.")
     ] = None,
     refit: Annotated[
-        bool, typer.Option("--refit", help="Fit the probability again, even if same.json is beside the vectors.")
+        bool, Option("--refit", help="Fit the probability again, even if same.json is beside the vectors.")
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:

@@ -6,34 +6,27 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Context, Option
 
 from polyptrace.config import Config, describe, override, parse_options, read_config
 from polyptrace.core.errors import UserError
 
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="TOML file with settings; see 'polyptrace settings'.")
-]
-Out = Annotated[Path, typer.Option("--out", help="Folder to write.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")]
-DatasetFolder = Annotated[Path, typer.Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")]
-PictureFolders = Annotated[
-    list[Path] | None, typer.Option("--data", help="Dataset folder, for the images. Can be repeated.")
-]
-VectorsFile = Annotated[
-    Path, typer.Argument(help="Folder of 'polyptrace embed', or a .npz or .parquet file made elsewhere.")
-]
+ConfigFile = Annotated[Path | None, Option("--config", help="TOML file with settings; see 'polyptrace settings'.")]
+Out = Annotated[Path, Option("--out", help="Folder to write.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace the folder if it exists.")]
+DatasetFolder = Annotated[Path, Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")]
+PictureFolders = Annotated[list[Path] | None, Option("--data", help="Dataset folder, for the images. Can be repeated.")]
+VectorsFile = Annotated[Path, Argument(help="Folder of 'polyptrace embed', or a .npz or .parquet file made elsewhere.")]
 Weights = Annotated[
-    str | None,
-    typer.Option("--weights", help="Weights of a foundation model or frozen backbone: file, folder or hub id."),
+    str | None, Option("--weights", help="Weights of a foundation model or frozen backbone: file, folder or hub id.")
 ]
 Cluster = Annotated[
-    str | None, typer.Option("--cluster", metavar="ADDRESS", help="Compute on a Ray cluster: auto, or HOST:PORT.")
+    str | None, Option("--cluster", metavar="ADDRESS", help="Compute on a Ray cluster: auto, or HOST:PORT.")
 ]
 
 
 def read_settings(
-    ctx: typer.Context,
+    ctx: Context,
     config_file: Path | None,
     sections: Sequence[str],
     base: Config | None = None,
@@ -48,7 +41,7 @@ def read_settings(
     return override(read_config(config_file, base), arguments, sections)
 
 
-def check_options(ctx: typer.Context, sections: Sequence[str], arguments: Sequence[str]) -> None:
+def check_options(ctx: Context, sections: Sequence[str], arguments: Sequence[str]) -> None:
     """Raises an error for an unknown option or setting among the arguments that typer did not parse."""
     options = [option for parameter in ctx.command.params for option in parameter.opts]
     for argument in arguments:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import numpy as np
 import torch
-import typer
 from torch import nn
+from typer import Argument, Option
 
 from polyptrace.cli.options import Overwrite, PictureFolders
 from polyptrace.config import Evaluate
@@ -41,20 +41,19 @@ MAX_FRAMES, MAX_FRAMES_GPU = 4_000, 100_000
 
 
 def command(
-    results: Annotated[list[Path], typer.Argument(help="Folders written by 'polyptrace evaluate', one per row.")],
-    out: Annotated[Path, typer.Option(help="Report folder to write.")],
+    results: Annotated[list[Path], Argument(help="Folders written by 'polyptrace evaluate', one per row.")],
+    out: Annotated[Path, Option(help="Report folder to write.")],
     data: PictureFolders = None,
     run: Annotated[
-        list[Path] | None,
-        typer.Option(help="Training run, for its curves and the paper's Figures 1 and 2. Can be repeated."),
+        list[Path] | None, Option(help="Training run, for its curves and the paper's Figures 1 and 2. Can be repeated.")
     ] = None,
     show: Annotated[
-        str | None, typer.Option(help="Method that the page is about; by default the last self-supervised one.")
+        str | None, Option(help="Method that the page is about; by default the last self-supervised one.")
     ] = None,
     paper: Annotated[
-        bool, typer.Option("--paper", help="Quote the paper's Table 1 below our rows, marked as the paper's.")
+        bool, Option("--paper", help="Quote the paper's Table 1 below our rows, marked as the paper's.")
     ] = False,
-    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    title: Annotated[str | None, Option(help="Title of the page.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write tables, figures and an HTML page from results.

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Context, Option
 
 from polyptrace.cli import lesions
 from polyptrace.cli.detect import BatchSize, DetectorName, DeviceName, KeepBorder, MinScore, Videos, run_detector
@@ -13,14 +13,7 @@ from polyptrace.cli.options import ConfigFile, Weights, read_settings, split_arg
 from polyptrace.config import Config, Tracks
 from polyptrace.core.console import counted, echo
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import (
-    atomic_folder,
-    described,
-    differences,
-    refuse_changes,
-    refuse_existing,
-    write_csv,
-)
+from polyptrace.core.files import atomic_folder, described, differences, refuse_changes, refuse_existing, write_csv
 from polyptrace.data import prepare
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.preparation import NoTrackError
@@ -38,13 +31,11 @@ LINKING = Tracks(link="video", max_gap=5, start_score=0.5, min_score=0.4, margin
 
 
 def command(
-    ctx: typer.Context,
+    ctx: Context,
     videos: Videos,
     detector: DetectorName,
-    out: Annotated[Path, typer.Option(help="Folder to write: detections, data, vectors, lesions.")],
-    encoder: Annotated[
-        str, typer.Option(help="As in 'polyptrace embed': run, encoder folder, name, or hub id.")
-    ] = DEFAULT,
+    out: Annotated[Path, Option(help="Folder to write: detections, data, vectors, lesions.")],
+    encoder: Annotated[str, Option(help="As in 'polyptrace embed': run, encoder folder, name, or hub id.")] = DEFAULT,
     weights: Weights = None,
     min_score: MinScore = 0.1,
     keep_border: KeepBorder = False,
