@@ -90,27 +90,30 @@ def run_detector(
     batch = batch or BATCH[choose_device(device, "--device")[0].type]
     for video, loaded in _detectors(videos, detector, device):
         made = detect(video, loaded, out, min_score=min_score, border=border, batch=batch)
-        skipped = "".join(f", {counted(count, 'frame')} {reason}" for reason, count in made.skipped_frames.items())
-        echo(f"{made.path}: {counted(made.boxes, 'box', 'boxes')} in {counted(made.frames, 'frame')}{skipped}")
+        echo(f"{made.path}: {summary(made)}")
         detections.append(made)
     return detections
 
 
+def summary(made: Detections) -> str:
+    """The boxes, frames and skipped frames of a video, in words."""
+    skipped = "".join(f", {counted(count, 'frame')} {reason}" for reason, count in made.skipped_frames.items())
+    return f"{counted(made.boxes, 'box', 'boxes')} in {counted(made.frames, 'frame')}{skipped}"
+
+
 def _detectors(videos: list[Path], detector: str, device: str) -> Iterator[tuple[Path, Detector]]:
     """Each video with its detector, which is loaded once unless it is stored boxes."""
-    _check_videos(videos)
-    if detector == GENERATED:
-        _refuse_recordings(videos)
+    _check_videos(videos, detector)
     chosen = choose_device(device, "--device")[0]
     loaded = None
     for video in videos:
-        loaded = loaded or load_detector(detector, chosen, video)
+        if loaded is None or isinstance(loaded, StoredBoxes):
+            loaded = load_detector(detector, chosen, video)
         yield video, loaded
-        loaded = None if isinstance(loaded, StoredBoxes) else loaded
 
 
-def _check_videos(videos: list[Path]) -> None:
-    """Raises an error if a video does not exist, or if two have the same name."""
+def _check_videos(videos: list[Path], detector: str) -> None:
+    """Raises an error if a video does not exist, if two have the same name, or if the detector is not made for one."""
     for video in videos:
         if video.is_dir():
             raise UserError(f"{video}: is a folder -> give its video files, such as {video}/*.mp4")
@@ -120,11 +123,8 @@ def _check_videos(videos: list[Path]) -> None:
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"{twice[0]}: two videos have this name -> rename one of them, or use two folders")
 
-
-def _refuse_recordings(videos: list[Path]) -> None:
-    """Raises an error if a video is not generated: the detector of the package has never seen a recorded one."""
     for video in videos:
-        if not video_info(video).generated:
+        if detector == GENERATED and not video_info(video).generated:
             raise UserError(
                 f"{video}: was not written by 'polyptrace synth', and the detector '{GENERATED}' finds only generated "
                 "polyps -> give a detector that was trained on recordings; see docs/video.md"

@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from typer import Argument, Context, Option
 
 from polyptrace.cli.options import ConfigFile, Overwrite, read_settings, split_arguments
@@ -115,29 +115,23 @@ def command(
     if seeds:
         results = combine([Results.load(folder) for folder in seeds])
     else:
-        settings = read_settings(ctx, config, SECTIONS, arguments=arguments)
+        settings = read_settings(ctx, config, SECTIONS, arguments=arguments).evaluate
         of_task, train = paths_by_task("--embeddings-for", embeddings_for), paths_by_task("--train-for", train_for)
         classes = _mapping(histology or [])
         paths = {task: of_task.get(task, embeddings or []) for task in wanted or TASKS}
-        lacking = [task for task in paths if not paths[task]]
-        if lacking:
+        if lacking := [task for task in paths if not paths[task]]:
             raise UserError(f"{', '.join(lacking)}: no embeddings -> give --embeddings PATH")
         with console.status("evaluating") as status:
             results = evaluate_files(
                 paths,
-                settings.evaluate,
+                settings,
                 histology=classes,
                 train=train,
                 on_task=lambda task: status.update(f"evaluating {task}"),
             )
-    method = results.method
-    method = replace(
-        method,
-        name=name or method.name,
-        group=group or method.group,
-        labels=labels or method.labels,
-        trained_on_test=tuple(check_task(task) for task in trained_on_test or method.trained_on_test),
-    )
+    seen = tuple(map(check_task, trained_on_test or ()))
+    given: dict[str, Any] = {"name": name, "group": group, "labels": labels, "trained_on_test": seen}
+    method = replace(results.method, **{key: value for key, value in given.items() if value})
     results = replace(results, method=method)
     if not any(task.metrics for task in results.tasks.values()):
         print_results(results)
@@ -152,11 +146,9 @@ def command(
 
 def print_results(results: Results) -> None:
     """Prints a table of the metrics, then the reasons of skipped tasks and remarks."""
-    table = Table(title=results.method.name, header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    for column in ("task", "metric"):
-        table.add_column(column, no_wrap=True)
-    for column in ("value", "95 % interval", "n"):
-        table.add_column(column, no_wrap=True, justify="right")
+    texts = (Column(name, no_wrap=True) for name in ("task", "metric"))
+    numbers = (Column(name, no_wrap=True, justify="right") for name in ("value", "95 % interval", "n"))
+    table = Table(*texts, *numbers, title=results.method.name, header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for name, task in results.tasks.items():
         for index, (key, metric) in enumerate(task.metrics.items()):
             table.add_row(name if index == 0 else "", key, *_cells(key, metric))

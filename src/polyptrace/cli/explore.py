@@ -57,8 +57,8 @@ def command(
         if (vectors / SAME_FILE).is_file():
             _ = workspace.model  # a damaged file is an error now, not on the page
         notices = [journal.dropped] if journal.dropped else []
-        for notice in notices:
-            warn(notice)
+        if journal.dropped:
+            warn(journal.dropped)
         listening = bind(port)
         number = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from rich import box
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from typer import Option
 
 from polyptrace.cli.options import Out, Overwrite, PictureFolders, VectorsFile
@@ -91,9 +91,8 @@ def _summary(found: list[ProcedureLesions], vectors: Path) -> dict[str, Any]:
 
 
 def _print(found: list[ProcedureLesions], model: SameModel) -> None:
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("procedure", "tracks", "lesions", "90 % interval"):
-        table.add_column(name, justify="left" if name == "procedure" else "right")
+    numbers = (Column(name, justify="right") for name in ("tracks", "lesions", "90 % interval"))
+    table = Table("procedure", *numbers, box=box.SIMPLE_HEAD)
     for procedure in found:
         low, high = procedure.interval
         table.add_row(escape(procedure.video), str(len(procedure.rows)), str(procedure.count), f"{low}–{high}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Context, Option
 
-from polyptrace.config import Config, describe, override, parse_options, read_config
+from polyptrace.config import Config, describe, override, read_config
 from polyptrace.core.errors import UserError
 
 ConfigFile = Annotated[Path | None, Option("--config", help="TOML file with settings; see 'polyptrace settings'.")]
@@ -42,7 +42,7 @@ def read_settings(
 
 
 def check_options(ctx: Context, sections: Sequence[str], arguments: Sequence[str]) -> None:
-    """Raises an error for an unknown option or setting among the arguments that typer did not parse."""
+    """Raises an error for an unknown option among the arguments that typer did not parse."""
     options = [option for parameter in ctx.command.params for option in parameter.opts]
     for argument in arguments:
         name = argument.partition("=")[0].replace("_", "-")
@@ -51,7 +51,6 @@ def check_options(ctx: Context, sections: Sequence[str], arguments: Sequence[str
             near = difflib.get_close_matches(name, options, 1, 0.5)
             meant = settings or near or ["an option that --help or 'polyptrace settings' lists"]
             raise UserError(f"{name}: no such option -> did you mean {' or '.join(meant)}?")
-    parse_options(arguments, sections)
 
 
 def split_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -22,14 +22,7 @@ from polyptrace.encoders import load_encoder
 from polyptrace.encoders.weights import weights_hash
 from polyptrace.evaluate import Results, evaluate
 from polyptrace.evaluate.results import Method
-from polyptrace.figures.figure1 import bag_at, bag_caption, bag_figure, illustrative_anchor
-from polyptrace.figures.figure2 import (
-    add_vectors,
-    curriculum_caption,
-    curriculum_figures,
-    curriculum_statistics,
-    training_tracklets,
-)
+from polyptrace.figures import figure1, figure2
 from polyptrace.report import load_rows, write_report
 from polyptrace.report.curves import Run, load_run
 from polyptrace.report.page import Block, Paragraph, Plots
@@ -170,24 +163,24 @@ def check_runs(runs: Sequence[Run], results: Sequence[Results]) -> None:
 
 def _figures(run: Run, dataset: Dataset) -> list[Block]:
     settings = run.config.supervision
-    tracklets = training_tracklets(dataset)
-    anchor = illustrative_anchor(tracklets, settings)
+    tracklets = figure2.training_tracklets(dataset)
+    anchor = figure1.illustrative_anchor(tracklets, settings)
     note = ""
     encoder = _encoder(run.folder)
     if encoder is not None:
         frames = int(dataset.tracklets.length[tracklets.index].sum())
         if frames <= (MAX_FRAMES_GPU if torch.cuda.is_available() else MAX_FRAMES):
-            tracklets = add_vectors(tracklets, dataset, encoder)
+            tracklets = figure2.add_vectors(tracklets, dataset, encoder)
         else:
             note = f" Shares of the gradient are omitted, because {frames:,} frames would have to be encoded."
     names = ", ".join(dict.fromkeys(dataset.tracklets.dataset[tracklets.index].tolist()))
     data = f"Generated procedures ({names})" if dataset.generated else names
-    statistics = curriculum_statistics(tracklets, settings)
-    caption = f"The paper's Figure 2, for {run.name}. {curriculum_caption(statistics, data)}{note}"
-    early, late = (bag_at(tracklets, settings, anchor, c) for c in (0.0, 1.0))
-    bag = bag_figure(dataset, tracklets, early, late)
-    bag_text = f"The paper's Figure 1, for {run.name}. {bag_caption(dataset, tracklets, early, late)}"
-    return [Plots(tuple(curriculum_figures(statistics)), caption), Plots((bag,), bag_text, wide=True)]
+    statistics = figure2.curriculum_statistics(tracklets, settings)
+    caption = f"The paper's Figure 2, for {run.name}. {figure2.curriculum_caption(statistics, data)}{note}"
+    early, late = (figure1.bag_at(tracklets, settings, anchor, c) for c in (0.0, 1.0))
+    bag = figure1.bag_figure(dataset, tracklets, early, late)
+    bag_text = f"The paper's Figure 1, for {run.name}. {figure1.bag_caption(dataset, tracklets, early, late)}"
+    return [Plots(tuple(figure2.curriculum_figures(statistics)), caption), Plots((bag,), bag_text, wide=True)]
 
 
 def _encoder(folder: Path) -> nn.Module | None:
