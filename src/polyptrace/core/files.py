@@ -249,12 +249,10 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 def safe_cell(text: str) -> str:
     """The text, or `'text` if it begins like a formula and is not a number."""
-    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return text
     try:
         float(text)
     except ValueError:
-        return f"'{text}"
+        return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
     return text
 
 
