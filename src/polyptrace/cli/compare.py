@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Context, Exit, Option
 
 from polyptrace.cli.evaluate import paths_by_task
-from polyptrace.cli.options import ConfigFile, check_options
+from polyptrace.cli.options import ConfigFile, option_names
 from polyptrace.compare.rates import RATES_FILE, choose_rates, read_rates, search_trials, write_rates
 from polyptrace.compare.rows import ALL, ROWS, ComparisonRow, frozen_row, select_rows
 from polyptrace.compare.runner import Failure, Keep, Workers, failure_of, run_trials, with_starts
@@ -153,8 +153,7 @@ def command(
 
 def shared_of(ctx: Context, out: Path, config: Path | None, tasks: str | None) -> Shared:
     """What all rows have in common, from the TOML file and the command line."""
-    check_options(ctx, SECTIONS, ctx.args)
-    file, options = read_toml(config), parse_options(ctx.args, SECTIONS)
+    file, options = read_toml(config), parse_options(ctx.args, SECTIONS, option_names(ctx))
     from_dict(file, where=str(config))
     settings = {section: {**file.get(section, {}), **options.get(section, {})} for section in {**file, **options}}
     return Shared(out, settings, tuple(check_task(task.strip()) for task in (tasks or ",".join(TASKS)).split(",")))

@@ -1,6 +1,5 @@
 """Options that several commands have, and how commands parse their settings."""
 
-import difflib
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -8,8 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Context, Option
 
-from polyptrace.config import Config, describe, override, read_config
-from polyptrace.core.errors import UserError
+from polyptrace.config import Config, override, read_config
 
 ConfigFile = Annotated[Path | None, Option("--config", help="TOML file with settings; see 'polyptrace settings'.")]
 Out = Annotated[Path, Option("--out", help="Folder to write.")]
@@ -37,20 +35,12 @@ def read_settings(
     `arguments` are those that typer did not parse, if they are not in `ctx.args`.
     """
     arguments = ctx.args if arguments is None else arguments
-    check_options(ctx, sections, arguments)
-    return override(read_config(config_file, base), arguments, sections)
+    return override(read_config(config_file, base), arguments, sections, option_names(ctx))
 
 
-def check_options(ctx: Context, sections: Sequence[str], arguments: Sequence[str]) -> None:
-    """Raises an error for an unknown option among the arguments that typer did not parse."""
-    options = [option for parameter in ctx.command.params for option in parameter.opts]
-    for argument in arguments:
-        name = argument.partition("=")[0].replace("_", "-")
-        if name.startswith("--") and "." not in name:  # not a setting, so a misspelt option of this command
-            settings = [row[0] for row in describe(sections) if row[0].rpartition(".")[2] == name.removeprefix("--")]
-            near = difflib.get_close_matches(name, options, 1, 0.5)
-            meant = settings or near or ["an option that --help or 'polyptrace settings' lists"]
-            raise UserError(f"{name}: no such option -> did you mean {' or '.join(meant)}?")
+def option_names(ctx: Context) -> list[str]:
+    """The options of a command, without the settings."""
+    return [option for parameter in ctx.command.params for option in parameter.opts if option.startswith("--")]
 
 
 def split_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -27,6 +27,7 @@ from polyptrace.report import load_rows, write_report
 from polyptrace.report.curves import Run, load_run
 from polyptrace.report.page import Block, Paragraph, Plots
 from polyptrace.report.sections import COLOUR_GRID
+from polyptrace.report.tables import has_labels
 from polyptrace.report.write import PAGE_FILE
 
 #: Frames that are encoded for a page at most, without and with a GPU.
@@ -89,8 +90,7 @@ def command(
 def colour_grid(rows: list[Results], datasets: list[Dataset]) -> list[Results]:
     """The colour grid, counted on the same tracks, if the rows have no labels and it is not among them."""
     counting_rows = [row for row in rows if any(name.startswith("counting.") for name in row.tasks)]
-    labelled = any(task.counts.get("labelled_videos", 0) for row in rows for task in row.tasks.values())
-    if labelled or not counting_rows or any(row.method.encoder == COLOUR_GRID for row in rows):
+    if has_labels(rows) or not counting_rows or any(row.method.encoder == COLOUR_GRID for row in rows):
         return []
     tested = [dataset for dataset in datasets if _evaluated_on(dataset, counting_rows[0])]
     if not tested:
