@@ -17,7 +17,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -320,11 +320,8 @@ def as_options(config: Config, base: Config, sections: Sequence[str] | None = No
 
 def as_dict(config: Config, sections: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
     """The tree, or some of its sections, as nested dictionaries that can be written as JSON."""
-    tree: dict[str, dict[str, Any]] = {}
-    for section, key in _keys(sections):
-        value = getattr(getattr(config, section), key.name)
-        tree.setdefault(section, {})[key.name] = list(value) if isinstance(value, tuple) else value
-    return tree
+    tree: dict[str, dict[str, Any]] = json.loads(json.dumps(asdict(config)))  # JSON has lists instead of tuples
+    return {section: values for section, values in tree.items() if sections is None or section in sections}
 
 
 def as_toml(config: Config, sections: Sequence[str] | None = None) -> str:

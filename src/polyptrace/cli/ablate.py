@@ -171,12 +171,9 @@ def completed_rows(folders: Sequence[Path]) -> list[tuple[Results, Config]]:
     """Each row that has results: its training seeds combined, and its settings."""
     rows = []
     for folder in folders:
-        results = {path.parent: Results.load(path) for path in sorted(folder.glob("seed*/results"))}
-        if results:
-            rows.append((combine([*results.values()]), settings_of(next(iter(results)))))
+        if results := sorted(folder.glob("seed*/results")):
+            first = results[0].parent
+            recorded = (first / RECORD).exists()  # not if the commands of the row were typed
+            config = load_trial(first).config if recorded else read_config(first / "run" / "config.toml")
+            rows.append((combine([Results.load(path) for path in results]), config))
     return rows
-
-
-def settings_of(folder: Path) -> Config:
-    """The settings of a row; one whose commands were typed has no `row.json`."""
-    return load_trial(folder).config if (folder / RECORD).exists() else read_config(folder / "run" / "config.toml")

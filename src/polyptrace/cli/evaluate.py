@@ -19,7 +19,7 @@ from polyptrace.core.files import refuse_existing
 from polyptrace.encoders.encoder import LABEL_USE
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.evaluation import evaluate_files
-from polyptrace.evaluate.results import GROUPS, RESULTS_FILE, TRACK_LIST, Metric, combine
+from polyptrace.evaluate.results import GROUPS, RESULTS_FILE, TRACK_LIST, combine
 from polyptrace.evaluate.tasks import TASKS, check_task
 
 SECTIONS = ("evaluate",)
@@ -151,7 +151,11 @@ def print_results(results: Results) -> None:
     table = Table(*texts, *numbers, title=results.method.name, header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for name, task in results.tasks.items():
         for index, (key, metric) in enumerate(task.metrics.items()):
-            table.add_row(name if index == 0 else "", key, *_cells(key, metric))
+            scale = 1 if key in NOT_FRACTIONS else 100
+            value, low, high = (f"{scale * number:.2f}" for number in (metric.value, metric.low, metric.high))
+            interval = "-" if math.isnan(metric.low) else f"{low} to {high}"
+            count = counted(metric.n, SINGULAR.get(metric.of, metric.of), metric.of)
+            table.add_row(name if index == 0 else "", key, value, interval, count)
         if task.metrics:
             table.add_section()
     screen = SafeConsole(width=max(90, output.width))
@@ -188,17 +192,6 @@ def _print_polyps(results: Results, screen: Console) -> None:
         screen.print(f"... and {counted(len(procedures) - MOST_PROCEDURES, 'more procedure')}, in {TRACK_LIST}")
 
 
-def _cells(name: str, metric: Metric) -> tuple[str, str, str]:
-    """Value, interval and n as text; fractions in percent."""
-    scale = 1 if name in NOT_FRACTIONS else 100
-    value, low, high = (f"{scale * number:.2f}" for number in (metric.value, metric.low, metric.high))
-    return (
-        value,
-        "-" if math.isnan(metric.low) else f"{low} to {high}",
-        counted(metric.n, SINGULAR.get(metric.of, metric.of), metric.of),
-    )
-
-
 def paths_by_task(option: str, texts: Sequence[str] | None) -> dict[str, list[Path]]:
     """The paths of an option `TASK=PATH` by task."""
     paths: dict[str, list[Path]] = {}
@@ -211,11 +204,10 @@ def paths_by_task(option: str, texts: Sequence[str] | None) -> dict[str, list[Pa
 
 
 def _mapping(texts: list[str]) -> dict[str, int]:
-    labels = {"1": 1, "0": 0, "-1": -1}
     mapping = {}
     for text in texts:
         name, _, label = text.rpartition("=")
-        if not name or label not in labels:
+        if not name or label not in ("1", "0", "-1"):
             raise UserError(f"--histology {text}: not NAME=LABEL -> the label is 1, 0 or -1")
-        mapping[name] = labels[label]
+        mapping[name] = int(label)
     return mapping
