@@ -67,14 +67,14 @@ def test_what_can_be_mistyped_in_a_file_is_named(tmp_path: Path, toml: str, mess
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--train.epcohs", "3"], r"did you mean '--train.epochs'\?"),
+        (["--train.epcohs", "3"], r"did you mean --train.epochs\?"),
         (["--train.epochs"], "has no value"),
         (["--train.epochs", "3.5"], "give an integer"),
         (["--optimiser.lr", "nan"], "give a number"),
         (["--train.epochs", "-1"], "--train.epochs -1: out of range -> give 0 or more"),
         (["--train.log-every", "0"], "--train.log-every 0: out of range -> give 1 or more"),
         (["train.epochs", "3"], "settings are written --section.key value"),
-        (["--synth.seed", "3"], "there is no setting '--synth.seed'"),
+        (["--synth.seed", "3"], "--synth.seed: no such option or setting -> did you mean --"),
         (["--tracks.length", "4"], "is a setting of another command -> this one has the sections train, optimiser"),
     ],
 )

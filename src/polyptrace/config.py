@@ -17,7 +17,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -265,13 +265,19 @@ def check_limits(section: str, values: object) -> None:
                 raise UserError(f"{_option(section, key)} {value}: out of range -> give {wanted}")
 
 
-def override(config: Config, arguments: Sequence[str], sections: Sequence[str] | None = None) -> Config:
+def override(
+    config: Config, arguments: Sequence[str], sections: Sequence[str] | None = None, options: Sequence[str] = ()
+) -> Config:
     """`config`, updated from command line arguments `--section.key value` or `--section.key=value`."""
-    return from_dict(parse_options(arguments, sections), config, "command line")
+    return from_dict(parse_options(arguments, sections, options), config, "command line")
 
 
-def parse_options(arguments: Sequence[str], sections: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+def parse_options(
+    arguments: Sequence[str], sections: Sequence[str] | None = None, options: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
     """Command line arguments as a nested mapping of typed values; only the given sections are accepted.
+
+    `options` are further options of the command, one of which an unknown argument may be meant to be.
 
     >>> parse_options(["--optimiser.weight-decay", "0.1", "--train.epochs=3"])
     {'optimiser': {'weight_decay': 0.1}, 'train': {'epochs': 3}}
@@ -284,11 +290,13 @@ def parse_options(arguments: Sequence[str], sections: Sequence[str] | None = Non
         name = name.replace("_", "-")
         if not name.startswith("--"):
             raise UserError(f"{argument}: unexpected argument -> settings are written --section.key value")
-        if name not in known and name in (_option(s, k.name) for s, k in _keys(None)):
-            raise UserError(
-                f"{name}: is a setting of another command -> this one has the sections {', '.join(sections or ())}"
-            )
-        _check_known(name, list(known), "command line", "setting")
+        if name not in known:
+            if name in (row[0] for row in describe()):
+                taken = ", ".join(sections or ())
+                raise UserError(f"{name}: is a setting of another command -> this one has the sections {taken}")
+            same_key = [option for option in known if option.endswith(f".{name.removeprefix('--')}")]
+            meant = same_key or get_close_matches(name, [*known, *options], 1, 0.5) or ["an option that --help lists"]
+            raise UserError(f"{name}: no such option or setting -> did you mean {' or '.join(meant)}?")
         if not equals:
             try:
                 text = next(remaining)
@@ -312,11 +320,8 @@ def as_options(config: Config, base: Config, sections: Sequence[str] | None = No
 
 def as_dict(config: Config, sections: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
     """The tree, or some of its sections, as nested dictionaries that can be written as JSON."""
-    tree: dict[str, dict[str, Any]] = {}
-    for section, key in _keys(sections):
-        value = getattr(getattr(config, section), key.name)
-        tree.setdefault(section, {})[key.name] = list(value) if isinstance(value, tuple) else value
-    return tree
+    tree: dict[str, dict[str, Any]] = json.loads(json.dumps(asdict(config)))  # JSON has lists instead of tuples
+    return {section: values for section, values in tree.items() if sections is None or section in sections}
 
 
 def as_toml(config: Config, sections: Sequence[str] | None = None) -> str:
@@ -324,7 +329,9 @@ def as_toml(config: Config, sections: Sequence[str] | None = None) -> str:
     lines: list[str] = []
     for section, values in as_dict(config, sections).items():
         lines += [f"[{section}]"]
-        lines += [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
+        # JSON and TOML write texts, lists, numbers and booleans alike, except that TOML forbids DEL in a text
+        texts = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items() if value is not None}
+        lines += [f"{key} = {text}".replace("\x7f", "\\u007f") for key, text in texts.items()]
         lines += [""]
     return "\n".join(lines)
 
@@ -374,11 +381,6 @@ def _checked(value: object, kind: Any, where: str) -> object:
         article = {int: "an ", float: "a "}.get(kind, "")
         raise UserError(f"{where}: {value!r} is not valid -> give {article}{type_name(kind)}") from None
     return checked
-
-
-def _toml(value: object) -> str:
-    # JSON and TOML write texts, lists, numbers and booleans alike, except that TOML forbids DEL in a text
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 @cache

@@ -100,9 +100,9 @@ def test_a_missing_or_unreachable_score_is_reported(clips: Path, tmp_path: Path,
 
 def test_a_misspelt_option_is_answered_with_the_right_one(clips: Path, tmp_path: Path, said) -> None:
     assert prepare_small("mot", clips, "--identity", "polyp", "--out", tmp_path / "d") == 2
-    assert "--identity: no such option -> did you mean --identities?" in said()
+    assert "--identity: no such option or setting -> did you mean --identities?" in said()
     assert prepare_small("mot", clips, "--tracks.strid", "2", "--out", tmp_path / "d") == 2
-    assert "did you mean '--tracks.stride'?" in said()
+    assert "did you mean --tracks.stride?" in said()
     assert prepare_small("mot", clips, "--max_gap", "2", "--out", tmp_path / "d") == 2
     assert "did you mean --tracks.max-gap?" in said()
 

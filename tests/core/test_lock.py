@@ -50,7 +50,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
     process.wait()
     assert (tmp_path / ".out.lock").exists()
     with lock(tmp_path / "out"):
-        assert f'"pid": {os.getpid()}' in (tmp_path / ".out.lock").read_text()
+        assert f"process {os.getpid()} on " in (tmp_path / ".out.lock").read_text()
     assert not (tmp_path / ".out.lock").exists()
 
 

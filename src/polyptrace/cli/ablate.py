@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Context, Option
 
 from polyptrace.cli import compare
 from polyptrace.cli.options import ConfigFile
@@ -35,19 +35,15 @@ __all__ = ["SECTIONS", "command"]
 
 
 def command(
-    ctx: typer.Context,
+    ctx: Context,
     out: compare.ComparisonFolder,
     data: compare.TrainData = None,
     tests: compare.TestData = None,
     tests_of: compare.TestDataOfTask = None,
-    variants: Annotated[
-        str, typer.Option("--variants", help=f"all, table2, blocks ({', '.join(BLOCKS)}) or single variants.")
-    ] = "table2",
+    variants: Annotated[str, Option(help=f"all, table2, blocks ({', '.join(BLOCKS)}) or single variants.")] = "table2",
     sweep: Annotated[
         list[str] | None,
-        typer.Option(
-            "--sweep", metavar="NAME=TRAIN:EVAL[:EVAL]", help="One training and its test datasets; repeatable."
-        ),
+        Option(metavar="NAME=TRAIN:EVAL[:EVAL]", help="One training and its test datasets; repeatable."),
     ] = None,
     seeds: compare.Seeds = 3,
     tasks: compare.Tasks = None,
@@ -175,12 +171,9 @@ def completed_rows(folders: Sequence[Path]) -> list[tuple[Results, Config]]:
     """Each row that has results: its training seeds combined, and its settings."""
     rows = []
     for folder in folders:
-        results = {path.parent: Results.load(path) for path in sorted(folder.glob("seed*/results"))}
-        if results:
-            rows.append((combine([*results.values()]), settings_of(next(iter(results)))))
+        if results := sorted(folder.glob("seed*/results")):
+            first = results[0].parent
+            recorded = (first / RECORD).exists()  # not if the commands of the row were typed
+            config = load_trial(first).config if recorded else read_config(first / "run" / "config.toml")
+            rows.append((combine([Results.load(path) for path in results]), config))
     return rows
-
-
-def settings_of(folder: Path) -> Config:
-    """The settings of a row; one whose commands were typed has no `row.json`."""
-    return load_trial(folder).config if (folder / RECORD).exists() else read_config(folder / "run" / "config.toml")

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import typer
 from rich.markup import escape
 from rich.table import Table
+from typer import Argument, Exit, Option
 
 from polyptrace.core.console import echo, output
 from polyptrace.data import Dataset
@@ -29,8 +29,8 @@ PAPER = {
 
 
 def command(
-    dataset: Annotated[Path, typer.Argument(help="Folder that 'polyptrace prepare' wrote.")],
-    most: Annotated[int | None, typer.Option(min=0, help="Findings to print per kind; all by default.")] = None,
+    dataset: Annotated[Path, Argument(help="Folder that 'polyptrace prepare' wrote.")],
+    most: Annotated[int | None, Option(min=0, help="Findings to print per kind; all by default.")] = None,
 ) -> None:
     """Show the content of a dataset folder and check it.
 
@@ -55,7 +55,7 @@ def command(
     if blank:
         echo(f"fatal: {blank} of {len(sample)} checked crops are black -> prepare the dataset again")
     if blank or any(finding.fatal for finding in findings):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def print_dataset(dataset: Dataset) -> None:

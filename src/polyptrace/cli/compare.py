@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Context, Exit, Option
 
 from polyptrace.cli.evaluate import paths_by_task
-from polyptrace.cli.options import ConfigFile, check_options
+from polyptrace.cli.options import ConfigFile, option_names
 from polyptrace.compare.rates import RATES_FILE, choose_rates, read_rates, search_trials, write_rates
 from polyptrace.compare.rows import ALL, ROWS, ComparisonRow, frozen_row, select_rows
 from polyptrace.compare.runner import Failure, Keep, Workers, failure_of, run_trials, with_starts
@@ -25,42 +25,40 @@ from polyptrace.report import load_rows, write_report
 
 __all__ = ["SECTIONS", "command"]
 
-TrainData = Annotated[Path | None, typer.Option("--data", help="Training dataset of all rows.")]
-TestData = Annotated[list[Path] | None, typer.Option("--eval", help="Test dataset of all rows; repeatable.")]
+TrainData = Annotated[Path | None, Option("--data", help="Training dataset of all rows.")]
+TestData = Annotated[list[Path] | None, Option("--eval", help="Test dataset of all rows; repeatable.")]
 TestDataOfTask = Annotated[
-    list[str] | None, typer.Option("--eval-for", metavar="TASK=DATASET", help="Test dataset of one task; repeatable.")
+    list[str] | None, Option("--eval-for", metavar="TASK=DATASET", help="Test dataset of one task; repeatable.")
 ]
-ComparisonFolder = Annotated[Path, typer.Option("--out", help="Folder of the comparison; an interrupted one resumes.")]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of training seeds per row.")]
-Tasks = Annotated[str | None, typer.Option("--tasks", help=f"Any of {','.join(TASKS)}; all by default.")]
+ComparisonFolder = Annotated[Path, Option("--out", help="Folder of the comparison; an interrupted one resumes.")]
+Seeds = Annotated[int, Option("--seeds", min=1, help="Number of training seeds per row.")]
+Tasks = Annotated[str | None, Option("--tasks", help=f"Any of {','.join(TASKS)}; all by default.")]
 Only = Annotated[
-    list[str] | None,
-    typer.Option("--only", metavar="ROW[/SEED]", help="Run only this row, e.g. ours/seed1; repeatable."),
+    list[str] | None, Option("--only", metavar="ROW[/SEED]", help="Run only this row, e.g. ours/seed1; repeatable.")
 ]
-TableOnly = Annotated[bool, typer.Option("--table-only", help="Run nothing; write the tables from existing results.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Run nothing; print the commands of each row.")]
-Kept = Annotated[Keep, typer.Option("--keep", help="vectors: delete the weights of completed rows.")]
+TableOnly = Annotated[bool, Option("--table-only", help="Run nothing; write the tables from existing results.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Run nothing; print the commands of each row.")]
+Kept = Annotated[Keep, Option("--keep", help="vectors: delete the weights of completed rows.")]
 AtOnce = Annotated[
     int,
-    typer.Option(
+    Option(
         min=0,
         metavar="N",
         help="Number of rows that run at the same time in worker processes, sharing the GPUs; 0: in this process.",
     ),
 ]
-Rates = Annotated[Path | None, typer.Option("--rates", help="Learning rates from an earlier search (rates.json).")]
+Rates = Annotated[Path | None, Option("--rates", help="Learning rates from an earlier search (rates.json).")]
 
 
 def command(
-    ctx: typer.Context,
+    ctx: Context,
     out: ComparisonFolder,
     data: TrainData = None,
     tests: TestData = None,
     tests_of: TestDataOfTask = None,
-    methods: Annotated[str, typer.Option("--methods", help=f"all, or any of {','.join(ROWS)}.")] = "all",
+    methods: Annotated[str, Option(help=f"all, or any of {','.join(ROWS)}.")] = "all",
     frozen: Annotated[
-        list[str] | None,
-        typer.Option("--frozen", metavar="[TITLE=]ENCODER[:WEIGHTS]", help="Row of a frozen encoder; repeatable."),
+        list[str] | None, Option(metavar="[TITLE=]ENCODER[:WEIGHTS]", help="Row of a frozen encoder; repeatable.")
     ] = None,
     seeds: Seeds = 3,
     tasks: Tasks = None,
@@ -69,18 +67,18 @@ def command(
     dry_run: DryRun = False,
     keep: Kept = "all",
     own_epochs: Annotated[
-        bool, typer.Option("--own-epochs", help="Train each method for its own epochs instead of the same frames.")
+        bool, Option("--own-epochs", help="Train each method for its own epochs instead of the same frames.")
     ] = False,
     at_once: AtOnce = 0,
     rates: Rates = None,
     search_lr: Annotated[
-        str | None, typer.Option("--search-lr", metavar="LR,LR", help="Search each method's learning rate among these.")
+        str | None, Option(metavar="LR,LR", help="Search each method's learning rate among these.")
     ] = None,
     search_train: Annotated[
-        Path | None, typer.Option("--search-data", help="Development dataset on which the search trains.")
+        Path | None, Option("--search-data", help="Development dataset on which the search trains.")
     ] = None,
     search_test: Annotated[
-        Path | None, typer.Option("--search-eval", help="Development dataset on which the search evaluates.")
+        Path | None, Option("--search-eval", help="Development dataset on which the search evaluates.")
     ] = None,
     config: ConfigFile = None,
 ) -> None:
@@ -153,10 +151,9 @@ def command(
     exit_with(failed)
 
 
-def shared_of(ctx: typer.Context, out: Path, config: Path | None, tasks: str | None) -> Shared:
+def shared_of(ctx: Context, out: Path, config: Path | None, tasks: str | None) -> Shared:
     """What all rows have in common, from the TOML file and the command line."""
-    check_options(ctx, SECTIONS, ctx.args)
-    file, options = read_toml(config), parse_options(ctx.args, SECTIONS)
+    file, options = read_toml(config), parse_options(ctx.args, SECTIONS, option_names(ctx))
     from_dict(file, where=str(config))
     settings = {section: {**file.get(section, {}), **options.get(section, {})} for section in {**file, **options}}
     return Shared(out, settings, tuple(check_task(task.strip()) for task in (tasks or ",".join(TASKS)).split(",")))
@@ -230,7 +227,7 @@ def exit_with(failures: Sequence[Failure]) -> None:
     notify(f"{len(failures)} failed:", style="bold red")
     for failure in failures:
         notify(f"  {failure.key}: {failure.message} ({failure.file})")
-    raise typer.Exit(1)
+    raise Exit(1)
 
 
 def plan_search(

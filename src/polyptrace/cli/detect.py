@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from polyptrace.core.console import counted, echo
 from polyptrace.core.device import choose_device
@@ -15,24 +15,22 @@ from polyptrace.detect import Detections, Detector, detect, load_detector
 from polyptrace.detect.detector import GENERATED
 from polyptrace.detect.stored_boxes import StoredBoxes
 
-Videos = Annotated[list[Path], typer.Argument(help="Video files: MP4, MOV, MKV, AVI, ...")]
+Videos = Annotated[list[Path], Argument(help="Video files: MP4, MOV, MKV, AVI, ...")]
 DetectorName = Annotated[
     str,
-    typer.Option(
+    Option(
         "--detector",
         help="ONNX file, transformers folder, torchvision weights, FILE.py:FUNCTION, or stored boxes as FORMAT:PATH;"
         " for videos of 'polyptrace synth': generated (comes with the package).",
     ),
 ]
-MinScore = Annotated[float, typer.Option(min=0, max=1, help="Drop boxes with a lower score.")]
-KeepBorder = Annotated[
-    bool, typer.Option("--keep-border", help="Do not blank what is outside of the endoscope's field.")
-]
+MinScore = Annotated[float, Option(min=0, max=1, help="Drop boxes with a lower score.")]
+KeepBorder = Annotated[bool, Option("--keep-border", help="Do not blank what is outside of the endoscope's field.")]
 BatchSize = Annotated[
     int | None,
-    typer.Option("--batch", min=1, help="Frames that the detector gets at once; by default 16 on a GPU, 2 on a CPU."),
+    Option("--batch", min=1, help="Frames that the detector gets at once; by default 16 on a GPU, 2 on a CPU."),
 ]
-DeviceName = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where the detector runs.")]
+DeviceName = Annotated[Literal["auto", "cpu", "cuda"], Option("--device", help="Where the detector runs.")]
 
 PREVIEW_FILE = "preview.html"
 #: Frames per batch by type of device. On a CPU, more are not faster, and need memory.
@@ -42,11 +40,11 @@ BATCH = {"cuda": 16, "cpu": 2}
 def command(
     videos: Videos,
     detector: DetectorName,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write: one MOT file per video.")],
+    out: Annotated[Path, Option(help="Folder to write: one MOT file per video.")],
     min_score: MinScore = 0.1,
     keep_border: KeepBorder = False,
     preview: Annotated[
-        bool, typer.Option("--preview", help=f"Only write {PREVIEW_FILE}: 20 frames of each video with their boxes.")
+        bool, Option("--preview", help=f"Only write {PREVIEW_FILE}: 20 frames of each video with their boxes.")
     ] = False,
     batch: BatchSize = None,
     device: DeviceName = "auto",
@@ -92,27 +90,30 @@ def run_detector(
     batch = batch or BATCH[choose_device(device, "--device")[0].type]
     for video, loaded in _detectors(videos, detector, device):
         made = detect(video, loaded, out, min_score=min_score, border=border, batch=batch)
-        skipped = "".join(f", {counted(count, 'frame')} {reason}" for reason, count in made.skipped_frames.items())
-        echo(f"{made.path}: {counted(made.boxes, 'box', 'boxes')} in {counted(made.frames, 'frame')}{skipped}")
+        echo(f"{made.path}: {summary(made)}")
         detections.append(made)
     return detections
 
 
+def summary(made: Detections) -> str:
+    """The boxes, frames and skipped frames of a video, in words."""
+    skipped = "".join(f", {counted(count, 'frame')} {reason}" for reason, count in made.skipped_frames.items())
+    return f"{counted(made.boxes, 'box', 'boxes')} in {counted(made.frames, 'frame')}{skipped}"
+
+
 def _detectors(videos: list[Path], detector: str, device: str) -> Iterator[tuple[Path, Detector]]:
     """Each video with its detector, which is loaded once unless it is stored boxes."""
-    _check_videos(videos)
-    if detector == GENERATED:
-        _refuse_recordings(videos)
+    _check_videos(videos, detector)
     chosen = choose_device(device, "--device")[0]
     loaded = None
     for video in videos:
-        loaded = loaded or load_detector(detector, chosen, video)
+        if loaded is None or isinstance(loaded, StoredBoxes):
+            loaded = load_detector(detector, chosen, video)
         yield video, loaded
-        loaded = None if isinstance(loaded, StoredBoxes) else loaded
 
 
-def _check_videos(videos: list[Path]) -> None:
-    """Raises an error if a video does not exist, or if two have the same name."""
+def _check_videos(videos: list[Path], detector: str) -> None:
+    """Raises an error if a video does not exist, if two have the same name, or if the detector is not made for one."""
     for video in videos:
         if video.is_dir():
             raise UserError(f"{video}: is a folder -> give its video files, such as {video}/*.mp4")
@@ -122,11 +123,8 @@ def _check_videos(videos: list[Path]) -> None:
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"{twice[0]}: two videos have this name -> rename one of them, or use two folders")
 
-
-def _refuse_recordings(videos: list[Path]) -> None:
-    """Raises an error if a video is not generated: the detector of the package has never seen a recorded one."""
     for video in videos:
-        if not video_info(video).generated:
+        if detector == GENERATED and not video_info(video).generated:
             raise UserError(
                 f"{video}: was not written by 'polyptrace synth', and the detector '{GENERATED}' finds only generated "
                 "polyps -> give a detector that was trained on recordings; see docs/video.md"

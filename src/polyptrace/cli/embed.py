@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Context, Option
 
 from polyptrace.cli.options import Cluster, ConfigFile, DatasetFolder, Overwrite, Weights, read_settings
 from polyptrace.config import Embed
@@ -18,10 +18,10 @@ SECTIONS = ("embed",)
 
 
 def command(
-    ctx: typer.Context,
-    encoder: Annotated[str, typer.Argument(help="Run, encoder or ONNX folder, checkpoint, name, or hub id.")],
+    ctx: Context,
+    encoder: Annotated[str, Argument(help="Run, encoder or ONNX folder, checkpoint, name, or hub id.")],
     data: DatasetFolder,
-    out: Annotated[Path, typer.Option("--out", help="Embeddings folder to write.")],
+    out: Annotated[Path, Option(help="Embeddings folder to write.")],
     weights: Weights = None,
     overwrite: Overwrite = False,
     cluster: Cluster = None,

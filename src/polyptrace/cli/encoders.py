@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-import typer
-from rich.table import Table
+from rich.table import Column, Table
+from typer import Argument, Option
 
 from polyptrace.config import Config
 from polyptrace.core.console import echo, output, progress
@@ -28,16 +28,14 @@ OTHERS = (
     "OWNER/NAME (hub)",
 )
 
-#: One encoder: cost, input, and source of the weights.
-EncoderRow = dict[str, Any]
+#: Headers of the table of costs; the numbers are right-aligned.
+NUMBERS = ("params\nM", "true\nGFLOP", "params M,\npaper's way", "FLOPs G,\npaper's way", "width", "pixels")
 
 
 def command(
-    names: Annotated[list[str] | None, typer.Argument(help="Foundation models; default: all, and ours.")] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", help="Also look for published weights files in this folder.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    names: Annotated[list[str] | None, Argument(help="Foundation models; default: all, and ours.")] = None,
+    folder: Annotated[Path | None, Option(help="Also look for published weights files in this folder.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List encoders with parameters, cost, licence and weights.
 
@@ -61,31 +59,24 @@ def command(
     if as_json:
         echo(json.dumps(rows, indent=2))
         return
-    costs = Table("encoder", box=None, header_style="bold")
-    weights = Table("encoder", "licence", "weights", "local file", box=None, header_style="bold")
-    for title in ("params\nM", "true\nGFLOP", "params M,\npaper's way", "FLOPs G,\npaper's way", "width", "pixels"):
-        costs.add_column(title, justify="right")
-    for title in ("frames", "pooling"):
-        costs.add_column(title)
+    numbers = (Column(title, justify="right") for title in NUMBERS)
+    sources = (Column(title, overflow="fold") for title in ("licence", "weights", "local file"))
+    costs = Table(Column("encoder", no_wrap=True), *numbers, "frames", "pooling", box=None, header_style="bold")
+    weights = Table(Column("encoder", no_wrap=True), *sources, box=None, header_style="bold")
     for row in rows:
-        numbers = (row["params"] / 1e6, row["flops"] / 1e9, row["paper_params"] / 1e6, row["paper_macs"] / 1e9)
+        counts = (row["params"] / 1e6, row["flops"] / 1e9, row["paper_params"] / 1e6, row["paper_macs"] / 1e9)
         sizes = (str(row["width"]), str(row["size"]))
-        costs.add_row(row["name"], *(f"{number:,.1f}" for number in numbers), *sizes, row["frames"], row["poolings"])
+        costs.add_row(row["name"], *(f"{count:,.1f}" for count in counts), *sizes, row["frames"], row["poolings"])
         weights.add_row(row["name"], row["licence"], row["source"], row["local"])
-    for table in (costs, weights):
-        table.columns[0].no_wrap = True
-    for column in weights.columns[1:]:
-        column.overflow = "fold"
-    output.print(costs)
-    output.print()
-    output.print(weights)
+    output.print(costs, "", weights, sep="\n")
     if not names:
         echo(f"also: {', '.join(OTHERS)}")
 
 
-def _foundation_row(name: str, model: FoundationModel, folder: Path | None) -> EncoderRow:
+def _foundation_row(name: str, model: FoundationModel, folder: Path | None) -> dict[str, Any]:
     architecture, used, paper = model.architecture, foundation_cost(name), published_cost(name)
     known = pooling_choices(architecture.prefix_tokens)
+    in_folder = folder / model.file if folder and (folder / model.file).is_file() else None
     marked = [f"{choice} (default)" if choice == model.pooling else choice for choice in known]
     return {
         "name": name,
@@ -100,18 +91,11 @@ def _foundation_row(name: str, model: FoundationModel, folder: Path | None) -> E
         "poolings": ", ".join(marked),
         "licence": model.licence + (", gated" if model.gated else ""),
         "source": f"--weights hub ({model.hub})" if model.hub else f"{model.file} from {model.page}",
-        "local": _local(model, folder),
+        "local": str(cached_weights(model) or in_folder or "no"),
     }
 
 
-def _local(model: FoundationModel, folder: Path | None) -> str:
-    path = cached_weights(model)
-    if path is None and folder is not None and (folder / model.file).is_file():
-        path = folder / model.file
-    return "no" if path is None else str(path)
-
-
-def _our_row() -> EncoderRow:
+def _our_row() -> dict[str, Any]:
     with torch.device("meta"):
         encoder = TrackletEncoder(Config().encoder.backbone).eval()
         frames = torch.empty(1, COST_LENGTH, 3, COST_SIZE, COST_SIZE)

@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
+from typer import Argument, Context, Option
 
 from polyptrace.cli.options import ConfigFile, Overwrite, read_settings, split_arguments
 from polyptrace.core.console import SafeConsole, console, counted, echo, output, suggest
@@ -19,7 +19,7 @@ from polyptrace.core.files import refuse_existing
 from polyptrace.encoders.encoder import LABEL_USE
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.evaluation import evaluate_files
-from polyptrace.evaluate.results import GROUPS, RESULTS_FILE, TRACK_LIST, Metric, combine
+from polyptrace.evaluate.results import GROUPS, RESULTS_FILE, TRACK_LIST, combine
 from polyptrace.evaluate.tasks import TASKS, check_task
 
 SECTIONS = ("evaluate",)
@@ -31,36 +31,36 @@ NOT_FRACTIONS = ("fragmentation", "fragmentation_sd", "count_error", "count_bias
 
 
 def command(
-    ctx: typer.Context,
-    tasks: Annotated[list[str] | None, typer.Argument(help=f"Any of {', '.join(TASKS)}; default: all.")] = None,
-    out: Annotated[Path, typer.Option(help="Results folder to write.")] = Path("results"),
+    ctx: Context,
+    tasks: Annotated[list[str] | None, Argument(help=f"Any of {', '.join(TASKS)}; default: all.")] = None,
+    out: Annotated[Path, Option(help="Results folder to write.")] = Path("results"),
     embeddings: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder of 'polyptrace embed', or a .npz or .parquet file; repeat it for several datasets."),
+        Option(help="Folder of 'polyptrace embed', or a .npz or .parquet file; repeat it for several datasets."),
     ] = None,
     embeddings_for: Annotated[
-        list[str] | None, typer.Option(metavar="TASK=PATH", help="Embeddings of one task only; repeatable.")
+        list[str] | None, Option(metavar="TASK=PATH", help="Embeddings of one task only; repeatable.")
     ] = None,
     train_for: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="TASK=PATH",
             help="Training part of a published split, for size or histology; the other embeddings test. Repeatable.",
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the row in the table.")] = None,
-    group: Annotated[str | None, typer.Option(help=f"Group of the row: {', '.join(GROUPS)}.")] = None,
-    labels: Annotated[str | None, typer.Option(help=f"Labels used in training: {', '.join(LABEL_USE)}.")] = None,
+    name: Annotated[str | None, Option(help="Name of the row in the table.")] = None,
+    group: Annotated[str | None, Option(help=f"Group of the row: {', '.join(GROUPS)}.")] = None,
+    labels: Annotated[str | None, Option(help=f"Labels used in training: {', '.join(LABEL_USE)}.")] = None,
     trained_on_test: Annotated[
-        list[str] | None, typer.Option(metavar="TASK", help="Task whose test data the pretraining saw.")
+        list[str] | None, Option(metavar="TASK", help="Task whose test data the pretraining saw.")
     ] = None,
     histology: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=LABEL", help="Class of an unknown histology: 1 adenoma, 0 not, -1 left out."),
+        Option(metavar="NAME=LABEL", help="Class of an unknown histology: 1 adenoma, 0 not, -1 left out."),
     ] = None,
     seeds: Annotated[
         list[Path] | None,
-        typer.Option("--combine", metavar="RESULTS", help="Combine the training seeds of one method instead."),
+        Option("--combine", metavar="RESULTS", help="Combine the training seeds of one method instead."),
     ] = None,
     overwrite: Overwrite = False,
     config: ConfigFile = None,
@@ -115,29 +115,23 @@ def command(
     if seeds:
         results = combine([Results.load(folder) for folder in seeds])
     else:
-        settings = read_settings(ctx, config, SECTIONS, arguments=arguments)
+        settings = read_settings(ctx, config, SECTIONS, arguments=arguments).evaluate
         of_task, train = paths_by_task("--embeddings-for", embeddings_for), paths_by_task("--train-for", train_for)
         classes = _mapping(histology or [])
         paths = {task: of_task.get(task, embeddings or []) for task in wanted or TASKS}
-        lacking = [task for task in paths if not paths[task]]
-        if lacking:
+        if lacking := [task for task in paths if not paths[task]]:
             raise UserError(f"{', '.join(lacking)}: no embeddings -> give --embeddings PATH")
         with console.status("evaluating") as status:
             results = evaluate_files(
                 paths,
-                settings.evaluate,
+                settings,
                 histology=classes,
                 train=train,
                 on_task=lambda task: status.update(f"evaluating {task}"),
             )
-    method = results.method
-    method = replace(
-        method,
-        name=name or method.name,
-        group=group or method.group,
-        labels=labels or method.labels,
-        trained_on_test=tuple(check_task(task) for task in trained_on_test or method.trained_on_test),
-    )
+    seen = tuple(map(check_task, trained_on_test or ()))
+    given: dict[str, Any] = {"name": name, "group": group, "labels": labels, "trained_on_test": seen}
+    method = replace(results.method, **{key: value for key, value in given.items() if value})
     results = replace(results, method=method)
     if not any(task.metrics for task in results.tasks.values()):
         print_results(results)
@@ -152,14 +146,16 @@ def command(
 
 def print_results(results: Results) -> None:
     """Prints a table of the metrics, then the reasons of skipped tasks and remarks."""
-    table = Table(title=results.method.name, header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    for column in ("task", "metric"):
-        table.add_column(column, no_wrap=True)
-    for column in ("value", "95 % interval", "n"):
-        table.add_column(column, no_wrap=True, justify="right")
+    texts = (Column(name, no_wrap=True) for name in ("task", "metric"))
+    numbers = (Column(name, no_wrap=True, justify="right") for name in ("value", "95 % interval", "n"))
+    table = Table(*texts, *numbers, title=results.method.name, header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for name, task in results.tasks.items():
         for index, (key, metric) in enumerate(task.metrics.items()):
-            table.add_row(name if index == 0 else "", key, *_cells(key, metric))
+            scale = 1 if key in NOT_FRACTIONS else 100
+            value, low, high = (f"{scale * number:.2f}" for number in (metric.value, metric.low, metric.high))
+            interval = "-" if math.isnan(metric.low) else f"{low} to {high}"
+            count = counted(metric.n, SINGULAR.get(metric.of, metric.of), metric.of)
+            table.add_row(name if index == 0 else "", key, value, interval, count)
         if task.metrics:
             table.add_section()
     screen = SafeConsole(width=max(90, output.width))
@@ -196,17 +192,6 @@ def _print_polyps(results: Results, screen: Console) -> None:
         screen.print(f"... and {counted(len(procedures) - MOST_PROCEDURES, 'more procedure')}, in {TRACK_LIST}")
 
 
-def _cells(name: str, metric: Metric) -> tuple[str, str, str]:
-    """Value, interval and n as text; fractions in percent."""
-    scale = 1 if name in NOT_FRACTIONS else 100
-    value, low, high = (f"{scale * number:.2f}" for number in (metric.value, metric.low, metric.high))
-    return (
-        value,
-        "-" if math.isnan(metric.low) else f"{low} to {high}",
-        counted(metric.n, SINGULAR.get(metric.of, metric.of), metric.of),
-    )
-
-
 def paths_by_task(option: str, texts: Sequence[str] | None) -> dict[str, list[Path]]:
     """The paths of an option `TASK=PATH` by task."""
     paths: dict[str, list[Path]] = {}
@@ -219,11 +204,10 @@ def paths_by_task(option: str, texts: Sequence[str] | None) -> dict[str, list[Pa
 
 
 def _mapping(texts: list[str]) -> dict[str, int]:
-    labels = {"1": 1, "0": 0, "-1": -1}
     mapping = {}
     for text in texts:
         name, _, label = text.rpartition("=")
-        if not name or label not in labels:
+        if not name or label not in ("1", "0", "-1"):
             raise UserError(f"--histology {text}: not NAME=LABEL -> the label is 1, 0 or -1")
-        mapping[name] = labels[label]
+        mapping[name] = int(label)
     return mapping

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
-import typer
+from typer import Option
 
 from polyptrace.cli.options import PictureFolders, VectorsFile
 from polyptrace.core.console import counted, echo
@@ -24,11 +24,10 @@ def command(
     vectors: VectorsFile,
     data: PictureFolders = None,
     answers: Annotated[
-        Path | None,
-        typer.Option("--answers", help="Journal of the answers; default: answers.jsonl in the folder of the vectors."),
+        Path | None, Option(help="Journal of the answers; default: answers.jsonl in the folder of the vectors.")
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any free one.")] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0: any free one.")] = 0,
+    no_browser: Annotated[bool, Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
     """Open procedures in the browser: look at tracks, and answer which of them show the same lesion.
 
@@ -58,8 +57,8 @@ def command(
         if (vectors / SAME_FILE).is_file():
             _ = workspace.model  # a damaged file is an error now, not on the page
         notices = [journal.dropped] if journal.dropped else []
-        for notice in notices:
-            warn(notice)
+        if journal.dropped:
+            warn(journal.dropped)
         listening = bind(port)
         number = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from polyptrace.cli.options import Out, Overwrite
 from polyptrace.config import Embed
@@ -27,21 +27,15 @@ FORMATS = {"onnx": INFO_FILE, "pt2": INFO_FILE, "folder": "config.json"}
 
 
 def command(
-    encoder: Annotated[str, typer.Argument(help="Run, encoder folder, authors' checkpoint, `default`, or hub id.")],
-    to: Annotated[str, typer.Option("--to", help=f"Format: {', '.join(FORMATS)}.")],
+    encoder: Annotated[str, Argument(help="Run, encoder folder, authors' checkpoint, `default`, or hub id.")],
+    to: Annotated[str, Option(help=f"Format: {', '.join(FORMATS)}.")],
     out: Out,
-    precision: Annotated[
-        str, typer.Option("--precision", help="Weights: float32; onnx and folder: float16; onnx: int8.")
-    ] = "float32",
-    results: Annotated[
-        Path | None, typer.Option("--results", help="Folder of 'polyptrace evaluate', for the model card.")
-    ] = None,
+    precision: Annotated[str, Option(help="Weights: float32; onnx and folder: float16; onnx: int8.")] = "float32",
+    results: Annotated[Path | None, Option(help="Folder of 'polyptrace evaluate', for the model card.")] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="onnx: measure the loss in mAP on this dataset, for the model card.")
+        Path | None, Option(help="onnx: measure the loss in mAP on this dataset, for the model card.")
     ] = None,
-    licence: Annotated[
-        str | None, typer.Option("--licence", help="Licence of the weights, for the model card, e.g. apache-2.0.")
-    ] = None,
+    licence: Annotated[str | None, Option(help="Licence of the weights, for the model card, e.g. apache-2.0.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write an encoder for use elsewhere.

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import typer
+from typer import Context, Option
 
 from polyptrace.cli.options import ConfigFile, DatasetFolder, Out, Overwrite, read_settings
 from polyptrace.core.console import echo
@@ -13,15 +13,7 @@ from polyptrace.core.files import atomic_folder, provenance, refuse_existing, wr
 from polyptrace.data import Dataset
 from polyptrace.drawing import Drawing
 from polyptrace.encoders import load_encoder
-from polyptrace.figures.figure1 import bag_at, bag_caption, bag_figure, illustrative_anchor
-from polyptrace.figures.figure2 import (
-    TrainingTracklets,
-    add_vectors,
-    curriculum_caption,
-    curriculum_figures,
-    curriculum_statistics,
-    training_tracklets,
-)
+from polyptrace.figures import figure1, figure2
 
 SECTIONS = ("supervision",)
 
@@ -29,16 +21,16 @@ SECTIONS = ("supervision",)
 FIGURES_FILE = "figures.json"
 
 EncoderOption = Annotated[
-    str | None, typer.Option("--encoder", help="Run, encoder folder or known name, for shares of the gradient.")
+    str | None, Option("--encoder", help="Run, encoder folder or known name, for shares of the gradient.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the sampled bags.")]
+Seed = Annotated[int, Option("--seed", help="Seed of the sampled bags.")]
 
 
 def curriculum(
-    ctx: typer.Context,
+    ctx: Context,
     data: DatasetFolder,
     out: Out,
-    points: Annotated[int, typer.Option("--points", min=2, help="Values of c from 0 to 1.")] = 21,
+    points: Annotated[int, Option(min=2, help="Values of c from 0 to 1.")] = 21,
     encoder: EncoderOption = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
@@ -58,21 +50,20 @@ def curriculum(
     settings = read_settings(ctx, config, SECTIONS).supervision
     refuse_existing(out, overwrite, FIGURES_FILE)
     dataset = Dataset.open(data)
-    tracklets = training_tracklets(dataset)
+    tracklets = figure2.training_tracklets(dataset)
     if encoder is not None:
-        tracklets = add_vectors(tracklets, dataset, load_encoder(encoder))
-    statistics = curriculum_statistics(tracklets, settings, points, seed)
-    _write(out, curriculum_figures(statistics), curriculum_caption(statistics, data.name), overwrite=overwrite)
+        tracklets = figure2.add_vectors(tracklets, dataset, load_encoder(encoder))
+    statistics = figure2.curriculum_statistics(tracklets, settings, points, seed)
+    caption = figure2.curriculum_caption(statistics, data.name)
+    _write(out, figure2.curriculum_figures(statistics), caption, overwrite=overwrite)
 
 
 def bag(
-    ctx: typer.Context,
+    ctx: Context,
     data: DatasetFolder,
     out: Out,
-    video: Annotated[str | None, typer.Option("--video", help="Procedure of the anchor.")] = None,
-    frame: Annotated[
-        int | None, typer.Option("--frame", help="Frame of the anchor; the nearest tracklet is used.")
-    ] = None,
+    video: Annotated[str | None, Option(help="Procedure of the anchor.")] = None,
+    frame: Annotated[int | None, Option(help="Frame of the anchor; the nearest tracklet is used.")] = None,
     encoder: EncoderOption = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
@@ -92,21 +83,21 @@ def bag(
     settings = read_settings(ctx, config, SECTIONS).supervision
     refuse_existing(out, overwrite, FIGURES_FILE)
     dataset = Dataset.open(data)
-    tracklets = training_tracklets(dataset)
+    tracklets = figure2.training_tracklets(dataset)
     if video is None and frame is None:
-        anchor = illustrative_anchor(tracklets, settings, seed)
+        anchor = figure1.illustrative_anchor(tracklets, settings, seed)
     else:
         anchor = _anchor(dataset, tracklets, video, frame)
     if encoder is not None:
-        members = [bag_at(tracklets, settings, anchor, c, seed).members for c in (0.0, 1.0)]
+        members = [figure1.bag_at(tracklets, settings, anchor, c, seed).members for c in (0.0, 1.0)]
         rows = np.unique(np.concatenate([[anchor], *members]))
-        tracklets = add_vectors(tracklets, dataset, load_encoder(encoder), rows)
-    early, late = (bag_at(tracklets, settings, anchor, c, seed) for c in (0.0, 1.0))
-    drawing = bag_figure(dataset, tracklets, early, late)
-    _write(out, [drawing], bag_caption(dataset, tracklets, early, late), overwrite=overwrite)
+        tracklets = figure2.add_vectors(tracklets, dataset, load_encoder(encoder), rows)
+    early, late = (figure1.bag_at(tracklets, settings, anchor, c, seed) for c in (0.0, 1.0))
+    drawing = figure1.bag_figure(dataset, tracklets, early, late)
+    _write(out, [drawing], figure1.bag_caption(dataset, tracklets, early, late), overwrite=overwrite)
 
 
-def _anchor(dataset: Dataset, tracklets: TrainingTracklets, video: str | None, frame: int | None) -> int:
+def _anchor(dataset: Dataset, tracklets: figure2.TrainingTracklets, video: str | None, frame: int | None) -> int:
     """The tracklet of a procedure nearest to a frame; the first one if only the procedure is given."""
     names = dataset.tracklets.video[tracklets.index]
     videos = list(dict.fromkeys(names.tolist()))

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import typer
 from rich import box
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
+from typer import Option
 
+from polyptrace import find
 from polyptrace.cli.options import Overwrite, PictureFolders, VectorsFile
 from polyptrace.core.console import counted, echo, output
 from polyptrace.core.errors import UserError
@@ -16,42 +17,24 @@ from polyptrace.core.files import atomic_folder, refuse_existing, write_csv
 from polyptrace.core.timecode import parse_timecode
 from polyptrace.embed import Embeddings, open_datasets
 from polyptrace.film_strips import TrackImages
-from polyptrace.find import (
-    SAME_MEANING,
-    SIGNS,
-    Among,
-    Matches,
-    frame_at,
-    match_page,
-    match_table,
-    most_similar,
-    roles,
-    tracks_at,
-    visible,
-)
 from polyptrace.lesions import same_model
 from polyptrace.report.page import write_page
 
 
 def command(
     embeddings: VectorsFile,
-    video: Annotated[str, typer.Option("--video", help="Procedure of the query track.")],
+    video: Annotated[str, Option(help="Procedure of the query track.")],
     at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="[H:]MM:SS", help="Time at which the query is visible; needs the frame rate."),
+        str | None, Option(metavar="[H:]MM:SS", help="Time at which the query is visible; needs the frame rate.")
     ] = None,
-    frame: Annotated[
-        int | None, typer.Option("--frame", min=0, help="Instead of --at: a frame in which the query is visible.")
-    ] = None,
-    track: Annotated[int | None, typer.Option("--track", min=0, help="Instead of --at: the query's number.")] = None,
+    frame: Annotated[int | None, Option(min=0, help="Instead of --at: a frame in which the query is visible.")] = None,
+    track: Annotated[int | None, Option(min=0, help="Instead of --at: the query's number.")] = None,
     among: Annotated[
-        Among, typer.Option("--among", help="Search in the query's own procedure, in other procedures, or in all.")
+        find.Among, Option(help="Search in the query's own procedure, in other procedures, or in all.")
     ] = "own",
-    top: Annotated[int, typer.Option("--top", min=1, help="Number of tracks to show.")] = 10,
+    top: Annotated[int, Option(min=1, help="Number of tracks to show.")] = 10,
     data: PictureFolders = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder to write: found.csv and, with --data, found.html.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Folder to write: found.csv and, with --data, found.html.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Find where a lesion appears again: the tracks most similar to one track.
@@ -78,16 +61,16 @@ def command(
     query = _query(tracks, video, at, frame, track)
     known = bool((tracks.position >= 0).all())
     model = same_model(embeddings, tracks)[0] if known else None
-    matches = most_similar(tracks, query, among, top, model)
+    matches = find.most_similar(tracks, query, among, top, model)
     if not len(matches.rows):
         raise UserError(f"--among {among}: no other tracks -> use --among all, or vectors of more procedures")
     _print(tracks, matches)
     if out is None:
         return
     with atomic_folder(out, overwrite=overwrite, mark="found.csv") as folder:
-        write_csv(folder / "found.csv", match_table(tracks, matches))
+        write_csv(folder / "found.csv", find.match_table(tracks, matches))
         if datasets:
-            page = match_page(tracks, matches, TrackImages.of(datasets), f"from {embeddings}")
+            page = find.match_page(tracks, matches, TrackImages.of(datasets), f"from {embeddings}")
             write_page(folder / "found.html", page)
     echo("written: " + ", ".join(str(out / name) for name in ("found.csv", "found.html")[: 2 if data else 1]))
 
@@ -96,36 +79,35 @@ def _query(tracks: Embeddings, video: str, at: str | None, frame: int | None, tr
     """The row of the query track. Prints which track was chosen if the choice is not obvious."""
     if sum(option is not None for option in (at, frame, track)) != 1:
         raise UserError("no query track -> give one of --at, --frame and --track")
-    wanted = frame if at is None else frame_at(tracks, video, parse_timecode(at))
-    rows = tracks_at(tracks, video, track=track, frame=wanted)
+    wanted = frame if at is None else find.frame_at(tracks, video, parse_timecode(at))
+    rows = find.tracks_at(tracks, video, track=track, frame=wanted)
     first = int(rows[0])
     if wanted is not None and not tracks.position[first] <= wanted <= tracks.last[first]:
-        echo(f"no track at this time; using the nearest, track {tracks.track[first]}, {visible(tracks, first)}")
+        echo(f"no track at this time; using the nearest, track {tracks.track[first]}, {find.visible(tracks, first)}")
     elif wanted is not None and len(rows) > 1:
         others = ", ".join(str(tracks.track[row]) for row in rows[1:])
         echo(f"{len(rows)} tracks at this time; using track {tracks.track[first]}, for others give --track {others}")
     return first
 
 
-def _print(tracks: Embeddings, matches: Matches) -> None:
-    query = matches.query
-    title = f"similar to track {tracks.track[query]} of {escape(str(tracks.video[query]))}, {visible(tracks, query)}"
-    table = Table(box=box.SIMPLE_HEAD, title=title)
-    for name in ("", "cosine", "same lesion", "beyond others", "procedure", "track", "visible"):
-        table.add_column(name, justify="left" if name in ("procedure", "visible") else "right")
-    for position, (row, role) in enumerate(zip(matches.rows.tolist(), roles(tracks, matches), strict=True)):
+def _print(tracks: Embeddings, matches: find.Matches) -> None:
+    query, video = matches.query, escape(str(tracks.video[matches.query]))
+    title = f"similar to track {tracks.track[query]} of {video}, {find.visible(tracks, query)}"
+    numbers = (Column(name, justify="right") for name in ("", "cosine", "same lesion", "beyond others"))
+    table = Table(*numbers, "procedure", Column("track", justify="right"), "visible", box=box.SIMPLE_HEAD, title=title)
+    for position, (row, role) in enumerate(zip(matches.rows.tolist(), find.roles(tracks, matches), strict=True)):
         table.add_row(
-            SIGNS[role],
+            find.SIGNS[role],
             f"{matches.cosine[position]:.3f}",
             matches.same_text(position),
             matches.beyond_text(position),
             escape(str(tracks.video[row])),
             str(tracks.track[row]),
-            visible(tracks, row),
+            find.visible(tracks, row),
         )
     output.print(table)
     if not np.isnan(matches.same).all():
-        echo(f"same lesion: {SAME_MEANING}")
+        echo(f"same lesion: {find.SAME_MEANING}")
     if matches.others:
         echo(f"beyond others: compared with {counted(matches.others, 'track')} of other procedures")
     if matches.simultaneous:

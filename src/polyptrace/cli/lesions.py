@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich import box
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
+from typer import Option
 
 from polyptrace.cli.options import Out, Overwrite, PictureFolders, VectorsFile
 from polyptrace.core.console import counted, echo, output, suggest
@@ -27,14 +27,12 @@ def command(
     vectors: VectorsFile,
     out: Out,
     data: PictureFolders = None,
-    labels: Annotated[
-        bool, typer.Option("--labels", help="Use the known polyp labels to fit the probability.")
-    ] = False,
+    labels: Annotated[bool, Option("--labels", help="Use the known polyp labels to fit the probability.")] = False,
     same: Annotated[
-        Path | None, typer.Option("--same", help="Use this same.json, fitted on other vectors of the same encoder.")
+        Path | None, Option(help="Use this same.json, fitted on other vectors of the same encoder.")
     ] = None,
     refit: Annotated[
-        bool, typer.Option("--refit", help="Fit the probability again, even if same.json is beside the vectors.")
+        bool, Option("--refit", help="Fit the probability again, even if same.json is beside the vectors.")
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
@@ -93,9 +91,8 @@ def _summary(found: list[ProcedureLesions], vectors: Path) -> dict[str, Any]:
 
 
 def _print(found: list[ProcedureLesions], model: SameModel) -> None:
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("procedure", "tracks", "lesions", "90 % interval"):
-        table.add_column(name, justify="left" if name == "procedure" else "right")
+    numbers = (Column(name, justify="right") for name in ("tracks", "lesions", "90 % interval"))
+    table = Table("procedure", *numbers, box=box.SIMPLE_HEAD)
     for procedure in found:
         low, high = procedure.interval
         table.add_row(escape(procedure.video), str(len(procedure.rows)), str(procedure.count), f"{low}–{high}")

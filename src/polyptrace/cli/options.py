@@ -1,39 +1,30 @@
 """Options that several commands have, and how commands parse their settings."""
 
-import difflib
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Context, Option
 
-from polyptrace.config import Config, describe, override, parse_options, read_config
-from polyptrace.core.errors import UserError
+from polyptrace.config import Config, override, read_config
 
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="TOML file with settings; see 'polyptrace settings'.")
-]
-Out = Annotated[Path, typer.Option("--out", help="Folder to write.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")]
-DatasetFolder = Annotated[Path, typer.Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")]
-PictureFolders = Annotated[
-    list[Path] | None, typer.Option("--data", help="Dataset folder, for the images. Can be repeated.")
-]
-VectorsFile = Annotated[
-    Path, typer.Argument(help="Folder of 'polyptrace embed', or a .npz or .parquet file made elsewhere.")
-]
+ConfigFile = Annotated[Path | None, Option("--config", help="TOML file with settings; see 'polyptrace settings'.")]
+Out = Annotated[Path, Option("--out", help="Folder to write.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace the folder if it exists.")]
+DatasetFolder = Annotated[Path, Option("--data", help="Dataset folder, made by 'polyptrace prepare'.")]
+PictureFolders = Annotated[list[Path] | None, Option("--data", help="Dataset folder, for the images. Can be repeated.")]
+VectorsFile = Annotated[Path, Argument(help="Folder of 'polyptrace embed', or a .npz or .parquet file made elsewhere.")]
 Weights = Annotated[
-    str | None,
-    typer.Option("--weights", help="Weights of a foundation model or frozen backbone: file, folder or hub id."),
+    str | None, Option("--weights", help="Weights of a foundation model or frozen backbone: file, folder or hub id.")
 ]
 Cluster = Annotated[
-    str | None, typer.Option("--cluster", metavar="ADDRESS", help="Compute on a Ray cluster: auto, or HOST:PORT.")
+    str | None, Option("--cluster", metavar="ADDRESS", help="Compute on a Ray cluster: auto, or HOST:PORT.")
 ]
 
 
 def read_settings(
-    ctx: typer.Context,
+    ctx: Context,
     config_file: Path | None,
     sections: Sequence[str],
     base: Config | None = None,
@@ -44,21 +35,12 @@ def read_settings(
     `arguments` are those that typer did not parse, if they are not in `ctx.args`.
     """
     arguments = ctx.args if arguments is None else arguments
-    check_options(ctx, sections, arguments)
-    return override(read_config(config_file, base), arguments, sections)
+    return override(read_config(config_file, base), arguments, sections, option_names(ctx))
 
 
-def check_options(ctx: typer.Context, sections: Sequence[str], arguments: Sequence[str]) -> None:
-    """Raises an error for an unknown option or setting among the arguments that typer did not parse."""
-    options = [option for parameter in ctx.command.params for option in parameter.opts]
-    for argument in arguments:
-        name = argument.partition("=")[0].replace("_", "-")
-        if name.startswith("--") and "." not in name:  # not a setting, so a misspelt option of this command
-            settings = [row[0] for row in describe(sections) if row[0].rpartition(".")[2] == name.removeprefix("--")]
-            near = difflib.get_close_matches(name, options, 1, 0.5)
-            meant = settings or near or ["an option that --help or 'polyptrace settings' lists"]
-            raise UserError(f"{name}: no such option -> did you mean {' or '.join(meant)}?")
-    parse_options(arguments, sections)
+def option_names(ctx: Context) -> list[str]:
+    """The options of a command, without the settings."""
+    return [option for parameter in ctx.command.params for option in parameter.opts if option.startswith("--")]
 
 
 def split_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:

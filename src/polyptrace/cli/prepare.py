@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Context, Option
 
 from polyptrace.cli.check import print_dataset
 from polyptrace.cli.options import Cluster, ConfigFile, read_settings
@@ -23,29 +23,28 @@ SECTIONS = ("tracks", "crops")
 #: The input size of the default encoder in pixels: smaller crops are not suggested for it.
 DEFAULT_ENCODER_SIZE = 112
 
-reader = partial(typer.Option, rich_help_panel="Options of some sources")
-selection = partial(typer.Option, rich_help_panel="Selection of videos")
+reader = partial(Option, rich_help_panel="Options of some sources")
+selection = partial(Option, rich_help_panel="Selection of videos")
 
 
 def command(
-    ctx: typer.Context,
-    source: Annotated[str, typer.Argument(help=f"Format of PATH: {', '.join(SOURCES)}.")],
-    path: Annotated[Path, typer.Argument(help="Folder or file with the boxes; images are below it.")],
-    out: Annotated[Path, typer.Option(help="Dataset folder to write.")],
-    split: Annotated[str | None, typer.Option(help="Split of the source: train, test, paper-train, ...")] = None,
-    min_score: Annotated[float | None, typer.Option(help="Exclude boxes with a lower detector score.")] = None,
-    fps: Annotated[float | None, typer.Option(help="Frame rate of videos whose source states none.")] = None,
+    ctx: Context,
+    source: Annotated[str, Argument(help=f"Format of PATH: {', '.join(SOURCES)}.")],
+    path: Annotated[Path, Argument(help="Folder or file with the boxes; images are below it.")],
+    out: Annotated[Path, Option(help="Dataset folder to write.")],
+    split: Annotated[str | None, Option(help="Split of the source: train, test, paper-train, ...")] = None,
+    min_score: Annotated[float | None, Option(help="Exclude boxes with a lower detector score.")] = None,
+    fps: Annotated[float | None, Option(help="Frame rate of videos whose source states none.")] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Exclude bad rows and list them in rejected.csv instead of stopping.")
+        bool, Option("--skip-bad", help="Exclude bad rows and list them in rejected.csv instead of stopping.")
     ] = False,
     cluster: Cluster = None,
     answers: Annotated[
         Path | None,
-        typer.Option(help="Polyp labels from answers: the journal of 'explore', or its CSV or Label Studio export."),
+        Option(help="Polyp labels from answers: the journal of 'explore', or its CSV or Label Studio export."),
     ] = None,
     unlinked_differ: Annotated[
-        bool,
-        typer.Option("--unlinked-differ", help="With --answers: tracks that no answer links are different polyps."),
+        bool, Option("--unlinked-differ", help="With --answers: tracks that no answer links are different polyps.")
     ] = False,
     config: ConfigFile = None,
     identities: Annotated[str | None, reader(help="Meaning of ids: 'track' (default) or 'polyp'.")] = None,

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import numpy as np
 import torch
-import typer
 from torch import nn
+from typer import Argument, Option
 
 from polyptrace.cli.options import Overwrite, PictureFolders
 from polyptrace.config import Evaluate
@@ -22,18 +22,12 @@ from polyptrace.encoders import load_encoder
 from polyptrace.encoders.weights import weights_hash
 from polyptrace.evaluate import Results, evaluate
 from polyptrace.evaluate.results import Method
-from polyptrace.figures.figure1 import bag_at, bag_caption, bag_figure, illustrative_anchor
-from polyptrace.figures.figure2 import (
-    add_vectors,
-    curriculum_caption,
-    curriculum_figures,
-    curriculum_statistics,
-    training_tracklets,
-)
+from polyptrace.figures import figure1, figure2
 from polyptrace.report import load_rows, write_report
 from polyptrace.report.curves import Run, load_run
 from polyptrace.report.page import Block, Paragraph, Plots
 from polyptrace.report.sections import COLOUR_GRID
+from polyptrace.report.tables import has_labels
 from polyptrace.report.write import PAGE_FILE
 
 #: Frames that are encoded for a page at most, without and with a GPU.
@@ -41,21 +35,19 @@ MAX_FRAMES, MAX_FRAMES_GPU = 4_000, 100_000
 
 
 def command(
-    results: Annotated[list[Path], typer.Argument(help="Folders written by 'polyptrace evaluate', one per row.")],
-    out: Annotated[Path, typer.Option("--out", help="Report folder to write.")],
+    results: Annotated[list[Path], Argument(help="Folders written by 'polyptrace evaluate', one per row.")],
+    out: Annotated[Path, Option(help="Report folder to write.")],
     data: PictureFolders = None,
     run: Annotated[
-        list[Path] | None,
-        typer.Option("--run", help="Training run, for its curves and the paper's Figures 1 and 2. Can be repeated."),
+        list[Path] | None, Option(help="Training run, for its curves and the paper's Figures 1 and 2. Can be repeated.")
     ] = None,
     show: Annotated[
-        str | None,
-        typer.Option("--show", help="Method that the page is about; by default the last self-supervised one."),
+        str | None, Option(help="Method that the page is about; by default the last self-supervised one.")
     ] = None,
     paper: Annotated[
-        bool, typer.Option("--paper", help="Quote the paper's Table 1 below our rows, marked as the paper's.")
+        bool, Option("--paper", help="Quote the paper's Table 1 below our rows, marked as the paper's.")
     ] = False,
-    title: Annotated[str | None, typer.Option("--title", help="Title of the page.")] = None,
+    title: Annotated[str | None, Option(help="Title of the page.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write tables, figures and an HTML page from results.
@@ -98,10 +90,9 @@ def command(
 def colour_grid(rows: list[Results], datasets: list[Dataset]) -> list[Results]:
     """The colour grid, counted on the same tracks, if the rows have no labels and it is not among them."""
     counting_rows = [row for row in rows if any(name.startswith("counting.") for name in row.tasks)]
-    labelled = any(task.counts.get("labelled_videos", 0) for row in rows for task in row.tasks.values())
-    if labelled or not counting_rows or any(row.method.encoder == COLOUR_GRID for row in rows):
+    if has_labels(rows) or not counting_rows or any(row.method.encoder == COLOUR_GRID for row in rows):
         return []
-    tested = [dataset for dataset in datasets if _is_tested(dataset, counting_rows[0])]
+    tested = [dataset for dataset in datasets if _evaluated_on(dataset, counting_rows[0])]
     if not tested:
         return []
     encoder = load_encoder(COLOUR_GRID)
@@ -112,48 +103,48 @@ def colour_grid(rows: list[Results], datasets: list[Dataset]) -> list[Results]:
     return [evaluate({"counting": vectors}, ("counting",), settings, method=method)]
 
 
-def _is_tested(dataset: Dataset, row: Results) -> bool:
-    tracks = set(zip(row.arrays["tracks/dataset"].tolist(), row.arrays["tracks/video"].tolist(), strict=True))
-    return bool(tracks & set(zip(dataset.tracklets.dataset, dataset.tracklets.video, strict=True)))
-
-
 def run_figures(runs: Sequence[Run], data: Sequence[Dataset]) -> list[Block]:
     """Figures 1 and 2 of the first run of our method whose training data are available."""
     blocks: list[Block] = []
     for run in runs:
         if run.config.train.method != "ours":
             continue
-        dataset = _training_data(run, data)
-        if dataset is not None:
-            return [*blocks, *_figures(run, dataset)]
+        known = [dataset for dataset in data if _trained_on(dataset, run)]
+        if not known and run.data is not None and (run.data / DATASET_FILE).is_file():
+            known = [Dataset.open(run.data)]
+        if known:
+            return [*blocks, *_figures(run, known[0])]
         text = f"Figures 1 and 2 of {run.name} need its training data. Give the dataset with --data."
         blocks.append(Paragraph(text))
     return blocks
 
 
 def check_dataset(dataset: Dataset, rows: Sequence[Results], runs: Sequence[Run] = ()) -> None:
-    """Raises an error if the rows were not evaluated, and no run was trained, on this dataset.
+    """Raises an error if no row was evaluated, and no run was trained, on this dataset."""
+    if not any(_evaluated_on(dataset, row) for row in rows) and not any(_trained_on(dataset, run) for run in runs):
+        raise UserError(
+            f"--data {dataset.path}: neither these results nor a given run were made with this dataset"
+            " -> give the dataset that was embedded"
+        )
 
-    Datasets are compared by the hash of their tracklets or, where none is recorded, by the names of their procedures.
-    """
-    recorded = [run.data_hash for run in runs]
-    for row in rows:
-        recorded += [tracklets_hash(one.get("info", {}).get("dataset", {})) for one in row.embeddings] or [""]
+
+def _evaluated_on(dataset: Dataset, row: Results) -> bool:
+    """Compares the hashes of the tracklets or, where none is recorded, the names of the procedures."""
     own = tracklets_hash(dataset.info)
-    if own and own in recorded:
-        return
-    if not own or not all(recorded):
-        tables = {(n, task.table) for n, row in enumerate(rows) for task in row.tasks.values()}
-        names = [[rows[n].arrays.get(f"{table}/{key}", ()) for key in ("dataset", "video")] for n, table in tables]
-        videos = {video for columns in names for video in zip(*columns, strict=True)}
-        if videos & set(zip(dataset.tracklets.dataset, dataset.tracklets.video, strict=True)):
-            return
-        if any(run.data is not None and run.data.name == dataset.path.name for run in runs):
-            return
-    raise UserError(
-        f"--data {dataset.path}: neither these results nor a given run were made with this dataset"
-        " -> give the dataset that was embedded"
-    )
+    recorded = [tracklets_hash(one.get("info", {}).get("dataset", {})) for one in row.embeddings]
+    if own and recorded and all(recorded):
+        return own in recorded
+    videos = set(zip(dataset.tracklets.dataset, dataset.tracklets.video, strict=True))
+    tables = {task.table for task in row.tasks.values() if f"{task.table}/video" in row.arrays}
+    return any(videos & set(zip(row.arrays[f"{t}/dataset"], row.arrays[f"{t}/video"], strict=True)) for t in tables)
+
+
+def _trained_on(dataset: Dataset, run: Run) -> bool:
+    """Compares the hashes of the tracklets or, where none is recorded, the names of the folders."""
+    own = tracklets_hash(dataset.info)
+    if own and run.data_hash:
+        return own == run.data_hash
+    return run.data is not None and dataset.path.name == run.data.name
 
 
 def check_runs(runs: Sequence[Run], results: Sequence[Results]) -> None:
@@ -172,42 +163,24 @@ def check_runs(runs: Sequence[Run], results: Sequence[Results]) -> None:
 
 def _figures(run: Run, dataset: Dataset) -> list[Block]:
     settings = run.config.supervision
-    tracklets = training_tracklets(dataset)
-    anchor = illustrative_anchor(tracklets, settings)
+    tracklets = figure2.training_tracklets(dataset)
+    anchor = figure1.illustrative_anchor(tracklets, settings)
     note = ""
     encoder = _encoder(run.folder)
     if encoder is not None:
         frames = int(dataset.tracklets.length[tracklets.index].sum())
         if frames <= (MAX_FRAMES_GPU if torch.cuda.is_available() else MAX_FRAMES):
-            tracklets = add_vectors(tracklets, dataset, encoder)
+            tracklets = figure2.add_vectors(tracklets, dataset, encoder)
         else:
             note = f" Shares of the gradient are omitted, because {frames:,} frames would have to be encoded."
     names = ", ".join(dict.fromkeys(dataset.tracklets.dataset[tracklets.index].tolist()))
     data = f"Generated procedures ({names})" if dataset.generated else names
-    statistics = curriculum_statistics(tracklets, settings)
-    caption = f"The paper's Figure 2, for {run.name}. {curriculum_caption(statistics, data)}{note}"
-    early, late = (bag_at(tracklets, settings, anchor, c) for c in (0.0, 1.0))
-    bag = bag_figure(dataset, tracklets, early, late)
-    return [
-        Plots(tuple(curriculum_figures(statistics)), caption),
-        Plots(
-            (bag,), f"The paper's Figure 1, for {run.name}. {bag_caption(dataset, tracklets, early, late)}", wide=True
-        ),
-    ]
-
-
-def _training_data(run: Run, data: Sequence[Dataset]) -> Dataset | None:
-    """The dataset a run was trained on: one of `data`, by hash or by name, or the recorded path if it exists."""
-    for dataset in data:
-        own = tracklets_hash(dataset.info)
-        if own and run.data_hash:
-            if own == run.data_hash:
-                return dataset
-        elif run.data is not None and dataset.path.name == run.data.name:
-            return dataset
-    if run.data is None or not (run.data / DATASET_FILE).is_file():
-        return None
-    return Dataset.open(run.data)
+    statistics = figure2.curriculum_statistics(tracklets, settings)
+    caption = f"The paper's Figure 2, for {run.name}. {figure2.curriculum_caption(statistics, data)}{note}"
+    early, late = (figure1.bag_at(tracklets, settings, anchor, c) for c in (0.0, 1.0))
+    bag = figure1.bag_figure(dataset, tracklets, early, late)
+    bag_text = f"The paper's Figure 1, for {run.name}. {figure1.bag_caption(dataset, tracklets, early, late)}"
+    return [Plots(tuple(figure2.curriculum_figures(statistics)), caption), Plots((bag,), bag_text, wide=True)]
 
 
 def _encoder(folder: Path) -> nn.Module | None:

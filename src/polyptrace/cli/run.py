@@ -4,23 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Context, Option
 
-from polyptrace.cli import lesions
-from polyptrace.cli.detect import BatchSize, DetectorName, DeviceName, KeepBorder, MinScore, Videos, run_detector
+from polyptrace.cli import detect, lesions
 from polyptrace.cli.embed import check_encoder, write_vectors
 from polyptrace.cli.options import ConfigFile, Weights, read_settings, split_arguments
 from polyptrace.config import Config, Tracks
-from polyptrace.core.console import counted, echo
+from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import (
-    atomic_folder,
-    described,
-    differences,
-    refuse_changes,
-    refuse_existing,
-    write_csv,
-)
+from polyptrace.core.files import atomic_folder, described, differences, refuse_changes, refuse_existing, write_csv
 from polyptrace.data import prepare
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.preparation import NoTrackError
@@ -38,18 +30,16 @@ LINKING = Tracks(link="video", max_gap=5, start_score=0.5, min_score=0.4, margin
 
 
 def command(
-    ctx: typer.Context,
-    videos: Videos,
-    detector: DetectorName,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write: detections, data, vectors, lesions.")],
-    encoder: Annotated[
-        str, typer.Option("--encoder", help="As in 'polyptrace embed': run, encoder folder, name, or hub id.")
-    ] = DEFAULT,
+    ctx: Context,
+    videos: detect.Videos,
+    detector: detect.DetectorName,
+    out: Annotated[Path, Option(help="Folder to write: detections, data, vectors, lesions.")],
+    encoder: Annotated[str, Option(help="As in 'polyptrace embed': run, encoder folder, name, or hub id.")] = DEFAULT,
     weights: Weights = None,
-    min_score: MinScore = 0.1,
-    keep_border: KeepBorder = False,
-    batch: BatchSize = None,
-    device: DeviceName = "auto",
+    min_score: detect.MinScore = 0.1,
+    keep_border: detect.KeepBorder = False,
+    batch: detect.BatchSize = None,
+    device: detect.DeviceName = "auto",
     config: ConfigFile = None,
 ) -> None:
     """From recordings to their lesions, in one command.
@@ -70,19 +60,17 @@ def command(
     names, options = split_arguments([str(word) for word in videos])
     videos = [Path(name) for name in names]
     settings = read_settings(ctx, config, SECTIONS, Config(tracks=LINKING), options)
-    border = "keep" if keep_border else settings.crops.border
-    crops = replace(settings.crops, border=border)
+    crops = replace(settings.crops, border="keep") if keep_border else settings.crops
     _check_later_stages(out, encoder, weights, settings)
-    detections = run_detector(videos, detector, out / "detections", min_score, border, batch, device)
+    detections = detect.run_detector(videos, detector, out / "detections", min_score, crops.border, batch, device)
     if not any(made.boxes for made in detections):
         _no_lesions(out / "lesions", videos, detections, "The detector found no box.")
         return
     try:
         dataset = prepare("mot", out / "detections", out / "data", settings.tracks, crops)
     except NoTrackError as error:
-        _no_lesions(
-            out / "lesions", videos, detections, f"The detector's boxes form no track: {error}.".replace(" -> ", "; ")
-        )
+        reason = f"The detector's boxes form no track: {error}.".replace(" -> ", "; ")
+        _no_lesions(out / "lesions", videos, detections, reason)
         return
     vectors = out / "vectors"
     if vectors.is_dir():
@@ -116,13 +104,9 @@ def _refuse_other_vectors(vectors: Path, made: dict[str, Any], wanted: dict[str,
 
 def _no_lesions(out: Path, videos: list[Path], detections: list[Detections], reason: str) -> None:
     """Writes the tables without rows, and a page that says why."""
-    facts = [
-        f"{made.path.stem}: {counted(made.boxes, 'box', 'boxes')} in {counted(made.frames, 'frame')}"
-        + "".join(f", {counted(count, 'frame')} {why}" for why, count in made.skipped_frames.items())
-        for made in detections
-    ]
+    facts = [f"{made.path.stem}: {detect.summary(made)}" for made in detections]
     advice = "Look at some frames with 'polyptrace detect --preview', and check the detector and its scores."
-    section = Section("videos", "Videos", tuple(Paragraph(text) for text in (*facts, advice)))
+    section = Section("videos", "detect.Videos", tuple(Paragraph(text) for text in (*facts, advice)))
     generated = any(video_info(video).generated for video in videos)
     page = Page("No lesions were found", reason, (section,), generated, brand="polyptrace lesions")
     with atomic_folder(out, overwrite=True, mark=lesions.MARK) as folder:

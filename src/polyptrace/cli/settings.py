@@ -3,17 +3,15 @@
 from dataclasses import fields
 from typing import Annotated
 
-import typer
 from rich.table import Table
+from typer import Argument
 
 from polyptrace.config import Config, describe
 from polyptrace.core.console import echo, output
 from polyptrace.core.errors import UserError
 
 
-def command(
-    sections: Annotated[list[str] | None, typer.Argument(help="Sections to list; all by default.")] = None,
-) -> None:
+def command(sections: Annotated[list[str] | None, Argument(help="Sections to list; all by default.")] = None) -> None:
     """List every setting with its values, its default and its meaning.
 
     A setting can be given in a TOML file (--config FILE: \\[section], key = value) or on the command line of the

@@ -3,60 +3,58 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from polyptrace.core.console import notify
 
 
 def command(
-    out: Annotated[Path, typer.Argument(help="Folder to write.")],
-    preset: Annotated[Literal["tiny", "small", "full"], typer.Option(help="Scale.")] = "small",
+    out: Annotated[Path, Argument(help="Folder to write.")],
+    preset: Annotated[Literal["tiny", "small", "full"], Option(help="Scale.")] = "small",
     regime: Annotated[
-        Literal["real-colon", "hard"], typer.Option(help="Follow REAL-Colon, or draw a new view for every track.")
+        Literal["real-colon", "hard"], Option(help="Follow REAL-Colon, or draw a new view for every track.")
     ] = "real-colon",
     seed: Annotated[
-        int, typer.Option(min=0, help="The same seed gives the same bytes; dataset and video names contain it.")
+        int, Option(min=0, help="The same seed gives the same bytes; dataset and video names contain it.")
     ] = 0,
-    tracklets: Annotated[float | None, typer.Option(help="Mean number of tracklets per polyp.")] = None,
-    polyps_per_site: Annotated[float | None, typer.Option(help="Mean number of polyps per site, 1 to 4.")] = None,
+    tracklets: Annotated[float | None, Option(help="Mean number of tracklets per polyp.")] = None,
+    polyps_per_site: Annotated[float | None, Option(help="Mean number of polyps per site, 1 to 4.")] = None,
     view_change: Annotated[
-        float | None, typer.Option(help="Variation of viewpoint, light and blur of one polyp, 0 to 1.")
+        float | None, Option(help="Variation of viewpoint, light and blur of one polyp, 0 to 1.")
     ] = None,
     view_memory: Annotated[
-        float | None,
-        typer.Option(help="Frames after which most of the view is new; 0: every track is a new view."),
+        float | None, Option(help="Frames after which most of the view is new; 0: every track is a new view.")
     ] = None,
     colour_drift: Annotated[
-        float | None, typer.Option(help="Share of the colour variation within a procedure, 0 to 1.")
+        float | None, Option(help="Share of the colour variation within a procedure, 0 to 1.")
     ] = None,
     narrow_band: Annotated[
-        float | None, typer.Option(help="Probability of narrow-band imaging during an inspection.")
+        float | None, Option(help="Probability of narrow-band imaging during an inspection.")
     ] = None,
-    alike: Annotated[float | None, typer.Option(help="Similarity of the polyps, 0 to 1.")] = None,
+    alike: Annotated[float | None, Option(help="Similarity of the polyps, 0 to 1.")] = None,
     interleave: Annotated[
         float | None,
-        typer.Option(help="Probability of turning to another polyp of the site; needs --polyps-per-site above 1."),
+        Option(help="Probability of turning to another polyp of the site; needs --polyps-per-site above 1."),
     ] = None,
-    resight: Annotated[float | None, typer.Option(help="Share of polyps that are seen again much later.")] = None,
+    resight: Annotated[float | None, Option(help="Share of polyps that are seen again much later.")] = None,
     box_jitter: Annotated[
-        float | None, typer.Option(help="Standard deviation of the box edges, relative to the box.")
+        float | None, Option(help="Standard deviation of the box edges, relative to the box.")
     ] = None,
-    box_dropout: Annotated[float | None, typer.Option(help="Share of boxes that the detector misses.")] = None,
+    box_dropout: Annotated[float | None, Option(help="Share of boxes that the detector misses.")] = None,
     every_frame: Annotated[
-        bool,
-        typer.Option("--every-frame", help="Render every frame, not only those that tracklets use; a few have no box."),
+        bool, Option("--every-frame", help="Render every frame, not only those that tracklets use; a few have no box.")
     ] = False,
     contact_sheet: Annotated[
-        bool, typer.Option("--contact-sheet", help="Write sheets/VIDEO.png with some tracks of every polyp.")
+        bool, Option("--contact-sheet", help="Write sheets/VIDEO.png with some tracks of every polyp.")
     ] = False,
     videos: Annotated[
-        bool, typer.Option("--videos", help="Write videos/VIDEO.mp4; frames without an image repeat the last one.")
+        bool, Option("--videos", help="Write videos/VIDEO.mp4; frames without an image repeat the last one.")
     ] = False,
     split: Annotated[
-        Literal["all", "train", "test"], typer.Option(help="Generate only the training or the test procedures.")
+        Literal["all", "train", "test"], Option(help="Generate only the training or the test procedures.")
     ] = "all",
-    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to render.")] = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite OUT if it exists.")] = False,
+    device: Annotated[Literal["auto", "cpu", "cuda"], Option(help="Where to render.")] = "auto",
+    overwrite: Annotated[bool, Option("--overwrite", help="Overwrite OUT if it exists.")] = False,
 ) -> None:
     """Generate procedures: images, boxes and labels.
 

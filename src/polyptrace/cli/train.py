@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Context, Option
 
 from polyptrace.cli.options import ConfigFile, DatasetFolder, read_settings
 from polyptrace.core.console import echo, suggest
@@ -14,15 +14,15 @@ from polyptrace.train import SECTIONS, train, with_architecture
 
 
 def command(
-    ctx: typer.Context,
-    method: Annotated[str, typer.Argument(help=f"Method to train: {', '.join(METHODS)}.")],
+    ctx: Context,
+    method: Annotated[str, Argument(help=f"Method to train: {', '.join(METHODS)}.")],
     data: DatasetFolder,
-    out: Annotated[Path, typer.Option("--out", help="Run folder to write; an interrupted run resumes.")],
+    out: Annotated[Path, Option(help="Run folder to write; an interrupted run resumes.")],
     init_from: Annotated[
-        str | None, typer.Option("--init-from", help="Start from the weights of a run, an encoder folder or `default`.")
+        str | None, Option(help="Start from the weights of a run, an encoder folder or `default`.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the run that --out contains, when the new one has finished.")
+        bool, Option("--overwrite", help="Replace the run that --out contains, when the new one has finished.")
     ] = False,
     config: ConfigFile = None,
 ) -> None:

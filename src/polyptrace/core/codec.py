@@ -23,19 +23,15 @@ except (ImportError, OSError, RuntimeError):
 #: The decoder in use, for provenance.
 JPEG_DECODER = f"libjpeg-turbo ({_LIBRARY})"
 
-JPEG_START = b"\xff\xd8\xff"
-
 
 def decode_image(content: bytes | bytearray) -> Tensor:
     """A JPEG or PNG as uint8 RGB (3, H, W); a damaged one raises RuntimeError or ValueError."""
     picture: Tensor
     data = _as_tensor(content)  # torchcodec would convert bytes with warnings disabled, which is not thread-safe
-    if _decoders is None:
-        picture = _io.decode_image(data, mode=_io.ImageReadMode.RGB)
-    elif content[:3] == JPEG_START:
-        picture = _decoders.decode_jpeg(data, mode="RGB")
-    else:
+    if _decoders is not None:
         picture = _decoders.decode_image(data, mode="RGB")
+    else:
+        picture = _io.decode_image(data, mode=_io.ImageReadMode.RGB)
     return picture
 
 

@@ -17,16 +17,7 @@ from typing import TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.segment import Segment
 from rich.text import Text
 
@@ -116,13 +107,6 @@ def percent(probability: float) -> str:
     return f"{100 * probability:.0f}\N{NO-BREAK SPACE}%"
 
 
-class RateColumn(ProgressColumn):
-    """Items per second, in the unit of the task."""
-
-    def render(self, task: Task) -> Text:
-        return Text(_rate(task.finished_speed or task.speed, task.fields["unit"]), style="cyan")
-
-
 class Bar:
     """One progress bar: `advance(n)` moves it, `say("loss 1.23")` sets the note below it.
 
@@ -130,8 +114,8 @@ class Bar:
     """
 
     def __init__(self, bars: Progress, description: str, total: int | None, unit: str) -> None:
-        self._bars = bars
-        self._task = bars.add_task(description, total=total, unit=unit)
+        self._bars, self._unit = bars, unit
+        self._task = bars.add_task(description, total=total, rate="")
         self._started = time.monotonic()
         self._next_line = self._started + FIRST_LINE
         self._skipped = 0
@@ -145,6 +129,7 @@ class Bar:
     def advance(self, amount: int = 1) -> None:
         """Counts completed items."""
         self._bars.advance(self._task, amount)
+        self._bars.update(self._task, rate=self._rate())
         now = time.monotonic()
         if now >= self._next_line and not console.is_terminal:
             self._next_line = now + LINE_EVERY
@@ -157,15 +142,20 @@ class Bar:
     def line(self, finished: bool = False) -> str:
         """The state as text: items, rate, time left (or taken), note. Only a complete bar is called done."""
         task, seconds = self._bars.tasks[0], max(time.monotonic() - self._started, 1e-9)
-        unit, rate = task.fields["unit"], (task.completed - self._skipped) / seconds
-        total = f" of {int(task.total):,}" if task.total else ""
-        parts = [f"{task.description}: {int(task.completed):,}{total} {unit}", _rate(rate, unit)]
+        total, made = f" of {int(task.total):,}" if task.total else "", task.completed - self._skipped
+        parts = [f"{task.description}: {int(task.completed):,}{total} {self._unit}", self._rate()]
         if finished:
             complete = not task.total or task.completed >= task.total
             parts.append(f"{'done in' if complete else 'ended after'} {_duration(seconds)}")
-        elif task.total and rate:
-            parts.append(f"{_duration((task.total - task.completed) / rate)} left")
+        elif task.total and made:
+            parts.append(f"{_duration((task.total - task.completed) * seconds / made)} left")
         return ", ".join(part for part in (*parts, self.note.plain) if part)
+
+    def _rate(self) -> str:
+        """Items per second since the start; empty without items."""
+        seconds = max(time.monotonic() - self._started, 1e-9)
+        speed = (self._bars.tasks[0].completed - self._skipped) / seconds
+        return f"{speed:,.{0 if speed >= 100 else 1}f} {self._unit}/s" if speed else ""
 
 
 @contextmanager
@@ -175,7 +165,7 @@ def progress(description: str, total: int | None, unit: str = "items") -> Iterat
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        RateColumn(),
+        TextColumn("{task.fields[rate]}", style="cyan"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
@@ -187,10 +177,6 @@ def progress(description: str, total: int | None, unit: str = "items") -> Iterat
     else:
         yield bar
         notify(bar.line(finished=True))
-
-
-def _rate(speed: float | None, unit: str) -> str:
-    return f"{speed:,.{0 if speed >= 100 else 1}f} {unit}/s" if speed else ""
 
 
 def _duration(seconds: float) -> str:

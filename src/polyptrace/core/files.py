@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -249,12 +249,10 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 def safe_cell(text: str) -> str:
     """The text, or `'text` if it begins like a formula and is not a number."""
-    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return text
     try:
         float(text)
     except ValueError:
-        return f"'{text}"
+        return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
     return text
 
 
@@ -266,19 +264,14 @@ def file_hash(path: Path) -> str:
 
 def provenance() -> dict[str, Any]:
     """What made an output: the versions of polyptrace and its dependencies, the platform and the command."""
-    packages = ("torch", "torchvision", "timm", "transformers", "lightning", "numpy", "pyarrow", "onnxruntime")
-    versions = {name: _installed_version(name) for name in packages}
+    versions = {}
+    for name in ("torch", "torchvision", "timm", "transformers", "lightning", "numpy", "pyarrow", "onnxruntime"):
+        with suppress(PackageNotFoundError):  # exported encoders run without most of them
+            versions[name] = version(name)
     return {
         "polyptrace": polyptrace.__version__,
         "python": platform.python_version(),
-        "packages": {name: number for name, number in versions.items() if number},
+        "packages": versions,
         "platform": platform.platform(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
-
-
-def _installed_version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # exported encoders run without most of them
-        return ""

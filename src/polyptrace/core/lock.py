@@ -7,7 +7,6 @@ only names the holder. On a file system without locks, the named process is look
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import platform
 import re
@@ -15,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from polyptrace.core.errors import UserError
 
@@ -36,7 +34,7 @@ def lock(out: Path) -> Iterator[None]:
     resolved = out.resolve()
     path = resolved.with_name(f".{resolved.name}.lock")
     if path in _held:
-        raise _in_use(out, _record())  # opening and closing the file would release the lock
+        raise _in_use(out, _holder())  # opening and closing the file would release the lock
     descriptor = _acquire(out, path)
     _held.add(path)
     try:
@@ -63,7 +61,7 @@ def _acquire(out: Path, path: Path) -> int | None:
             _lock_file(descriptor, out, path)
             if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):  # not removed by its last holder
                 os.truncate(descriptor, 0)
-                os.write(descriptor, json.dumps(_record()).encode())
+                os.write(descriptor, f"{_holder()}\n.{owner_tag()}.\n".encode())
                 return descriptor
         except BaseException:
             os.close(descriptor)
@@ -76,36 +74,32 @@ def _lock_file(descriptor: int, out: Path, path: Path) -> None:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not inherited by forked workers, unlike flock
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EAGAIN):
-            raise _in_use(out, _read_record(path)) from None
+            raise _in_use(out, _read(path)) from None
         _refuse_running(out, path)  # the file system has no locks
 
 
 def _refuse_running(out: Path, path: Path) -> None:
     """Raises an error if the process that a lock file names is running on this host."""
-    record = _read_record(path)
-    tag = TAG.search(str(record.get("owner")))
-    if tag and tag[1] == _host() and not owner_ended(tag[0]):
-        raise _in_use(out, record)
+    content = _read(path)
+    tag = TAG.search(content)
+    if tag and tag[1] == _host() and not owner_ended(content):
+        raise _in_use(out, content)
 
 
-def _record() -> dict[str, Any]:
-    since = time.strftime("%Y-%m-%d %H:%M:%S%z")
-    return {"owner": f".{owner_tag()}.", "pid": os.getpid(), "host": platform.node(), "since": since}
+def _holder() -> str:
+    return f"process {os.getpid()} on {platform.node()}, since {time.strftime('%Y-%m-%d %H:%M:%S%z')}"
 
 
-def _read_record(path: Path) -> dict[str, Any]:
-    """The content of a lock file; empty if it cannot be read or is being written."""
+def _read(path: Path) -> str:
+    """The content of a lock file: its holder, and in the second line the holder's tag; empty if it cannot be read."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
-def _in_use(out: Path, record: dict[str, Any]) -> InUseError:
-    holder = "another process"
-    if record:
-        holder = f"process {record.get('pid')} on {record.get('host')}, since {record.get('since')}"
+def _in_use(out: Path, content: str) -> InUseError:
+    holder = content.partition("\n")[0] or "another process"
     return InUseError(f"{out}: in use by {holder} -> wait until it has ended or stop it, or give another --out")
 
 

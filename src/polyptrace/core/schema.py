@@ -25,7 +25,7 @@ class MismatchError(Exception):
     """A value that does not have the type of its field."""
 
     def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field or 'content'}: {problem}")
+        super().__init__(f"{field.lstrip('.') or 'content'}: {problem}")
 
 
 def from_json(kind: type[T], content: Any, where: str, advice: str) -> T:
@@ -87,7 +87,7 @@ def as_type(kind: Any, content: Any, field: str = "") -> Any:
     if origin in (dict, Mapping):
         if not isinstance(content, Mapping):
             raise MismatchError(field, f"{_short(content)} is not an object")
-        return {key: as_type(arguments[1], each, f"{field}.{key}".lstrip(".")) for key, each in content.items()}
+        return {key: as_type(arguments[1], each, f"{field}.{key}") for key, each in content.items()}
     return _scalar(kind, content, field)
 
 
@@ -126,17 +126,14 @@ def _dataclass(kind: Any, content: Any, field: str) -> Any:
     if not isinstance(content, Mapping):
         raise MismatchError(field, f"{_short(content)} is not an object")
     hints = get_type_hints(kind)
-    known = {each.name: each for each in fields(kind)}
     values = {}
-    for name, each in known.items():
-        path = f"{field}.{name}".lstrip(".")
-        if name in content:
-            values[name] = as_type(hints[name], content[name], path)
+    for each in fields(kind):
+        if each.name in content:
+            values[each.name] = as_type(hints[each.name], content[each.name], f"{field}.{each.name}")
         elif each.default is MISSING and each.default_factory is MISSING:
-            raise MismatchError(path, "is missing")
-    unknown = sorted(set(content) - set(known))
-    if unknown:
-        raise MismatchError(f"{field}.{unknown[0]}".lstrip("."), "is not a known field")
+            raise MismatchError(f"{field}.{each.name}", "is missing")
+    if unknown := sorted(set(content) - {each.name for each in fields(kind)}):
+        raise MismatchError(f"{field}.{unknown[0]}", "is not a known field")
     try:
         return kind(**values)
     except (ValueError, UserError) as error:
@@ -159,9 +156,8 @@ def _union(kinds: tuple[Any, ...], content: Any, field: str) -> Any:
 def _scalar(kind: Any, content: Any, field: str) -> Any:
     if kind is float and content is None:
         return math.nan
-    number = isinstance(content, int | float) and not isinstance(content, bool)
-    fits = {bool: isinstance(content, bool), int: number and isinstance(content, int), float: number}
-    if not fits.get(kind, isinstance(content, kind)):
+    accepted = int | float if kind is float else kind
+    if not isinstance(content, accepted) or (isinstance(content, bool) and kind is not bool):
         raise MismatchError(field, f"{_short(content)} is not {_NAMES.get(kind, kind)}")
     return float(content) if kind is float else content
 
