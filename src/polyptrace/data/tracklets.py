@@ -20,9 +20,12 @@ from polyptrace.data.identity import video_codes
 from polyptrace.data.tracks import has_sampled_frames
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrackletTable:
-    """Columns of N tracklets, sorted by unit, video, first frame and track."""
+@dataclass(frozen=True)
+class LabelFreeTracklets:
+    """N tracklets without labels, sorted by unit, video, first frame and track: all that label-free training sees.
+
+    Their frames are rows of the box table that they were cut from, or in a dataset folder rows of its crop store.
+    """
 
     unit: Strings  # "tracklet" (L frames) or "track" (a whole track)
     dataset: Strings
@@ -31,7 +34,8 @@ class TrackletTable:
     position: Ints  # first frame in the video
     last: Ints  # last frame in the video
     fps: Floats
-    offset: Ints  # (N + 1,) where each tracklet starts in the flat index of its frames
+    offset: Ints  # (N + 1,) where each tracklet starts in `frame_rows`
+    frame_rows: Ints  # row of each frame, tracklet by tracklet, in time order
 
     def __len__(self) -> int:
         return len(self.video)
@@ -41,20 +45,23 @@ class TrackletTable:
         """Number of frames of each tracklet."""
         return np.diff(self.offset)
 
+    @cached_property
+    def rows(self) -> list[Ints]:
+        """Rows of the frames of each tracklet."""
+        return np.split(self.frame_rows, self.offset[1:-1]) if len(self) else []
 
-@dataclass(frozen=True, kw_only=True)
-class Tracklets(TrackletTable):
-    """Tracklets as rows of a box table; unknown labels are "" and NaN."""
 
-    box_index: Ints  # rows of the box table, tracklet by tracklet
+@dataclass(frozen=True)
+class Tracklets(LabelFreeTracklets):
+    """N tracklets with their labels; unknown labels are "" and NaN."""
+
     polyp: Strings  # of most of the tracklet's boxes
     size_mm: Floats
     histology: Strings
 
-    @cached_property
-    def rows(self) -> list[Ints]:
-        """Rows of the box table of each tracklet, in time order."""
-        return np.split(self.box_index, self.offset[1:-1]) if len(self) else []
+    def label_free(self) -> LabelFreeTracklets:
+        """The same tracklets without labels."""
+        return LabelFreeTracklets(**{f.name: getattr(self, f.name) for f in fields(LabelFreeTracklets)})
 
     @classmethod
     def concatenate(cls, first: Self, second: Self) -> Self:
@@ -86,8 +93,8 @@ def cut_tracklets(
     by_time = np.lexsort((track[first], boxes.frame_index[first], video_codes(boxes.take(first))))
     start, count = start[by_time], count[by_time]
     offset = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-    box_index = kept[np.repeat(start - offset[:-1], count) + np.arange(offset[-1])].astype(np.int64)
-    return _with_columns(boxes, track, box_index, offset, "track" if length is None else "tracklet")
+    frame_rows = kept[np.repeat(start - offset[:-1], count) + np.arange(offset[-1])].astype(np.int64)
+    return _with_columns(boxes, track, frame_rows, offset, "track" if length is None else "tracklet")
 
 
 def cut_both_units(boxes: Boxes, track: Ints, settings: Tracks) -> Tracklets:
@@ -144,10 +151,10 @@ def _kept(frame: Ints, track: Ints, stride: Ints, min_track: Ints) -> Ints:
     return np.flatnonzero(new_tick & np.repeat(span >= min_track[starts], count))
 
 
-def _with_columns(boxes: Boxes, track: Ints, box_index: Ints, offset: Ints, unit: str) -> Tracklets:
+def _with_columns(boxes: Boxes, track: Ints, frame_rows: Ints, offset: Ints, unit: str) -> Tracklets:
     """Tracklets over these rows, with their columns from the box table."""
-    first, last = box_index[offset[:-1]], box_index[offset[1:] - 1]
-    labelled = _majority_row(boxes.polyp, box_index, offset)
+    first, last = frame_rows[offset[:-1]], frame_rows[offset[1:] - 1]
+    labelled = _majority_row(boxes.polyp, frame_rows, offset)
     return Tracklets(
         unit=np.full(len(first), unit, object),
         dataset=boxes.dataset[first],
@@ -157,21 +164,21 @@ def _with_columns(boxes: Boxes, track: Ints, box_index: Ints, offset: Ints, unit
         last=boxes.frame_index[last],
         fps=boxes.fps[first],
         offset=offset,
-        box_index=box_index,
+        frame_rows=frame_rows,
         polyp=boxes.polyp[labelled],
         size_mm=boxes.size_mm[labelled],
         histology=boxes.histology[labelled],
     )
 
 
-def _majority_row(polyp: Strings, box_index: Ints, offset: Ints) -> Ints:
+def _majority_row(polyp: Strings, frame_rows: Ints, offset: Ints) -> Ints:
     """The first row of each tracklet that shows the polyp of most of its boxes (ties: the polyp seen first)."""
-    names = polyp[box_index]
-    chosen = box_index[offset[:-1]]
+    names = polyp[frame_rows]
+    chosen = frame_rows[offset[:-1]]
     mixed = names != np.repeat(polyp[chosen], np.diff(offset))
     owner = np.repeat(np.arange(len(chosen)), np.diff(offset))
     for tracklet in np.unique(owner[mixed]):
         inside = names[offset[tracklet] : offset[tracklet + 1]].tolist()
         most = max(dict.fromkeys(inside), key=inside.count)
-        chosen[tracklet] = box_index[offset[tracklet] + inside.index(most)]
+        chosen[tracklet] = frame_rows[offset[tracklet] + inside.index(most)]
     return chosen
