@@ -25,7 +25,7 @@ from polyptrace.data.sources.file_names import (
     relative,
     split_folder,
 )
-from polyptrace.data.sources.reading import XmlElement, integer, number, read_bytes, xml_children
+from polyptrace.data.sources.reading import XmlElement, integer, number, read_bytes, read_xml
 
 _STEP = re.compile(r"step\s*=\s*(\d{1,6})", re.ASCII)
 _CORNERS = ("xtl", "ytl", "xbr", "ybr")
@@ -93,7 +93,7 @@ def _parse(path: Path) -> tuple[dict[str, str], list[tuple[str, XmlElement]]]:
     """Meta data of a file, and its visible boxes with the ids of their tracks."""
     meta: dict[str, str] = {}
     boxes = []
-    for element in xml_children(read_bytes(path), path, "annotations", _ADVICE):
+    for element in read_xml(read_bytes(path), path, "annotations", _ADVICE).children:
         if element.tag == "image":
             raise UserError(f"{path}:{element.line}: is 'CVAT for images' -> {_ADVICE}, which keeps tracks")
         if element.tag == "meta":
