@@ -24,9 +24,7 @@ class _HasVideos(Protocol):
     def video(self) -> NDArray[Any]: ...
 
 
-class _HasPolyps(Protocol):
-    @property
-    def dataset(self) -> NDArray[Any]: ...
+class _HasPolyps(_HasVideos, Protocol):
     @property
     def polyp(self) -> NDArray[Any]: ...
 
@@ -51,10 +49,8 @@ def join_keys(dataset: NDArray[Any], name: NDArray[Any]) -> Strings:
 def codes(keys: NDArray[Any]) -> Ints:
     """Integer of each string: its index among the sorted distinct strings, independent of the order of rows."""
     encoded = pa.array(keys, pa.string()).dictionary_encode()
-    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
-    index = np.empty(len(order), np.int64)
-    index[order] = np.arange(len(order))
-    code: Ints = index[encoded.indices.to_numpy()]
+    rank = pc.rank(encoded.dictionary).to_numpy().astype(np.int64)  # from 1
+    code: Ints = rank[encoded.indices.to_numpy()] - 1
     return code
 
 

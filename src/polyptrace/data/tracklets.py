@@ -82,7 +82,8 @@ def cut_tracklets(
     """
     order = np.lexsort((boxes.frame_index, track))
     order = order[track[order] >= 0]
-    kept = order[_kept(boxes.frame_index[order], track[order], _per_box(stride, order), _per_box(min_track, order))]
+    per_box = (np.broadcast_to(setting, len(boxes))[order] for setting in (stride, min_track))
+    kept = order[_kept(boxes.frame_index[order], track[order], *per_box)]
     start = np.flatnonzero(np.diff(track[kept], prepend=-1))
     count = np.diff(start, append=len(kept))
     if length is not None:
@@ -133,10 +134,6 @@ def _in_frames(boxes: Boxes, frames: int, seconds: float | None, sampled_frames:
         )
     from_seconds = np.maximum(1, np.rint(seconds * np.where(sampled, 1.0, boxes.fps)))
     return np.where(sampled, of_sampled, from_seconds).astype(np.int64)
-
-
-def _per_box(setting: int | Ints, order: Ints) -> Ints:
-    return setting[order] if isinstance(setting, np.ndarray) else np.full(len(order), setting)
 
 
 def _kept(frame: Ints, track: Ints, stride: Ints, min_track: Ints) -> Ints:

@@ -61,8 +61,6 @@ def track_scores(boxes: Boxes, track: Ints) -> Floats:
 def _link_strong(boxes: Boxes, within: Within, iou: float, max_gap: int, start_score: float, margin: float) -> Ints:
     """Track of each box; -1 for boxes below `start_score` that continue no track."""
     strong = ~(boxes.score < start_score)
-    if strong.all():
-        return _link(boxes, within, iou, max_gap, margin, strong)
     kept = np.arange(len(boxes))
     while True:
         table = boxes.take(kept)

@@ -29,7 +29,7 @@ from polyptrace.data.sources.file_names import (
     video_file,
     why_no_video,
 )
-from polyptrace.data.sources.reading import number_rows, read_text, whole_numbers
+from polyptrace.data.sources.reading import number, number_rows, read_text, whole_numbers
 
 _COLUMNS = ("frame", "id", "left", "top", "w", "h", "conf")
 _NEEDED = 6
@@ -165,10 +165,7 @@ def _seqinfo(path: Path) -> dict[str, str]:
 
 
 def _setting(info: dict[str, str], key: str, ini: Path, default: float) -> float:
-    try:
-        value = float(info[key]) if key in info else default
-    except ValueError:
-        value = -1.0
+    value = number(info[key], f"{ini}: {key}") if key in info else default
     if value < 0 or value > 1e6:
         raise UserError(f"{ini}: {key} is {info[key]!r}, not a sensible number -> correct it")
     return value

@@ -105,7 +105,8 @@ def number_rows(text: str, path: Path | str, names: tuple[str, ...], needed: int
                 raise UserError(
                     f"{path}:{line}: has {counted(len(cells), 'value')} of {needed} -> a line is {','.join(names)}"
                 )
-            rows.append(_floats(cells, f"{path}:{line}", names))
+            values = [number(cell, f"{path}:{line}: {name}") for cell, name in zip(cells, names, strict=False)]
+            rows.append(values + [np.nan] * (len(names) - len(values)))
             lines.append(line)
     return np.array(rows, np.float64).reshape(-1, len(names)), np.array(lines, np.int64)
 
@@ -121,16 +122,6 @@ def _cells(content: str, where: str) -> list[str]:
     if len(cells) == 1:
         return content.split()
     return cells if cells[-1] else cells[:-1]
-
-
-def _floats(cells: list[str], where: str, names: tuple[str, ...]) -> list[float]:
-    try:
-        if any("_" in cell for cell in cells):
-            raise ValueError
-        values = [float(cell) for cell in cells]
-    except ValueError:
-        values = [number(cell, f"{where}: {name}") for cell, name in zip(cells, names, strict=False)]
-    return values + [np.nan] * (len(names) - len(values))
 
 
 def read_table(path: Path, needed: Iterable[str] = ()) -> list[tuple[dict[str, str], str]]:
