@@ -182,8 +182,6 @@ def frame_numbers(values: Floats) -> Ints:
 
 def _column(name: str, value: Any, length: int) -> NDArray[Any]:
     kind = _TYPE_OF_COLUMN[name]
-    if kind is object and isinstance(value, str):
-        return np.array([value], object).repeat(length)  # one object for all rows
     if name == "frame_index" and np.asarray(value).dtype.kind == "f":
         value = frame_numbers(np.asarray(value))
     array = np.asarray(value, kind)
@@ -191,7 +189,7 @@ def _column(name: str, value: Any, length: int) -> NDArray[Any]:
         broken = np.flatnonzero(np.asarray(value) != array)
         if len(broken):
             raise UserError(f"row {broken[0]}: {name} {value[broken[0]]} is not a whole number -> correct the source")
-    return np.full(length, value, kind) if array.ndim == 0 else array
+    return np.full(length, array) if array.ndim == 0 else array  # one string object for all rows
 
 
 def _arrow(column: NDArray[Any]) -> Any:

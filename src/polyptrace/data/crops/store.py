@@ -199,16 +199,12 @@ class PartialStore:
     def finish(self, rows: Ints) -> None:
         """Leaves `crops.npy` with the crops of these box rows, in this order, and removes all temporary files."""
         path, cut = self._rounds[0]
-        complete = len(self._rounds) == 1 and len(cut) == len(rows)
-        (path if complete else self._gather(rows)).replace(self._folder / "crops.npy")
+        if len(self._rounds) > 1 or len(cut) != len(rows):
+            path = self._folder / "crops-gathered.npy"
+            write_store(path, (len(rows), self._crops.size, self._crops.size, 3), self._blocks(rows))
+        path.replace(self._folder / "crops.npy")
         for leftover in self._folder.glob("crops-*"):
             remove(leftover)
-
-    def _gather(self, rows: Ints) -> Path:
-        """Writes the crops of these box rows from all rounds into one file."""
-        path = self._folder / "crops-gathered.npy"
-        write_store(path, (len(rows), self._crops.size, self._crops.size, 3), self._blocks(rows))
-        return path
 
     def _blocks(self, rows: Ints) -> Iterator[Pixels]:
         """The crops of these box rows, some at a time."""

@@ -98,8 +98,10 @@ def _first(fields: Mapping[str, object], names: tuple[str, ...]) -> str:
     return next((text for name in names if (text := text_of(fields.get(name)))), "")
 
 
-def labelled_boxes(rows: list[BoxRow]) -> Boxes:
-    """The box table of these rows; a polyp with two sizes or two histologies is an error."""
+def labelled_boxes(rows: list[BoxRow], if_empty: str) -> Boxes:
+    """The box table of these rows; no rows, or a polyp with two sizes or two histologies, are an error."""
+    if not rows:
+        raise UserError(if_empty)
     table = Boxes.of_rows(rows)
     one_label_per_polyp(table)
     return table

@@ -52,9 +52,7 @@ def read_cvat(
     if not files:
         raise UserError(f"{start}: contains no XML file -> {_ADVICE}")
     rows = [row for file in files for row in _read_file(file, root, identities, histology or {}, first_frame)]
-    if not rows:
-        raise UserError(f"{start}: no track has a box -> is the task annotated?")
-    return labelled_boxes(rows)
+    return labelled_boxes(rows, f"{start}: no track has a box -> is the task annotated?")
 
 
 def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, str], first_frame: int) -> list[BoxRow]:

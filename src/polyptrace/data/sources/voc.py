@@ -125,9 +125,7 @@ def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, st
                 labels = label_columns(box.tags, video, f"{xml}:{box.line}", histology or {})
                 rows.append(columns | labels | {"xywh": box.xywh, "line": box.line})
     warn_of_unlabelled(path, unlabelled)
-    if not rows:
-        raise UserError(f"{start}: no XML file contains a box -> give a folder of VOC files")
-    return labelled_boxes(rows)
+    return labelled_boxes(rows, f"{start}: no XML file contains a box -> give a folder of VOC files")
 
 
 def warn_of_unlabelled(folder: Path, count: int) -> None:
