@@ -30,7 +30,6 @@ def _read_parts(
     parts: tuple[str, ...],
     path: Path,
     *,
-    split: str | None = None,
     cases: Path | None = None,
     columns: Mapping[str, str] | None = None,
     histology: Mapping[str, str] | None = None,
@@ -40,8 +39,6 @@ def _read_parts(
 
     `cases` is an option of SUN, `columns` of PolypSize, `cache` of REAL-Colon.
     """
-    if split:
-        raise UserError(f"--split {split}: a combined dataset has no splits -> omit it; the evaluation splits by polyp")
     folders = {part: _folder(Path(path), part) for part in parts}
     readers: dict[str, Callable[[Path], Boxes]] = {
         "realcolon": partial(read_realcolon, split="paper-eval", histology=histology, cache=cache),
