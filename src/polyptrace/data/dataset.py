@@ -149,8 +149,7 @@ def read_info(folder: Path) -> dict[str, Any]:
     if isinstance(info, dict) and info.get("format") != FORMAT:
         raise UserError(f"{folder}: has format {info.get('format')}, expected {FORMAT} -> prepare it again")
     from_json(_Info, info, str(path), AGAIN)
-    checked: dict[str, Any] = info
-    return checked
+    return dict(info)
 
 
 _STRINGS = ("unit", "dataset", "video", "polyp", "histology")
