@@ -130,11 +130,9 @@ class Boxes:
         if missing:
             raise UserError(f"{path}: has no column {', '.join(sorted(missing))} -> add it, or prepare again")
         try:
-            columns = {name: table[name].to_numpy() for name in table.column_names if name in UNKNOWN}
-            boxes = np.stack([table[name].to_numpy() for name in "xywh"], axis=1)
-            return cls.of(
-                video=table["video"].to_numpy(), frame_index=table["frame_index"].to_numpy(), xywh=boxes, **columns
-            )
+            known = {"video", "frame_index", *UNKNOWN} & set(table.column_names)
+            xywh = np.stack([table[name].to_numpy() for name in "xywh"], axis=1)
+            return cls.of(xywh=xywh, **{name: table[name].to_numpy() for name in known})
         except (ValueError, TypeError, KeyError, pa.ArrowException) as error:
             raise UserError(f"{path}: a column has another type ({error}) -> prepare the dataset again") from None
 

@@ -15,6 +15,7 @@ import numpy as np
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
+from polyptrace.data.boxes import NO_FRAME, frame_numbers
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _EXACT = 2**53  # largest float that is an exact integer
@@ -83,12 +84,12 @@ def integer(value: object, where: str) -> int:
 
 def whole_numbers(values: Floats, lines: Ints, path: Path | str, name: str) -> Ints:
     """A column of whole numbers as integers."""
-    with np.errstate(invalid="ignore"):
-        wrong = np.flatnonzero(~(np.isfinite(values) & (values == np.floor(values)) & (np.abs(values) < _EXACT)))
+    whole = frame_numbers(values)
+    wrong = np.flatnonzero(whole == NO_FRAME)
     if len(wrong):
         row = wrong[0]
         raise UserError(f"{path}:{lines[row]}: {name} is {values[row]:g}, not a whole number -> correct the line")
-    return values.astype(np.int64)
+    return whole
 
 
 def number_rows(text: str, path: Path | str, names: tuple[str, ...], needed: int) -> tuple[Floats, Ints]:
