@@ -136,11 +136,6 @@ class _Info:
     hashes: dict[str, str] = field(default_factory=dict)
     made_by: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        for name, count in (*self.counts.items(), *self.labels.items()):
-            if count < 0:
-                raise ValueError(f"{name}: the count {count} is negative")
-
 
 def read_info(folder: Path) -> dict[str, Any]:
     """The content of `dataset.json`, checked."""

@@ -49,15 +49,13 @@ def join_keys(dataset: NDArray[Any], name: NDArray[Any]) -> Strings:
 def codes(keys: NDArray[Any]) -> Ints:
     """Integer of each string: its index among the sorted distinct strings, independent of the order of rows."""
     encoded = pa.array(keys, pa.string()).dictionary_encode()
-    rank = pc.rank(encoded.dictionary).to_numpy().astype(np.int64)  # from 1
-    code: Ints = rank[encoded.indices.to_numpy()] - 1
-    return code
+    rank = pc.rank(encoded.dictionary).to_numpy() - 1
+    return np.asarray(rank[encoded.indices.to_numpy()], np.int64)
 
 
 def by_appearance(values: NDArray[Any]) -> Ints:
     """Integer of each value: 0, 1, ... in order of first appearance."""
-    code: Ints = pa.array(values).dictionary_encode().indices.to_numpy().astype(np.int64)
-    return code
+    return np.asarray(pa.array(values).dictionary_encode().indices.to_numpy(), np.int64)
 
 
 def group_rows(code: Ints) -> list[Ints]:

@@ -110,8 +110,7 @@ def link_with_settings(boxes: Boxes, settings: Tracks) -> Ints:
 
 def has_sampled_frames(boxes: Boxes) -> Bools:
     """Whether each box belongs to a dataset whose frames are sampled sparsely."""
-    sampled: Bools = np.isin(boxes.dataset, SAMPLED_DATASETS)
-    return sampled
+    return np.isin(boxes.dataset, SAMPLED_DATASETS)
 
 
 def box_iou(a: Floats, b: Floats) -> Floats:
@@ -145,8 +144,7 @@ def _group_ids(boxes: Boxes, within: Within) -> Ints:
 def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:
     """One ascending number per (group, frame): differences are those of frames, and groups are further apart."""
     number = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
-    keys: Ints = number * (int(frame.max(initial=0)) + max_gap + 2) + frame
-    return keys
+    return number * (int(frame.max(initial=0)) + max_gap + 2) + frame
 
 
 def _previous(key: Ints, xywh: Floats, iou: float, max_gap: int, margin: float, strong: Bools) -> Ints:
