@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Self
 
 import numpy as np
 
@@ -64,15 +63,6 @@ class Tracklets(LabelFreeTracklets):
         """The same tracklets without labels."""
         return LabelFreeTracklets(**{f.name: getattr(self, f.name) for f in fields(LabelFreeTracklets)})
 
-    @classmethod
-    def concatenate(cls, first: Self, second: Self) -> Self:
-        """The tracklets of two tables over the same boxes."""
-        columns: dict[str, Any] = {
-            f.name: np.concatenate([getattr(first, f.name), getattr(second, f.name)]) for f in fields(cls)
-        }
-        columns["offset"] = np.concatenate([first.offset, second.offset[1:] + first.offset[-1]])
-        return cls(**columns)
-
 
 def cut_tracklets(
     boxes: Boxes, track: Ints, length: int | None = 8, stride: int | Ints = 4, min_track: int | Ints = 30
@@ -81,6 +71,12 @@ def cut_tracklets(
 
     `stride` and `min_track` are in frames: one number, or one per box where frame rates differ.
     """
+    rows = _cut(boxes, track, length, stride, min_track)
+    return _with_columns(boxes, track, rows, ["track" if length is None else "tracklet"] * len(rows))
+
+
+def _cut(boxes: Boxes, track: Ints, length: int | None, stride: int | Ints, min_track: int | Ints) -> list[Ints]:
+    """The box rows of each tracklet, in the order of tracklets."""
     stride, min_track = np.broadcast_to(stride, len(boxes)), np.broadcast_to(min_track, len(boxes))
     by_frame = np.lexsort((boxes.frame_index, track))
     by_frame = by_frame[track[by_frame] >= 0]
@@ -95,15 +91,16 @@ def cut_tracklets(
         pieces += [kept[start : start + size] for start in range(0, len(kept) - size + 1, size)]
     first = np.array([piece[0] for piece in pieces], np.int64)
     by_time = np.lexsort((track[first], boxes.frame_index[first], video_codes(boxes.take(first))))
-    return _with_columns(boxes, track, [pieces[index] for index in by_time], "track" if length is None else "tracklet")
+    return [pieces[index] for index in by_time]
 
 
 def cut_both_units(boxes: Boxes, track: Ints, settings: Tracks) -> Tracklets:
     """Tracklets of L frames and whole tracks, cut with the given settings."""
     stride = _in_frames(boxes, settings.stride, settings.stride_seconds, settings.sampled_stride)
     min_track = _in_frames(boxes, settings.min_track, settings.min_track_seconds, settings.sampled_min_track)
-    fixed = cut_tracklets(boxes, track, settings.length, stride, min_track)
-    return Tracklets.concatenate(fixed, cut_tracklets(boxes, track, None, stride, min_track))
+    fixed = _cut(boxes, track, settings.length, stride, min_track)
+    whole = _cut(boxes, track, None, stride, min_track)
+    return _with_columns(boxes, track, fixed + whole, ["tracklet"] * len(fixed) + ["track"] * len(whole))
 
 
 def pad_rows(rows: Sequence[Ints]) -> Ints:
@@ -136,12 +133,12 @@ def _in_frames(boxes: Boxes, frames: int, seconds: float | None, sampled_frames:
     return np.where(sampled, of_sampled, from_seconds).astype(np.int64)
 
 
-def _with_columns(boxes: Boxes, track: Ints, rows: list[Ints], unit: str) -> Tracklets:
+def _with_columns(boxes: Boxes, track: Ints, rows: list[Ints], unit: list[str]) -> Tracklets:
     """Tracklets of these box rows, with their columns from the box table."""
     first, last = (np.array([each[index] for each in rows], np.int64) for index in (0, -1))
     labelled = np.array([_majority_row(boxes.polyp, each) for each in rows], np.int64)
     return Tracklets(
-        unit=np.full(len(rows), unit, object),
+        unit=np.array(unit, object),
         dataset=boxes.dataset[first],
         video=boxes.video[first],
         track=track[first],
