@@ -26,8 +26,7 @@ from polyptrace.config import Embed
 from polyptrace.core.files import write_json
 from polyptrace.data import Dataset
 from polyptrace.data.crops.loader import CropLoader
-from polyptrace.data.dataset import FORMAT, save_tracklets
-from polyptrace.data.tracklets import Tracklets
+from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
 from polyptrace.embed import Embedder, Embeddings, embed
 from polyptrace.embed.embedding import UNITS, encoder_info, tracklets_of
 from polyptrace.embed.table import of_dataset
@@ -51,7 +50,7 @@ def make_dataset(folder: Path, tracks: int, size: int, seed: int = 0) -> Dataset
     store = np.lib.format.open_memmap(folder / "crops.npy", "w+", np.uint8, (int(begin[-1]), size, size, 3))
     for place in range(0, len(store), DRAWN):
         store[place : place + DRAWN] = pixels[: len(store) - place]
-    table = Tracklets(
+    table = DatasetTracklets(
         unit=np.array(unit, object),
         dataset=np.full(len(rows), "random", object),
         video=np.full(len(rows), "v", object),
@@ -59,7 +58,7 @@ def make_dataset(folder: Path, tracks: int, size: int, seed: int = 0) -> Dataset
         position=4 * first,
         last=4 * np.array([r[-1] for r in rows]),
         fps=np.full(len(rows), np.nan),
-        frame_rows=np.concatenate(rows),
+        crop_index=np.concatenate(rows),
         offset=np.cumsum([0, *map(len, rows)]),
         polyp=np.full(len(rows), "", object),
         size_mm=np.full(len(rows), np.nan),

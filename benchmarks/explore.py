@@ -21,8 +21,7 @@ from benchmarks.result import Result, Row
 from benchmarks.timing import ONE_CORE
 from polyptrace.core.files import write_json
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.data.dataset import FORMAT, save_tracklets
-from polyptrace.data.tracklets import Tracklets
+from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
 from polyptrace.embed import Embeddings
 from polyptrace.lesions import fit_same
 
@@ -187,8 +186,8 @@ def _write(folder: Path, videos: int, tracks: int, *, crops: bool = False) -> No
     if crops:
         unknown = {"polyp": np.full(count, "", object), "size_mm": np.full(count, np.nan)}
         index = np.arange(count * FRAMES)
-        tracklets = Tracklets(
-            **columns, **unknown, histology=unknown["polyp"], frame_rows=index, offset=np.arange(count + 1) * FRAMES
+        tracklets = DatasetTracklets(
+            **columns, **unknown, histology=unknown["polyp"], crop_index=index, offset=np.arange(count + 1) * FRAMES
         )
         (folder / "data").mkdir()
         save_tracklets(tracklets, folder / "data/tracklets.parquet")

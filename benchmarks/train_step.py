@@ -24,8 +24,7 @@ from benchmarks.result import Result, Row
 from polyptrace.config import Config, Encoder, Supervision, Train
 from polyptrace.core.files import write_json
 from polyptrace.data import Dataset
-from polyptrace.data.dataset import FORMAT, save_tracklets
-from polyptrace.data.tracklets import Tracklets
+from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.losses import noise_aware, noise_aware_frames
 from polyptrace.train import train
@@ -72,7 +71,7 @@ def make_dataset(folder: Path, scale: Scale) -> Dataset:
     shape = (count * scale.length, scale.size, scale.size, 3)
     np.save(folder / "crops.npy", np.random.default_rng(0).integers(0, 256, shape, np.uint8))
     position = np.tile(np.arange(scale.tracklets_per_video) * 4 * scale.length, scale.videos)
-    table = Tracklets(
+    table = DatasetTracklets(
         unit=np.full(count, "tracklet", object),
         dataset=np.full(count, "random", object),
         video=np.repeat([f"v{i}" for i in range(scale.videos)], scale.tracklets_per_video).astype(object),
@@ -80,7 +79,7 @@ def make_dataset(folder: Path, scale: Scale) -> Dataset:
         position=position,
         last=position + 4 * (scale.length - 1),
         fps=np.full(count, np.nan),
-        frame_rows=np.arange(count * scale.length),
+        crop_index=np.arange(count * scale.length),
         offset=np.arange(count + 1) * scale.length,
         polyp=np.full(count, "", object),
         size_mm=np.full(count, np.nan),

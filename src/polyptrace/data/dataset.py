@@ -7,7 +7,8 @@ dataset.json       how it was made
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -16,13 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from polyptrace.core.arrays import Ints, Pixels
+from polyptrace.core.arrays import Floats, Ints, Pixels, Strings
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, read_json, wrong_folder
 from polyptrace.core.schema import from_json, read_parquet
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.store import open_store
-from polyptrace.data.tracklets import LabelFreeTracklets, Tracklets, pad_rows
+from polyptrace.data.tracklets import TrackletTable, pad_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,6 +33,31 @@ DATASET_FILE = "dataset.json"
 AGAIN = "prepare the dataset again"
 Unit = Literal["tracklet", "track"]
 Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelFreeTracklets(TrackletTable):
+    """Tracklets as rows of the crop store, without labels: all that self-supervised training sees."""
+
+    crop_index: Ints  # rows of the crop store, tracklet by tracklet
+
+    @cached_property
+    def rows(self) -> list[Ints]:
+        """Rows of the crop store of each tracklet, in time order."""
+        return np.split(self.crop_index, self.offset[1:-1]) if len(self) else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetTracklets(LabelFreeTracklets):
+    """Tracklets as rows of the crop store, with labels; unknown labels are "" and NaN."""
+
+    polyp: Strings
+    size_mm: Floats
+    histology: Strings
+
+    def label_free(self) -> LabelFreeTracklets:
+        """The same tracklets without labels."""
+        return LabelFreeTracklets(**{f.name: getattr(self, f.name) for f in fields(LabelFreeTracklets)})
 
 
 @dataclass(frozen=True)
@@ -62,7 +88,7 @@ class LabelFree:
 class Dataset(LabelFree):
     """A dataset with the known labels of its polyps."""
 
-    tracklets: Tracklets
+    tracklets: DatasetTracklets
 
     @classmethod
     def open(cls, path: Path | str) -> Self:
@@ -73,7 +99,7 @@ class Dataset(LabelFree):
         info = read_info(path)
         tracklets = load_tracklets(path / "tracklets.parquet")
         crops = open_store(path / "crops.npy", AGAIN)
-        used = int(tracklets.frame_rows.max(initial=-1)) + 1
+        used = int(tracklets.crop_index.max(initial=-1)) + 1
         if used != len(crops):
             raise UserError(f"{path}: crops.npy has {len(crops)} crops, but the tracklets use {used} -> {AGAIN}")
         return cls(path, info, tracklets, crops)
@@ -164,23 +190,23 @@ def tracklets_hash(info: Mapping[str, Any]) -> str:
     return str(info.get("hashes", {}).get("tracklets.parquet") or "")
 
 
-def save_tracklets(tracklets: Tracklets, path: Path) -> None:
+def save_tracklets(tracklets: DatasetTracklets, path: Path) -> None:
     """Writes `tracklets.parquet` atomically."""
     columns: dict[str, Any] = {name: getattr(tracklets, name) for name in TRACKLETS.names if name != "rows"}
-    columns["rows"] = pa.LargeListArray.from_arrays(pa.array(tracklets.offset), pa.array(tracklets.frame_rows))
+    columns["rows"] = pa.LargeListArray.from_arrays(pa.array(tracklets.offset), pa.array(tracklets.crop_index))
     with atomic_file(path) as temporary:
         pq.write_table(pa.table(columns, TRACKLETS), temporary, compression="zstd", write_page_checksum=True)
 
 
-def load_tracklets(path: Path) -> Tracklets:
+def load_tracklets(path: Path) -> DatasetTracklets:
     """Reads `tracklets.parquet` and checks its columns, their types and their ranges."""
     table = read_parquet(path, AGAIN, TRACKLETS)
     rows = table["rows"].combine_chunks()
     columns = {name: table[name].to_numpy() for name in (*_STRINGS, *_INTS, *_FLOATS)}
-    frame_rows, offset = rows.flatten().to_numpy(), rows.offsets.to_numpy().astype(np.int64)
-    tracklets = Tracklets(**columns, frame_rows=frame_rows, offset=offset)
+    crop_index, offset = rows.flatten().to_numpy(), rows.offsets.to_numpy().astype(np.int64)
+    tracklets = DatasetTracklets(**columns, crop_index=crop_index, offset=offset)
     valid_rows = tracklets.length > 0
-    valid_rows[np.repeat(np.arange(len(tracklets)), tracklets.length)[frame_rows < 0]] = False
+    valid_rows[np.repeat(np.arange(len(tracklets)), tracklets.length)[crop_index < 0]] = False
     valid = {
         "unit": np.isin(tracklets.unit.astype(str), ("tracklet", "track")),
         "track": tracklets.track >= 0,

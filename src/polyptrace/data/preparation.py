@@ -43,6 +43,8 @@ from polyptrace.data.dataset import (
     DATASET_FILE,
     FORMAT,
     Dataset,
+    DatasetTracklets,
+    LabelFreeTracklets,
     read_info,
     save_tracklets,
 )
@@ -50,7 +52,7 @@ from polyptrace.data.identity import group_rows, polyp_keys, video_keys
 from polyptrace.data.sources import check_source, read_source
 from polyptrace.data.sources.file_names import image_root
 from polyptrace.data.splits import Selection
-from polyptrace.data.tracklets import LabelFreeTracklets, Tracklets, cut_both_units
+from polyptrace.data.tracklets import Tracklets, cut_both_units
 from polyptrace.data.tracks import link_with_settings
 
 #: Gives boxes, with the track of each, other polyps.
@@ -87,7 +89,7 @@ class _Linked:
     boxes: Boxes
     track: Ints
     cropped: Ints  # rows of `boxes` that have a crop, in the order of the crop store
-    tracklets: Tracklets
+    tracklets: DatasetTracklets
     weak: int | None  # tracks that were dropped for their mean score; None: without a minimum
 
 
@@ -203,10 +205,11 @@ def _track_count(track: Ints) -> int:
     return len(np.unique(track[track >= 0]))
 
 
-def _in_crop_rows(tracklets: Tracklets) -> tuple[Ints, Tracklets]:
+def _in_crop_rows(tracklets: Tracklets) -> tuple[Ints, DatasetTracklets]:
     """The box rows that tracklets use, and the tracklets as rows of the crop store of those boxes."""
-    cropped, crop_rows = np.unique(tracklets.frame_rows, return_inverse=True)
-    return cropped, replace(tracklets, frame_rows=crop_rows.astype(np.int64))
+    cropped, crop_index = np.unique(tracklets.box_index, return_inverse=True)
+    columns = {f.name: getattr(tracklets, f.name) for f in fields(Tracklets) if f.name != "box_index"}
+    return cropped, DatasetTracklets(**columns, crop_index=crop_index.reshape(-1).astype(np.int64))
 
 
 def _image_findings(boxes: Boxes, usable: Ints, bad: list[BadImage]) -> list[Finding]:
@@ -329,11 +332,11 @@ def count_tracklets(tracklets: LabelFreeTracklets) -> dict[str, int]:
         "videos": len(set(video_keys(tracklets))),
         "tracks": int((tracklets.unit == "track").sum()),
         "tracklets": int((tracklets.unit == "tracklet").sum()),
-        "crops": len(np.unique(tracklets.frame_rows)),
+        "crops": len(np.unique(tracklets.crop_index)),
     }
 
 
-def count_labels(tracklets: Tracklets) -> dict[str, int]:
+def count_labels(tracklets: DatasetTracklets) -> dict[str, int]:
     """Number of polyps, and of polyps with a size and with a histology."""
     polyp = polyp_keys(tracklets)
     known, sized, typed = polyp != "", np.isfinite(tracklets.size_mm), tracklets.histology != ""

@@ -7,7 +7,7 @@ dropped. With `length=None` all kept frames of a track form one tracklet.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,12 +20,9 @@ from polyptrace.data.identity import group_rows, video_codes
 from polyptrace.data.tracks import has_sampled_frames
 
 
-@dataclass(frozen=True)
-class LabelFreeTracklets:
-    """N tracklets without labels, sorted by unit, video, first frame and track: all that label-free training sees.
-
-    Their frames are rows of the box table that they were cut from, or in a dataset folder rows of its crop store.
-    """
+@dataclass(frozen=True, kw_only=True)
+class TrackletTable:
+    """Columns of N tracklets, sorted by unit, video, first frame and track."""
 
     unit: Strings  # "tracklet" (L frames) or "track" (a whole track)
     dataset: Strings
@@ -34,8 +31,7 @@ class LabelFreeTracklets:
     position: Ints  # first frame in the video
     last: Ints  # last frame in the video
     fps: Floats
-    offset: Ints  # (N + 1,) where each tracklet starts in `frame_rows`
-    frame_rows: Ints  # row of each frame, tracklet by tracklet, in time order
+    offset: Ints  # (N + 1,) where each tracklet starts in the flat index of its frames
 
     def __len__(self) -> int:
         return len(self.video)
@@ -45,23 +41,20 @@ class LabelFreeTracklets:
         """Number of frames of each tracklet."""
         return np.diff(self.offset)
 
-    @cached_property
-    def rows(self) -> list[Ints]:
-        """Rows of the frames of each tracklet."""
-        return np.split(self.frame_rows, self.offset[1:-1]) if len(self) else []
 
+@dataclass(frozen=True, kw_only=True)
+class Tracklets(TrackletTable):
+    """Tracklets as rows of a box table; unknown labels are "" and NaN."""
 
-@dataclass(frozen=True)
-class Tracklets(LabelFreeTracklets):
-    """N tracklets with their labels; unknown labels are "" and NaN."""
-
+    box_index: Ints  # rows of the box table, tracklet by tracklet
     polyp: Strings  # of most of the tracklet's boxes
     size_mm: Floats
     histology: Strings
 
-    def label_free(self) -> LabelFreeTracklets:
-        """The same tracklets without labels."""
-        return LabelFreeTracklets(**{f.name: getattr(self, f.name) for f in fields(LabelFreeTracklets)})
+    @cached_property
+    def rows(self) -> list[Ints]:
+        """Rows of the box table of each tracklet, in time order."""
+        return np.split(self.box_index, self.offset[1:-1]) if len(self) else []
 
 
 def cut_tracklets(
@@ -146,7 +139,7 @@ def _with_columns(boxes: Boxes, track: Ints, rows: list[Ints], unit: list[str]) 
         last=boxes.frame_index[last],
         fps=boxes.fps[first],
         offset=np.cumsum([0, *map(len, rows)]),
-        frame_rows=np.concatenate([np.empty(0, np.int64), *rows]),
+        box_index=np.concatenate([np.empty(0, np.int64), *rows]),
         polyp=boxes.polyp[labelled],
         size_mm=boxes.size_mm[labelled],
         histology=boxes.histology[labelled],

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from polyptrace.core.arrays import Bools, Ints
-from polyptrace.data.tracklets import LabelFreeTracklets, pad_rows
+from polyptrace.data.dataset import LabelFreeTracklets
+from polyptrace.data.tracklets import pad_rows
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ def make_plan(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Embeddi
     """The plan of the chosen tracklets, with blocks of about `size` frames."""
     frames = _rows_of(tracklets, chosen)
     groups = list(blocks(tracklets, chosen, size))
-    starts = [int(tracklets.frame_rows[tracklets.offset[group[0]]]) for group in groups[1:]]
+    starts = [int(tracklets.crop_index[tracklets.offset[group[0]]]) for group in groups[1:]]
     edges = [0, *np.searchsorted(frames, starts).tolist(), len(frames)]
     return EmbeddingPlan(frames, tuple(map(TrackletBlock, groups, edges, edges[1:])))
 
@@ -39,16 +40,16 @@ def _rows_of(tracklets: LabelFreeTracklets, chosen: Ints) -> Ints:
     """All rows of the chosen tracklets in ascending order, each once."""
     wanted = np.zeros(len(tracklets), bool)
     wanted[chosen] = True
-    used = np.zeros(int(tracklets.frame_rows.max()) + 1, bool)
-    used[tracklets.frame_rows[np.repeat(wanted, tracklets.length)]] = True
+    used = np.zeros(int(tracklets.crop_index.max()) + 1, bool)
+    used[tracklets.crop_index[np.repeat(wanted, tracklets.length)]] = True
     return np.flatnonzero(used)
 
 
 def blocks(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Iterator[Ints]:
     """Groups of tracklets with about `size` frames each; no two groups share a frame or interleave in the store."""
-    order = chosen[np.argsort(tracklets.frame_rows[tracklets.offset[chosen]], kind="stable")]
-    first = tracklets.frame_rows[tracklets.offset[order]]
-    reached = np.maximum.accumulate(np.maximum.reduceat(tracklets.frame_rows, tracklets.offset[:-1])[order])
+    order = chosen[np.argsort(tracklets.crop_index[tracklets.offset[chosen]], kind="stable")]
+    first = tracklets.crop_index[tracklets.offset[order]]
+    reached = np.maximum.accumulate(np.maximum.reduceat(tracklets.crop_index, tracklets.offset[:-1])[order])
     cuts = np.flatnonzero(first[1:] > reached[:-1]) + 1  # no tracklet before shares a frame with one after
     begin = 0
     while begin < len(order):

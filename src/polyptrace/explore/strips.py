@@ -33,7 +33,7 @@ class ProcedureCrops:
             for index in np.flatnonzero(own).tolist():
                 track = int(table.track[index])
                 self.dataset = each
-                self.rows[track] = table.frame_rows[table.offset[index] : table.offset[index + 1]]
+                self.rows[track] = table.crop_index[table.offset[index] : table.offset[index + 1]]
                 self._span[track] = int(table.position[index]), int(table.last[index])
         self._names = (dataset, video)
         self.strip = lru_cache(KEPT)(self._strip)

@@ -85,7 +85,7 @@ class Procedure:
         gaps = range(1 + (MAX_LINK_GAP if missed_boxes else 0))
         tracks = [link_tracks(boxes, "polyp", max_gap=gap) for gap in gaps]
         tracks += [link_tracks(boxes, "video", max_gap=gap) for gap in gaps]
-        used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).frame_rows] for track in tracks]
+        used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).box_index] for track in tracks]
         needed = np.concatenate(used)
         return np.flatnonzero(np.isin(self.paths.frame_index, needed)).astype(np.int64)
 
