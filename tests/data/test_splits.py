@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data import Boxes
-from polyptrace.data.splits import Selection, split_by, take_videos
+from polyptrace.data.splits import Selection, split_by
 
 
 def clips(number: int, frames: int = 3) -> Boxes:
@@ -50,7 +50,7 @@ def test_the_seed_determines_the_split() -> None:
 @given(share=st.floats(0.1, 0.9), seed=st.integers(0, 100))
 def test_a_share_of_the_videos_and_its_rest_have_no_video_in_common_and_all_together(share: float, seed: int) -> None:
     boxes = clips(10, frames=2)
-    part, rest = (take_videos(boxes, share=share, seed=seed, rest=other) for other in (False, True))
+    part, rest = (Selection(share=share, seed=seed, rest=other).apply(boxes) for other in (False, True))
     assert not set(part.video.tolist()) & set(rest.video.tolist())
     assert set(part.video.tolist()) | set(rest.video.tolist()) == set(boxes.video.tolist())
     assert abs(len(set(part.video.tolist())) - 10 * share) <= 0.5 + 1e-9
@@ -58,10 +58,10 @@ def test_a_share_of_the_videos_and_its_rest_have_no_video_in_common_and_all_toge
 
 def test_named_videos_are_selected_and_an_unknown_one_is_an_error() -> None:
     boxes = clips(4)
-    assert set(take_videos(boxes, names=["clip1", "clip3"]).video.tolist()) == {"clip1", "clip3"}
-    assert set(take_videos(boxes, names=["clip1", "clip3"], rest=True).video.tolist()) == {"clip0", "clip2"}
+    assert set(Selection(videos=("clip1", "clip3")).apply(boxes).video.tolist()) == {"clip1", "clip3"}
+    assert set(Selection(videos=("clip1", "clip3"), rest=True).apply(boxes).video.tolist()) == {"clip0", "clip2"}
     with pytest.raises(UserError, match="the source has no clip9"):
-        take_videos(boxes, names=["clip9"])
+        Selection(videos=("clip9",)).apply(boxes)
 
 
 def test_the_rest_of_nothing_is_an_error() -> None:

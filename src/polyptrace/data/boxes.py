@@ -130,11 +130,9 @@ class Boxes:
         if missing:
             raise UserError(f"{path}: has no column {', '.join(sorted(missing))} -> add it, or prepare again")
         try:
-            columns = {name: table[name].to_numpy() for name in table.column_names if name in UNKNOWN}
-            boxes = np.stack([table[name].to_numpy() for name in "xywh"], axis=1)
-            return cls.of(
-                video=table["video"].to_numpy(), frame_index=table["frame_index"].to_numpy(), xywh=boxes, **columns
-            )
+            known = {"video", "frame_index", *UNKNOWN} & set(table.column_names)
+            xywh = np.stack([table[name].to_numpy() for name in "xywh"], axis=1)
+            return cls.of(xywh=xywh, **{name: table[name].to_numpy() for name in known})
         except (ValueError, TypeError, KeyError, pa.ArrowException) as error:
             raise UserError(f"{path}: a column has another type ({error}) -> prepare the dataset again") from None
 
@@ -182,8 +180,6 @@ def frame_numbers(values: Floats) -> Ints:
 
 def _column(name: str, value: Any, length: int) -> NDArray[Any]:
     kind = _TYPE_OF_COLUMN[name]
-    if kind is object and isinstance(value, str):
-        return np.array([value], object).repeat(length)  # one object for all rows
     if name == "frame_index" and np.asarray(value).dtype.kind == "f":
         value = frame_numbers(np.asarray(value))
     array = np.asarray(value, kind)
@@ -191,7 +187,7 @@ def _column(name: str, value: Any, length: int) -> NDArray[Any]:
         broken = np.flatnonzero(np.asarray(value) != array)
         if len(broken):
             raise UserError(f"row {broken[0]}: {name} {value[broken[0]]} is not a whole number -> correct the source")
-    return np.full(length, value, kind) if array.ndim == 0 else array
+    return np.full(length, array) if array.ndim == 0 else array  # one string object for all rows
 
 
 def _arrow(column: NDArray[Any]) -> Any:

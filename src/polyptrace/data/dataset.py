@@ -162,11 +162,6 @@ class _Info:
     hashes: dict[str, str] = field(default_factory=dict)
     made_by: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        for name, count in (*self.counts.items(), *self.labels.items()):
-            if count < 0:
-                raise ValueError(f"{name}: the count {count} is negative")
-
 
 def read_info(folder: Path) -> dict[str, Any]:
     """The content of `dataset.json`, checked."""
@@ -175,8 +170,7 @@ def read_info(folder: Path) -> dict[str, Any]:
     if isinstance(info, dict) and info.get("format") != FORMAT:
         raise UserError(f"{folder}: has format {info.get('format')}, expected {FORMAT} -> prepare it again")
     from_json(_Info, info, str(path), AGAIN)
-    checked: dict[str, Any] = info
-    return checked
+    return dict(info)
 
 
 _STRINGS = ("unit", "dataset", "video", "polyp", "histology")

@@ -24,9 +24,7 @@ class _HasVideos(Protocol):
     def video(self) -> NDArray[Any]: ...
 
 
-class _HasPolyps(Protocol):
-    @property
-    def dataset(self) -> NDArray[Any]: ...
+class _HasPolyps(_HasVideos, Protocol):
     @property
     def polyp(self) -> NDArray[Any]: ...
 
@@ -51,17 +49,13 @@ def join_keys(dataset: NDArray[Any], name: NDArray[Any]) -> Strings:
 def codes(keys: NDArray[Any]) -> Ints:
     """Integer of each string: its index among the sorted distinct strings, independent of the order of rows."""
     encoded = pa.array(keys, pa.string()).dictionary_encode()
-    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
-    index = np.empty(len(order), np.int64)
-    index[order] = np.arange(len(order))
-    code: Ints = index[encoded.indices.to_numpy()]
-    return code
+    rank = pc.rank(encoded.dictionary).to_numpy() - 1
+    return np.asarray(rank[encoded.indices.to_numpy()], np.int64)
 
 
 def by_appearance(values: NDArray[Any]) -> Ints:
     """Integer of each value: 0, 1, ... in order of first appearance."""
-    code: Ints = pa.array(values).dictionary_encode().indices.to_numpy().astype(np.int64)
-    return code
+    return np.asarray(pa.array(values).dictionary_encode().indices.to_numpy(), np.int64)
 
 
 def group_rows(code: Ints) -> list[Ints]:

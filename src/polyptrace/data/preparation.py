@@ -92,17 +92,6 @@ class _Linked:
     tracklets: DatasetTracklets
     weak: int | None  # tracks that were dropped for their mean score; None: without a minimum
 
-    @property
-    def cropped_source_rows(self) -> Ints:
-        """Rows of the source's boxes that have a crop."""
-        return self.source_row[self.cropped]
-
-    def counts(self, source: Boxes) -> dict[str, int]:
-        """Number of usable and of rejected boxes, and of tracks that were dropped."""
-        short = _track_count(self.track) - len(np.unique(self.tracklets.track))
-        dropped = {"short tracks": short} | ({} if self.weak is None else {"weak tracks": self.weak})
-        return {"boxes": len(self.boxes), "rejected": len(source) - len(self.boxes)} | dropped
-
 
 def prepare(
     source: Boxes | str,
@@ -138,17 +127,16 @@ def prepare(
     settings = PrepareSettings(tracks or Tracks(), crops or Crops(), skip_bad, record)
     check_limits("tracks", settings.tracks)
     check_limits("crops", settings.crops)
-    if out.exists():
-        refuse_other_settings(out, settings)
     check_writable(out)
     with lock(out):
+        if out.exists():
+            refuse_other_settings(out, settings)
         cache = out.with_name(out.name + ".annotations")
         boxes = selection.apply(_read(source, path, options, cache)).in_order()
         if relabel is not None:
             boxes = relabel(boxes, link_with_settings(boxes, settings.tracks))
         root = image_root(path) if isinstance(source, str) else path
         if out.exists():
-            refuse_other_settings(out, settings)  # another process may have finished it since the first check
             refuse_other_content(out, boxes, root)
         else:
             _write_folder(boxes, root, out, settings, fill)
@@ -174,7 +162,8 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
     store = PartialStore(partial, boxes, root, settings.crops, fill)
     while True:
         linked = _link_and_cut(boxes, findings, settings.tracks)
-        new = _image_findings(boxes, linked.source_row, store.cut(linked.cropped_source_rows))
+        cropped = linked.source_row[linked.cropped]
+        new = _image_findings(boxes, linked.source_row, store.cut(cropped))
         _refuse([finding for finding in new if finding.fatal], settings.skip_bad)
         if not new:
             break
@@ -191,10 +180,8 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
     (partial / "rejected.csv").unlink(missing_ok=True)  # left by a killed run; its bad images may have been restored
     if findings:
         write_rejected(partial / "rejected.csv", boxes, findings)
-    used = linked.boxes.take(linked.cropped)
-    counts = linked.counts(boxes)
-    write_json(partial / DATASET_FILE, dataset_info(partial, root, boxes, used, linked.tracklets, settings, counts))
-    store.finish(linked.cropped_source_rows)
+    write_json(partial / DATASET_FILE, dataset_info(partial, root, boxes, linked, settings))
+    store.finish(cropped)
     remove_temporary_files(partial)  # of a killed run
     partial.rename(out)
 
@@ -271,28 +258,25 @@ def _refuse(findings: list[Finding], skip_bad: bool) -> None:
         raise UserError(f"{what}\n{summary(findings)}")
 
 
-def dataset_info(
-    folder: Path,
-    root: Path,
-    source: Boxes,
-    used: Boxes,
-    tracklets: DatasetTracklets,
-    settings: PrepareSettings,
-    counts: dict[str, int],
-) -> dict[str, Any]:
+def dataset_info(folder: Path, root: Path, source: Boxes, linked: _Linked, settings: PrepareSettings) -> dict[str, Any]:
     """The content of `dataset.json`; everything about labels is under `labels`.
 
-    `source` are all boxes of the source, `used` those that have a crop, cut from images below `root`.
+    `source` are all boxes of the source, whose images are below `root`.
     """
     hashes = {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")}
+    hashes |= {SOURCE_BOXES: boxes_hash(source), PICTURES: files_hash(linked.boxes.file[linked.cropped], root)}
+    short = _track_count(linked.track) - len(np.unique(linked.tracklets.track))
+    counts = {"boxes": len(linked.boxes), "rejected": len(source) - len(linked.boxes), "short tracks": short}
+    if linked.weak is not None:
+        counts["weak tracks"] = linked.weak
     return {
         "format": FORMAT,
         **settings.as_dict(),
         "generated": bool(source.generated.any()),
         "decoder": "nvJPEG" if settings.crops.decoding == "nvjpeg" else JPEG_DECODER,
-        "counts": counts | count_tracklets(tracklets),
-        "labels": count_labels(tracklets),
-        "hashes": hashes | {SOURCE_BOXES: boxes_hash(source), PICTURES: files_hash(used.file, root)},
+        "counts": counts | count_tracklets(linked.tracklets),
+        "labels": count_labels(linked.tracklets),
+        "hashes": hashes,
         "made_by": provenance(),
     }
 

@@ -43,10 +43,29 @@ class Selection:
         if self.fps is not None:
             boxes = _with_rate(boxes, self.fps)
         if self.videos is not None or self.share is not None:
-            boxes = take_videos(boxes, names=self.videos, share=self.share, rest=self.rest, seed=self.seed)
+            boxes = self._take_videos(boxes)
         elif self.rest:
             raise UserError("--rest: is the complement of --videos or --share, and neither is given -> add one of them")
         return boxes if self.join_clips is None else join_clips(boxes, self.join_clips, self.seed)
+
+    def _take_videos(self, boxes: Boxes) -> Boxes:
+        """The boxes of the named videos, or of a random share of all videos; with `rest`, of the other videos."""
+        if self.videos is not None:
+            known = sorted(set(boxes.video.tolist()))
+            unknown = sorted(set(self.videos) - set(known))
+            if unknown:
+                raise UserError(
+                    f"--videos: the source has no {', '.join(unknown)} -> it has {', '.join(known[:8])}, ..."
+                )
+            chosen: Bools = np.isin(boxes.video, self.videos)
+        else:
+            if self.share is None or not 0 < self.share < 1:
+                raise UserError(f"--share {self.share}: not a share -> give a number between 0 and 1")
+            chosen = ~split_by(video_codes(boxes), test_share=1 - self.share, seed=self.seed)
+        taken = boxes.take(chosen != self.rest)
+        if not len(taken):
+            raise UserError("no video is left -> give another share, or name other videos")
+        return taken
 
     def as_dict(self) -> dict[str, Any]:
         """As recorded in `dataset.json`; only what was selected."""
@@ -88,31 +107,6 @@ def join_clips(boxes: Boxes, clips_per_procedure: int, seed: int = 0) -> Boxes:
     datasets = np.array([f"artificial {name}".strip() for name in boxes.dataset], object)
     tracks = np.array([f"{v}/{t}" if t else "" for v, t in zip(boxes.video, boxes.track, strict=True)], object)
     return replace(boxes, dataset=datasets, video=videos, frame_index=frames, track=tracks)
-
-
-def take_videos(
-    boxes: Boxes,
-    *,
-    names: Sequence[str] | None = None,
-    share: float | None = None,
-    rest: bool = False,
-    seed: int = 0,
-) -> Boxes:
-    """The boxes of the named videos, or of a random share of all videos; with `rest`, of the other videos."""
-    if names is not None:
-        unknown = sorted(set(names) - set(boxes.video.tolist()))
-        if unknown:
-            known = ", ".join(sorted(set(boxes.video.tolist()))[:8])
-            raise UserError(f"--videos: the source has no {', '.join(unknown)} -> it has {known}, ...")
-        chosen: Bools = np.isin(boxes.video, list(names))
-    else:
-        if share is None or not 0 < share < 1:
-            raise UserError(f"--share {share}: not a share -> give a number between 0 and 1")
-        chosen = ~split_by(video_codes(boxes), test_share=1 - share, seed=seed)
-    taken = boxes.take(~chosen if rest else chosen)
-    if not len(taken):
-        raise UserError("no video is left -> give another share, or name other videos")
-    return taken
 
 
 def split_by(group: ArrayLike, *, test_share: float = 0.3, strata: Sequence[ArrayLike] = (), seed: int = 0) -> Bools:

@@ -5,10 +5,10 @@ detector may have missed frames in between). Runs of `length` kept frames do not
 dropped. With `length=None` all kept frames of a track form one tracklet.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from polyptrace.config import Tracks
 from polyptrace.core.arrays import Floats, Ints, Strings
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.identity import video_codes
+from polyptrace.data.identity import group_rows, video_codes
 from polyptrace.data.tracks import has_sampled_frames
 
 
@@ -56,15 +56,6 @@ class Tracklets(TrackletTable):
         """Rows of the box table of each tracklet, in time order."""
         return np.split(self.box_index, self.offset[1:-1]) if len(self) else []
 
-    @classmethod
-    def concatenate(cls, first: Self, second: Self) -> Self:
-        """The tracklets of two tables over the same boxes."""
-        columns: dict[str, Any] = {
-            f.name: np.concatenate([getattr(first, f.name), getattr(second, f.name)]) for f in fields(cls)
-        }
-        columns["offset"] = np.concatenate([first.offset, second.offset[1:] + first.offset[-1]])
-        return cls(**columns)
-
 
 def cut_tracklets(
     boxes: Boxes, track: Ints, length: int | None = 8, stride: int | Ints = 4, min_track: int | Ints = 30
@@ -73,29 +64,36 @@ def cut_tracklets(
 
     `stride` and `min_track` are in frames: one number, or one per box where frame rates differ.
     """
-    order = np.lexsort((boxes.frame_index, track))
-    order = order[track[order] >= 0]
-    kept = order[_kept(boxes.frame_index[order], track[order], _per_box(stride, order), _per_box(min_track, order))]
-    start = np.flatnonzero(np.diff(track[kept], prepend=-1))
-    count = np.diff(start, append=len(kept))
-    if length is not None:
-        pieces = count // length
-        inside = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        start, count = np.repeat(start, pieces) + inside * length, np.full(pieces.sum(), length)
-    first = kept[start]
+    rows = _cut(boxes, track, length, stride, min_track)
+    return _with_columns(boxes, track, rows, ["track" if length is None else "tracklet"] * len(rows))
+
+
+def _cut(boxes: Boxes, track: Ints, length: int | None, stride: int | Ints, min_track: int | Ints) -> list[Ints]:
+    """The box rows of each tracklet, in the order of tracklets."""
+    stride, min_track = np.broadcast_to(stride, len(boxes)), np.broadcast_to(min_track, len(boxes))
+    by_frame = np.lexsort((boxes.frame_index, track))
+    by_frame = by_frame[track[by_frame] >= 0]
+    pieces: list[Ints] = []
+    for group in group_rows(track[by_frame]):
+        rows = by_frame[group]
+        frame = boxes.frame_index[rows]
+        if frame[-1] - frame[0] + 1 < min_track[rows[0]]:
+            continue
+        kept = rows[np.unique((frame - frame[0]) // stride[rows[0]], return_index=True)[1]]
+        size = length or len(kept)
+        pieces += [kept[start : start + size] for start in range(0, len(kept) - size + 1, size)]
+    first = np.array([piece[0] for piece in pieces], np.int64)
     by_time = np.lexsort((track[first], boxes.frame_index[first], video_codes(boxes.take(first))))
-    start, count = start[by_time], count[by_time]
-    offset = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-    box_index = kept[np.repeat(start - offset[:-1], count) + np.arange(offset[-1])].astype(np.int64)
-    return _with_columns(boxes, track, box_index, offset, "track" if length is None else "tracklet")
+    return [pieces[index] for index in by_time]
 
 
 def cut_both_units(boxes: Boxes, track: Ints, settings: Tracks) -> Tracklets:
     """Tracklets of L frames and whole tracks, cut with the given settings."""
     stride = _in_frames(boxes, settings.stride, settings.stride_seconds, settings.sampled_stride)
     min_track = _in_frames(boxes, settings.min_track, settings.min_track_seconds, settings.sampled_min_track)
-    fixed = cut_tracklets(boxes, track, settings.length, stride, min_track)
-    return Tracklets.concatenate(fixed, cut_tracklets(boxes, track, None, stride, min_track))
+    fixed = _cut(boxes, track, settings.length, stride, min_track)
+    whole = _cut(boxes, track, None, stride, min_track)
+    return _with_columns(boxes, track, fixed + whole, ["tracklet"] * len(fixed) + ["track"] * len(whole))
 
 
 def pad_rows(rows: Sequence[Ints]) -> Ints:
@@ -128,50 +126,28 @@ def _in_frames(boxes: Boxes, frames: int, seconds: float | None, sampled_frames:
     return np.where(sampled, of_sampled, from_seconds).astype(np.int64)
 
 
-def _per_box(setting: int | Ints, order: Ints) -> Ints:
-    return setting[order] if isinstance(setting, np.ndarray) else np.full(len(order), setting)
-
-
-def _kept(frame: Ints, track: Ints, stride: Ints, min_track: Ints) -> Ints:
-    """Indices of the kept frames, in boxes sorted by track and frame."""
-    new_track = np.diff(track, prepend=-1) != 0
-    starts = np.flatnonzero(new_track)
-    count = np.diff(starts, append=len(track))
-    begin = np.repeat(starts, count)
-    span = frame[starts + count - 1] - frame[starts] + 1
-    tick = (frame - frame[begin]) // stride[begin]
-    new_tick = new_track | (np.diff(tick, prepend=-1) != 0)
-    return np.flatnonzero(new_tick & np.repeat(span >= min_track[starts], count))
-
-
-def _with_columns(boxes: Boxes, track: Ints, box_index: Ints, offset: Ints, unit: str) -> Tracklets:
-    """Tracklets over these rows, with their columns from the box table."""
-    first, last = box_index[offset[:-1]], box_index[offset[1:] - 1]
-    labelled = _majority_row(boxes.polyp, box_index, offset)
+def _with_columns(boxes: Boxes, track: Ints, rows: list[Ints], unit: list[str]) -> Tracklets:
+    """Tracklets of these box rows, with their columns from the box table."""
+    first, last = (np.array([each[index] for each in rows], np.int64) for index in (0, -1))
+    labelled = np.array([_majority_row(boxes.polyp, each) for each in rows], np.int64)
     return Tracklets(
-        unit=np.full(len(first), unit, object),
+        unit=np.array(unit, object),
         dataset=boxes.dataset[first],
         video=boxes.video[first],
         track=track[first],
         position=boxes.frame_index[first],
         last=boxes.frame_index[last],
         fps=boxes.fps[first],
-        offset=offset,
-        box_index=box_index,
+        offset=np.cumsum([0, *map(len, rows)]),
+        box_index=np.concatenate([np.empty(0, np.int64), *rows]),
         polyp=boxes.polyp[labelled],
         size_mm=boxes.size_mm[labelled],
         histology=boxes.histology[labelled],
     )
 
 
-def _majority_row(polyp: Strings, box_index: Ints, offset: Ints) -> Ints:
-    """The first row of each tracklet that shows the polyp of most of its boxes (ties: the polyp seen first)."""
-    names = polyp[box_index]
-    chosen = box_index[offset[:-1]]
-    mixed = names != np.repeat(polyp[chosen], np.diff(offset))
-    owner = np.repeat(np.arange(len(chosen)), np.diff(offset))
-    for tracklet in np.unique(owner[mixed]):
-        inside = names[offset[tracklet] : offset[tracklet + 1]].tolist()
-        most = max(dict.fromkeys(inside), key=inside.count)
-        chosen[tracklet] = box_index[offset[tracklet] + inside.index(most)]
-    return chosen
+def _majority_row(polyp: Strings, rows: Ints) -> int:
+    """The first of a tracklet's rows that shows the polyp of most of them (ties: the polyp seen first)."""
+    names = polyp[rows].tolist()
+    most_frequent = Counter(names).most_common(1)[0][0]
+    return int(rows[names.index(most_frequent)])

@@ -61,8 +61,6 @@ def track_scores(boxes: Boxes, track: Ints) -> Floats:
 def _link_strong(boxes: Boxes, within: Within, iou: float, max_gap: int, start_score: float, margin: float) -> Ints:
     """Track of each box; -1 for boxes below `start_score` that continue no track."""
     strong = ~(boxes.score < start_score)
-    if strong.all():
-        return _link(boxes, within, iou, max_gap, margin, strong)
     kept = np.arange(len(boxes))
     while True:
         table = boxes.take(kept)
@@ -112,8 +110,7 @@ def link_with_settings(boxes: Boxes, settings: Tracks) -> Ints:
 
 def has_sampled_frames(boxes: Boxes) -> Bools:
     """Whether each box belongs to a dataset whose frames are sampled sparsely."""
-    sampled: Bools = np.isin(boxes.dataset, SAMPLED_DATASETS)
-    return sampled
+    return np.isin(boxes.dataset, SAMPLED_DATASETS)
 
 
 def box_iou(a: Floats, b: Floats) -> Floats:
@@ -147,8 +144,7 @@ def _group_ids(boxes: Boxes, within: Within) -> Ints:
 def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:
     """One ascending number per (group, frame): differences are those of frames, and groups are further apart."""
     number = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
-    keys: Ints = number * (int(frame.max(initial=0)) + max_gap + 2) + frame
-    return keys
+    return number * (int(frame.max(initial=0)) + max_gap + 2) + frame
 
 
 def _previous(key: Ints, xywh: Floats, iou: float, max_gap: int, margin: float, strong: Bools) -> Ints:

@@ -99,7 +99,7 @@ def test_links_devices_and_names_that_leave_the_archive_are_refused(
 @pytest.mark.parametrize("kept", [0, 10, 200, -4])
 def test_an_archive_that_ends_early_is_a_clear_error(archive: Path, kept: int) -> None:
     archive.write_bytes(archive.read_bytes()[:kept])
-    with pytest.raises(UserError, match=r"damaged or not a tar archive|ends inside member"):
+    with pytest.raises(UserError, match="damaged or not a tar archive"):
         list(read_all(archive, ".jpg"))
 
 

@@ -207,7 +207,7 @@ def broken(content: dict, change) -> dict:
         (lambda c: c["images"][2].update(file_name="/etc/passwd"), r"images\[2\]: file name .* leaves"),
         (lambda c: c["images"][2].update(file_name="C:\\x.jpg"), r"images\[2\]: file name .* leaves"),
         (lambda c: c["images"][2].update(file_name=None), r"images\[2\]: the file name is missing"),
-        (lambda c: c["images"][2].update(frame_id="x"), r"images\[2\]: frame_id is 'x', not a whole number"),
+        (lambda c: c["images"][2].update(frame_id="x"), r"images\[2\]: frame_id is 'x', not a number"),
         (lambda c: c["images"][2].update(width="wide"), r"images\[2\]: width is 'wide'"),
     ],
 )

@@ -68,8 +68,12 @@ def test_a_combination_passes_options_and_cache_to_its_parts(all_four: Path, tmp
 def test_a_missing_part_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no folder 'realcolon'"):
         read_rsp(tmp_path)
-    with pytest.raises(UserError, match="omit it"):
-        read_rspp(tmp_path, split="paper-eval")
+
+
+@pytest.mark.parametrize("source", ["sun", "polypsize", "rsp", "rspp"])
+def test_a_split_of_a_source_without_splits_is_refused(tmp_path: Path, source: str) -> None:
+    with pytest.raises(UserError, match=f"{source}: has no option --split -> it has .*--histology"):
+        read_source(source, tmp_path, {"split": "train"})
 
 
 def test_a_source_is_read_by_its_name_with_the_options_it_has(tmp_path: Path) -> None:

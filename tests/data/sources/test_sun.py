@@ -112,5 +112,3 @@ def test_another_table_of_cases_can_be_given(tmp_path: Path, table: str, message
 def test_a_folder_that_is_not_sun_says_what_is_expected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no annotation_txt/caseN\.txt"):
         read_sun(tmp_path)
-    with pytest.raises(UserError, match="SUN has no splits"):
-        read_sun(tmp_path, split="train")

@@ -5,7 +5,7 @@ The decoders release the GIL, so threads scale like processes. Each thread write
 not.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ IMAGES_PER_BATCH = 64  # of a job on a GPU
 GPU_THREADS = 4  # nvJPEG decodes one batch at a time; the other threads read, cut and write meanwhile
 MAX_GPU_THREADS = 16  # each takes a CUDA stream, of which torch has 32
 UNKNOWN_SIZE = (0, 0)  # image_width and image_height of a box that states none
+Image = tuple[str, int]  # file and frame
 _idle_streams: dict[torch.device, list[torch.cuda.Stream]] = {}
 
 
@@ -50,6 +51,7 @@ class _Task:
 
     crops: UnfinishedCrops
     boxes: Boxes
+    rows: dict[Image, list[int]]  # box rows of each image
     root: Path
     settings: Crops
     device: torch.device | None  # GPU for nvJPEG
@@ -83,50 +85,38 @@ def fill_store(
         if cancelled.is_set():
             raise CancelledError
 
-    with (
-        UnfinishedCrops.open(path, file_states(boxes.file, root), settings.size) as crops,
-        torch_threads(1),
-        _thread_pool(threads, cancelled) as pool,
-    ):
-        left = np.flatnonzero(~crops.finished)
-        if len(left) < len(boxes):
-            advance(count_images(boxes) - count_images(boxes.take(left)))
-        task = _Task(crops, boxes, root, settings, device, image_done, check_cancelled)
-        running = [pool.submit(_run_job, task, rows) for rows in _jobs(boxes, left, images_per_job)]
-        bad = [one for future in as_completed(running) for one in future.result()]
+    pool = ThreadPoolExecutor(threads)
+    with UnfinishedCrops.open(path, file_states(boxes.file, root), settings.size) as crops, torch_threads(1):
+        rows: dict[Image, list[int]] = {}
+        for row in np.flatnonzero(~crops.finished).tolist():
+            rows.setdefault((boxes.file[row], int(boxes.frame_index[row])), []).append(row)
+        if crops.finished.any():
+            advance(count_images(boxes) - len(rows))
+        task = _Task(crops, boxes, rows, root, settings, device, image_done, check_cancelled)
+        try:
+            running = [pool.submit(_run_job, task, images) for images in _jobs(rows, images_per_job)]
+            bad = [one for future in as_completed(running) for one in future.result()]
+        finally:  # after an error or Ctrl-C, pending jobs are dropped, and running ones stop at their next image
+            cancelled.set()
+            pool.shutdown(cancel_futures=True)
     return sorted(bad, key=lambda one: one.row)
 
 
-@contextmanager
-def _thread_pool(count: int, cancelled: Event) -> Iterator[ThreadPoolExecutor]:
-    """Threads; after an error or Ctrl-C, pending jobs are dropped and running ones stop at their next image."""
-    pool = ThreadPoolExecutor(count)
-    try:
-        yield pool
-    finally:
-        cancelled.set()
-        pool.shutdown(cancel_futures=True)
+def _jobs(images: Iterable[Image], images_per_job: int) -> list[list[Image]]:
+    """The images of each job: those of one archive, of one video, or a few neighbouring image files."""
+    jobs: dict[str, list[Image]] = {}
+    for image in sorted(images):
+        jobs.setdefault(container(image[0]), []).append(image)
+    files = jobs.pop("", [])
+    parts = [files[first : first + images_per_job] for first in range(0, len(files), images_per_job)]
+    return parts + list(jobs.values())
 
 
-def _jobs(boxes: Boxes, rows: Ints, images_per_job: int) -> list[Ints]:
-    """The rows of each job: boxes of one archive, of one video, or of a few neighbouring image files."""
-    if not len(rows):
-        return []
-    containers = np.array([container(file) for file in boxes.file[rows]], object)
-    order = np.lexsort((boxes.frame_index[rows], boxes.file[rows].astype(str), containers.astype(str)))
-    rows, containers = rows[order], containers[order]
-    new_picture = np.ones(len(rows), bool)
-    new_picture[1:] = (boxes.file[rows[1:]] != boxes.file[rows[:-1]]) | (np.diff(boxes.frame_index[rows]) != 0)
-    chunk = np.where(containers == "", (np.cumsum(new_picture) - 1) // images_per_job, 0)
-    cut = np.flatnonzero((containers[1:] != containers[:-1]) | (np.diff(chunk) != 0)) + 1
-    return np.split(rows, cut)
-
-
-def _run_job(task: _Task, rows: Ints) -> list[BadImage]:
+def _run_job(task: _Task, images: list[Image]) -> list[BadImage]:
     """Cuts the crops of one job into the store; returns the rows that failed."""
     bad: list[BadImage] = []
-    device = None if container(task.boxes.file[rows[0]]) else task.device
-    pictures = _read(task, rows, bad, device)
+    device = None if container(images[0][0]) else task.device
+    pictures = _read(task, images, bad, device)
     if device:
         with _own_stream(device):
             _cut_together(task, list(pictures), device)
@@ -137,21 +127,20 @@ def _run_job(task: _Task, rows: Ints) -> list[BadImage]:
     return bad
 
 
-def _read(task: _Task, rows: Ints, bad: list[BadImage], device: torch.device | None) -> Iterator[_Cuttable]:
+def _read(task: _Task, images: list[Image], bad: list[BadImage], device: torch.device | None) -> Iterator[_Cuttable]:
     """Yields the images of a job; appends failed rows to `bad`."""
-    boxes, rows_of = task.boxes, dict[tuple[str, int], list[int]]()
-    for row in rows.tolist():
-        rows_of.setdefault((boxes.file[row], int(boxes.frame_index[row])), []).append(row)
-    reached = task.crops.position(int(rows[0]))
-    start = FramePosition(*reached) if reached and reached[0] <= boxes.frame_index[rows[0]] else None
+    first_row = task.rows[images[0]][0]
+    reached = task.crops.position(first_row)
+    start = FramePosition(*reached) if reached and reached[0] <= images[0][1] else None
 
     def on_frame(position: FramePosition) -> None:
+        task.check_cancelled()
         if position.pts is not None:
-            task.crops.reached(int(rows[0]), position.frame, position.pts)
+            task.crops.reached(first_row, position.frame, position.pts)
 
-    images = read_images(
+    results = read_images(
         task.root,
-        list(rows_of),
+        images,
         task.check_cancelled,
         border=task.settings.border,
         fields=task.crops.fields,
@@ -159,9 +148,9 @@ def _read(task: _Task, rows: Ints, bad: list[BadImage], device: torch.device | N
         on_frame=on_frame,
         device=device,
     )
-    for image in images:
+    for image in results:
         task.image_done()
-        own, picture = rows_of[image.file, image.frame], image.pixels
+        own, picture = task.rows[image.file, image.frame], image.pixels
         fitted = picture if isinstance(picture, ImageProblem) else _fit(task, own, picture)
         if isinstance(fitted, ImageProblem):
             bad += [BadImage(row, fitted.reason) for row in own]

@@ -58,8 +58,7 @@ def field_mask(video: Path, folder: Path | None = None) -> Pixels | None:
     if inside.all():
         return None
     full = inside.repeat(step, 0).repeat(step, 1)[: info.height, : info.width]
-    mask: Pixels = np.where(full[..., None], np.uint8(255), np.uint8(0)).repeat(3, 2)
-    return mask
+    return np.where(full[..., None], np.uint8(255), np.uint8(0)).repeat(3, 2)
 
 
 def find_field(frames: Pixels) -> Bools:

@@ -13,7 +13,6 @@ import json
 import tarfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
@@ -102,16 +101,11 @@ def read_images(
 ) -> Iterator[ImageResult]:
     """Reads images (file, frame) that are all in one container, or all image files.
 
-    `check_cancelled` is called at every image, including those that are skipped inside a container; an exception that
+    `check_cancelled` is called at every image, including those that are skipped inside an archive; an exception that
     it raises stops reading. With the `border` "blank", images of a video are black outside of the endoscope's field,
     which is stored in the folder `fields`. Decoding of a video begins at the frame `start`, and `on_frame` is called at
     every frame before it is yielded. With a `device`, JPEG files are decoded together on that GPU.
     """
-
-    def reached(position: FramePosition) -> None:
-        check_cancelled()
-        on_frame(position)
-
     shared = container(images[0][0])
     if not shared:
         yield from _read_files(root, images, check_cancelled, device)
@@ -119,7 +113,7 @@ def read_images(
         video = path_below(root, shared)
         missing = {frame: file for file, frame in images}
         field = field_mask(video, fields) if border == "blank" else None
-        for position, picture in read_frames(video, sorted(missing), reached, field, start):
+        for position, picture in read_frames(video, sorted(missing), on_frame, field, start):
             yield ImageResult(missing.pop(position.frame), position.frame, picture)
         for frame, file in missing.items():
             yield ImageResult(file, frame, ImageProblem(VIDEO_ENDS))
@@ -246,17 +240,11 @@ def _files(path: Path, requested: Callable[[str], bool]) -> Iterator[tuple[str, 
         raise UserError(f"{path}: damaged or not a tar archive ({error}) -> download it again") from None
 
 
-@contextmanager
-def _stream(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
+def _stream(path: Path) -> IO[bytes] | gzip.GzipFile:
     """The archive's bytes, decompressed; unlike tarfile's own stream, gzip detects a truncated file."""
     with path.open("rb") as file:
         compressed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        if not compressed:
-            yield file
-            return
-        with gzip.GzipFile(fileobj=file) as decompressed:
-            yield decompressed
+    return gzip.GzipFile(path) if compressed else path.open("rb")
 
 
 def _checked_name(entry: tarfile.TarInfo, path: Path) -> str:
@@ -274,7 +262,4 @@ def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> by
         raise UserError(f"{path}: member {entry.name!r} has {entry.size:,} bytes -> too large for an image; refused")
     file = archive.extractfile(entry)
     assert file is not None  # a regular file
-    content = file.read()
-    if len(content) != entry.size:
-        raise UserError(f"{path}: ends inside member {entry.name!r} -> download it again")
-    return content
+    return file.read()

@@ -87,9 +87,7 @@ class CropLoader:
     def _hold(self) -> Tensor:
         """The whole store on the device, at the size that the network takes."""
         held = torch.empty((len(self.crops), self.size, self.size, 3), dtype=torch.uint8, device=self.device)
-        parts = [
-            np.arange(begin, min(begin + CROPS_AT_ONCE, len(held))) for begin in range(0, len(held), CROPS_AT_ONCE)
-        ]
+        parts = np.split(np.arange(len(held)), range(CROPS_AT_ONCE, len(held), CROPS_AT_ONCE))
         for rows, crops in zip(parts, read_ahead(self.crops, parts, self.device), strict=True):
             held[rows[0] : rows[-1] + 1] = resize_crops(crops, self.size)
         return held

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -56,9 +55,9 @@ class UnfinishedCrops:
     through a memory map, which would crash on a full disk.
     """
 
-    def __init__(self, path: Path, store: int, marks: int, states: NDArray[np.uint64], size: int) -> None:
+    def __init__(self, path: Path, store: int, marks: int, states: NDArray[np.uint64]) -> None:
         self._store, self._marks = store, marks  # file descriptors
-        self._states, self._size = states, size
+        self._states = states
         self._mark_of_row = states + np.arange(len(states), dtype=np.uint64) * np.uint64(ROW_FACTOR)
         self._header: int = np.lib.format.open_memmap(path, "r").offset
         #: Rows (n,) that earlier runs have cut; those of replaced files do not count.
@@ -86,18 +85,16 @@ class UnfinishedCrops:
             np.lib.format.open_memmap(path, "w+", np.uint8, shape).flush()
             marks.write_bytes(bytes(MARK * len(states)))
         with path.open("r+b", buffering=0) as store_file, marks.open("r+b", buffering=0) as marks_file:
-            crops = cls(path, store_file.fileno(), marks_file.fileno(), states, size)
+            crops = cls(path, store_file.fileno(), marks_file.fileno(), states)
             try:
                 yield crops
             finally:
                 crops.sync()
 
     def write(self, rows: Ints, crops: "Tensor") -> None:
-        """Writes crops (n, size, size, 3) to their rows; consecutive rows at once."""
-        cuts = (np.flatnonzero(np.diff(rows) != 1) + 1).tolist()
-        for begin, end in pairwise([0, *cuts, len(rows)]):
-            content = memoryview(crops[begin:end].contiguous().numpy().data).cast("B")
-            offset = self._header + int(rows[begin]) * 3 * self._size**2
+        """Writes crops (n, size, size, 3) to their rows."""
+        for row, crop in zip(rows.tolist(), crops.contiguous().numpy(), strict=True):
+            content, offset = memoryview(crop).cast("B"), self._header + row * crop.nbytes
             while content:
                 written = os.pwrite(self._store, content, offset)
                 content, offset = content[written:], offset + written
@@ -199,16 +196,12 @@ class PartialStore:
     def finish(self, rows: Ints) -> None:
         """Leaves `crops.npy` with the crops of these box rows, in this order, and removes all temporary files."""
         path, cut = self._rounds[0]
-        complete = len(self._rounds) == 1 and len(cut) == len(rows)
-        (path if complete else self._gather(rows)).replace(self._folder / "crops.npy")
+        if len(self._rounds) > 1 or len(cut) != len(rows):
+            path = self._folder / "crops-gathered.npy"
+            write_store(path, (len(rows), self._crops.size, self._crops.size, 3), self._blocks(rows))
+        path.replace(self._folder / "crops.npy")
         for leftover in self._folder.glob("crops-*"):
             remove(leftover)
-
-    def _gather(self, rows: Ints) -> Path:
-        """Writes the crops of these box rows from all rounds into one file."""
-        path = self._folder / "crops-gathered.npy"
-        write_store(path, (len(rows), self._crops.size, self._crops.size, 3), self._blocks(rows))
-        return path
 
     def _blocks(self, rows: Ints) -> Iterator[Pixels]:
         """The crops of these box rows, some at a time."""

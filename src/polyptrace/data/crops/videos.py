@@ -74,12 +74,8 @@ def read_frames(
     a mask of the endoscope's field; see `field_mask`. Decoding begins at `start`, the position of a frame that is not
     after the first requested one; see `all_frames`.
     """
-    requested = sorted({int(index) for index in frame_indices})
-    if requested and requested[0] < 0:
-        raise ValueError(f"frame indices count from 0: {requested[0]}")
-    if not requested:
-        return
-    count, wanted = 0, set(requested)
+    wanted = set(frame_indices)
+    requested, count = sorted(wanted), 0
     for position, picture in _pictures(path, start, field, lambda position: position.frame in wanted):
         on_frame(position)
         if picture is not None:

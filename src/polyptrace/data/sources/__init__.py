@@ -6,7 +6,7 @@ evaluation part, SUN and PolypSize, for size; `rspp` adds PolypsSet, for histolo
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -26,45 +26,34 @@ from polyptrace.data.sources.yolo import read_yolo
 _OTHER_NAMES = {"polypsize": ("polypsizedataset",), "sun": ("sundatabase",)}
 
 
-@dataclass(frozen=True)
-class Combination:
-    """A reader of several datasets from folders that are named after them."""
+def _read_parts(
+    parts: tuple[str, ...],
+    path: Path,
+    *,
+    cases: Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    histology: Mapping[str, str] | None = None,
+    cache: Path | None = None,
+) -> Boxes:
+    """The boxes of several datasets, from folders named after them; a missing one is an error before any is read.
 
-    parts: tuple[str, ...]
-
-    def __call__(
-        self,
-        path: Path,
-        *,
-        split: str | None = None,
-        cases: Path | None = None,
-        columns: Mapping[str, str] | None = None,
-        histology: Mapping[str, str] | None = None,
-        cache: Path | None = None,
-    ) -> Boxes:
-        """The boxes of each part; a missing part is an error before any is read.
-
-        `cases` is an option of SUN, `columns` of PolypSize, `cache` of REAL-Colon.
-        """
-        if split:
-            raise UserError(
-                f"--split {split}: a combined dataset has no splits -> omit it; the evaluation splits by polyp"
-            )
-        folders = {part: _folder(Path(path), part) for part in self.parts}
-        readers: dict[str, Callable[[Path], Boxes]] = {
-            "realcolon": lambda folder: read_realcolon(folder, split="paper-eval", histology=histology, cache=cache),
-            "sun": lambda folder: read_sun(folder, cases=cases, histology=histology),
-            "polypsize": lambda folder: read_polypsize(folder, columns=columns, histology=histology),
-            "polypsset": lambda folder: read_polypsset(folder, histology=histology),
-        }
-        return Boxes.concatenate([below(readers[part](folder), folder.name) for part, folder in folders.items()])
+    `cases` is an option of SUN, `columns` of PolypSize, `cache` of REAL-Colon.
+    """
+    folders = {part: _folder(Path(path), part) for part in parts}
+    readers: dict[str, Callable[[Path], Boxes]] = {
+        "realcolon": partial(read_realcolon, split="paper-eval", histology=histology, cache=cache),
+        "sun": partial(read_sun, cases=cases, histology=histology),
+        "polypsize": partial(read_polypsize, columns=columns, histology=histology),
+        "polypsset": partial(read_polypsset, histology=histology),
+    }
+    return Boxes.concatenate([below(readers[part](folder), folder.name) for part, folder in folders.items()])
 
 
 #: REAL-Colon's evaluation videos, SUN and PolypSize.
-read_rsp = Combination(("realcolon", "sun", "polypsize"))
+read_rsp = partial(_read_parts, ("realcolon", "sun", "polypsize"))
 
 #: The same plus PolypsSet.
-read_rspp = Combination((*read_rsp.parts, "polypsset"))
+read_rspp = partial(_read_parts, ("realcolon", "sun", "polypsize", "polypsset"))
 
 SOURCES: dict[str, Callable[..., Boxes]] = {
     "realcolon": read_realcolon,

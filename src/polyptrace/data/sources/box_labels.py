@@ -14,7 +14,7 @@ import numpy as np
 
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.identity import codes, polyp_keys
+from polyptrace.data.identity import polyp_keys
 from polyptrace.data.sources.file_names import has_lone_surrogate
 from polyptrace.data.sources.reading import number
 
@@ -98,8 +98,10 @@ def _first(fields: Mapping[str, object], names: tuple[str, ...]) -> str:
     return next((text for name in names if (text := text_of(fields.get(name)))), "")
 
 
-def labelled_boxes(rows: list[BoxRow]) -> Boxes:
-    """The box table of these rows; a polyp with two sizes or two histologies is an error."""
+def labelled_boxes(rows: list[BoxRow], if_empty: str) -> Boxes:
+    """The box table of these rows; no rows, or a polyp with two sizes or two histologies, are an error."""
+    if not rows:
+        raise UserError(if_empty)
     table = Boxes.of_rows(rows)
     one_label_per_polyp(table)
     return table
@@ -167,18 +169,17 @@ def with_labels(boxes: Boxes, labels: Mapping[str, tuple[float, str]]) -> Boxes:
 
 def one_label_per_polyp(boxes: Boxes) -> None:
     """Raises an error if a polyp has two sizes or two histologies: probably two polyps share an id."""
-    polyp = codes(polyp_keys(boxes))
+    polyp = polyp_keys(boxes)
     for name, values, known in (
         ("sizes", boxes.size_mm, ~np.isnan(boxes.size_mm)),
         ("histologies", boxes.histology, boxes.histology != ""),
     ):
-        rows = np.flatnonzero((boxes.polyp != "") & known)
-        _, first, member = np.unique(polyp[rows], return_index=True, return_inverse=True)
-        reference = rows[first][member]
-        different = np.flatnonzero(values[rows] != values[reference])
-        if len(different):
-            row, other = rows[different[0]], reference[different[0]]
-            raise UserError(
-                f"{boxes.where(row)}: polyp {boxes.polyp[row]!r} has two {name}, {values[row]} here and "
-                f"{values[other]} at {boxes.where(other)} -> if these are two polyps with one id, give each its own id"
-            )
+        first: dict[str, int] = {}  # row of each polyp
+        for row in np.flatnonzero((boxes.polyp != "") & known).tolist():
+            other = first.setdefault(polyp[row], row)
+            if values[row] != values[other]:
+                raise UserError(
+                    f"{boxes.where(row)}: polyp {boxes.polyp[row]!r} has two {name}, {values[row]} here and "
+                    f"{values[other]} at {boxes.where(other)} -> if these are two polyps with one id, give each its own"
+                    " id"
+                )

@@ -60,9 +60,7 @@ def read_coco(
         for row in rows:
             unique.setdefault((row["file"], row["polyp"], *row["xywh"]), row)
         rows = list(unique.values())
-    if not rows:
-        raise UserError(f"{results or path}: contains no box -> is this the right file?")
-    return labelled_boxes(rows)
+    return labelled_boxes(rows, f"{results or path}: contains no box -> is this the right file?")
 
 
 def read_cocovid(
@@ -78,14 +76,9 @@ def read_cocovid(
     always name the polyp. If a video file with the video's name exists, frames are taken from it.
     """
     path = Path(path)
-    rows = [
-        row
-        for file in _annotation_files(path, split)
-        for row in _rows(file, image_root(path), None, histology or {}, identities)
-    ]
-    if not rows:
-        raise UserError(f"{path}: contains no box -> is this the right file?")
-    return labelled_boxes(rows)
+    files = _annotation_files(path, split)
+    rows = [row for file in files for row in _rows(file, image_root(path), None, histology or {}, identities)]
+    return labelled_boxes(rows, f"{path}: contains no box -> is this the right file?")
 
 
 def _annotation_files(path: Path, split: str | None) -> list[Path]:
@@ -119,7 +112,8 @@ def _rows(
     by_id = _index_by_id(images, "images", path)
     if results:
         detections = read_json(results)
-        annotations = _records(detections, "annotations" if isinstance(detections, dict) else "", results)
+        detections = {"annotations": detections} if isinstance(detections, list) else detections
+        annotations = _records(detections, "annotations", results)
         by_id = _by_id_or_name(images, by_id)
     else:
         annotations = _records(content, "annotations", path)
@@ -241,8 +235,8 @@ def _vid_columns(video: Record, where: str, root: Path) -> BoxRow:
 
 
 def _records(content: object, name: str, path: Path) -> list[Record]:
-    """The list of objects under `name`, or `content` itself if `name` is empty."""
-    records = content.get(name) if name and isinstance(content, dict) else content if not name else None
+    """The list of objects under `name`."""
+    records = content.get(name) if isinstance(content, dict) else None
     if not isinstance(records, list):
         raise UserError(f"{path}: has no list {name!r} -> give a COCO file")
     for k, record in enumerate(records):

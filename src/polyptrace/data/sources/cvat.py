@@ -25,7 +25,7 @@ from polyptrace.data.sources.file_names import (
     relative,
     split_folder,
 )
-from polyptrace.data.sources.reading import XmlElement, integer, number, read_bytes, xml_children
+from polyptrace.data.sources.reading import XmlElement, integer, number, read_bytes, read_xml
 
 _STEP = re.compile(r"step\s*=\s*(\d{1,6})", re.ASCII)
 _CORNERS = ("xtl", "ytl", "xbr", "ybr")
@@ -52,9 +52,7 @@ def read_cvat(
     if not files:
         raise UserError(f"{start}: contains no XML file -> {_ADVICE}")
     rows = [row for file in files for row in _read_file(file, root, identities, histology or {}, first_frame)]
-    if not rows:
-        raise UserError(f"{start}: no track has a box -> is the task annotated?")
-    return labelled_boxes(rows)
+    return labelled_boxes(rows, f"{start}: no track has a box -> is the task annotated?")
 
 
 def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, str], first_frame: int) -> list[BoxRow]:
@@ -93,7 +91,7 @@ def _parse(path: Path) -> tuple[dict[str, str], list[tuple[str, XmlElement]]]:
     """Meta data of a file, and its visible boxes with the ids of their tracks."""
     meta: dict[str, str] = {}
     boxes = []
-    for element in xml_children(read_bytes(path), path, "annotations", _ADVICE):
+    for element in read_xml(read_bytes(path), path, "annotations", _ADVICE).children:
         if element.tag == "image":
             raise UserError(f"{path}:{element.line}: is 'CVAT for images' -> {_ADVICE}, which keeps tracks")
         if element.tag == "meta":

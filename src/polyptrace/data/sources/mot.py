@@ -5,7 +5,7 @@ depth, or a folder of `NAME.txt` files, each next to a video file `NAME.mp4` or 
 """
 
 import configparser
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +14,7 @@ import numpy as np
 from polyptrace.core.arrays import Ints, Strings
 from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import NO_FRAME, Boxes, frame_numbers
-from polyptrace.data.crops.videos import VIDEO_SUFFIXES, video_info
+from polyptrace.data.crops.videos import VIDEO_SUFFIXES, VideoInfo, video_info
 from polyptrace.data.sources.box_labels import qualified
 from polyptrace.data.sources.file_names import (
     folders_below,
@@ -29,7 +29,7 @@ from polyptrace.data.sources.file_names import (
     video_file,
     why_no_video,
 )
-from polyptrace.data.sources.reading import number_rows, read_text, whole_numbers
+from polyptrace.data.sources.reading import number, number_rows, read_text, whole_numbers
 
 _COLUMNS = ("frame", "id", "left", "top", "w", "h", "conf")
 _NEEDED = 6
@@ -47,7 +47,6 @@ class _Sequence:
     width: int = 0
     height: int = 0
     fps: float = np.nan
-    generated: bool = False
 
 
 def read_mot(
@@ -67,9 +66,7 @@ def read_mot(
     path = Path(path)
     root = image_root(path)
     sequences = _sequences(path, root, split, boxes)
-    table = Boxes.concatenate(
-        [_read_sequence(_with_video_info(s, root), root, identities, first_frame) for s in sequences]
-    )
+    table = Boxes.concatenate([_read_sequence(each, root, identities, first_frame) for each in sequences])
     if not len(table):
         raise UserError(f"{path}: its MOT files ({len(sequences)}) contain no box -> was the detector run?")
     return table
@@ -142,16 +139,6 @@ def _sequence_folder(folder: Path, root: Path, table: Path) -> _Sequence:
     )
 
 
-def _with_video_info(sequence: _Sequence, root: Path) -> _Sequence:
-    """Frame rate and size from the video file, unless seqinfo.ini gives them, and whether it is generated."""
-    if not sequence.file:
-        return sequence
-    info = video_info(root / sequence.file)
-    fps = sequence.fps if np.isfinite(sequence.fps) else info.fps
-    width, height = sequence.width or info.width, sequence.height or info.height
-    return replace(sequence, fps=fps, width=width, height=height, generated=info.generated)
-
-
 def _seqinfo(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
@@ -165,10 +152,7 @@ def _seqinfo(path: Path) -> dict[str, str]:
 
 
 def _setting(info: dict[str, str], key: str, ini: Path, default: float) -> float:
-    try:
-        value = float(info[key]) if key in info else default
-    except ValueError:
-        value = -1.0
+    value = number(info[key], f"{ini}: {key}") if key in info else default
     if value < 0 or value > 1e6:
         raise UserError(f"{ini}: {key} is {info[key]!r}, not a sensible number -> correct it")
     return value
@@ -192,18 +176,19 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
     ids, member = np.unique(whole_numbers(rows[:, 1], lines, sequence.table, "id"), return_inverse=True)
     tracks = np.array([str(i) if i >= 0 else "" for i in ids.tolist()], object)
     polyps = np.array([qualified(sequence.video, track) for track in tracks], object)
+    info = video_info(root / sequence.file) if sequence.file else VideoInfo(0, 0, np.nan)
     return Boxes.of(
         video=sequence.video,
         frame_index=frame,
         xywh=rows[:, 2:6] - (1, 1, 0, 0),
         file=sequence.file or np.where(frame == NO_FRAME, "", _picture_names(sequence, root, frame + first_frame)),
-        image_width=sequence.width,
-        image_height=sequence.height,
+        image_width=sequence.width or info.width,
+        image_height=sequence.height or info.height,
         track=tracks[member],
         polyp=polyps[member] if identities == "polyp" else "",
         score=np.nan if truth else rows[:, 6],
-        fps=sequence.fps,
-        generated=sequence.generated,
+        fps=sequence.fps if np.isfinite(sequence.fps) else info.fps,
+        generated=info.generated,
         source=relative(sequence.table, root),
         line=lines,
     )

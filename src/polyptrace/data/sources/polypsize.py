@@ -45,19 +45,13 @@ _COLUMNS = {  # our name, and the names that the table may use
 
 
 def read_polypsize(
-    path: Path,
-    *,
-    split: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    histology: Mapping[str, str] | None = None,
+    path: Path, *, columns: Mapping[str, str] | None = None, histology: Mapping[str, str] | None = None
 ) -> Boxes:
     """The boxes of PolypSize below `path`; video and polyp are both `VideoNN`.
 
     `columns` gives the label table's names for `video`, `size` and `histology` if they are not recognised.
     """
     path = Path(path)
-    if split:
-        raise UserError(f"--split {split}: PolypSize has no splits -> omit it; the evaluation splits by polyp")
     if not path.is_dir():
         raise UserError(f"{path}: no such folder -> give the folder of PolypSize")
     base = unwrapped(path, "Polyp_Size_Dataset")

@@ -31,9 +31,7 @@ def read_polypsset(path: Path, *, split: str | None = None, histology: Mapping[s
     if not folders:
         raise UserError(f"{path}: no {' or '.join(f'{part}/Annotation/N' for part in parts)} -> give PolypsSet")
     rows = [row for folder in folders for row in _read_video(folder, path, histology or {})]
-    if not rows:
-        raise UserError(f"{path}: no annotation contains a box -> is the dataset complete?")
-    return labelled_boxes(rows)
+    return labelled_boxes(rows, f"{path}: no annotation contains a box -> is the dataset complete?")
 
 
 def _read_video(folder: Path, root: Path, histology: Mapping[str, str]) -> list[BoxRow]:

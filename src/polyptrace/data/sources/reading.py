@@ -15,11 +15,11 @@ import numpy as np
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
+from polyptrace.data.boxes import NO_FRAME, frame_numbers
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _EXACT = 2**53  # largest float that is an exact integer
 _FRAME_FILE = 16 * 2**20  # bytes; the annotation of one frame is never larger
-_XML_CHUNK = 2**16
 _XML_DEPTH = 32
 
 
@@ -35,11 +35,7 @@ def read_bytes(path: Path) -> bytes:
 
 def read_frame_file(path: Path) -> bytes:
     """The bytes of a file that annotates one frame, which is never large."""
-    try:
-        with path.open("rb", buffering=0) as file:
-            content = file.read(_FRAME_FILE + 1)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}) -> restore or remove the file") from None
+    content = read_bytes(path)
     if len(content) > _FRAME_FILE:
         raise UserError(f"{path}: larger than {_FRAME_FILE >> 20} MiB -> not the annotation of one frame")
     return content
@@ -80,23 +76,20 @@ def number(cell: object, where: str) -> float:
 
 def integer(value: object, where: str) -> int:
     """A whole number, also one written as 3.0 or "3"."""
-    if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 18:
-        value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _EXACT:
+    whole = number(value, where)
+    if not whole.is_integer() or abs(whole) >= _EXACT:
         raise UserError(f"{where} is {str(value)[:40]!r}, not a whole number -> correct it")
-    return value
+    return int(whole)
 
 
 def whole_numbers(values: Floats, lines: Ints, path: Path | str, name: str) -> Ints:
     """A column of whole numbers as integers."""
-    with np.errstate(invalid="ignore"):
-        wrong = np.flatnonzero(~(np.isfinite(values) & (values == np.floor(values)) & (np.abs(values) < _EXACT)))
+    whole = frame_numbers(values)
+    wrong = np.flatnonzero(whole == NO_FRAME)
     if len(wrong):
         row = wrong[0]
         raise UserError(f"{path}:{lines[row]}: {name} is {values[row]:g}, not a whole number -> correct the line")
-    return values.astype(np.int64)
+    return whole
 
 
 def number_rows(text: str, path: Path | str, names: tuple[str, ...], needed: int) -> tuple[Floats, Ints]:
@@ -113,7 +106,8 @@ def number_rows(text: str, path: Path | str, names: tuple[str, ...], needed: int
                 raise UserError(
                     f"{path}:{line}: has {counted(len(cells), 'value')} of {needed} -> a line is {','.join(names)}"
                 )
-            rows.append(_floats(cells, f"{path}:{line}", names))
+            values = [number(cell, f"{path}:{line}: {name}") for cell, name in zip(cells, names, strict=False)]
+            rows.append(values + [np.nan] * (len(names) - len(values)))
             lines.append(line)
     return np.array(rows, np.float64).reshape(-1, len(names)), np.array(lines, np.int64)
 
@@ -129,16 +123,6 @@ def _cells(content: str, where: str) -> list[str]:
     if len(cells) == 1:
         return content.split()
     return cells if cells[-1] else cells[:-1]
-
-
-def _floats(cells: list[str], where: str, names: tuple[str, ...]) -> list[float]:
-    try:
-        if any("_" in cell for cell in cells):
-            raise ValueError
-        values = [float(cell) for cell in cells]
-    except ValueError:
-        values = [number(cell, f"{where}: {name}") for cell, name in zip(cells, names, strict=False)]
-    return values + [np.nan] * (len(names) - len(values))
 
 
 def read_table(path: Path, needed: Iterable[str] = ()) -> list[tuple[dict[str, str], str]]:
@@ -189,8 +173,8 @@ class XmlElement:
         return {child.tag: child.text for child in self.children}
 
 
-def xml_children(content: bytes, path: Path | str, root: str, advice: str) -> Iterator[XmlElement]:
-    """The children of a document's root, each as soon as it is complete, so that large files are not held as a tree.
+def read_xml(content: bytes, path: Path | str, root: str, advice: str) -> XmlElement:
+    """The root of a document, which has the name `root`.
 
     Document types are refused, and with them entities: no entity expansion (billion laughs), no external file. Expat
     decodes the document itself, so that no encoding can hide a declaration.
@@ -199,9 +183,8 @@ def xml_children(content: bytes, path: Path | str, root: str, advice: str) -> It
         raise UserError(f"{path}:1: is empty -> restore or remove the file")
     parser = ParserCreate()
     parser.buffer_text = True
-    opened: list[XmlElement] = []
-    texts: list[list[str]] = []  # of the opened elements
-    complete: list[XmlElement] = []
+    document = XmlElement("", {}, 0)
+    opened = [document]
 
     def refuse(*_: object) -> None:
         line = parser.CurrentLineNumber
@@ -209,30 +192,27 @@ def xml_children(content: bytes, path: Path | str, root: str, advice: str) -> It
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         line = parser.CurrentLineNumber
-        if not opened and tag != root:
+        if opened[-1] is document and tag != root:
             raise UserError(f"{path}:{line}: root is <{tag[:40]}>, not <{root}> -> {advice}")
-        if len(opened) == _XML_DEPTH:
+        if len(opened) > _XML_DEPTH:
             raise UserError(f"{path}:{line}: more than {_XML_DEPTH} nested elements -> {advice}")
-        opened.append(XmlElement(tag, attributes, line))
-        texts.append([])
+        element = XmlElement(tag, attributes, line)
+        opened[-1].children.append(element)
+        opened.append(element)
+
+    def add_text(text: str) -> None:
+        opened[-1].text += text
 
     def end(_: str) -> None:
         element = opened.pop()
-        element.text = "".join(texts.pop()).strip()
-        if len(opened) > 1:
-            opened[-1].children.append(element)
-        else:
-            complete.append(element)
+        element.text = element.text.strip()
 
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
     parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler = lambda text: texts[-1].append(text)
-    for at in range(0, len(content), _XML_CHUNK):
-        last = at + _XML_CHUNK >= len(content)
-        try:
-            parser.Parse(content[at : at + _XML_CHUNK], last)
-        except (ExpatError, LookupError, ValueError) as error:  # the last two: an encoding that expat cannot decode
-            line = parser.CurrentLineNumber
-            raise UserError(f"{path}:{line}: is not well-formed XML ({error}) -> is the file complete?") from None
-        yield from complete[:-1] if last else complete  # the last element is the root itself
-        complete.clear()
+    parser.CharacterDataHandler = add_text
+    try:
+        parser.Parse(content, True)
+    except (ExpatError, LookupError, ValueError) as error:  # the last two: an encoding that expat cannot decode
+        line = parser.CurrentLineNumber
+        raise UserError(f"{path}:{line}: is not well-formed XML ({error}) -> is the file complete?") from None
+    return document.children[0]

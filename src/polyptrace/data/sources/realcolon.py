@@ -9,7 +9,6 @@ A cache keeps the boxes of the videos that are complete.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from hashlib import sha256
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -19,7 +18,7 @@ import numpy as np
 from polyptrace.core.console import counted, progress
 from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops.images import first_file, read_all
+from polyptrace.data.crops.images import files_hash, first_file, read_all
 from polyptrace.data.sources.box_labels import BoxRow, label_table, with_labels
 from polyptrace.data.sources.file_names import inside, names_in
 from polyptrace.data.sources.reading import number, read_frame_file, read_table
@@ -74,7 +73,8 @@ def read_realcolon(
     # Tables first: their errors should not wait for the XML files.
     lesion_rows = _rows(path / "lesion_info.csv", ("unique_object_id", "size [mm]", "histology_class"))
     lesions = label_table(lesion_rows, itemgetter("unique_object_id"), "size [mm]", "histology_class", histology or {})
-    rates = _rates(path / "video_info.csv")
+    rate_rows = _rows(path / "video_info.csv", ("unique_video_name", "fps"))
+    rates = {row["unique_video_name"]: number(row["fps"], f"{where}: fps") for row, where in rate_rows}
     videos = [_Video(name, source, frames.get(name)) for name, source in annotations.items()]
     table = Boxes.concatenate(list(_read_videos(videos, cache)))
     for video in videos:
@@ -124,12 +124,6 @@ def _warn_of_unlabelled(video: _Video) -> None:
         warn_of_unlabelled(video.frames, sum(name[:-4] not in annotated for name in names_in(video.frames, ".jpg")))
 
 
-def _rates(path: Path) -> dict[str, float]:
-    """Frame rate of each video."""
-    rows = _rows(path, ("unique_video_name", "fps"))
-    return {row["unique_video_name"]: number(row["fps"], f"{where}: fps") for row, where in rows}
-
-
 def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[dict[str, str], str]]:
     """Rows of one of the dataset's tables; without the table a warning."""
     if path.exists():
@@ -142,7 +136,8 @@ def _read_videos(videos: list[_Video], cache: Path | None) -> Iterator[Boxes]:
     """The boxes of each video, in order; videos in the cache are not parsed again."""
     with progress("reading annotations", len(videos), "videos") as bar:
         for video in videos:
-            kept = cache / f"{video.name}-{_fingerprint(video)}.parquet" if cache else None
+            sources = [str(source) for source in (video.annotations, video.frames) if source]
+            kept = cache / f"{video.name}-{files_hash(sources, Path())}.parquet" if cache else None
             if kept and kept.exists():
                 yield Boxes.load(kept)
                 bar.skip(1)
@@ -195,13 +190,3 @@ def _frame_folder(video: _Video) -> str:
         return f"{video.frames.name if video.frames else f'{video.name}_frames'}/"
     inner = PurePosixPath(first_file(video.frames)).parent
     return f"{video.frames.name}::{'' if str(inner) == '.' else f'{inner}/'}"
-
-
-def _fingerprint(video: _Video) -> str:
-    """Changes if a folder gains or loses files, or if an archive is replaced."""
-    states = [str(video.frames)]
-    for source in (video.annotations, video.frames):
-        if source and source.exists():
-            status = source.stat()
-            states.append(f"{source.resolve()} {status.st_mtime_ns} {0 if source.is_dir() else status.st_size}")
-    return sha256(" ".join(states).encode()).hexdigest()[:16]

@@ -31,20 +31,12 @@ class _SunBox(NamedTuple):
     line: int
 
 
-def read_sun(
-    path: Path,
-    *,
-    split: str | None = None,
-    cases: Path | None = None,
-    histology: Mapping[str, str] | None = None,
-) -> Boxes:
+def read_sun(path: Path, *, cases: Path | None = None, histology: Mapping[str, str] | None = None) -> Boxes:
     """The boxes of SUN's polyp cases below `path`, unpacked as downloaded; video and polyp are both the case.
 
-    `cases` replaces the table of sizes and histologies (columns case_id, size_mm, pathology). SUN has no splits.
+    `cases` replaces the table of sizes and histologies (columns case_id, size_mm, pathology).
     """
     path = Path(path)
-    if split:
-        raise UserError(f"--split {split}: SUN has no splits -> omit it; the evaluation splits by polyp")
     texts = {
         file.stem: file
         for file in files_below(path, ".txt")

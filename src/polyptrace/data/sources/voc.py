@@ -26,7 +26,7 @@ from polyptrace.data.sources.file_names import (
     split_folder,
     video_and_frame,
 )
-from polyptrace.data.sources.reading import XmlElement, number, read_frame_file, read_text, xml_children
+from polyptrace.data.sources.reading import XmlElement, number, read_frame_file, read_text, read_xml
 
 _ANNOTATIONS = ("annotations", "annotation", "xml", "xmls", "labels")
 _IMAGES = ("JPEGImages", "Images", "images", "Image", "image", "frames", "Frames", "imgs")
@@ -56,7 +56,7 @@ def parse_voc(content: bytes, path: Path | str) -> VocFrame:
     if _has_no_object(content):
         return VocFrame("", 0, 0, [])
     filename, size, boxes = "", {"width": "", "height": ""}, []
-    for element in xml_children(content, path, "annotation", "give VOC XML files"):
+    for element in read_xml(content, path, "annotation", "give VOC XML files").children:
         if element.tag == "filename":
             filename = element.text
         if element.tag == "size":
@@ -125,9 +125,7 @@ def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, st
                 labels = label_columns(box.tags, video, f"{xml}:{box.line}", histology or {})
                 rows.append(columns | labels | {"xywh": box.xywh, "line": box.line})
     warn_of_unlabelled(path, unlabelled)
-    if not rows:
-        raise UserError(f"{start}: no XML file contains a box -> give a folder of VOC files")
-    return labelled_boxes(rows)
+    return labelled_boxes(rows, f"{start}: no XML file contains a box -> give a folder of VOC files")
 
 
 def warn_of_unlabelled(folder: Path, count: int) -> None:

@@ -6,6 +6,7 @@ six values is a score if any in the source is not a whole number, otherwise a tr
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
@@ -86,7 +87,7 @@ def _boxes(
 ) -> Iterator[tuple[BoxRow, list[float]]]:
     """Every box, folder by folder, and the sixth and seventh value of its line."""
     places = [*video_folders(root), labels]
-    videos: dict[str, _Media | None] = {}
+    video_of = cache(lambda stem: _video(places, stem, root))
     for folder, texts in files_by_folder(start, ".txt").items():
         names = [name for name in texts if name.lower() not in _NOT_FRAMES]
         pictures = _pictures(folder, labels, root)
@@ -103,7 +104,7 @@ def _boxes(
             if picture := pictures.get(text.stem):
                 media = _Media(picture, _picture_size(root / picture))
                 size = image_size or media.size
-            elif known := videos[stem] if stem in videos else videos.setdefault(stem, _video(places, stem, root)):
+            elif known := video_of(stem):
                 media, index = known, _counted_from_zero(index, first_frame, text)
             elif size:  # a missing image has the size of its neighbours
                 media = _Media(_expected(text, labels, pictures), size)
