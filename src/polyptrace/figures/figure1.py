@@ -119,7 +119,7 @@ def _draw_timeline(axes: Axes, tracklets: TrainingTracklets, anchor: int, fps: f
     rows = np.flatnonzero(tracklets.video == tracklets.video[anchor])
     first, last = tracklets.position[rows].min(), tracklets.position[rows].max()
     left, right = MARGIN + 0.1, WIDTH - MARGIN - 0.1
-    scale = (right - left) / max(last - first, 1)
+    scale = (right - left) / max(int(last - first), 1)
     x = left + (tracklets.position - first) * scale
     middle = (TIMELINE_TOP + TIMELINE_BOTTOM) / 2
     axes.plot([left, right], [middle, middle], color=LINE, linewidth=5, solid_capstyle="round", zorder=1)
