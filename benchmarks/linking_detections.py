@@ -23,7 +23,7 @@ from trackers import ByteTrackTracker, OCSORTTracker
 from trackeval.metrics import CLEAR, HOTA, Identity
 
 from benchmarks.result import Cells, Result, Row
-from polyptrace.cli.run import LINKING
+from polyptrace.cli.detect import LINKING
 from polyptrace.config import Tracks
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.data import Boxes, link_tracks, read_mot

@@ -34,7 +34,7 @@ from transformers import RTDetrImageProcessor, RTDetrV2Config, RTDetrV2ForObject
 from benchmarks.result import Cells, Result, Row, number_text
 from benchmarks.timing import apart, report_work
 from polyptrace.cli.detect import BATCH as BATCHES
-from polyptrace.cli.run import LINKING
+from polyptrace.cli.detect import LINKING
 from polyptrace.config import Crops, Embed
 from polyptrace.core.arrays import Pixels
 from polyptrace.core.device import choose_device, torch_threads

@@ -295,7 +295,9 @@ def parse_options(
                 taken = ", ".join(sections or ())
                 raise UserError(f"{name}: is a setting of another command -> this one has the sections {taken}")
             same_key = [option for option in known if option.endswith(f".{name.removeprefix('--')}")]
-            meant = same_key or get_close_matches(name, [*known, *options], 1, 0.5) or ["an option that --help lists"]
+            others = {option.removeprefix("--"): option for option in (*known, *options)}
+            near = [others[each] for each in get_close_matches(name.removeprefix("--"), others, 1, 0.6)]
+            meant = same_key or near or ["an option that --help lists"]
             raise UserError(f"{name}: no such option or setting -> did you mean {' or '.join(meant)}?")
         if not equals:
             try:

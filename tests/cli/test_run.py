@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ from PIL import Image
 
 from polyptrace.cli import main
 from polyptrace.cli import run as run_command
+from polyptrace.cli.detect import LINKING
 from polyptrace.data import Dataset
 from polyptrace.data.crops.videos import write_video
+from polyptrace.embed import Embeddings
 from tests.data.crops.test_field import PLACES, recording
 from tests.detect.conftest import pictures
 
@@ -44,8 +47,8 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
     assert "Generated procedures." in page
     assert json.loads((out / "lesions/lesions.json").read_text())["procedures"][0]["lesions"] >= 1
     settings = json.loads((out / "data/dataset.json").read_text())["settings"]
-    assert settings["tracks"]["start_score"] == run_command.LINKING.start_score
-    assert settings["tracks"]["min_score"] == run_command.LINKING.min_score
+    assert settings["tracks"]["start_score"] == LINKING.start_score
+    assert settings["tracks"]["min_score"] == LINKING.min_score
     assert settings["crops"]["border"] == "blank"
 
     def again(*_: object, **__: object) -> None:
@@ -71,7 +74,7 @@ def test_a_folder_of_another_command_is_refused_before_the_detector_runs(
     [
         (["--encoder", "colour-gird"], "colour-gird: no such"),
         (["--encoder", "colour-grid", "--weights", "w.pth"], "leave out --weights"),
-        (["--crops.size", "32", "--encoder", "default"], "stored at 32 pixels, but the encoder takes 112"),
+        (["--crops.size", "32", "--encoder", "default"], "32 pixels, but the encoder takes 112"),
         (["--encoder", "colour-grid", "--embed.device", "cuda"], "--embed.device cuda: torch finds no GPU"),
     ],
 )
@@ -89,6 +92,39 @@ def test_a_wrong_option_of_a_later_stage_is_an_error_before_the_detector_runs(
     assert run(tmp_path / "short.mp4", "--detector", f"{tmp_path}/find.py:find", "--out", out, *options) == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_a_file_that_is_no_video_is_an_error_before_the_detector_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_video(tmp_path / "short.mp4", pictures(20))
+    (tmp_path / "text.mp4").write_text("not a video")
+    (tmp_path / "find.py").write_text("def find(frames):\n    raise AssertionError('the detector ran')\n")
+    videos = [tmp_path / "short.mp4", tmp_path / "text.mp4"]
+    assert run(*videos, "--detector", f"{tmp_path}/find.py:find", "--out", tmp_path / "out", *OPTIONS) == 2
+    assert "text.mp4: cannot be opened as a video" in capsys.readouterr().err
+
+
+def test_data_that_are_removed_and_made_again_get_new_vectors(tiny_videos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run(*words(tiny_videos, out)) == 0
+    changed = [*words(tiny_videos, out), "--tracks.min-track", "40"]
+    assert run(*changed) == 2
+    shutil.rmtree(out / "data")
+    assert run(*changed) == 0
+    made = json.loads((out / "data/dataset.json").read_text())["hashes"]
+    assert Embeddings.load(out / "vectors").info["dataset"]["hashes"] == made
+
+
+def test_a_copy_of_a_video_is_the_same_video(tiny_videos: Path, tmp_path: Path) -> None:
+    out, (video,) = tmp_path / "out", tiny_videos.glob("videos/*.mp4")
+    detector = ["--detector", f"coco:{tiny_videos}", "--out", out, *OPTIONS]
+    assert run(video, *detector) == 0
+    copy = tmp_path / video.name
+    shutil.copy2(video, copy)
+    assert run(copy, *detector) == 0
+    copy.write_bytes(copy.read_bytes() + b" ")
+    assert run(copy, *detector) == 2
 
 
 @pytest.mark.parametrize(

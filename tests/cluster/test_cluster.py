@@ -179,7 +179,7 @@ def test_impossible_requests_are_reported_before_workers_start(
     address: str, tiny: Path, alone: Dataset, tmp_path: Path
 ) -> None:
     larger = TrackletEncoder("test_resnet", width=16, heads=2, feed_forward=16, layers=1, size=48)
-    with pytest.raises(UserError, match="stored at 32 pixels"):
+    with pytest.raises(UserError, match="32 pixels"):
         embed_on(address, larger, alone)
     with pytest.raises(UserError, match="the cluster has no GPU"):
         fill_store_on(address, tmp_path / "crops.npy", read_coco(tiny), tiny, Crops(decoding="nvjpeg"))

@@ -101,7 +101,7 @@ def test_crops_smaller_than_the_encoder_s_are_refused_unless_enlarging_is_allowe
 ) -> None:
     data = Dataset.open(make_dataset(tmp_path / "d", [[1, 1]]))
     encoder = TrackletEncoder("test_resnet", width=16, heads=2, feed_forward=16, layers=1, size=48)
-    with pytest.raises(UserError, match="stored at 32 pixels"):
+    with pytest.raises(UserError, match="32 pixels"):
         embed(encoder, data)
     assert len(embed(encoder, data, settings=Embed(enlarge=True))) == 6
 

@@ -202,7 +202,7 @@ def test_smaller_crops_keep_their_size_unless_the_backbone_has_a_fixed_one() -> 
     crops = torch.zeros(1, 2, 48, 48, 3, dtype=torch.uint8)
     flexible, fixed = FrozenBackbone("test_resnet", "none"), FrozenBackbone("test_vit", "none")
     assert prepare_crops(crops, flexible.preprocess).shape[-2:] == (48, 48)
-    with pytest.raises(UserError, match=rf"stored at 48 pixels, but the encoder takes {fixed.preprocess.size}"):
+    with pytest.raises(UserError, match=rf"48 pixels, but the encoder takes {fixed.preprocess.size}"):
         prepare_crops(crops, fixed.preprocess)
 
 

@@ -36,7 +36,7 @@ def test_larger_crops_are_made_smaller_with_antialiasing() -> None:
 
 
 def test_smaller_crops_are_refused_with_the_size_to_prepare_unless_enlarging_is_allowed() -> None:
-    with pytest.raises(UserError, match=r"stored at 12 pixels.*--crops.size 16"):
+    with pytest.raises(UserError, match=r"12 pixels.*--crops.size 16"):
         prepare_crops(crops(12), ODD)
     assert CropPreparation(ODD, enlarge=True)(crops(12)).shape == (2, 3, 3, 16, 16)
 

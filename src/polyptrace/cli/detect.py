@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from polyptrace.core.console import counted, echo
+from polyptrace.config import Config, Tracks, as_options
+from polyptrace.core.console import counted, echo, suggest
 from polyptrace.core.device import choose_device
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, check_writable
@@ -32,6 +33,9 @@ BatchSize = Annotated[
 ]
 DeviceName = Annotated[Literal["auto", "cpu", "cuda"], Option("--device", help="Where the detector runs.")]
 
+#: Linking for a detector's boxes; `python -m benchmarks linking_detections` compares it with trackers, and
+#: `python -m benchmarks detector --min-scores` counts lesions with other values of min_score.
+LINKING = Tracks(link="video", max_gap=5, start_score=0.5, min_score=0.4, margin=0.2)
 PREVIEW_FILE = "preview.html"
 #: Frames per batch by type of device. On a CPU, more are not faster, and need memory.
 BATCH = {"cuda": 16, "cpu": 2}
@@ -70,6 +74,7 @@ def command(
     border = "keep" if keep_border else "blank"
     if not preview:
         run_detector(videos, detector, out, min_score, border, batch, device)
+        suggest("prepare", "mot", out, *as_options(Config(tracks=LINKING), Config()), out="data")
         return
     from polyptrace.detect.preview import preview_page
 
@@ -113,7 +118,7 @@ def _detectors(videos: list[Path], detector: str, device: str) -> Iterator[tuple
 
 
 def _check_videos(videos: list[Path], detector: str) -> None:
-    """Raises an error if a video does not exist, if two have the same name, or if the detector is not made for one."""
+    """Raises an error if a video cannot be read, if two have the same name, or if the detector is not made for one."""
     for video in videos:
         if video.is_dir():
             raise UserError(f"{video}: is a folder -> give its video files, such as {video}/*.mp4")
@@ -124,7 +129,8 @@ def _check_videos(videos: list[Path], detector: str) -> None:
         raise UserError(f"{twice[0]}: two videos have this name -> rename one of them, or use two folders")
 
     for video in videos:
-        if detector == GENERATED and not video_info(video).generated:
+        info = video_info(video)  # a file that is not a video is an error before the detector runs for hours
+        if detector == GENERATED and not info.generated:
             raise UserError(
                 f"{video}: was not written by 'polyptrace synth', and the detector '{GENERATED}' finds only generated "
                 "polyps -> give a detector that was trained on recordings; see docs/video.md"

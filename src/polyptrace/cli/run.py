@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Context, Option
 
 from polyptrace.cli import detect, lesions
 from polyptrace.cli.embed import check_encoder, write_vectors
 from polyptrace.cli.options import ConfigFile, Weights, read_settings, split_arguments
-from polyptrace.config import Config, Tracks
+from polyptrace.config import Config
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, described, differences, refuse_changes, refuse_existing, write_csv
@@ -24,9 +24,6 @@ from polyptrace.report.lesion_page import LESION_COLUMNS, TRACK_COLUMNS
 from polyptrace.report.page import Page, Paragraph, Section, write_page
 
 SECTIONS = ("tracks", "crops", "embed")
-#: Linking for a detector's boxes; `python -m benchmarks linking_detections` compares it with trackers, and
-#: `python -m benchmarks detector --min-scores` counts lesions with other values of min_score.
-LINKING = Tracks(link="video", max_gap=5, start_score=0.5, min_score=0.4, margin=0.2)
 
 
 def command(
@@ -59,7 +56,7 @@ def command(
     """
     names, options = split_arguments([str(word) for word in videos])
     videos = [Path(name) for name in names]
-    settings = read_settings(ctx, config, SECTIONS, Config(tracks=LINKING), options)
+    settings = read_settings(ctx, config, SECTIONS, Config(tracks=detect.LINKING), options)
     crops = replace(settings.crops, border="keep") if keep_border else settings.crops
     _check_later_stages(out, encoder, weights, settings)
     detections = detect.run_detector(videos, detector, out / "detections", min_score, crops.border, batch, device)
@@ -73,17 +70,17 @@ def command(
         _no_lesions(out / "lesions", videos, detections, reason)
         return
     vectors = out / "vectors"
-    if vectors.is_dir():
-        made = {"data": Embeddings.load(vectors).info.get("dataset", {}).get("hashes")}
-        _refuse_other_vectors(vectors, made, {"data": dataset.info["hashes"]})
+    if vectors.is_dir() and Embeddings.load(vectors).info.get("dataset", {}).get("hashes") == dataset.info["hashes"]:
         remove_leftovers(vectors)
-    else:
-        write_vectors(encoder, dataset.path, vectors, weights, settings.embed)
+    else:  # vectors of a dataset that the user removed are replaced
+        write_vectors(encoder, dataset.path, vectors, weights, settings.embed, overwrite=True)
     lesions.command(vectors, out / "lesions", data=[dataset.path], overwrite=True)
 
 
 def _check_later_stages(out: Path, encoder: str, weights: str | None, settings: Config) -> None:
     """Raises the errors of the later stages that do not depend on the boxes, before the detector runs for hours."""
+    if out.is_file():
+        raise UserError(f"--out {out}: is a file -> give a folder")
     if content := described(out):
         raise UserError(f"--out {out}: contains {content} -> give another folder")
     refuse_existing(out / "lesions", overwrite=True, mark=lesions.MARK)
@@ -91,15 +88,10 @@ def _check_later_stages(out: Path, encoder: str, weights: str | None, settings: 
     if vectors.is_dir():
         info = Embeddings.load(vectors).info
         made = {"encoder": info.get("from", encoder), "weights": info.get("weights")}
-        _refuse_other_vectors(vectors, made, {"encoder": encoder, "weights": weights})
+        changed = differences(made, {"encoder": encoder, "weights": weights})
+        refuse_changes(f"{vectors}: already exists, made", changed, f"give another folder, or remove {vectors}")
     else:
         check_encoder(encoder, weights, settings.crops.size, settings.embed)
-
-
-def _refuse_other_vectors(vectors: Path, made: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raises an error if existing vectors are of another encoder or dataset."""
-    advice = f"give another folder, or remove {vectors}"
-    refuse_changes(f"{vectors}: already exists, made", differences(made, wanted), advice)
 
 
 def _no_lesions(out: Path, videos: list[Path], detections: list[Detections], reason: str) -> None:

@@ -300,8 +300,7 @@ def refuse_other_content(out: Path, source: Boxes, root: Path) -> None:
     hashes = read_info(out).get("hashes", {})
     if hashes.get(SOURCE_BOXES) != boxes_hash(source):
         raise UserError(
-            f"{out}: already exists, made from other boxes: the source, or an option of its reader, has changed"
-            f" -> {ADVICE}"
+            f"{out}: already exists, made from other boxes: another source, option or set of videos -> {ADVICE}"
         )
     dataset = Dataset.open(out)
     used = dataset.boxes().file[dataset.box_of_crop()]

@@ -111,9 +111,8 @@ def detect(
     Boxes with a lower score than `min_score` are dropped. With the `border` "keep", the detector also sees what is
     outside of the endoscope's field. `batch` frames are given to the detector at once.
     """
-    info, status = video_info(video), video.stat()
-    size = [status.st_size, status.st_mtime_ns]
-    settings = {"detector": detector.fingerprint, "min_score": min_score, "border": border, "video": size}
+    info, mark = video_info(video), _size_and_time(video)
+    settings = {"detector": detector.fingerprint, "min_score": min_score, "border": border, "video": mark}
     table = out / f"{video.stem}.txt"
     summary, partial = table.with_suffix(".json"), table.with_suffix(".partial")
     if not summary.is_file():
@@ -261,11 +260,17 @@ def _write_table(table: Path, unfinished: UnfinishedDetections, outside: list[li
 def _symlink_video(video: Path, out: Path) -> None:
     """Puts a link to the video into `out`, so that `prepare mot OUT` finds it beside its boxes."""
     link = out / video.name
-    if link.exists() and not link.samefile(video):
+    if link.exists() and not link.samefile(video) and _size_and_time(link) != _size_and_time(video):  # a copy is fine
         raise UserError(f"{link}: is another video of the same name -> give another folder, or rename one of them")
     if not link.exists():
         link.unlink(missing_ok=True)  # a link to a video that was moved
         link.symlink_to(video.resolve())
+
+
+def _size_and_time(video: Path) -> list[int]:
+    """What identifies the file of a video."""
+    status = video.stat()
+    return [status.st_size, status.st_mtime_ns]
 
 
 def _read_ahead(read: Callable[[], list[T]], depth: int) -> Iterator[list[T]]:

@@ -126,8 +126,8 @@ def input_size(stored: int, preprocess: Preprocess, *, enlarge: bool = False) ->
         if preprocess.flexible:
             return stored
         raise UserError(
-            f"crops: stored at {stored} pixels, but the encoder takes {preprocess.size}"
-            f" -> run `polyptrace prepare` with --crops.size {preprocess.size},"
+            f"crops: {stored} pixels, but the encoder takes {preprocess.size}"
+            f" -> cut them with --crops.size {preprocess.size},"
             " or allow enlarged crops with --embed.enlarge true"
         )
     return preprocess.size

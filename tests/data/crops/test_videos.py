@@ -167,6 +167,19 @@ def test_info_is_read_from_the_file(tmp_path: Path) -> None:
     assert (info.width, info.height, info.fps) == (WIDTH, HEIGHT, 25.0)
 
 
+def test_metadata_that_are_not_utf_8_are_no_obstacle(tmp_path: Path) -> None:
+    path = tmp_path / "v.mp4"
+    with av.open(str(path), "w") as container:
+        container.metadata["comment"] = "marked"
+        stream = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        container.mux(stream.encode(av.VideoFrame.from_ndarray(numbered_picture(0), format="rgb24")))
+        container.mux(stream.encode())
+    path.write_bytes(path.read_bytes().replace(b"marked", b"\xff\xfe\xe9ked"))
+    assert not video_info(path).generated
+    assert len(list(read_frames(path, [0]))) == 1
+
+
 @pytest.mark.parametrize("content", [b"", b"not a video at all", b"\0" * 4096])
 def test_a_file_that_is_no_video_is_a_clear_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.mp4"

@@ -204,16 +204,18 @@ def _library(path: Path) -> Any:
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
     av = _library(path)
+    # from version 19 on, PyAV accepts metadata that are not UTF-8 without being told
+    options = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
     try:
         source = DicomVideo(path) if path.suffix.lower() in DICOM_SUFFIXES else str(path)
-        container = av.open(source, metadata_errors="replace")
+        container = av.open(source, **options)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file -> check the path") from None
     except (av.error.FFmpegError, OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"{path}: cannot be opened as a video ({reason}) -> check that it was copied completely; an MP4 whose end "
-            "is missing has lost its index"
+            f"{path}: cannot be opened as a video ({reason}) -> check that it is a video and was copied completely; an "
+            "MP4 whose end is missing has lost its index"
         ) from None
     with container:
         if not container.streams.video:
