@@ -1,6 +1,7 @@
 """`polyptrace lesions VECTORS --data DATASET --out LESIONS`."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,14 +50,29 @@ def command(
     """
     if same is not None and (labels or refit):
         raise UserError("--same: the given model is not fitted again -> leave out --labels and --refit")
+    write_lesions(vectors, out, data or (), labels=labels, same=same, refit=refit, overwrite=overwrite)
+
+
+def write_lesions(
+    vectors: Path,
+    out: Path,
+    data: Sequence[Path],
+    *,
+    labels: bool = False,
+    same: Path | None = None,
+    refit: bool = False,
+    overwrite: bool = False,
+    remarks: Sequence[str] = (),
+) -> None:
+    """Finds the lesions, writes the folder and prints a table; `remarks` are shown at the top of the page."""
     refuse_existing(out, overwrite, MARK)
     tracks = Embeddings.load(vectors).whole_tracks(str(vectors))
-    datasets = open_datasets(data or (), tracks)
+    datasets = open_datasets(data, tracks)
     model, fitted = same_model(vectors, tracks, path=same, labels=labels, refit=refit)
     found = lesions(tracks, same=model)
     images = TrackImages.of(datasets)
     described = [lesion_list(tracks, procedure, images) for procedure in found]
-    page = lesion_page(tracks, found, described, model, images, f"from {vectors}")
+    page = lesion_page(tracks, found, described, model, images, f"from {vectors}", remarks)
     with atomic_folder(out, overwrite=overwrite, mark=MARK) as folder:
         write_csv(folder / MARK, lesion_table(tracks, found, described))
         write_csv(folder / "tracks.csv", track_table(tracks, found, images))

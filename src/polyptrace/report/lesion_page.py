@@ -138,20 +138,25 @@ def lesion_page(
     model: SameModel,
     images: TrackImages,
     origin: str,
+    remarks: Sequence[str] = (),
 ) -> Page:
-    """The page: for each procedure the timeline, a card per lesion, and the uncertain pairs."""
+    """The page: for each procedure the timeline, a card per lesion, and the uncertain pairs; `remarks` are at the top."""
     sections = [
         Section(f"procedure-{number}", f"{procedure.video}: {procedure.count_text}", blocks)
         for number, (procedure, described) in enumerate(zip(found, lesions, strict=True), 1)
         for blocks in [_procedure_blocks(tracks, procedure, described, images, number)]
     ]
-    remark = missing_pictures(images, [tracks.track_key(row) for row in range(len(tracks))])
+    missing = missing_pictures(images, [tracks.track_key(row) for row in range(len(tracks))])
     total = sum(procedure.count for procedure in found)
     return Page(
         title="Lesions" if len(found) > 1 else f"Lesions of procedure {found[0].video}",
-        lead=(
-            f"{counted(total, 'lesion')} in {counted(len(found), 'procedure')}. The range in parentheses contains the"
-            f" number of lesions with a probability of 90 %. {remark}"
+        lead=" ".join(
+            [
+                f"{counted(total, 'lesion')} in {counted(len(found), 'procedure')}. The range in parentheses contains"
+                " the number of lesions with a probability of 90 %.",
+                *remarks,
+                missing,
+            ]
         ).strip(),
         sections=(*sections, Section("method", "How to read this page", tuple(_explanation(model)))),
         generated=tracks.generated,
