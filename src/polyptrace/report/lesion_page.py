@@ -140,7 +140,7 @@ def lesion_page(
     origin: str,
     remarks: Sequence[str] = (),
 ) -> Page:
-    """The page: for each procedure the timeline, a card per lesion, and the uncertain pairs; `remarks` are at the top."""
+    """The page: for each procedure the timeline, a card per lesion, and the uncertain pairs; `remarks` at the top."""
     sections = [
         Section(f"procedure-{number}", f"{procedure.video}: {procedure.count_text}", blocks)
         for number, (procedure, described) in enumerate(zip(found, lesions, strict=True), 1)
