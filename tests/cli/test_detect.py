@@ -52,11 +52,32 @@ def test_the_preview_shows_twenty_frames_and_writes_nothing_else(folder: Path) -
     assert [file.name for file in (folder / "boxes").iterdir()] == ["preview.html"]
 
 
-def test_stored_boxes_have_no_preview(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "one.txt").write_text("1,-1,5,5,20,20,0.9\n")
+def test_the_preview_of_stored_boxes_shows_frames_that_have_one(folder: Path) -> None:
+    (folder / "one.txt").write_text("".join(f"{frame},-1,5,5,20,20,0.{frame}\n" for frame in (17, 31, 48)))
     words = [folder / "one.mp4", "--detector", f"mot:{folder}/one.txt", "--preview", "--out", folder / "boxes"]
-    assert run("detect", *words) == 2
-    assert "--preview: these boxes exist already" in capsys.readouterr().err
+    assert run("detect", *words) == 0
+    page = (folder / "boxes/preview.html").read_text(encoding="utf-8")
+    assert page.count("<img ") == 3
+    assert all(f"1 box ({score})" in page for score in ("0.17", "0.31", "0.48"))
+
+
+def test_the_preview_of_no_stored_boxes_shows_frames_without(folder: Path) -> None:
+    (folder / "one.txt").touch()
+    words = [folder / "one.mp4", "--detector", f"mot:{folder}/one.txt", "--preview", "--out", folder / "boxes"]
+    assert run("detect", *words) == 0
+    assert (folder / "boxes/preview.html").read_text(encoding="utf-8").count("0 boxes") >= 20
+
+
+def test_stored_boxes_of_several_videos_are_matched_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "two.mp4").symlink_to(folder / "one.mp4")
+    (folder / "mot").mkdir()
+    for name, frame in (("one", 3), ("two", 5)):
+        (folder / f"mot/{name}.txt").write_text(f"{frame},-1,5,5,20,20,0.9\n")
+    videos = [folder / "one.mp4", folder / "two.mp4"]
+    assert run("detect", *videos, "--detector", f"mot:{folder}/mot", "--out", folder / "out") == 0
+    assert [(folder / f"out/{name}.txt").read_text()[:2] for name in ("one", "two")] == ["3,", "5,"]
+    assert run("detect", *videos, "--detector", f"mot:{folder}/mot/one.txt", "--out", folder / "other") == 2
+    assert "not exactly one is named 'two'" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_detector_for_generated_videos_refuses_recordings(

@@ -209,7 +209,7 @@ def test_stored_boxes_of_any_format_are_found_by_the_name_of_the_video(tmp_path:
         "3,-1,2.00,3.00,30.00,20.00,1.0000,-1,-1,-1",
         "8,-1,6.00,7.00,7.00,8.00,1.0000,-1,-1,-1",
     ]
-    with pytest.raises(UserError, match=r"has boxes of 2 videos \(one, two, …\), not exactly one of them named"):
+    with pytest.raises(UserError, match=r"has boxes of 2 videos \(one, two\), and not exactly one is named 'three'"):
         load_detector(spec, video=tmp_path / "three.mp4")
 
 

@@ -248,6 +248,7 @@ class Returning:
         ([[500, 5, 20, 20, 0.9], [5, 5, 20, 20, 0.9]], 1, "12 boxes .* outside the picture or empty"),
         ([[5, 5, 0, 20, 0.9]], 0, "12 boxes .* outside the picture or empty"),
         (np.tile([5.0, 5, 20, 20, 0.9], (1000, 1)), 100, "10,800 boxes .* more than 100 in a frame"),
+        ([[5, 5, 20, 20, 0.05]], 0, r"12 boxes .* no score reaches --min-score 0\.1 -> lower it"),
     ],
 )
 def test_unusable_boxes_are_dropped_with_a_warning(tmp_path: Path, boxes: object, left: int, message: str) -> None:

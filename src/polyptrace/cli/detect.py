@@ -79,8 +79,6 @@ def command(
     from polyptrace.detect.preview import preview_page
 
     detectors = [loaded for _, loaded in _detectors(videos, detector, device)]
-    if any(isinstance(loaded, StoredBoxes) for loaded in detectors):
-        raise UserError("--preview: these boxes exist already -> leave it out; there is nothing to run")
     check_writable(out / PREVIEW_FILE)
     with atomic_file(out / PREVIEW_FILE) as temporary:
         temporary.write_text(preview_page(videos, detectors, min_score, border), encoding="utf-8")
@@ -113,7 +111,7 @@ def _detectors(videos: list[Path], detector: str, device: str) -> Iterator[tuple
     loaded = None
     for video in videos:
         if loaded is None or isinstance(loaded, StoredBoxes):
-            loaded = load_detector(detector, chosen, video)
+            loaded = load_detector(detector, chosen, video, by_name=len(videos) > 1)
         yield video, loaded
 
 

@@ -50,8 +50,14 @@ class Detector(Protocol):
         """The boxes of each frame; `indices` are the numbers of the frames in the video."""
 
 
-def load_detector(spec: str, device: torch.device | None = None, video: Path | None = None) -> Detector:
-    """The detector that `spec` names, on a device; `video` selects its boxes if they are stored already."""
+def load_detector(
+    spec: str, device: torch.device | None = None, video: Path | None = None, *, by_name: bool = False
+) -> Detector:
+    """The detector that `spec` names, on a device.
+
+    If the boxes are stored already, `video` selects its own. `by_name`: boxes of one video with another name are not
+    those of `video`.
+    """
     # adapters are imported when they are used, because each needs another library
     source, _, boxes = spec.partition(":")
     file, _, function = spec.rpartition(":")
@@ -59,7 +65,7 @@ def load_detector(spec: str, device: torch.device | None = None, video: Path | N
     if source in SOURCES and boxes:
         from polyptrace.detect.stored_boxes import StoredBoxes
 
-        return StoredBoxes(source, Path(boxes), video)
+        return StoredBoxes(source, Path(boxes), video, by_name=by_name)
     if file.endswith(".py"):
         from polyptrace.detect.function import Function
 

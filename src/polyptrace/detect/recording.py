@@ -35,6 +35,7 @@ from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import FramePosition, all_frames, video_info
 from polyptrace.detect.detector import Detector, Found, Frame
 from polyptrace.detect.frame_judge import FROZEN, FrameJudge, outside_body
+from polyptrace.detect.stored_boxes import StoredBoxes
 from polyptrace.detect.unfinished import ADVICE, State, UnfinishedDetections
 
 T = TypeVar("T")
@@ -133,6 +134,9 @@ def detect(
             outside = outside_body(unfinished.state)
             boxes = _write_table(table, unfinished, outside)
             state = unfinished.state
+        if isinstance(detector, StoredBoxes):
+            reason = f"not in the {counted(state.frames, 'frame')} of the video, so they may be of another recording"
+            state.drop(detector.boxes_outside(state.frames), reason)
         made = _Summary(
             video=video.name,
             settings=settings,
@@ -147,7 +151,7 @@ def detect(
         )
         write_json(summary, asdict(made))
         partial.unlink()
-    _warn(video, state, info.seconds)
+    _warn(video, state, info.seconds, min_score)
     return Detections.load(table)
 
 
@@ -236,7 +240,9 @@ def _usable(found: Found, width: int, height: int, state: State, min_score: floa
     """The boxes clipped to the picture, without those that are unusable or too weak."""
     finite = np.isfinite(found).all(axis=1)
     state.drop(int((~finite).sum()), "not a number")
-    found = found[finite & (found[:, 4] >= min_score)]
+    weak = found[:, 4] < min_score
+    state.weak += int((finite & weak).sum())
+    found = found[finite & ~weak]
     low, high = found[:, :2].clip(0, (width, height)), (found[:, :2] + found[:, 2:4]).clip(0, (width, height))
     inside = (high - low >= 1).all(axis=1)  # also removes boxes without width or height
     state.drop(int((~inside).sum()), "outside the picture or empty")
@@ -287,7 +293,7 @@ def _read_ahead(read: Callable[[], list[T]], depth: int) -> Iterator[list[T]]:
         sys.setswitchinterval(interval)
 
 
-def _warn(video: Path, state: State, announced: float) -> None:
+def _warn(video: Path, state: State, announced: float, min_score: float) -> None:
     if state.seconds < COMPLETE * announced - 1:
         warn(
             f"{video}: the stream ends early or is damaged, at {timecode(state.seconds, 1)} of {timecode(announced, 1)}"
@@ -295,6 +301,11 @@ def _warn(video: Path, state: State, announced: float) -> None:
         )
     for reason, count in state.dropped.items():
         warn(
-            f"{video}: {counted(count, 'box', 'boxes')} of the detector dropped: {reason} -> check the detector with "
-            "--preview"
+            f"{video}: {counted(count, 'box', 'boxes')} of the detector dropped: {reason} -> look at some with "
+            "'polyptrace detect --preview'; boxes are in pixels"
+        )
+    if state.weak and not state.boxes:
+        warn(
+            f"{video}: {counted(state.weak, 'box', 'boxes')} of the detector dropped, because no score reaches "
+            f"--min-score {min_score:g} -> lower it, or check the scores"
         )

@@ -29,6 +29,7 @@ class State:
     boxes: int = 0
     skipped: list[list[Any]] = field(default_factory=list)  # [first frame, last frame, reason]
     dropped: dict[str, int] = field(default_factory=dict)  # number of unusable boxes by reason
+    weak: int = 0  # number of boxes below the minimum score
     red: int = 0  # number of red frames
     first_red: int = 0
     last_red: int = 0

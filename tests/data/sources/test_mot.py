@@ -66,6 +66,13 @@ def test_detections_without_identity_keep_their_scores(tmp_path: Path, world, sa
     same_rows(found, world, "score", track=lambda _: "")
 
 
+def test_a_confidence_of_minus_one_is_no_score(tmp_path: Path) -> None:
+    table = tmp_path / "clip" / "det" / "det.txt"
+    table.parent.mkdir(parents=True)
+    table.write_text("1,-1,2,3,4,5,-1\n2,-1,2,3,4,5,0.25\n3,-1,2,3,4,5,-0.5\n")
+    assert read_mot(tmp_path).score.tolist() == pytest.approx([np.nan, 0.25, -0.5], nan_ok=True)
+
+
 def test_ids_are_polyps_only_with_the_option(tmp_path: Path, world, same_rows) -> None:
     write_mot(tmp_path, world)
     same_rows(read_mot(tmp_path, identities="polyp"), world, "track", polyp=lambda row: f"{row.video}/{row.track}")
@@ -145,11 +152,10 @@ def test_entries_to_ignore_are_left_out_of_ground_truth(tmp_path: Path) -> None:
         (b"1,1,2,3,4,5,1\n\n3,1,1_0,3,4,5,1\n", r"gt\.txt:3: left is '1_0', not a number"),
         (b"1,1,2,3,4,5,1\n2,1,2,\xff3,4,5,1\n", r"gt\.txt:2: is not UTF-8 text"),
         (b"1,1,2,3,4,5,1\n2,1,2,\x003,4,5,1\n", r"gt\.txt:2: contains NUL"),
-        (b"", "contain no box"),
-        (b"\n\n", "contain no box"),
+        (b"", r"gt\.txt: contains no box"),
+        (b"\n\n", r"gt\.txt: contains no box"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*contains no box")
 def test_bad_lines_are_named(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(UserError, match=message):
         read_mot(one_file(tmp_path, content))
@@ -240,12 +246,13 @@ def test_text_files_next_to_videos_are_detections_of_those_videos(
     ],
 )
 def test_a_missing_video_a_differently_named_one_and_an_unknown_type_have_their_own_messages(
-    tmp_path: Path, other: str, message: str
+    tmp_path: Path, other: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.txt").write_text("1,-1,2,3,4,5,0.9\n")
     if other:
         (tmp_path / other).write_bytes(b"")
-    for source in (tmp_path, tmp_path / "a.txt"):
+    monkeypatch.chdir(tmp_path)
+    for source in (tmp_path, tmp_path / "a.txt", Path("a.txt")):
         with pytest.raises(UserError, match=message):
             read_mot(source)
 

@@ -83,14 +83,18 @@ def _folder(path: Path, part: str) -> Path:
     )
 
 
-def read_source(name: str, path: Path, options: Mapping[str, Any], cache: Path | None = None) -> Boxes:
+def read_source(
+    name: str, path: Path, options: Mapping[str, Any], cache: Path | None = None, video: Path | None = None
+) -> Boxes:
     """The boxes of a source by its name; options that are None are ignored.
 
-    `cache` is a folder from which a slow reader resumes after an interruption.
+    `cache` is a folder from which a slow reader resumes after an interruption. `video` is the file of boxes without a
+    video or images beside them.
     """
     given = check_source(name, path, options)
-    resume = {"cache": cache} if "cache" in inspect.signature(SOURCES[name]).parameters else {}
-    return SOURCES[name](path, **given, **resume)
+    known = inspect.signature(SOURCES[name]).parameters
+    internal = {"cache": cache, "video": video}
+    return SOURCES[name](path, **given, **{key: value for key, value in internal.items() if key in known})
 
 
 def check_source(name: str, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,7 +105,8 @@ def check_source(name: str, path: Path, options: Mapping[str, Any]) -> dict[str,
         raise UserError(f"{path}: no such file or folder -> check the path")
     given = {option: value for option, value in options.items() if value is not None}
     known = dict(list(inspect.signature(SOURCES[name]).parameters.items())[1:])
-    known.pop("cache", None)
+    for internal in ("cache", "video"):
+        known.pop(internal, None)
     for option, value in given.items():
         flag = f"--{option.replace('_', '-')}"
         if option not in known:

@@ -16,7 +16,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.identity import polyp_keys
 from polyptrace.data.sources.file_names import has_lone_surrogate
-from polyptrace.data.sources.reading import number
+from polyptrace.data.sources.reading import NoBoxError, number
 
 #: One box as columns of the box table.
 BoxRow = dict[str, Any]
@@ -101,7 +101,7 @@ def _first(fields: Mapping[str, object], names: tuple[str, ...]) -> str:
 def labelled_boxes(rows: list[BoxRow], if_empty: str) -> Boxes:
     """The box table of these rows; no rows, or a polyp with two sizes or two histologies, are an error."""
     if not rows:
-        raise UserError(if_empty)
+        raise NoBoxError(if_empty)
     table = Boxes.of_rows(rows)
     one_label_per_polyp(table)
     return table

@@ -202,7 +202,7 @@ def why_no_video(folders: Iterable[Path], stem: str) -> str:
     unknown = [n for n in names if Path(n).stem == stem and not n.lower().endswith((*VIDEO_SUFFIXES, *_ANNOTATIONS))]
     if unknown:
         return f"{unknown[0]} has a type that is not known as video -> convert it to one of {', '.join(VIDEO_SUFFIXES)}"
-    others = [name for name in names if is_video(name)]
+    others = [name for name in dict.fromkeys(names) if is_video(name)]
     if others:
         shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
         return f"no video is named {stem!r}, only {shown} -> give a video and its boxes the same name"

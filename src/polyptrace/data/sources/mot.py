@@ -29,7 +29,7 @@ from polyptrace.data.sources.file_names import (
     video_file,
     why_no_video,
 )
-from polyptrace.data.sources.reading import number, number_rows, read_text, whole_numbers
+from polyptrace.data.sources.reading import NoBoxError, number, number_rows, read_text, whole_numbers
 
 _COLUMNS = ("frame", "id", "left", "top", "w", "h", "conf")
 _NEEDED = 6
@@ -56,26 +56,32 @@ def read_mot(
     boxes: Literal["auto", "gt", "det"] = "auto",
     identities: Literal["track", "polyp"] = "track",
     first_frame: int = 1,
+    video: Path | None = None,
 ) -> Boxes:
     """The boxes of a MOT source.
 
     `split` is a folder of `path` (`train`, `test`). `boxes` selects `gt/gt.txt` or `det/det.txt`; auto prefers gt. Ids
     are tracks, -1 means untracked; with `identities="polyp"` they are also polyps. Lines of `gt` files with conf 0 are
-    ignored, as in the benchmark. `first_frame` is the number of a video's first frame in the files.
+    ignored, as in the benchmark; in other files, conf -1 means that the box has no score. `first_frame` is the number
+    of a video's first frame in the files. `video` is the video of the boxes, if it is not beside them: of a folder of
+    files NAME.txt, only the one with its name is read.
     """
     path = Path(path)
     root = image_root(path)
-    sequences = _sequences(path, root, split, boxes)
-    table = Boxes.concatenate([_read_sequence(each, root, identities, first_frame) for each in sequences])
-    if not len(table):
-        raise UserError(f"{path}: its MOT files ({len(sequences)}) contain no box -> was the detector run?")
-    return table
+    sequences = _sequences(path, root, split, boxes, video)
+    tables = [_read_sequence(each, root, identities, first_frame) for each in sequences]
+    empty = [each.table for each, table in zip(sequences, tables, strict=True) if not len(table)]
+    if len(empty) == len(tables):
+        raise NoBoxError(f"{empty[0] if len(empty) == 1 else path}: contains no box -> was the detector run?")
+    for file in empty:
+        warn(f"{file}: contains no box")
+    return Boxes.concatenate(tables)
 
 
-def _sequences(path: Path, root: Path, split: str | None, boxes: str) -> list[_Sequence]:
+def _sequences(path: Path, root: Path, split: str | None, boxes: str, video: Path | None) -> list[_Sequence]:
     if path.is_file():
         in_sequence = path.parent.name in ("gt", "det")
-        return [_sequence_folder(path.parent.parent, root, path) if in_sequence else _named_table(path, root)]
+        return [_sequence_folder(path.parent.parent, root, path) if in_sequence else _named_table(path, root, video)]
     start = split_folder(path, split)
     kinds = ("gt", "det") if boxes == "auto" else (boxes,)
     tables: dict[Path, Path] = {}
@@ -85,7 +91,12 @@ def _sequences(path: Path, root: Path, split: str | None, boxes: str) -> list[_S
             if folder.name == kind and (folder / f"{kind}.txt").is_file():
                 tables.setdefault(folder.parent, folder / f"{kind}.txt")
     sequences = [_sequence_folder(folder, root, table) for folder, table in tables.items()]
-    sequences = sequences or _named_tables([start / name for name in names_in(start, ".txt")], root)
+    names = names_in(start, ".txt")
+    if video and names and not sequences:
+        if f"{video.stem}.txt" not in names:
+            raise UserError(f"{start}: has no {video.stem}.txt -> name the boxes after the video, or give their file")
+        return [_named_table(start / f"{video.stem}.txt", root, video)]
+    sequences = sequences or _named_tables([start / name for name in names], root)
     if not sequences:
         raise UserError(
             f"{start}: no {' or '.join(f'{kind}/{kind}.txt' for kind in kinds)}, and no NAME.txt next to a video "
@@ -109,12 +120,14 @@ def _named_tables(tables: list[Path], root: Path) -> list[_Sequence]:
     return sequences
 
 
-def _named_table(table: Path, root: Path) -> _Sequence:
-    """A text file next to its video file or its folder of images."""
+def _named_table(table: Path, root: Path, video: Path | None = None) -> _Sequence:
+    """A text file next to its video file or its folder of images; `video` is its video file if neither exists."""
     folders = [table.parent, table.parent / "videos", *(root, root / "videos") * (root != table.parent)]
     file = video_file(folders, table.stem)
     folder = table.with_suffix("")
     if not file and not folder.is_dir():
+        if video:
+            return _Sequence(table.stem, table, "", str(video.absolute()))
         raise UserError(f"{table}: {why_no_video(folders, table.stem)}")
     pictures = relative(folder / "img1" if (folder / "img1").is_dir() else folder, root)
     return _Sequence(table.stem, table, pictures, relative(file, root) if file else "")
@@ -164,14 +177,12 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
     if truth:  # conf is a flag there, 0 marks an entry to ignore
         keep = rows[:, 6] != 0
         rows, lines = rows[keep], lines[keep]
-    if not len(rows):
-        warn(f"{sequence.table}: contains no box")
     frame = frame_numbers(rows[:, 0] - first_frame)
     if first_frame == 1 and np.any(frame == -1):
         line = lines[np.argmax(frame == -1)]
         raise UserError(
-            f"{sequence.table}:{line}: frame 0, but MOT counts frames from 1 -> if this file counts from 0, add "
-            "--first-frame 0"
+            f"{sequence.table}:{line}: frame 0, but MOT counts frames from 1 -> if this file counts from 0, give "
+            "'polyptrace prepare' --first-frame 0; for other commands, add 1 to its frames"
         )
     ids, member = np.unique(whole_numbers(rows[:, 1], lines, sequence.table, "id"), return_inverse=True)
     tracks = np.array([str(i) if i >= 0 else "" for i in ids.tolist()], object)
@@ -186,7 +197,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
         image_height=sequence.height or info.height,
         track=tracks[member],
         polyp=polyps[member] if identities == "polyp" else "",
-        score=np.nan if truth else rows[:, 6],
+        score=np.where(truth | (rows[:, 6] == -1), np.nan, rows[:, 6]),
         fps=sequence.fps if np.isfinite(sequence.fps) else info.fps,
         generated=info.generated,
         source=relative(sequence.table, root),

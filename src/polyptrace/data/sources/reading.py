@@ -23,6 +23,10 @@ _FRAME_FILE = 16 * 2**20  # bytes; the annotation of one frame is never larger
 _XML_DEPTH = 32
 
 
+class NoBoxError(UserError):
+    """A source has no box."""
+
+
 def read_bytes(path: Path) -> bytes:
     """The bytes of a file."""
     try:

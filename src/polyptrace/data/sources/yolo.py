@@ -31,7 +31,7 @@ from polyptrace.data.sources.file_names import (
     video_folders,
     why_no_video,
 )
-from polyptrace.data.sources.reading import decode_text, number_rows, read_frame_file
+from polyptrace.data.sources.reading import NoBoxError, decode_text, number_rows, read_frame_file
 
 _COLUMNS = ("class", "cx", "cy", "w", "h", "sixth", "seventh")
 _NOT_FRAMES = ("classes.txt", "readme.txt", "train.txt", "val.txt", "test.txt", "obj.names", "labels.txt")
@@ -60,20 +60,21 @@ def read_yolo(
     identities: Literal["track", "polyp"] = "track",
     image_size: tuple[int, int] | None = None,
     first_frame: int = 1,
+    video: Path | None = None,
 ) -> Boxes:
     """The boxes of a YOLO source; `split` is a folder of `labels`.
 
     `image_size` (width, height) is needed only if neither images nor video files exist. `first_frame` is the number
-    of a video file's first frame in the names of the labels.
+    of a video file's first frame in the names of the labels. `video` is the video file of labels without any.
     """
     path = Path(path)
     root = image_root(path)
     if not path.is_dir():
         raise UserError(f"{path}: no such folder -> give the folder that contains labels/ and images/")
     labels = path / "labels" if (path / "labels").is_dir() else path
-    boxes = list(_boxes(split_folder(labels, split), labels, root, image_size, first_frame))
+    boxes = list(_boxes(split_folder(labels, split), labels, root, image_size, first_frame, video))
     if not boxes:
-        raise UserError(f"{labels}: no text file contains a box -> was the detector run with labels saved?")
+        raise NoBoxError(f"{labels}: no text file contains a box -> was the detector run with labels saved?")
     score, track = _scores_and_tracks(boxes, root)
     rows = [row for row, _ in boxes]
     for row, score_of_row, track_of_row in zip(rows, score, track, strict=True):
@@ -83,11 +84,16 @@ def read_yolo(
 
 
 def _boxes(
-    start: Path, labels: Path, root: Path, image_size: tuple[int, int] | None, first_frame: int
+    start: Path,
+    labels: Path,
+    root: Path,
+    image_size: tuple[int, int] | None,
+    first_frame: int,
+    otherwise: Path | None,
 ) -> Iterator[tuple[BoxRow, list[float]]]:
-    """Every box, folder by folder, and the sixth and seventh value of its line."""
+    """Every box, folder by folder, and the sixth and seventh value of its line; `otherwise` is a video file."""
     places = [*video_folders(root), labels]
-    video_of = cache(lambda stem: _video(places, stem, root))
+    video_of = cache(lambda stem: _video(places, stem, root, otherwise))
     for folder, texts in files_by_folder(start, ".txt").items():
         names = [name for name in texts if name.lower() not in _NOT_FRAMES]
         pictures = _pictures(folder, labels, root)
@@ -133,19 +139,20 @@ def _picture_size(file: Path) -> tuple[int, int]:
         raise UserError(f"{file}: its size cannot be read ({error}) -> restore the image") from None
 
 
-def _video(places: list[Path], stem: str, root: Path) -> _Media | None:
-    file = video_file(places, stem)
+def _video(places: list[Path], stem: str, root: Path, otherwise: Path | None) -> _Media | None:
+    found = video_file(places, stem)
+    file = found or otherwise
     if file is None:
         return None
     info = video_info(file)
-    return _Media(relative(file, root), (info.width, info.height), info.fps)
+    return _Media(relative(file, root) if found else str(file.absolute()), (info.width, info.height), info.fps)
 
 
 def _counted_from_zero(index: int, first_frame: int, text: Path) -> int:
     if index < first_frame:
         raise UserError(
             f"{text}: frame {index}, but frames are counted from {first_frame} -> if this source counts from {index}, "
-            f"add --first-frame {index}"
+            f"give 'polyptrace prepare' --first-frame {index}; for other commands, add 1 to the numbers of its files"
         )
     return index - first_frame
 
