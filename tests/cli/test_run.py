@@ -95,6 +95,7 @@ def test_a_wrong_option_of_a_later_stage_is_an_error_before_the_detector_runs(
     ("boxes", "reason", "generated"),
     [
         ("[]", "The detector found no box.", True),
+        ("[[0.1, 0.2, 0.3, 0.3, 0.9]]", "No box is usable: 20 boxes dropped: between 0 and 1, but pixels", False),
         ("[[30, 20, 40, 30, 0.8]]", "no track is long enough", False),
         ("[[30, 20, 40, 30, 0.3]]", "no track is left with --tracks.start-score 0.5 and --tracks.min-score 0.4", False),
     ],
@@ -130,15 +131,19 @@ def test_names_outside_of_the_field_are_in_no_crop_and_on_no_page(tmp_path: Path
         return sum(len(text) > 1 for text in read(np.asarray(enlarged)).txts or ())
 
     video = recording(tmp_path / "v.mp4", "octagon")
-    (tmp_path / "find.py").write_text("def find(frames):\n    return [[[128, 88, 64, 64, 0.8]] for _ in frames]\n")
+    (tmp_path / "find.py").write_text(
+        "def find(frames, score=0.8):\n    return [[[128, 88, 64, 64, score]] for _ in frames]\n"
+        "def weak(frames):\n    return find(frames, 0.3)\n"
+    )
     detector = ["--detector", f"{tmp_path}/find.py:find"]
+    unlabelled = ["--detector", f"{tmp_path}/find.py:weak"]  # a preview labels strong boxes with their score
     options = ["--crops.size", "480", "--embed.device", "cpu", "--encoder", "colour-grid"]
     found = {}
     for name, border in (("blank", ()), ("keep", ("--keep-border",))):
         out = tmp_path / name
         assert run(video, *detector, "--out", out, *options, *border) == 0
         with pytest.raises(SystemExit):
-            main([str(word) for word in ("detect", video, *detector, "--preview", "--out", out, *border)])
+            main([str(word) for word in ("detect", video, *unlabelled, "--preview", "--out", out, *border)])
         (lesion,), preview = page_images(out / "lesions/lesions.html"), page_images(out / "preview.html")
         crops = np.asarray(Dataset.open(out / "data").crops)
         found[name] = [texts(crops.max(axis=0)), texts(lesion), texts(np.stack(preview).max(axis=0))]

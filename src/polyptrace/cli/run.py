@@ -17,6 +17,7 @@ from polyptrace.data import prepare
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.preparation import NoTrackError
 from polyptrace.detect import Detections
+from polyptrace.detect.detector import START_SCORE
 from polyptrace.embed.partial import remove_leftovers
 from polyptrace.embed.table import Embeddings
 from polyptrace.encoders.weights import DEFAULT
@@ -26,7 +27,7 @@ from polyptrace.report.page import Page, Paragraph, Section, write_page
 SECTIONS = ("tracks", "crops", "embed")
 #: Linking for a detector's boxes; `python -m benchmarks linking_detections` compares it with trackers, and
 #: `python -m benchmarks detector --min-scores` counts lesions with other values of min_score.
-LINKING = Tracks(link="video", max_gap=5, start_score=0.5, min_score=0.4, margin=0.2)
+LINKING = Tracks(link="video", max_gap=5, start_score=START_SCORE, min_score=0.4, margin=0.2)
 
 
 def command(
@@ -64,7 +65,9 @@ def command(
     _check_later_stages(out, encoder, weights, settings)
     detections = detect.run_detector(videos, detector, out / "detections", min_score, crops.border, batch, device)
     if not any(made.boxes for made in detections):
-        _no_lesions(out / "lesions", videos, detections, "The detector found no box.")
+        dropped = [text for made in detections for text in made.dropped_boxes]
+        reason = f"No box is usable: {'; '.join(dropped)}." if dropped else "The detector found no box."
+        _no_lesions(out / "lesions", videos, detections, reason)
         return
     try:
         dataset = prepare("mot", out / "detections", out / "data", settings.tracks, crops)
