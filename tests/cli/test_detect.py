@@ -1,5 +1,6 @@
 """`polyptrace detect` on the command line."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from polyptrace.cli import main
 from polyptrace.data.crops.videos import write_video
+from tests.detect.conftest import numbered
 
 pytest.importorskip("av")
 
@@ -36,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 def test_detections_lead_to_a_dataset(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [folder / "one.mp4", "--detector", f"{folder}/mine.py:find", "--out", folder / "boxes"]
     assert run("detect", *words) == 0
-    assert "one.txt: 120 boxes in 60 frames" in capsys.readouterr().out
+    assert "one.txt: 120 boxes (60 with a score of 0.5 or more) in 60 frames" in capsys.readouterr().out
     assert run("detect", *words) == 0
     options = ["--tracks.link", "video", "--min-score", "0.5", "--crops.size", "16", "--out", folder / "data"]
     assert run("prepare", "mot", folder / "boxes", *options) == 0
@@ -48,24 +50,55 @@ def test_the_preview_shows_twenty_frames_and_writes_nothing_else(folder: Path) -
     assert run("detect", *words) == 0
     page = (folder / "boxes/preview.html").read_text(encoding="utf-8")
     assert page.count("<img ") == 20
-    assert "2 boxes (0.80, 0.20)" in page
+    assert page.count("1 strong, 1 weak") == 2 * 20  # also for screen readers
     assert [file.name for file in (folder / "boxes").iterdir()] == ["preview.html"]
 
 
+def test_the_preview_shows_only_what_detect_keeps_and_says_what_is_dropped(folder: Path) -> None:
+    boxes = "[[float('nan')] * 5, [0.1, 0.2, 0.3, 0.3, 0.9], [30, 20, 40, 30, 0.8]]"
+    (folder / "mine.py").write_text(f"def find(frames):\n    return [{boxes}] * len(frames)\n")
+    words = [folder / "one.mp4", "--detector", f"{folder}/mine.py:find", "--preview", "--out", folder / "boxes"]
+    assert run("detect", *words) == 0
+    page = (folder / "boxes/preview.html").read_text(encoding="utf-8")
+    assert "20 boxes dropped: not a number. 20 boxes dropped: between 0 and 1, but pixels are expected." in page
+    assert "1 strong, 0 weak, 2 dropped" in page
+
+
+def test_a_preview_that_fails_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "mine.py").write_text("def find(frames):\n    return {}[0]\n")
+    words = [folder / "one.mp4", "--detector", f"{folder}/mine.py:find", "--preview", "--out", folder / "boxes"]
+    assert run("detect", *words) == 2
+    assert "the detector failed (KeyError: 0, at " in capsys.readouterr().err
+    assert not (folder / "boxes").exists()
+
+
+def test_the_preview_leaves_out_black_and_repeated_frames(tmp_path: Path) -> None:
+    """2 seconds black, 8 seconds frozen, 2 seconds that move."""
+    frames = [*[np.zeros_like(numbered(0))] * 50, *[numbered(0)] * 200, *map(numbered, range(1, 50))]
+    write_video(tmp_path / "v.mp4", frames)
+    (tmp_path / "mine.py").write_text("def find(frames):\n    return [[] for _ in frames]\n")
+    words = [tmp_path / "v.mp4", "--detector", f"{tmp_path}/mine.py:find", "--preview", "--out", tmp_path / "out"]
+    assert run("detect", *words, "--keep-border") == 0
+    times = re.findall(r"<figcaption>0:(\d+):", (tmp_path / "out/preview.html").read_text(encoding="utf-8"))
+    assert len(times) == 20
+    assert sum(int(time) < 10 for time in times) == 1  # the first of the frozen ones
+
+
 def test_the_preview_of_stored_boxes_shows_frames_that_have_one(folder: Path) -> None:
-    (folder / "one.txt").write_text("".join(f"{frame},-1,5,5,20,20,0.{frame}\n" for frame in (17, 31, 48)))
+    (folder / "one.txt").write_text("".join(f"{frame},-1,5,5,20,20,0.{frame}\n" for frame in (17, 31, 58)))
     words = [folder / "one.mp4", "--detector", f"mot:{folder}/one.txt", "--preview", "--out", folder / "boxes"]
     assert run("detect", *words) == 0
     page = (folder / "boxes/preview.html").read_text(encoding="utf-8")
     assert page.count("<img ") == 3
-    assert all(f"1 box ({score})" in page for score in ("0.17", "0.31", "0.48"))
+    captions = re.findall(r"<figcaption>[^:]*:\d\d: ([^<]*)<", page)
+    assert captions == ["0 strong, 1 weak", "0 strong, 1 weak", "1 strong, 0 weak"]
 
 
 def test_the_preview_of_no_stored_boxes_shows_frames_without(folder: Path) -> None:
     (folder / "one.txt").touch()
     words = [folder / "one.mp4", "--detector", f"mot:{folder}/one.txt", "--preview", "--out", folder / "boxes"]
     assert run("detect", *words) == 0
-    assert (folder / "boxes/preview.html").read_text(encoding="utf-8").count("0 boxes") >= 20
+    assert (folder / "boxes/preview.html").read_text(encoding="utf-8").count("0 strong, 0 weak") >= 20
 
 
 def test_stored_boxes_of_several_videos_are_matched_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,6 +116,21 @@ def test_data_that_are_removed_and_made_again_get_new_vectors(tiny_videos: Path,
     assert Embeddings.load(out / "vectors").info["dataset"]["hashes"] == made
 
 
+def test_a_video_that_ends_early_is_named_on_the_page_and_in_every_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, cut = tmp_path / "whole.mkv", tmp_path / "cut.mkv"
+    write_video(whole, pictures(200))
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    (tmp_path / "find.py").write_text("def find(frames):\n    return [[[30, 20, 40, 30, 0.8]] for _ in frames]\n")
+    words = [cut, "--detector", f"{tmp_path}/find.py:find", "--out", tmp_path / "out", *OPTIONS]
+    for _ in range(2):
+        assert run(*words) == 0
+        assert "cut.mkv: the stream ends early or is damaged, at 0:0" in " ".join(capsys.readouterr().err.split())
+        page = (tmp_path / "out/lesions/lesions.html").read_text(encoding="utf-8")
+        assert "cut: the stream ends early or is damaged, at 0:0" in page
+
+
 def test_a_copy_of_a_video_is_the_same_video(tiny_videos: Path, tmp_path: Path) -> None:
     out, (video,) = tmp_path / "out", tiny_videos.glob("videos/*.mp4")
     detector = ["--detector", f"coco:{tiny_videos}", "--out", out, *OPTIONS]
@@ -131,6 +146,7 @@ def test_a_copy_of_a_video_is_the_same_video(tiny_videos: Path, tmp_path: Path) 
     ("boxes", "reason", "generated"),
     [
         ("[]", "The detector found no box.", True),
+        ("[[0.1, 0.2, 0.3, 0.3, 0.9]]", "no usable box. short: 20 boxes dropped: between 0 and 1, but pixels", False),
         ("[[30, 20, 40, 30, 0.8]]", "no track is long enough", False),
         ("[[30, 20, 40, 30, 0.3]]", "no track is left with --tracks.start-score 0.5 and --tracks.min-score 0.4", False),
     ],
@@ -166,15 +182,19 @@ def test_names_outside_of_the_field_are_in_no_crop_and_on_no_page(tmp_path: Path
         return sum(len(text) > 1 for text in read(np.asarray(enlarged)).txts or ())
 
     video = recording(tmp_path / "v.mp4", "octagon")
-    (tmp_path / "find.py").write_text("def find(frames):\n    return [[[128, 88, 64, 64, 0.8]] for _ in frames]\n")
+    (tmp_path / "find.py").write_text(
+        "def find(frames, score=0.8):\n    return [[[128, 88, 64, 64, score]] for _ in frames]\n"
+        "def weak(frames):\n    return find(frames, 0.3)\n"
+    )
     detector = ["--detector", f"{tmp_path}/find.py:find"]
+    unlabelled = ["--detector", f"{tmp_path}/find.py:weak"]  # a preview labels strong boxes with their score
     options = ["--crops.size", "480", "--embed.device", "cpu", "--encoder", "colour-grid"]
     found = {}
     for name, border in (("blank", ()), ("keep", ("--keep-border",))):
         out = tmp_path / name
         assert run(video, *detector, "--out", out, *options, *border) == 0
         with pytest.raises(SystemExit):
-            main([str(word) for word in ("detect", video, *detector, "--preview", "--out", out, *border)])
+            main([str(word) for word in ("detect", video, *unlabelled, "--preview", "--out", out, *border)])
         (lesion,), preview = page_images(out / "lesions/lesions.html"), page_images(out / "preview.html")
         crops = np.asarray(Dataset.open(out / "data").crops)
         found[name] = [texts(crops.max(axis=0)), texts(lesion), texts(np.stack(preview).max(axis=0))]

@@ -6,7 +6,7 @@ import numpy as np
 
 from polyptrace.data.crops.videos import write_video
 from polyptrace.detect import detect
-from polyptrace.detect.frame_judge import FrameJudge, is_black
+from polyptrace.detect.frame_judge import FrameJudge
 from tests.detect.conftest import Frozen, frames_in, numbered
 
 
@@ -23,7 +23,7 @@ def test_only_the_field_of_the_endoscope_is_judged() -> None:
     frame, field = numbered(0), np.zeros_like(numbered(0))
     field[:, :70] = 255
     frame[:, :70] = 0
-    assert not is_black(frame)
+    assert FrameJudge()(frame)[0] == ""
     assert FrameJudge(field)(frame) == ("black", False)
 
 

@@ -91,7 +91,7 @@ def test_a_run_that_failed_resumes_with_the_same_bytes(
     video = tmp_path / f"procedure.{ending}"
     write_video(video, (numbered(min(i, 150) if i < 200 else i) for i in range(300)))  # frozen from 150 to 199
     whole = detect(video, Frozen(), tmp_path / "whole")
-    with pytest.raises(UserError, match=r"frames 1\d\d to 1\d\d: the detector failed \(ValueError: no memory\)"):
+    with pytest.raises(UserError, match=r"frames 1\d\d to 1\d\d: the detector failed \(ValueError: no memory, at "):
         detect(video, Frozen(fail=155), tmp_path / "out")
     second = Frozen()
     resumed = detect(video, second, tmp_path / "out")
@@ -153,7 +153,7 @@ def test_a_killed_process_repeats_only_what_followed_its_last_state(video: Path,
     done = json.loads([line for line in partial.read_text().splitlines() if line[0] == "#"][-1][2:])["frames"]
     assert 80 <= done < 300
     end = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "300 boxes in 300 frames" in end.stdout
+    assert "300 boxes (300 with a score of 0.5 or more) in 300 frames" in end.stdout
     assert frames_in(tmp_path / "out/procedure.txt") == list(range(1, 301))
 
 
@@ -244,9 +244,11 @@ class Returning:
 @pytest.mark.parametrize(
     ("boxes", "left", "message"),
     [
-        ([[np.nan, 1, 20, 20, 0.9], [5, 5, 20, 20, 0.9]], 1, "12 boxes of the detector dropped: not a number"),
+        ([[np.nan, 1, 20, 20, 0.9], [5, 5, 20, 20, 0.9]], 1, r"12 boxes dropped: not a number \(first in frame 0\)"),
         ([[500, 5, 20, 20, 0.9], [5, 5, 20, 20, 0.9]], 1, "12 boxes .* outside the picture or empty"),
         ([[5, 5, 0, 20, 0.9]], 0, "12 boxes .* outside the picture or empty"),
+        ([[0, 0, 0, 0, 0.9]], 0, "12 boxes .* outside the picture or empty"),
+        ([[0.1, 0, 0.3, 1, 0.9]], 0, "12 boxes dropped: between 0 and 1, but pixels are expected"),
         (np.tile([5.0, 5, 20, 20, 0.9], (1000, 1)), 100, "10,800 boxes .* more than 100 in a frame"),
         ([[5, 5, 20, 20, 0.05]], 0, r"12 boxes .* no score reaches --min-score 0\.1 -> lower it"),
     ],

@@ -82,10 +82,10 @@ def test_boxes_without_a_score_are_kept(short: Path, tmp_path: Path) -> None:
     assert [line.split(",")[6] for line in made.path.read_text().splitlines()] == ["1.0000", "1.0000"]
 
 
-def test_scores_that_are_not_shares_are_a_warning(short: Path, tmp_path: Path) -> None:
-    table = write_mot(tmp_path / "boxes.txt", [2, 5], score=-0.3)
-    with pytest.warns(PolyptraceWarning, match=r"scores from -0\.3 to -0\.3 -> scale them"):
-        load_detector(f"mot:{table}", video=short)
+def test_scores_that_are_not_shares_are_an_error(short: Path, tmp_path: Path) -> None:
+    table = write_mot(tmp_path / "boxes.txt", [2, 5], score=90)
+    with pytest.raises(UserError, match=r"scores must be from 0 to 1, found 90 -> divide per cent by 100"):
+        detect(short, load_detector(f"mot:{table}", video=short), tmp_path / "out")
 
 
 def test_boxes_of_frames_that_the_video_does_not_have_are_counted(short: Path, tmp_path: Path) -> None:

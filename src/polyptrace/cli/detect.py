@@ -13,7 +13,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, check_writable
 from polyptrace.data.crops.videos import video_info
 from polyptrace.detect import Detections, Detector, detect, load_detector
-from polyptrace.detect.detector import GENERATED
+from polyptrace.detect.detector import GENERATED, START_SCORE
 from polyptrace.detect.stored_boxes import StoredBoxes
 
 Videos = Annotated[list[Path], Argument(help="Video files: MP4, MOV, MKV, AVI, ...")]
@@ -35,7 +35,7 @@ DeviceName = Annotated[Literal["auto", "cpu", "cuda"], Option("--device", help="
 
 #: Linking for a detector's boxes; `python -m benchmarks linking_detections` compares it with trackers, and
 #: `python -m benchmarks detector --min-scores` counts lesions with other values of min_score.
-LINKING = Tracks(link="video", max_gap=5, start_score=0.5, min_score=0.4, margin=0.2)
+LINKING = Tracks(link="video", max_gap=5, start_score=START_SCORE, min_score=0.4, margin=0.2)
 PREVIEW_FILE = "preview.html"
 #: Frames per batch by type of device. On a CPU, more are not faster, and need memory.
 BATCH = {"cuda": 16, "cpu": 2}
@@ -80,8 +80,9 @@ def command(
 
     detectors = [loaded for _, loaded in _detectors(videos, detector, device)]
     check_writable(out / PREVIEW_FILE)
+    page = preview_page(videos, detectors, min_score, border)
     with atomic_file(out / PREVIEW_FILE) as temporary:
-        temporary.write_text(preview_page(videos, detectors, min_score, border), encoding="utf-8")
+        temporary.write_text(page, encoding="utf-8")
     echo(f"written: {out / PREVIEW_FILE}")
 
 
@@ -99,9 +100,11 @@ def run_detector(
 
 
 def summary(made: Detections) -> str:
-    """The boxes, frames and skipped frames of a video, in words."""
+    """The boxes, frames, skipped frames and dropped boxes of a video, in words."""
     skipped = "".join(f", {counted(count, 'frame')} {reason}" for reason, count in made.skipped_frames.items())
-    return f"{counted(made.boxes, 'box', 'boxes')} in {counted(made.frames, 'frame')}{skipped}"
+    strong = f" ({made.strong_boxes:,} with a score of {START_SCORE} or more)" if made.boxes else ""
+    frames = f"{counted(made.boxes, 'box', 'boxes')}{strong} in {counted(made.frames, 'frame')}{skipped}"
+    return "; ".join([frames, *made.dropped_boxes])
 
 
 def _detectors(videos: list[Path], detector: str, device: str) -> Iterator[tuple[Path, Detector]]:

@@ -60,8 +60,10 @@ def command(
     crops = replace(settings.crops, border="keep") if keep_border else settings.crops
     _check_later_stages(out, encoder, weights, settings)
     detections = detect.run_detector(videos, detector, out / "detections", min_score, crops.border, batch, device)
+    remarks = [f"{made.path.stem}: {text.split(' -> ')[0]}." for made in detections for text in made.warnings]
     if not any(made.boxes for made in detections):
-        _no_lesions(out / "lesions", videos, detections, "The detector found no box.")
+        reason = f"The detector found no {'usable ' if remarks else ''}box."
+        _no_lesions(out / "lesions", videos, detections, " ".join([reason, *remarks]))
         return
     try:
         dataset = prepare("mot", out / "detections", out / "data", settings.tracks, crops)
@@ -74,7 +76,7 @@ def command(
         remove_leftovers(vectors)
     else:  # vectors of a dataset that the user removed are replaced
         write_vectors(encoder, dataset.path, vectors, weights, settings.embed, overwrite=True)
-    lesions.command(vectors, out / "lesions", data=[dataset.path], overwrite=True)
+    lesions.write_lesions(vectors, out / "lesions", [dataset.path], overwrite=True, remarks=remarks)
 
 
 def _check_later_stages(out: Path, encoder: str, weights: str | None, settings: Config) -> None:
@@ -98,7 +100,7 @@ def _no_lesions(out: Path, videos: list[Path], detections: list[Detections], rea
     """Writes the tables without rows, and a page that says why."""
     facts = [f"{made.path.stem}: {detect.summary(made)}" for made in detections]
     advice = "Look at some frames with 'polyptrace detect --preview', and check the detector and its scores."
-    section = Section("videos", "detect.Videos", tuple(Paragraph(text) for text in (*facts, advice)))
+    section = Section("videos", "Videos", tuple(Paragraph(text) for text in (*facts, advice)))
     generated = any(video_info(video).generated for video in videos)
     page = Page("No lesions were found", reason, (section,), generated, brand="polyptrace lesions")
     with atomic_folder(out, overwrite=True, mark=lesions.MARK) as folder:

@@ -27,7 +27,7 @@ from polyptrace.data.sources import SOURCES
 from polyptrace.encoders.weights import PRETRAINED
 
 Frame = NDArray[np.uint8]  # (H, W, 3) RGB
-#: (n, 5): x, y, width, height in pixels of the frame, and the score.
+#: (n, 5): x, y, width, height in pixels of the frame, and the score from 0 to 1.
 Found = NDArray[np.float64]
 
 T = TypeVar("T")
@@ -38,6 +38,8 @@ GENERATED_FILE = PRETRAINED / GENERATED / "detector.onnx"
 
 #: Boxes with a lower score are dropped in any case.
 LEAST_SCORE = 0.01
+#: The score from which a box starts a track in `polyptrace run`.
+START_SCORE = 0.5
 WEIGHTS = (".pth", ".pt", ".safetensors")
 
 

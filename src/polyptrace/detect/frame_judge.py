@@ -27,7 +27,7 @@ class FrameJudge:
     def __init__(self, field: Frame | None = None) -> None:
         self._field = field
         self._last = np.empty((0, 3), np.int16)
-        self._repeated = 0
+        self.repeated = 0  # frames in a row that repeat the one before
 
     def __call__(self, frame: Frame) -> tuple[str, bool]:
         """Why the frame is skipped ("" if it is not), and whether it is red."""
@@ -37,17 +37,12 @@ class FrameJudge:
             points = points[self._field[::step, ::step, 0] > 0]
         points = points.reshape(-1, 3)
         same = self._last.shape == points.shape and np.abs(points - self._last).mean() < SAME
-        self._repeated = self._repeated + 1 if same else 0
+        self.repeated = self.repeated + 1 if same else 0
         self._last = points
         red, total = points[:, 0].mean(), 3 * points.mean()
         if total < 3 * BLACK:
             return "black", False
-        return "frozen" if self._repeated >= FROZEN else "", bool(red / total > RED)
-
-
-def is_black(frame: Frame) -> bool:
-    """Whether a single frame is black."""
-    return FrameJudge()(frame)[0] == "black"
+        return "frozen" if self.repeated >= FROZEN else "", bool(red / total > RED)
 
 
 def outside_body(state: State) -> list[list[Any]]:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from polyptrace.core.errors import UserError
+from polyptrace.core.errors import UserError, failure_text
 from polyptrace.core.files import file_hash
 from polyptrace.detect.detector import Found, Frame
 
@@ -23,9 +23,9 @@ class Function:
         sys.path.insert(0, str(path.resolve().parent))  # as when the file is run as a program
         try:
             content = runpy.run_path(str(path), run_name=path.stem)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(
-                f"{path}: cannot be imported ({type(error).__name__}: {error}) -> check that 'python {path}' works"
+                f"{path}: cannot be imported ({failure_text(error)}) -> check that 'python {path}' works"
             ) from error
         finally:
             sys.path.pop(0)

@@ -1,44 +1,48 @@
 """A page with some frames of a video and the boxes of a detector, to look at before a long run."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
+from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.timecode import timecode
 from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import blank, read_frames, sample_frames, video_info
-from polyptrace.detect.detector import Detector, Found, Frame
-from polyptrace.detect.frame_judge import is_black
+from polyptrace.detect.detector import START_SCORE, Detector, Frame
+from polyptrace.detect.frame_judge import FrameJudge
 from polyptrace.detect.stored_boxes import StoredBoxes
+from polyptrace.detect.usable_boxes import UsableBoxes, usable_boxes
 from polyptrace.report.page import Card, Page, Picture, Section, render_page
 
 FRAMES, WIDTH = 20, 460
-STRONG, WEAK = (80, 255, 80), (255, 200, 60)
+STRONG, WEAK, LABEL = (80, 255, 80), (255, 200, 60, 120), (0, 60, 0)  # weak boxes are transparent
+LABEL_HEIGHT = 22
 
 
 def preview_page(videos: Sequence[Path], detectors: Sequence[Detector], min_score: float, border: str) -> str:
-    """The page: 20 frames of each video, with the boxes of its detector; weak boxes are yellow."""
+    """The page: 20 frames of each video, with the boxes that `detect` would keep."""
     sections = []
     for number, (video, detector) in enumerate(zip(videos, detectors, strict=True)):
         field = field_mask(video) if border == "blank" else None
-        sampled = _frames_with_boxes(video, detector) or [(0, *each) for each in sample_frames(video, 2 * FRAMES)]
-        if not sampled:
-            raise UserError(f"{video}: cannot be searched by time -> run detect without --preview")
-        shown = [each for each in sampled if not is_black(each[2])] or sampled
-        chosen = np.unique(np.linspace(0, len(shown) - 1, FRAMES).astype(int)).tolist()
-        pictures = [
-            _picture(blank(frame, field), index, seconds, detector, min_score)
-            for index, seconds, frame in (shown[i] for i in chosen)
-        ]
-        cards = Card("", _border_text(field), tuple(pictures), ())
-        sections.append(Section(f"video-{number}", video.name, (cards,)))
+        pictures, dropped = [], Counter[str]()
+        for index, seconds, frame in _frames(video, detector, field):
+            time = timecode(seconds, 1.0)
+            (found,) = usable_boxes(detector, [frame], [index], f"{video}: the frame at {time}", min_score)
+            pictures.append(_picture(frame, time, found))
+            dropped.update(found.dropped)
+        reasons = [f" {counted(n, 'box', 'boxes')} dropped: {reason}." for reason, n in dropped.items()]
+        card = Card("", "".join([_border_text(field), *reasons]), tuple(pictures), ())
+        sections.append(Section(f"video-{number}", video.name, (card,)))
     lead = (
-        f"Up to {FRAMES} frames of each video, about evenly spaced, without black ones; of stored boxes, frames that"
-        " have one. Green boxes have a score of 0.5 or more, yellow ones less."
+        f"Up to {FRAMES} frames of each video, about evenly spaced, without black and repeated ones; of stored"
+        " boxes, frames that have one. Strong boxes"
+        f" (thick, green, with their score) have a score of {START_SCORE} or more: 'polyptrace run' starts a track with"
+        " them. Weak boxes (thin, yellow) only continue a track; many of them are normal."
     )
     return render_page(
         Page(
@@ -51,14 +55,30 @@ def preview_page(videos: Sequence[Path], detectors: Sequence[Detector], min_scor
     )
 
 
-def _frames_with_boxes(video: Path, detector: Detector) -> list[tuple[int, float, Frame]]:
-    """Number, seconds and image of some frames with stored boxes, decoded from the first one on to be exact."""
-    frames = detector.frames() if isinstance(detector, StoredBoxes) else np.empty(0, np.int64)
-    if not len(frames):
-        return []
-    chosen = frames[np.unique(np.linspace(0, len(frames) - 1, 2 * FRAMES).astype(int))].tolist()
-    decoded = read_frames(video, chosen)
-    return [(place.frame, place.seconds, picture.permute(1, 2, 0).numpy()) for place, picture in decoded]
+def _frames(video: Path, detector: Detector, field: Frame | None) -> list[tuple[int, float, Frame]]:
+    """Number (only for stored boxes), seconds and image of frames across the video, blanked.
+
+    Of stored boxes, frames that have one; else black and repeated frames only if there are no others.
+    """
+    if isinstance(detector, StoredBoxes) and len(with_box := detector.frames()):
+        decoded = read_frames(video, _spread(with_box))  # from the first frame on, because numbers must be exact
+        return [(at.frame, at.seconds, blank(image.permute(1, 2, 0).numpy(), field)) for at, image in decoded]
+    shown: list[tuple[float, Frame]] = []
+    for count in (2 * FRAMES, 8 * FRAMES):  # the second only if most frames are black or repeated
+        if len(shown) < FRAMES:
+            judge = FrameJudge(field)
+            sampled = sample_frames(video, count)
+            shown = [each for each in sampled if judge(each[1])[0] != "black" and not judge.repeated]
+    shown = shown or list(sample_frames(video, FRAMES))
+    if not shown:
+        raise UserError(f"{video}: cannot be searched by time -> run detect without --preview")
+    return [(0, seconds, blank(frame, field)) for seconds, frame in (shown[i] for i in _spread(np.arange(len(shown))))]
+
+
+def _spread(indices: Ints) -> list[int]:
+    """Up to 20 of them, evenly spaced."""
+    chosen: list[int] = indices[np.unique(np.linspace(0, len(indices) - 1, FRAMES).astype(int))].tolist()
+    return chosen
 
 
 def _border_text(field: Frame | None) -> str:
@@ -67,16 +87,23 @@ def _border_text(field: Frame | None) -> str:
     return f"The border is blanked: {100 * (field[..., 0] > 0).mean():.0f} % of the picture is used."
 
 
-def _picture(frame: Frame, index: int, seconds: float, detector: Detector, min_score: float) -> Picture:
-    found: Found = np.asarray(detector([frame], [index])[0]).reshape(-1, 5)
-    found = found[np.isfinite(found).all(axis=1) & (found[:, 4] >= min_score)]
+def _picture(frame: Frame, time: str, found: UsableBoxes) -> Picture:
+    """The frame with its boxes: strong ones on top, with their scores."""
     image = Image.fromarray(frame)
     scale = WIDTH / image.width
     image = image.resize((WIDTH, max(1, round(image.height * scale))), Image.Resampling.BILINEAR)
-    draw = ImageDraw.Draw(image)
-    for x, y, w, h, score in found.tolist():
-        corners = tuple(scale * edge for edge in (x, y, x + max(w, 0), y + max(h, 0)))
-        draw.rectangle(corners, outline=STRONG if score >= 0.5 else WEAK, width=2)
-    scores = ", ".join(f"{score:.2f}" for score in sorted(found[:, 4], reverse=True)[:4])
-    caption = f"{timecode(seconds, 1.0)}: {counted(len(found), 'box', 'boxes')}" + (f" ({scores})" if scores else "")
+    draw = ImageDraw.Draw(image, "RGBA")
+    font = ImageFont.load_default(LABEL_HEIGHT)
+    for x, y, w, h, score in found.boxes[::-1].tolist():
+        left, top, right, bottom = (scale * edge for edge in (x, y, x + w, y + h))
+        if score < START_SCORE:
+            draw.rectangle((left, top, right, bottom), outline=WEAK)
+            continue
+        draw.rectangle((left, top, right, bottom), outline=STRONG, width=4)
+        label, text = (left, max(0, top - LABEL_HEIGHT)), f"{score:.2f}"
+        draw.rectangle(draw.textbbox(label, text, font), fill=STRONG)
+        draw.text(label, text, LABEL, font)
+    strong = int((found.boxes[:, 4] >= START_SCORE).sum())
+    caption = f"{time}: {strong} strong, {len(found.boxes) - strong} weak"
+    caption += f", {sum(found.dropped.values())} dropped" if found.dropped else ""
     return Picture(np.array(image), caption, caption)

@@ -33,17 +33,17 @@ from polyptrace.core.schema import from_json
 from polyptrace.core.timecode import timecode
 from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import FramePosition, all_frames, video_info
-from polyptrace.detect.detector import Detector, Found, Frame
+from polyptrace.detect.detector import START_SCORE, Detector, Frame
 from polyptrace.detect.frame_judge import FROZEN, FrameJudge, outside_body
 from polyptrace.detect.stored_boxes import StoredBoxes
-from polyptrace.detect.unfinished import ADVICE, State, UnfinishedDetections
+from polyptrace.detect.unfinished import ADVICE, Dropped, State, UnfinishedDetections
+from polyptrace.detect.usable_boxes import DetectorError, UsableBoxes, usable_boxes
 
 T = TypeVar("T")
 
 READ_AHEAD = 2  # batches
 #: Seconds after which the thread of the detector lets that of the decoder run, which needs little time but often.
 SWITCH_S = 0.0005
-MOST_BOXES = 100  # of a frame; the weakest are dropped
 COMPLETE = 0.98  # share of the announced duration below which a video ends early
 
 
@@ -56,11 +56,13 @@ class _Summary:
     settings: dict[str, Any]
     frames: int
     boxes: int
+    strong_boxes: int  # with a score of START_SCORE or more
     fps: float | None
     skipped: list[list[Any]]
-    dropped: dict[str, int]
+    dropped: dict[str, Dropped]  # by reason
     field: float | None  # share of the picture
     earlier_detectors: list[list[Any]]  # [frames that were done, fingerprint]
+    warnings: list[str]
     made_by: dict[str, Any]
 
     def __post_init__(self) -> None:
@@ -80,14 +82,18 @@ class Detections:
     path: Path  # MOT file
     frames: int
     boxes: int
+    strong_boxes: int  # with a score of START_SCORE or more
     skipped: tuple[tuple[int, int, str], ...]  # first frame, last frame, reason
+    dropped: dict[str, Dropped]  # by reason
+    warnings: tuple[str, ...]  # "problem -> advice"
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """The detections of a MOT file, summarised in the JSON file beside it."""
         summary = _read_summary(path.with_suffix(".json"))
         runs = tuple((first, last, reason) for first, last, reason in summary.skipped)
-        return cls(path, summary.frames, summary.boxes, runs)
+        counts = summary.frames, summary.boxes, summary.strong_boxes
+        return cls(path, *counts, runs, summary.dropped, tuple(summary.warnings))
 
     @property
     def skipped_frames(self) -> dict[str, int]:
@@ -96,6 +102,18 @@ class Detections:
         for first, last, reason in self.skipped:
             counts[reason] += last - first + 1
         return dict(counts)
+
+    @property
+    def dropped_boxes(self) -> list[str]:
+        """How many boxes were dropped, why, and the first frame, in words."""
+        return _dropped_boxes(self.dropped)
+
+
+def _dropped_boxes(dropped: dict[str, Dropped]) -> list[str]:
+    return [
+        f"{counted(each.boxes, 'box', 'boxes')} dropped: {reason} (first in frame {each.first_frame})"
+        for reason, each in dropped.items()
+    ]
 
 
 def detect(
@@ -108,6 +126,8 @@ def detect(
     batch: int = 8,
 ) -> Detections:
     """Writes the boxes of a video to `out` and returns a summary; a video that is finished is left unchanged.
+
+    Warnings are stored, and repeated for a video that is finished.
 
     Boxes with a lower score than `min_score` are dropped. With the `border` "keep", the detector also sees what is
     outside of the endoscope's field. `batch` frames are given to the detector at once.
@@ -125,34 +145,35 @@ def detect(
             changed = differences(_read_summary(summary).settings, settings)
             refuse_changes(f"{table}: already exists, made", changed, ADVICE)
             partial.unlink(missing_ok=True)  # of a run that was killed after its last step
-            return Detections.load(table)
+            return _loaded(table, video)
         if table.exists() and not partial.exists():
             raise UserError(f"{table}: already exists, not written by this command -> give another folder")
         mask = field_mask(video, out) if border == "blank" else None
         with UnfinishedDetections.open(partial, settings) as unfinished:
             _run(video, detector, unfinished, mask, min_score, batch, info.frames)
             outside = outside_body(unfinished.state)
-            boxes = _write_table(table, unfinished, outside)
+            boxes, strong_boxes = _write_table(table, unfinished, outside)
             state = unfinished.state
         if isinstance(detector, StoredBoxes):
             reason = f"not in the {counted(state.frames, 'frame')} of the video, so they may be of another recording"
-            state.drop(detector.boxes_outside(state.frames), reason)
+            state.drop(state.frames, {reason: detector.boxes_outside(state.frames)})
         made = _Summary(
             video=video.name,
             settings=settings,
             frames=state.frames,
             boxes=boxes,
+            strong_boxes=strong_boxes,
             fps=info.fps if np.isfinite(info.fps) else None,
             skipped=sorted(state.skipped + outside),
             dropped=state.dropped,
             field=None if mask is None else round(float((mask[..., 0] > 0).mean()), 4),
             earlier_detectors=state.earlier_detectors,
+            warnings=_warnings(state, info.seconds, min_score),
             made_by=provenance(),
         )
         write_json(summary, asdict(made))
         partial.unlink()
-    _warn(video, state, info.seconds, min_score)
-    return Detections.load(table)
+        return _loaded(table, video)
 
 
 def _run(
@@ -173,13 +194,15 @@ def _run(
         bar.skip(state.frames)
         for group in _read_ahead(lambda: list(islice(frames, batch)), READ_AHEAD):
             new = [each for each in group if each[0].frame >= state.frames]
-            usable = [(position.frame, frame) for position, frame, reason, _ in new if not reason]
-            found = dict(zip((i for i, _ in usable), _call(video, detector, usable, state, min_score), strict=True))
+            usable = {position.frame: frame for position, frame, reason, _ in new if not reason}
+            found = _detect(video, detector, usable, state, min_score)
             for position, _, reason, red in new:
                 if reason:
                     state.skip(position.frame, reason)
                 else:
-                    unfinished.add(position.frame, found[position.frame])
+                    unfinished.add(position.frame, found[position.frame].boxes)
+                    state.drop(position.frame, found[position.frame].dropped)
+                    state.weak += found[position.frame].weak
                 if red:
                     state.first_red = state.first_red if state.red else position.frame
                     state.last_red, state.red = position.frame, state.red + 1
@@ -207,60 +230,33 @@ def _judged(
         yield position, frame, *judge(frame)
 
 
-def _call(
-    video: Path, detector: Detector, frames: list[tuple[int, Frame]], state: State, min_score: float
-) -> list[Found]:
-    """The usable boxes of some frames."""
+def _detect(
+    video: Path, detector: Detector, frames: dict[int, Frame], state: State, min_score: float
+) -> dict[int, UsableBoxes]:
+    """The boxes of some frames, by their numbers."""
     if not frames:
-        return []
-    indices = [index for index, _ in frames]
+        return {}
+    indices = list(frames)
     where = f"{video}: frame {indices[0]}" if len(indices) == 1 else f"{video}: frames {indices[0]} to {indices[-1]}"
     try:
-        results = [np.asarray(each, np.float64) for each in detector([frame for _, frame in frames], indices)]
-    except UserError:
-        raise
-    except Exception as error:
+        found = usable_boxes(detector, list(frames.values()), indices, where, min_score)
+    except DetectorError as error:
         state.failed = True
-        raise UserError(
-            f"{where}: the detector failed ({type(error).__name__}: {error}) -> correct it and run the same command "
-            "again; it resumes at these frames and keeps the boxes before"
-        ) from error
-    shapes = [each.shape for each in results if each.size and (each.ndim != 2 or each.shape[1] != 5)]
-    if len(results) != len(frames) or shapes:
-        wrong = f"an array of shape {shapes[0]}" if shapes else f"{len(results)} results"
-        raise UserError(
-            f"{where}: the detector returned {wrong} -> return one array (n, 5) with x, y, width, height and score "
-            "for each frame"
-        )
-    height, width = frames[0][1].shape[:2]
-    return [_usable(each.reshape(-1, 5), width, height, state, min_score) for each in results]
+        raise UserError(f"{error}; the boxes of the frames before are kept") from error
+    return dict(zip(indices, found, strict=True))
 
 
-def _usable(found: Found, width: int, height: int, state: State, min_score: float) -> Found:
-    """The boxes clipped to the picture, without those that are unusable or too weak."""
-    finite = np.isfinite(found).all(axis=1)
-    state.drop(int((~finite).sum()), "not a number")
-    weak = found[:, 4] < min_score
-    state.weak += int((finite & weak).sum())
-    found = found[finite & ~weak]
-    low, high = found[:, :2].clip(0, (width, height)), (found[:, :2] + found[:, 2:4]).clip(0, (width, height))
-    inside = (high - low >= 1).all(axis=1)  # also removes boxes without width or height
-    state.drop(int((~inside).sum()), "outside the picture or empty")
-    found = np.column_stack([low, high - low, found[:, 4]])[inside]
-    state.drop(max(0, len(found) - MOST_BOXES), f"more than {MOST_BOXES} in a frame")
-    return found[np.argsort(-found[:, 4], kind="stable")[:MOST_BOXES]]
-
-
-def _write_table(table: Path, unfinished: UnfinishedDetections, outside: list[list[Any]]) -> int:
-    """Writes the MOT file without boxes outside the body; returns the number of boxes."""
-    count = 0
+def _write_table(table: Path, unfinished: UnfinishedDetections, outside: list[list[Any]]) -> tuple[int, int]:
+    """Writes the MOT file without boxes outside the body; returns the number of boxes, and of strong ones."""
+    count, strong = 0, 0
     with atomic_file(table) as temporary, temporary.open("wb") as file:
         for line in unfinished.lines():
             frame = int(line.partition(b",")[0]) - 1
             if not any(first <= frame <= last for first, last, _ in outside):
                 file.write(line)
                 count += 1
-    return count
+                strong += float(line.split(b",")[6]) >= START_SCORE
+    return count, strong
 
 
 def _symlink_video(video: Path, out: Path) -> None:
@@ -293,19 +289,27 @@ def _read_ahead(read: Callable[[], list[T]], depth: int) -> Iterator[list[T]]:
         sys.setswitchinterval(interval)
 
 
-def _warn(video: Path, state: State, announced: float, min_score: float) -> None:
+def _loaded(table: Path, video: Path) -> Detections:
+    """The finished detections, with their warnings."""
+    detections = Detections.load(table)
+    for text in detections.warnings:
+        warn(f"{video}: {text}")
+    return detections
+
+
+def _warnings(state: State, announced: float, min_score: float) -> list[str]:
+    """What a user should know about the detections of a video."""
+    warnings = []
     if state.seconds < COMPLETE * announced - 1:
-        warn(
-            f"{video}: the stream ends early or is damaged, at {timecode(state.seconds, 1)} of {timecode(announced, 1)}"
-            " -> everything before is used; copy or export the video again if it should be longer"
+        warnings.append(
+            f"the stream ends early or is damaged, at {timecode(state.seconds, 1)} of {timecode(announced, 1)} -> "
+            "everything before is used; copy or export the video again if it should be longer"
         )
-    for reason, count in state.dropped.items():
-        warn(
-            f"{video}: {counted(count, 'box', 'boxes')} of the detector dropped: {reason} -> look at some with "
-            "'polyptrace detect --preview'; boxes are in pixels"
-        )
+    advice = "look at some with 'polyptrace detect --preview'; boxes are in pixels"
+    warnings += [f"{text} -> {advice}" for text in _dropped_boxes(state.dropped)]
     if state.weak and not state.boxes:
-        warn(
-            f"{video}: {counted(state.weak, 'box', 'boxes')} of the detector dropped, because no score reaches "
-            f"--min-score {min_score:g} -> lower it, or check the scores"
+        warnings.append(
+            f"{counted(state.weak, 'box', 'boxes')} dropped, because no score reaches --min-score {min_score:g} -> "
+            "lower it, or check the scores"
         )
+    return warnings

@@ -28,8 +28,6 @@ class StoredBoxes:
             warn(str(error))
             boxes = Boxes.concatenate([])
         scores = np.where(np.isnan(boxes.score), 1.0, boxes.score)
-        if np.any((scores < 0) | (scores > 1)):
-            warn(f"{path}: scores from {scores.min():g} to {scores.max():g} -> scale them to 0 to 1, or leave them out")
         self._frame = boxes.frame_index
         self._found = np.column_stack([boxes.xywh, scores])
         self.fingerprint = f"{source} {hashlib.sha256(self._frame.tobytes() + self._found.tobytes()).hexdigest()}"

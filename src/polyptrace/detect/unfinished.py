@@ -21,6 +21,14 @@ ADVICE = "use the same settings, give another folder, or remove the detections o
 
 
 @dataclass
+class Dropped:
+    """Unusable boxes."""
+
+    boxes: int
+    first_frame: int
+
+
+@dataclass
 class State:
     """What is known after some frames, besides their boxes."""
 
@@ -28,13 +36,13 @@ class State:
     seconds: float = 0.0  # time of the last one
     boxes: int = 0
     skipped: list[list[Any]] = field(default_factory=list)  # [first frame, last frame, reason]
-    dropped: dict[str, int] = field(default_factory=dict)  # number of unusable boxes by reason
+    dropped: dict[str, Dropped] = field(default_factory=dict)  # by reason
     weak: int = 0  # number of boxes below the minimum score
     red: int = 0  # number of red frames
     first_red: int = 0
     last_red: int = 0
     start: tuple[int | None, ...] = (0, None)  # index and time stamp of the frame from which a resumed run decodes
-    failed: bool = False  # whether the detector raised an exception
+    failed: bool = False  # whether the detector raised an exception or returned something wrong
     earlier_detectors: list[list[Any]] = field(default_factory=list)  # [frames that were done, fingerprint]
     detector: str = ""  # fingerprint, if it is not the first one
 
@@ -45,10 +53,11 @@ class State:
         else:
             self.skipped.append([frame, frame, reason])
 
-    def drop(self, count: int, reason: str) -> None:
-        """Counts unusable boxes."""
-        if count:
-            self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
+    def drop(self, frame: int, counts: dict[str, int]) -> None:
+        """Counts the unusable boxes of a frame, given by reason."""
+        for reason, count in counts.items():
+            if count:
+                self.dropped.setdefault(reason, Dropped(0, frame)).boxes += count
 
     def correct(self, path: Path, before: str, after: str) -> None:
         """Continues with a detector that was corrected after it failed; `path` is the file of the state."""

@@ -23,7 +23,7 @@ FIELDS = {
     "circle": None,
 }
 #: Twelve places outside of every field, at the edges, in the corners and close to the field.
-PLACES = [(2, 2), (2, 110), (2, 225), (20, 60), (120, 2), (200, 2), (280, 2), (285, 110), (280, 225), (150, 226)]
+PLACES = [(2, 2), (2, 110), (2, 225), (2, 60), (120, 2), (200, 2), (280, 2), (285, 110), (280, 225), (150, 226)]
 PLACES += [(2, 160), (290, 60)]
 
 
