@@ -7,8 +7,8 @@ that has a target or a comparison.
 
 `python -m benchmarks regime --help` calibrates the generated procedures, `realism` compares them with real ones,
 `lesions` measures how well lesions are counted, `detector` the same with a detector's boxes, `annotator` how many
-answers `explore` needs, `clips` encoders on real clips, `default_encoder` trains the default encoder, and `collect`
-copies the results of a comparison in a small form.
+answers `explore` needs, `clips` encoders on real clips, `demo_seeds` the demo with five training seeds,
+`default_encoder` trains the default encoder, and `collect` copies the results of a comparison in a small form.
 """
 
 import argparse
@@ -65,7 +65,10 @@ BENCHMARKS = {
 }
 
 #: Modules with their own command line, results and tables.
-OWN_OPTIONS = ("regime", "realism", "lesions", "detector", "annotator", "clips", "default_encoder", "collect")
+OWN_OPTIONS = (
+    *("regime", "realism", "lesions", "detector", "annotator"),
+    *("clips", "demo_seeds", "default_encoder", "collect"),
+)
 
 
 def main(words: list[str] | None = None) -> None:

@@ -20,14 +20,14 @@ CURVES = [f"reid/{name}" for name in ("roc_fpr", "roc_tpr", "pr_recall", "pr_pre
 
 
 def main(words: list[str] | None = None) -> None:
-    """Copies every row and variant that has results."""
+    """Copies every row, variant and point of a sweep that has results."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks collect", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("comparison", type=Path, help="folder of compare or ablate")
     parser.add_argument("--out", type=Path, required=True, help="folder to add the rows to")
     options = parser.parse_args(words)
-    found = sorted(options.comparison.glob(f"*/*/seed*/results/{RESULTS_FILE}"))
+    found = sorted(options.comparison.glob(f"**/seed*/results/{RESULTS_FILE}"))
     for path in found:
         results = Results.load(path.parent)
         out = options.out / path.parent.relative_to(options.comparison)

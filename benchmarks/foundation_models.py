@@ -136,8 +136,8 @@ def make_small() -> None:
     small: dict[str, Architecture] = {
         "dinov2": Dinov2(24, 2, 2, native=28),
         "dinov3": Dinov3(32, 2, 2),
-        "vjepa2": Vjepa2(48, 2, 2, predictor_width=24, predictor_layers=1, predictor_heads=2, clip_length=8),
-        "endofm": Endofm(4, width=24, layers=2, heads=2, native=32),
+        "vjepa2": Vjepa2(48, 2, 2, clip_length=8),
+        "endofm": Endofm(24, 2, 2, native=32, clip_length=4),
         "endovit": Endovit(24, 2, 2, native=32),
         "surgenet": Surgenet((8, 16, 32, 64), (1, 1, 2, 1)),
     }

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -100,7 +100,7 @@ def both_levels(z: Tensor, scale: Scale) -> Tensor:
 def plain_step(scale: Scale, device: torch.device) -> Callable[[Tensor], None]:
     """A straightforward step: float32 with TF32, NCHW, eager; the batch (B, L, 3, S, S) comes from the host."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    encoder = TrackletEncoder.from_settings(scale.encoder, scale.size).to(device).train()
+    encoder = TrackletEncoder(**asdict(scale.encoder), size=scale.size).to(device).train()
     optimiser = torch.optim.AdamW(encoder.parameters(), lr=1e-5, weight_decay=1e-4)
 
     def step(batch: Tensor) -> None:
@@ -116,7 +116,7 @@ def plain_step(scale: Scale, device: torch.device) -> Callable[[Tensor], None]:
 def hand_tuned_step(scale: Scale, device: torch.device) -> Callable[[], None]:
     """The fastest step: bf16, channels last, compiled, fused, one batch on the GPU, no loop."""
     on_gpu = device.type == "cuda"
-    encoder = TrackletEncoder.from_settings(scale.encoder, scale.size)
+    encoder = TrackletEncoder(**asdict(scale.encoder), size=scale.size)
     learner = Learner(encoder).to(device).to(memory_format=torch.channels_last).train()
     if on_gpu:
         torch.backends.cudnn.benchmark = True

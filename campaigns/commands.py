@@ -24,7 +24,7 @@ from polyptrace.data.crops.videos import write_video
 #: Values in JSON files that differ between two equal runs.
 VOLATILE = {"made_by", "starts", "seconds", "time", "frames_per_second", "memory_gib"}
 #: Files that say what happened on the way, so that their bytes differ.
-UNEQUAL = ("log.txt", "metrics.discarded.jsonl")
+UNEQUAL = ("log.txt",)
 SETTINGS = """
 [crops]
 size = 32

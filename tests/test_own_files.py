@@ -211,7 +211,7 @@ def test_a_damaged_position_in_a_video_is_not_used(tmp_path: Path) -> None:
 def run(coloured: Dataset, tmp_path: Path) -> Path:
     """A run folder with a checkpoint, without the training."""
     out = tmp_path / "run"
-    begin_run(out, Config(), coloured.label_free(), None, Resumption(), "none", [])
+    begin_run(out, Config(), coloured.label_free(), None, Resumption(), 0, "none", [])
     lines = [json.dumps({"step": step, "loss": 1 / step, "tau": 0.3}) + "\n" for step in range(1, 9)]
     (out / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
     (out / "checkpoints").mkdir()

@@ -24,13 +24,13 @@ from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.store import BadImage, write_store
-from polyptrace.data.identity import video_codes
+from polyptrace.data.identity import group_rows, video_codes
 from polyptrace.embed import Embedder, Embeddings
 from polyptrace.embed.embedding import UNITS, encoder_info, tracklets_of
 from polyptrace.embed.partial import partial_blocks
 from polyptrace.embed.plan import make_plan
 from polyptrace.embed.table import of_dataset
-from polyptrace.encoders import Encoder
+from polyptrace.encoders import BaseEncoder
 from polyptrace.encoders.preprocess import input_size
 
 
@@ -91,7 +91,9 @@ def fill_store_on(
         if on_gpu and not ray.cluster_resources().get("GPU"):
             raise UserError("--crops.decoding nvjpeg: the cluster has no GPU -> use full")
         cut = ray.remote(num_cpus=threads, num_gpus=int(on_gpu), scheduling_strategy="SPREAD")(_cut)
-        procedures = by_procedure(boxes)
+        of_video = video_codes(boxes)
+        assert (np.diff(of_video) >= 0).all()  # the parts are joined in the order of the procedures
+        procedures = group_rows(of_video)
         rows_of = {
             cut.remote(_part(parts, number), boxes.take(rows), root.resolve(), replace(settings, workers=threads)): rows
             for number, rows in enumerate(procedures)
@@ -113,7 +115,7 @@ def fill_store_on(
 
 def embed_on(
     address: str,
-    encoder: Encoder,
+    encoder: BaseEncoder,
     dataset: Dataset,
     units: Sequence[str] = UNITS,
     settings: Embed | None = None,
@@ -168,7 +170,7 @@ class Worker:
 
     def start(
         self,
-        encoder: Encoder,
+        encoder: BaseEncoder,
         path: str,
         chosen: Ints,
         units: Sequence[str],
@@ -193,11 +195,6 @@ class Worker:
         order, vectors = self.embedder.vectors(self.dataset, self.plan, slice(number, number + 1), partial=partial)
         partial.save()
         return number, order, vectors
-
-
-def by_procedure(boxes: Boxes) -> list[Ints]:
-    """Rows of each procedure, which are consecutive."""
-    return np.split(np.arange(len(boxes)), np.flatnonzero(np.diff(video_codes(boxes))) + 1) if len(boxes) else []
 
 
 def _check_port(address: str) -> None:

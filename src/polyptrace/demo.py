@@ -8,6 +8,7 @@ it runs. Completed steps are skipped, so an interrupted demo resumes.
 import shlex
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from polyptrace.cli import main as polyptrace
@@ -19,8 +20,12 @@ TRAIN = "--train.epochs 1 --train.threads 2 --optimiser.lr 3e-5 --supervision.ba
 UNTRAINED = "--train.epochs 0 --encoder.backbone regnetx_002 --encoder.weights none"
 
 
-def steps(folder: Path) -> list[tuple[Path, str]]:
-    """(output, command line) of each step, in order."""
+#: The output of a step, and its command line.
+Step = tuple[Path, str]
+
+
+def steps(folder: Path) -> list[Step]:
+    """All steps, in order."""
     generated, train, test = folder / "generated", folder / "data/train", folder / "data/test"
     rows = {
         "colour-grid": ("colour-grid", "--name 'Colour grid' --group Baseline"),
@@ -47,11 +52,9 @@ def steps(folder: Path) -> list[tuple[Path, str]]:
     return lines
 
 
-def main() -> None:
-    """Runs every step whose output does not exist, and prints the path of the report."""
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
-    start = time.monotonic()
-    for output, line in steps(folder):
+def run(wanted: Iterable[Step]) -> None:
+    """Runs every step whose output does not exist."""
+    for output, line in wanted:
         if output.exists():
             console.print(f"[dim]already done: polyptrace {line}[/]", highlight=False, soft_wrap=True)
             continue
@@ -61,6 +64,13 @@ def main() -> None:
         except SystemExit as end:
             if end.code:
                 raise
+
+
+def main() -> None:
+    """Runs the demo, and prints the path of the report."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
+    start = time.monotonic()
+    run(steps(folder))
     pages = [(folder / name).resolve() for name in ("report/report.html", "lesions/lesions.html")]
     listed = f"Report: [bold]{pages[0]}[/] Lesions: [bold]{pages[1]}[/]"
     console.print(f"\n{time.monotonic() - start:.0f} s. {listed}", highlight=False, soft_wrap=True)

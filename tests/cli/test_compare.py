@@ -14,7 +14,7 @@ import pytest
 from polyptrace.compare.rows import ALL
 from polyptrace.config import Crops
 from polyptrace.core.files import read_json
-from polyptrace.data import prepare, read_coco
+from polyptrace.data import Dataset, prepare, read_coco
 from polyptrace.evaluate import Results
 from tests.command import SMALL_ENCODER, call
 
@@ -227,12 +227,21 @@ def test_rates_are_searched_on_development_data_and_used_again(folder: Path) -> 
     assert call(*arguments, "--optimiser.lr", "1") == 2  # which of the two?
 
 
+def test_a_published_split_of_the_probe_is_used_as_given(folder: Path) -> None:
+    split = ["--tasks", "size", "--train-for", f"size={folder}/train"]
+    assert call(*words(folder, "split", "--methods", "colour-grid", *split)) == 0
+    size = Results.load(folder / "split/rows/colour-grid/seed0/results").tasks["size"]
+    assert size.protocol["split"] == "given"
+    assert size.metrics["f1"].n == len(Dataset.open(folder / "test").select("tracklet"))
+
+
 def test_typing_errors_are_reported_before_anything_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = {
         "no such row": ["--methods", "simclr"],
         "no such row ": ["--only", "ours/seed7"],
         "did you mean": ["--optimser.lr", "1"],
         "not TASK=PATH": ["--eval-for", "size"],
+        "trains nothing -> give it for size or histology": ["--train-for", f"reid={folder}/train"],
         "no such folder": ["--eval", f"{folder}/nowhere"],
         "task 'sizes'": ["--tasks", "sizes"],
     }

@@ -54,6 +54,22 @@ def test_the_preview_shows_twenty_frames_and_writes_nothing_else(folder: Path) -
     assert [file.name for file in (folder / "boxes").iterdir()] == ["preview.html"]
 
 
+def test_without_a_folder_everything_is_written_beside_the_video(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["detect", folder / "one.mp4", "--detector", f"{folder}/mine.py:find"]
+    before = {file.name for file in folder.iterdir()}
+    assert run(*words, "--preview") == 0
+    assert {file.name for file in folder.iterdir()} - before == {"preview.html"}
+    assert run(*words) == 0
+    assert {file.name for file in folder.iterdir()} - before == {"preview.html", "one.txt", "one.json", "one.field.png"}
+    assert not (folder / "one.mp4").is_symlink()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/two.mp4").symlink_to(folder / "one.mp4")
+    assert run(*words[:2], tmp_path / "other/two.mp4", *words[2:]) == 2
+    assert "the videos are in several folders" in capsys.readouterr().err
+
+
 def test_the_preview_shows_only_what_detect_keeps_and_says_what_is_dropped(folder: Path) -> None:
     boxes = "[[float('nan')] * 5, [0.1, 0.2, 0.3, 0.3, 0.9], [30, 20, 40, 30, 0.8]]"
     (folder / "mine.py").write_text(f"def find(frames):\n    return [{boxes}] * len(frames)\n")

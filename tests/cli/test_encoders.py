@@ -79,9 +79,9 @@ def test_embed_takes_a_foundation_model_with_its_file(
 def test_embed_takes_a_video_model_and_its_settings(
     monkeypatch: pytest.MonkeyPatch, make_dataset: Callable[..., Path], tmp_path: Path
 ) -> None:
-    shrink(monkeypatch, "endofm", Endofm(4, width=24, layers=1, heads=2, native=32), 32)
+    shrink(monkeypatch, "endofm", Endofm(24, 1, 2, native=32, clip_length=4), 32)
     data, words = make_dataset(tmp_path / "data", [[2, 1]]), ("embed", "endofm", "--weights", "none", "--data")
-    run(*words, data, "--out", tmp_path / "e", "--embed.pooling", "cls+patch-mean/max")
+    run(*words, data, "--out", tmp_path / "e", "--embed.pooling", "cls+patch-mean")
     assert Embeddings.load(tmp_path / "e").vectors.shape[1] == 48
 
 
@@ -89,7 +89,7 @@ def test_embed_takes_a_video_model_and_its_settings(
 def test_a_foundation_model_is_compiled_on_request_but_not_by_default_on_a_cpu(
     setting: str, times: int, monkeypatch: pytest.MonkeyPatch, make_dataset: Callable[..., Path], tmp_path: Path
 ) -> None:
-    shrink(monkeypatch, "endofm", Endofm(4, width=24, layers=1, heads=2, native=32), 32)
+    shrink(monkeypatch, "endofm", Endofm(24, 1, 2, native=32, clip_length=4), 32)
     compiled: list[FoundationEncoder] = []
     monkeypatch.setattr(FoundationEncoder, "compile", lambda encoder: compiled.append(encoder))
     data = make_dataset(tmp_path / "data", [[1]])

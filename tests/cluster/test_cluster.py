@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from polyptrace.cli import main
-from polyptrace.cluster import by_procedure, connected, embed_on, fill_store_on
+from polyptrace.cluster import connected, embed_on, fill_store_on
 from polyptrace.config import Crops, Embed
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset, prepare, read_coco
@@ -183,11 +183,3 @@ def test_impossible_requests_are_reported_before_workers_start(
         embed_on(address, larger, alone)
     with pytest.raises(UserError, match="the cluster has no GPU"):
         fill_store_on(address, tmp_path / "crops.npy", read_coco(tiny), tiny, Crops(decoding="nvjpeg"))
-
-
-def test_procedures_are_runs_of_rows(tiny: Path) -> None:
-    boxes = read_coco(tiny).in_order()
-    parts = by_procedure(boxes)
-    assert np.concatenate(parts).tolist() == list(range(len(boxes)))
-    assert [len(set(boxes.video[rows])) for rows in parts] == [1] * len(set(boxes.video))
-    assert by_procedure(boxes.take(np.empty(0, np.int64))) == []

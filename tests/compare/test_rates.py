@@ -21,7 +21,7 @@ RATES = (1e-5, 3e-5, 1e-4)
 def trials(make_dataset: Callable[..., Path], tmp_path: Path) -> list[Trial]:
     data = Datasets(make_dataset(tmp_path / "train", [[2, 2]]), (make_dataset(tmp_path / "test", [[2, 2]]),))
     rows = [ROWS[name] for name in ("colour-grid", "untrained", "sup", "ours")]
-    return search_trials(rows, RATES, data, Shared(tmp_path / "out"), 480)
+    return search_trials(rows, RATES, data, Shared(tmp_path / "out", frames=480))
 
 
 def measure(trial: Trial, value: float) -> None:
@@ -46,7 +46,6 @@ def test_the_rate_with_the_best_map_is_chosen_for_each_row_by_itself(trials: lis
     for trial, value in zip(trials, (0.1, 0.5, 0.3, 0.2, 0.2, 0.9), strict=True):
         measure(trial, value)
     content = choose_rates(trials)
-    assert content is not None
     write_rates(tmp_path, content)
     assert read_rates(tmp_path / "rates.json") == {"sup": 3e-5, "ours": 1e-4}
     assert content.rows["sup"].tried == {"1e-05": 0.1, "3e-05": 0.5, "0.0001": 0.3}
@@ -56,11 +55,11 @@ def test_the_rate_with_the_best_map_is_chosen_for_each_row_by_itself(trials: lis
 def test_a_rate_that_failed_is_not_chosen_and_a_search_that_has_not_ended_chooses_nothing(trials: list[Trial]) -> None:
     for trial in trials[1:]:
         measure(trial, 0.5)
-    assert choose_rates(trials) is None
+    with pytest.raises(UserError, match=r"not finished -> first run search/sup/lr1e-05$"):
+        choose_rates(trials)
     trials[0].folder.mkdir(parents=True)
     (trials[0].folder / "error.txt").write_text("the loss is not finite -> lower the rate\n\nmore\n")
     content = choose_rates(trials)
-    assert content is not None
     assert content.rows["sup"].tried["1e-05"] is None
     assert content.rows["sup"].rate == 3e-5
     assert content.failed == {"search/sup/lr1e-05": "the loss is not finite -> lower the rate"}

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Barrier, Event
 
@@ -63,7 +63,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
 
     monkeypatch.setattr("polyptrace.compare.trial.train", train)
     monkeypatch.setattr("polyptrace.compare.trial.embed_files", embed_files)
-    monkeypatch.setattr("polyptrace.compare.trial.evaluate_files", lambda *_: Measured())
+    monkeypatch.setattr("polyptrace.compare.trial.evaluate_files", lambda *_, **__: Measured())
     monkeypatch.setattr("polyptrace.compare.trial.replace", lambda results, **_: results)
     return stages
 
@@ -121,7 +121,7 @@ def test_after_ctrl_c_no_other_row_begins(data: Datasets, tmp_path: Path) -> Non
     assert not list((tmp_path / "out").rglob("error.txt"))
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
+@pytest.mark.parametrize("at_once", [0, 3])
 def test_the_rows_that_others_start_from_run_first_and_once(
     at_once: int, data: Datasets, tmp_path: Path, stages: Stages
 ) -> None:
@@ -214,6 +214,16 @@ def test_a_row_that_was_measured_on_other_crops_is_refused(data: Datasets, tmp_p
     info = read_json(data.tests[0] / "dataset.json")
     write_json(data.tests[0] / "dataset.json", {**info, "settings": {"crops": {"scale": 1.5, "workers": 3}}})
     assert len(run_trials(trials(data, out))) == 3
+
+
+def test_a_row_that_was_measured_with_another_training_part_of_a_split_is_refused(
+    data: Datasets, tmp_path: Path, stages: Stages
+) -> None:
+    assert run_trials(trials(data, tmp_path / "out", rows=("colour-grid",))) == []
+    split = replace(data, probe_train={"size": data.tests})
+    (failure,) = run_trials(trials(split, tmp_path / "out", rows=("colour-grid",)))
+    assert "probe_train: None -> " in failure.message
+    assert stages.ran == ["colour-grid/embed", "colour-grid/evaluate"]
 
 
 def test_a_row_records_its_settings_its_commands_and_their_duration(

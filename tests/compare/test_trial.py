@@ -60,7 +60,7 @@ def test_the_frozen_row_is_the_backbone_of_the_settings(data: Datasets, tmp_path
 def test_settings_of_the_row_override_those_of_all_rows(data: Datasets, tmp_path: Path) -> None:
     shared = Shared(tmp_path, {"loss": {"frame_weight": 2.0}, "train": {"epochs": 7}, "evaluate": {"bootstrap": 9}})
     row = ComparisonRow("x", "X", "Self-supervised", "ours", {"loss": {"frame_weight": 0.0}})
-    trial = make_trial(row, 0, "rows/x/seed0", data, shared, 960, {"ours": 3e-5})
+    trial = make_trial(row, 0, "rows/x/seed0", data, replace(shared, frames=960, rates={"ours": 3e-5}))
     assert trial.config.loss.frame_weight == 0
     assert (trial.config.train.frames, trial.config.train.epochs, trial.config.optimiser.lr) == (960, 7, 3e-5)
     train, _, evaluate = (step.words for step in trial.steps)
@@ -71,7 +71,7 @@ def test_settings_of_the_row_override_those_of_all_rows(data: Datasets, tmp_path
 @pytest.mark.parametrize("name", ["sfe", "sup", "ours"])
 def test_the_printed_command_gives_the_settings_of_the_trial(name: str, data: Datasets, tmp_path: Path) -> None:
     shared = Shared(tmp_path, {"supervision": {"tau_fit": "share"}, "train": {"loggers": []}})
-    trial = make_trial(ROWS[name], 1, f"rows/{name}/seed1", data, shared, 960)
+    trial = make_trial(ROWS[name], 1, f"rows/{name}/seed1", data, replace(shared, frames=960))
     words = shlex.split(trial.steps[0].command)
     options = words[words.index("--out") + 2 :]
     assert override(METHODS[name].published(), options) == trial.config
@@ -83,11 +83,14 @@ def test_a_method_keeps_its_published_settings_unless_they_are_overridden() -> N
     assert row_config(ROWS["sup"]).loss.temperature == 0.25
 
 
-@pytest.mark.parametrize(("name", "first"), [("mve", "sfe"), ("tpc", "sfe"), ("tpc-polyp", "sfe-polyp")])
+@pytest.mark.parametrize(
+    ("name", "first"), [("mve", "sfe"), ("tpc", "sfe"), ("ours-sfe", "sfe"), ("tpc-polyp", "sfe-polyp")]
+)
 def test_a_row_that_starts_from_sfe_shares_its_frames_with_it(
     name: str, first: str, data: Datasets, tmp_path: Path
 ) -> None:
-    trial = make_trial(ROWS[name], 1, f"rows/{name}/seed1", data, Shared(tmp_path), 961, {"sfe": 0.5, "tpc": 0.25})
+    shared = Shared(tmp_path, frames=961, rates={"sfe": 0.5, "tpc": 0.25})
+    trial = make_trial(ROWS[name], 1, f"rows/{name}/seed1", data, shared)
     start = trial.start
     assert start is not None
     assert (start.key, start.row.name, start.config.train.seed) == (f"starts/{first}/seed1", first, 1)
@@ -101,7 +104,7 @@ def test_a_row_that_starts_from_sfe_shares_its_frames_with_it(
 
 def test_other_rows_start_from_the_backbone_weights(data: Datasets, tmp_path: Path) -> None:
     for name in ("ours", "sup", "ta", "sfe", "tpc-scratch", "mve-scratch", "untrained"):
-        trial = make_trial(ROWS[name], 0, f"rows/{name}/seed0", data, Shared(tmp_path), 960)
+        trial = make_trial(ROWS[name], 0, f"rows/{name}/seed0", data, Shared(tmp_path, frames=960))
         assert trial.start is None
         assert trial.config.train.frames == (0 if name == "untrained" else 960)
 
@@ -141,6 +144,21 @@ def test_a_model_that_saw_a_test_dataset_is_marked_for_the_tasks_that_use_it(
         "rc",
         "sun",
     ]
+
+
+def test_the_training_part_of_a_published_split_is_embedded_and_given_to_its_task(
+    make_dataset: Callable[..., Path], tmp_path: Path
+) -> None:
+    paths = {name: make_dataset(tmp_path / name, [[2, 2]]) for name in ("rc", "train", "val")}
+    data = Datasets(None, (paths["rc"],), {"size": (paths["val"],)}, {"size": (paths["train"],)})
+    trial = make_trial(ROWS["colour-grid"], 0, "rows/colour-grid/seed0", data, Shared(tmp_path))
+    embedded = {value_of(step.words, "--data"): value_of(step.words, "--out") for step in trial.steps[:-1]}
+    assert set(embedded) == {str(path) for path in paths.values()}
+    evaluate = trial.steps[-1].words
+    assert value_of(evaluate, "--embeddings-for") == f"size={embedded[str(paths['val'])]}"
+    assert value_of(evaluate, "--train-for") == f"size={embedded[str(paths['train'])]}"
+    without = make_trial(ROWS["colour-grid"], 0, "r", data, Shared(tmp_path, tasks=("retrieval",))).steps[-1].words
+    assert "--train-for" not in without
 
 
 def test_two_test_datasets_of_one_name_have_separate_vectors() -> None:

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from polyptrace.compare.rows import ROWS, ComparisonRow
-from polyptrace.compare.runner import Workers, begin_trial
+from polyptrace.compare.runner import Workers, begin_trial, run_trials
 from polyptrace.compare.trial import Datasets, Shared, Trial, make_trial
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
+
+#: A program that ends when its standard input does, or after a minute.
+READ = "timeout 60 cat"
 
 
 @pytest.fixture
@@ -92,13 +95,34 @@ def test_a_worker_that_is_killed_alone_has_failed(trial: Trial, monkeypatch: pyt
 @pytest.mark.usefixtures("log")
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_running_worker(trial: Trial, sign: signal.Signals) -> None:
-    Path(sys.executable).write_text(f"#!/bin/sh\nkill -{int(sign)} {os.getpid()}\nexec sleep 60\n")
+    Path(sys.executable).write_text(f"#!/bin/sh\nkill -{int(sign)} {os.getpid()}\nexec {READ}\n")
     before = signal.getsignal(sign)
     workers, began = Workers(1), time.monotonic()
     with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
-        workers(trial)
+        run_trials([trial], run=workers, at_once=1)
     assert time.monotonic() - began < 30
     assert signal.getsignal(sign) is before
+
+
+@pytest.mark.usefixtures("log")
+def test_a_second_signal_ends_a_worker_that_does_not_stop(trial: Trial) -> None:
+    signals = f"kill -TERM {os.getpid()}\nsleep 0.5\nkill -TERM {os.getpid()}\n"
+    Path(sys.executable).write_text(f"#!/bin/sh\n{signals}exec sleep 60\n")
+    workers, began = Workers(1), time.monotonic()
+    with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
+        run_trials([trial], run=workers, at_once=1)
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.usefixtures("log")
+def test_an_interrupted_worker_may_finish_what_it_does(trial: Trial, tmp_path: Path) -> None:
+    Path(sys.executable).write_text(
+        f"#!/bin/sh\nkill -TERM {os.getpid()}\n{READ}\nsleep 1\ntouch {tmp_path}/checkpoint\n"
+    )
+    workers = Workers(1)
+    with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
+        workers(trial)  # in the main thread
+    assert (tmp_path / "checkpoint").exists()
 
 
 def test_a_signal_that_is_ignored_in_the_background_stays_ignored() -> None:
@@ -119,19 +143,17 @@ def test_a_signal_while_a_worker_is_being_started_ends_it(
 
     class Signalled(subprocess.Popen[bytes]):
         def __init__(self, *words: Any, **settings: Any) -> None:
+            os.kill(os.getpid(), sign)
+            time.sleep(0.2)  # the signal is handled in the main thread meanwhile
             super().__init__(*words, **settings)
             started.append(self)
-            os.kill(os.getpid(), sign)  # the process exists, and is not registered yet
 
     monkeypatch.setattr(subprocess, "Popen", Signalled)
-    Path(sys.executable).write_text("#!/bin/sh\nexec sleep 60\n")
+    Path(sys.executable).write_text(f"#!/bin/sh\nexec {READ}\n")
     workers = Workers(1)
     with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
-        workers(trial)
-    left = started[0].poll() is None
-    started[0].kill()
-    started[0].wait()
-    assert not left
+        run_trials([trial], run=workers, at_once=1)
+    assert started[0].returncode is not None
 
 
 def test_a_worker_ends_when_the_process_that_started_it_is_killed(trial: Trial, tmp_path: Path) -> None:

@@ -432,7 +432,9 @@ def counted_cut(*args):
 
 def counted_search(*args):
     print("searched", file=log)
-    return sampled(*args)
+    videos._numbered = numbered  # what the search decodes is not counted
+    yield from sampled(*args)
+    videos._numbered = slow_frames
 
 videos._numbered, cutting.cut_crop, field.sample_frames = slow_frames, counted_cut, counted_search
 prepare("mot", Path(sys.argv[1]), Path(sys.argv[2]), Tracks(link="video", stride=1), Crops(size=32))

@@ -75,8 +75,10 @@ def without_frame_rate(path: Path, frames: Iterable[np.ndarray]) -> Path:
     """Writes an MKV whose frames all have the time stamp 0, and which states no frame rate."""
     with av.open(str(path), "w") as container:
         stream = container.add_stream("mjpeg", rate=25)
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuvj420p"
+        stream.pix_fmt = "yuvj420p"
         for index, picture in enumerate(frames):
+            if not index:
+                stream.height, stream.width = picture.shape[:2]
             frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
             frame.pts = index
             for packet in stream.encode(frame):

@@ -1,5 +1,6 @@
 """Each kind of detector finds the same bright square, and a wrong file is an error that says what was expected."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,11 @@ from polyptrace.synthetic.generate import write_coco
 FRAME = np.zeros((90, 160, 3), np.uint8)
 
 
-def constant_model(path: Path, outputs: dict[str, np.ndarray], size_input: bool = False) -> Path:
+def constant_model(
+    path: Path, outputs: dict[str, np.ndarray], size_input: bool = False, shape: Sequence[int | str] = (1, 3, 64, 64)
+) -> Path:
     """A detector that always gives the same outputs; it depends on its picture, as ONNX requires."""
-    inputs = [helper.make_tensor_value_info("images", TensorProto.FLOAT, [1, 3, 64, 64])]
+    inputs = [helper.make_tensor_value_info("images", TensorProto.FLOAT, shape)]
     if size_input:
         inputs.append(helper.make_tensor_value_info("orig_target_sizes", TensorProto.INT64, [1, 2]))
     nodes, infos, constants = [], [], []
@@ -101,6 +104,48 @@ def test_a_wrong_onnx_file_is_an_error_that_names_what_was_expected_and_found(tm
     (tmp_path / "broken.onnx").write_bytes(b"\x08\x07junk")
     with pytest.raises(UserError, match=r"broken\.onnx: not a readable ONNX file"):
         load_detector(str(tmp_path / "broken.onnx"))
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        (
+            'layout = "detr"',
+            r"do not fit the layout 'detr': output0 \(1, 1, 6\) -> expected are .*; correct the layout",
+        ),
+        ('layout = "yolo"', r"do not fit the layout 'yolo': output0 \(1, 1, 6\)"),
+        ("size = [640]", r"polyps\.toml: .*size: \[640\] is not \[width, height\] in pixels"),
+        ("size = [640, 640]", r"its input is 64 x 64 pixels, polyps\.toml says 640 x 640"),
+        ("mean = [0.5]", r"mean: \[0\.5\] is not one number for each of red, green and blue"),
+        ("std = [0.2, 0.0, 0.2]", r"std: \[0\.2, 0\.0, 0\.2\] has a number that is not above 0"),
+        ("overlap = 70.0", "overlap: 70 is not from 0 to 1"),
+    ],
+)
+def test_a_wrong_declaration_is_an_error_before_the_detector_runs(tmp_path: Path, key: str, problem: str) -> None:
+    path = constant_model(tmp_path / "polyps.onnx", outputs_of("rows"))
+    (tmp_path / "polyps.toml").write_text(key)
+    with pytest.raises(UserError, match=problem):
+        load_detector(str(path))
+
+
+def test_every_dimension_of_the_input_may_have_a_name(tmp_path: Path) -> None:
+    """As exports of transformers have them; the size is then declared."""
+    names = ("batch_size", "num_channels", "height", "width")
+    path = constant_model(tmp_path / "polyps.onnx", outputs_of("detr"), shape=names)
+    (tmp_path / "polyps.toml").write_text("size = [64, 64]\n")
+    (found,) = load_detector(str(path))([FRAME], [0])
+    assert np.allclose(found[0, :4], [25, 20 * 90 / 64, 50, 20 * 90 / 64], atol=1e-3)
+
+
+def test_an_onnx_file_that_cannot_be_run_on_its_size_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """The outputs have as many rows as a picture of 64 pixels, but the size is not declared."""
+    image = helper.make_tensor_value_info("images", TensorProto.FLOAT, ["n", 3, "h", "w"])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 4096])
+    shape = numpy_helper.from_array(np.array([1, 3, 4096]), "shape")
+    graph = helper.make_graph([helper.make_node("Reshape", ["images", "shape"], ["y"])], "g", [image], [out], [shape])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "p.onnx")
+    with pytest.raises(UserError, match=r"cannot be run on a picture of 640 x 640 pixels \(.*\) -> declare the size"):
+        load_detector(str(tmp_path / "p.onnx"))
 
 
 @pytest.fixture(scope="module")

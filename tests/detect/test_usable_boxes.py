@@ -104,11 +104,11 @@ def test_a_file_that_exits_or_fails_when_it_is_imported_is_an_error_with_the_lin
 
 def test_a_function_that_returned_something_wrong_is_corrected_and_resumes(short: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("def find(frames):\n    return None\n")
-    with pytest.raises(UserError, match="returned None"):
+    file.write_text(f"def find(frames):\n    return [{BOX}] * len(frames) if len(frames) == 8 else None\n")
+    with pytest.raises(UserError, match="frames 8 to 11: the detector returned None"):
         detect(short, load_detector(f"{file}:find"), tmp_path / "out")
     file.write_text(f"def find(frames):\n    return [{BOX}] * len(frames)\n")
-    with pytest.warns(PolyptraceWarning, match="corrected after it failed at frame 0"):
+    with pytest.warns(PolyptraceWarning, match="corrected after it failed at frame 8"):
         assert detect(short, load_detector(f"{file}:find"), tmp_path / "out").boxes == 12
 
 

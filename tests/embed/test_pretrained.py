@@ -23,7 +23,6 @@ from polyptrace.encoders.foundation.families import Endofm, Surgenet
 from polyptrace.encoders.foundation.foundation_encoder import (
     Architecture,
     FrameModelEncoder,
-    Pooling,
     VideoModelEncoder,
 )
 from polyptrace.encoders.preprocess import RELEASE
@@ -38,7 +37,7 @@ def tracklet_encoder() -> TrackletEncoder:
 
 def foundation(name: str, architecture: Architecture) -> FoundationEncoder:
     kind = FrameModelEncoder if architecture.clip_length is None else VideoModelEncoder
-    return kind(name, architecture, architecture.build(32), replace(RELEASE, size=32), Pooling(("mean",), "mean"))
+    return kind(name, architecture, architecture.build(32), replace(RELEASE, size=32), "mean")
 
 
 ENCODERS = {

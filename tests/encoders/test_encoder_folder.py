@@ -89,11 +89,10 @@ def test_the_default_encoder_is_the_one_in_the_package(tmp_path: Path, monkeypat
     assert fingerprint(load_encoder("default")) == read_json(tmp_path / "default/config.json")["fingerprint"]
     assert training_record("default").total_frames == 7
     assert training_record("colour-grid") == TrainingRecord()
-    backbone = create_backbone("test_resnet", "default")
-    torch.testing.assert_close(
-        backbone.state_dict(), {k: v.half().to(v.dtype) for k, v in encoder.backbone.state_dict().items()}
-    )
-    with pytest.raises(UserError, match=r"--encoder\.weights default: .* -> choose the backbone"):
+    stored = {k: v.half().to(v.dtype) for k, v in encoder.backbone.state_dict().items()}
+    for source in ("default", str(tmp_path / "default"), str(tmp_path / "default/model.safetensors")):
+        torch.testing.assert_close(create_backbone("test_resnet", source).state_dict(), stored)
+    with pytest.raises(UserError, match=r"default: not the weights .* -> choose the backbone"):
         create_backbone("resnet18", "default")
 
 

@@ -176,7 +176,7 @@ def test_integer_counters_are_not_weights(tmp_path: Path) -> None:
     network.num_batches_tracked += 7
     save_file(network.state_dict(), tmp_path / "w.safetensors")
     other = nn.BatchNorm2d(2)
-    load_weights(other, tmp_path / "w.safetensors")
+    load_weights(other, tmp_path / "w.safetensors", "w")
     assert other.num_batches_tracked == 7
 
 

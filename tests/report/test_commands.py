@@ -62,7 +62,7 @@ def test_what_can_be_mistyped_is_one_line_that_helps(
     assert message in capsys.readouterr().err
 
 
-def test_the_colour_grid_is_added_to_results_without_labels(
+def test_the_colour_grid_is_shown_beside_results_without_labels(
     unlabelled: Path, coloured: Dataset, tmp_path: Path
 ) -> None:
     data = tmp_path / "synthetic"
@@ -70,7 +70,10 @@ def test_the_colour_grid_is_added_to_results_without_labels(
     table = coloured.tracklets
     renamed = replace(table, dataset=np.full(len(table), "synthetic", object), polyp=np.full(len(table), "", object))
     save_tracklets(renamed, data / "tracklets.parquet")
-    assert call("report", unlabelled, "--data", data, "--out", tmp_path / "report") == 0
+    assert call("embed", "colour-grid", "--data", data, "--out", tmp_path / "vectors") == 0
+    colours = ("--embeddings", tmp_path / "vectors", "--name", "Colour grid", "--group", "Baseline")
+    assert call("evaluate", "counting", *colours, "--out", tmp_path / "colours") == 0
+    assert call("report", unlabelled, tmp_path / "colours", "--data", data, "--out", tmp_path / "report") == 0
     text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert "is shown for comparison" in text
     assert "Colour grid: " in (tmp_path / "report" / "figures" / "timeline_0.svg").read_text(encoding="utf-8")

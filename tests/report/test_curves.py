@@ -24,9 +24,9 @@ from polyptrace.report.curves import (
     similarity_histogram,
     training_curves,
 )
-from polyptrace.report.page import Plots
+from polyptrace.report.page import Page, render_page
 from polyptrace.report.ranking import MAIN
-from polyptrace.report.sections import training
+from polyptrace.report.sections import Content, training
 
 
 def test_the_legend_lists_each_method_with_its_interval_best_first(rows: list[Results]) -> None:
@@ -101,11 +101,9 @@ def test_the_page_says_whether_the_curriculum_advanced(run: Path) -> None:
     without = replace(loaded, metrics={"loss": loaded.metrics["loss"]})
     texts = []
     for each in (loaded, constant, without):
-        section = training([each], [])
+        section = training(Content([], 0, [], runs=[each]))
         assert section is not None
-        plots = section.blocks[0]
-        assert isinstance(plots, Plots)
-        texts.append(plots.caption)
+        texts.append(render_page(Page("Title", "Lead", (section,), generated=False)))
     assert ["becomes harder as τ grows" in text for text in texts] == [True, False, False]
     assert ["only the start of the curriculum" in text for text in texts] == [False, True, False]
 

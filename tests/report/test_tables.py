@@ -16,9 +16,9 @@ from polyptrace.report.ranking import MAIN, Measure, interval_text, value_text
 from polyptrace.report.tables import (
     ablation_table,
     counting_table,
-    describe_counts,
     difference_table,
     method_table,
+    sweep_difference_table,
     sweep_table,
     switches,
 )
@@ -88,8 +88,6 @@ def test_the_caption_counts_what_was_tested(make_row: Make) -> None:
 
 
 def test_generated_procedures_are_called_that(make_row: Make) -> None:
-    counts = {"tracklets": 5, "polyps": 2, "videos": 1}
-    assert "1 generated procedure (" in describe_counts(counts, "track", ["test"], generated=True)
     named_alike = make_row("a", 0.5)
     marked = replace(named_alike, generated=True)
     assert "5 procedures" in table_of([named_alike]).caption
@@ -154,6 +152,19 @@ def test_its_interval_is_of_the_draws_difference_not_of_two_intervals(make_row: 
 
 def test_methods_on_other_tracklets_are_not_compared(make_row: Make) -> None:
     assert difference_table([make_row("a", 0.5), make_row("b", 0.6, key="other")], MAIN[:1], focus=0) is None
+
+
+def test_differences_of_a_sweep_are_between_rows_of_the_same_point(make_row: Make) -> None:
+    points = {
+        "calm": [make_row("a", 0.5), make_row("ours", 0.7)],
+        "restless": [make_row("a", 0.4), make_row("b", 0.6), make_row("ours", 0.5)],
+        "unfinished": [make_row("a", 0.4)],
+    }
+    table = sweep_difference_table(points, MAIN[:1], "ours")
+    assert table is not None
+    cells = {point: {row.name: row.cells[0].text for row in rows} for point, rows in table.groups}
+    assert cells == {"calm": {"a": "+20.00"}, "restless": {"a": "+10.00", "b": "−10.00"}}
+    assert sweep_difference_table({"unfinished": points["unfinished"]}, MAIN[:1], "ours") is None
 
 
 FULL = Config()

@@ -36,14 +36,13 @@ def lines(out: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_lines_after_the_checkpoint_are_moved_aside_and_an_incomplete_line_is_dropped(tmp_path: Path) -> None:
+def test_lines_after_the_checkpoint_and_an_incomplete_line_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"ste')
     discard_after(tmp_path, 2)
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
-    assert (tmp_path / "metrics.discarded.jsonl").read_text() == '{"step": 3}\n'
     discard_after(tmp_path, 0)
-    assert (tmp_path / "metrics.discarded.jsonl").read_text() == '{"step": 3}\n{"step": 1}\n{"step": 2}\n'
+    assert path.read_text() == ""
 
 
 def test_metrics_are_in_the_file_and_in_tensorboard_once_though_the_run_was_killed(tmp_path: Path) -> None:

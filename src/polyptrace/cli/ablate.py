@@ -1,7 +1,8 @@
 """`polyptrace ablate --data TRAIN --eval TEST --variants table2 --seeds 3 --out R`."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -28,8 +29,8 @@ from polyptrace.core.files import atomic_folder
 from polyptrace.core.lock import lock
 from polyptrace.evaluate.results import Results, combine
 from polyptrace.report.page import markdown, write_table
-from polyptrace.report.ranking import MAIN, measured
-from polyptrace.report.tables import ablation_table, difference_table, sweep_table
+from polyptrace.report.ranking import MAIN, measured, metric_of
+from polyptrace.report.tables import ablation_table, difference_table, sweep_difference_table, sweep_table
 
 __all__ = ["SECTIONS", "command"]
 
@@ -40,6 +41,7 @@ def command(
     data: compare.TrainData = None,
     tests: compare.TestData = None,
     tests_of: compare.TestDataOfTask = None,
+    probe_train: compare.ProbeTrainData = None,
     variants: Annotated[str, Option(help=f"all, table2, blocks ({', '.join(BLOCKS)}) or single variants.")] = "table2",
     sweep: Annotated[
         list[str] | None,
@@ -82,15 +84,19 @@ def command(
             raise compare.no_results(out, f"two variants of --variants {variants}")
         return
     shared = compare.shared_of(ctx, out, config, tasks)
-    known_rates = compare.rates_of(shared, rates) or {}
+    shared = replace(shared, rates=compare.rates_of(shared, rates) or {})
     if sweep:
-        trials = [trial for text in sweep for trial in sweep_trials(text, seeds, shared, known_rates)]
+        if data or tests or tests_of or probe_train:
+            raise UserError(
+                "--sweep: its points have their own datasets -> leave out --data, --eval, --eval-for and --train-for"
+            )
+        trials = [trial for text in sweep for trial in sweep_trials(text, seeds, shared)]
     else:
-        datasets = compare.data_of(data, tests, tests_of)
+        datasets = compare.data_of(data, tests, tests_of, probe_train)
         rows = list({row.name: row for block in blocks for row in block.rows}.values())
-        frames = compare.frames_of(datasets, shared, rows)
+        shared = replace(shared, frames=compare.frames_of(datasets, shared, rows))
         trials = [
-            make_trial(row, seed, f"{folder_of(row)}/seed{seed}", datasets, shared, frames, known_rates)
+            make_trial(row, seed, f"{folder_of(row)}/seed{seed}", datasets, shared)
             for row in rows
             for seed in range(seeds)
         ]
@@ -107,7 +113,7 @@ def command(
     compare.exit_with(failed)
 
 
-def sweep_trials(text: str, seeds: int, shared: Shared, rates: Mapping[str, float]) -> list[Trial]:
+def sweep_trials(text: str, seeds: int, shared: Shared) -> list[Trial]:
     """The trials of one point of a sweep. Rows that others start from are trained on the point's own data."""
     name, _, paths = text.partition("=")
     train, *tests = paths.split(":")
@@ -116,9 +122,9 @@ def sweep_trials(text: str, seeds: int, shared: Shared, rates: Mapping[str, floa
     datasets = compare.data_of(Path(train), [Path(test) for test in tests])
     frames = compare.frames_of(datasets, shared, SWEEP)
     parent = f"{SWEEP_FOLDER}/{folder_name(name)}"
-    starts = f"{parent}/{STARTS_FOLDER}"
+    shared = replace(shared, frames=frames, starts=f"{parent}/{STARTS_FOLDER}")
     return [
-        make_trial(row, seed, f"{parent}/{row.name}/seed{seed}", datasets, shared, frames, rates, starts)
+        make_trial(row, seed, f"{parent}/{row.name}/seed{seed}", datasets, shared)
         for row in SWEEP
         for seed in range(seeds)
     ]
@@ -147,8 +153,12 @@ def write_tables(out: Path, blocks: Sequence[AblationBlock]) -> bool:
     if OUR_ROW.title in results:  # ours minus each variant, on the same bootstrap draws
         differences = difference_table(list(results.values()), columns, list(results).index(OUR_ROW.title))
         tables += [differences] if differences else []
-    for measure in measured([row for rows in of_points.values() for row in rows], MAIN):
+    swept_rows = [row for rows in of_points.values() for row in rows]
+    swept = [m for m in MAIN if len([row for row in swept_rows if metric_of(row, m)]) > 1]
+    for measure in swept:
         tables.append(sweep_table(folder_name(f"sweep {measure.over} {measure.name}"), of_points, measure))
+    if differences := sweep_difference_table(of_points, swept, OUR_ROW.title):
+        tables.append(differences)
     if not tables:
         return False
     with atomic_folder(out / "ablations", overwrite=True) as folder:

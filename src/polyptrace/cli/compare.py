@@ -10,9 +10,9 @@ from typer import Context, Exit, Option
 
 from polyptrace.cli.evaluate import paths_by_task
 from polyptrace.cli.options import ConfigFile, option_names
-from polyptrace.compare.rates import RATES_FILE, choose_rates, read_rates, search_trials, write_rates
+from polyptrace.compare.rates import RATES_FILE, choose_rates, read_rates, search_trials, unfinished, write_rates
 from polyptrace.compare.rows import ALL, ROWS, ComparisonRow, frozen_row, select_rows
-from polyptrace.compare.runner import Failure, Keep, Workers, failure_of, run_trials, with_starts
+from polyptrace.compare.runner import Failure, Keep, Workers, run_trials, with_starts
 from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Datasets, Shared, Trial, frames_of_ours, make_trial
 from polyptrace.config import from_dict, parse_options, read_toml
 from polyptrace.core.console import echo, notify
@@ -20,7 +20,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import check_writable, wrong_folder
 from polyptrace.core.lock import lock
 from polyptrace.data.dataset import DATASET_FILE
-from polyptrace.evaluate.tasks import TASKS, check_task
+from polyptrace.evaluate.tasks import RATES, TASKS, check_task
 from polyptrace.report import load_rows, write_report
 
 __all__ = ["SECTIONS", "command"]
@@ -29,6 +29,10 @@ TrainData = Annotated[Path | None, Option("--data", help="Training dataset of al
 TestData = Annotated[list[Path] | None, Option("--eval", help="Test dataset of all rows; repeatable.")]
 TestDataOfTask = Annotated[
     list[str] | None, Option("--eval-for", metavar="TASK=DATASET", help="Test dataset of one task; repeatable.")
+]
+ProbeTrainData = Annotated[
+    list[str] | None,
+    Option("--train-for", metavar="TASK=DATASET", help="Published training part of size or histology; repeatable."),
 ]
 ComparisonFolder = Annotated[Path, Option("--out", help="Folder of the comparison; an interrupted one resumes.")]
 Seeds = Annotated[int, Option("--seeds", min=1, help="Number of training seeds per row.")]
@@ -56,6 +60,7 @@ def command(
     data: TrainData = None,
     tests: TestData = None,
     tests_of: TestDataOfTask = None,
+    probe_train: ProbeTrainData = None,
     methods: Annotated[str, Option(help=f"all, or any of {','.join(ROWS)}.")] = "all",
     frozen: Annotated[
         list[str] | None, Option(metavar="[TITLE=]ENCODER[:WEIGHTS]", help="Row of a frozen encoder; repeatable.")
@@ -86,7 +91,8 @@ def command(
 
     All methods start from the same backbone weights and see the same crops and the same number of frames (as many as
     ours in its epochs), each with its published temperature, views and optimiser. MVE and TPC start from a trained SFE
-    of the same seed, as published: SFE sees half of their frames. [bold]mve-scratch[/] and [bold]tpc-scratch[/] do not.
+    of the same seed, as published: SFE sees half of their frames. [bold]mve-scratch[/] and [bold]tpc-scratch[/] do not;
+    [bold]ours-sfe[/] is ours from such a start.
 
     Each row and training seed has its own folder, [bold]R/rows/ours/seed0[/]. Run the same command again to resume:
     completed rows are skipped. A row that fails is reported at the end and does not stop the others. To distribute the
@@ -106,6 +112,8 @@ def command(
       polyptrace compare --data data/train --eval data/test --out compared \\
         --search-lr 1e-5,3e-5,1e-4 --search-data dev/train --search-eval dev/test
 
+      polyptrace compare --data rc27 --eval rc19 --eval-for size=rsp-val --train-for size=rsp-train --out compared
+
       polyptrace compare --methods colour-grid --eval data/test --out frozen \\
         --frozen dinov2-small:dinov2-small.pth --frozen 'Ours, generated=compared/rows/ours/seed0/run'
 
@@ -116,7 +124,7 @@ def command(
             raise no_results(out, "rows")
         return
     shared = shared_of(ctx, out, config, tasks)
-    datasets = data_of(data, tests, tests_of)
+    datasets = data_of(data, tests, tests_of, probe_train)
     rows = [*map(frozen_row, frozen or []), *select_rows(methods, ROWS, ALL)]
     if not dry_run and not only:  # with --only, several processes may share the folder
         ctx.with_resource(lock(out))
@@ -135,8 +143,9 @@ def command(
             known_rates = finish_search(search, out)
     failed = without_rate(rows, known_rates or {}, out)  # among them the rows whose search failed at every rate
     frames = 0 if own_epochs else frames_of(datasets, shared, rows)
+    shared = replace(shared, frames=frames, rates=known_rates or {})
     trials = [
-        make_trial(row, seed, f"{ROWS_FOLDER}/{row.name}/seed{seed}", datasets, shared, frames, known_rates)
+        make_trial(row, seed, f"{ROWS_FOLDER}/{row.name}/seed{seed}", datasets, shared)
         for row, seed in with_seeds(rows, seeds)
         if row.name not in {failure.key for failure in failed}
     ]
@@ -159,15 +168,31 @@ def shared_of(ctx: Context, out: Path, config: Path | None, tasks: str | None) -
     return Shared(out, settings, tuple(check_task(task.strip()) for task in (tasks or ",".join(TASKS)).split(",")))
 
 
-def data_of(train: Path | None, tests: Sequence[Path] | None, tests_of: Sequence[str] | None = None) -> Datasets:
+def data_of(
+    train: Path | None,
+    tests: Sequence[Path] | None,
+    tests_of: Sequence[str] | None = None,
+    probe_train: Sequence[str] | None = None,
+) -> Datasets:
     """The datasets of a comparison, which must exist."""
     if not tests:
         raise UserError("no test data -> give --eval DATASET")
-    of_tasks = {task: tuple(paths) for task, paths in paths_by_task("--eval-for", tests_of).items()}
-    data = Datasets(train, tuple(tests), of_tasks)
-    for path in [*data.all_tests(), *([train] if train else [])]:
+    of_tasks, parts = (
+        {task: tuple(paths) for task, paths in paths_by_task(option, texts).items()}
+        for option, texts in (("--eval-for", tests_of), ("--train-for", probe_train))
+    )
+    if wrong := [task for task in parts if task not in RATES]:
+        raise UserError(f"--train-for {wrong[0]}: trains nothing -> give it for {' or '.join(RATES)}")
+    data = Datasets(train, tuple(tests), of_tasks, parts)
+    for path in [*data.embedded(), *([train] if train else [])]:
         if not (path / DATASET_FILE).is_file():
             raise wrong_folder(path, "prepare")
+    for task, paths in parts.items():
+        if both := {path.resolve() for path in paths} & {path.resolve() for path in data.of_task(task)}:
+            raise UserError(
+                f"--train-for {task}={both.pop()}: is also the test part of {task} -> give the other part of the split"
+                f" with --eval-for {task}=DATASET"
+            )
     return data
 
 
@@ -240,20 +265,14 @@ def plan_search(
         numbers = [float(word) for word in rates.split(",")]
     except ValueError:
         raise UserError(f"--search-lr {rates}: not numbers -> write for example 1e-5,3e-5,1e-4") from None
-    data, shared = data_of(train, [test]), replace(shared, tasks=("retrieval",))
-    return search_trials(rows, numbers, data, shared, 0 if own_epochs else frames_of(data, shared, rows))
-
-
-def unfinished(trials: Sequence[Trial]) -> list[str]:
-    """The trials that have neither finished nor failed."""
-    return [trial.key for trial in trials if not trial.done and not failure_of(trial)]
+    data = data_of(train, [test])
+    frames = 0 if own_epochs else frames_of(data, shared, rows)
+    return search_trials(rows, numbers, data, replace(shared, tasks=("retrieval",), frames=frames))
 
 
 def finish_search(trials: Sequence[Trial], out: Path) -> dict[str, float]:
     """Chooses and writes the rates of a finished search."""
     rates = choose_rates(trials)
-    if rates is None:
-        raise UserError(f"the search for learning rates is not finished -> first run {', '.join(unfinished(trials))}")
     write_rates(out, rates)
     for name, row in rates.rows.items():
         edge = ", the lowest or highest that was tried" if row.at_the_end else ""

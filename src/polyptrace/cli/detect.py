@@ -1,4 +1,4 @@
-"""`polyptrace detect VIDEO ... --detector X --out DETECTIONS`."""
+"""`polyptrace detect VIDEO ... --detector X [--out DETECTIONS]`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +44,9 @@ BATCH = {"cuda": 16, "cpu": 2}
 def command(
     videos: Videos,
     detector: DetectorName,
-    out: Annotated[Path, Option(help="Folder to write: one MOT file per video.")],
+    out: Annotated[
+        Path | None, Option(help="Folder to write: one MOT file per video. By default the folder of the videos.")
+    ] = None,
     min_score: MinScore = 0.1,
     keep_border: KeepBorder = False,
     preview: Annotated[
@@ -62,7 +64,7 @@ def command(
 
     Examples:
 
-      polyptrace detect procedure.mp4 --detector polyps.onnx --preview --out detections
+      polyptrace detect procedure.mp4 --detector polyps.onnx --preview
 
       polyptrace detect procedures/*.mp4 --detector polyps.onnx --out detections
 
@@ -72,6 +74,7 @@ def command(
         --tracks.max-gap 5 --tracks.start-score 0.5 --tracks.min-score 0.4 --tracks.margin 0.2 --out data
     """
     border = "keep" if keep_border else "blank"
+    out = out or _folder_of(videos)
     if not preview:
         run_detector(videos, detector, out, min_score, border, batch, device)
         suggest("prepare", "mot", out, *as_options(Config(tracks=LINKING), Config()), out="data")
@@ -105,6 +108,14 @@ def summary(made: Detections) -> str:
     strong = f" ({made.strong_boxes:,} with a score of {START_SCORE} or more)" if made.boxes else ""
     frames = f"{counted(made.boxes, 'box', 'boxes')}{strong} in {counted(made.frames, 'frame')}{skipped}"
     return "; ".join([frames, *made.dropped_boxes])
+
+
+def _folder_of(videos: list[Path]) -> Path:
+    """The folder in which all videos are."""
+    folder, *others = dict.fromkeys(video.parent for video in videos)
+    if others:
+        raise UserError(f"the videos are in several folders ({folder}, {others[0]}, ...) -> give --out")
+    return folder
 
 
 def _detectors(videos: list[Path], detector: str, device: str) -> Iterator[tuple[Path, Detector]]:

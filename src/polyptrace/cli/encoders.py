@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 from rich.table import Column, Table
 from typer import Argument, Option
 
 from polyptrace.config import Config
 from polyptrace.core.console import echo, output, progress
 from polyptrace.encoders import ColourGrid, TrackletEncoder
-from polyptrace.encoders.cost import COST_LENGTH, COST_SIZE, cost, foundation_cost, published_cost
+from polyptrace.encoders.cost import COST_SIZE, encoder_cost, foundation_cost, published_cost
 from polyptrace.encoders.encoder import FROZEN
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 from polyptrace.encoders.foundation.foundation_encoder import pooling_choices
@@ -96,18 +95,16 @@ def _foundation_row(name: str, model: FoundationModel, folder: Path | None) -> d
 
 
 def _our_row() -> dict[str, Any]:
-    with torch.device("meta"):
-        encoder = TrackletEncoder(Config().encoder.backbone).eval()
-        frames = torch.empty(1, COST_LENGTH, 3, COST_SIZE, COST_SIZE)
-    whole = cost(encoder, lambda: encoder(frames))
-    unused = sum(parameter.numel() for parameter in encoder.projector.parameters())
+    encoder = TrackletEncoder(Config().encoder.backbone)
+    used = encoder_cost(encoder, COST_SIZE)
+    assert used is not None
     return {
         "name": "ours",
         "title": "Ours",
-        "params": whole.params - unused,
-        "flops": whole.flops,
-        "paper_params": whole.params,
-        "paper_macs": whole.paper_macs,
+        "params": used.params,
+        "flops": used.flops,
+        "paper_params": sum(parameter.numel() for parameter in encoder.parameters()),
+        "paper_macs": used.paper_macs,
         "width": encoder.width,
         "size": encoder.preprocess.size,
         "frames": "any",

@@ -1,33 +1,26 @@
 """`polyptrace report RESULTS... --out FOLDER`."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import torch
 from torch import nn
 from typer import Argument, Option
 
 from polyptrace.cli.options import Overwrite, PictureFolders
-from polyptrace.config import Evaluate
 from polyptrace.core.console import console, echo
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import DATASET_FILE, tracklets_hash
-from polyptrace.embed import concatenate, embed
 from polyptrace.encoders import load_encoder
 from polyptrace.encoders.weights import weights_hash
-from polyptrace.evaluate import Results, evaluate
-from polyptrace.evaluate.results import Method
+from polyptrace.evaluate import Results
 from polyptrace.figures import figure1, figure2
 from polyptrace.report import load_rows, write_report
 from polyptrace.report.curves import Run, load_run
 from polyptrace.report.page import Block, Paragraph, Plots
-from polyptrace.report.sections import COLOUR_GRID
-from polyptrace.report.tables import has_labels
 from polyptrace.report.write import PAGE_FILE
 
 #: Frames that are encoded for a page at most, without and with a GPU.
@@ -56,8 +49,6 @@ def command(
     and results.json with all values. Results of one method from several training seeds become one row. Bold marks the
     best method and all that a paired test cannot distinguish from it (Holm-adjusted p > 0.05).
 
-    For results without labels, the colour-grid baseline is added if the dataset is given with --data.
-
     Examples:
 
       polyptrace report results/ours results/untrained --data data/test --run runs/ours --out report
@@ -73,7 +64,7 @@ def command(
     check_runs(runs, rows)
     with console.status("drawing") as status:
         page = write_report(
-            [*rows, *colour_grid(rows, datasets)],
+            rows,
             out,
             focus=show,
             datasets=datasets,
@@ -85,22 +76,6 @@ def command(
             overwrite=overwrite,
         )
     echo(f"report: {page}")
-
-
-def colour_grid(rows: list[Results], datasets: list[Dataset]) -> list[Results]:
-    """The colour grid, counted on the same tracks, if the rows have no labels and it is not among them."""
-    counting_rows = [row for row in rows if any(name.startswith("counting.") for name in row.tasks)]
-    if has_labels(rows) or not counting_rows or any(row.method.encoder == COLOUR_GRID for row in rows):
-        return []
-    tested = [dataset for dataset in datasets if _evaluated_on(dataset, counting_rows[0])]
-    if not tested:
-        return []
-    encoder = load_encoder(COLOUR_GRID)
-    vectors = concatenate([embed(encoder, dataset, ("track",)) for dataset in tested])
-    vectors = replace(vectors, polyp=np.full(len(vectors), "", object))  # the datasets may have labels
-    settings = Evaluate(**counting_rows[0].settings.get("evaluate", {}))
-    method = Method("Colour grid", "Baseline", encoder=COLOUR_GRID)
-    return [evaluate({"counting": vectors}, ("counting",), settings, method=method)]
 
 
 def run_figures(runs: Sequence[Run], data: Sequence[Dataset]) -> list[Block]:

@@ -6,7 +6,7 @@ written to `rates.json` and used for all rows of the method. Neither dataset may
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,32 +51,27 @@ class SearchedRates:
         return {name: row.rate for name, row in self.rows.items() if row.rate is not None}
 
 
-def search_trials(
-    rows: Sequence[ComparisonRow], rates: Sequence[float], data: Datasets, shared: Shared, frames: int
-) -> list[Trial]:
+def search_trials(rows: Sequence[ComparisonRow], rates: Sequence[float], data: Datasets, shared: Shared) -> list[Trial]:
     """A trial for each trained row and rate, at seed 0. Rows that others start from keep their published rate."""
+    shared = replace(shared, starts=f"{SEARCH_FOLDER}/{STARTS_FOLDER}")
     return [
-        make_trial(
-            row,
-            0,
-            f"{SEARCH_FOLDER}/{row.name}/lr{rate:g}",
-            data,
-            shared,
-            frames,
-            {row.name: rate},
-            f"{SEARCH_FOLDER}/{STARTS_FOLDER}",
-        )
+        make_trial(row, 0, f"{SEARCH_FOLDER}/{row.name}/lr{rate:g}", data, replace(shared, rates={row.name: rate}))
         for row in rows
         if row.trained
         for rate in rates
     ]
 
 
-def choose_rates(trials: Sequence[Trial]) -> SearchedRates | None:
-    """The best rate of each row; None while some trials have neither finished nor failed."""
+def unfinished(trials: Sequence[Trial]) -> list[str]:
+    """The trials that have neither finished nor failed."""
+    return [trial.key for trial in trials if not trial.done and not failure_of(trial)]
+
+
+def choose_rates(trials: Sequence[Trial]) -> SearchedRates:
+    """The best rate of each row of a finished search."""
+    if left := unfinished(trials):
+        raise UserError(f"the search for learning rates is not finished -> first run {', '.join(left)}")
     failed = {trial.key: failure_of(trial) for trial in trials if not trial.done}
-    if not all(failed.values()):
-        return None
     tried: dict[str, dict[str, float | None]] = {}
     for trial in trials:
         tried.setdefault(trial.row.name, {})[f"{trial.config.optimiser.lr:g}"] = _map(trial) if trial.done else None

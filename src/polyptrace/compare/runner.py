@@ -6,10 +6,11 @@ else to run the trial.
 
 Several rows run at a time in `Workers`: GPUs take turns, CPU cores are shared. At 112 pixels a training step keeps a
 large GPU busy for less time than Python needs to launch it, so several rows on one GPU finish sooner than one after the
-other. A row that crashes does not affect the others. SIGTERM, which schedulers send to end a job, and SIGINT may reach
-this process only (Ctrl-C reaches all processes of a terminal). It then ends its workers. A worker also ends if this
-process is killed: its standard input is a pipe that this process keeps open and never writes to. The worker then stops
-like after SIGTERM: training writes a checkpoint first.
+other. A row that crashes does not affect the others.
+
+The standard input of all workers is one pipe, to which nothing is written. A worker ends when the pipe does: after a
+SIGTERM or SIGINT, which may reach this process only (Ctrl-C reaches all processes of a terminal), or when this process
+is killed. It stops like after SIGTERM: training writes a checkpoint first.
 """
 
 import gc
@@ -21,15 +22,15 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
 from types import FrameType
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import torch
 
@@ -81,11 +82,12 @@ def run_trials(
     keep: Keep = "all",
     say: Callable[[str], None] = lambda _: None,
     run: Callable[[Trial, Keep], None] | None = None,
-    at_once: int = 1,
+    at_once: int = 0,
 ) -> list[Failure]:
-    """Runs the trials, and before them those they start from, `at_once` at a time; returns the failures in order.
+    """Runs the trials, and before them those they start from; returns the failures in order.
 
-    `run` runs one trial that is not complete: `run_trial` in this process by default, or a worker process.
+    `run` runs one trial that is not complete: `run_trial` by default, or a worker process. Each runs in one of
+    `at_once` threads, or in this one if that is 0: training in this process belongs to the main thread.
     """
     ordered = with_starts(trials)
     stopped, futures = Event(), dict[str, "Future[Failure | None]"]()
@@ -112,16 +114,17 @@ def run_trials(
             return failure
         return None
 
-    if at_once == 1:  # in this thread: training belongs to the main thread
+    if not at_once:
         return [*filter(None, (attempt(number, trial) for number, trial in enumerate(ordered, 1)))]
-    pool = ThreadPoolExecutor(at_once)
-    try:
-        for number, trial in enumerate(ordered, 1):
-            futures[trial.key] = pool.submit(attempt, number, trial)
-        return [*filter(None, (future.result() for future in futures.values()))]
-    finally:
-        stopped.set()  # after Ctrl-C no other trial begins
-        pool.shutdown(cancel_futures=True)
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            for number, trial in enumerate(ordered, 1):
+                futures[trial.key] = pool.submit(attempt, number, trial)
+            while wait(futures.values(), timeout=1.0).not_done:  # an unlimited wait may miss a signal just before it
+                pass
+            return [*filter(None, (future.result() for future in futures.values()))]
+        finally:
+            stopped.set()  # after Ctrl-C no other trial begins
 
 
 def with_starts(trials: Sequence[Trial]) -> list[Trial]:
@@ -196,6 +199,7 @@ def failure_of(trial: Trial) -> str:
 def _inputs(trial: Trial) -> dict[str, Any]:
     """What else decides the results of a trial: the encoder, the tasks, and the fingerprints of the datasets."""
     tests = {"all": trial.data.tests, **trial.data.tests_of}
+    probe_train = {task: [_fingerprint(path) for path in paths] for task, paths in trial.data.probe_train.items()}
     return {
         "title": trial.row.title,
         "encoder": trial.row.encoder,
@@ -204,6 +208,7 @@ def _inputs(trial: Trial) -> dict[str, Any]:
         "tasks": list(trial.tasks) if trial.data.tests else [],
         "train": _fingerprint(trial.data.train) if trial.row.method and trial.data.train else {},
         "tests": {task: [_fingerprint(test) for test in paths] for task, paths in tests.items()},
+        **({"probe_train": probe_train} if probe_train else {}),
     }
 
 
@@ -254,25 +259,36 @@ class Workers:
 
     def __init__(self, at_once: int) -> None:
         gpus = visible_gpus()
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._starting = self._terminated = False
+        threads = str(max(1, usable_cores() // at_once))
         self._free: SimpleQueue[dict[str, str]] = SimpleQueue()
         for slot in range(at_once):
-            threads = str(max(1, usable_cores() // at_once))
             self._free.put({THREADS: threads, **os.environ, **_gpu_variables(slot, at_once, gpus)})
+        self._stdin, self._open_end = os.pipe()  # of all workers, which end when the other end is closed
+        self._ended = False
+        self._running: set[subprocess.Popen[bytes]] = set()
 
     def __call__(self, trial: Trial, keep: Keep = "all") -> None:
         """Runs a trial; its output goes to log.txt in its folder."""
         begin_trial(trial)
+        command = [sys.executable, "-m", "polyptrace.compare.runner", str(trial.folder), keep]
         environment = self._free.get()
         try:
             with (trial.folder / LOG).open("ab") as file:
                 offset = file.tell()
-                process = self._start([str(trial.folder), keep], file, environment)
-            code = self._wait(process)
+                process = subprocess.Popen(  # noqa: S603
+                    command, stdin=self._stdin, stdout=file, stderr=file, env=environment
+                )
+            self._running.add(process)
+            try:
+                code = process.wait()
+            finally:
+                process.wait()  # after an interruption too: training writes a checkpoint before it ends
+                self._running.remove(process)
         finally:
             self._free.put(environment)
-        if code in INTERRUPTED or (code in TERMINATED and self._all_terminated()):
+        if code in TERMINATED and not self._ended:
+            time.sleep(SAME_SIGNAL)
+        if code in INTERRUPTED or (code in TERMINATED and self._ended):
             raise KeyboardInterrupt  # not a failure
         if code:
             text = (trial.folder / LOG).read_bytes()[offset:].decode("utf-8", "replace").strip()
@@ -280,14 +296,19 @@ class Workers:
 
     @contextmanager
     def ended_by_signals(self) -> Iterator[None]:
-        """Inside this block, SIGTERM and SIGINT end all workers and then interrupt; for the main thread."""
+        """Inside this block, SIGTERM and SIGINT end all workers and then interrupt; for the main thread.
+
+        A second signal ends the workers at once, without a checkpoint.
+        """
 
         def end(_number: int, _frame: FrameType | None) -> None:
-            again, self._terminated = self._terminated, True
-            for process in list(self._running):
-                process.terminate()
-            if not (again or self._starting):  # would interrupt the wait for processes that are ending
-                raise KeyboardInterrupt
+            if self._ended:  # raising again would interrupt the wait for the workers
+                for process in tuple(self._running):
+                    process.terminate()
+                return
+            self._ended = True
+            os.close(self._open_end)
+            raise KeyboardInterrupt
 
         handled = [each for each in SIGNALS if signal.getsignal(each) != signal.SIG_IGN]  # ignored: in the background
         before = {each: signal.signal(each, end) for each in handled}
@@ -296,39 +317,6 @@ class Workers:
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
-
-    def _start(
-        self, arguments: Sequence[str], file: IO[bytes], environment: Mapping[str, str]
-    ) -> subprocess.Popen[bytes]:
-        """Starts a worker. A signal must not interrupt this, or the new process would be unknown."""
-        self._starting = True
-        try:
-            command = [sys.executable, "-m", "polyptrace.compare.runner", *arguments]
-            process = subprocess.Popen(  # noqa: S603
-                command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment
-            )
-            self._running.add(process)
-        finally:
-            self._starting = False
-        return process
-
-    def _wait(self, process: subprocess.Popen[bytes]) -> int:
-        """The exit code of a worker, which never outlives this wait."""
-        try:
-            if self._terminated:  # the signal came while the process was being started
-                process.terminate()
-            return process.wait()
-        finally:
-            if not self._terminated:  # a second signal would stop training before its checkpoint
-                process.terminate()  # no effect if it has ended
-            process.wait()
-            self._running.remove(process)
-
-    def _all_terminated(self) -> bool:
-        """Whether the SIGTERM that ended a worker was sent to this process too, perhaps a moment later."""
-        if not self._terminated:
-            time.sleep(SAME_SIGNAL)
-        return self._terminated
 
 
 def _gpu_variables(slot: int, at_once: int, gpus: Sequence[str]) -> dict[str, str]:

@@ -36,15 +36,20 @@ STARTS_FOLDER = "starts"
 
 @dataclass(frozen=True)
 class Datasets:
-    """The training dataset, if anything is trained, and the test datasets: for all tasks, or for single tasks."""
+    """The training dataset, if anything is trained, and the test datasets: for all tasks, or for single tasks.
+
+    `probe_train` gives the training part of a published split, for size or histology.
+    """
 
     train: Path | None
     tests: tuple[Path, ...]
     tests_of: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    probe_train: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
 
-    def all_tests(self) -> list[Path]:
+    def embedded(self) -> list[Path]:
         """Every dataset that is embedded."""
-        return list(dict.fromkeys([*self.tests, *(path for paths in self.tests_of.values() for path in paths)]))
+        of_tasks = (*self.tests_of.values(), *self.probe_train.values())
+        return list(dict.fromkeys([*self.tests, *(path for paths in of_tasks for path in paths)]))
 
     def of_task(self, task: str) -> tuple[Path, ...]:
         """The test datasets of a task."""
@@ -58,6 +63,9 @@ class Shared:
     out: Path
     settings: Settings = field(default_factory=dict)  # of the TOML file and the command line
     tasks: tuple[str, ...] = tuple(TASKS)
+    frames: int = 0  # on which each row is trained; 0: its own epochs
+    rates: Mapping[str, float] = field(default_factory=dict)  # learning rates by row
+    starts: str = STARTS_FOLDER  # folder of the trials that others start from
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ class Trial:
         """All steps, in order. A trial without test data only trains: other trials start from it."""
         steps = [self._train()] if self.row.method else []
         if self.data.tests:
-            steps += [self._embed(test) for test in self.data.all_tests()]
+            steps += [self._embed(test) for test in self.data.embedded()]
             steps.append(self._evaluate())
         return steps
 
@@ -155,15 +163,18 @@ class Trial:
         seen = tuple(self._tasks_seen())
         words = ["evaluate", *(self.tasks if self.tasks != tuple(TASKS) else ())]
         words += [word for test in self.data.tests for word in ("--embeddings", str(vectors[test]))]
-        for task, tests in self.data.tests_of.items():
-            words += [word for test in tests for word in ("--embeddings-for", f"{task}={vectors[test]}")]
+        train = {task: paths for task, paths in self.data.probe_train.items() if task in self.tasks}
+        for option, of_tasks in (("--embeddings-for", self.data.tests_of), ("--train-for", train)):
+            for task, paths in of_tasks.items():
+                words += [word for path in paths for word in (option, f"{task}={vectors[path]}")]
         words += ["--name", row.title, "--group", row.group, *(["--labels", labels] if labels else [])]
         words += [word for task in seen for word in ("--trained-on-test", task)]
         words += ["--out", str(self.results), *as_options(self.config, Config(), ["evaluate"])]
 
         def run() -> None:
             paths = {task: [vectors[test] for test in self.data.of_task(task)] for task in self.tasks}
-            results = evaluate_files(paths, self.config.evaluate)
+            parts = {task: [vectors[path] for path in some] for task, some in train.items()}
+            results = evaluate_files(paths, self.config.evaluate, train=parts)
             method = replace(results.method, name=row.title, group=row.group, trained_on_test=seen)
             method = replace(method, labels=labels) if labels else method
             replace(results, method=method).save(self.results)
@@ -171,7 +182,7 @@ class Trial:
         return Step("evaluate", self.results / RESULTS_FILE, run, tuple(words))
 
     def _vectors(self) -> dict[Path, Path]:
-        return {test: self.folder / "embeddings" / name for test, name in names_of(self.data.all_tests()).items()}
+        return {test: self.folder / "embeddings" / name for test, name in names_of(self.data.embedded()).items()}
 
     def _tasks_seen(self) -> Iterable[str]:
         """Tasks whose test data the row's pretraining used."""
@@ -181,30 +192,19 @@ class Trial:
                 yield task
 
 
-def make_trial(
-    row: ComparisonRow,
-    seed: int,
-    key: str,
-    data: Datasets,
-    shared: Shared,
-    frames: int = 0,
-    rates: Mapping[str, float] | None = None,
-    starts: str = STARTS_FOLDER,
-) -> Trial:
-    """The trial of a row, which trains on `frames` frames (0: for its own epochs) at its rate in `rates`.
-
-    A row that starts from another one shares the frames with it: each is trained on half of them.
-    """
+def make_trial(row: ComparisonRow, seed: int, key: str, data: Datasets, shared: Shared) -> Trial:
+    """The trial of a row. One that starts from another row shares the frames with it: each is trained on half."""
     if row.method and data.train is None:
         raise UserError(f"{row.name}: needs training data -> give --data DATASET")
-    start = None
+    start, frames = None, shared.frames
     if row.start:
-        first, frames = frames // 2, frames - frames // 2
-        start_key = f"{starts}/{row.start}/seed{seed}"
-        start = make_trial(ROWS[row.start], seed, start_key, Datasets(data.train, ()), shared, first, rates)
+        half = replace(shared, frames=frames // 2)
+        start_key = f"{shared.starts}/{row.start}/seed{seed}"
+        start = make_trial(ROWS[row.start], seed, start_key, Datasets(data.train, ()), half)
+        frames -= half.frames
     layers: list[Settings] = [shared.settings]
     if row.method:
-        layers += [{"train": {"seed": seed, **({"frames": frames} if frames else {})}}, rate_setting(row, rates or {})]
+        layers += [{"train": {"seed": seed, **({"frames": frames} if frames else {})}}, rate_setting(row, shared.rates)]
     return Trial(key, row, shared.out / key, data, row_config(row, *layers), shared.tasks, start)
 
 
@@ -223,10 +223,10 @@ def frames_of_ours(data: Path, shared: Shared) -> int:
     return plan.steps(config.train.epochs) * plan.frames_per_step
 
 
-def names_of(tests: Sequence[Path]) -> dict[Path, str]:
-    """A folder name for the vectors of each test dataset: its own name, numbered if two have the same."""
+def names_of(datasets: Sequence[Path]) -> dict[Path, str]:
+    """A folder name for the vectors of each dataset: its own name, numbered if two have the same."""
     names: dict[Path, str] = {}
-    for path in tests:
+    for path in datasets:
         name = path.resolve().name
         same = sum(other.resolve().name == name for other in names)
         names[path] = f"{name}-{same + 1}" if same else name

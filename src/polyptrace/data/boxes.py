@@ -7,7 +7,7 @@ row was read, so that later errors can name the place.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -24,47 +24,31 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-UNKNOWN: dict[str, Any] = {
-    "dataset": "",
-    "file": "",
-    "image_width": 0,
-    "image_height": 0,
-    "track": "",
-    "polyp": "",
-    "size_mm": np.nan,
-    "histology": "",
-    "score": np.nan,
-    "fps": np.nan,
-    "generated": False,
-    "source": "",
-    "line": 0,
-}
 #: Frame index of a row whose frame is not a whole number, such as 4.5 or NaN; `check_boxes` reports it.
 NO_FRAME = int(np.iinfo(np.int64).min)
 _TYPES: dict[type, Any] = {str: object, int: np.int64, float: np.float64, bool: bool}
-_TYPE_OF_COLUMN = {name: _TYPES[type(value)] for name, value in {"video": "", "frame_index": 0, **UNKNOWN}.items()}
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """n boxes; unknown strings are "", unknown numbers NaN, and an unknown image size is 0."""
+    """n boxes; columns that may be omitted are annotated with the value of what is unknown."""
 
-    dataset: Strings
+    dataset: Annotated[Strings, ""]
     video: Strings
     frame_index: Ints  # 0-based
-    file: Strings  # image or video file, relative to the root of the source
+    file: Annotated[Strings, ""]  # image or video file, relative to the root of the source
     xywh: Floats  # (n, 4) pixels, left, top, width, height
-    image_width: Ints
-    image_height: Ints
-    track: Strings  # id given by a tracker or annotator; not the polyp
-    polyp: Strings
-    size_mm: Floats
-    histology: Strings
-    score: Floats
-    fps: Floats
-    generated: Bools  # rendered by `polyptrace synth`, not recorded
-    source: Strings  # annotation file the row was read from
-    line: Ints  # line in that file, or number of the annotation
+    image_width: Annotated[Ints, 0]
+    image_height: Annotated[Ints, 0]
+    track: Annotated[Strings, ""]  # id given by a tracker or annotator; not the polyp
+    polyp: Annotated[Strings, ""]
+    size_mm: Annotated[Floats, np.nan]
+    histology: Annotated[Strings, ""]
+    score: Annotated[Floats, np.nan]
+    fps: Annotated[Floats, np.nan]
+    generated: Annotated[Bools, False]  # rendered by `polyptrace synth`, not recorded
+    source: Annotated[Strings, ""]  # annotation file the row was read from
+    line: Annotated[Ints, 0]  # line in that file, or number of the annotation
 
     def __post_init__(self) -> None:
         lengths = {f.name: len(getattr(self, f.name)) for f in fields(self)}
@@ -178,8 +162,16 @@ def frame_numbers(values: Floats) -> Ints:
     return np.where(whole, np.where(whole, values, 0).astype(np.int64), NO_FRAME)
 
 
+#: Columns that may be omitted, with the value of what is unknown.
+UNKNOWN: dict[str, Any] = {
+    name: get_args(hint)[1]
+    for name, hint in get_type_hints(Boxes, include_extras=True).items()
+    if get_origin(hint) is Annotated
+}
+
+
 def _column(name: str, value: Any, length: int) -> NDArray[Any]:
-    kind = _TYPE_OF_COLUMN[name]
+    kind = _TYPES[type({"video": "", "frame_index": 0, **UNKNOWN}[name])]
     if name == "frame_index" and np.asarray(value).dtype.kind == "f":
         value = frame_numbers(np.asarray(value))
     array = np.asarray(value, kind)

@@ -90,7 +90,6 @@ class _Linked:
     track: Ints
     cropped: Ints  # rows of `boxes` that have a crop, in the order of the crop store
     tracklets: DatasetTracklets
-    weak: int | None  # tracks that were dropped for their mean score; None: without a minimum
 
 
 def prepare(
@@ -195,10 +194,7 @@ def _link_and_cut(source: Boxes, findings: list[Finding], settings: Tracks) -> _
     if not len(tracklets):
         linked = track >= 0
         raise NoTrackError(_no_track_message(boxes.take(linked), track[linked], settings))
-    weak = None
-    if settings.min_score:
-        weak = _track_count(link_with_settings(boxes, replace(settings, min_score=0.0))) - _track_count(track)
-    return _Linked(rows, boxes, track, cropped, tracklets, weak)
+    return _Linked(rows, boxes, track, cropped, tracklets)
 
 
 def _track_count(track: Ints) -> int:
@@ -267,8 +263,9 @@ def dataset_info(folder: Path, root: Path, source: Boxes, linked: _Linked, setti
     hashes |= {SOURCE_BOXES: boxes_hash(source), PICTURES: files_hash(linked.boxes.file[linked.cropped], root)}
     short = _track_count(linked.track) - len(np.unique(linked.tracklets.track))
     counts = {"boxes": len(linked.boxes), "rejected": len(source) - len(linked.boxes), "short tracks": short}
-    if linked.weak is not None:
-        counts["weak tracks"] = linked.weak
+    if settings.tracks.min_score:
+        with_weak = link_with_settings(linked.boxes, replace(settings.tracks, min_score=0.0))
+        counts["weak tracks"] = _track_count(with_weak) - _track_count(linked.track)
     return {
         "format": FORMAT,
         **settings.as_dict(),
@@ -286,7 +283,7 @@ def refuse_other_settings(out: Path, settings: PrepareSettings) -> None:
     if not (out / DATASET_FILE).is_file():
         raise UserError(f"{out}: already exists -> give another folder, or remove it first")
     old = read_info(out)
-    new = json.loads(json.dumps(settings.as_dict()))
+    new = settings.as_dict()
     changed = differences(old.get("source", {}), new["source"], "source.")
     changed += differences(old.get("settings", {}), new["settings"])
     refuse_changes(f"{out}: already exists, made", changed, ADVICE)

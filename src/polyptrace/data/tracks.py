@@ -97,14 +97,11 @@ def link_with_settings(boxes: Boxes, settings: Tracks) -> Ints:
     """Track of each box, linked with the given settings; `sampled_iou` replaces `iou` where frames are sampled."""
     sampled = has_sampled_frames(boxes)
     sampled_iou = settings.iou if settings.sampled_iou is None else settings.sampled_iou
-    track = np.empty(len(boxes), np.int64)
-    first = 0
+    options = {name: getattr(settings, name) for name in ("start_score", "min_score", "margin")}
+    track = np.full(len(boxes), -1)
     for rows, iou in ((~sampled, settings.iou), (sampled, sampled_iou)):
-        if rows.any():
-            options = {name: getattr(settings, name) for name in ("start_score", "min_score", "margin")}
-            linked = link_tracks(boxes.take(rows), settings.link, iou, settings.max_gap, **options)
-            track[rows] = np.where(linked < 0, -1, first + linked)
-            first = max(first, int(track[rows].max()) + 1)
+        linked = link_tracks(boxes.take(rows), settings.link, iou, settings.max_gap, **options)
+        track[rows] = np.where(linked < 0, -1, track.max(initial=-1) + 1 + linked)
     return track
 
 

@@ -42,4 +42,4 @@ class Function:
 def is_corrected(before: str, after: str) -> bool:
     """Whether two fingerprints are of the same function, in a file that was edited."""
     name, _, _ = after.rpartition(" ")
-    return ".py:" in name and before.rpartition(" ")[0] == name
+    return before != after and ".py:" in name and before.rpartition(" ")[0] == name

@@ -33,6 +33,8 @@ from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, on_d
 
 Layout = Literal["yolo", "yolov5", "rows", "detr", "separate"]
 
+#: Layouts that are recognised by the names of their outputs.
+NAMES: dict[Layout, set[str]] = {"detr": {"logits", "pred_boxes"}, "separate": {"boxes", "scores", "labels"}}
 MOST_ROWS = 1000  # an output (N, A, 6) with more rows is `yolov5` with one class
 DEFAULT_SIZE = 640
 PADDING = 114  # grey of a letterbox, as YOLO is trained
@@ -53,6 +55,17 @@ class OnnxSettings:
     classes: tuple[int, ...] = ()  # numbers of the classes that are polyps; all by default
     overlap: float = 0.7  # IoU above which the weaker of two boxes is removed, for yolo and yolov5
 
+    def __post_init__(self) -> None:
+        if self.size and (len(self.size) != 2 or min(self.size) < 1):
+            raise ValueError(f"size: {list(self.size)} is not [width, height] in pixels")
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) != 3:
+                raise ValueError(f"{name}: {list(values)} is not one number for each of red, green and blue")
+        if min(self.std) <= 0:
+            raise ValueError(f"std: {list(self.std)} has a number that is not above 0")
+        if not 0 <= self.overlap <= 1:
+            raise ValueError(f"overlap: {self.overlap:g} is not from 0 to 1")
+
 
 class OnnxFile:
     """A session of ONNX Runtime and what its inputs and outputs mean."""
@@ -71,7 +84,7 @@ class OnnxFile:
             )
         self._one_by_one = isinstance(shape[0], int) or self._size_input is not None
         self._names = [output.name for output in self._session.get_outputs()]
-        self._layout: Layout = self._settings.layout or self._recognise()
+        self._layout = self._find_layout()
         letterbox = self._settings.letterbox
         self._letterbox = self._layout in ("yolo", "yolov5", "rows") if letterbox is None else letterbox
         self.fingerprint = f"onnx {file_hash(path)} {self._settings}"
@@ -112,27 +125,26 @@ class OnnxFile:
             for name, value in zip(self._names, self._session.run(None, feed), strict=True)
         }
 
-    def _recognise(self) -> Layout:
-        """The layout, by the names and shapes of the outputs for a grey picture."""
-        outputs = self._run(np.full((1, 3, self._height, self._width), 0.5, TYPES[self._image.type]))
-        if {"logits", "pred_boxes"} <= set(outputs):
-            return "detr"
-        if {"boxes", "scores", "labels"} <= set(outputs):
-            return "separate"
-        first = next(iter(outputs.values()))
-        if len(outputs) == 1 and first.ndim == 3:
-            _, rows, columns = first.shape
-            if 5 <= rows < columns:
-                return "yolo"
-            if columns == 6 and rows <= MOST_ROWS:
-                return "rows"
-            if 6 <= columns < rows:
-                return "yolov5"
+    def _find_layout(self) -> Layout:
+        """The declared or recognised layout, if the outputs for a grey picture fit it."""
+        try:
+            outputs = self._run(np.full((1, 3, self._height, self._width), 0.5, TYPES[self._image.type]))
+        except Exception as error:  # ONNX Runtime has its own exceptions
+            reason = str(error).partition("\n")[0]
+            raise UserError(
+                f"{self._path}: cannot be run on a picture of {self._width} x {self._height} pixels ({reason}) -> "
+                f"declare the size of its input in {self._path.stem}.toml, or export the detector again"
+            ) from None
+        declared = self._settings.layout
+        layout = declared or _recognised(outputs)
+        if layout and _fits(layout, outputs):
+            return layout
         shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in outputs.items())
+        problem = f"do not fit the layout {declared!r}" if declared else "are not recognised"
         raise UserError(
-            f"{self._path}: its outputs are not recognised: {shapes} -> expected are (N, 4 + C, A), (N, A, 5 + C), "
-            "(N, K, 6), logits and pred_boxes, or boxes, scores and labels; declare the layout in "
-            f"{self._path.stem}.toml"
+            f"{self._path}: its outputs {problem}: {shapes} -> expected are (N, 4 + C, A), (N, A, 5 + C), "
+            f"(N, K, 6), logits and pred_boxes, or boxes, scores and labels; {'correct' if declared else 'declare'} "
+            f"the layout in {self._path.stem}.toml"
         )
 
     def _decode(self, outputs: dict[str, Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -159,6 +171,31 @@ class OnnxFile:
                     boxes, scores, labels = boxes[None], scores[None], labels[None]
         corners = box_convert(boxes, self._settings.boxes or form, "xyxy")
         return list(zip(corners, scores.float(), labels, strict=True))
+
+
+def _recognised(outputs: dict[str, Tensor]) -> Layout | None:
+    """The layout of outputs by their names and shapes."""
+    for layout in NAMES:
+        if _fits(layout, outputs):
+            return layout
+    first = next(iter(outputs.values()))
+    if len(outputs) == 1 and first.ndim == 3:
+        _, rows, columns = first.shape
+        if 5 <= rows < columns:
+            return "yolo"
+        if columns == 6 and rows <= MOST_ROWS:
+            return "rows"
+        if 6 <= columns < rows:
+            return "yolov5"
+    return None
+
+
+def _fits(layout: Layout, outputs: dict[str, Tensor]) -> bool:
+    """Whether the outputs have the names or the shape that a layout needs."""
+    if layout in NAMES:
+        return NAMES[layout] <= set(outputs)
+    shape = next(iter(outputs.values())).shape
+    return len(shape) == 3 and (shape[1] >= 5 if layout == "yolo" else shape[2] >= 6)
 
 
 def resize(picture: Tensor, width: int, height: int, letterbox: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -194,7 +231,8 @@ def _session(path: Path, device: torch.device) -> Any:
 
 def _inputs(path: Path, inputs: Sequence[Any]) -> tuple[Any, str | None]:
     """The input for pictures, and the name of the one for their size, if there is one."""
-    images = [each for each in inputs if len(each.shape) == 4 and each.shape[1] in (3, None) and each.type in TYPES]
+    pictures = [each for each in inputs if len(each.shape) == 4 and each.type in TYPES]
+    images = [each for each in pictures if each.shape[1] == 3 or not isinstance(each.shape[1], int)]  # 3 or any
     sizes = [each.name for each in inputs if len(each.shape) == 2 and "size" in each.name]
     if len(images) == 1 and len(images) + len(sizes) == len(inputs):
         return images[0], sizes[0] if sizes else None

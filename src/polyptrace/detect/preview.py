@@ -71,7 +71,7 @@ def _frames(video: Path, detector: Detector, field: Frame | None) -> list[tuple[
             shown = [each for each in sampled if judge(each[1])[0] != "black" and not judge.repeated]
     shown = shown or list(sample_frames(video, FRAMES))
     if not shown:
-        raise UserError(f"{video}: cannot be searched by time -> run detect without --preview")
+        raise UserError(f"{video}: no frame can be sampled; it is damaged near its start -> copy or export it again")
     return [(0, seconds, blank(frame, field)) for seconds, frame in (shown[i] for i in _spread(np.arange(len(shown))))]
 
 

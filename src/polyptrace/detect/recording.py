@@ -37,7 +37,7 @@ from polyptrace.detect.detector import START_SCORE, Detector, Frame
 from polyptrace.detect.frame_judge import FROZEN, FrameJudge, outside_body
 from polyptrace.detect.stored_boxes import StoredBoxes
 from polyptrace.detect.unfinished import ADVICE, Dropped, State, UnfinishedDetections
-from polyptrace.detect.usable_boxes import DetectorError, UsableBoxes, usable_boxes
+from polyptrace.detect.usable_boxes import TOO_MANY, DetectorError, UsableBoxes, usable_boxes
 
 T = TypeVar("T")
 
@@ -305,8 +305,11 @@ def _warnings(state: State, announced: float, min_score: float) -> list[str]:
             f"the stream ends early or is damaged, at {timecode(state.seconds, 1)} of {timecode(announced, 1)} -> "
             "everything before is used; copy or export the video again if it should be longer"
         )
-    advice = "look at some with 'polyptrace detect --preview'; boxes are in pixels"
-    warnings += [f"{text} -> {advice}" for text in _dropped_boxes(state.dropped)]
+    advice = dict.fromkeys(state.dropped, "look at some with 'polyptrace detect --preview'; boxes are in pixels")
+    advice |= {TOO_MANY: "the best are kept; if they are too many, give a higher --min-score"}
+    warnings += [
+        f"{text} -> {advice[reason]}" for reason, text in zip(state.dropped, _dropped_boxes(state.dropped), strict=True)
+    ]
     if state.weak and not state.boxes:
         warnings.append(
             f"{counted(state.weak, 'box', 'boxes')} dropped, because no score reaches --min-score {min_score:g} -> "

@@ -99,6 +99,8 @@ class UnfinishedDetections:
                 elif line.startswith(STATE):
                     state = from_json(State, _parsed(line, path), str(path), f"remove {path.name}")
                     end = file.tell()
+            if not state.frames:  # nothing to resume, so the settings may be others
+                begun, state, end = _Begun(settings), State(), 0
             before = begun.settings | ({"detector": state.detector} if state.detector else {})
             if state.failed and is_corrected(str(before.get("detector")), settings["detector"]):
                 state.correct(path, before["detector"], settings["detector"])

@@ -34,7 +34,7 @@ from polyptrace.data.dataset import LabelFree
 from polyptrace.embed.partial import PartialVectors, vectors_written
 from polyptrace.embed.plan import EmbeddingPlan, TrackletBlock, batches_by_length, make_plan, padded_rows
 from polyptrace.embed.table import Embeddings, of_dataset
-from polyptrace.encoders import Encoder, load_encoder
+from polyptrace.encoders import BaseEncoder, load_encoder
 from polyptrace.encoders.cost import encoder_cost
 from polyptrace.encoders.encoder import FrameByFrame
 from polyptrace.encoders.foundation import FoundationEncoder
@@ -57,7 +57,7 @@ AGGREGATION_BATCH = 8
 class Embedder:
     """An encoder on its device, with its precision, compiled or not; it can embed any number of datasets."""
 
-    def __init__(self, encoder: Encoder, settings: Embed | None = None) -> None:
+    def __init__(self, encoder: BaseEncoder, settings: Embed | None = None) -> None:
         self.settings = settings or Embed()
         self.device, _ = choose_device(self.settings.device, "--embed.device")
         self.precision, _ = choose_precision(self.settings.precision, self.device)
@@ -237,7 +237,7 @@ class Embedder:
 
 
 def embed(
-    encoder: Encoder | Embedder,
+    encoder: BaseEncoder | Embedder,
     dataset: Dataset,
     units: Sequence[str] = UNITS,
     settings: Embed | None = None,
@@ -301,7 +301,7 @@ def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:
     return chosen
 
 
-def encoder_info(encoder: Encoder, precision: str, model_hash: str = "") -> dict[str, str]:
+def encoder_info(encoder: BaseEncoder, precision: str, model_hash: str = "") -> dict[str, str]:
     """What a table says about its encoder; `model_hash` is the hash of its weights, if it is known already."""
     model_hash = model_hash or weights_hash(encoder)
     return {

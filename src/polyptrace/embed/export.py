@@ -28,9 +28,9 @@ from torch.export import Dim, ExportedProgram
 import polyptrace
 from polyptrace.core.arrays import Float32s
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, file_hash, refuse_existing, write_json
+from polyptrace.core.files import atomic_folder, file_hash, write_json
 from polyptrace.embed.onnx import GRAPHS, INFO_FILE, VERSION, ExportInfo, OnnxEncoder, metadata
-from polyptrace.encoders.encoder import Encoder, OwnEncoder, TrainingRecord, plain_attention
+from polyptrace.encoders.encoder import BaseEncoder, OwnEncoder, TrainingRecord, plain_attention
 from polyptrace.encoders.encoder_folder import model_card
 from polyptrace.encoders.preprocess import CropPreparation
 from polyptrace.encoders.weights import fingerprint, weights_hash
@@ -88,7 +88,7 @@ class _Encoder(_Features):
 
 
 def export_encoder(
-    encoder: Encoder,
+    encoder: BaseEncoder,
     out: Path,
     to: str = "onnx",
     *,
@@ -106,7 +106,6 @@ def export_encoder(
         raise UserError(f"{encoder.name}: was not trained here and is not exported -> give a run or an encoder folder")
     if precision not in FORMATS[to]:
         raise UserError(f"--precision {precision}: not a precision of {to} -> give {' or '.join(FORMATS[to])}")
-    refuse_existing(out, overwrite, INFO_FILE)
     own = deepcopy(encoder).float().cpu().eval()
     record, weights = record or own.record, weights_hash(own)
     with atomic_folder(out, overwrite=overwrite, mark=INFO_FILE) as temporary:
@@ -190,14 +189,11 @@ def remove_traces(model: "onnx.ModelProto") -> None:
 
 
 def _name_dimensions(model: "onnx.ModelProto", name: str) -> None:
-    """Gives the free dimensions their names; an error if one of them has become a constant."""
+    """Gives the free dimensions their names."""
     names: dict[str, str] = {}
     for given in model.graph.input:
         for index, title in enumerate(DIMENSIONS[name][given.name]):
-            dimension = given.type.tensor_type.shape.dim[index]
-            if not dimension.dim_param:
-                raise RuntimeError(f"{name}.onnx: dimension {title} of {given.name} is fixed at {dimension.dim_value}")
-            names[dimension.dim_param] = title
+            names[given.type.tensor_type.shape.dim[index].dim_param] = title
     for value in (*model.graph.input, *model.graph.output):
         for dimension in value.type.tensor_type.shape.dim:
             if dimension.dim_param:

@@ -23,7 +23,7 @@ from polyptrace.config import Embed
 from polyptrace.core.arrays import Float32s
 from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
-from polyptrace.encoders.encoder import Encoder, FrameByFrame
+from polyptrace.encoders.encoder import BaseEncoder, FrameByFrame
 from polyptrace.encoders.foundation import FoundationEncoder
 from polyptrace.encoders.preprocess import CropArray, CropPreparation
 
@@ -41,7 +41,7 @@ class OnlineEncoder:
     some time at the start; `embed.compile off` skips compiling.
     """
 
-    def __init__(self, encoder: Encoder, settings: Embed | None = None, crop_size: int = 0) -> None:
+    def __init__(self, encoder: BaseEncoder, settings: Embed | None = None, crop_size: int = 0) -> None:
         if not isinstance(encoder, FrameByFrame):
             raise UserError(
                 f"{encoder.name}: takes clips, not single frames -> embed the whole track with `embed`, or use an"

@@ -29,20 +29,12 @@ class EmbeddingPlan:
 
 def make_plan(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> EmbeddingPlan:
     """The plan of the chosen tracklets, with blocks of about `size` frames."""
-    frames = _rows_of(tracklets, chosen)
+    wanted = np.isin(np.arange(len(tracklets)), chosen)
+    frames = np.unique(tracklets.crop_index[np.repeat(wanted, tracklets.length)])
     groups = list(blocks(tracklets, chosen, size))
     starts = [int(tracklets.crop_index[tracklets.offset[group[0]]]) for group in groups[1:]]
     edges = [0, *np.searchsorted(frames, starts).tolist(), len(frames)]
     return EmbeddingPlan(frames, tuple(map(TrackletBlock, groups, edges, edges[1:])))
-
-
-def _rows_of(tracklets: LabelFreeTracklets, chosen: Ints) -> Ints:
-    """All rows of the chosen tracklets in ascending order, each once."""
-    wanted = np.zeros(len(tracklets), bool)
-    wanted[chosen] = True
-    used = np.zeros(int(tracklets.crop_index.max()) + 1, bool)
-    used[tracklets.crop_index[np.repeat(wanted, tracklets.length)]] = True
-    return np.flatnonzero(used)
 
 
 def blocks(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Iterator[Ints]:

@@ -21,14 +21,14 @@ from polyptrace.core.errors import warn
 from polyptrace.embed.embedding import Embedder
 from polyptrace.embed.onnx import check_crops
 from polyptrace.embed.plan import batches_by_length
-from polyptrace.encoders import Encoder, load_encoder, save_encoder
+from polyptrace.encoders import BaseEncoder, load_encoder, save_encoder
 from polyptrace.encoders.encoder import FrameByFrame, TrainingRecord
 from polyptrace.encoders.preprocess import CropArray, CropPreparation, input_size
 from polyptrace.encoders.weights import fingerprint
 
 
 def save_pretrained(
-    encoder: Encoder | Embedder,
+    encoder: BaseEncoder | Embedder,
     folder: str | Path,
     *,
     licence: str | None = None,
@@ -54,7 +54,7 @@ class PretrainedEncoder(Embedder):
 
     save_pretrained = save_pretrained
 
-    def __init__(self, encoder: Encoder, settings: Embed | None = None) -> None:
+    def __init__(self, encoder: BaseEncoder, settings: Embed | None = None) -> None:
         super().__init__(encoder, settings)
         self._enlarge = self.settings.enlarge or not encoder.preprocess.flexible
         self._prepare_any_size = CropPreparation(encoder.preprocess, enlarge=self._enlarge).to(self.device)

@@ -352,30 +352,22 @@ def _column(name: str, values: NDArray[Any] | None, count: int, where: str) -> N
 
 def _check_rows(table: Embeddings, where: str) -> None:
     """Raises an error at the first invalid row."""
-    invalid = np.flatnonzero(~np.isfinite(table.vectors).all(axis=1))
-    if len(invalid):
-        raise UserError(f"{where}: {_name(table, invalid[0])}: the vector contains NaN or infinity -> embed it again")
-    unknown = np.flatnonzero(~np.isin(table.unit, KNOWN_UNITS))
-    if len(unknown):
-        row = unknown[0]
-        raise UserError(f"{where}: {_name(table, row)}: unit {table.unit[row]!r} -> {', '.join(KNOWN_UNITS)}")
-    backward = np.flatnonzero(table.last < table.position)
-    if len(backward):
-        row = backward[0]
-        raise UserError(
-            f"{where}: {_name(table, row)}: last frame {table.last[row]} is before the first,"
-            f" {table.position[row]} -> check both columns"
-        )
+    for row in np.flatnonzero(~np.isfinite(table.vectors).all(axis=1)):
+        raise _row_error(table, row, where, "the vector contains NaN or infinity -> embed it again")
+    for row in np.flatnonzero(~np.isin(table.unit, KNOWN_UNITS)):
+        raise _row_error(table, row, where, f"unit {table.unit[row]!r} -> {', '.join(KNOWN_UNITS)}")
+    for row in np.flatnonzero(table.last < table.position):
+        frames = f"last frame {table.last[row]} is before the first, {table.position[row]}"
+        raise _row_error(table, row, where, f"{frames} -> check both columns")
     ids = (table.position, table.track, codes(table.video), codes(table.dataset), codes(table.unit))
     order = np.lexsort(ids)  # stable: rows with the same id are in the order of the table
     repeated = np.flatnonzero(np.logical_and.reduce([each[order][1:] == each[order][:-1] for each in ids]))
     if len(repeated):
         first = repeated[np.argmin(order[repeated + 1])]
-        raise UserError(
-            f"{where}: {_name(table, order[first + 1])}: the same tracklet as row {order[first]}"
-            " -> give each dataset once"
-        )
+        problem = f"the same tracklet as row {order[first]} -> give each dataset once"
+        raise _row_error(table, order[first + 1], where, problem)
 
 
-def _name(table: Embeddings, row: int | np.integer[Any]) -> str:
-    return f"row {row} (dataset {table.dataset[row]!r}, video {table.video[row]!r}, track {table.track[row]})"
+def _row_error(table: Embeddings, row: int | np.integer[Any], where: str, problem: str) -> UserError:
+    ids = f"dataset {table.dataset[row]!r}, video {table.video[row]!r}, track {table.track[row]}"
+    return UserError(f"{where}: row {row} ({ids}): {problem}")

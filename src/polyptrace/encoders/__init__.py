@@ -1,12 +1,12 @@
 """From frames to vectors: our encoders, frozen backbones and foundation models, and their weights."""
 
-from polyptrace.encoders.encoder import ColourGrid, Encoder, FrameEncoder, FrozenBackbone, TrackletEncoder
+from polyptrace.encoders.encoder import BaseEncoder, ColourGrid, FrameEncoder, FrozenBackbone, TrackletEncoder
 from polyptrace.encoders.encoder_folder import load_encoder, save_encoder
 from polyptrace.encoders.preprocess import Preprocess, prepare_crops
 
 __all__ = [
+    "BaseEncoder",
     "ColourGrid",
-    "Encoder",
     "FrameEncoder",
     "FrozenBackbone",
     "Preprocess",

@@ -11,9 +11,9 @@ without classifier (`create_backbone`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyptrace.config import Encoder as EncoderSettings
 from polyptrace.core.errors import UserError
 from polyptrace.encoders.preprocess import (
     IMAGENET_MEAN,
@@ -32,14 +31,7 @@ from polyptrace.encoders.preprocess import (
     as_frames,
     choose_preprocess,
 )
-from polyptrace.encoders.weights import (
-    DEFAULT,
-    default_folder,
-    fill_network,
-    hub_or_cache,
-    load_weights,
-    read_safetensors,
-)
+from polyptrace.encoders.weights import DEFAULT, default_folder, hub_or_cache, load_weights
 
 #: Tags of torchvision's weights on the hub (IMAGENET1K_V2, then V1), preferred to timm's if both exist.
 TORCHVISION_TAGS = ("tv2_in1k", "tv_in1k")
@@ -87,7 +79,7 @@ class TrainingRecord:
         return self.frames + self.init_frames
 
 
-class Encoder(nn.Module):
+class BaseEncoder(nn.Module):
     """From the frames of tracklets to vectors.
 
     Called with prepared frames (B, L, 3, H, W) or uint8 crops (B, L, S, S, 3), and an optional mask (B, L) that is True
@@ -97,9 +89,14 @@ class Encoder(nn.Module):
     name: str
     width: int  # of a vector (D)
     preprocess: Preprocess
+    frozen = False  # whether it is not trained
+
+    def train(self, mode: bool = True) -> Self:
+        """Sets training mode; a frozen encoder stays in evaluation mode."""
+        return super().train(mode and not self.frozen)
 
 
-class FrameByFrame(Encoder):
+class FrameByFrame(BaseEncoder):
     """An encoder whose backbone takes single frames; by default, a tracklet's vector is the mean over its frames."""
 
     backbone: nn.Module
@@ -187,11 +184,6 @@ class TrackletEncoder(OwnEncoder):
             nn.Linear(width, projector_hidden), nn.ReLU(), nn.Linear(projector_hidden, projection)
         )
 
-    @classmethod
-    def from_settings(cls, settings: EncoderSettings, size: int, name: str = "tracklet") -> "TrackletEncoder":
-        """The encoder of the [encoder] section, for frames of `size` pixels."""
-        return cls(**asdict(settings), size=size, name=name)
-
     def tokens_of_features(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """Outputs (B, 1 + L, D) of backbone features (B, L, F), zero in the padding."""
         frames = self.feature_norm(self.adapter(features))  # (B, L, D)
@@ -250,20 +242,16 @@ class FrozenBackbone(FrameByFrame):
     Convolutional networks take smaller crops at their own size.
     """
 
+    frozen = True
+
     def __init__(self, backbone: str, weights: str | Path = "imagenet", preprocess: str = "own") -> None:
         super().__init__()
         self.settings = {"backbone": backbone, "preprocess": preprocess}
         self.name = FROZEN + backbone
         self.preprocess = choose_preprocess(backbone_preprocess(backbone), preprocess)
-        network = create_backbone(backbone, str(weights), self.preprocess.size, option="--weights")
-        self.backbone = network.requires_grad_(requires_grad=False).eval()
-        self.width = feature_width(network)
-
-    def train(self, mode: bool = True) -> Self:
-        """Leaves the backbone in evaluation mode, because it is frozen."""
-        super().train(mode)
-        self.backbone.eval()
-        return self
+        self.backbone = create_backbone(backbone, str(weights), self.preprocess.size, option="--weights")
+        self.width = feature_width(self.backbone)
+        self.requires_grad_(requires_grad=False).eval()
 
 
 class ColourGrid(FrameByFrame):
@@ -308,7 +296,8 @@ def create_backbone(
 ) -> nn.Module:
     """A timm network that gives one vector per frame, with `weights`: imagenet, default, none, or a file.
 
-    `default` is the backbone of the encoder that comes with the package; only that architecture can have it.
+    `default` is the backbone of the encoder that comes with the package; only that architecture can have it. A file or
+    folder of another encoder gives its backbone, too.
     `option` is the command-line option of the weights, for errors.
     """
     import timm  # here, because it takes seconds to import
@@ -317,16 +306,18 @@ def create_backbone(
     options: dict[str, Any] = {"num_classes": 0}
     if pretrained is not None and pretrained.fixed_input_size:
         options["img_size"] = size
+    backbone: nn.Module
     if weights == "imagenet":
-        return _from_hub(name, options, option)
-    backbone: nn.Module = timm.create_model(name, **options)
-    if weights == DEFAULT:
-        tensors = read_safetensors(default_folder() / "model.safetensors")
-        own = {key.removeprefix("backbone."): t for key, t in tensors.items() if key.startswith("backbone.")}
-        advice = "choose the backbone that `config.json` of the default encoder names, or other weights"
-        fill_network(backbone, own, f"{option} {DEFAULT}", advice)
-    elif weights not in (None, "none"):
-        load_weights(backbone, Path(str(weights)))
+        known, tagged = timm.list_pretrained(f"{name}.*"), [f"{name}.{tag}" for tag in TORCHVISION_TAGS]
+        full_name = next((each for each in tagged if each in known), name)
+        advice = f"give a file with {option} FILE, or use random weights with {option} none"
+        with hub_or_cache(f"{option} imagenet: {full_name}", advice):
+            backbone = timm.create_model(full_name, pretrained=True, **options)
+        return backbone
+    backbone = timm.create_model(name, **options)
+    if weights not in (None, "none"):
+        path = default_folder() if weights == DEFAULT else Path(str(weights))
+        load_weights(backbone, path, f"{option} {weights}")
     return backbone
 
 
@@ -354,15 +345,3 @@ def backbone_preprocess(name: str) -> Preprocess:
         return Preprocess(224, IMAGENET_MEAN, IMAGENET_STD, flexible=True)
     mean, std = ((float(r), float(g), float(b)) for r, g, b in (pretrained.mean, pretrained.std))
     return Preprocess(int(pretrained.input_size[-1]), mean, std, flexible=not pretrained.fixed_input_size)
-
-
-def _from_hub(name: str, options: Mapping[str, Any], option: str) -> nn.Module:
-    import timm
-
-    tagged = [f"{name}.{tag}" for tag in TORCHVISION_TAGS]
-    known = set(timm.list_pretrained(f"{name}.*"))
-    full_name = next((n for n in tagged if n in known), name)
-    advice = f"give a file with {option} FILE, or use random weights with {option} none"
-    with hub_or_cache(f"{option} imagenet: {full_name}", advice):
-        backbone: nn.Module = timm.create_model(full_name, pretrained=True, **options)
-    return backbone

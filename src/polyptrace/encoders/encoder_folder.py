@@ -26,8 +26,8 @@ from polyptrace.core.files import atomic_folder, differences, read_json, write_j
 from polyptrace.core.schema import from_json
 from polyptrace.encoders.encoder import (
     FROZEN,
+    BaseEncoder,
     ColourGrid,
-    Encoder,
     FrameEncoder,
     FrozenBackbone,
     OwnEncoder,
@@ -97,7 +97,7 @@ def load_encoder(
     pooling: str = "default",
     preprocess: str = "own",
     revision: str | None = None,
-) -> Encoder:
+) -> BaseEncoder:
     """The encoder of a run, an encoder folder, the authors' checkpoint, a known name, or a hub id.
 
     Known names are `default` (comes with the package), `colour-grid`, `frozen:BACKBONE` (any timm model) and the
@@ -148,7 +148,7 @@ def training_record(path_or_name: str | Path) -> TrainingRecord:
 
 
 def save_encoder(
-    encoder: Encoder,
+    encoder: BaseEncoder,
     folder: Path,
     *,
     record: TrainingRecord | None = None,
@@ -224,8 +224,7 @@ def _read_config(path: Path) -> EncoderConfig:
 
 def _verify(encoder: OwnEncoder, config: EncoderConfig, folder: Path) -> None:
     """Raises an error if weights, settings or preprocessing are not those that were saved."""
-    if config.preprocess != encoder.preprocess:
-        changed = differences(asdict(config.preprocess), asdict(encoder.preprocess))
+    if changed := differences(asdict(config.preprocess), asdict(encoder.preprocess)):
         raise UserError(
             f"{folder / CONFIG}: saved by release {config.release} with other preprocessing ({'; '.join(changed)})"
             " -> use that release, or get the folder again"

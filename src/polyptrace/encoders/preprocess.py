@@ -55,6 +55,9 @@ def choose_preprocess(own: Preprocess, choice: str) -> Preprocess:
 class Normalise(nn.Module):
     """Pixels in [0, 255] to (value / 255 - mean) / std; the constants stay on the device, so nothing is copied."""
 
+    scale: Tensor
+    shift: Tensor
+
     def __init__(self, preprocess: Preprocess) -> None:
         super().__init__()
         scale = torch.tensor([1 / (255 * s) for s in preprocess.std])
@@ -64,13 +67,10 @@ class Normalise(nn.Module):
 
     def frames(self, crops: Tensor) -> Tensor:
         """Crops (n, H, W, 3) uint8 as float pixels (n, 3, H, W), with channels last in memory."""
-        assert isinstance(self.scale, Tensor)
         return crops.permute(0, 3, 1, 2).to(self.scale.dtype)
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Normalised frames (n, 3, H, W) of float pixels (n, 3, H, W)."""
-        assert isinstance(self.scale, Tensor)
-        assert isinstance(self.shift, Tensor)
         return torch.addcmul(self.shift, pixels, self.scale)
 
 

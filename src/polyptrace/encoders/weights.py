@@ -11,7 +11,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -83,15 +83,11 @@ def read_content(path: Path) -> Mapping[str, Any]:
         if file is None:
             raise UserError(f"{path}: contains none of {', '.join(FOLDER_FILES)} -> give the weights file itself")
         path = file
-    if not path.is_file():
-        raise UserError(f"{path}: no such weights file -> check the path")
     return read_safetensors(path) if _is_safetensors(path) else _read_torch(path)
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file; any other file is an error."""
-    if not path.is_file():
-        raise UserError(f"{path}: no such weights file -> check the path")
     if not _is_safetensors(path):
         raise UserError(f"{path}: not a safetensors file; pickled weights are not read here -> download it again")
     try:
@@ -112,6 +108,8 @@ def write_safetensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str
 
 
 def _is_safetensors(path: Path) -> bool:
+    if not path.is_file():
+        raise UserError(f"{path}: no such weights file -> check the path")
     with path.open("rb") as file:
         start = file.read(9)
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= SAFETENSORS_HEADER
@@ -135,16 +133,33 @@ def _read_torch(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def mismatch(missing: Sequence[str], unexpected: Sequence[str], reshaped: Sequence[str], retyped: Sequence[str]) -> str:
-    """Why tensors do not fit a network: names, with both shapes or the type where these differ; "" if they fit."""
-    parts = {"missing": missing, "unexpected": unexpected, "of another shape": reshaped, "not real numbers": retyped}
-    return "; ".join(f"{len(names)} {what}: {_listed(names)}" for what, names in parts.items() if names)
+def misfit(
+    given: Mapping[str, Tensor],
+    wanted: Mapping[str, Tensor],
+    names: Mapping[str, str] | None = None,
+    optional: Collection[str] = (),
+) -> str:
+    """Why tensors do not fit those of a network, with both shapes or the type where these differ; "" if they fit.
 
-
-def wrong_type(name: str, given: Tensor, wanted: Tensor) -> str | None:
-    """A description of a tensor that is complex or integer where the network has floats."""
-    fits = given.is_floating_point() if wanted.is_floating_point() else not given.is_complex()
-    return None if fits else f"{name} is {str(given.dtype).removeprefix('torch.')}"
+    `names` are those of the tensors in their file, if they are others. `optional` ones may be missing.
+    """
+    named = {name: (names or {}).get(name, name) for name in given}
+    common = [name for name in given if name in wanted]
+    problems = {
+        "missing": [name for name in wanted if name not in given and name not in optional],
+        "unexpected": sorted({named[name] for name in given if name not in wanted}),
+        "of another shape": [
+            f"{named[name]} is {tuple(given[name].shape)}, not {tuple(wanted[name].shape)}"
+            for name in common
+            if given[name].shape != wanted[name].shape
+        ],
+        "not real numbers": [
+            f"{named[name]} is {str(given[name].dtype).removeprefix('torch.')}"
+            for name in common
+            if given[name].is_complex() or (wanted[name].is_floating_point() and not given[name].is_floating_point())
+        ],
+    }
+    return "; ".join(f"{len(found)} {what}: {_listed(found)}" for what, found in problems.items() if found)
 
 
 def fill_network(
@@ -153,30 +168,25 @@ def fill_network(
     """Fills a network with named tensors; an error lists those that are missing, unexpected, reshaped or not floats."""
     wanted = network.state_dict()
     counters = {name for name in wanted if name.endswith("num_batches_tracked")}
-    common = sorted(set(tensors) & set(wanted))
-    problem = mismatch(
-        missing=sorted(set(wanted) - set(tensors) - counters),
-        unexpected=sorted(set(tensors) - set(wanted)),
-        reshaped=[
-            f"{name} is {tuple(tensors[name].shape)}, not {tuple(wanted[name].shape)}"
-            for name in common
-            if tensors[name].shape != wanted[name].shape
-        ],
-        retyped=[text for name in common if (text := wrong_type(name, tensors[name], wanted[name]))],
-    )
-    if problem:
+    if problem := misfit(tensors, wanted, optional=counters):
         raise UserError(f"{where}: not the weights of this network ({problem}) -> {advice}")
     network.load_state_dict(tensors, strict=False)
 
 
-def load_weights(network: nn.Module, path: Path) -> None:
-    """Fills a network from a weights file, whatever prefix its names have; a classifier is left out."""
+def load_weights(network: nn.Module, path: Path, where: str) -> None:
+    """Fills a network from a weights file, whatever prefix its names have; a classifier is left out.
+
+    Of an encoder with a backbone, the backbone is taken. `where` names the weights in errors.
+    """
     wanted, tensors = set(network.state_dict()), read_tensors(path)
+    backbone = {name: tensor for name, tensor in tensors.items() if name.startswith("backbone.")}
+    tensors = backbone or tensors
     for prefix in PREFIXES:
         if not wanted & set(tensors):
             tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
     tensors = {name: value for name, value in tensors.items() if name in wanted or not name.startswith(CLASSIFIERS)}
-    fill_network(network, tensors, str(path))
+    advice = "choose the backbone whose weights these are (an encoder's is in its config.json), or other weights"
+    fill_network(network, tensors, where, advice)
 
 
 def default_folder() -> Path:

@@ -6,7 +6,7 @@ class, ...) is part of the results as skipped, with the reason.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError, warn
 from polyptrace.evaluate.bootstrap import interval, mean_draws
-from polyptrace.evaluate.counting import DEFAULT_SETTING, SETTINGS, TARGET, Clustering, Counting, count, count_lesions
+from polyptrace.evaluate.counting import DEFAULT_SETTING, SETTINGS, TARGET, Clustering, count, count_lesions
 from polyptrace.evaluate.inputs import Clusters, TaskInput
 from polyptrace.evaluate.probe import METRICS, Probe, adenoma, larger, probe
 from polyptrace.evaluate.reid import EDGES, ReID, reid, reid_draws
@@ -32,6 +32,9 @@ SCOPES: dict[str, Scope] = {
     "retrieval.between": "between",
     "retrieval.apart": "all",
 }
+#: How polyps are counted: the published clusterings, and as `polyptrace lesions` does.
+Counter = Clustering | Literal["lesions"]
+COUNTERS: tuple[Counter, ...] = (*SETTINGS, "lesions")
 #: Nearest neighbours that are stored per query.
 TOP = 5
 #: Learning rate of each probe, as in the paper, and the meaning of its classes.
@@ -74,8 +77,7 @@ def _variants(name: str, data: TaskInput, histology: Mapping[str, int] | None) -
         case "reid":
             return {"reid": partial(_reid_task, data)}
         case "counting":
-            published = {f"counting.{method}": partial(_counting_task, data, method) for method in SETTINGS}
-            return {**published, "counting.lesions": partial(_lesions_task, data)}
+            return {f"counting.{method}": partial(_counting_task, data, method) for method in COUNTERS}
         case _:
             e = data.embeddings
             label = larger(e.size_mm) if name == "size" else adenoma(e.histology, histology)
@@ -289,46 +291,35 @@ def _probe_counts(data: TaskInput, result: Probe) -> dict[str, int]:
     return counts | {"polyps_in_both_parts": len(shared)}
 
 
-def _counting_task(data: TaskInput, method: Clustering) -> Outcome:
-    """`counting.threshold`, `counting.affinity` or `counting.temporal`; without labels only the number of clusters."""
-    _require_videos(data, frames=method == "temporal")
-    e, settings, name = data.embeddings, data.settings, f"counting.{method}"
-    given = {
-        "threshold": settings.count_threshold,
-        "affinity": settings.count_preference,
-        "temporal": settings.count_alpha,
-    }[method]
-    result = count(e.vectors, data.video, data.polyp, method=method, first=e.position, last=e.last, setting=given)
-    tuned = int(result.tuned.sum())
-    used = f"the default, {DEFAULT_SETTING[method]:g}" if given is None else f"yours, {given:g}"
-    protocol = {
-        "clustering": method,
-        "tuning": f"leave one video out, false positive rate {TARGET}" if tuned else "none",
-        "default": DEFAULT_SETTING[method],
-        "given": given,
-    }
-    unlabelled = f"no labels, so the setting is {used}, and only clusters are counted"
-    return _counting_outcome(data, name, result, protocol, unlabelled)
-
-
-def _lesions_task(data: TaskInput) -> Outcome:
-    """`counting.lesions`: as `polyptrace lesions`, without labels."""
-    _require_videos(data, frames=True)
-    result = count_lesions(data.embeddings, data.video, data.polyp)
-    protocol = {"clustering": "lesions", "tuning": "none", "labels": "none"}
-    return _counting_outcome(data, "counting.lesions", result, protocol, "no labels, so only lesions are counted")
-
-
-def _counting_outcome(
-    data: TaskInput, name: str, result: Counting, protocol: Mapping[str, Any], unlabelled: str
-) -> Outcome:
+def _counting_task(data: TaskInput, method: Counter) -> Outcome:
+    """Clusters of each video compared with its polyps; without labels only the number of clusters."""
+    e, settings = data.embeddings, data.settings
+    _require(not (data.video == "").any(), "needs the video of each row")
+    if method in ("temporal", "lesions"):
+        _require(not (e.position < 0).any(), "needs the first and last frame of each row")
+    if method == "lesions":
+        result = count_lesions(e, data.video, data.polyp)
+        protocol: dict[str, Any] = {"clustering": method, "tuning": "none", "labels": "none"}
+        unlabelled = "no labels, so only lesions are counted"
+    else:
+        given = {
+            "threshold": settings.count_threshold,
+            "affinity": settings.count_preference,
+            "temporal": settings.count_alpha,
+        }[method]
+        default = DEFAULT_SETTING[method]
+        result = count(e.vectors, data.video, data.polyp, method=method, first=e.position, last=e.last, setting=given)
+        tuning = f"leave one video out, false positive rate {TARGET}" if result.tuned.any() else "none"
+        protocol = {"clustering": method, "tuning": tuning, "default": default, "given": given}
+        used = f"the default, {default:g}" if given is None else f"yours, {given:g}"
+        unlabelled = f"no labels, so the setting is {used}, and only clusters are counted"
     clusters = data.clusters("video", np.ones(len(data), dtype=bool))
     values = result.draws(np.ones((1, clusters.number), dtype=np.int64))
     draws = result.draws(clusters.counts)
     labelled = int(result.labelled.sum())
     return _done(
         data,
-        name,
+        f"counting.{method}",
         clusters,
         {key: (values[key][0], draws[key]) for key in draws},
         n=labelled or len(result.clusters),
@@ -345,9 +336,3 @@ def _counting_outcome(
         },
         reason="" if labelled else unlabelled,
     )
-
-
-def _require_videos(data: TaskInput, *, frames: bool) -> None:
-    _require(not (data.video == "").any(), "needs the video of each row")
-    if frames:
-        _require(not (data.embeddings.position < 0).any(), "needs the first and last frame of each row")

@@ -166,15 +166,11 @@ def estimate_purity(tracklets: TrainingTracklets, repeats: Sequence[Ints], seed:
     return Purity(len(cluster), len(names), *estimates)
 
 
-def gradient_shares(vectors: Tensor, anchors: Ints, bags: Ints, temperature: float = 0.07) -> Floats:
+def gradient_shares(vectors: Tensor, anchors: Ints, bags: Ints) -> Floats:
     """The share (A, K) of the gradient that each member of bags (A, K) of anchors (A,) receives."""
-    parts = [torch.zeros(0, bags.shape[1])]
-    for begin in range(0, len(anchors), 256):
-        members = torch.from_numpy(bags[begin : begin + 256])
-        of_anchors = vectors[torch.from_numpy(anchors[begin : begin + 256])]
-        parts.append(gradient_share(of_anchors, vectors[members.clamp(min=0)], temperature, members >= 0))
-    shares: Floats = torch.cat(parts).double().numpy()
-    return shares
+    members = torch.from_numpy(bags)
+    shares = gradient_share(vectors[torch.from_numpy(anchors)], vectors[members.clamp(min=0)], mask=members >= 0)
+    return np.asarray(shares.double())
 
 
 def _along(statistics: CurriculumStatistics, name: str) -> Floats | None:

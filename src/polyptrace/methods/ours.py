@@ -4,13 +4,14 @@ A batch has M bags of 1 + K tracklets: the anchor first, then its bag. Polyp lab
 Equation 1 and in the authors' release, a tracklet that occurs twice in a batch is not its own negative (`ignore`).
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from polyptrace import losses
 from polyptrace.config import Config, Loss, Supervision
 from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted
@@ -19,16 +20,6 @@ from polyptrace.data.identity import video_keys
 from polyptrace.data.tracklets import pad_rows
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.encoders.encoder import OwnEncoder
-from polyptrace.losses import (
-    condition_satisfied,
-    frame_vectors,
-    multi_positive,
-    noise_aware,
-    noise_aware_frames,
-    noise_aware_symmetric,
-    repeated_members,
-    repeated_tracklets,
-)
 from polyptrace.methods.method import (
     Batch,
     Data,
@@ -50,7 +41,7 @@ from polyptrace.supervision.curriculum import (
 
 def encoder(config: Config, size: int) -> OwnEncoder:
     """The tracklet encoder of the [encoder] section."""
-    return TrackletEncoder.from_settings(config.encoder, size, config.train.method)
+    return TrackletEncoder(**asdict(config.encoder), size=size, name=config.train.method)
 
 
 def plan(data: Data, config: Config) -> TrainingPlan:
@@ -134,12 +125,12 @@ def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str,
     z_bags = z.unflatten(0, (-1, 1 + config.supervision.bag_size))  # (M, 1 + K, T, P)
     tracklet = targets.tracklet.reshape(z_bags.shape[:2])
     mask = tracklet[:, 1:] >= 0  # (M, K)
-    ignore = repeated_members(tracklet[:, 0], tracklet[:, 1:])  # (M, K, M)
-    condition = condition_satisfied(z_bags[:, 0, 0], z_bags[:, 1:, 0], mask, ignore=ignore)
+    ignore = losses.repeated_members(tracklet[:, 0], tracklet[:, 1:])  # (M, K, M)
+    condition = losses.condition_satisfied(z_bags[:, 0, 0], z_bags[:, 1:, 0], mask, ignore=ignore)
     if config.loss.form == "paper":
         temperature, frames = config.loss.temperature, targets.mask.unflatten(0, z_bags.shape[:2])  # (M, 1 + K, L)
-        of_tracklets = noise_aware(z_bags[:, 0, 0], z_bags[:, 1:, 0], temperature, mask, ignore=ignore)
-        of_frames = noise_aware_frames(
+        of_tracklets = losses.noise_aware(z_bags[:, 0, 0], z_bags[:, 1:, 0], temperature, mask, ignore=ignore)
+        of_frames = losses.noise_aware_frames(
             z_bags[:, 0, 1:],
             z_bags[:, 1:, 1:],
             temperature,
@@ -159,10 +150,10 @@ def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str,
 
 def _symmetric_form(z: Tensor, targets: Targets, settings: Loss) -> tuple[Tensor, Tensor]:
     """The losses over tracklets and over frames in which every member of a bag is an anchor."""
-    function = noise_aware_symmetric if settings.name == "noise-aware" else multi_positive
-    ignore = repeated_tracklets(targets.tracklet)  # (B, B)
+    function = losses.noise_aware_symmetric if settings.name == "noise-aware" else losses.multi_positive
+    ignore = losses.repeated_tracklets(targets.tracklet)  # (B, B)
     of_tracklets = function(z[:, 0], targets.group, settings.temperature, ignore=ignore, mask=targets.tracklet >= 0)
-    frames, group, pairs = frame_vectors(z[:, 1:], targets.group, ignore, settings.within_tracklet)
+    frames, group, pairs = losses.frame_vectors(z[:, 1:], targets.group, ignore, settings.within_tracklet)
     of_frames = function(frames, group, settings.temperature, ignore=pairs, mask=targets.mask.flatten())
     return of_tracklets, of_frames
 

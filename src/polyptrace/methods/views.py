@@ -23,6 +23,7 @@ views at the smallest stride is split in half, and each half is spread over the 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,11 @@ class TrackFrames:
     def __len__(self) -> int:
         return len(self.index)
 
+    @cached_property
+    def step(self) -> Floats:
+        """(n,) frames of the video from one stored frame to the next."""
+        return (self.span - 1) / (self.count - 1)
+
     def two_views(self, track: int, random: np.random.Generator) -> tuple[Ints, Ints]:
         """Two views of a track without a common frame; the second begins after the first has ended."""
         half = int(self.span[track]) // 2
@@ -99,8 +105,7 @@ class TrackFrames:
 
     def _stride(self, track: int, available: int, random: np.random.Generator) -> float:
         """A stride at which a view fits into the available frames."""
-        step = (self.span[track] - 1) / (self.count[track] - 1)
-        fitting: Floats = np.array([d for d in self.strides or (step,) if self.length * d < available])
+        fitting: Floats = np.array([d for d in self.strides or (self.step[track],) if self.length * d < available])
         if not len(fitting):
             return available / self.length
         return float(random.choice(fitting, p=fitting / fitting.sum()))
@@ -108,8 +113,7 @@ class TrackFrames:
     def _frames(self, track: int, first: float, stride: float) -> Ints:
         """The stored frames nearest to the frames of a view: (L,)."""
         frame = first + np.floor(np.arange(self.length) * stride)
-        step = (self.span[track] - 1) / (self.count[track] - 1)
-        stored: Ints = np.clip(np.floor(frame / step + 0.5), 0, self.count[track] - 1).astype(np.int64)
+        stored: Ints = np.clip(np.floor(frame / self.step[track] + 0.5), 0, self.count[track] - 1).astype(np.int64)
         return stored
 
 
@@ -291,13 +295,12 @@ def frame_runs(data: Data, config: Config) -> FrameRuns:
     run_of_frame = np.repeat(run[order], count)
     begin = np.flatnonzero(np.diff(run_of_frame, prepend=-1))
     size = np.diff(begin, append=len(run_of_frame))
-    step = (tracks.span[order] - 1) / (count - 1)  # frames of the video between two stored ones
     return FrameRuns(
         rows=np.concatenate([tracks.rows[i] for i in order]),
         owner=np.repeat(tracks.index[order], count),
         begin=np.repeat(begin, size),
         count=np.repeat(size, size),
-        spread=np.repeat(config.views.deviation / step, count),
+        spread=np.repeat(config.views.deviation / tracks.step[order], count),
     )
 
 

@@ -1,4 +1,4 @@
-"""The retrieval gallery: queries and their five nearest tracks as film strips."""
+"""The retrieval gallery: queries and their nearest tracks, at most five, as film strips."""
 
 from collections.abc import Iterable, Sequence
 
@@ -51,7 +51,10 @@ def query_keys(row: Results) -> list[TrackKey]:
 
 
 def gallery_rows(row: Results, indices: Iterable[int], images: TrackImages) -> tuple[StripRow, ...]:
-    """The film strips of some of a row's queries, each followed by those of its nearest tracks."""
+    """The film strips of some of a row's queries, each followed by those of its nearest tracks.
+
+    A query has as many as its polyp has other tracks, at most five: of more, some would be wrong in any case.
+    """
     table = row.tasks["retrieval"].table
     polyp, position, fps = (row.arrays[f"{table}/{name}"] for name in ("polyp", "position", "fps"))
     identity = join_keys(row.arrays[f"{table}/dataset"], polyp)
@@ -62,16 +65,18 @@ def gallery_rows(row: Results, indices: Iterable[int], images: TrackImages) -> t
 
     rows = []
     for index in indices:
-        query, top = int(row.arrays["retrieval/query"][index]), row.arrays["retrieval/top"][index].tolist()
+        query = int(row.arrays["retrieval/query"][index])
+        others = int((identity == identity[query]).sum()) - 1
+        top, scores = (row.arrays[f"retrieval/{name}"][index][:others].tolist() for name in ("top", "top_score"))
         strips = [strip_of(query, "query", "query")]
-        for track, score in zip(top, row.arrays["retrieval/top_score"][index], strict=True):
+        for track, score in zip(top, scores, strict=True):
             if track >= 0:
                 same = identity[track] == identity[query]
                 strips.append(strip_of(track, "same" if same else "other", f"{'✓' if same else '✗'} {score:.2f}"))
         correct = sum(each.role == "same" for each in strips)
-        others = counted(int((identity == identity[query]).sum()) - 1, "other track")
         heading = (
-            f"Polyp {polyp[query]}: {correct} of its {others} among the nearest {len(strips) - 1}; average precision"
+            f"Polyp {polyp[query]}: {correct} of its {counted(others, 'other track')} among the nearest"
+            f" {len(strips) - 1}; average precision"
             f" {100 * float(row.arrays['retrieval/ap'][index]):.0f} %"
         )
         rows.append(StripRow(heading, tuple(strips)))

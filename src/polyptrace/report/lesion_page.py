@@ -20,6 +20,7 @@ from polyptrace.report.page import (
     Heading,
     Page,
     Paragraph,
+    Part,
     Picture,
     Plots,
     Section,
@@ -146,6 +147,7 @@ def lesion_page(
         for number, (procedure, described) in enumerate(zip(found, lesions, strict=True), 1)
         for blocks in [_procedure_blocks(tracks, procedure, described, images, number)]
     ]
+    explanation = Part("lesions.html.j2", {"model": model, "sighting_gap": SIGHTING_GAP_S})
     missing = missing_pictures(images, [tracks.track_key(row) for row in range(len(tracks))])
     total = sum(procedure.count for procedure in found)
     return Page(
@@ -158,7 +160,7 @@ def lesion_page(
                 missing,
             ]
         ).strip(),
-        sections=(*sections, Section("method", "How to read this page", tuple(_explanation(model)))),
+        sections=(*sections, Section("method", "How to read this page", (explanation,))),
         generated=tracks.generated,
         tiles=tuple(
             Tile(each.video, str(each.count), "90 % range {}–{}".format(*each.interval), None) for each in found[:14]
@@ -264,28 +266,6 @@ def _uncertain_row(tracks: Embeddings, link: Link, lesion_of: dict[int, int], im
         name = f"track {tracks.track[row]}"
         strips.append(strip(tracks.track_key(row), images, "match", f"lesion {number}", name, time))
     return StripRow(f"{percent(link.probability)} the same lesion ({lesions})", tuple(strips))
-
-
-def _explanation(model: SameModel) -> list[Block]:
-    """The section at the end of the page."""
-    text = (
-        "The probability that two tracks show the same lesion was fitted on"
-        f" {counted(model.pairs, 'pair')} of tracks of {counted(model.procedures, 'procedure')},"
-        f" {'with polyp labels' if model.labelled_pairs else 'without labels'}. It depends on the cosine of their"
-        " vectors, on the time between them, and on the longest pause without any track between them. Tracks that are"
-        " visible at the same time show different lesions."
-    )
-    confidence = (
-        "All probabilities take all tracks of the procedure into account; only that of a weakest link within one visit"
-        " does not. 'polyptrace explore' and 'find' show what two tracks alone say, so their numbers can differ. The"
-        " confidence of a lesion is the probability that it consists of exactly these tracks; it does not say how"
-        " probable it is that they show a lesion: a low mean score of the detector can mean that they show none. The"
-        " weakest link is the least probable of the pairs that join its"
-        f" tracks. Tracks of a lesion that are less than {SIGHTING_GAP_S:g} s apart are one sighting. Pictures are"
-        " chosen by sharpness, box size, highlights and dark corners, at first one of each sighting; each shows its"
-        " detection box."
-    )
-    return [Paragraph(text), Paragraph(confidence), *(Paragraph(f"Assumed: {each}.") for each in model.assumptions)]
 
 
 def _count_sentence(procedure: ProcedureLesions) -> str:

@@ -4,16 +4,18 @@ Everything a user can name (methods, videos, datasets) is escaped by the templat
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import polyptrace
 from polyptrace.core.arrays import Pixels
+from polyptrace.core.console import counted
 from polyptrace.drawing import Drawing, inline
 from polyptrace.film_strips import data_uri
 
@@ -35,28 +37,12 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Legend:
-    """Coloured squares with their meaning: (CSS class, text)."""
-
-    entries: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
 class Plots:
     """Drawings side by side, or one wide drawing that scrolls on narrow screens, with a caption."""
 
     drawings: tuple[Drawing, ...]
     caption: str
     wide: bool = False
-    legend: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Facts:
-    """A list of names and descriptions."""
-
-    pairs: tuple[tuple[str, str], ...]
-    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,10 +68,7 @@ class StripRow:
 
 @dataclass(frozen=True)
 class Strips:
-    """Rows of film strips; `drawing` shows the same strips in one image file."""
-
     rows: tuple[StripRow, ...]
-    drawing: Drawing | None = None
 
 
 @dataclass(frozen=True)
@@ -166,14 +149,14 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Details:
-    """Blocks that the reader can unfold; they are not printed."""
+class Part:
+    """The values of a template, by name; texts that depend on them are in the template."""
 
-    summary: str
-    blocks: tuple["Block", ...]
+    template: str
+    values: Mapping[str, Any]
 
 
-Block: TypeAlias = Paragraph | Heading | Legend | Plots | Facts | Strips | Card | Table | Details
+Block: TypeAlias = Paragraph | Heading | Plots | Strips | Card | Part
 
 
 @dataclass(frozen=True)
@@ -186,17 +169,17 @@ class Section:
 
     @property
     def tables(self) -> list[Table]:
-        return [block for block in self.blocks if isinstance(block, Table)]
+        return [each for each in self._contents() if isinstance(each, Table)]
 
     @property
     def drawings(self) -> list[Drawing]:
-        drawings: list[Drawing] = []
+        return [each for each in self._contents() if isinstance(each, Drawing)]
+
+    def _contents(self) -> Iterator[object]:
         for block in self.blocks:
-            if isinstance(block, Plots):
-                drawings += block.drawings
-            elif isinstance(block, Strips) and block.drawing is not None:
-                drawings.append(block.drawing)
-        return drawings
+            values = block.values.values() if isinstance(block, Part) else vars(block).values()
+            for value in values:
+                yield from value if isinstance(value, tuple) else (value,)
 
 
 @dataclass(frozen=True)
@@ -234,8 +217,7 @@ def write_page(path: Path, page: Page) -> None:
 
 def render_table(table: Table) -> str:
     """One table as an HTML <figure>."""
-    template = _HTML.get_template("table.html.j2")
-    return f"{template.module.render_table(table.with_costs_last())}\n"  # type: ignore[attr-defined]
+    return f"{_HTML.get_template('table.html.j2').module.render_table(table)}\n"  # type: ignore[attr-defined]
 
 
 def markdown(table: Table) -> str:
@@ -248,31 +230,31 @@ def latex(table: Table) -> str:
     return _LATEX.get_template("table.tex.j2").render(table=table)
 
 
+def table_notes(name: str, /, **values: Any) -> tuple[str, ...]:
+    """The notes of a table, from a macro of `notes.j2` that has one per line."""
+    return tuple(str(getattr(_MARKDOWN.get_template("notes.j2").module, name)(**values)).splitlines())
+
+
 def write_table(folder: Path, table: Table) -> None:
     """Writes a table as Markdown, LaTeX and HTML."""
     for suffix, render in (("md", markdown), ("tex", latex), ("html", render_table)):
         (folder / f"{table.name}.{suffix}").write_text(render(table), encoding="utf-8")
 
 
+_LATEX_TEXT = {
+    "\\": "textbackslash",
+    "~": "textasciitilde",
+    "^": "textasciicircum",
+    "<": "textless",
+    ">": "textgreater",
+}
+_LATEX_MARKS = {"†": "textdagger", "✓": "checkmark"}
+_LATEX_MATHS = {"✗": r"\times", "↑": r"\uparrow", "↓": r"\downarrow", "−": "-", "τ": r"\tau", "≤": r"\leq"}
 _LATEX_CHARACTERS = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "†": r"\textdagger{}",
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "✓": r"\checkmark{}",
-        "✗": r"\ensuremath{\times}",
-        "–": "--",
-        "↑": r"\ensuremath{\uparrow}",
-        "↓": r"\ensuremath{\downarrow}",
-        "−": r"\ensuremath{-}",
-        "\n": " ",
-        "τ": r"\ensuremath{\tau}",
-        "≤": r"\ensuremath{\leq}",
-    }
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {character: f"\\{name}{{}}" for character, name in (_LATEX_TEXT | _LATEX_MARKS).items()}
+    | {character: rf"\ensuremath{{{formula}}}" for character, formula in _LATEX_MATHS.items()}
+    | {"–": "--", "\n": " "}
 )
 
 
@@ -291,6 +273,8 @@ _HTML.globals |= {"long_table": LONG_TABLE, "version": polyptrace.__version__}
 _HTML.filters |= {
     "inline_svg": lambda drawing: Markup(inline(drawing)),  # noqa: S704 - escaped by matplotlib
     "data_uri": data_uri,
+    "counted": counted,
+    "render_part": lambda part: Markup(_HTML.get_template(part.template).render(part.values)),  # noqa: S704 - escaped
     "markdown": escape_markdown,
     "latex": escape_latex,
 }

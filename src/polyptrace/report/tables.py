@@ -4,7 +4,8 @@ The paper's Tables 1 (`method_table`) and 2 (`ablation_table`), paired differenc
 """
 
 import csv
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 
 from polyptrace.config import Config
@@ -13,7 +14,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.bootstrap import Paired, holm
 from polyptrace.evaluate.results import compare
-from polyptrace.report.page import MISSING, Cell, Column, Table, TableRow
+from polyptrace.report.page import MISSING, Cell, Column, Table, TableRow, table_notes
 from polyptrace.report.ranking import (
     CLUSTERINGS,
     COUNTING,
@@ -31,15 +32,8 @@ from polyptrace.report.ranking import (
     value_text,
 )
 
-#: How operations are counted: column heading and explanation.
-OPERATIONS = {
-    "paper_macs": (
-        "MACs",
-        "multiply-accumulates of convolutions and linear layers plus 4 operations per normalised element, without the"
-        " products inside attention, as in the paper's FLOPs column",
-    ),
-    "flops": ("FLOPs", "all matrix products including attention, with 2 operations per multiply-accumulate"),
-}
+#: Column headings of the known ways to count operations, which the notes explain.
+OPERATIONS = {"paper_macs": "MACs", "flops": "FLOPs"}
 
 #: The four parts of the method that the paper's Table 2 switches on and off.
 SWITCHES = ("Exp. sampling", "Curriculum", "Frame", "Tracklet")
@@ -48,7 +42,9 @@ SAW_TEST = "*"
 OTHER_TEST = "†"
 #: What the column of labels says about `LABEL_USE`.
 LABELS = {"": MISSING, "label-free": "none", "label-free given tracks": "tracks", "labels": "polyps"}
-LABELS_NOTE = f"Labels: what training used of polyp labels (tracks: only to link boxes; {MISSING}: not stated)."
+
+#: The title of a group, and its rows.
+Group = tuple[str, tuple[TableRow, ...]]
 
 PAPER_GROUP = "As printed in the paper, on its four public datasets; not measured here"
 
@@ -71,40 +67,32 @@ def method_table(
         counted_by = [convention for row in rows for convention in (row.method.flops or {})]
         conventions = list(dict.fromkeys([*(["paper_macs"] if paper else []), *counted_by]))
         columns = [Column("", "Labels", cost=True), Column("", "Params", "M", cost=True)]
-        columns += [Column("", OPERATIONS[c][0] if c in OPERATIONS else c, "G", cost=True) for c in conventions]
+        columns += [Column("", OPERATIONS.get(c, c), "G", cost=True) for c in conventions]
         cells = [[*_cost_cells(row, conventions), *each] for row, each in zip(rows, cells, strict=True)]
-    groups = _grouped(rows, cells, focus)
+    groups = _grouped(rows, dict(enumerate(cells)), focus)
     if paper:
         groups.append((PAPER_GROUP, tuple(_paper_rows(conventions, measures))))
-    notes = [*ranking_notes(groups, rankings), *([LABELS_NOTE] if costs else []), *_cost_notes(conventions)]
+    notes = ranking_notes(groups, rankings) + (table_notes("costs", conventions=conventions) if costs else ())
     columns += value_columns(measures)
-    return Table(name, title, table_caption(rows, measures), tuple(columns), tuple(groups), tuple(notes))
+    return Table(name, title, table_caption(rows, measures), tuple(columns), tuple(groups), notes)
 
 
 def difference_table(rows: Sequence[Results], measures: Sequence[Measure], focus: int) -> Table | None:
     """The method in focus minus each other method, paired on the same draws; None if nothing can be compared."""
-    pairs = {
-        (n, m): compare(rows[focus], rows[n], m.task, m.metric)
-        for m in measures
-        for n in range(len(rows))
-        if n != focus and _comparable(rows[focus], rows[n], m)
-    }
-    if not pairs:
-        return None
-    adjusted: dict[tuple[int, Measure], float] = {}
+    cells: dict[int, dict[Measure, Cell]] = {}
     for measure in measures:
-        column = [key for key in pairs if key[1] == measure]
-        adjusted |= zip(column, holm([pairs[key].p for key in column]), strict=True)
-    cells = [[_difference_cell(m, pairs.get((n, m)), adjusted.get((n, m))) for m in measures] for n in range(len(rows))]
-    groups = _grouped(rows, cells, only={n for n, _ in pairs})
+        others = [n for n, row in enumerate(rows) if n != focus and _comparable(rows[focus], row, measure)]
+        pairs = [compare(rows[focus], rows[n], measure.task, measure.metric) for n in others]
+        for n, pair, p in zip(others, pairs, holm([pair.p for pair in pairs]), strict=True):
+            cells.setdefault(n, {})[measure] = _difference_cell(measure, pair, p)
+    if not cells:
+        return None
+    groups = _grouped(rows, {n: [of_row.get(m, Cell()) for m in measures] for n, of_row in cells.items()})
     name = rows[focus].method.name
-    note = (
-        f"Positive values: {name} is higher. Bold: p ≤ {SIGNIFICANCE}, Holm-adjusted within the column. Intervals: 95 %"
-        " confidence interval of the difference, with both methods on the same bootstrap draws."
-    )
     columns = tuple(Column(m.over, m.name) for m in measures)
     title = f"{name} minus each other method, in points"
-    return Table("differences", title, "", columns, tuple(groups), (note,))
+    notes = table_notes("differences", name=name, significance=SIGNIFICANCE)
+    return Table("differences", title, "", columns, tuple(groups), notes)
 
 
 def counting_table(rows: Sequence[Results], focus: int) -> Table | None:
@@ -113,7 +101,7 @@ def counting_table(rows: Sequence[Results], focus: int) -> Table | None:
     if not measures:
         return None
     names = {measure.name for measure in measures}
-    groups: list[tuple[str, tuple[TableRow, ...]]] = []
+    groups: list[Group] = []
     rankings: list[Ranking] = []
     for task, title in CLUSTERINGS.items():
         block = [m for m in COUNTING if m.task == task and m.name in names]
@@ -122,32 +110,18 @@ def counting_table(rows: Sequence[Results], focus: int) -> Table | None:
         counted_rows = [n for n, row in enumerate(rows) if any(metric_of(row, m) is not None for m in block)]
         lines = tuple(TableRow(row_name(rows[n]), tuple(cells[n]), n == focus) for n in counted_rows)
         groups += [(title, lines)] if lines else []
-    notes = ranking_notes(groups, rankings)
-    if has_labels(rows):
-        notes.append(
-            "Count error: absolute difference between found and true polyps, mean over procedures. Fragments per"
-            " polyp: clusters divided by true polyps (ideal: 1), comparable only at equal false positives. False"
-            " positives: per cent of pairs of different polyps in one cluster. Pairs found: per cent of pairs of the"
-            " same polyp in one cluster. Pair F1: harmonic mean of their precision and recall. The lesions are counted"
-            " without labels; the settings of the other clusterings are tuned on labels."
-        )
-    found = [
-        metric_of(row, m) for row in rows for m in COUNTING if m.task == "counting.affinity" and m.metric == "recall"
-    ]
-    if any(metric is not None and metric.value == 0 for metric in found):
-        notes.append(
-            "Affinity propagation leaves every track alone where none of its published settings is close to 5 % false"
-            " positives."
-        )
+    affinity = next(m for m in COUNTING if (m.task, m.metric) == ("counting.affinity", "recall"))
+    alone = any((metric := metric_of(row, affinity)) is not None and metric.value == 0 for row in rows)
+    notes = ranking_notes(groups, rankings) + table_notes("counting", labelled=has_labels(rows), alone=alone)
     first = next(iter(CLUSTERINGS))  # all clusterings have the same columns
     heads = tuple(Column("", m.name, m.direction) for m in COUNTING if m.task == first and m.name in names)
     caption = f"{counts_text(rows, measures[0])}."
-    return Table("table_counting", "Counting polyps", caption, heads, tuple(groups), tuple(notes))
+    return Table("table_counting", "Counting polyps", caption, heads, tuple(groups), notes)
 
 
 def ablation_table(blocks: Mapping[str, Sequence[tuple[Results, Config]]], measures: Sequence[Measure]) -> Table:
     """The paper's Table 2: rows with their settings, in blocks that are ranked separately."""
-    groups: list[tuple[str, tuple[TableRow, ...]]] = []
+    groups: list[Group] = []
     notes: list[str] = []
     for title, members in blocks.items():
         cells, rankings = ranked_cells([results for results, _ in members], measures)
@@ -195,6 +169,23 @@ def sweep_table(name: str, points: Mapping[str, Sequence[Results]], measure: Mea
     return Table(name, f"Sweep: {title}", " ".join(captions), columns, (("", lines),), tuple(notes))
 
 
+def sweep_difference_table(
+    points: Mapping[str, Sequence[Results]], measures: Sequence[Measure], focus: str
+) -> Table | None:
+    """The method named `focus` minus each other one at each point of a sweep; None if nothing can be compared."""
+    tables: dict[str, Table] = {}
+    for point, rows in points.items():
+        names = [row.method.name for row in rows]
+        if focus in names and (table := difference_table(rows, measures, names.index(focus))):
+            tables[point] = table
+    if not tables:
+        return None
+    first = next(iter(tables.values()))
+    groups = tuple((point, tuple(row for _, rows in table.groups for row in rows)) for point, table in tables.items())
+    notes = (*first.notes, "Each point of the sweep is adjusted separately.")
+    return replace(first, name="sweep-differences", groups=groups, notes=notes)
+
+
 def has_labels(rows: Sequence[Results]) -> bool:
     """Whether polyps are labelled in some procedure, so that a count can be checked."""
     return any(task.counts.get("labelled_videos", 0) > 0 for row in rows for task in row.tasks.values())
@@ -209,11 +200,10 @@ def card_results(results: Results, fingerprint: str) -> dict[str, str | float]:
                 f"{source['path']}: vectors of another encoder (fingerprint {made[:12] or 'unknown'}, not"
                 f" {fingerprint[:12]}) -> embed and evaluate with the encoder that is saved"
             )
-    card: dict[str, str | float] = {}
-    for measure in MAIN:
-        task = results.tasks.get(measure.task)
-        if task is not None and measure.metric in task.metrics:
-            card[f"{measure.over} {measure.name}"] = metric_text(measure, task.metrics[measure.metric])
+    metrics = {measure: metric_of(results, measure) for measure in MAIN}
+    card: dict[str, str | float] = {
+        f"{measure.over} {measure.name}": metric_text(measure, metric) for measure, metric in metrics.items() if metric
+    }
     return card | {"Measured on": table_caption([results], MAIN)}
 
 
@@ -227,23 +217,18 @@ def table_caption(rows: Sequence[Results], measures: Sequence[Measure]) -> str:
 
 
 def counts_text(rows: Sequence[Results], measure: Measure) -> str:
-    """The number of tracklets, polyps and procedures behind a measure, of the first row that has it; "" if none has."""
-    for row in rows:
-        if is_done(row, measure.task):
-            task = row.tasks[measure.task]
-            return describe_counts(task.counts, task.unit, task.datasets, generated=row.generated)
-    return ""
-
-
-def describe_counts(counts: dict[str, int], unit: str, datasets: Sequence[str], *, generated: bool) -> str:
-    """736 tracks of 47 polyps in 19 generated procedures (synthetic)."""
-    text = counted(counts.get("tracklets", 0), unit)
-    if counts.get("polyps"):
-        text += f" of {counted(counts['polyps'], 'polyp')}"
-    if "videos" in counts:
-        text += f" in {counted(counts['videos'], 'generated procedure' if generated else 'procedure')}"
-    named = [name for name in datasets if name]
-    return f"{text} ({', '.join(named)})" if named else text
+    """The data behind a measure, of the first row that has it: 736 tracks of 47 polyps in 19 procedures (SUN)."""
+    row = next((row for row in rows if is_done(row, measure.task)), None)
+    if row is None:
+        return ""
+    task = row.tasks[measure.task]
+    text = counted(task.counts.get("tracklets", 0), task.unit)
+    if task.counts.get("polyps"):
+        text += f" of {counted(task.counts['polyps'], 'polyp')}"
+    if "videos" in task.counts:
+        text += f" in {counted(task.counts['videos'], 'generated procedure' if row.generated else 'procedure')}"
+    names = ", ".join(filter(None, task.datasets))
+    return f"{text} ({names})" if names else text
 
 
 def row_name(row: Results) -> str:
@@ -281,13 +266,11 @@ def value_cell(row: Results, number: int, measure: Measure, ranking: Ranking) ->
     )
 
 
-def _grouped(
-    rows: Sequence[Results], cells: Sequence[Sequence[Cell]], focus: int = -1, only: Collection[int] | None = None
-) -> list[tuple[str, tuple[TableRow, ...]]]:
-    """The rows, or `only` some of them, with their cells, in the table's order of groups."""
+def _grouped(rows: Sequence[Results], cells: Mapping[int, Sequence[Cell]], focus: int = -1) -> list[Group]:
+    """The rows that have cells, by their number, in the table's order of groups."""
     groups = []
     for group in GROUP_ORDER:
-        members = [n for n, row in enumerate(rows) if row.method.group == group and (only is None or n in only)]
+        members = [n for n, row in enumerate(rows) if row.method.group == group and n in cells]
         if members:
             groups.append((group, tuple(TableRow(row_name(rows[n]), tuple(cells[n]), n == focus) for n in members)))
     return groups
@@ -312,9 +295,7 @@ def _comparable(one: Results, other: Results, measure: Measure) -> bool:
     return one.tasks[measure.task].draws_key == other.tasks[measure.task].draws_key
 
 
-def _difference_cell(measure: Measure, pair: Paired | None, p: float | None) -> Cell:
-    if pair is None or p is None:
-        return Cell()
+def _difference_cell(measure: Measure, pair: Paired, p: float) -> Cell:
     sign = "+" if pair.difference > 0 else ""
     return Cell(
         sign + value_text(measure, pair.difference),
@@ -342,24 +323,8 @@ def _paper_rows(conventions: Sequence[str], measures: Sequence[Measure]) -> list
 
 def ranking_notes(
     groups: Sequence[tuple[str, Sequence[TableRow]]], rankings: Iterable[Ranking], family: str = "within the column"
-) -> list[str]:
+) -> tuple[str, ...]:
     """What bold, underline and the footnote signs of a table mean, as far as they occur."""
     signs = {cell.note for _, rows in groups for row in rows for cell in row.cells}
-    if any(ranking.p for ranking in rankings):
-        notes = [
-            "Bold: best, and all methods that a paired bootstrap test cannot distinguish from it"
-            f" (p > {SIGNIFICANCE}, Holm-adjusted {family}). Underlined: second best, if one method alone is best."
-            " Intervals: 95 % confidence."
-        ]
-    else:
-        notes = ["Intervals: 95 % confidence."]
-    if SAW_TEST in signs:
-        notes.append(f"{SAW_TEST} Pretrained on test data of this task; not ranked.")
-    if OTHER_TEST in signs:
-        notes.append(f"{OTHER_TEST} Evaluated on other tracklets or other bootstrap draws; not ranked.")
-    return notes
-
-
-def _cost_notes(conventions: Sequence[str]) -> list[str]:
-    known = [OPERATIONS[c] for c in conventions if c in OPERATIONS]
-    return [f"{name}, for one 8-frame tracklet at the input size used: {explanation}." for name, explanation in known]
+    tested = any(ranking.p for ranking in rankings)
+    return table_notes("ranking", tested=tested, significance=SIGNIFICANCE, family=family, signs=signs)

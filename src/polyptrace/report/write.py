@@ -20,7 +20,6 @@ from polyptrace.data import Dataset
 from polyptrace.drawing import line_styles
 from polyptrace.evaluate.results import Metric, Results, without_nan
 from polyptrace.film_strips import TrackImages
-from polyptrace.report import sections as page_sections
 from polyptrace.report.curves import Run
 from polyptrace.report.page import Block, Page, Section, Tile, write_page, write_table
 from polyptrace.report.ranking import (
@@ -36,6 +35,7 @@ from polyptrace.report.ranking import (
     rank,
     value_text,
 )
+from polyptrace.report.sections import SECTIONS, Content
 from polyptrace.report.tables import OTHER_TEST
 
 #: The file that marks a folder as a report.
@@ -66,23 +66,14 @@ def write_report(
     rows = in_group_order(rows)
     number = focus_row(rows, focus)
     styles = line_styles([row.method.group for row in rows], number)
-    content = page_sections.Content(rows, number, styles, TrackImages.of(datasets) if datasets else None)
-    makers: dict[str, Callable[[], Section | None]] = {
-        "Table 1": lambda: page_sections.main_results(content, paper=paper),
-        "gallery": lambda: page_sections.retrieval_gallery(content),
-        "re-identification": lambda: page_sections.reidentification(content),
-        "maps": lambda: page_sections.maps(content),
-        "counting": lambda: page_sections.counting(content),
-        "additional protocols": lambda: page_sections.additional_protocols(content),
-        "training": lambda: page_sections.training(runs, training_figures),
-        "protocol": lambda: page_sections.protocol(content.rows),
-    }
+    images = TrackImages.of(datasets) if datasets else None
+    content = Content(rows, number, styles, images, runs, training_figures, paper)
     with atomic_folder(out, overwrite=overwrite, mark=PAGE_FILE) as folder:
         _warn_about_other_tests(rows)
-        sections = []
-        for name, make in makers.items():
-            on_progress(name)
-            section = make()
+        sections: list[Section] = []
+        for make in SECTIONS:
+            on_progress(make.__name__.replace("_", " "))
+            section = make(content)
             sections += [section] if section is not None else []
         write_page(folder / PAGE_FILE, _page(content, sections, title))
         (folder / "figures").mkdir()
@@ -106,7 +97,7 @@ def _warn_about_other_tests(rows: Sequence[Results]) -> None:
         )
 
 
-def _page(content: page_sections.Content, sections: Sequence[Section], title: str | None) -> Page:
+def _page(content: Content, sections: Sequence[Section], title: str | None) -> Page:
     names = dict.fromkeys(
         name or "unnamed data" for row in content.rows for task in row.tasks.values() for name in task.datasets
     )

@@ -78,23 +78,16 @@ def timeline(video: ArrayLike, position: ArrayLike) -> Timeline:
 def neighbours(line: Timeline, anchors: Ints, count: int) -> Ints:
     """The tracklets (A, count) of ranks 1..count of each anchor (A,), ties by index; -1 past the end of the video."""
     slot = line.slot[anchors]
-    begin, end, now = line.video_begin[slot], line.video_end[slot], line.position[slot]
-    before = np.where(line.run_begin[slot] < slot, line.run_begin[slot], _previous_run(line, slot))
-    after = slot + 1
-    nearest = np.full((len(anchors), count), -1, dtype=np.int64)
-    for k in range(count):
-        has_before, has_after = before >= begin, after < end
-        b, a = np.maximum(before, 0), np.minimum(after, len(line.index) - 1)
-        since, until = now - line.position[b], line.position[a] - now
-        nearer = (since < until) | ((since == until) & (line.index[b] < line.index[a]))
-        take_before = has_before & (nearer | ~has_after)
-        take_after = has_after & ~take_before
-        nearest[take_before, k] = line.index[b[take_before]]
-        nearest[take_after, k] = line.index[a[take_after]]
-        more_in_run = b + 1 < np.minimum(line.run_end[b], slot)
-        before = np.where(take_before, np.where(more_in_run, b + 1, _previous_run(line, b)), before)
-        after += take_after
-    return nearest
+    begin, end, run = line.video_begin[slot], line.video_end[slot], line.run_begin[slot]
+    backwards = np.lexsort((line.index, -line.position, line.video_begin))  # slots, the last ones of each video first
+    ahead = run[:, None] + np.arange(count + 1)  # slots of the anchor's own run and after it
+    behind = (begin + end - run)[:, None] + np.arange(count)  # before the run: places in `backwards`
+    last = len(line.index) - 1
+    candidate = np.concatenate([np.minimum(ahead, last), backwards[np.minimum(behind, last)]], axis=1)
+    valid = (np.concatenate([ahead, behind], axis=1) < end[:, None]) & (candidate != slot[:, None])
+    distance = np.where(valid, np.abs(line.position[candidate] - line.position[slot][:, None]), np.inf)
+    tracklet = np.where(valid, line.index[candidate], -1)
+    return np.take_along_axis(tracklet, np.lexsort((tracklet, distance))[:, :count], axis=1)
 
 
 def tie_at(line: Timeline, slot: Ints, rank: Ints) -> Tie:
@@ -158,12 +151,6 @@ def _runs(new: Bools) -> tuple[Ints, Ints]:
     first = np.flatnonzero(new)
     length = np.diff(first, append=len(new))
     return np.repeat(first, length), np.repeat(first + length, length)
-
-
-def _previous_run(line: Timeline, slot: Ints) -> Ints:
-    """The first slot of the run before that of each slot, or the slot before the video if there is none."""
-    last = line.run_begin[slot] - 1
-    return np.where(last < line.video_begin[slot], last, line.run_begin[last])
 
 
 #: Anchors per vectorised operation: large enough for numpy, small enough for the cache.

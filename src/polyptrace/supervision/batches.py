@@ -144,11 +144,9 @@ class Extents(NamedTuple):
 
 def _extents(line: Timeline, anchors: Ints, bags: Ints) -> Extents:
     slot = line.slot[anchors]
-    first = last = line.position[slot]
-    for member in bags.T:
-        time = np.where(member < 0, first, line.position[line.slot[member]])
-        first, last = np.minimum(first, time), np.maximum(last, time)
-    return Extents(line.video_begin[slot], first, last)
+    members = np.where(bags < 0, slot[:, None], line.slot[bags])
+    time = line.position[np.concatenate([slot[:, None], members], axis=1)]  # (A, 1 + K)
+    return Extents(line.video_begin[slot], time.min(1), time.max(1))
 
 
 def spread_videos(video: Ints, batches: int, generator: torch.Generator) -> Ints:

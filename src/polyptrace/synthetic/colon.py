@@ -187,16 +187,9 @@ class Colon:
         place = theta * (1.0 / np.pi), 2.0 * (depth - torch.floor(depth)) - 1.0
         return sample_maps(self.detail, *place), sample_maps(self.fields, *place)
 
-    def fine_at(self, theta: Tensor, z: Tensor) -> Tensor:
-        """The repeating fine texture at angles and depths (B, P): (3, B, P)."""
-        return _sample_periodic(self.fine, theta, z, self.fine_mm)
 
-    def foam_at(self, theta: Tensor, z: Tensor) -> Tensor:
-        """Bubbles at angles and depths (B, P)."""
-        return _sample_periodic(self.foam, theta, z, FOAM_MM)[0]
-
-
-def _sample_periodic(maps: Tensor, theta: Tensor, z: Tensor, period_mm: float) -> Tensor:
+def sample_periodic(maps: Tensor, theta: Tensor, z: Tensor, period_mm: float) -> Tensor:
+    """Values (C, B, P) of maps (1, C, H, W) that repeat on the wall after `period_mm`, at angles and depths (B, P)."""
     phases = theta * (RADIUS_MM / period_mm), z * (1.0 / period_mm)
     return sample_maps(maps, *(2.0 * (phase - torch.floor(phase)) - 1.0 for phase in phases))
 

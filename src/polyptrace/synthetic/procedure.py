@@ -92,16 +92,13 @@ def draw_procedures(preset: Preset, seed: int, workers: int = 0, split: str = "a
 
     A procedure is the same whether its split is drawn alone or not. 0 workers: one per core.
     """
-    splits = ["train"] * preset.train_videos + ["test"] * preset.test_videos
-    counts = [
-        *_polyps_per_video(preset.train_polyps, preset.train_videos, seed, 0),
-        *_polyps_per_video(preset.test_polyps, preset.test_videos, seed, 1),
+    parts = (("train", preset.train_polyps, preset.train_videos), ("test", preset.test_polyps, preset.test_videos))
+    drawn = [
+        (name, count)
+        for stream, (name, polyps, videos) in enumerate(parts)
+        for count in _polyps_per_video(polyps, videos, seed, stream)
     ]
-    jobs = [
-        (number, name, polyps)
-        for number, (name, polyps) in enumerate(zip(splits, counts, strict=True), 1)
-        if split in (name, "all")
-    ]
+    jobs = [(number, *each) for number, each in enumerate(drawn, 1) if split in (each[0], "all")]
     workers = workers or usable_cores()
     processes = min(workers, len(jobs)) >= MIN_PARALLEL
     parallel = Parallel(workers, backend="loky" if processes else "threading", return_as="generator")

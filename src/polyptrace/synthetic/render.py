@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
 from polyptrace.synthetic.camera import Camera, CameraViews, border, camera_rays, pixel_centres
-from polyptrace.synthetic.colon import RADIUS_MM, Colon, Lumen
+from polyptrace.synthetic.colon import FOAM_MM, RADIUS_MM, Colon, Lumen, sample_periodic
 from polyptrace.synthetic.conditions import Conditions
 from polyptrace.synthetic.polyps import Polyp
 from polyptrace.synthetic.tracing import PolypHits, Rays, in_reach, points_on_rays, trace_polyp, trace_wall, turn_rays
@@ -37,13 +37,14 @@ def shade(
     theta = torch.atan2(y, x)
     normal = list(lumen.inward_normal(x, y, z, views.state))
     (vessel, debris), (tone, pale, relief) = colon.mucosa_at(theta, z)  # each (B, P)
-    fine = colon.fine_at(theta, z)  # (3, B, P)
+    fine = sample_periodic(colon.fine, theta, z, colon.fine_mm)  # (3, B, P)
     albedo = _mucosa(colon, vessel * conditions.vessel, tone, pale, fine[0])  # 3 x (B, P)
     distance = wall.clone()
     seam = 1.0 + 0.05 * relief + 0.05 * fine[1]
     for polyp, hits in polyps:
         _shade_polyp(colon, polyp, hits, conditions, albedo, normal, distance, seam, fine[0])
-    foam = colon.foam_at(theta, z) if bool((conditions.bubbles > 0).any()) else torch.zeros_like(tone)
+    foaming = bool((conditions.bubbles > 0).any())
+    foam = sample_periodic(colon.foam, theta, z, FOAM_MM)[0] if foaming else torch.zeros_like(tone)
     foam = foam * torch.sigmoid((tone - 1.6 + 2.4 * conditions.bubbles) * 4.0) * (conditions.bubbles > 0)
     depth = x * conditions.down[:, 0:1] + y * conditions.down[:, 1:2] - RADIUS_MM * lumen.inflation[views.state.long()]
     pool = torch.sigmoid((depth + conditions.pool_level) * 1.5)

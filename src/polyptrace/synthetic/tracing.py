@@ -222,12 +222,7 @@ def polyp_boxes(lumen: Lumen, polyp: Polyp, views: CameraViews, camera: Camera, 
     """Box corners (B, 4) x0, y0, x1, y1 of the visible part of the polyp; NaN where it is not in view."""
     anchor = seat(lumen, polyp, views.state).anchor
     near = torch.nonzero((anchor - views.position).norm(dim=1) < BOX_MM)[:, 0]
-    boxes = torch.full((len(anchor), 4), torch.nan)
-    boxes[near] = _near_boxes(lumen, polyp, views.take(near), camera, points)
-    return boxes.numpy().astype(np.float64)
-
-
-def _near_boxes(lumen: Lumen, polyp: Polyp, views: CameraViews, camera: Camera, points: int) -> Tensor:
+    views = views.take(near)
     surface = surface_points(lumen, polyp, views, points)
     away = surface - views.position[:, :, None]
     right, down, forward = torch.einsum("bck,bcn->kbn", views.rotation, away)
@@ -239,7 +234,9 @@ def _near_boxes(lumen: Lumen, polyp: Polyp, views: CameraViews, camera: Camera, 
     high = torch.where(clear[:, None], pixel, -np.inf).amax(dim=2).clamp_min(0).minimum(image)
     large = (high - low > MIN_BOX * camera.width).all(dim=1)
     valid = large & (in_view.to(torch.float32).mean(dim=1) > MIN_VISIBLE)
-    return torch.where(valid[:, None], torch.cat([low, high], dim=1), torch.nan)
+    boxes = torch.full((len(anchor), 4), torch.nan)
+    boxes[near] = torch.where(valid[:, None], torch.cat([low, high], dim=1), torch.nan)
+    return boxes.numpy().astype(np.float64)
 
 
 def simulated_boxes(rng: Generator, boxes: Floats, camera: Camera, jitter: float, dropout: float) -> Floats:

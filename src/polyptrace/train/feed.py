@@ -17,7 +17,7 @@ from polyptrace.methods import Batch, Targets
 
 @dataclass(frozen=True)
 class Loaded:
-    """A batch on the device; valid until the next one is requested."""
+    """A batch on the device."""
 
     batch: Batch
     crops: Tensor  # (n, S, S, 3) uint8, valid frames only

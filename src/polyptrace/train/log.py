@@ -8,7 +8,6 @@ import json
 import math
 import os
 import resource
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -27,7 +26,6 @@ from polyptrace.core.files import atomic_file
 from polyptrace.methods import Batch
 from polyptrace.train.run_folder import (
     CHECKPOINTS,
-    DISCARDED,
     METRICS,
     SECTIONS,
     TENSORBOARD,
@@ -77,7 +75,7 @@ class TrainingLog:
             self._stack.callback(setattr, threading, "excepthook", threading.excepthook)
             threading.excepthook = _ignore_os_errors
             for name in self._config.train.loggers:
-                self._writers.append(self._open_logger(name, self._start.step))
+                self._writers.append(self._open_logger(name))
             self._bar = self._stack.enter_context(progress("training", self._steps * self._tracklets, "tracklets"))
             self._bar.skip(self._start.step * self._tracklets)
         return self
@@ -159,23 +157,22 @@ class TrainingLog:
             f" --encoder.weights; the last good checkpoint is {last or 'none'}; tracklets of the batch: {tracklets}"
         )
 
-    def _open_logger(self, name: str, step: int) -> Writer:
+    def _open_logger(self, name: str) -> Writer:
+        loggers = {"tensorboard": self._tensorboard, "wandb": self._wandb, "mlflow": self._mlflow}
+        if name not in loggers:
+            raise UserError(f"--train.loggers: {name!r} is not known -> {', '.join(loggers)}")
         settings = {f"{s}.{k}": v for s, keys in as_dict(self._config, SECTIONS).items() for k, v in keys.items()}
-        if name == "tensorboard":
-            return self._tensorboard(step)
-        if name not in ("wandb", "mlflow"):
-            raise UserError(f"--train.loggers: {name!r} is not known -> tensorboard, wandb, mlflow")
         try:
-            return self._wandb(settings) if name == "wandb" else self._mlflow(settings)
+            return loggers[name](settings)
         except ModuleNotFoundError as error:
             raise UserError(
                 f"--train.loggers {name}: not installed ({error}) -> pip install 'polyptrace[{name}]'"
             ) from None
 
-    def _tensorboard(self, step: int) -> Writer:
+    def _tensorboard(self, _settings: Mapping[str, object]) -> Writer:
         from torch.utils.tensorboard import SummaryWriter
 
-        writer = SummaryWriter(str(self._out / TENSORBOARD), purge_step=step + 1)
+        writer = SummaryWriter(str(self._out / TENSORBOARD), purge_step=self._start.step + 1)
         self._stack.callback(_close_quietly, writer.close)
 
         def write(step: int, metrics: Mapping[str, float]) -> None:
@@ -207,22 +204,13 @@ class TrainingLog:
 
 
 def discard_after(out: Path, step: int) -> None:
-    """Moves the lines of metrics.jsonl after `step`, which will be computed again, to metrics.discarded.jsonl.
-
-    Damaged lines are moved as well; an incomplete last line is removed.
-    """
+    """Removes the lines of metrics.jsonl after `step`, which will be computed again, and damaged lines."""
     path = out / METRICS
-    if not path.exists():
-        return
-    lines = path.read_bytes().splitlines(keepends=True)
-    complete = [line for line in lines if line.endswith(b"\n")]
-    kept = [line for line in complete if _step(line) <= step]
-    if kept == lines:
-        return
-    with (out / DISCARDED).open("ab") as file:
-        file.writelines(line for line in complete if _step(line) > step)
-    with atomic_file(path) as temporary:
-        temporary.write_bytes(b"".join(kept))
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    kept = [line for line in lines if line.endswith(b"\n") and _step(line) <= step]
+    if kept != lines:
+        with atomic_file(path) as temporary:
+            temporary.write_bytes(b"".join(kept))
 
 
 def _step(line: bytes) -> float:
@@ -238,7 +226,7 @@ def peak_memory(device: torch.device) -> float:
     """Peak memory in GiB: of the GPU, or of the process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 2**30
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux gives KiB
 
 
 def _ignore_os_errors(error: threading.ExceptHookArgs) -> None:

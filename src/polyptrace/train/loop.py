@@ -149,7 +149,7 @@ def _train(
         *init_notes,
     ]
     if fabric.is_global_zero:
-        begin_run(out, config, data, init_from, resumption, labels, notes, replaces)
+        begin_run(out, config, data, init_from, resumption, state.step, labels, notes, replaces)
         for note in notes:
             notify(note)
 

@@ -13,8 +13,7 @@ generators need no state, because every step seeds its own.
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -47,7 +46,7 @@ from polyptrace.encoders.weights import write_safetensors
 SECTIONS = ("supervision", "views", "loss", "encoder", "optimiser", "train")
 
 CONFIG, ENVIRONMENT, CHECKPOINTS, ENCODER = "config.toml", "environment.json", "checkpoints", "encoder"
-METRICS, DISCARDED, TENSORBOARD = "metrics.jsonl", "metrics.discarded.jsonl", "tensorboard"
+METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
 NEW = ".new"  # marks a run that replaces another one
 #: Checkpoints that are kept.
 KEPT = 2
@@ -150,11 +149,12 @@ def begin_run(
     data: LabelFree,
     init_from: str | None,
     resumption: Resumption,
+    step: int,
     labels: str,
     notes: Sequence[str],
     replaces: Path | None = None,
 ) -> None:
-    """Records the start of a run, or one more start of a run that is resumed.
+    """Records the start of a run, or one more start of a run that is resumed after `step` steps.
 
     `replaces` is the run that it will replace, which is kept until then.
     """
@@ -173,7 +173,6 @@ def begin_run(
         used = _Data(str(data.path), data_hash(data), data.info.get("source", {}))
         frames = training_record(init_from).total_frames if init_from else 0
         environment = Environment(used, init_from, frames, labels)
-    step = read_state(resumption.checkpoint).step if resumption.checkpoint else 0
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     start = _Start(now, step, torch.get_num_threads(), list(notes), provenance())
     starts = [*(known.starts if known else []), start]
@@ -259,43 +258,27 @@ def load_checkpoint(path: Path, encoder: nn.Module, optimiser: Optimizer) -> Tra
     """Restores weights, buffers and the state of the optimiser; returns how far the run was."""
     model: dict[str, Tensor] = {}
     states: dict[int, dict[str, Tensor]] = {}
-    with _reading(path) as file:
-        state = _state(file, path)
-        for name in file.keys():  # noqa: SIM118
-            kind, _, rest = name.partition(".")
-            if kind == "model":
-                model[rest] = file.get_tensor(name)
-            else:
-                index, _, key = rest.partition(".")
-                states.setdefault(int(index), {})[key] = file.get_tensor(name)
+    try:
+        with safe_open(path, "pt") as file:
+            state = from_json(TrainingState, json.loads(file.metadata()["state"]), str(path), CHECKPOINT_ADVICE)
+            for name in file.keys():  # noqa: SIM118
+                kind, _, rest = name.partition(".")
+                if kind == "model":
+                    model[rest] = file.get_tensor(name)
+                else:
+                    index, _, key = rest.partition(".")
+                    states.setdefault(int(index), {})[key] = file.get_tensor(name)
         encoder.load_state_dict(model)
         optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
         for weight, values in optimiser.state.items():
             for key, value in values.items():
                 if key != "step":  # fused optimisers require moments in the memory format of their weight
                     values[key] = torch.empty_like(weight, dtype=value.dtype).copy_(value.view(weight.shape))
-    return state
-
-
-def read_state(path: Path) -> TrainingState:
-    """How far the run of a checkpoint was."""
-    with _reading(path) as file:
-        return _state(file, path)
-
-
-def _state(file: Any, path: Path) -> TrainingState:
-    return from_json(TrainingState, json.loads(file.metadata()["state"]), str(path), CHECKPOINT_ADVICE)
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[Any]:
-    try:
-        with safe_open(path, "pt") as file:
-            yield file
     except torch.OutOfMemoryError:
         raise
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{path}: not a complete checkpoint ({error}) -> {CHECKPOINT_ADVICE}") from None
+    return state
 
 
 def _is_longer(old: Config, new: Config) -> bool:

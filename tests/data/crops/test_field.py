@@ -1,18 +1,23 @@
 """The endoscope's field: nothing outside of it is stored."""
 
+import io
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter
 from PIL.PngImagePlugin import PngInfo
+from scipy import ndimage
 
 from polyptrace.config import Crops, Tracks
 from polyptrace.core.errors import PolyptraceWarning
 from polyptrace.data import Boxes, prepare
 from polyptrace.data.crops.field import field_mask
-from polyptrace.data.crops.videos import read_frames, write_video
+from polyptrace.data.crops.videos import all_frames, read_frames, video_info, write_video
+from tests.detect.conftest import without_frame_rate
 
 av = pytest.importorskip("av")
 
@@ -38,14 +43,15 @@ def field_image(shape: str) -> np.ndarray:
     return np.array(image)
 
 
-def recording(path: Path, shape: str, clock: bool = True, **metadata: str) -> Path:
+def recording(path: Path, shape: str, clock: bool = True, codec: str = "libx264", **metadata: str) -> Path:
     """A video with a moving texture inside the field, names at twelve places outside of it, and a running clock."""
     inside = field_image(shape)
     yy, xx = np.mgrid[:HEIGHT, :WIDTH]
     with av.open(str(path), "w") as container:
         container.metadata.update(metadata)
-        stream = container.add_stream("libx264", rate=25)
-        stream.width, stream.height, stream.pix_fmt, stream.options = WIDTH, HEIGHT, "yuv420p", {"crf": "20"}
+        stream = container.add_stream(codec, rate=25)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        stream.options = {"crf": "20"} if codec == "libx264" else {}
         for index in range(FRAMES):
             wave = 120 + 80 * np.sin((xx + 9 * index) / 17) * np.cos((yy - 5 * index) / 13)
             colours = np.stack([wave + 40, wave * 0.6, wave * 0.5], 2).clip(0, 255).astype(np.uint8)
@@ -70,6 +76,58 @@ def test_the_field_is_found_and_everything_outside_is_blank(tmp_path: Path, shap
     for _, picture in read_frames(video, range(0, FRAMES, 5), field=mask):
         assert not picture.numpy()[:, ~inside].any()
         assert picture.numpy()[:, found].mean() > 60
+
+
+@pytest.mark.parametrize("shape", FIELDS)
+@pytest.mark.parametrize("codec", ["mpeg2video", "mpeg4"])
+def test_strong_compression_does_not_connect_a_clock_with_the_field(tmp_path: Path, shape: str, codec: str) -> None:
+    """About 200 kbit/s: blocks of 16 pixels change around the clock, which is 7 pixels above the octagon."""
+    mask = field_mask(recording(tmp_path / "v.mkv", shape, codec=codec))
+    assert mask is not None
+    found, inside = mask[..., 0] > 0, field_image(shape)
+    assert not (found & ~ndimage.binary_dilation(inside, iterations=5)).any()
+    assert (found & inside).sum() > 0.94 * inside.sum()
+
+
+class Unseekable(io.RawIOBase):
+    """A file that is only written to, as by a recorder that was switched off: the header has no duration."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any, /) -> int:
+        return self._file.write(content)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def without_duration(path: Path, frames: Sequence[np.ndarray]) -> None:
+    with Unseekable(path) as file, av.open(file, "w", format="matroska") as container:
+        stream = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())
+
+
+@pytest.mark.parametrize("write", [without_duration, without_frame_rate])
+def test_the_field_is_found_without_a_duration_or_time_stamps(
+    tmp_path: Path, write: Callable[[Path, Sequence[np.ndarray]], object]
+) -> None:
+    """The recording begins with two frozen seconds, in which no field can be found."""
+    moving = [frame for _, frame in all_frames(recording(tmp_path / "v.mp4", "octagon"))]
+    write(tmp_path / "live.mkv", [*[moving[0]] * 50, *moving, *moving])
+    assert video_info(tmp_path / "live.mkv").seconds < 0.1
+    mask = field_mask(tmp_path / "live.mkv")
+    assert mask is not None
+    found, inside = mask[..., 0] > 0, field_image("octagon")
+    assert not (found & ~ndimage.binary_dilation(inside, iterations=5)).any()
+    assert found.sum() > 0.94 * inside.sum()
 
 
 @pytest.mark.parametrize("border", ["blank", "keep"])

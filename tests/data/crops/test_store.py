@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from polyptrace.core.errors import PolyptraceWarning
 from polyptrace.data.crops import store as store_module
@@ -14,18 +13,18 @@ from polyptrace.data.crops.store import MARK, UnfinishedCrops
 STATES = np.array([11, 11, 13, 13, 13], np.uint64)
 
 
-def crop(*values: int) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.uint8)[:, None, None, None].expand(-1, 2, 2, 3)
+def crop(*values: int) -> np.ndarray:
+    return np.tile(np.array(values, np.uint8)[:, None, None, None], (1, 2, 2, 3))
 
 
 def test_crops_are_written_to_their_rows_and_marked(tmp_path: Path) -> None:
     path = tmp_path / "crops.npy"
-    crops = torch.arange(36, dtype=torch.uint8).view(3, 2, 2, 3)
+    crops = np.arange(36, dtype=np.uint8).reshape(3, 2, 2, 3)
     with UnfinishedCrops.open(path, STATES, 2) as store:
         assert not store.finished.any()
         store.write(np.array([0, 3, 4]), crops)
     found = np.load(path)
-    np.testing.assert_array_equal(found[[0, 3, 4]], crops.numpy())
+    np.testing.assert_array_equal(found[[0, 3, 4]], crops)
     assert not found[[1, 2]].any()
     with UnfinishedCrops.open(path, STATES, 2) as store:
         assert store.finished.tolist() == [True, False, False, True, True]

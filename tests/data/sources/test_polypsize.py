@@ -100,9 +100,18 @@ def test_the_pathology_column_is_recognised_or_given(tmp_path: Path, world) -> N
         read_polypsize(tmp_path, columns={"histology": "Nothing"})
     with pytest.raises(UserError, match="'pathology' is not one of our names -> ours are video, size, histology"):
         read_polypsize(tmp_path, columns={"pathology": "Befund"})
-    (tmp_path / "Polyp_Size_Lables.csv").write_text("Video_ID,Millimetres\n1,4\n")
-    with pytest.raises(UserError, match=r"Lables\.csv:1: no column for the size -> .* --columns size=NAME"):
+    (tmp_path / "Polyp_Size_Lables.csv").write_text("Video,Size_Category,Size_of_polyp\n1,2,4\n")
+    with pytest.raises(UserError, match="no column for the size, or several"):
         read_polypsize(tmp_path)
+    (tmp_path / "Polyp_Size_Lables.csv").write_text("Video_ID,Millimetres\n1,4\n")
+    with pytest.raises(UserError, match=r"Lables\.csv:1: no column for the size, or several -> .* --columns size=NAME"):
+        read_polypsize(tmp_path)
+
+
+def test_a_published_column_name_counts_before_others_that_contain_its_word(tmp_path: Path, world) -> None:
+    write_voc(tmp_path, one_polyp(world))
+    (tmp_path / "Polyp_Size_Lables.csv").write_text("Video size,Video_ID,Polyp_Size\n900,1,4\n900,42,5\n")
+    assert set(read_polypsize(tmp_path).size_mm.tolist()) == {4.0, 5.0}
 
 
 def test_without_a_table_sizes_stay_unknown_with_a_warning(tmp_path: Path, world) -> None:

@@ -22,7 +22,7 @@ SMALL: dict[str, tuple[Architecture, int]] = {
     "dinov3-small": (Dinov3(32, 2, 2), 32),
     "dinov3-base": (Dinov3(48, 2, 3), 32),
     "dinov3-large": (Dinov3(64, 3, 4), 32),
-    "vjepa2": (Vjepa2(48, 2, 2, predictor_width=24, predictor_layers=1, predictor_heads=2, clip_length=6), 32),
+    "vjepa2": (Vjepa2(48, 2, 2, clip_length=6), 32),
     "endofm": (Endofm(clip_length=4, width=24, layers=2, heads=2, native=32), 32),
     "endofm-lv": (Endofm(clip_length=8, width=24, layers=2, heads=2, native=32), 32),
     "endovit": (Endovit(24, 2, 2, native=32), 32),

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,8 +22,8 @@ from polyptrace.core.arrays import Ints
 from polyptrace.core.device import torch_threads, usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, crop_regions
-from polyptrace.data.crops.images import ImageProblem, container, file_states, read_images
-from polyptrace.data.crops.regions import cut_crop, cut_crops
+from polyptrace.data.crops.images import Problem, container, file_states, read_images
+from polyptrace.data.crops.regions import cut_crop
 from polyptrace.data.crops.store import BadImage, UnfinishedCrops, count_images
 from polyptrace.data.crops.videos import FramePosition
 
@@ -34,15 +33,8 @@ GPU_THREADS = 4  # nvJPEG decodes one batch at a time; the other threads read, c
 MAX_GPU_THREADS = 16  # each takes a CUDA stream, of which torch has 32
 UNKNOWN_SIZE = (0, 0)  # image_width and image_height of a box that states none
 Image = tuple[str, int]  # file and frame
+Cuttable = tuple[Tensor, list[int], Ints]  # an image (3, H, W), its box rows and their regions
 _idle_streams: dict[torch.device, list[torch.cuda.Stream]] = {}
-
-
-class _Cuttable(NamedTuple):
-    """An image (3, H, W) with its box rows and their regions."""
-
-    picture: Tensor
-    rows: list[int]
-    regions: Ints
 
 
 @dataclass(frozen=True)
@@ -55,8 +47,9 @@ class _Task:
     root: Path
     settings: Crops
     device: torch.device | None  # GPU for nvJPEG
-    image_done: Callable[[], None]
-    check_cancelled: Callable[[], None]
+    advance: Callable[[int], object]  # called with `lock`
+    lock: Lock
+    cancelled: Event
 
 
 def fill_store(
@@ -71,30 +64,20 @@ def fill_store(
     `advance(n)` is called after every n images, never concurrently.
     """
     device = find_gpu() if settings.decoding == "nvjpeg" else None
-    images_per_job = IMAGES_PER_BATCH if device else IMAGES_PER_JOB
     threads = settings.workers or usable_cores()
     if device:
         threads = min(settings.workers, MAX_GPU_THREADS) or min(usable_cores(), GPU_THREADS)
-    cancelled, lock = Event(), Lock()
-
-    def image_done() -> None:
-        with lock:
-            advance(1)
-
-    def check_cancelled() -> None:
-        if cancelled.is_set():
-            raise CancelledError
-
-    pool = ThreadPoolExecutor(threads)
+    cancelled, pool = Event(), ThreadPoolExecutor(threads)
     with UnfinishedCrops.open(path, file_states(boxes.file, root), settings.size) as crops, torch_threads(1):
         rows: dict[Image, list[int]] = {}
         for row in np.flatnonzero(~crops.finished).tolist():
             rows.setdefault((boxes.file[row], int(boxes.frame_index[row])), []).append(row)
         if crops.finished.any():
             advance(count_images(boxes) - len(rows))
-        task = _Task(crops, boxes, rows, root, settings, device, image_done, check_cancelled)
+        task = _Task(crops, boxes, rows, root, settings, device, advance, Lock(), cancelled)
         try:
-            running = [pool.submit(_run_job, task, images) for images in _jobs(rows, images_per_job)]
+            jobs = _jobs(rows, IMAGES_PER_BATCH if device else IMAGES_PER_JOB)
+            running = [pool.submit(_run_job, task, images) for images in jobs]
             bad = [one for future in as_completed(running) for one in future.result()]
         finally:  # after an error or Ctrl-C, pending jobs are dropped, and running ones stop at their next image
             cancelled.set()
@@ -115,92 +98,22 @@ def _jobs(images: Iterable[Image], images_per_job: int) -> list[list[Image]]:
 def _run_job(task: _Task, images: list[Image]) -> list[BadImage]:
     """Cuts the crops of one job into the store; returns the rows that failed."""
     bad: list[BadImage] = []
+    size = task.settings.size
     device = None if container(images[0][0]) else task.device
     pictures = _read(task, images, bad, device)
-    if device:
-        with _own_stream(device):
-            _cut_together(task, list(pictures), device)
+    if device is None:
+        for picture, rows, regions in pictures:
+            crops = torch.stack([cut_crop(picture, region, size) for region in regions])
+            task.crops.write(np.array(rows), crops.numpy())
         return bad
-    for picture, picture_rows, regions in pictures:
-        crops = torch.stack([cut_crop(picture, region, task.settings.size) for region in regions])
-        task.crops.write(np.array(picture_rows), crops)
+    with _own_stream(device):
+        batch = list(pictures)
+        all_rows = np.array([row for _, rows, _ in batch for row in rows], np.int64)
+        cut = [cut_crop(picture.to(device), region, size) for picture, _, regions in batch for region in regions]
+        crops = torch.stack(cut).cpu() if cut else torch.empty(0)
+        del batch, cut  # GPU memory, which is not needed for writing
+    task.crops.write(all_rows, crops.numpy())
     return bad
-
-
-def _read(task: _Task, images: list[Image], bad: list[BadImage], device: torch.device | None) -> Iterator[_Cuttable]:
-    """Yields the images of a job; appends failed rows to `bad`."""
-    first_row = task.rows[images[0]][0]
-    reached = task.crops.position(first_row)
-    start = FramePosition(*reached) if reached and reached[0] <= images[0][1] else None
-
-    def on_frame(position: FramePosition) -> None:
-        task.check_cancelled()
-        if position.pts is not None:
-            task.crops.reached(first_row, position.frame, position.pts)
-
-    results = read_images(
-        task.root,
-        images,
-        task.check_cancelled,
-        border=task.settings.border,
-        fields=task.crops.fields,
-        start=start,
-        on_frame=on_frame,
-        device=device,
-    )
-    for image in results:
-        task.image_done()
-        own, picture = task.rows[image.file, image.frame], image.pixels
-        fitted = picture if isinstance(picture, ImageProblem) else _fit(task, own, picture)
-        if isinstance(fitted, ImageProblem):
-            bad += [BadImage(row, fitted.reason) for row in own]
-        else:
-            yield fitted
-
-
-def _fit(task: _Task, rows: list[int], picture: Tensor) -> _Cuttable | ImageProblem:
-    """An image with the regions of its boxes, or why it does not fit: it does not have the stated size."""
-    _, height, width = picture.shape
-    boxes = task.boxes
-    stated = set(zip(boxes.image_width[rows].tolist(), boxes.image_height[rows].tolist(), strict=True))
-    if others := stated - {(width, height), UNKNOWN_SIZE}:
-        w, h = max(others)
-        return ImageProblem(f"image is {width} x {height}, its boxes say {w} x {h} -> correct the annotation")
-    widths, heights = np.full(len(rows), width), np.full(len(rows), height)
-    return _Cuttable(picture, rows, crop_regions(boxes.xywh[rows], widths, heights, task.settings.scale))
-
-
-def find_gpu() -> torch.device:
-    """The current GPU; an error if nvJPEG does not work there, since torchcodec would silently use the CPU."""
-    if not torch.cuda.is_available():
-        raise UserError("--crops.decoding nvjpeg: torch sees no GPU here -> use full")
-    device = torch.device("cuda", torch.cuda.current_device())
-    try:
-        codec.decode_jpegs([codec.encode_jpeg(torch.zeros((3, 64, 64), dtype=torch.uint8))], device)
-    except RuntimeError as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(f"--crops.decoding nvjpeg: does not work here ({reason}) -> use full") from None
-    return device
-
-
-def _cut_together(task: _Task, images: list[_Cuttable], device: torch.device) -> None:
-    """Cuts the crops of images on a GPU; those that nvJPEG refused are still in host memory."""
-    if not images:
-        return
-    pictures = [picture for image in images for picture in [image.picture.to(device)] * len(image.rows)]
-    regions = np.concatenate([image.regions for image in images])
-    crops = cut_crops(pictures, regions, task.settings.size)
-    task.crops.write(np.concatenate([image.rows for image in images]), to_host(crops))
-
-
-def to_host(crops: Tensor) -> Tensor:
-    """Crops in host memory; waits for all work that this thread has queued on the GPU."""
-    if not crops.is_cuda:
-        return crops
-    host = torch.empty(crops.shape, dtype=crops.dtype, pin_memory=True)
-    host.copy_(crops, non_blocking=True)
-    torch.cuda.current_stream(crops.device).synchronize()
-    return host
 
 
 @contextmanager
@@ -208,9 +121,9 @@ def _own_stream(device: torch.device) -> Iterator[None]:
     """A CUDA stream for this thread, so that its kernels and copies overlap with decoding in another thread.
 
     nvJPEG writes to memory of the current stream without waiting for that stream, so the stream must be empty before
-    decoding, as it is after `to_host`. Streams are reused, since torch keeps the freed memory of each.
+    decoding. Streams are reused, since torch keeps the freed memory of each.
     """
-    if device.type == "cpu":
+    if device.type == "cpu":  # in tests
         yield
         return
     idle = _idle_streams.setdefault(device, [])
@@ -224,3 +137,52 @@ def _own_stream(device: torch.device) -> Iterator[None]:
     finally:
         stream.synchronize()
         idle.append(stream)
+
+
+def _read(task: _Task, images: list[Image], bad: list[BadImage], device: torch.device | None) -> Iterator[Cuttable]:
+    """Yields the images of a job; appends failed rows to `bad`."""
+    first_row = task.rows[images[0]][0]
+    reached = task.crops.position(first_row)
+    start = FramePosition(*reached) if reached and reached[0] <= images[0][1] else None
+
+    def on_image(position: FramePosition | None) -> None:
+        if task.cancelled.is_set():
+            raise CancelledError
+        if position is not None and position.pts is not None:
+            task.crops.reached(first_row, position.frame, position.pts)
+
+    fields = task.crops.fields if task.settings.border == "blank" else None
+    for file, frame, picture in read_images(task.root, images, on_image, fields, start, device):
+        with task.lock:
+            task.advance(1)
+        rows = task.rows[file, frame]
+        fitted = picture if isinstance(picture, Problem) else _fit(task, rows, picture)
+        if isinstance(fitted, Problem):
+            bad += [BadImage(row, fitted) for row in rows]
+        else:
+            yield fitted
+
+
+def _fit(task: _Task, rows: list[int], picture: Tensor) -> Cuttable | Problem:
+    """An image with the regions of its boxes, or why it does not fit: it does not have the stated size."""
+    _, height, width = picture.shape
+    boxes = task.boxes
+    stated = set(zip(boxes.image_width[rows].tolist(), boxes.image_height[rows].tolist(), strict=True))
+    if others := stated - {(width, height), UNKNOWN_SIZE}:
+        w, h = max(others)
+        return f"image is {width} x {height}, its boxes say {w} x {h} -> correct the annotation"
+    widths, heights = np.full(len(rows), width), np.full(len(rows), height)
+    return picture, rows, crop_regions(boxes.xywh[rows], widths, heights, task.settings.scale)
+
+
+def find_gpu() -> torch.device:
+    """The current GPU; an error if nvJPEG does not work there, since torchcodec would silently use the CPU."""
+    if not torch.cuda.is_available():
+        raise UserError("--crops.decoding nvjpeg: torch sees no GPU here -> use full")
+    device = torch.device("cuda", torch.cuda.current_device())
+    try:
+        codec.decode_jpegs([codec.encode_jpeg(torch.zeros((3, 64, 64), dtype=torch.uint8))], device)
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"--crops.decoding nvjpeg: does not work here ({reason}) -> use full") from None
+    return device

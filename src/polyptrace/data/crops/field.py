@@ -4,6 +4,10 @@ Frames across the video are compared. Inside the field (an octagon, a circle or 
 everywhere; the border is static except for thin text. The field is the convex hull of the largest region that changes
 and is wider than text. Its edge is moved inwards by a few pixels, so that no border remains.
 
+In a strongly compressed video, the blocks around a running clock change too, and can connect it with the field. They
+change much less than the field. If the field reaches beyond the hull of what changes strongly and is wider than a line
+of text, it is cut to this hull.
+
 Only the field is stored, never the frames, which show the border.
 """
 
@@ -23,7 +27,10 @@ from polyptrace.data.crops.videos import sample_frames, video_info
 SAMPLES = 32  # frames
 WIDTH = 480  # pixels to which frames are reduced
 CHANGE = 12  # grey levels between the 10th and the 90th percentile of a changing pixel
-TEXT_WIDTH = 0.02  # share of the shorter side; narrower regions are text
+TEXT_WIDTH = 0.02  # share of the shorter side; narrower regions are strokes of text
+STRONG = 0.35  # share of the median change from which a pixel changes strongly
+LINE_WIDTH = 0.06  # share of the shorter side; narrower regions that change strongly are a line of text
+BEYOND = 0.006  # share of the image by which a field may be larger than what changes strongly
 SMALLEST = 0.1  # share of the image; a smaller field is not believed
 LIT = 12.0  # mean grey level of a frame that is not black
 INWARDS = 3  # reduced pixels; colours bleed over the edge by up to two
@@ -64,20 +71,33 @@ def field_mask(video: Path, folder: Path | None = None) -> Pixels | None:
 def find_field(frames: Pixels) -> Bools:
     """The field (h, w) of frames (n, h, w) of grey values, or `NOT_FOUND`."""
     low, high = np.percentile(frames, (10, 90), axis=0)
-    radius = max(1, round(TEXT_WIDTH * min(low.shape) / 2))
-    changing = ndimage.binary_fill_holes(high - low > CHANGE)
-    wide = ndimage.binary_dilation(_eroded(changing, radius), _disk(radius))
+    change = high - low
+    changing = change > CHANGE
+    field = _hull(changing, TEXT_WIDTH)
+    if field is None:
+        return NOT_FOUND
+    strong = _hull(changing & (change > STRONG * np.median(change[changing])), LINE_WIDTH)
+    inside = _eroded(field, INWARDS)
+    if strong is None or (inside & ~strong).mean() <= BEYOND:
+        return inside
+    return inside & strong
+
+
+def _hull(region: Bools, width: float) -> Bools | None:
+    """The convex hull of the largest part of a region that is wider than a share of the shorter side; None if small."""
+    radius = max(1, round(width * min(region.shape) / 2))
+    wide = ndimage.binary_dilation(_eroded(ndimage.binary_fill_holes(region), radius), _disk(radius))
     label, count = ndimage.label(wide)
     if not count:
-        return NOT_FOUND
+        return None
     largest = label == 1 + np.argmax(np.bincount(label.ravel())[1:])
     if largest.mean() < SMALLEST:
-        return NOT_FOUND
+        return None
     points = np.argwhere(largest)[:, ::-1]
     corners = points[ConvexHull(points).vertices]
     image = Image.new("1", (largest.shape[1], largest.shape[0]))
     ImageDraw.Draw(image).polygon([(int(a), int(b)) for a, b in corners], fill=1)
-    return _eroded(np.array(image), INWARDS)
+    return np.array(image)
 
 
 def read_field(file: Path, identity: str) -> Bools | None:

@@ -13,9 +13,8 @@ import json
 import tarfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -35,19 +34,12 @@ LARGEST = 256 * 2**20  # bytes of one member; no image or annotation file is lar
 _BUFFER = 2**20
 
 
-@dataclass(frozen=True)
-class ImageProblem:
-    """Why an image cannot be read, and what to do."""
-
-    reason: str
+#: Why an image cannot be read, and what to do.
+Problem = str
 
 
-class ImageResult(NamedTuple):
-    """An image: uint8 RGB (3, H, W), or what went wrong."""
-
-    file: str
-    frame: int
-    pixels: Tensor | ImageProblem
+#: File, frame, and the pixels, uint8 RGB (3, H, W), or what went wrong.
+ImageResult = tuple[str, int, Tensor | Problem]
 
 
 def container(file: str) -> str:
@@ -91,56 +83,46 @@ def path_below(root: Path, file: str) -> Path:
 def read_images(
     root: Path,
     images: list[tuple[str, int]],
-    check_cancelled: Callable[[], None] = lambda: None,
-    *,
-    border: str = "keep",
+    on_image: Callable[[FramePosition | None], None] = lambda _: None,
     fields: Path | None = None,
     start: FramePosition | None = None,
-    on_frame: Callable[[FramePosition], None] = lambda _: None,
     device: torch.device | None = None,
 ) -> Iterator[ImageResult]:
     """Reads images (file, frame) that are all in one container, or all image files.
 
-    `check_cancelled` is called at every image, including those that are skipped inside an archive; an exception that
-    it raises stops reading. With the `border` "blank", images of a video are black outside of the endoscope's field,
-    which is stored in the folder `fields`. Decoding of a video begins at the frame `start`, and `on_frame` is called at
-    every frame before it is yielded. With a `device`, JPEG files are decoded together on that GPU.
+    `on_image` is called at every image before it is yielded, and at those that are skipped inside an archive or video;
+    an exception that it raises stops reading. In a video it receives the frame's position. If `fields` is given, images
+    of a video are black outside of the endoscope's field, which is stored in this folder. Decoding of a video begins at
+    the frame `start`. With a `device`, JPEG files are decoded together on that GPU.
     """
     shared = container(images[0][0])
     if not shared:
-        yield from _read_files(root, images, check_cancelled, device)
+        contents = [_read_content(path_below(root, file)) for file, _ in images]
+        decoded = _decode_together(contents, device) if device else {}
+        for index, ((file, frame), content) in enumerate(zip(images, contents, strict=True)):
+            on_image(None)
+            yield file, frame, decoded[index] if index in decoded else decode_complete(content)
     elif is_video(shared):
         video = path_below(root, shared)
         missing = {frame: file for file, frame in images}
-        field = field_mask(video, fields) if border == "blank" else None
-        for position, picture in read_frames(video, sorted(missing), on_frame, field, start):
-            yield ImageResult(missing.pop(position.frame), position.frame, picture)
+        field = field_mask(video, fields) if fields else None
+        for position, picture in read_frames(video, sorted(missing), on_image, field, start):
+            yield missing.pop(position.frame), position.frame, picture
         for frame, file in missing.items():
-            yield ImageResult(file, frame, ImageProblem(VIDEO_ENDS))
+            yield file, frame, VIDEO_ENDS
     else:
         frames: dict[str, list[int]] = {}  # several frames may use the same image
         for file, frame in images:
-            frames.setdefault(file.partition(ARCHIVE_MARK)[2], []).append(frame)
-        for member, content in read_members(path_below(root, shared), set(frames), check_cancelled):
-            for frame in frames.pop(member):
-                yield ImageResult(f"{shared}{ARCHIVE_MARK}{member}", frame, decode_complete(content))
-        for member, frame in ((member, frame) for member, some in frames.items() for frame in some):
-            error = ImageProblem("image is not in its archive -> check that the archive is complete")
-            yield ImageResult(f"{shared}{ARCHIVE_MARK}{member}", frame, error)
+            frames.setdefault(file, []).append(frame)
+        members = {file.partition(ARCHIVE_MARK)[2]: file for file in frames}
+        for member, content in read_members(path_below(root, shared), set(members), lambda: on_image(None)):
+            file, result = members.pop(member), decode_complete(content)
+            yield from ((file, frame, result) for frame in frames[file])
+        problem = "image is not in its archive -> check that the archive is complete"
+        yield from ((file, frame, problem) for file in members.values() for frame in frames[file])
 
 
-def _read_files(
-    root: Path, images: list[tuple[str, int]], check_cancelled: Callable[[], None], device: torch.device | None
-) -> Iterator[ImageResult]:
-    """Image files, in their order."""
-    contents = [_read_content(path_below(root, file)) for file, _ in images]
-    decoded = _decode_together(contents, device) if device else {}
-    for index, ((file, frame), content) in enumerate(zip(images, contents, strict=True)):
-        check_cancelled()
-        yield ImageResult(file, frame, decoded[index] if index in decoded else decode_complete(content))
-
-
-def _decode_together(contents: list[bytes | ImageProblem], device: torch.device) -> dict[int, Tensor]:
+def _decode_together(contents: list[bytes | Problem], device: torch.device) -> dict[int, Tensor]:
     """The JPEGs by index; empty if nvJPEG refuses one of them, so that each is decoded separately."""
     jpegs = {
         index: content
@@ -155,29 +137,29 @@ def _decode_together(contents: list[bytes | ImageProblem], device: torch.device)
         return {}
 
 
-def _read_content(path: Path) -> bytes | ImageProblem:
+def _read_content(path: Path) -> bytes | Problem:
     """The bytes of an image file."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        return ImageProblem("image is missing -> restore it, or exclude its rows with --skip-bad")
+        return "image is missing -> restore it, or exclude its rows with --skip-bad"
     except OSError as error:
-        return ImageProblem(f"image cannot be read ({error}) -> restore it, or use --skip-bad")
+        return f"image cannot be read ({error}) -> restore it, or use --skip-bad"
 
 
-def decode_complete(content: bytes | ImageProblem) -> Tensor | ImageProblem:
+def decode_complete(content: bytes | Problem) -> Tensor | Problem:
     """A JPEG or PNG as uint8 RGB (3, H, W); an error if it is truncated or damaged."""
-    if isinstance(content, ImageProblem):
+    if isinstance(content, Problem):
         return content
     if is_truncated(content):
-        return ImageProblem("image is truncated (no JPEG end marker) -> restore it, or use --skip-bad")
+        return "image is truncated (no JPEG end marker) -> restore it, or use --skip-bad"
     try:
         picture = codec.decode_image(content)
     except (RuntimeError, ValueError, MemoryError) as error:
         reason = str(error).partition("\n")[0]
-        return ImageProblem(f"image cannot be decoded ({reason}) -> restore it, or use --skip-bad")
+        return f"image cannot be decoded ({reason}) -> restore it, or use --skip-bad"
     if picture.ndim != 3:
-        return ImageProblem(f"file holds {len(picture)} images -> replace it by one image, or use --skip-bad")
+        return f"file holds {len(picture)} images -> replace it by one image, or use --skip-bad"
     return picture
 
 

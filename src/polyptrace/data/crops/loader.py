@@ -5,35 +5,27 @@
         ...
 
 If the store fits into GPU memory it is copied there once, and a batch is one indexing operation. Otherwise threads read
-batches ahead from the memory map into pinned buffers, and a separate CUDA stream copies them while the GPU computes. A
-few buffers are reused in turn:
-
-    read into buffer k    after the previous copy from it has ended (the host waits)
-    copy buffer k         after the previous batch in it has been computed (the copy stream waits)
-    compute buffer k      after the copy has ended (the compute stream waits)
+batches ahead from the memory map into pinned memory, and a separate CUDA stream copies them while the GPU computes.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from functools import cache
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from polyptrace.core.arrays import Bools, Floats, Ints, Pixels
 from polyptrace.core.console import counted
 from polyptrace.core.device import usable_cores
 from polyptrace.data.crops.regions import CROPS_AT_ONCE, resize_crops
 
-#: Buffers and reader threads. A CPU needs its cores for computing.
-GPU_BUFFERS, GPU_READERS = 5, 8
-CPU_BUFFERS, CPU_READERS = 2, 1
-
-#: The fewest crops that are worth a thread.
-ROWS_PER_THREAD = 16
+#: Batches that are read ahead, and the most threads that read them. A CPU needs its cores for computing.
+GPU_AHEAD, CPU_AHEAD = 4, 1
 
 #: With `auto` the store is held on the GPU if it takes at most this share of the free memory.
 GPU_SHARE = 0.4
@@ -75,11 +67,12 @@ class CropLoader:
     def stream(self, parts: Iterable[Ints], pad: int = 0) -> Iterator[Tensor]:
         """The crops (n, S, S, 3) of each part, which are rows of the store.
 
-        If a part has fewer than `pad` rows, zeros are appended. A tensor is valid until the next one is requested.
+        If a part has fewer than `pad` rows, zeros are appended.
         """
         if self.held is not None:
             for rows in parts:
-                yield _padded(self.held[to_device(rows, self.device)], pad)
+                crops, missing = self.held[to_device(rows, self.device)], pad - len(rows)
+                yield functional.pad(crops, (0, 0) * 3 + (0, missing)) if missing > 0 else crops
             return
         for crops in read_ahead(self.crops, parts, self.device, pad):
             yield resize_crops(crops, self.size)
@@ -109,97 +102,48 @@ def to_device(array: Ints | Floats | Bools, device: torch.device) -> Tensor:
 
 def read_ahead(crops: Pixels, parts: Iterable[Ints], device: torch.device, pad: int = 0) -> Iterator[Tensor]:
     """The crops of each part at their stored size, read ahead by threads; see `CropLoader.stream`."""
-    on_gpu = device.type == "cuda"
-    copies = torch.cuda.Stream(device) if on_gpu else None
-    threads = min(GPU_READERS, usable_cores()) if on_gpu else CPU_READERS
-    free = deque(_Buffer(crops, copies) for _ in range(GPU_BUFFERS if on_gpu else CPU_BUFFERS))
-    waiting: deque[_Buffer] = deque()
-    source = iter(parts)
+    copies = _copy_stream(device) if device.type == "cuda" else None
+    ahead, threads = (GPU_AHEAD, min(GPU_AHEAD, usable_cores())) if copies else (CPU_AHEAD, CPU_AHEAD)
+    reading: deque[Future[tuple[Tensor, torch.cuda.Event | None]]] = deque()
     with ThreadPoolExecutor(threads) as readers:
         try:
-            while True:
-                for rows in islice(source, len(free)):
-                    buffer = free.popleft()
-                    waiting.append(buffer)
-                    buffer.begin(rows, max(len(rows), pad), readers, threads)
-                if not waiting:
-                    return
-                buffer = waiting.popleft()
-                yield buffer.on_device()
-                buffer.release()
-                free.append(buffer)
+            for rows in parts:
+                reading.append(readers.submit(_read, crops, rows, max(len(rows), pad), copies))
+                if len(reading) > ahead:
+                    yield _usable(*reading.popleft().result())
+            while reading:
+                yield _usable(*reading.popleft().result())
         finally:
-            for buffer in waiting:
-                buffer.cancel()
+            readers.shutdown(cancel_futures=True)
 
 
-class _Buffer:
-    """Memory for one batch, used again and again; for a GPU on both sides, with `copies` as the copy stream."""
-
-    def __init__(self, crops: Pixels, copies: torch.cuda.Stream | None) -> None:
-        self._crops, self._copies = crops, copies
-        self._host = self._device = torch.empty((0, *crops.shape[1:]), dtype=torch.uint8)
-        self._count = 0
-        self._reading: list[Future[None]] = []
-        self._copied: torch.cuda.Event | None = None
-        self._computed: torch.cuda.Event | None = None
-
-    def begin(self, rows: Ints, count: int, readers: ThreadPoolExecutor, threads: int) -> None:
-        """Starts reading rows of the store; zeros are appended up to `count` rows."""
-        if self._copied is not None:
-            self._copied.synchronize()
-        if len(self._host) < count:
-            self._allocate(count)
-        self._count = count
-        self._host[len(rows) : count] = 0
-        target = self._host.numpy()
-        size = max(ROWS_PER_THREAD, -(-len(rows) // threads))
-        self._reading = [
-            readers.submit(_read, self._crops, rows[start : start + size], target[start : start + size])
-            for start in range(0, len(rows), size)
-        ]
-
-    def on_device(self) -> Tensor:
-        """The batch, once it has been read; the compute stream of a GPU waits for the copy, the host does not."""
-        for share in self._reading:
-            share.result()
-        full = self._count == len(self._device)
-        host, device = (memory if full else memory[: self._count] for memory in (self._host, self._device))
-        if self._copies is not None:
-            assert self._computed is not None
-            self._copies.wait_event(self._computed)
-            with torch.cuda.stream(self._copies):
-                device.copy_(host, non_blocking=True)
-            self._copied = self._copies.record_event()
-            torch.cuda.current_stream(device.device).wait_event(self._copied)
-        return device
-
-    def release(self) -> None:
-        """Marks the buffer as reusable after everything that is queued on the compute stream now."""
-        if self._copies is not None:
-            self._computed = torch.cuda.current_stream(self._device.device).record_event()
-
-    def cancel(self) -> None:
-        """Drops reads that have not started."""
-        for share in self._reading:
-            share.cancel()
-
-    @torch.inference_mode(False)  # a compiled encoder would be compiled again for inference tensors
-    def _allocate(self, count: int) -> None:
-        shape = (count, *self._crops.shape[1:])
-        self._host = self._device = torch.empty(shape, dtype=torch.uint8, pin_memory=self._copies is not None)
-        if self._copies is not None:
-            self._device = torch.empty(shape, dtype=torch.uint8, device=self._copies.device)
-            self.release()  # the memory may belong to another tensor until the compute stream has finished with it
+@cache
+def _copy_stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream of all copies to a GPU: one, because torch does not reuse freed memory of one stream for another."""
+    return torch.cuda.Stream(device)
 
 
-def _read(crops: Pixels, rows: Ints, target: Pixels) -> None:
-    """Copies rows of the store; NumPy releases the GIL."""
-    assert 0 <= rows.min() <= rows.max() < len(crops)  # checked here: with mode "raise", NumPy copies through a buffer
-    np.take(crops, rows, axis=0, out=target[: len(rows)], mode="clip")
+def _read(
+    crops: Pixels, rows: Ints, count: int, copies: torch.cuda.Stream | None
+) -> tuple[Tensor, torch.cuda.Event | None]:
+    """Rows of the store, with zeros up to `count` rows; on a GPU with the end of their copy on the stream `copies`.
+
+    NumPy releases the GIL. torch does not reuse pinned memory before the copy from it has ended.
+    """
+    batch = torch.empty((count, *crops.shape[1:]), dtype=torch.uint8, pin_memory=copies is not None)
+    assert ((rows >= 0) & (rows < len(crops))).all()  # checked here: with mode "raise", NumPy copies through a buffer
+    np.take(crops, rows, axis=0, out=batch.numpy()[: len(rows)], mode="clip")
+    batch[len(rows) :] = 0
+    if copies is None:
+        return batch, None
+    with torch.cuda.stream(copies):
+        return batch.to(copies.device, non_blocking=True), copies.record_event()
 
 
-def _padded(crops: Tensor, count: int) -> Tensor:
-    if len(crops) >= count:
-        return crops
-    return torch.cat([crops, crops.new_zeros(count - len(crops), *crops.shape[1:])])
+def _usable(batch: Tensor, copied: torch.cuda.Event | None) -> Tensor:
+    """The batch, for which the compute stream waits. Its memory is not reused before that stream has used it."""
+    if copied is not None:
+        compute = torch.cuda.current_stream(batch.device)
+        compute.wait_event(copied)
+        batch.record_stream(compute)
+    return batch

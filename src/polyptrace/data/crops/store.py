@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,9 @@ from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import read_json, remove, write_json
 from polyptrace.data.boxes import Boxes
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 SECONDS_BETWEEN_SYNCS = 2.0  # the most work that a killed run loses
 MARK = 8  # bytes, from the state of the file that a crop was cut from and from its row; 0 if it is not cut yet
 ROW_FACTOR = 0x9E3779B97F4A7C15  # odd, so that marks of different rows differ: damage cannot turn one into another
-CROPS_PER_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -91,9 +87,9 @@ class UnfinishedCrops:
             finally:
                 crops.sync()
 
-    def write(self, rows: Ints, crops: "Tensor") -> None:
+    def write(self, rows: Ints, crops: Pixels) -> None:
         """Writes crops (n, size, size, 3) to their rows."""
-        for row, crop in zip(rows.tolist(), crops.contiguous().numpy(), strict=True):
+        for row, crop in zip(rows.tolist(), np.ascontiguousarray(crops), strict=True):
             content, offset = memoryview(crop).cast("B"), self._header + row * crop.nbytes
             while content:
                 written = os.pwrite(self._store, content, offset)
@@ -198,21 +194,21 @@ class PartialStore:
         path, cut = self._rounds[0]
         if len(self._rounds) > 1 or len(cut) != len(rows):
             path = self._folder / "crops-gathered.npy"
-            write_store(path, (len(rows), self._crops.size, self._crops.size, 3), self._blocks(rows))
+            write_store(path, (len(rows), self._crops.size, self._crops.size, 3), self._crops_of(rows))
         path.replace(self._folder / "crops.npy")
         for leftover in self._folder.glob("crops-*"):
             remove(leftover)
 
-    def _blocks(self, rows: Ints) -> Iterator[Pixels]:
-        """The crops of these box rows, some at a time."""
-        stores = [(cut, np.load(file, "r")) for file, cut in self._rounds]
-        for first in range(0, len(rows), CROPS_PER_BLOCK):
-            chunk = rows[first : first + CROPS_PER_BLOCK]
-            block = np.empty((len(chunk), *stores[0][1].shape[1:]), np.uint8)
-            for cut, store in stores:
-                inside = np.isin(chunk, cut)
-                block[inside] = store[np.searchsorted(cut, chunk[inside])]
-            yield block
+    def _crops_of(self, rows: Ints) -> Iterator[Pixels]:
+        """The crops of these box rows, one by one."""
+        cut = np.concatenate([cut for _, cut in self._rounds])
+        store = np.repeat(np.arange(len(self._rounds)), [len(cut) for _, cut in self._rounds])
+        index = np.concatenate([np.arange(len(cut)) for _, cut in self._rounds])
+        order = np.argsort(cut)
+        place = order[np.searchsorted(cut, rows, sorter=order)]
+        stores = [np.asarray(np.load(file, "r")) for file, _ in self._rounds]  # views of the memory maps
+        for number, position in zip(store[place].tolist(), index[place].tolist(), strict=True):
+            yield stores[number][position]
 
 
 def write_store(path: Path, shape: tuple[int, ...], blocks: Iterable[Pixels]) -> None:

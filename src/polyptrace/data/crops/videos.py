@@ -8,7 +8,7 @@ generated videos.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -107,36 +107,59 @@ def sample_frames(path: Path, count: int) -> Iterator[tuple[float, Pixels]]:
     """Yields (seconds, uint8 RGB (H, W, 3)) of up to `count` frames across a video, in the order of their times.
 
     They are key frames, found by seeking, so their times are only about evenly spaced. Where there are fewer, some
-    frames in the seconds after each are taken too. A video with very few key frames is decoded as a whole.
+    frames in the seconds after each are taken too. A video with very few key frames, or in which they cannot be found
+    because its duration or its time stamps are unknown, is decoded as a whole.
     """
-    picture_of = _Pictures(path)
     with _open(path) as container:
         stream = container.streams.video[0]
-        unit, first = stream.time_base, stream.start_time or 0
         duration = float(container.duration or 0) / 1e6
         wanted = [duration * (number + 0.5) / count for number in range(count)]
-        keys = _key_frames(container, [first + int(time / unit) for time in wanted])
-        if not keys:
-            return
-        starts = [float((key - first) * unit) for key in keys]
-        groups = [(keys[0], wanted)]
+        keys = _key_frames(container, [(stream.start_time or 0) + int(time / stream.time_base) for time in wanted])
         if len(keys) >= FEW_KEY_FRAMES:
-            groups = []
-            for number, (key, start, end) in enumerate(zip(keys, starts, [*starts[1:], duration], strict=True)):
-                share = count // len(keys) + (number < count % len(keys))
-                step = min(end - start, SECONDS_AFTER_KEY_FRAME) / share
-                groups.append((key, [start + step * each for each in range(share)]))
-        last = -1.0
-        for key, times in groups:
-            remaining = deque(times)
-            for frame in _decoded(container) if _seek(container, key) else ():
-                time = float(((frame.pts or 0) - first) * unit)
-                if time > last and time >= remaining[0]:
-                    last = time
-                    yield time, picture_of(frame)
-                    remaining.popleft()
-                    if not remaining:
-                        break
+            yield from _samples_after(container, keys, duration, count, _Pictures(path))
+            return
+    yield from _even_samples(path, count)
+
+
+def _samples_after(
+    container: Any, keys: list[int], duration: float, count: int, picture_of: "_Pictures"
+) -> Iterator[tuple[float, Pixels]]:
+    """`sample_frames` from key frames with these time stamps on."""
+    unit, first = container.streams.video[0].time_base, container.streams.video[0].start_time or 0
+    starts, last = [float((key - first) * unit) for key in keys], -1.0
+    for number, (key, start, end) in enumerate(zip(keys, starts, [*starts[1:], duration], strict=True)):
+        share = count // len(keys) + (number < count % len(keys))
+        step = min(end - start, SECONDS_AFTER_KEY_FRAME) / share
+        remaining = deque(start + step * each for each in range(share))
+        for frame in _decoded(container) if _seek(container, key) else ():
+            time = float(((frame.pts or 0) - first) * unit)
+            if time > last and time >= remaining[0]:
+                last = time
+                yield time, picture_of(frame)
+                remaining.popleft()
+                if not remaining:
+                    break
+
+
+def _even_samples(path: Path, count: int) -> Iterator[tuple[float, Pixels]]:
+    """`sample_frames` by frame numbers, for which the whole video is decoded."""
+    with _open(path) as container:
+        total = _count_packets(container)
+    wanted = {total * (2 * number + 1) // (2 * count) for number in range(count)}
+    for position, picture in _pictures(path, None, None, lambda position: position.frame in wanted):
+        if picture is not None:
+            yield position.seconds, picture
+
+
+def _count_packets(container: Any) -> int:
+    """About the number of frames, up to the first damage; nothing is decoded."""
+    from av.error import FFmpegError
+
+    count = 0
+    with suppress(FFmpegError, EOFError):
+        for packet in container.demux(container.streams.video[0]):
+            count += bool(packet.size)
+    return count
 
 
 def _key_frames(container: Any, wanted: list[int]) -> list[int]:

@@ -21,18 +21,8 @@ from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import read_json
 from polyptrace.data.boxes import NO_FRAME, Boxes
 from polyptrace.data.crops.videos import video_info
+from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import BoxRow, label_columns, labelled_boxes, text_of
-from polyptrace.data.sources.file_names import (
-    image_root,
-    inside,
-    last_number,
-    names_in,
-    of_several_videos,
-    relative,
-    video_and_frame,
-    video_file,
-    video_folders,
-)
 from polyptrace.data.sources.reading import integer, number
 
 Record = dict[str, Any]  # an object of the file
@@ -53,7 +43,7 @@ def read_coco(
     """
     path = Path(path)
     files = _annotation_files(path, split)
-    rows = [row for file in files for row in _rows(file, image_root(path), results, histology or {})]
+    rows = [row for file in files for row in _rows(file, file_names.image_root(path), results, histology or {})]
     if len(files) > 1:
         warn(f"read {', '.join(file.name for file in files)} together; 'prepare coco --split' selects one")
         unique: dict[tuple[object, ...], BoxRow] = {}
@@ -77,7 +67,9 @@ def read_cocovid(
     """
     path = Path(path)
     files = _annotation_files(path, split)
-    rows = [row for file in files for row in _rows(file, image_root(path), None, histology or {}, identities)]
+    rows = [
+        row for file in files for row in _rows(file, file_names.image_root(path), None, histology or {}, identities)
+    ]
     return labelled_boxes(rows, f"{path}: contains no box -> is this the right file?")
 
 
@@ -86,7 +78,7 @@ def _annotation_files(path: Path, split: str | None) -> list[Path]:
     if path.is_file():
         return [path]
     folder = path / "annotations" if (path / "annotations").is_dir() else path
-    names = names_in(folder, ".json")
+    names = file_names.names_in(folder, ".json")
     stems = {name: Path(name).stem.removeprefix("instances_") for name in names if name.startswith("instances_")}
     stems = stems or {name: Path(name).stem for name in names}
     selected = [folder / name for name, stem in stems.items() if split in (None, stem)]
@@ -129,7 +121,7 @@ def _rows(
         if named not in ("", video):
             disagreeing.append(f"{text_of(annotation['identity_id'])!r}: {named!r}, not {video!r}")
         labels = label_columns(annotation, video, where, histology, identities or "track")
-        source = results.name if results else relative(path, root)
+        source = results.name if results else file_names.relative(path, root)
         box = {"video": video, "xywh": _bbox(annotation, where), "source": source, "line": k}
         rows.append((index, frames[index] | labels | box))
     if disagreeing:
@@ -154,8 +146,12 @@ def _coco_frames(content: Record, images: list[Record], path: Path, root: Path) 
     frames = []
     for k, image in enumerate(images):
         where = f"{path}: images[{k}]"
-        name = inside(image.get("file_name"), where)
-        frame = _frame_index(image["frame_id"], f"{where}: frame_id") if "frame_id" in image else last_number(name)
+        name = file_names.inside(image.get("file_name"), where)
+        frame = (
+            _frame_index(image["frame_id"], f"{where}: frame_id")
+            if "frame_id" in image
+            else file_names.last_number(name)
+        )
         if frame is None:
             raise UserError(f"{where}: has no frame_id, and {name!r} has no number -> add frame_id")
         columns = {
@@ -184,7 +180,7 @@ def _video_of_identity(identity: str) -> str:
 def _video_of_image(image: Record, mixed: Collection[str], where: str) -> str:
     """The video of an image without sequence_id: its `video_id`, or what its file name says."""
     name = PurePosixPath(image["file_name"])
-    video = text_of(image.get("video_id")) or video_and_frame(name, "", where, str(name.parent) in mixed)[0]
+    video = text_of(image.get("video_id")) or file_names.video_and_frame(name, "", where, str(name.parent) in mixed)[0]
     if not video:
         raise UserError(f"{where}: its image has no sequence_id -> add the video's name as sequence_id")
     return video
@@ -195,7 +191,7 @@ def _mixed_folders(images: list[Record]) -> set[str]:
     names: dict[str, list[str]] = {}
     for image in images:
         names.setdefault(str(PurePosixPath(image["file_name"]).parent), []).append(image["file_name"])
-    return {folder for folder, members in names.items() if of_several_videos(members)}
+    return {folder for folder, members in names.items() if file_names.of_several_videos(members)}
 
 
 def _vid_frames(content: Record, path: Path, root: Path) -> list[BoxRow]:
@@ -212,7 +208,7 @@ def _vid_frames(content: Record, path: Path, root: Path) -> list[BoxRow]:
             raise UserError(f"{where}: has no frame_id -> number the frames of each video from 0")
         of_image = {
             "frame_index": _frame_index(image["frame_id"], f"{where}: frame_id"),
-            "file": video["file"] or prefix + inside(image.get("file_name"), where),
+            "file": video["file"] or prefix + file_names.inside(image.get("file_name"), where),
             "image_width": _pixels(image, "width", where) or video["image_width"],
             "image_height": _pixels(image, "height", where) or video["image_height"],
         }
@@ -222,12 +218,14 @@ def _vid_frames(content: Record, path: Path, root: Path) -> list[BoxRow]:
 
 def _vid_columns(video: Record, where: str, root: Path) -> BoxRow:
     """Columns of the boxes of a video of COCO-VID; `file` is "" without a video file."""
-    name = inside(text_of(video.get("name")) or text_of(video.get("file_name")) or text_of(video.get("id")), where)
-    file = video_file(video_folders(root), Path(name).stem)
+    name = file_names.inside(
+        text_of(video.get("name")) or text_of(video.get("file_name")) or text_of(video.get("id")), where
+    )
+    file = file_names.video_file(file_names.video_folders(root), Path(name).stem)
     rate = video.get("fps", video.get("frame_rate"))
     return {
         "video": name,
-        "file": relative(file, root) if file else "",
+        "file": file_names.relative(file, root) if file else "",
         "fps": video_info(file).fps if rate is None and file else _rate(rate, where),
         "image_width": _pixels(video, "width", where),
         "image_height": _pixels(video, "height", where),

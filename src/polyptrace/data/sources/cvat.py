@@ -15,16 +15,8 @@ import numpy as np
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import is_video, video_info
+from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import BoxRow, label_columns, labelled_boxes
-from polyptrace.data.sources.file_names import (
-    files_below,
-    image_root,
-    inside,
-    pictures_by_number,
-    prefix_of,
-    relative,
-    split_folder,
-)
 from polyptrace.data.sources.reading import XmlElement, integer, number, read_bytes, read_xml
 
 _STEP = re.compile(r"step\s*=\s*(\d{1,6})", re.ASCII)
@@ -46,9 +38,9 @@ def read_cvat(
     `first_frame` is the number of a video's first frame in the files: 1 in files of some other tools.
     """
     path = Path(path)
-    root = image_root(path)
-    start = split_folder(path, split) if path.is_dir() else path
-    files = files_below(start, ".xml")
+    root = file_names.image_root(path)
+    start = file_names.split_folder(path, split) if path.is_dir() else path
+    files = file_names.files_below(start, ".xml")
     if not files:
         raise UserError(f"{start}: contains no XML file -> {_ADVICE}")
     rows = [row for file in files for row in _read_file(file, root, identities, histology or {}, first_frame)]
@@ -57,7 +49,7 @@ def read_cvat(
 
 def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, str], first_frame: int) -> list[BoxRow]:
     meta, boxes = _parse(path)
-    video = (path.stem == "annotations" and relative(path.parent, root)) or meta.get("name") or path.stem
+    video = (path.stem == "annotations" and file_names.relative(path.parent, root)) or meta.get("name") or path.stem
     pictures, video_file = _pictures(path, root, meta.get("source", ""))
     file_info = video_info(root / video_file) if video_file and (root / video_file).is_file() else None
     # A file counts the frames that CVAT showed: from start_frame of the video, every step-th.
@@ -68,7 +60,7 @@ def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, 
         "image_width": integer(meta.get("width") or "0", f"{path}: original_size/width"),
         "image_height": integer(meta.get("height") or "0", f"{path}: original_size/height"),
         "fps": file_info.fps if file_info else np.nan,
-        "source": relative(path, root),
+        "source": file_names.relative(path, root),
     }
     rows = []
     for track, box in boxes:
@@ -80,7 +72,9 @@ def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, 
         columns = {
             "frame_index": start + (max(1, int(step[1])) if step else 1) * (frame - first_frame),
             "xywh": (xtl, ytl, xbr - xtl, ybr - ytl),
-            "file": video_file or pictures.get(frame) or f"{prefix_of(path.parent, root)}images/frame_{frame:06d}.PNG",
+            "file": video_file
+            or pictures.get(frame)
+            or f"{file_names.prefix_of(path.parent, root)}images/frame_{frame:06d}.PNG",
             "line": box.line,
         }
         rows.append(task | columns | labels)
@@ -127,10 +121,10 @@ def _check_box(box: XmlElement, track: XmlElement, path: Path) -> None:
 def _pictures(path: Path, root: Path, source: str) -> tuple[dict[int, str], str]:
     """Images by frame, or the video file that the task was made from."""
     for folder in (path.parent / "images", path.with_suffix(""), path.parent):
-        if pictures := pictures_by_number(folder):
-            return {index: relative(folder / name, root) for index, name in pictures.items()}, ""
+        if pictures := file_names.pictures_by_number(folder):
+            return {index: file_names.relative(folder / name, root) for index, name in pictures.items()}, ""
     if is_video(source):
-        name = PurePosixPath(inside(source, f"{path}: source")).name
+        name = PurePosixPath(file_names.inside(source, f"{path}: source")).name
         file = next((f for f in (path.parent / name, root / name, root / "videos" / name) if f.is_file()), None)
-        return {}, relative(file, root) if file else prefix_of(path.parent, root) + name
+        return {}, file_names.relative(file, root) if file else file_names.prefix_of(path.parent, root) + name
     return {}, ""

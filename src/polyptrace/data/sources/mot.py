@@ -15,20 +15,8 @@ from polyptrace.core.arrays import Ints, Strings
 from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import NO_FRAME, Boxes, frame_numbers
 from polyptrace.data.crops.videos import VIDEO_SUFFIXES, VideoInfo, video_info
+from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import qualified
-from polyptrace.data.sources.file_names import (
-    folders_below,
-    image_root,
-    inside,
-    names_in,
-    natural,
-    pictures_by_number,
-    prefix_of,
-    relative,
-    split_folder,
-    video_file,
-    why_no_video,
-)
 from polyptrace.data.sources.reading import NoBoxError, number, number_rows, read_text, whole_numbers
 
 _COLUMNS = ("frame", "id", "left", "top", "w", "h", "conf")
@@ -67,7 +55,7 @@ def read_mot(
     files NAME.txt, only the one with its name is read.
     """
     path = Path(path)
-    root = image_root(path)
+    root = file_names.image_root(path)
     sequences = _sequences(path, root, split, boxes, video)
     tables = [_read_sequence(each, root, identities, first_frame) for each in sequences]
     empty = [each.table for each, table in zip(sequences, tables, strict=True) if not len(table)]
@@ -82,16 +70,13 @@ def _sequences(path: Path, root: Path, split: str | None, boxes: str, video: Pat
     if path.is_file():
         in_sequence = path.parent.name in ("gt", "det")
         return [_sequence_folder(path.parent.parent, root, path) if in_sequence else _named_table(path, root, video)]
-    start = split_folder(path, split)
+    start = file_names.split_folder(path, split)
     kinds = ("gt", "det") if boxes == "auto" else (boxes,)
-    tables: dict[Path, Path] = {}
-    folders = folders_below(start)
-    for kind in kinds:
-        for folder in folders:
-            if folder.name == kind and (folder / f"{kind}.txt").is_file():
-                tables.setdefault(folder.parent, folder / f"{kind}.txt")
-    sequences = [_sequence_folder(folder, root, table) for folder, table in tables.items()]
-    names = names_in(start, ".txt")
+    sequences = []
+    for folder in file_names.folders_below(start):
+        tables = [folder / kind / f"{kind}.txt" for kind in kinds if (folder / kind / f"{kind}.txt").is_file()]
+        sequences += [_sequence_folder(folder, root, table) for table in tables[:1]]
+    names = file_names.names_in(start, ".txt")
     if video and names and not sequences:
         if f"{video.stem}.txt" not in names:
             raise UserError(f"{start}: has no {video.stem}.txt -> name the boxes after the video, or give their file")
@@ -102,7 +87,7 @@ def _sequences(path: Path, root: Path, split: str | None, boxes: str, video: Pat
             f"{start}: no {' or '.join(f'{kind}/{kind}.txt' for kind in kinds)}, and no NAME.txt next to a video "
             "NAME.mp4 or a folder NAME -> give a MOT folder"
         )
-    return sorted(sequences, key=lambda sequence: natural(sequence.video))
+    return sorted(sequences, key=lambda sequence: file_names.natural(sequence.video))
 
 
 def _named_tables(tables: list[Path], root: Path) -> list[_Sequence]:
@@ -123,25 +108,25 @@ def _named_tables(tables: list[Path], root: Path) -> list[_Sequence]:
 def _named_table(table: Path, root: Path, video: Path | None = None) -> _Sequence:
     """A text file next to its video file or its folder of images; `video` is its video file if neither exists."""
     folders = [table.parent, table.parent / "videos", *(root, root / "videos") * (root != table.parent)]
-    file = video_file(folders, table.stem)
+    file = file_names.video_file(folders, table.stem)
     folder = table.with_suffix("")
     if not file and not folder.is_dir():
         if video:
             return _Sequence(table.stem, table, "", str(video.absolute()))
-        raise UserError(f"{table}: {why_no_video(folders, table.stem)}")
-    pictures = relative(folder / "img1" if (folder / "img1").is_dir() else folder, root)
-    return _Sequence(table.stem, table, pictures, relative(file, root) if file else "")
+        raise UserError(f"{table}: {file_names.why_no_video(folders, table.stem)}")
+    pictures = file_names.relative(folder / "img1" if (folder / "img1").is_dir() else folder, root)
+    return _Sequence(table.stem, table, pictures, file_names.relative(file, root) if file else "")
 
 
 def _sequence_folder(folder: Path, root: Path, table: Path) -> _Sequence:
     """A sequence folder with its `seqinfo.ini`, if it has one."""
     ini = folder / "seqinfo.ini"
     info = _seqinfo(ini)
-    prefix = prefix_of(folder, root)
-    pictures = inside(info.get("imdir", "img1"), f"{ini}: imDir")
-    videos = [] if (folder / pictures).is_dir() else names_in(folder, VIDEO_SUFFIXES)
+    prefix = file_names.prefix_of(folder, root)
+    pictures = file_names.inside(info.get("imdir", "img1"), f"{ini}: imDir")
+    videos = [] if (folder / pictures).is_dir() else file_names.names_in(folder, VIDEO_SUFFIXES)
     return _Sequence(
-        video=relative(folder, root) or folder.resolve().name,
+        video=file_names.relative(folder, root) or folder.resolve().name,
         table=table,
         pictures=prefix + pictures,
         file=prefix + videos[0] if len(videos) == 1 else "",
@@ -200,14 +185,14 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
         score=np.where(truth | (rows[:, 6] == -1), np.nan, rows[:, 6]),
         fps=sequence.fps if np.isfinite(sequence.fps) else info.fps,
         generated=info.generated,
-        source=relative(sequence.table, root),
+        source=file_names.relative(sequence.table, root),
         line=lines,
     )
 
 
 def _picture_names(sequence: _Sequence, root: Path, numbers: Ints) -> Strings:
     """The image of each frame number; a missing one is named as the first existing one is."""
-    pictures = pictures_by_number(root / sequence.pictures)
+    pictures = file_names.pictures_by_number(root / sequence.pictures)
     example = Path(next(iter(pictures.values()), f"000001{sequence.ending}"))
     digits = len(example.stem) - len(example.stem.rstrip("0123456789")) or 6
     prefix = example.stem[:-digits] if example.stem[-digits:].isdigit() else ""

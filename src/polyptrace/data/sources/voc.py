@@ -13,19 +13,8 @@ from typing import NamedTuple
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import Boxes
+from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import BoxRow, label_columns, labelled_boxes
-from polyptrace.data.sources.file_names import (
-    PICTURES,
-    files_by_folder,
-    image_root,
-    inside,
-    of_several_videos,
-    pictures_by_stem,
-    prefix_of,
-    relative,
-    split_folder,
-    video_and_frame,
-)
 from polyptrace.data.sources.reading import XmlElement, number, read_frame_file, read_text, read_xml
 
 _ANNOTATIONS = ("annotations", "annotation", "xml", "xmls", "labels")
@@ -94,17 +83,17 @@ def _pixels(text: str, where: str) -> int:
 def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, str] | None = None) -> Boxes:
     """The boxes of a folder of VOC files; `split` is `ImageSets/Main/SPLIT.txt` or a folder of `path`."""
     path = Path(path)
-    root = image_root(path)
+    root = file_names.image_root(path)
     listed = _listed(path, split) if path.is_dir() else None
-    start = split_folder(path, split) if listed is None else path
+    start = file_names.split_folder(path, split) if listed is None else path
     rows: list[BoxRow] = []
     unlabelled = 0
-    for folder, names in files_by_folder(start, ".xml").items():
+    for folder, names in file_names.files_by_folder(start, ".xml").items():
         images = picture_folder(folder, root)
-        pictures = pictures_by_stem(root / images)
+        pictures = file_names.pictures_by_stem(root / images)
         unlabelled += len(pictures.keys() - {Path(name).stem for name in names})
-        mixed = of_several_videos(names)
-        prefix = prefix_of(folder, root)
+        mixed = file_names.of_several_videos(names)
+        prefix = file_names.prefix_of(folder, root)
         for name in names:
             xml = folder / name
             if listed is not None and xml.stem not in listed:
@@ -112,7 +101,9 @@ def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, st
             frame = parse_voc(read_frame_file(xml), xml)
             if not frame.boxes:
                 continue
-            video, index = video_and_frame(_without_annotations(prefix + name), root.resolve().name, str(xml), mixed)
+            video, index = file_names.video_and_frame(
+                _without_annotations(prefix + name), root.resolve().name, str(xml), mixed
+            )
             columns = {
                 "video": video,
                 "frame_index": index,
@@ -138,13 +129,13 @@ def _listed(path: Path, split: str | None) -> set[str] | None:
     """The frames in VOC's list of a split, if it has one."""
     if not split:
         return None
-    lists = sorted(path.glob(f"**/ImageSets/*/{PurePosixPath(inside(split, '--split')).name}.txt"))
+    lists = sorted(path.glob(f"**/ImageSets/*/{PurePosixPath(file_names.inside(split, '--split')).name}.txt"))
     return {line.split()[0] for line in read_text(lists[0]).splitlines() if line.split()} if lists else None
 
 
 def picture_folder(folder: Path, root: Path) -> str:
     """Where the images of an annotation folder are, relative to the root."""
-    inner = PurePosixPath(relative(folder, root))
+    inner = PurePosixPath(file_names.relative(folder, root))
     for depth, part in reversed(list(enumerate(inner.parts))):
         if part.lower() in _ANNOTATIONS:
             options = [PurePosixPath(*inner.parts[:depth], name, *inner.parts[depth + 1 :]) for name in _IMAGES]
@@ -154,10 +145,10 @@ def picture_folder(folder: Path, root: Path) -> str:
 
 def picture_of(frame: VocFrame, xml: Path, pictures: Mapping[str, str]) -> str:
     """The image of a frame: the one with the XML file's stem, or the one that it names."""
-    named = PurePosixPath(inside(frame.filename, str(xml))).name if frame.filename else ""
+    named = PurePosixPath(file_names.inside(frame.filename, str(xml))).name if frame.filename else ""
     if xml.stem in pictures:
         return pictures[xml.stem]
-    return named if named.lower().endswith(PICTURES) else f"{named or xml.stem}.jpg"
+    return named if named.lower().endswith(file_names.PICTURES) else f"{named or xml.stem}.jpg"
 
 
 def _without_annotations(source: str) -> PurePosixPath:

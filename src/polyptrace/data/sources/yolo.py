@@ -8,7 +8,7 @@ six values is a score if any in the source is not a whole number, otherwise a tr
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from PIL import Image
@@ -17,40 +17,12 @@ from polyptrace.core.arrays import Floats
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import video_info
+from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import BoxRow, qualified
-from polyptrace.data.sources.file_names import (
-    files_by_folder,
-    image_root,
-    of_several_videos,
-    pictures_by_stem,
-    prefix_of,
-    relative,
-    split_folder,
-    video_and_frame,
-    video_file,
-    video_folders,
-    why_no_video,
-)
 from polyptrace.data.sources.reading import NoBoxError, decode_text, number_rows, read_frame_file
 
 _COLUMNS = ("class", "cx", "cy", "w", "h", "sixth", "seventh")
 _NOT_FRAMES = ("classes.txt", "readme.txt", "train.txt", "val.txt", "test.txt", "obj.names", "labels.txt")
-
-
-class _Media(NamedTuple):
-    """An image or a video file, relative to the root."""
-
-    file: str
-    size: tuple[int, int]
-    fps: float = np.nan
-
-    def columns(self) -> BoxRow:
-        return {"file": self.file, "image_width": self.size[0], "image_height": self.size[1], "fps": self.fps}
-
-    def pixels(self, cx: float, cy: float, w: float, h: float) -> tuple[float, float, float, float]:
-        """A box in fractions of the image as left, top, width, height in pixels."""
-        width, height = self.size
-        return (cx - w / 2) * width, (cy - h / 2) * height, w * width, h * height
 
 
 def read_yolo(
@@ -68,11 +40,11 @@ def read_yolo(
     of a video file's first frame in the names of the labels. `video` is the video file of labels without any.
     """
     path = Path(path)
-    root = image_root(path)
+    root = file_names.image_root(path)
     if not path.is_dir():
         raise UserError(f"{path}: no such folder -> give the folder that contains labels/ and images/")
     labels = path / "labels" if (path / "labels").is_dir() else path
-    boxes = list(_boxes(split_folder(labels, split), labels, root, image_size, first_frame, video))
+    boxes = list(_boxes(file_names.split_folder(labels, split), labels, root, image_size, first_frame, video))
     if not boxes:
         raise NoBoxError(f"{labels}: no text file contains a box -> was the detector run with labels saved?")
     score, track = _scores_and_tracks(boxes, root)
@@ -92,12 +64,12 @@ def _boxes(
     otherwise: Path | None,
 ) -> Iterator[tuple[BoxRow, list[float]]]:
     """Every box, folder by folder, and the sixth and seventh value of its line; `otherwise` is a video file."""
-    places = [*video_folders(root), labels]
+    places = [*file_names.video_folders(root), labels]
     video_of = cache(lambda stem: _video(places, stem, root, otherwise))
-    for folder, texts in files_by_folder(start, ".txt").items():
+    for folder, texts in file_names.files_by_folder(start, ".txt").items():
         names = [name for name in texts if name.lower() not in _NOT_FRAMES]
         pictures = _pictures(folder, labels, root)
-        mixed = of_several_videos(names)
+        mixed = file_names.of_several_videos(names)
         size = image_size
         for name in names:
             text = folder / name
@@ -105,29 +77,31 @@ def _boxes(
             if not len(values):
                 continue
             within = PurePosixPath(text.relative_to(start).as_posix())
-            video, index = video_and_frame(within, root.resolve().name, str(text), mixed)
+            video, index = file_names.video_and_frame(within, root.resolve().name, str(text), mixed)
             stem = PurePosixPath(video).name
             if picture := pictures.get(text.stem):
-                media = _Media(picture, _picture_size(root / picture))
-                size = image_size or media.size
+                own_size = _picture_size(root / picture)
+                media, size = _media(picture, *own_size), image_size or own_size
             elif known := video_of(stem):
                 media, index = known, _counted_from_zero(index, first_frame, text)
             elif size:  # a missing image has the size of its neighbours
-                media = _Media(_expected(text, labels, pictures), size)
+                media = _media(_expected(text, labels, pictures), *size)
             else:
-                reason = why_no_video(places, stem)
+                reason = file_names.why_no_video(places, stem)
                 raise UserError(f"{text}: has no image, and {reason}, or give --image-size WIDTHxHEIGHT")
-            source = prefix_of(folder, root) + name
-            columns = {"video": video, "frame_index": index, "source": source, **media.columns()}
-            for (_, *box, sixth, seventh), line in zip(values.tolist(), lines.tolist(), strict=True):
-                yield columns | {"xywh": media.pixels(*box), "line": line}, [sixth, seventh]
+            source = file_names.prefix_of(folder, root) + name
+            columns = media | {"video": video, "frame_index": index, "source": source}
+            width, height = media["image_width"], media["image_height"]
+            for (_, cx, cy, w, h, *further), line in zip(values.tolist(), lines.tolist(), strict=True):
+                xywh = ((cx - w / 2) * width, (cy - h / 2) * height, w * width, h * height)
+                yield columns | {"xywh": xywh, "line": line}, further
 
 
 def _pictures(folder: Path, labels: Path, root: Path) -> dict[str, str]:
     """Images of a folder of labels by their stems: in `images/…`, or next to the labels."""
     for place in (labels.parent / "images" / folder.relative_to(labels), folder):
-        if place.absolute().is_relative_to(root.absolute()) and (pictures := pictures_by_stem(place)):
-            return {stem: prefix_of(place, root) + name for stem, name in pictures.items()}
+        if place.absolute().is_relative_to(root.absolute()) and (pictures := file_names.pictures_by_stem(place)):
+            return {stem: file_names.prefix_of(place, root) + name for stem, name in pictures.items()}
     return {}
 
 
@@ -139,13 +113,18 @@ def _picture_size(file: Path) -> tuple[int, int]:
         raise UserError(f"{file}: its size cannot be read ({error}) -> restore the image") from None
 
 
-def _video(places: list[Path], stem: str, root: Path, otherwise: Path | None) -> _Media | None:
-    found = video_file(places, stem)
+def _media(file: str, width: int, height: int, fps: float = np.nan) -> BoxRow:
+    """Columns of the boxes in an image or a video file, whose name is relative to the root."""
+    return {"file": file, "image_width": width, "image_height": height, "fps": fps}
+
+
+def _video(places: list[Path], stem: str, root: Path, otherwise: Path | None) -> BoxRow | None:
+    found = file_names.video_file(places, stem)
     file = found or otherwise
     if file is None:
         return None
     info = video_info(file)
-    return _Media(relative(file, root) if found else str(file.absolute()), (info.width, info.height), info.fps)
+    return _media(file_names.relative(file, root) if found else str(file.absolute()), info.width, info.height, info.fps)
 
 
 def _counted_from_zero(index: int, first_frame: int, text: Path) -> int:

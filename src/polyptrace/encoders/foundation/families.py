@@ -32,6 +32,7 @@ VIT_RENAMES = (
     (r"\.layernorm_after\.", ".norm2."),
     (r"\.intermediate\.dense\.", ".mlp.fc1."),
     (r"\.output\.dense\.", ".mlp.fc2."),
+    (r"\.layer_scale([12])\.lambda1$", r".ls\1.gamma"),
     (r"^layernorm\.", "norm."),
 )
 
@@ -47,21 +48,43 @@ TIMM = "caformer"
 
 
 @dataclass(frozen=True)
-class Dinov2(Architecture):
-    """DINOv2 in one of its four sizes; `native` is the side in pixels of the position embeddings.
+class Transformer(Architecture):
+    """A vision transformer, as transformers builds it; by default ViT-B.
+
+    `native` is the side in pixels of the position embeddings, for families that have them.
+    """
+
+    width: int = 768
+    layers: int = 12
+    heads: int = 12
+    native: int = 224
+
+    patch = 16
+
+    def arguments(self, **others: Any) -> dict[str, Any]:
+        """The arguments of a configuration of transformers: those that all of them have, and others."""
+        return {
+            "hidden_size": self.width,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "patch_size": self.patch,
+            **others,
+        }
+
+
+@dataclass(frozen=True)
+class Dinov2(Transformer):
+    """DINOv2 in one of its four sizes.
 
     No registers. Position embeddings are resized by bicubic interpolation without antialiasing, and without the offset
     of 0.1 that Meta's own code adds to the scale factor: this is what transformers and the published comparison do.
     """
 
-    width: int
-    layers: int
-    heads: int
-    swiglu: bool = False
     native: int = 518
-    patch: int = 14
+    swiglu: bool = False
 
-    renames = ((r"^dinov2\.", ""), *VIT_RENAMES, (r"\.layer_scale([12])\.lambda1$", r".ls\1.gamma"))
+    patch = 14
+    renames = ((r"^dinov2\.", ""), *VIT_RENAMES)
     optional = ("mask_token",)
     spare = ("mask_token",)
 
@@ -69,16 +92,7 @@ class Dinov2(Architecture):
         """Position embeddings are resized in every call, so the size is not needed."""
         from transformers import Dinov2Config, Dinov2Model
 
-        return Dinov2Model(
-            Dinov2Config(
-                hidden_size=self.width,
-                num_hidden_layers=self.layers,
-                num_attention_heads=self.heads,
-                use_swiglu_ffn=self.swiglu,
-                image_size=self.native,
-                patch_size=self.patch,
-            )
-        )
+        return Dinov2Model(Dinov2Config(**self.arguments(image_size=self.native, use_swiglu_ffn=self.swiglu)))
 
     def parts(self, key: str, /) -> tuple[str, ...]:
         for pattern, replacement in SWIGLU_RENAMES if self.swiglu else ():
@@ -87,30 +101,22 @@ class Dinov2(Architecture):
 
 
 @dataclass(frozen=True)
-class Dinov3(Architecture):
+class Dinov3(Transformer):
     """DINOv3 in one of its three sizes: rotary positions, four register tokens, no key bias.
 
     It must be in evaluation mode, because training mode scales the rotary positions at random.
     """
 
-    width: int
-    layers: int
-    heads: int
-    patch: int = 16
-
     prefix_tokens = 5  # cls and four registers
     renames = (
         (r"^(?:embeddings\.register_tokens|storage_tokens)$", "reg_token"),
         (r"^embeddings\.patch_embeddings\.", "patch_embed.proj."),
-        (r"^embeddings\.", ""),
         (r"^(?:model\.)?layer\.", "blocks."),
-        (r"\.attention\.([qkv])_proj\.", r".attn.\1."),
-        (r"\.attention\.o_proj\.", ".attn.proj."),
         (r"\.attn\.([qv])_bias$", r".attn.\1.bias"),
-        (r"\.layer_scale([12])\.lambda1$", r".ls\1.gamma"),
         (r"\.gamma_([12])$", r".ls\1.gamma"),
         (r"\.mlp\.up_proj\.", ".mlp.fc1."),
         (r"\.mlp\.down_proj\.", ".mlp.fc2."),
+        *VIT_RENAMES,
     )
     layers_at = "model.layer"
     optional = ("mask_token", r"blocks\.\d+\.attn\.[qv]\.bias")
@@ -125,21 +131,12 @@ class Dinov3(Architecture):
     def build(self, size: int, /) -> nn.Module:
         from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
-        return DINOv3ViTModel(
-            DINOv3ViTConfig(
-                hidden_size=self.width,
-                intermediate_size=4 * self.width,
-                num_hidden_layers=self.layers,
-                num_attention_heads=self.heads,
-                num_register_tokens=self.prefix_tokens - 1,
-                image_size=size,
-                patch_size=self.patch,
-            )
-        )
+        arguments = self.arguments(intermediate_size=4 * self.width, num_register_tokens=self.prefix_tokens - 1)
+        return DINOv3ViTModel(DINOv3ViTConfig(**arguments, image_size=size))
 
 
 @dataclass(frozen=True)
-class Vjepa2(Architecture):
+class Vjepa2(Transformer):
     """V-JEPA2, a video model without cls token: an encoder of 304 million parameters, a predictor of 22 million.
 
     The predictor is not used for features. Weights files: the hub's, and Meta's own, with `encoder`, `target_encoder`
@@ -148,24 +145,16 @@ class Vjepa2(Architecture):
     make one layer of tokens, so the last frame of an odd clip is repeated; it would be dropped otherwise.
     """
 
-    width: int = 1024
-    layers: int = 24
-    heads: int = 16
-    predictor_width: int = 384
-    predictor_layers: int = 12
-    predictor_heads: int = 12
     clip_length: int = 64
-    tubelet: int = 2
-    patch: int = 16
 
+    tubelet = 2
     prefix_tokens = 0
     renames = (
         (r"^encoder\.", ""),
         (r"^embeddings\.patch_embeddings\.", "patch_embed."),
         (r"^layer\.", "blocks."),
-        (r"\.attention\.([qkv])(?:uery|ey|alue)\.", r".attn.\1."),
         (r"\.attention\.proj\.", ".attn.proj."),
-        (r"^layernorm\.", "norm."),
+        *VIT_RENAMES,
     )
     layers_at = "layer"
     spare = (r"predictor\..*", "pos_embed")
@@ -179,11 +168,11 @@ class Vjepa2(Architecture):
         frames = torch.cat([frames, frames[:, -1:].expand(-1, odd, -1, -1, -1)], dim=1)
         return super().tokens(backbone, frames)
 
-    def parts(self, key: str, /) -> tuple[str, ...]:
-        return (key,) if key.startswith("predictor.") else super().parts(key)
-
     def published(self, size: int, /) -> tuple[nn.Module, Callable[[Tensor], object]]:
-        """With the predictor, which predicts every token from every token, as in the model's own forward."""
+        """With the predictor, which predicts every token from every token, as in the model's own forward.
+
+        That one cannot be called, because it reads values, which tensors without memory do not have.
+        """
         whole = self._whole(size)
 
         def run(frames: Tensor) -> Tensor:
@@ -202,36 +191,19 @@ class Vjepa2(Architecture):
     def _whole(self, size: int) -> Any:
         from transformers import VJEPA2Config, VJEPA2Model
 
-        return VJEPA2Model(
-            VJEPA2Config(
-                crop_size=size,
-                patch_size=self.patch,
-                tubelet_size=self.tubelet,
-                frames_per_clip=self.clip_length,
-                hidden_size=self.width,
-                num_hidden_layers=self.layers,
-                num_attention_heads=self.heads,
-                pred_hidden_size=self.predictor_width,
-                pred_num_hidden_layers=self.predictor_layers,
-                pred_num_attention_heads=self.predictor_heads,
-            )
-        )
+        arguments = self.arguments(frames_per_clip=self.clip_length, tubelet_size=self.tubelet)
+        return VJEPA2Model(VJEPA2Config(**arguments, crop_size=size))
 
 
 @dataclass(frozen=True)
-class Endofm(Architecture):
+class Endofm(Transformer):
     """EndoFM (clips of 8 frames) and EndoFM-LV (32), built as TimeSformers; they differ in the time embeddings only.
 
-    Attention is over time, then over space, in every block. `native` is the side in pixels of the position embeddings.
+    Attention is over time, then over space, in every block.
     Files have `teacher` and `student` with names behind `backbone.`, and a projection head that is not used.
     """
 
-    clip_length: int
-    width: int = 768
-    layers: int = 12
-    heads: int = 12
-    native: int = 224
-    patch: int = 16
+    clip_length: int = 8
 
     renames = (
         (r"^timesformer\.", ""),
@@ -247,15 +219,8 @@ class Endofm(Architecture):
     def build(self, size: int, /) -> nn.Module:
         from transformers import TimesformerConfig, TimesformerModel
 
-        config = TimesformerConfig(
-            image_size=self.native,
-            patch_size=self.patch,
-            num_frames=self.clip_length,
-            hidden_size=self.width,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.heads,
-            intermediate_size=4 * self.width,
-        )
+        arguments = self.arguments(num_frames=self.clip_length, intermediate_size=4 * self.width)
+        config = TimesformerConfig(**arguments, image_size=self.native)
         make: Callable[[Any], nn.Module] = TimesformerModel
         backbone = make(config)
         for block in self.blocks(backbone):
@@ -287,18 +252,12 @@ class FusedAttention(nn.Module):
 
 
 @dataclass(frozen=True)
-class Endovit(Architecture):
+class Endovit(Transformer):
     """EndoViT, built as a ViT-B/16: the encoder of a masked autoencoder, whose decoder is not used.
 
-    `native` is the side in pixels of the position embeddings. Tokens are those after the last norm; EndoViT's authors
+    Tokens are those after the last norm; EndoViT's authors
     average the patches before it. Files have `model` with query, key and value stacked, decoder and mask token.
     """
-
-    width: int = 768
-    layers: int = 12
-    heads: int = 12
-    native: int = 224
-    patch: int = 16
 
     renames = ((r"^vit\.", ""), *VIT_RENAMES)
     layers_at = "layers"
@@ -324,17 +283,8 @@ class Endovit(Architecture):
     def _config(self) -> Any:
         from transformers import ViTConfig
 
-        config = ViTConfig(
-            hidden_size=self.width,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.heads,
-            intermediate_size=4 * self.width,
-            image_size=self.native,
-            patch_size=self.patch,
-            layer_norm_eps=1e-6,
-        )
-        config.num_labels = 1000
-        return config
+        arguments = self.arguments(intermediate_size=4 * self.width, layer_norm_eps=1e-6, num_labels=1000)
+        return ViTConfig(**arguments, image_size=self.native)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Frozen foundation models as tracklet encoders: any number of frames in, one vector per tracklet out.
 
-A pooling is written `TOKENS` or `TOKENS/FRAMES`. TOKENS is `cls`, `mean` (all tokens), `patch-mean` (without cls token
-and registers), or several of them joined by `+`, which are concatenated. FRAMES is `mean` (default) or `max`, over
-frames or clips.
+A pooling is `cls`, `mean` (all tokens), `patch-mean` (without cls token and registers), or several of them joined by
+`+`, which are concatenated. The vector of a tracklet is the mean over its frames or clips.
 
 A video model takes clips of a fixed length. A tracklet that is no longer than a clip is one, shorter, clip. A longer
 one gives the smallest number of full clips that cover it, spread evenly from its first frame to its last. Neighbouring
@@ -15,18 +14,16 @@ a file and of the built model to canonical names, so that every tensor on both s
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Self, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
-from polyptrace.encoders.encoder import Encoder, FrameByFrame, mean_of_frames
+from polyptrace.encoders.encoder import BaseEncoder, FrameByFrame, mean_of_frames
 from polyptrace.encoders.preprocess import Preprocess, as_frames
 
-OVER_TOKENS = ("cls", "mean", "patch-mean")
-OVER_FRAMES = ("mean", "max")
+POOLINGS = ("cls", "mean", "patch-mean")
 
 #: Frames that go through a backbone at once, so that memory does not grow with the length of a track.
 FRAMES_AT_ONCE = 512
@@ -73,36 +70,22 @@ class Architecture(ABC):
         return backbone, lambda frames: self.tokens(backbone, frames)
 
 
-@dataclass(frozen=True)
-class Pooling:
-    """How tokens become a vector, and the vectors of frames or clips the vector of a tracklet."""
+class FoundationEncoder(BaseEncoder):
+    """A frozen backbone and its pooling; vectors are float32 for half-precision weights."""
 
-    tokens: tuple[str, ...]
-    frames: str
-
-    def __str__(self) -> str:
-        return "+".join(self.tokens) + ("" if self.frames == "mean" else f"/{self.frames}")
-
-
-class FoundationEncoder(Encoder):
-    """A frozen backbone and its pooling, always in evaluation mode; vectors are float32 for half-precision weights."""
+    frozen = True  # some backbones change their positions at random in training mode
 
     def __init__(
-        self, name: str, architecture: Architecture, backbone: nn.Module, preprocess: Preprocess, pooling: Pooling
+        self, name: str, architecture: Architecture, backbone: nn.Module, preprocess: Preprocess, pooling: str
     ) -> None:
         super().__init__()
         self.name = name
         self.architecture = architecture
         self.preprocess = preprocess
         self.pooling = pooling
-        self.width = architecture.width * len(pooling.tokens)
-        self.backbone = backbone.requires_grad_(requires_grad=False).eval()
-
-    def train(self, mode: bool = True) -> Self:
-        """Leaves the backbone in evaluation mode: some change their positions at random in training mode."""
-        super().train(mode)
-        self.backbone.eval()
-        return self
+        self.width = architecture.width * len(pooling.split("+"))
+        self.backbone = backbone
+        self.requires_grad_(requires_grad=False).eval()
 
     def compile(self, *arguments: object, **options: object) -> None:
         """Compiles the backbone's blocks in place: they share one graph, so this takes seconds instead of minutes."""
@@ -128,7 +111,7 @@ class FoundationEncoder(Encoder):
 
 
 class FrameModelEncoder(FoundationEncoder, FrameByFrame):
-    """A model of single frames: each frame goes through it once, and the vectors of the frames are pooled."""
+    """A model of single frames: each frame goes through it once, and the vectors of the frames are averaged."""
 
     def forward(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
         """Vectors (B, D) of prepared frames (B, L, 3, H, W) or of uint8 crops (B, L, S, S, 3)."""
@@ -138,13 +121,9 @@ class FrameModelEncoder(FoundationEncoder, FrameByFrame):
         """Vectors (n, D) of single frames (n, 3, H, W)."""
         return torch.cat([self._pooled(some) for some in frames.split(FRAMES_AT_ONCE)])
 
-    def aggregate(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Vectors (B, D) of the vectors of frames (B, L, D)."""
-        return pool_frames(features, mask, self.pooling.frames)
-
 
 class VideoModelEncoder(FoundationEncoder):
-    """A model of clips: a tracklet is cut into clips of the model's length, and their vectors are pooled."""
+    """A model of clips: a tracklet is cut into clips of the model's length, and their vectors are averaged."""
 
     def forward(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
         """Vectors (B, D) of prepared frames (B, L, 3, H, W) or of uint8 crops (B, L, S, S, 3)."""
@@ -161,40 +140,30 @@ class VideoModelEncoder(FoundationEncoder):
                 vectors = vectors.to(pooled.dtype)
                 vectors[tracklet, number] = pooled
                 present[tracklet, number] = True
-        return pool_frames(vectors, present, self.pooling.frames)
+        return mean_of_frames(vectors, present)
 
 
 def pooling_choices(prefix_tokens: int) -> tuple[str, ...]:
-    """Poolings over the tokens of a model with `prefix_tokens` tokens before its patches."""
-    return OVER_TOKENS if prefix_tokens else ("mean",)
+    """Poolings of a model with `prefix_tokens` tokens before its patches."""
+    return POOLINGS if prefix_tokens else ("mean",)
 
 
-def parse_pooling(text: str, prefix_tokens: int) -> Pooling:
-    """The pooling of a text, checked against the tokens that the model has."""
-    tokens, _, frames = text.partition("/")
-    pooling = Pooling(tuple(tokens.split("+")), frames or "mean")
+def check_pooling(pooling: str, prefix_tokens: int) -> None:
+    """Raises an error if a model does not have the tokens of a pooling."""
     known = pooling_choices(prefix_tokens)
-    if pooling.frames not in OVER_FRAMES or any(token not in known for token in pooling.tokens):
+    if any(part not in known for part in pooling.split("+")):
         raise UserError(
-            f"--embed.pooling: {text!r} is not a pooling of this encoder -> give default, or one of"
-            f" {', '.join(known)}{' (or several joined by +)' if len(known) > 1 else ''}, and optionally /max"
+            f"--embed.pooling: {pooling!r} is not a pooling of this encoder -> give default, or one of"
+            f" {', '.join(known)}{' (or several joined by +)' if len(known) > 1 else ''}"
         )
-    return pooling
 
 
-def pool_tokens(tokens: Tensor, pooling: Pooling, prefix_tokens: int) -> Tensor:
+def pool_tokens(tokens: Tensor, pooling: str, prefix_tokens: int) -> Tensor:
     """Vectors (n, D) of tokens (n, T, D), at least in float32; concatenations are wider."""
     tokens = tokens.float() if tokens.dtype in (torch.bfloat16, torch.float16) else tokens
-    first = {"mean": 0, "patch-mean": prefix_tokens}
-    taken = [tokens[:, 0] if part == "cls" else tokens[:, first[part] :].mean(dim=1) for part in pooling.tokens]
+    first, parts = {"mean": 0, "patch-mean": prefix_tokens}, pooling.split("+")
+    taken = [tokens[:, 0] if part == "cls" else tokens[:, first[part] :].mean(dim=1) for part in parts]
     return torch.cat(taken, dim=-1)
-
-
-def pool_frames(vectors: Tensor, mask: Tensor | None, over: str) -> Tensor:
-    """Vectors (B, D) of frames or clips (B, L, D) where the mask (B, L) is True."""
-    if over == "mean":
-        return mean_of_frames(vectors, mask)
-    return vectors.amax(dim=1) if mask is None else vectors.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
 
 
 def clip_starts(length: int, clip_length: int) -> list[int]:

@@ -7,15 +7,15 @@ Weights are a file, a folder or, only on request, a repository on the hub.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 from huggingface_hub import hf_hub_download, try_to_load_from_cache
-from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HFValidationError, LocalEntryNotFoundError
+from huggingface_hub.errors import GatedRepoError, HFValidationError, RemoteEntryNotFoundError
 from torch import Tensor, nn
 
 from polyptrace.core.errors import UserError
@@ -26,10 +26,10 @@ from polyptrace.encoders.foundation.foundation_encoder import (
     FoundationEncoder,
     FrameModelEncoder,
     VideoModelEncoder,
-    parse_pooling,
+    check_pooling,
 )
 from polyptrace.encoders.preprocess import IMAGENET_MEAN, IMAGENET_STD, RELEASE, Preprocess, choose_preprocess
-from polyptrace.encoders.weights import hub_or_cache, mismatch, read_tensors, wrong_type
+from polyptrace.encoders.weights import FOLDER_FILES, hub_or_cache, misfit, read_tensors
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,11 @@ def _dinov3(title: str, size: str, architecture: Dinov3) -> FoundationModel:
     )
 
 
+def _endofm(title: str, clip_length: int, file: str, repository: str) -> FoundationModel:
+    site = f"https://github.com/med-air/{repository}"
+    return FoundationModel(title, Endofm(clip_length=clip_length), ENDOFM_224, "cls", "Apache-2.0", file, site=site)
+
+
 #: By name, as on the command line.
 FOUNDATION_MODELS = {
     "dinov2-small": _dinov2("DinoV2-S/14", "small", Dinov2(384, 12, 6)),
@@ -96,31 +101,14 @@ FOUNDATION_MODELS = {
     "dinov3-large": _dinov3("DinoV3-L/16", "large", Dinov3(1024, 24, 16)),
     "vjepa2": FoundationModel(
         "V-JEPA2",
-        Vjepa2(),
+        Vjepa2(1024, 24, 16),
         IMAGENET_256,
         "mean",
         "open (code MIT)",
         hub="facebook/vjepa2-vitl-fpc64-256",
     ),
-    "endofm": FoundationModel(
-        "EndoFM",
-        Endofm(clip_length=8),
-        ENDOFM_224,
-        "cls",
-        "Apache-2.0",
-        file="endo_fm.pth",
-        site="https://github.com/med-air/Endo-FM",
-        seen=("SUN",),
-    ),
-    "endofm-lv": FoundationModel(
-        "EndoFM-LV",
-        Endofm(clip_length=32),
-        ENDOFM_224,
-        "cls",
-        "Apache-2.0",
-        file="endofm_lv.pth",
-        site="https://github.com/med-air/EndoFM-LV",
-    ),
+    "endofm": replace(_endofm("EndoFM", 8, "endo_fm.pth", "Endo-FM"), seen=("SUN",)),
+    "endofm-lv": _endofm("EndoFM-LV", 32, "endofm_lv.pth", "EndoFM-LV"),
     "endovit": FoundationModel(
         "EndoViT",
         Endovit(),
@@ -142,9 +130,6 @@ FOUNDATION_MODELS = {
 }
 
 
-#: Files to try in a repository that is not the model's own.
-USUAL_FILES = ("model.safetensors", "pytorch_model.bin")
-
 FILE_ENDINGS = {".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".json"}
 
 #: Prefixes that training scripts put before the names.
@@ -161,7 +146,8 @@ def load_foundation(
     with ImageNet's normalisation), `release` (the transform of the published comparison), or a `Preprocess`.
     """
     model = find_model(name)
-    chosen = parse_pooling(model.pooling if pooling == "default" else pooling, model.architecture.prefix_tokens)
+    pooling = model.pooling if pooling == "default" else pooling
+    check_pooling(pooling, model.architecture.prefix_tokens)
     prepared = preprocess if isinstance(preprocess, Preprocess) else choose_preprocess(model.preprocess, preprocess)
     if weights is None or str(weights) == "none":
         with torch.random.fork_rng():
@@ -170,7 +156,7 @@ def load_foundation(
     else:
         backbone = _with_weights(name, model, find_weights(name, model, weights), prepared.size)
     kind = FrameModelEncoder if model.architecture.clip_length is None else VideoModelEncoder
-    return kind(name, model.architecture, backbone, prepared, chosen)
+    return kind(name, model.architecture, backbone, prepared, pooling)
 
 
 def find_model(name: str) -> FoundationModel:
@@ -183,7 +169,7 @@ def find_model(name: str) -> FoundationModel:
 
 
 def _with_weights(name: str, model: FoundationModel, path: Path, size: int) -> nn.Module:
-    given = _without_wrappers(read_tensors(path), path)
+    given = read_tensors(path)
     with torch.device("meta"):  # skips the initialisation of weights that the file replaces
         backbone = model.architecture.build(size)
     fitted, problem = fit(given, backbone.state_dict(), model.architecture)
@@ -196,13 +182,6 @@ def _with_weights(name: str, model: FoundationModel, path: Path, size: int) -> n
     return backbone
 
 
-def _without_wrappers(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    plain = {WRAPPERS.sub("", name): tensor for name, tensor in tensors.items()}
-    if len(plain) < len(tensors):
-        raise UserError(f"{path}: contains some weights twice, behind different prefixes -> keep one of each")
-    return plain
-
-
 def _fits(given: Mapping[str, Tensor], model: FoundationModel) -> bool:
     with torch.device("meta"):
         wanted = model.architecture.build(model.preprocess.size).state_dict()
@@ -212,65 +191,39 @@ def _fits(given: Mapping[str, Tensor], model: FoundationModel) -> bool:
 def fit(
     given: Mapping[str, Tensor], wanted: Mapping[str, Tensor], architecture: Architecture
 ) -> tuple[dict[str, Tensor], str]:
-    """The tensors of a file under the backbone's names and in its shapes, and what does not fit.
+    """The tensors of a file under the backbone's names and in its shapes, or why they do not fit.
 
     Shapes may differ by dimensions of 1 (a linear layer and a 1 x 1 convolution). Omitted optional weights are zero.
     """
-    pieces, origin, repeated = _canonical(given, architecture)
-    parts_of = {key: architecture.parts(key) for key in wanted}
-    needed = [part for parts in parts_of.values() for part in parts]
-    absent = [part for part in needed if part not in pieces]
-    omitted = _omitted(absent, needed, architecture.optional)
-    fitted: dict[str, Tensor] = {}
-    reshaped: list[str] = []
-    retyped: list[str] = []
-    for key, parts in parts_of.items():
-        shapes = [piece.shape for piece in wanted[key].chunk(len(parts))]
-        taken = [pieces[p] if p in pieces else torch.zeros(s) for p, s in zip(parts, shapes, strict=True)]
-        wrong = [p for p, piece, shape in zip(parts, taken, shapes, strict=True) if _bare(piece.shape) != _bare(shape)]
-        reshaped += [f"{origin[p]} is {tuple(pieces[p].shape)}, not {tuple(shapes[parts.index(p)])}" for p in wrong]
-        types = [text for p in parts if p in pieces and (text := wrong_type(origin[p], pieces[p], wanted[key]))]
-        retyped += types
-        if not wrong and not types:
-            shaped = [piece.float().reshape(shape) for piece, shape in zip(taken, shapes, strict=True)]
-            fitted[key] = torch.cat(shaped) if len(shaped) > 1 else shaped[0]
-    surplus = [part for part in pieces if part not in set(needed) and not _matches(part, architecture.spare)]
-    unexpected = [*dict.fromkeys(origin[part] for part in surplus), *repeated]
-    missing = [part for part in absent if part not in omitted]
-    return fitted, mismatch(missing, unexpected, reshaped, list(dict.fromkeys(retyped)))
+    pieces, names = _canonical(given, architecture)
+    targets, _ = _canonical(wanted, architecture)
+    for pattern in architecture.optional:
+        group = [part for part in targets if re.fullmatch(pattern, part)]
+        if not any(part in pieces for part in group):
+            pieces |= {part: torch.zeros(targets[part].shape) for part in group}
+    for part in list(pieces):
+        if part not in targets and any(re.fullmatch(pattern, part) for pattern in architecture.spare):
+            del pieces[part]
+        elif part in targets and pieces[part].squeeze().shape == targets[part].squeeze().shape:
+            pieces[part] = pieces[part].reshape(targets[part].shape)
+    if problem := misfit(pieces, targets, names):
+        return {}, problem
+    fitted = {key: [pieces[part].float() for part in architecture.parts(key)] for key in wanted}
+    return {key: torch.cat(parts) if len(parts) > 1 else parts[0] for key, parts in fitted.items()}, ""
 
 
-def _canonical(
-    given: Mapping[str, Tensor], architecture: Architecture
-) -> tuple[dict[str, Tensor], dict[str, str], list[str]]:
-    """Tensors by canonical name, the key of each in the file, and keys that repeat a weight or cannot be split."""
+def _canonical(tensors: Mapping[str, Tensor], architecture: Architecture) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors by canonical name, and their original names; one that is repeated or cannot be split keeps its own."""
     pieces: dict[str, Tensor] = {}
-    origin: dict[str, str] = {}
-    repeated: list[str] = []
-    for key, tensor in given.items():
-        parts = architecture.parts(key)
-        if any(part in pieces for part in parts) or (len(parts) > 1 and (not tensor.ndim or len(tensor) % len(parts))):
-            repeated.append(key)
-            continue
-        whole = len(parts) == 1
-        for part, piece in zip(parts, [tensor] if whole else tensor.chunk(len(parts)), strict=True):
-            pieces[part], origin[part] = piece if whole else piece.clone(), key
-    return pieces, origin, repeated
-
-
-def _omitted(absent: Iterable[str], needed: Iterable[str], optional: tuple[str, ...]) -> set[str]:
-    """Absent names that a file may omit: either all names of a pattern are absent, or none may be."""
-    absent = set(absent)
-    groups = [{part for part in needed if re.fullmatch(pattern, part)} for pattern in optional]
-    return {part for group in groups if group <= absent for part in group}
-
-
-def _matches(name: str, known: tuple[str, ...]) -> bool:
-    return any(re.fullmatch(pattern, name) for pattern in known)
-
-
-def _bare(shape: torch.Size) -> tuple[int, ...]:
-    return tuple(length for length in shape if length != 1)
+    names: dict[str, str] = {}
+    for key, tensor in tensors.items():
+        parts = architecture.parts(WRAPPERS.sub("", key))
+        count = len(parts)
+        if any(part in pieces for part in parts) or (count > 1 and (not tensor.ndim or len(tensor) % count)):
+            parts, count = (f"surplus {key}",), 1
+        pieces |= zip(parts, tensor.chunk(count) if count > 1 else [tensor], strict=True)
+        names |= dict.fromkeys(parts, key)
+    return pieces, names
 
 
 def _compute_buffers(backbone: nn.Module) -> None:
@@ -308,7 +261,7 @@ def cached_weights(model: FoundationModel) -> Path | None:
 
 def download(name: str, model: FoundationModel, repository: str, file: str = "") -> Path:
     """A file of a repository, from the local cache or else from the hub; by default, the one with the weights."""
-    usual = (model.file,) if repository == model.hub else USUAL_FILES
+    usual = (model.file,) if repository == model.hub else FOLDER_FILES
     files = (file,) if file else usual
     manually = f"or download the file on another computer ({model.page}) and give its path with --weights"
     advice = f"check the name and the network, run `hf auth login`, {manually}"
@@ -324,9 +277,7 @@ def download(name: str, model: FoundationModel, repository: str, file: str = "")
                     f"{repository}: the licence of {name} must be accepted first -> accept it at"
                     f" https://huggingface.co/{repository} and run `hf auth login`, {mirror}{manually}"
                 ) from None
-            except LocalEntryNotFoundError:  # the hub cannot be reached
-                raise
-            except EntryNotFoundError:
+            except RemoteEntryNotFoundError:
                 continue
     raise UserError(
         f"{repository}: has none of {', '.join(files)} -> give the file, --weights hub:{repository}/FILE, {manually}"
