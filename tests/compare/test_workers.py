@@ -106,8 +106,8 @@ def test_a_signal_ends_a_running_worker(trial: Trial, sign: signal.Signals) -> N
 
 @pytest.mark.usefixtures("log")
 def test_a_second_signal_ends_a_worker_that_does_not_stop(trial: Trial) -> None:
-    signals = f"kill -TERM {os.getpid()}\nsleep 0.5\nkill -TERM {os.getpid()}\n"
-    Path(sys.executable).write_text(f"#!/bin/sh\n{signals}exec sleep 60\n")
+    send = f"kill -TERM {os.getpid()}"
+    Path(sys.executable).write_text(f"#!/bin/sh\n{send}\n{READ}\n{send}\nexec sleep 60\n")
     workers, began = Workers(1), time.monotonic()
     with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
         run_trials([trial], run=workers, at_once=1)
@@ -121,7 +121,7 @@ def test_an_interrupted_worker_may_finish_what_it_does(trial: Trial, tmp_path: P
     )
     workers = Workers(1)
     with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
-        workers(trial)  # in the main thread
+        run_trials([trial], run=workers, at_once=1)
     assert (tmp_path / "checkpoint").exists()
 
 

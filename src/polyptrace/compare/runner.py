@@ -120,7 +120,7 @@ def run_trials(
         try:
             for number, trial in enumerate(ordered, 1):
                 futures[trial.key] = pool.submit(attempt, number, trial)
-            while wait(futures.values(), timeout=1.0).not_done:  # an unlimited wait may miss a signal just before it
+            while wait(futures.values(), timeout=0.1).not_done:  # an unlimited wait may miss a signal just before it
                 pass
             return [*filter(None, (future.result() for future in futures.values()))]
         finally:
@@ -264,7 +264,7 @@ class Workers:
         for slot in range(at_once):
             self._free.put({THREADS: threads, **os.environ, **_gpu_variables(slot, at_once, gpus)})
         self._stdin, self._open_end = os.pipe()  # of all workers, which end when the other end is closed
-        self._ended = False
+        self._signals = 0
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def __call__(self, trial: Trial, keep: Keep = "all") -> None:
@@ -279,16 +279,15 @@ class Workers:
                     command, stdin=self._stdin, stdout=file, stderr=file, env=environment
                 )
             self._running.add(process)
-            try:
-                code = process.wait()
-            finally:
-                process.wait()  # after an interruption too: training writes a checkpoint before it ends
-                self._running.remove(process)
+            if self._signals > 1:
+                process.terminate()
+            code = process.wait()
+            self._running.remove(process)
         finally:
             self._free.put(environment)
-        if code in TERMINATED and not self._ended:
+        if code in TERMINATED and not self._signals:
             time.sleep(SAME_SIGNAL)
-        if code in INTERRUPTED or (code in TERMINATED and self._ended):
+        if code in INTERRUPTED or self._signals:
             raise KeyboardInterrupt  # not a failure
         if code:
             text = (trial.folder / LOG).read_bytes()[offset:].decode("utf-8", "replace").strip()
@@ -296,19 +295,18 @@ class Workers:
 
     @contextmanager
     def ended_by_signals(self) -> Iterator[None]:
-        """Inside this block, SIGTERM and SIGINT end all workers and then interrupt; for the main thread.
+        """Inside this block, SIGTERM and SIGINT end all workers; then KeyboardInterrupt is raised. For the main thread.
 
         A second signal ends the workers at once, without a checkpoint.
         """
 
-        def end(_number: int, _frame: FrameType | None) -> None:
-            if self._ended:  # raising again would interrupt the wait for the workers
+        def end(_number: int, _frame: FrameType | None) -> None:  # raising here would interrupt the wait for workers
+            self._signals += 1
+            if self._signals == 1:
+                os.close(self._open_end)
+            else:
                 for process in tuple(self._running):
                     process.terminate()
-                return
-            self._ended = True
-            os.close(self._open_end)
-            raise KeyboardInterrupt
 
         handled = [each for each in SIGNALS if signal.getsignal(each) != signal.SIG_IGN]  # ignored: in the background
         before = {each: signal.signal(each, end) for each in handled}
@@ -317,6 +315,8 @@ class Workers:
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
+        if self._signals:
+            raise KeyboardInterrupt
 
 
 def _gpu_variables(slot: int, at_once: int, gpus: Sequence[str]) -> dict[str, str]:
