@@ -157,8 +157,6 @@ def test_the_training_part_of_a_published_split_is_embedded_and_given_to_its_tas
     evaluate = trial.steps[-1].words
     assert value_of(evaluate, "--embeddings-for") == f"size={embedded[str(paths['val'])]}"
     assert value_of(evaluate, "--train-for") == f"size={embedded[str(paths['train'])]}"
-    without = make_trial(ROWS["colour-grid"], 0, "r", data, Shared(tmp_path, tasks=("retrieval",))).steps[-1].words
-    assert "--train-for" not in without
 
 
 def test_two_test_datasets_of_one_name_have_separate_vectors() -> None:

@@ -92,7 +92,7 @@ def command(
             )
         trials = [trial for text in sweep for trial in sweep_trials(text, seeds, shared)]
     else:
-        datasets = compare.data_of(data, tests, tests_of, probe_train)
+        datasets = compare.data_of(data, tests, tests_of, probe_train, shared.tasks)
         rows = list({row.name: row for block in blocks for row in block.rows}.values())
         shared = replace(shared, frames=compare.frames_of(datasets, shared, rows))
         trials = [

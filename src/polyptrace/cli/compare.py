@@ -1,6 +1,6 @@
 """`polyptrace compare --data TRAIN --eval TEST --methods all --seeds 3 --out R`."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -124,7 +124,7 @@ def command(
             raise no_results(out, "rows")
         return
     shared = shared_of(ctx, out, config, tasks)
-    datasets = data_of(data, tests, tests_of, probe_train)
+    datasets = data_of(data, tests, tests_of, probe_train, shared.tasks)
     rows = [*map(frozen_row, frozen or []), *select_rows(methods, ROWS, ALL)]
     if not dry_run and not only:  # with --only, several processes may share the folder
         ctx.with_resource(lock(out))
@@ -173,6 +173,7 @@ def data_of(
     tests: Sequence[Path] | None,
     tests_of: Sequence[str] | None = None,
     probe_train: Sequence[str] | None = None,
+    tasks: Collection[str] = TASKS,
 ) -> Datasets:
     """The datasets of a comparison, which must exist."""
     if not tests:
@@ -183,6 +184,9 @@ def data_of(
     )
     if wrong := [task for task in parts if task not in RATES]:
         raise UserError(f"--train-for {wrong[0]}: trains nothing -> give it for {' or '.join(RATES)}")
+    for option, given in (("--eval-for", of_tasks), ("--train-for", parts)):
+        if unused := [task for task in given if task not in tasks]:
+            raise UserError(f"{option} {unused[0]}: not one of --tasks -> add it there, or leave out this option")
     data = Datasets(train, tuple(tests), of_tasks, parts)
     for path in [*data.embedded(), *([train] if train else [])]:
         if not (path / DATASET_FILE).is_file():

@@ -163,8 +163,7 @@ class Trial:
         seen = tuple(self._tasks_seen())
         words = ["evaluate", *(self.tasks if self.tasks != tuple(TASKS) else ())]
         words += [word for test in self.data.tests for word in ("--embeddings", str(vectors[test]))]
-        train = {task: paths for task, paths in self.data.probe_train.items() if task in self.tasks}
-        for option, of_tasks in (("--embeddings-for", self.data.tests_of), ("--train-for", train)):
+        for option, of_tasks in (("--embeddings-for", self.data.tests_of), ("--train-for", self.data.probe_train)):
             for task, paths in of_tasks.items():
                 words += [word for path in paths for word in (option, f"{task}={vectors[path]}")]
         words += ["--name", row.title, "--group", row.group, *(["--labels", labels] if labels else [])]
@@ -173,7 +172,7 @@ class Trial:
 
         def run() -> None:
             paths = {task: [vectors[test] for test in self.data.of_task(task)] for task in self.tasks}
-            parts = {task: [vectors[path] for path in some] for task, some in train.items()}
+            parts = {task: [vectors[path] for path in some] for task, some in self.data.probe_train.items()}
             results = evaluate_files(paths, self.config.evaluate, train=parts)
             method = replace(results.method, name=row.title, group=row.group, trained_on_test=seen)
             method = replace(method, labels=labels) if labels else method
