@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import onnx
 import timm
 import torch
 from safetensors.torch import load_file, save_file
@@ -277,8 +278,6 @@ def assign(anchors: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
 
 def export_onnx(module: nn.Module, pictures: Tensor, path: Path) -> None:
     """Writes a network for any number of pictures."""
-    import onnx
-
     names = {"input_names": ["pictures"], "output_names": ["boxes"]}
     program = torch.onnx.export(
         module, (pictures,), dynamo=True, external_data=False, verbose=False, dynamic_shapes=({0: "N"},), **names

@@ -100,9 +100,11 @@ def test_a_file_that_is_no_video_is_an_error_before_the_detector_runs(
     write_video(tmp_path / "short.mp4", pictures(20))
     (tmp_path / "text.mp4").write_text("not a video")
     (tmp_path / "find.py").write_text("def find(frames):\n    raise AssertionError('the detector ran')\n")
-    videos = [tmp_path / "short.mp4", tmp_path / "text.mp4"]
-    assert run(*videos, "--detector", f"{tmp_path}/find.py:find", "--out", tmp_path / "out", *OPTIONS) == 2
-    assert "text.mp4: cannot be opened as a video" in capsys.readouterr().err
+    shutil.copy(tmp_path / "short.mp4", tmp_path / "other.flv")
+    for name, problem in {"text.mp4": "cannot be opened as a video", "other.flv": "not a known type of video"}.items():
+        videos = [tmp_path / "short.mp4", tmp_path / name]
+        assert run(*videos, "--detector", f"{tmp_path}/find.py:find", "--out", tmp_path / "out", *OPTIONS) == 2
+        assert f"{name}: {problem}" in capsys.readouterr().err
 
 
 def test_data_that_are_removed_and_made_again_get_new_vectors(tiny_videos: Path, tmp_path: Path) -> None:
@@ -161,6 +163,19 @@ def test_without_boxes_or_tracks_the_page_says_so(tmp_path: Path, boxes: str, re
     assert reason in page
     assert ("Generated procedures." in page) == generated
     assert (out / "lesions/lesions.csv").read_text().count("\n") == 1
+
+
+def test_a_video_without_a_track_is_named_on_the_page_of_the_others(tmp_path: Path) -> None:
+    write_video(tmp_path / "polyp.mp4", pictures(60))
+    write_video(tmp_path / "black.mp4", [np.zeros_like(picture) for picture in pictures(60)])
+    (tmp_path / "find.py").write_text(
+        "def find(frames):\n    return [[[30, 20, 40, 30, 0.8]] if frame.any() else [] for frame in frames]\n"
+    )
+    videos = [tmp_path / "black.mp4", tmp_path / "polyp.mp4"]
+    assert run(*videos, "--detector", f"{tmp_path}/find.py:find", "--out", tmp_path / "out", *OPTIONS) == 0
+    page = (tmp_path / "out/lesions/lesions.html").read_text(encoding="utf-8")
+    assert "black: 0 boxes in 60 frames, 60 frames black; no track." in page
+    assert "Lesions of procedure polyp" in page
 
 
 def page_images(page: Path) -> list[np.ndarray]:

@@ -103,7 +103,8 @@ def build(called: str | None) -> typer.Typer:
     app = typer.Typer(
         name="polyptrace",
         help="Polyp re-identification learned from unlabelled colonoscopy procedures.",
-        epilog="synth -> prepare -> train -> embed -> evaluate -> report: each reads a folder and writes a folder.",
+        epilog="Your own recordings: run, then explore. Research: synth or prepare -> train -> embed -> evaluate -> "
+        "report. Each command reads a folder and writes a folder.",
         no_args_is_help=True,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,

@@ -136,7 +136,7 @@ def folder_of(row: ComparisonRow) -> str:
 
 
 def write_tables(out: Path, blocks: Sequence[AblationBlock]) -> bool:
-    """Writes the ablation tables into R/ablations; False if there are too few results."""
+    """Writes the ablation tables into OUT/ablations; False if there are too few results."""
     of_blocks = {
         block.title: rows
         for block in blocks

@@ -61,7 +61,7 @@ def command(
     tests: TestData = None,
     tests_of: TestDataOfTask = None,
     probe_train: ProbeTrainData = None,
-    methods: Annotated[str, Option(help=f"all, or any of {','.join(ROWS)}.")] = "all",
+    methods: Annotated[str, Option(help=f"all, or any of {', '.join(ROWS)}.")] = "all",
     frozen: Annotated[
         list[str] | None, Option(metavar="[TITLE=]ENCODER[:WEIGHTS]", help="Row of a frozen encoder; repeatable.")
     ] = None,
@@ -94,7 +94,7 @@ def command(
     of the same seed, as published: SFE sees half of their frames. [bold]mve-scratch[/] and [bold]tpc-scratch[/] do not;
     [bold]ours-sfe[/] is ours from such a start.
 
-    Each row and training seed has its own folder, [bold]R/rows/ours/seed0[/]. Run the same command again to resume:
+    Each row and training seed has its own folder, [bold]OUT/rows/ours/seed0[/]. Run the same command again to resume:
     completed rows are skipped. A row that fails is reported at the end and does not stop the others. To distribute the
     work, run single rows with [bold]--only[/], collect their folders (--keep vectors leaves out the weights) and write
     the table with [bold]--table-only[/].
@@ -300,7 +300,7 @@ def with_seeds(rows: Sequence[ComparisonRow], seeds: int) -> list[tuple[Comparis
 
 
 def write_table1(out: Path) -> bool:
-    """Writes R/report, with Table 1, from all rows that have results; False if there are none."""
+    """Writes OUT/report, with Table 1, from all rows that have results; False if there are none."""
     order = list(ROWS)
     folders = sorted(
         (out / ROWS_FOLDER).glob("*/seed*/results"),

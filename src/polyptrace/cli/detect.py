@@ -11,12 +11,12 @@ from polyptrace.core.console import counted, echo, suggest
 from polyptrace.core.device import choose_device
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, check_writable
-from polyptrace.data.crops.videos import video_info
+from polyptrace.data.crops.videos import VIDEO_SUFFIXES, is_video, video_info
 from polyptrace.detect import Detections, Detector, detect, load_detector
 from polyptrace.detect.detector import GENERATED, START_SCORE
 from polyptrace.detect.stored_boxes import StoredBoxes
 
-Videos = Annotated[list[Path], Argument(help="Video files: MP4, MOV, MKV, AVI, ...")]
+Videos = Annotated[list[Path], Argument(help="Video files: MP4, MOV, MKV, AVI, WMV, MPEG, DICOM, ...")]
 DetectorName = Annotated[
     str,
     Option(
@@ -136,6 +136,8 @@ def _check_videos(videos: list[Path], detector: str) -> None:
             raise UserError(f"{video}: is a folder -> give its video files, such as {video}/*.mp4")
         if not video.is_file():
             raise UserError(f"{video}: no such video file -> check the path")
+        if not is_video(video.name):
+            raise UserError(f"{video}: not a known type of video -> convert it to one of {', '.join(VIDEO_SUFFIXES)}")
     names = [video.stem for video in videos]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"{twice[0]}: two videos have this name -> rename one of them, or use two folders")

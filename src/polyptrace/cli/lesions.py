@@ -40,7 +40,7 @@ def command(
     """List the lesions of each procedure: which tracks belong together, and how certain that is.
 
     No labels are needed. The probability that two tracks show the same lesion is fitted to the vectors and stored
-    beside them (same.json). The folder gets lesions.csv, tracks.csv, lesions.json and the page lesions.html.
+    beside them (same.json). The folder gets lesions.csv, tracks.csv, lesions.json, same.json and the page lesions.html.
 
     Examples:
 

@@ -44,7 +44,8 @@ def command(
     Runs [bold]detect[/], [bold]prepare[/], [bold]embed[/] and [bold]lesions[/], each into a folder of OUT, and ends
     with the page OUT/lesions/lesions.html. If it is interrupted, run the same command again: it resumes. The encoder is
     loaded first, so that a wrong name is an error before the detector runs. Boxes are linked by overlap (--tracks.link
-    video), gaps of 5 frames are bridged, a track starts with a score of 0.5, and its mean score is at least 0.4.
+    video, with --tracks.margin 0.2 for camera motion), gaps of 5 frames are bridged, a track starts with a score of
+    0.5, and its mean score is at least 0.4.
 
     All settings: [bold]polyptrace settings tracks crops embed[/].
 
@@ -71,6 +72,10 @@ def command(
         reason = f"The detector's boxes form no track: {error}.".replace(" -> ", "; ")
         _no_lesions(out / "lesions", videos, detections, reason)
         return
+    tracked = set(dataset.tracklets.video)
+    remarks += [
+        f"{made.path.stem}: {detect.summary(made)}; no track." for made in detections if made.path.stem not in tracked
+    ]
     vectors = out / "vectors"
     if vectors.is_dir() and Embeddings.load(vectors).info.get("dataset", {}).get("hashes") == dataset.info["hashes"]:
         remove_leftovers(vectors)

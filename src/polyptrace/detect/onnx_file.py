@@ -27,7 +27,7 @@ from torch.nn import functional
 from torchvision.ops import batched_nms, box_convert
 
 from polyptrace.core.device import torch_threads, usable_cores
-from polyptrace.core.errors import UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import file_hash
 from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, on_device, read_declaration
 
@@ -219,6 +219,8 @@ def _session(path: Path, device: torch.device) -> Any:
         raise UserError(f"{path}: ONNX files need ONNX Runtime -> pip install 'polyptrace[video]'") from None
     available = onnxruntime.get_available_providers()
     wanted = ["CUDAExecutionProvider"] if device.type == "cuda" else []
+    if wanted and wanted[0] not in available:
+        warn(f"{path}: runs on the CPU, because ONNX Runtime has no CUDA -> pip install onnxruntime-gpu")
     providers = [name for name in (*wanted, "CPUExecutionProvider") if name in available]
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads leave cores to the decoder

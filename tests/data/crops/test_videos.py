@@ -16,6 +16,9 @@ av = pytest.importorskip("av")
 
 WIDTH, HEIGHT = 96, 64
 
+#: Of containers that usually have another codec than H.264.
+CODECS = {".wmv": "wmv2", ".vob": "mpeg2video", ".m2ts": "mpeg2video"}
+
 
 def numbered_picture(index: int) -> np.ndarray:
     """An image that shows its own number: bit b is the brightness of column b in the upper half."""
@@ -34,7 +37,8 @@ def write_video(
 ) -> Path:
     container_options = {"movflags": "faststart"} if path.suffix in (".mp4", ".mov") else {}
     with av.open(str(path), "w", options=container_options) as container:
-        stream = container.add_stream("libx264", rate=25)
+        stream = container.add_stream(CODECS.get(path.suffix, "libx264"), rate=25)
+        stream.bit_rate = 4_000_000
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
         stream.options = {"bf": "0"} if options is None else options
         if step_ms:
@@ -57,7 +61,7 @@ def rotate(path: Path, matrix: tuple[int, ...]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ending", [".mp4", ".mov", ".mkv", ".avi"])
+@pytest.mark.parametrize("ending", [".mp4", ".mov", ".mkv", ".avi", ".wmv", ".ts", ".m2ts", ".vob"])
 def test_the_requested_frame_is_returned(tmp_path: Path, ending: str) -> None:
     video = write_video(tmp_path / f"procedure{ending}", 80)
     wanted = [70, 0, 33, 33, 34, 79]
@@ -78,7 +82,7 @@ def test_b_frames_are_read_in_presentation_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options", [{"bf": "3", "g": "20"}, {"bf": "0", "g": "250"}, {"x264-params": "open-gop=1:bf=2:keyint=30"}]
 )
-@pytest.mark.parametrize("ending", [".mp4", ".mkv", ".avi"])
+@pytest.mark.parametrize("ending", [".mp4", ".mkv", ".avi", ".ts", ".vob"])
 def test_frames_after_a_known_one_are_the_same_as_from_the_beginning(
     tmp_path: Path, options: dict[str, str], ending: str
 ) -> None:

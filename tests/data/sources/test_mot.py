@@ -241,7 +241,7 @@ def test_text_files_next_to_videos_are_detections_of_those_videos(
     [
         ("", r"a\.txt: no video a\.mp4 and no folder a of images -> put one of them next to"),
         ("b.mp4", r"a\.txt: no video is named 'a', only b\.mp4 -> give a video and its boxes the same name"),
-        ("a.wmv", r"a\.txt: a\.wmv has a type that is not known as video -> convert it to one of \.mp4, \.mov"),
+        ("a.flv", r"a\.txt: a\.flv is not a known type of video -> convert it to one of \.mp4, \.mov"),
         ("._a.mp4", r"a\.txt: no video a\.mp4 and no folder a of images"),
     ],
 )

@@ -201,7 +201,7 @@ def why_no_video(folders: Iterable[Path], stem: str) -> str:
     names = [name for folder in folders for name in names_in(folder) if (folder / name).is_file()]
     unknown = [n for n in names if Path(n).stem == stem and not n.lower().endswith((*VIDEO_SUFFIXES, *_ANNOTATIONS))]
     if unknown:
-        return f"{unknown[0]} has a type that is not known as video -> convert it to one of {', '.join(VIDEO_SUFFIXES)}"
+        return f"{unknown[0]} is not a known type of video -> convert it to one of {', '.join(VIDEO_SUFFIXES)}"
     others = [name for name in dict.fromkeys(names) if is_video(name)]
     if others:
         shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
