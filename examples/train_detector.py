@@ -1,4 +1,4 @@
-"""Train a polyp detector on boxes in any format that `prepare` reads, and measure its AP50.
+"""Train a polyp detector on boxes in any format of `prepare` that has splits, and measure its AP50.
 
     polyptrace synth generated --preset full --tracklets 10 --every-frame
     python examples/train_detector.py coco generated --negatives 0.15 --batch 64 --seconds 240 --out detector

@@ -185,7 +185,7 @@ def test_a_signal_to_a_comparison_alone_ends_its_rows_and_none_has_failed(folder
         time.sleep(0.01)
     process.send_signal(sign)  # as Slurm sends SIGTERM: to this process alone
     try:
-        said = process.communicate(timeout=30)[1]
+        said = process.communicate(timeout=180)[1]  # a row that starts has to load torch before it can end
     except subprocess.TimeoutExpired:
         process.kill()
         said = "nothing: it went on"

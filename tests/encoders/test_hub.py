@@ -52,5 +52,5 @@ def test_default_weights_without_a_network_are_one_line_at_once(
     began = time.monotonic()
     with pytest.raises(UserError, match=r"^--encoder\.weights imagenet: .* -> .*--encoder\.weights none$"):
         TrackletEncoder(backbone="resnet34", weights="imagenet")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert "Retrying" not in capsys.readouterr().err
