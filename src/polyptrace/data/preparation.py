@@ -152,7 +152,7 @@ def _read(source: Boxes | str, path: Path, options: Mapping[str, Any], cache: Pa
 
 
 def _relabelled(boxes: Boxes, relabel: Relabel, settings: Tracks) -> Boxes:
-    """The boxes with the polyps that `relabel` gives to those in a track; bad rows are not linked, as in the dataset."""
+    """The boxes with the polyps that `relabel` gives to those in tracks; bad rows are in none, as in the dataset."""
     usable = _rows_without([f for f in check_boxes(boxes) if f.fatal], boxes)
     track = link_with_settings(boxes.take(usable), settings)
     linked = usable[track >= 0]

@@ -56,7 +56,11 @@ def test_instances_are_polyps_with_the_option_or_a_polyp_id(tmp_path: Path, worl
 def test_frames_come_from_the_video_file_if_it_exists(tmp_path: Path, world, same_rows, video) -> None:
     for name in ("case1", "case2"):
         video(tmp_path / "videos" / f"{name}.mp4", 25)
-    same_rows(read_cocovid(write(tmp_path, content_of(world))), world, file=lambda row: f"videos/{row.video}.mp4")
+    content = content_of(world)
+    content["videos"][0]["fps"], content["videos"][1]["fps"] = 30, 0  # 0 is unknown
+    rates = {"case1": 30.0, "case2": 25.0}
+    found = read_cocovid(write(tmp_path, content))
+    same_rows(found, world, file=lambda row: f"videos/{row.video}.mp4", fps=lambda row: rates[row.video])
 
 
 @pytest.mark.parametrize(

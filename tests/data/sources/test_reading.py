@@ -16,6 +16,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.data.sources.reading import (
     XmlElement,
     decode_text,
+    frame_rate,
     number_rows,
     read_frame_file,
     read_table,
@@ -99,6 +100,14 @@ def test_any_bytes_are_text_or_our_error(content: bytes) -> None:
 def test_a_number_that_is_not_whole_names_its_line(value: float) -> None:
     with pytest.raises(UserError, match=r"x:9: frame is .* not a whole number"):
         whole_numbers(np.array([1.0, value]), np.array([8, 9]), "x", "frame")
+
+
+def test_a_frame_rate_is_positive_and_unknown_if_missing_or_zero() -> None:
+    assert frame_rate("29.97", "x: fps") == 29.97
+    assert all(np.isnan(frame_rate(value, "x: fps")) for value in (None, 0, "0", "0.0", float("nan")))
+    for value in (-25, "-1", "inf"):
+        with pytest.raises(UserError, match=r"x: fps is .*, not a frame rate -> correct it"):
+            frame_rate(value, "x: fps")
 
 
 CELL = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp", "Zs")), max_size=8)

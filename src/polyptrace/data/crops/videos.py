@@ -40,12 +40,12 @@ SEEK_MARGIN = 3.0  # seconds; decoding starts before the wanted frame, so that i
 class VideoInfo:
     """Size in pixels as displayed (rotated), mean frame rate (NaN if unknown), duration, and about how many frames.
 
-    `generated`: whether `polyptrace synth` wrote the video.
+    `generated`: whether `polyptrace synth` wrote the video. Without arguments, everything is unknown.
     """
 
-    width: int
-    height: int
-    fps: float
+    width: int = 0
+    height: int = 0
+    fps: float = np.nan
     seconds: float = 0.0
     frames: int = 0
     generated: bool = False

@@ -86,6 +86,14 @@ def integer(value: object, where: str) -> int:
     return int(whole)
 
 
+def frame_rate(value: object, where: str) -> float:
+    """Frames per second; NaN if they are missing or 0, which mean unknown."""
+    rate = np.nan if value is None else number(value, where)
+    if rate < 0 or np.isinf(rate):
+        raise UserError(f"{where} is {value}, not a frame rate -> correct it, or remove it if it is unknown")
+    return rate or np.nan
+
+
 def whole_numbers(values: Floats, lines: Ints, path: Path | str, name: str) -> Ints:
     """A column of whole numbers as integers."""
     whole = frame_numbers(values)
