@@ -10,6 +10,7 @@ COCO-VID adds a list `videos`; images have `video_id` and a 0-based `frame_id`, 
 File names are relative to the dataset's folder or to its folder `images`.
 """
 
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -267,7 +268,8 @@ def _lookup(key: object, index: Mapping[Any, int], where: str, name: str) -> int
 def _picture_prefix(images: list[Record], root: Path) -> str:
     """`images/`, unless the file names are already relative to the root."""
     first = images[0].get("file_name") if images else None
-    if isinstance(first, str) and (first.startswith("images/") or (root / first).is_file()):
+    # unlike Path.is_file, os.path.isfile is False for a name that is too long
+    if isinstance(first, str) and (first.startswith("images/") or os.path.isfile(root / first)):  # noqa: PTH113
         return ""
     return "images/"
 

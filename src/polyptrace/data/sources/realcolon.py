@@ -159,8 +159,10 @@ def _read(video: _Video) -> Boxes:
     rows: list[BoxRow] = []
     for name, content in contents:
         stem = name.rpartition("/")[2].removesuffix(".xml")
-        frame = parse_voc(content, xml := f"{source}/{name}") if stem[0] != "." else None  # ._ files of macOS
-        if not frame or not frame.boxes:
+        if stem.startswith(".") or not stem:  # ._ files of macOS
+            continue
+        frame = parse_voc(content, xml := f"{source}/{name}")
+        if not frame.boxes:
             continue
         if frame.filename and PurePosixPath(inside(frame.filename, xml)).stem != stem:
             raise UserError(f"{xml}: names another image, {frame.filename[:80]!r} -> correct <filename>")
