@@ -260,8 +260,7 @@ def _decoded(container: Any) -> Iterator[Any]:
 
     stream = container.streams.video[0]
     try:
-        for packet in container.demux(stream):
-            yield from packet.decode()
+        yield from container.decode(stream)
     except (FFmpegError, EOFError):
         try:
             yield from stream.codec_context.decode(None)

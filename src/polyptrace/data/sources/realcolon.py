@@ -21,7 +21,7 @@ from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.images import files_hash, first_file, read_all
 from polyptrace.data.sources.box_labels import BoxRow, label_table, with_labels
 from polyptrace.data.sources.file_names import inside, names_in
-from polyptrace.data.sources.reading import frame_rate, read_frame_file, read_table
+from polyptrace.data.sources.reading import frame_rate, read_bytes, read_table
 from polyptrace.data.sources.voc import parse_voc, warn_of_unlabelled
 
 _ANNOTATIONS = re.compile(r"(?P<video>\d{3}-\d{3})_annotations?(?P<archive>\.tar\.gz|\.tgz|\.tar)?", re.ASCII)
@@ -154,7 +154,7 @@ def _read(video: _Video) -> Boxes:
     source = video.annotations
     contents = read_all(source, ".xml")
     if source.is_dir():
-        contents = ((name, read_frame_file(source / name)) for name in names_in(source, ".xml"))
+        contents = ((name, read_bytes(source / name)) for name in names_in(source, ".xml"))
     folder = _frame_folder(video)
     rows: list[BoxRow] = []
     for name, content in contents:

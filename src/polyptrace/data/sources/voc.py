@@ -15,7 +15,7 @@ from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import BoxRow, label_columns, labelled_boxes
-from polyptrace.data.sources.reading import XmlElement, integer, number, read_frame_file, read_text, read_xml
+from polyptrace.data.sources.reading import XmlElement, integer, number, read_bytes, read_text, read_xml
 
 _ANNOTATIONS = ("annotations", "annotation", "xml", "xmls", "labels")
 _IMAGES = ("JPEGImages", "Images", "images", "Image", "image", "frames", "Frames", "imgs")
@@ -91,7 +91,7 @@ def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, st
             xml = folder / name
             if listed is not None and xml.stem not in listed:
                 continue
-            frame = parse_voc(read_frame_file(xml), xml)
+            frame = parse_voc(read_bytes(xml), xml)
             if not frame.boxes:
                 continue
             video, index = file_names.video_and_frame(
