@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.result import Result, Row
 from polyptrace.data.sources import read_realcolon
 from polyptrace.data.sources.file_names import names_in
-from polyptrace.data.sources.reading import read_frame_file
+from polyptrace.data.sources.reading import read_bytes
 
 VIDEOS = ("001-001", "002-002", "003-001", "004-001")
 REPEATS = 2
@@ -89,7 +89,7 @@ def element_tree(folder: Path) -> int:
 def open_only(folder: Path) -> int:
     """The limit: open, read and close each file."""
     for name in names_in(folder, ".xml"):
-        read_frame_file(folder / name)
+        read_bytes(folder / name)
     return 0
 
 

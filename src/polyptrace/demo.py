@@ -11,8 +11,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from rich.markup import escape
+
 from polyptrace.cli import main as polyptrace
-from polyptrace.core.console import console
+from polyptrace.core.console import console, notify
 
 SYNTH = "--preset small --seed 0"
 PREPARE = "--crops.size 112"
@@ -56,9 +58,9 @@ def run(wanted: Iterable[Step]) -> None:
     """Runs every step whose output does not exist."""
     for output, line in wanted:
         if output.exists():
-            console.print(f"[dim]already done: polyptrace {line}[/]", highlight=False, soft_wrap=True)
+            notify(f"already done: polyptrace {line}", style="dim")
             continue
-        console.print(f"\n[bold]$ polyptrace {line}[/]", highlight=False, soft_wrap=True)
+        notify(f"\n$ polyptrace {line}", style="bold")
         try:
             polyptrace(shlex.split(line))
         except SystemExit as end:
@@ -71,11 +73,11 @@ def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
     start = time.monotonic()
     run(steps(folder))
-    pages = [(folder / name).resolve() for name in ("report/report.html", "lesions/lesions.html")]
+    pages = [escape(str((folder / name).resolve())) for name in ("report/report.html", "lesions/lesions.html")]
     listed = f"Report: [bold]{pages[0]}[/] Lesions: [bold]{pages[1]}[/]"
     console.print(f"\n{time.monotonic() - start:.0f} s. {listed}", highlight=False, soft_wrap=True)
     explore = f"{Path(sys.executable).parent}/polyptrace explore {folder}/embeddings/ours --data {folder}/data/test"
-    console.print(f"In the browser: [bold]{explore}[/]", highlight=False, soft_wrap=True)
+    console.print(f"In the browser: [bold]{escape(explore)}[/]", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -40,15 +40,20 @@ def test_the_list_names_all_twelve_and_ours_with_costs_licence_and_weights(
     counted = Cost(1_250_000, 2_000_000_000, 3_000_000_000)
     for name in ("foundation_cost", "published_cost"):  # they have their own tests
         monkeypatch.setattr(f"polyptrace.cli.encoders.{name}", lambda _: counted)
-    (tmp_path / "endo_fm.pth").touch()
-    run("encoders", "--json", "--folder", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    folder = Path("my[weights]")  # not markup
+    folder.mkdir()
+    (folder / "endo_fm.pth").touch()
+    run("encoders", "--json", "--folder", folder)
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert list(rows) == [*FOUNDATION_MODELS, "ours"]
-    assert rows["endofm"]["local"] == str(tmp_path / "endo_fm.pth")
+    assert rows["endofm"]["local"] == str(folder / "endo_fm.pth")
     assert rows["dinov3-large"]["licence"] == "DINOv3 licence, gated"
     assert rows["surgenet"]["source"] == "--weights hub (TimJaspersTue/SurgeNetModels)"
     assert rows["vjepa2"]["frames"] == "clips of 64"
     assert round(rows["ours"]["params"] / 1e6, 2) == 26.40
+    run("encoders", "endofm", "--folder", folder)
+    assert "my[weights]/endo_fm.pth" in capsys.readouterr().out
     run("encoders", "vjepa2")
     assert "dinov2-small" not in capsys.readouterr().out
     run("encoders")

@@ -44,6 +44,13 @@ def test_vectors_of_other_programs_are_evaluated_and_the_table_is_printed(theirs
     assert "no polyp is seen in two procedures" in shown
 
 
+@pytest.mark.parametrize("name", ["Ours [v2]", "a[/b]"])
+def test_a_name_with_brackets_is_printed_as_it_is(name, theirs, tmp_path, capsys):
+    words = ("--embeddings", theirs, "--out", tmp_path / "R", "--evaluate.bootstrap", "20", "--name", name)
+    assert call("evaluate", "retrieval", *words) == 0
+    assert name in capsys.readouterr().out
+
+
 def test_all_tasks_run_by_default_and_give_reasons(theirs, tmp_path, capsys):
     quick = ("--evaluate.bootstrap", "20", "--evaluate.repeats", "2")
     assert call("evaluate", "--embeddings", theirs, "--out", tmp_path / "R", "--histology", "villous=1", *quick) == 0

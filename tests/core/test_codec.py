@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from polyptrace.core import codec
 from polyptrace.core.codec import decode_image, decode_jpegs, encode_jpeg
 
 PICTURE = torch.arange(3 * 40 * 56).remainder(251).view(3, 40, 56).to(torch.uint8)
@@ -83,6 +84,27 @@ def test_a_jpeg_that_ends_in_its_header_is_an_error(end: int) -> None:
 
 def test_a_rotated_picture_is_turned() -> None:
     assert decode_image(jpeg("RGB", exif=rotated())).shape == (3, 57, 41)
+
+
+def png_of_16_bits() -> bytes:
+    file = io.BytesIO()
+    levels = np.random.default_rng(0).integers(0, 2**16, (9, 256), np.uint16)
+    levels[0] = np.arange(256) * 257 + 128  # the last ones that are rounded down
+    Image.fromarray(levels).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content", [jpeg("RGB"), jpeg("L"), jpeg("CMYK"), jpeg("RGB", exif=rotated()), png_of_16_bits()]
+)
+def test_torchvision_gives_the_pixels_of_torchcodec(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torchcodec")
+    expected = decode_image(content)
+    monkeypatch.setattr(codec, "_decoders", None)
+    monkeypatch.setattr(codec, "_io", pytest.importorskip("torchvision.io"), raising=False)
+    found = decode_image(content)
+    assert found.dtype == expected.dtype == torch.uint8
+    assert torch.equal(found, expected)
 
 
 def noisy_jpeg(seed: int, height: int, width: int, **settings: Any) -> bytes:

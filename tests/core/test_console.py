@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from polyptrace.core import console as module
-from polyptrace.core.console import counted, echo, notify, printable, progress, proportion, suggest
+from polyptrace.core.console import counted, echo, notify, percent, printable, progress, proportion, suggest
 from polyptrace.core.device import choose_device
 
 WIDE_TABLE = """
@@ -107,10 +107,21 @@ def test_the_last_line_of_an_incomplete_bar_does_not_say_done(
         (990, 1000, "99.0 %"),
         (1000, 1000, "1,000 of 1,000"),
         (0, 500, "0 of 500"),
+        (999_999, 1_000_000, "999,999 of 1,000,000"),
+        (1, 1_000_000, "1 of 1,000,000"),
+        (0, 0, "0 of 0"),
     ],
 )
 def test_a_share_of_few_is_a_count(count: int, total: int, text: str) -> None:
     assert proportion(count, total) == text
+
+
+@pytest.mark.parametrize(
+    ("probability", "text"),
+    [(0, "0"), (1e-9, "under 1"), (0.005, "under 1"), (0.006, "1"), (0.994, "99"), (0.995, "over 99"), (1, "100")],
+)
+def test_only_certainty_is_0_or_100_per_cent(probability: float, text: str) -> None:
+    assert percent(probability) == f"{text}\N{NO-BREAK SPACE}%"
 
 
 def test_without_a_terminal_tables_are_not_cut_at_80_columns() -> None:

@@ -29,6 +29,7 @@ class Outer:
     size: float | None = None
     more: dict[str, Any] = field(default_factory=dict)
     flag: bool = False
+    format: Literal[1] = 1
 
 
 GOOD = {"name": "x", "count": 3, "inner": {"p": {"value": 1}}, "tags": ["u"], "size": None, "more": {"z": [1]}}
@@ -59,6 +60,8 @@ def test_null_is_nan_in_a_float_field() -> None:
         ({"inner": {"p": {"value": "1"}}}, "inner.p.value: '1' is not a number"),
         ({"inner": {"p": {"value": 1, "kind": "c"}}}, "inner.p.kind: 'c' is not one of 'a', 'b'"),
         ({"inner": {"p": {"value": -1}}}, "inner.p: value is negative"),
+        ({"inner": {"p": {"value": 10**400}}}, r"inner.p.value: 10+\.\.\. is too large"),
+        ({"format": True}, "format: True is not one of 1"),
         ({"size": "large"}, "size: 'large' is not a number"),
         ({"colour": 1}, "colour: is not a known field"),
     ],

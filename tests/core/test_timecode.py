@@ -18,9 +18,16 @@ def test_a_moment_is_minutes_and_seconds_or_a_frame(fps: float, frame: int, expe
 
 @pytest.mark.parametrize(
     ("fps", "frames", "expected"),
-    [(25, 40, "+1.6 s"), (25, -500, "−20 s"), (25, 25 * 200, "+3 min 20 s"), (math.nan, -40, "−40 frames")],
+    [
+        (25, 40, "+1.6 s"),
+        (25, -500, "−20 s"),
+        (25, 25 * 200, "+3 min 20 s"),
+        (math.nan, -40, "−40 frames"),
+        (math.nan, -0.4, "+0 frames"),
+        (25, -0.4, "+0.0 s"),
+    ],
 )
-def test_a_distance_has_its_sign(fps: float, frames: int, expected: str) -> None:
+def test_a_distance_has_its_sign(fps: float, frames: float, expected: str) -> None:
     assert time_offset(frames, fps) == expected
 
 
@@ -33,12 +40,12 @@ def test_ticks_are_few_and_inside(fps: float, span: int) -> None:
     assert len(set(labels)) == len(labels)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("0:59", 59), ("12:34", 754), ("1:02:05", 3725)])
+@pytest.mark.parametrize(("text", "seconds"), [("0:59", 59), ("90:00", 5400), ("12:34", 754), ("1:02:05", 3725)])
 def test_a_time_is_read_as_seconds(text: str, seconds: int) -> None:
     assert parse_timecode(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["soon", "12", "1:2:3:4", "1:-2", "", "1:٣"])
+@pytest.mark.parametrize("text", ["soon", "12", "1:2:3:4", "1:99", "1:60:00", "1:-2", "", "1:٣"])
 def test_what_is_not_a_time_is_an_error(text: str) -> None:
     with pytest.raises(UserError, match="MM:SS"):
         parse_timecode(text)

@@ -46,6 +46,7 @@ def test_good_boxes_have_no_findings() -> None:
         (replace(GOOD, frame_index=np.array([0, 1, NO_FRAME, 3])), "no frame", True),
         (replace(GOOD, video=np.array(["v", "v", "", "v"], object)), "no video", True),
         (replace(GOOD, image_width=np.array([100, 100, -1, 100])), "image size", True),
+        *((replace(GOOD, fps=np.array([25, np.nan, rate, 25])), "frame rate", True) for rate in (0.0, -25.0, np.inf)),
         (replace(GOOD, frame_index=np.array([0, 1, 1, 3])), "duplicate", True),
         (
             replace(GOOD, frame_index=np.array([0, 1, 1, 3]), track=np.array(["", "", "", ""], object)),

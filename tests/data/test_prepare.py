@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from polyptrace.config import Crops, Tracks
+from polyptrace.core.arrays import Ints
 from polyptrace.core.codec import decode_image
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset, prepare
@@ -216,6 +217,29 @@ def test_rows_without_a_whole_frame_are_left_out_counted_once_and_listed(make_so
         ("gt.txt:62", "negative frame", "-1"),
         ("gt.txt:62", "not a number", "-1"),
     ]
+
+
+def test_bad_rows_and_boxes_without_a_track_are_not_given_other_polyps(make_source: Source, tmp_path: Path) -> None:
+    boxes, root = make_source()
+    boxes = boxes.in_order()
+    frame, score, xywh = boxes.frame_index.copy(), np.full(len(boxes), 0.9), boxes.xywh.copy()
+    frame[40], xywh[41, 2] = NO_FRAME, 0.0
+    score[0] = 0.1  # too weak to start a track
+    boxes = replace(boxes, frame_index=frame, xywh=xywh, score=score)
+    given: list[tuple[Boxes, Ints]] = []
+
+    def relabel(table: Boxes, track: Ints) -> Boxes:
+        given.append((table, track))
+        return replace(table, polyp=np.array([f"p{number}" for number in track], object))
+
+    settings = Tracks(link="video", start_score=0.5)
+    dataset = prepare(boxes, root, tmp_path / "d", settings, SMALL, skip_bad=True, relabel=relabel)
+    [(table, track)] = given
+    assert len(table) == len(boxes) - 3
+    assert (table.frame_index >= 0).all()
+    assert (track >= 0).all()
+    assert dataset.tracklets.polyp.tolist() == [f"p{number}" for number in dataset.tracklets.track]
+    assert dataset.boxes().polyp[0] == ""
 
 
 def test_after_a_bad_image_only_the_crops_of_its_track_are_cut_again(make_source: Source, tmp_path: Path) -> None:

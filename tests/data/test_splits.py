@@ -100,6 +100,12 @@ def test_a_minimum_score_that_no_box_has_or_reaches_is_reported() -> None:
         Selection(min_score=0.5).apply(scored)
 
 
+def test_nothing_of_an_empty_table_is_selected() -> None:
+    empty = clips(2).take([])
+    assert len(Selection(min_score=0.5).apply(empty)) == 0
+    assert len(Selection(join_clips=4).apply(empty)) == 0
+
+
 def test_a_selection_records_only_what_was_selected() -> None:
     assert Selection(fps=30.0, seed=3).as_dict() == {}
     assert Selection(share=0.5, rest=True).as_dict() == {"videos": None, "share": 0.5, "rest": True, "seed": 0}

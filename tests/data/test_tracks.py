@@ -1,5 +1,6 @@
 """Linking boxes to tracks."""
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from polyptrace.core.arrays import Ints
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, link_tracks, read_coco
+from polyptrace.data.boxes import NO_FRAME
 from polyptrace.data.tracks import box_iou, track_scores
 
 
@@ -107,6 +109,15 @@ def test_linking_by_polyp_without_polyps_says_how_to_link() -> None:
 
 def test_an_empty_table_has_no_tracks() -> None:
     assert link_tracks(Boxes.of(video=[], frame_index=[], xywh=[])).shape == (0,)
+
+
+@pytest.mark.parametrize("frame", [-1, NO_FRAME])
+def test_a_box_with_an_invalid_frame_is_in_no_track_and_changes_no_other(frame: int) -> None:
+    boxes = boxes_at([0, 1, 2, 3, frame, 0, 1], [0.0] * 7)
+    boxes = replace(boxes, video=np.array(list("aaaabbb"), object))
+    assert link_tracks(boxes, "video").tolist() == [0, 0, 0, 0, -1, 1, 1]
+    swapped = replace(boxes, video=np.array(list("bbbbaaa"), object))
+    assert link_tracks(swapped, "video").tolist() == [1, 1, 1, 1, -1, 0, 0]
 
 
 def test_the_tracks_are_those_of_the_authors(shared: Path) -> None:

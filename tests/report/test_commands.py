@@ -100,3 +100,7 @@ def test_a_dataset_or_run_of_something_else_is_refused(
     save_encoder(TrackletEncoder("test_resnet", width=16, heads=2, layers=1, size=32), trained / "encoder")
     assert call("report", tmp_path / "mine", "--run", trained, "--out", tmp_path / "report") == 2
     assert "none of the results was computed with this run" in capsys.readouterr().err
+    weights = trained / "encoder" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert call("report", tmp_path / "mine", "--run", trained, "--out", tmp_path / "report") == 2
+    assert "model.safetensors" in capsys.readouterr().err, "a damaged encoder is not an unfinished run"

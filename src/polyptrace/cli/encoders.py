@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
+from rich.markup import escape
 from rich.table import Column, Table
 from typer import Argument, Option
 
@@ -66,7 +67,7 @@ def command(
         counts = (row["params"] / 1e6, row["flops"] / 1e9, row["paper_params"] / 1e6, row["paper_macs"] / 1e9)
         sizes = (str(row["width"]), str(row["size"]))
         costs.add_row(row["name"], *(f"{count:,.1f}" for count in counts), *sizes, row["frames"], row["poolings"])
-        weights.add_row(row["name"], row["licence"], row["source"], row["local"])
+        weights.add_row(row["name"], row["licence"], row["source"], escape(row["local"]))
     output.print(costs, "", weights, sep="\n")
     if not names:
         echo(f"also: {', '.join(OTHERS)}")

@@ -148,7 +148,8 @@ def print_results(results: Results) -> None:
     """Prints a table of the metrics, then the reasons of skipped tasks and remarks."""
     texts = (Column(name, no_wrap=True) for name in ("task", "metric"))
     numbers = (Column(name, no_wrap=True, justify="right") for name in ("value", "95 % interval", "n"))
-    table = Table(*texts, *numbers, title=results.method.name, header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    title = escape(results.method.name)
+    table = Table(*texts, *numbers, title=title, header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for name, task in results.tasks.items():
         for index, (key, metric) in enumerate(task.metrics.items()):
             scale = 1 if key in NOT_FRACTIONS else 100

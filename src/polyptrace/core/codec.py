@@ -31,7 +31,9 @@ def decode_image(content: bytes | bytearray) -> Tensor:
     if _decoders is not None:
         picture = _decoders.decode_image(data, mode="RGB")
     else:
-        picture = _io.decode_image(data, mode=_io.ImageReadMode.RGB)
+        picture = _io.decode_image(data, mode=_io.ImageReadMode.RGB, apply_exif_orientation=True)
+        if picture.dtype == torch.uint16:  # of a PNG; rounded to 8 bits as torchcodec does
+            picture = ((picture.int() + 128) // 257).byte()
     return picture
 
 

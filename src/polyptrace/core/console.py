@@ -84,14 +84,17 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
 
 
 def proportion(count: int, total: int) -> str:
-    """A share of a total: a count if the total is small or the share is none or all, otherwise per cent.
+    """A share of a total: a count if the total is small or the share is about none or all, otherwise per cent.
 
     >>> proportion(19, 19), proportion(3, 7), proportion(990, 1000), proportion(1000, 1000)
     ('19 of 19', '3 of 7', '99.0 %', '1,000 of 1,000')
+    >>> proportion(1, 1_000_000), proportion(999_999, 1_000_000)
+    ('1 of 1,000,000', '999,999 of 1,000,000')
     """
-    if total < 200 or count in (0, total):
+    share = f"{100 * count / total:.1f} %" if total else ""
+    if total < 200 or share in ("0.0 %", "100.0 %"):
         return f"{count:,} of {total:,}"
-    return f"{100 * count / total:.1f} %"
+    return share
 
 
 def percent(probability: float) -> str:
@@ -100,11 +103,12 @@ def percent(probability: float) -> str:
     >>> percent(0.512), percent(0.0001), percent(0.9999), percent(1)
     ('51\\xa0%', 'under 1\\xa0%', 'over 99\\xa0%', '100\\xa0%')
     """
-    if 0 < probability < 0.005:
-        return "under 1\N{NO-BREAK SPACE}%"
-    if 0.995 < probability < 1:
-        return "over 99\N{NO-BREAK SPACE}%"
-    return f"{100 * probability:.0f}\N{NO-BREAK SPACE}%"
+    number = f"{100 * probability:.0f}"
+    if number == "0" and probability > 0:
+        number = "under 1"
+    if number == "100" and probability < 1:
+        number = "over 99"
+    return f"{number}\N{NO-BREAK SPACE}%"
 
 
 class Bar:

@@ -77,7 +77,7 @@ def as_type(kind: Any, content: Any, field: str = "") -> Any:
     if origin in (Union, UnionType):
         return _union(arguments, content, field)
     if origin is Literal:
-        if content not in arguments:
+        if not any(content == each and type(content) is type(each) for each in arguments):  # True == 1
             raise MismatchError(field, f"{_short(content)} is not one of {', '.join(map(repr, arguments))}")
         return content
     if origin in (list, tuple):
@@ -159,7 +159,10 @@ def _scalar(kind: Any, content: Any, field: str) -> Any:
     accepted = int | float if kind is float else kind
     if not isinstance(content, accepted) or (isinstance(content, bool) and kind is not bool):
         raise MismatchError(field, f"{_short(content)} is not {_NAMES.get(kind, kind)}")
-    return float(content) if kind is float else content
+    try:
+        return float(content) if kind is float else content
+    except OverflowError:
+        raise MismatchError(field, f"{_short(content)} is too large") from None
 
 
 def _short(content: Any) -> str:

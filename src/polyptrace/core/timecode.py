@@ -45,10 +45,10 @@ def time_offset(frames: float, fps: float) -> str:
     >>> time_offset(40, 25), time_offset(-5000, 25), time_offset(-40, float("nan"))
     ('+1.6 s', '−3 min 20 s', '−40 frames')
     """
-    sign = "−" if frames < 0 else "+"
     if not has_rate(fps):
-        return sign + counted(round(abs(frames)), "frame")
+        return ("−" if round(frames) < 0 else "+") + counted(abs(round(frames)), "frame")
     seconds = abs(frames) / fps
+    sign = "−" if frames < 0 and round(seconds, 1) else "+"
     if seconds < 10:
         return f"{sign}{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -67,7 +67,8 @@ def parse_timecode(text: str) -> int:
     3725
     """
     parts = text.split(":")
-    if not 2 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
+    numeric = all(part.isascii() and part.isdigit() for part in parts)
+    if not 2 <= len(parts) <= 3 or not numeric or any(int(part) >= 60 for part in parts[1:]):
         raise UserError(f"--at {text}: not a time -> write MM:SS or H:MM:SS")
     return sum(60**power * int(part) for power, part in enumerate(reversed(parts)))
 

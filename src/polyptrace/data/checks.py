@@ -77,6 +77,8 @@ def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, Bools, str]]:
     yield "negative frame", True, negative, "frame index is negative -> number frames from 0"
     negative_size = (boxes.image_width < 0) | (boxes.image_height < 0)
     yield "image size", True, negative_size, "image size is negative -> correct it"
+    wrong_rate = ~np.isnan(boxes.fps) & ~((boxes.fps > 0) & np.isfinite(boxes.fps))
+    yield "frame rate", True, wrong_rate, "frame rate is not positive and finite -> correct it, or NaN if unknown"
     yield "no video", True, boxes.video == "", "row has no video -> every box belongs to a video"
     usable = finite & positive & ~outside & (boxes.frame_index >= 0)  # excluded rows are not duplicates
     repeated = _repeated(boxes, boxes.track, usable)

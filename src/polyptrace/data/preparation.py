@@ -113,7 +113,7 @@ def prepare(
     Rows with fatal findings are an error; with `skip_bad` they are excluded and listed in `rejected.csv`. If a video
     ends early, the boxes after its end are excluded in any case, with a warning.
     `fill` cuts the crops, by default on this machine; `polyptrace.cluster` does it on many.
-    `relabel` replaces the polyps of the boxes, given the track of each.
+    `relabel` replaces the polyps of the boxes in tracks, given the track of each; other boxes then have none.
     A folder made from the same boxes and images with the same settings is opened unchanged; any other existing
     folder is an error.
     """
@@ -133,7 +133,7 @@ def prepare(
         cache = out.with_name(out.name + ".annotations")
         boxes = selection.apply(_read(source, path, options, cache)).in_order()
         if relabel is not None:
-            boxes = relabel(boxes, link_with_settings(boxes, settings.tracks))
+            boxes = _relabelled(boxes, relabel, settings.tracks)
         root = image_root(path) if isinstance(source, str) else path
         if out.exists():
             refuse_other_content(out, boxes, root)
@@ -149,6 +149,16 @@ def _read(source: Boxes | str, path: Path, options: Mapping[str, Any], cache: Pa
         return source
     boxes = read_source(source, path, options, cache)
     return replace(boxes, dataset=np.where(boxes.dataset == "", path.resolve().name, boxes.dataset))
+
+
+def _relabelled(boxes: Boxes, relabel: Relabel, settings: Tracks) -> Boxes:
+    """The boxes with the polyps that `relabel` gives to those in tracks; bad rows are in none, as in the dataset."""
+    usable = _rows_without([f for f in check_boxes(boxes) if f.fatal], boxes)
+    track = link_with_settings(boxes.take(usable), settings)
+    linked = usable[track >= 0]
+    polyp = np.full(len(boxes), "", object)
+    polyp[linked] = relabel(boxes.take(linked), track[track >= 0]).polyp
+    return replace(boxes, polyp=polyp)
 
 
 def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings, fill: Fill) -> None:
@@ -187,7 +197,7 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
 
 def _link_and_cut(source: Boxes, findings: list[Finding], settings: Tracks) -> _Linked:
     """Tracks and tracklets of the boxes without findings; an error if there is no tracklet."""
-    rows = np.delete(np.arange(len(source)), [f.row for f in findings])
+    rows = _rows_without(findings, source)
     boxes = source.take(rows)
     track = link_with_settings(boxes, settings)
     cropped, tracklets = _in_crop_rows(cut_both_units(boxes, track, settings))
@@ -195,6 +205,10 @@ def _link_and_cut(source: Boxes, findings: list[Finding], settings: Tracks) -> _
         linked = track >= 0
         raise NoTrackError(_no_track_message(boxes.take(linked), track[linked], settings))
     return _Linked(rows, boxes, track, cropped, tracklets)
+
+
+def _rows_without(findings: list[Finding], boxes: Boxes) -> Ints:
+    return np.delete(np.arange(len(boxes)), [f.row for f in findings])
 
 
 def _track_count(track: Ints) -> int:

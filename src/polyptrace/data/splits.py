@@ -95,7 +95,8 @@ def join_clips(boxes: Boxes, clips_per_procedure: int, seed: int = 0) -> Boxes:
     clips = group_rows(video_codes(boxes))
     order = numpy_generator(seed).permutation(len(clips))
     videos, frames = boxes.video.copy(), boxes.frame_index.copy()
-    for number, members in enumerate(np.array_split(order, math.ceil(len(clips) / clips_per_procedure))):
+    procedures = max(1, math.ceil(len(clips) / clips_per_procedure))
+    for number, members in enumerate(np.array_split(order, procedures)):
         start = 0
         for rows in (clips[member] for member in members):
             videos[rows] = f"artificial-{number:02d}"
@@ -133,10 +134,10 @@ def split_by(group: ArrayLike, *, test_share: float = 0.3, strata: Sequence[Arra
 
 def _above_score(boxes: Boxes, min_score: float) -> Boxes:
     """The boxes with at least this score; boxes without a score are kept."""
-    if np.isnan(boxes.score).all():
+    if len(boxes) and np.isnan(boxes.score).all():
         warn(f"--min-score {min_score}: no box has a score; all boxes are kept")
     kept = boxes.take(~(boxes.score < min_score))
-    if not len(kept):
+    if len(boxes) and not len(kept):
         raise UserError(f"--min-score {min_score}: no box is left -> the highest score is {np.nanmax(boxes.score):g}")
     return kept
 

@@ -41,7 +41,7 @@ def link_tracks(
 
     `within` is what linking may use: "polyp" (polyp ids), "track" (ids of a tracker) or "video" (boxes only). With
     `start_score`, weaker boxes that continue no track get -1, with `min_score`, those of tracks with a lower mean
-    score; a box without a score is not weak.
+    score; a box without a score is not weak. Boxes with an invalid frame (negative or NO_FRAME) get -1 too.
     """
     track = _link_strong(boxes, within, iou, max_gap, start_score, margin)
     weak = track_scores(boxes, track) < min_score
@@ -59,9 +59,9 @@ def track_scores(boxes: Boxes, track: Ints) -> Floats:
 
 
 def _link_strong(boxes: Boxes, within: Within, iou: float, max_gap: int, start_score: float, margin: float) -> Ints:
-    """Track of each box; -1 for boxes below `start_score` that continue no track."""
+    """Track of each box; -1 for boxes below `start_score` that continue no track, and for invalid frames."""
     strong = ~(boxes.score < start_score)
-    kept = np.arange(len(boxes))
+    kept = np.flatnonzero(boxes.frame_index >= 0)
     while True:
         table = boxes.take(kept)
         linked = _link(table, within, iou, max_gap, margin, strong[kept])

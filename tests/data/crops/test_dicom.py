@@ -30,15 +30,18 @@ def dicom(path: Path, fragments: list[bytes], syntax: str = H264) -> Path:
     return path
 
 
+def cut(video: Path, parts: int) -> list[bytes]:
+    content = video.read_bytes()
+    content += b"\0" * (len(content) % 2)
+    step = len(content) // parts // 2 * 2
+    return [content[n * step : (n + 1) * step if n < parts - 1 else None] for n in range(parts)]
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 def test_a_dicom_video_is_read_like_the_video_inside(tmp_path: Path, parts: int) -> None:
     plain = tmp_path / "plain.mp4"
     write_video(plain, pictures(60))
-    content = plain.read_bytes()
-    content += b"\0" * (len(content) % 2)
-    step = len(content) // parts // 2 * 2
-    cuts = [content[n * step : (n + 1) * step if n < parts - 1 else None] for n in range(parts)]
-    wrapped = dicom(tmp_path / "wrapped.dcm", cuts)
+    wrapped = dicom(tmp_path / "wrapped.dcm", cut(plain, parts))
     assert video_info(wrapped) == video_info(plain)
     expected = [picture for _, picture in all_frames(plain)]
     found = list(all_frames(wrapped))
@@ -52,6 +55,24 @@ def test_a_dicom_video_is_read_like_the_video_inside(tmp_path: Path, parts: int)
     assert not any(b"DOE" in file.read_bytes() for file in (tmp_path / "out").iterdir() if not file.is_symlink())
 
 
+@pytest.mark.parametrize("name", ["a, b:c.dcm", "http:a.dcm", "file:a.dcm", "%20#?.dcm"])
+def test_a_name_that_looks_like_an_address_is_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plain = Path(name.replace(".dcm", ".mp4"))
+    write_video(plain, pictures(6))
+    for parts in (1, 2):
+        assert video_info(dicom(Path(name), cut(plain, parts))) == video_info(plain)
+
+
+def test_fragments_and_a_bar_in_the_path_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    write_video(tmp_path / "plain.mp4", pictures(6))
+    assert video_info(dicom(tmp_path / "a|b.dcm", cut(tmp_path / "plain.mp4", 1))).width == WIDTH
+    with pytest.raises(UserError, match=r"a\|b\.dcm: the video has several fragments, .* rename"):
+        video_info(dicom(tmp_path / "a|b.dcm", cut(tmp_path / "plain.mp4", 2)))
+
+
 def test_a_file_without_a_video_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "text.dcm").write_text("not DICOM")
     with pytest.raises(UserError, match=r"text\.dcm: not a readable DICOM file"):
@@ -59,3 +80,5 @@ def test_a_file_without_a_video_is_an_error(tmp_path: Path) -> None:
     still = dicom(tmp_path / "still.dcm", [b"\xff\xd8\xff\xd9"], "1.2.840.10008.1.2.4.50")
     with pytest.raises(UserError, match=r"still\.dcm: has no MPEG video \(transfer syntax 1\.2\.840"):
         video_info(still)
+    with pytest.raises(UserError, match=r"missing\.dcm: no such file"):
+        video_info(tmp_path / "missing.dcm")

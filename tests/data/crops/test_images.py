@@ -1,13 +1,15 @@
 """Images on their own: which JPEGs are whole."""
 
 import io
+from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
 from torch import Tensor
 
-from polyptrace.data.crops.images import decode_complete
+from polyptrace.core import codec
+from polyptrace.data.crops.images import decode_complete, read_images
 
 
 def jpeg(*, thumbnail: bool = False) -> bytes:
@@ -36,3 +38,17 @@ def test_a_jpeg_that_ends_early_is_truncated_even_with_bytes_after_it(thumbnail:
     found = decode_complete(jpeg(thumbnail=thumbnail)[:-lost] + after)
     assert isinstance(found, str)
     assert "image is truncated" in found
+
+
+def test_a_rotated_jpeg_is_turned_where_a_decoder_of_many_ignores_exif(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lies on its side
+    Image.new("RGB", (64, 48)).save(tmp_path / "turned.jpg", exif=exif)
+    Image.new("RGB", (64, 48)).save(tmp_path / "upright.jpg")
+    monkeypatch.setattr(codec, "_decoders", None)
+    monkeypatch.setattr(codec, "_io", pytest.importorskip("torchvision.io"), raising=False)
+    images = read_images(tmp_path, [("turned.jpg", 0), ("upright.jpg", 1)], device=torch.device("cpu"))
+    shapes = [picture.shape for _, _, picture in images if isinstance(picture, Tensor)]
+    assert shapes == [(3, 64, 48), (3, 48, 64)]

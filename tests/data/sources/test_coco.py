@@ -179,6 +179,11 @@ def test_info_says_whether_a_file_is_generated(tmp_path: Path, world, info: obje
     assert found.generated.tolist() == [generated] * len(world)
 
 
+def test_a_frame_rate_of_zero_is_unknown(tmp_path: Path, world) -> None:
+    found = read_coco(write_coco(tmp_path, content_of(world) | {"info": {"fps": 0}}))
+    assert np.isnan(found.fps).all()
+
+
 def broken(content: dict, change) -> dict:
     change(content)
     return content

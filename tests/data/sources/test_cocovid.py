@@ -56,7 +56,11 @@ def test_instances_are_polyps_with_the_option_or_a_polyp_id(tmp_path: Path, worl
 def test_frames_come_from_the_video_file_if_it_exists(tmp_path: Path, world, same_rows, video) -> None:
     for name in ("case1", "case2"):
         video(tmp_path / "videos" / f"{name}.mp4", 25)
-    same_rows(read_cocovid(write(tmp_path, content_of(world))), world, file=lambda row: f"videos/{row.video}.mp4")
+    content = content_of(world)
+    content["videos"][0]["fps"], content["videos"][1]["fps"] = 30, 0  # 0 is unknown
+    rates = {"case1": 30.0, "case2": 25.0}
+    found = read_cocovid(write(tmp_path, content))
+    same_rows(found, world, file=lambda row: f"videos/{row.video}.mp4", fps=lambda row: rates[row.video])
 
 
 @pytest.mark.parametrize(
@@ -66,6 +70,7 @@ def test_frames_come_from_the_video_file_if_it_exists(tmp_path: Path, world, sam
         (lambda c: c["images"][1].update(video_id=77), r"images\[1\]: video_id '77' is not among the videos"),
         (lambda c: c["images"][1].pop("frame_id"), r"images\[1\]: has no frame_id"),
         (lambda c: c["images"][1].update(file_name="a/../../x.jpg"), r"images\[1\]: file name .* leaves"),
+        (lambda c: c["images"][0].update(file_name="x" * 300), r"images\[0\]: file name .* is too long"),
         (lambda c: c["videos"][0].update(name="../x"), r"videos\[0\]: file name .* leaves"),
         (lambda c: c["annotations"][1].update(image_id=[]), r"annotations\[1\]: image_id '\[\]' is not among"),
         (lambda c: c["annotations"][1].update(bbox="1,2,3,4"), r"annotations\[1\]: bbox: .* not a list of numbers"),

@@ -12,6 +12,7 @@ from PIL import Image
 from polyptrace.cli import main
 from polyptrace.config import Crops
 from polyptrace.data import Dataset, prepare
+from polyptrace.data.crops.videos import write_video
 from polyptrace.data.sources import read_source
 
 FRAMES = 40
@@ -85,6 +86,37 @@ def test_frames_of_a_video_file_become_crops(tmp_path: Path) -> None:
     rows = dataset.tracklets.rows[int(dataset.select("track")[0])]
     brightness = dataset.crops[rows].mean((1, 2, 3))
     np.testing.assert_allclose(brightness, 20 + 5 * np.arange(0, FRAMES, 4), atol=4)
+
+
+def write_boxes(source: str, root: Path) -> None:
+    """A box in each frame of the video `root`/p.mp4, in the format of a source."""
+    if source == "mot":
+        (root / "p.txt").write_text("".join(f"{t + 1},1,20,15,12,10,0.9\n" for t in range(FRAMES)))
+    if source == "yolo":
+        (root / "labels").mkdir()
+        for t in range(FRAMES):
+            (root / "labels" / f"p_{t + 1}.txt").write_text("0 0.5 0.5 0.2 0.2 1\n")
+    if source == "cvat":
+        boxes = "".join(f'<box frame="{t}" xtl="20" ytl="15" xbr="32" ybr="25"/>' for t in range(FRAMES))
+        meta = "<meta><task><name>p</name><source>p.mp4</source></task></meta>"
+        (root / "p.xml").write_text(f'<annotations>{meta}<track id="1" label="polyp">{boxes}</track></annotations>')
+    if source == "cocovid":
+        content = {
+            "videos": [{"id": 1, "name": "p", "fps": 25}],
+            "images": [{"id": t, "video_id": 1, "frame_id": t, "file_name": f"{t}.jpg"} for t in range(FRAMES)],
+            "annotations": [{"image_id": t, "bbox": [20, 15, 12, 10], "instance_id": 1} for t in range(FRAMES)],
+        }
+        (root / "instances_all.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("generated", [True, False])
+@pytest.mark.parametrize("source", ["mot", "yolo", "cvat", "cocovid"])
+def test_every_format_keeps_the_mark_of_generated_videos(tmp_path: Path, source: str, generated: bool) -> None:
+    pytest.importorskip("av")
+    frames = [np.full((48, 64, 3), 20 + 5 * t, np.uint8) for t in range(FRAMES)]
+    write_video(tmp_path / "p.mp4", frames, generated=generated)
+    write_boxes(source, tmp_path)
+    assert read_source(source, tmp_path, {}).generated.tolist() == [generated] * FRAMES
 
 
 def test_the_published_probe_split_becomes_two_datasets_that_name_their_part(tmp_path: Path) -> None:

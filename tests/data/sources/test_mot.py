@@ -199,8 +199,9 @@ def test_one_bad_line_in_a_million_is_named_by_its_number_at_once(tmp_path: Path
     ("seqinfo", "message"),
     [
         ("name=x\n", "not a readable seqinfo.ini"),
-        ("[Sequence]\nimWidth=wide\n", "imwidth is 'wide'"),
-        ("[Sequence]\nframeRate=-1\n", "framerate is '-1'"),
+        ("[Sequence]\nimWidth=wide\n", "imWidth is 'wide', not a number"),
+        ("[Sequence]\nimWidth=64.7\n", "imWidth is '64.7', not a whole number"),
+        ("[Sequence]\nframeRate=-1\n", "frameRate is -1, not a frame rate"),
         ("[Sequence]\nimDir=../../elsewhere\n", "leaves the dataset's folder"),
         ("[Sequence]\nimDir=/etc\n", "leaves the dataset's folder"),
     ],
@@ -210,6 +211,13 @@ def test_a_bad_seqinfo_is_named(tmp_path: Path, world, seqinfo: str, message: st
     (tmp_path / "case1" / "seqinfo.ini").write_text(seqinfo)
     with pytest.raises(UserError, match=message):
         read_mot(tmp_path)
+
+
+def test_a_frame_rate_of_zero_is_unknown(tmp_path: Path, world) -> None:
+    write_mot(tmp_path, world)
+    for video in ("case1", "case2"):
+        (tmp_path / video / "seqinfo.ini").write_text(SEQINFO.replace("frameRate=25", "frameRate=0"))
+    assert np.isnan(read_mot(tmp_path).fps).all()
 
 
 def test_a_folder_without_mot_files_says_what_is_expected(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from polyptrace.core.errors import UserError
 from polyptrace.data.sources.reading import (
     XmlElement,
     decode_text,
+    frame_rate,
     number_rows,
-    read_frame_file,
+    read_bytes,
     read_table,
     read_xml,
     whole_numbers,
@@ -101,6 +102,14 @@ def test_a_number_that_is_not_whole_names_its_line(value: float) -> None:
         whole_numbers(np.array([1.0, value]), np.array([8, 9]), "x", "frame")
 
 
+def test_a_frame_rate_is_positive_and_unknown_if_missing_or_zero() -> None:
+    assert frame_rate("29.97", "x: fps") == 29.97
+    assert all(np.isnan(frame_rate(value, "x: fps")) for value in (None, 0, "0", "0.0", float("nan")))
+    for value in (-25, "-1", "inf"):
+        with pytest.raises(UserError, match=r"x: fps is .*, not a frame rate -> correct it"):
+            frame_rate(value, "x: fps")
+
+
 CELL = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp", "Zs")), max_size=8)
 
 
@@ -135,16 +144,9 @@ def test_a_bad_csv_file_names_its_line(tmp_path: Path, content: bytes, message: 
         read_table(tmp_path / "t.csv", ("a", "b"))
 
 
-def test_small_files_are_read_completely_and_a_large_one_is_refused(tmp_path: Path) -> None:
-    sizes = {"a": 10, "b": 2**16, "c": 2**16 + 1, "d": 3 * 2**20}
-    for name, size in sizes.items():
-        (tmp_path / name).write_bytes(b"x" * size)
-    assert {name: len(read_frame_file(tmp_path / name)) for name in sizes} == sizes
-    (tmp_path / "large").write_bytes(b"x" * (16 * 2**20 + 1))
-    with pytest.raises(UserError, match="large: larger than 16 MiB"):
-        read_frame_file(tmp_path / "large")
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="missing: no such file"):
-        read_frame_file(tmp_path / "missing")
+        read_bytes(tmp_path / "missing")
 
 
 LAUGHS = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10))

@@ -64,6 +64,7 @@ def write_archives(root: Path, world) -> Path:
     for video in VIDEOS.values():
         packed = {f"{video}_annotations/{name}": content for name, content in documents(world, video).items()}
         packed[f"{video}_annotations/._{video}_0.xml"] = b"\0\5"  # as archives of macOS have them
+        packed[f"{video}_annotations/.xml"] = b""
         frames = {f"{video}_frames/{video}_{t}.jpg": b"jpeg" for t in range(FRAMES)}
         for name, members in ((f"{video}_annotations.tar.gz", packed), (f"{video}_frames.tar.gz", frames)):
             with tarfile.open(root / name, "w:gz") as archive:

@@ -97,7 +97,7 @@ USUAL = GOOD.replace("<object>", "<size><width>9</width><height>9</height></size
         (GOOD[:-20], r"a_1\.xml:1: is not well-formed XML"),
         (GOOD.replace("annotation>", "other>"), r"root is <other>, not <annotation>"),
         (GOOD.replace("<name>", "<size><width>-3</width></size><name>"), None),
-        (GOOD.replace("<object>", "<size><width>-3</width></size><object>"), "size/width is '-3'"),
+        (GOOD.replace("<object>", "<size><width>3.5</width></size><object>"), "size/width is '3.5', not a whole"),
         (GOOD.replace("<object>", "<filename>../../etc/passwd</filename><object>"), "leaves the dataset's folder"),
         (GOOD.replace("<object>", "<filename>/etc/passwd</filename><object>"), "leaves the dataset's folder"),
         (USUAL.replace("<object>", "\n<object></object>\n<object>", 1), r"a_1\.xml:2: object has no bndbox/xmin"),

@@ -29,6 +29,7 @@ from polyptrace.data.crops.videos import FramePosition, is_video, read_frames
 
 ARCHIVE_MARK = "::"
 JPEG_START, JPEG_SCAN, JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"
+EXIF = b"Exif\0\0"
 VIDEO_ENDS = "the video ends before this frame -> check that the file is complete"
 LARGEST = 256 * 2**20  # bytes of one member; no image or annotation file is larger
 _BUFFER = 2**20
@@ -123,11 +124,15 @@ def read_images(
 
 
 def _decode_together(contents: list[bytes | Problem], device: torch.device) -> dict[int, Tensor]:
-    """The JPEGs by index; empty if nvJPEG refuses one of them, so that each is decoded separately."""
+    """The JPEGs by index; empty if nvJPEG refuses one of them, so that each is decoded separately.
+
+    Those with Exif data are left out, because nvJPEG ignores the rotation that these may have.
+    """
     jpegs = {
         index: content
         for index, content in enumerate(contents)
         if isinstance(content, bytes) and content[:2] == JPEG_START and not is_truncated(content)
+        if content.find(EXIF, 0, content.find(JPEG_SCAN)) < 0
     }
     try:
         return dict(zip(jpegs, codec.decode_jpegs(list(jpegs.values()), device), strict=True)) if jpegs else {}

@@ -22,7 +22,7 @@ from torch import Tensor
 from polyptrace.core.arrays import Pixels
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import UserError, warn
-from polyptrace.data.crops.dicom import DICOM_SUFFIXES, DicomVideo
+from polyptrace.data.crops.dicom import DICOM_SUFFIXES, mpeg_address
 
 VIDEO_SUFFIXES = (
     *(".mp4", ".mov", ".mkv", ".avi", ".m4v", ".mpg", ".mpeg", ".webm"),
@@ -40,12 +40,12 @@ SEEK_MARGIN = 3.0  # seconds; decoding starts before the wanted frame, so that i
 class VideoInfo:
     """Size in pixels as displayed (rotated), mean frame rate (NaN if unknown), duration, and about how many frames.
 
-    `generated`: whether `polyptrace synth` wrote the video.
+    `generated`: whether `polyptrace synth` wrote the video. Without arguments, everything is unknown.
     """
 
-    width: int
-    height: int
-    fps: float
+    width: int = 0
+    height: int = 0
+    fps: float = np.nan
     seconds: float = 0.0
     frames: int = 0
     generated: bool = False
@@ -209,7 +209,7 @@ def video_info(path: Path) -> VideoInfo:
 def write_video(path: Path, frames: Iterable[Pixels], fps: float = 25.0, *, generated: bool = False) -> None:
     """Writes frames (H, W, 3), with an even width and height, as H.264; `generated` marks the file as such."""
     av = _library(path)
-    with av.open(str(path), "w") as container:
+    with av.open(f"file:{path}", "w") as container:
         container.metadata.update({"comment": GENERATED} if generated else {})
         stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001))
         stream.pix_fmt, stream.options = "yuv420p", {"preset": "veryfast", "crf": "20"}
@@ -234,8 +234,9 @@ def _open(path: Path) -> Iterator[Any]:
     # from version 19 on, PyAV accepts metadata that are not UTF-8 without being told
     options = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
     try:
-        source = DicomVideo(path) if path.suffix.lower() in DICOM_SUFFIXES else str(path)
-        container = av.open(source, **options)
+        # without file:, FFmpeg takes a name such as http:a.mp4 for an address
+        address = mpeg_address(path) if path.suffix.lower() in DICOM_SUFFIXES else f"file:{path}"
+        container = av.open(address, **options)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file -> check the path") from None
     except (av.error.FFmpegError, OSError, ValueError) as error:
@@ -259,8 +260,7 @@ def _decoded(container: Any) -> Iterator[Any]:
 
     stream = container.streams.video[0]
     try:
-        for packet in container.demux(stream):
-            yield from packet.decode()
+        yield from container.decode(stream)
     except (FFmpegError, EOFError):
         try:
             yield from stream.codec_context.decode(None)

@@ -10,6 +10,7 @@ COCO-VID adds a list `videos`; images have `video_id` and a 0-based `frame_id`, 
 File names are relative to the dataset's folder or to its folder `images`.
 """
 
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -20,10 +21,10 @@ from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import read_json
 from polyptrace.data.boxes import NO_FRAME, Boxes
-from polyptrace.data.crops.videos import video_info
+from polyptrace.data.crops.videos import VideoInfo, video_info
 from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import BoxRow, label_columns, labelled_boxes, text_of
-from polyptrace.data.sources.reading import integer, number
+from polyptrace.data.sources.reading import frame_rate, integer, number
 
 Record = dict[str, Any]  # an object of the file
 
@@ -161,7 +162,7 @@ def _coco_frames(content: Record, images: list[Record], path: Path, root: Path) 
             "file": prefix + name,
             "image_width": _pixels(image, "width", where),
             "image_height": _pixels(image, "height", where),
-            "fps": _rate(image.get("fps", info.get("fps")), where),
+            "fps": frame_rate(image.get("fps", info.get("fps")), f"{where}: fps"),
             "generated": info.get("generated") is True,
         }
         frames.append(columns)
@@ -222,11 +223,13 @@ def _vid_columns(video: Record, where: str, root: Path) -> BoxRow:
         text_of(video.get("name")) or text_of(video.get("file_name")) or text_of(video.get("id")), where
     )
     file = file_names.video_file(file_names.video_folders(root), Path(name).stem)
-    rate = video.get("fps", video.get("frame_rate"))
+    rate = frame_rate(video.get("fps", video.get("frame_rate")), f"{where}: fps")
+    info = video_info(file) if file else VideoInfo()
     return {
         "video": name,
         "file": file_names.relative(file, root) if file else "",
-        "fps": video_info(file).fps if rate is None and file else _rate(rate, where),
+        "fps": rate if np.isfinite(rate) else info.fps,
+        "generated": info.generated,
         "image_width": _pixels(video, "width", where),
         "image_height": _pixels(video, "height", where),
     }
@@ -265,7 +268,8 @@ def _lookup(key: object, index: Mapping[Any, int], where: str, name: str) -> int
 def _picture_prefix(images: list[Record], root: Path) -> str:
     """`images/`, unless the file names are already relative to the root."""
     first = images[0].get("file_name") if images else None
-    if isinstance(first, str) and (first.startswith("images/") or (root / first).is_file()):
+    # unlike Path.is_file, os.path.isfile is False for a name that is too long
+    if isinstance(first, str) and (first.startswith("images/") or os.path.isfile(root / first)):  # noqa: PTH113
         return ""
     return "images/"
 
@@ -286,7 +290,3 @@ def _frame_index(value: object, where: str) -> int:
 
 def _pixels(record: Record, side: str, where: str) -> int:
     return 0 if record.get(side) is None else integer(record[side], f"{where}: {side}")
-
-
-def _rate(value: object, where: str) -> float:
-    return np.nan if value is None else number(value, f"{where}: fps")

@@ -10,11 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-import numpy as np
-
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops.videos import is_video, video_info
+from polyptrace.data.crops.videos import VideoInfo, is_video, video_info
 from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import BoxRow, label_columns, labelled_boxes
 from polyptrace.data.sources.reading import XmlElement, integer, number, read_bytes, read_xml
@@ -51,7 +49,7 @@ def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, 
     meta, boxes = _parse(path)
     video = (path.stem == "annotations" and file_names.relative(path.parent, root)) or meta.get("name") or path.stem
     pictures, video_file = _pictures(path, root, meta.get("source", ""))
-    file_info = video_info(root / video_file) if video_file and (root / video_file).is_file() else None
+    info = video_info(root / video_file) if video_file and (root / video_file).is_file() else VideoInfo()
     # A file counts the frames that CVAT showed: from start_frame of the video, every step-th.
     start = integer(meta.get("start_frame") or "0", f"{path}: start_frame") if video_file else 0
     step = _STEP.search(meta.get("frame_filter", "")) if video_file else None
@@ -59,7 +57,8 @@ def _read_file(path: Path, root: Path, identities: str, histology: Mapping[str, 
         "video": video,
         "image_width": integer(meta.get("width") or "0", f"{path}: original_size/width"),
         "image_height": integer(meta.get("height") or "0", f"{path}: original_size/height"),
-        "fps": file_info.fps if file_info else np.nan,
+        "fps": info.fps,
+        "generated": info.generated,
         "source": file_names.relative(path, root),
     }
     rows = []

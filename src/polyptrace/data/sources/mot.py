@@ -17,7 +17,7 @@ from polyptrace.data.boxes import NO_FRAME, Boxes, frame_numbers
 from polyptrace.data.crops.videos import VIDEO_SUFFIXES, VideoInfo, video_info
 from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import qualified
-from polyptrace.data.sources.reading import NoBoxError, number, number_rows, read_text, whole_numbers
+from polyptrace.data.sources.reading import NoBoxError, frame_rate, integer, number_rows, read_text, whole_numbers
 
 _COLUMNS = ("frame", "id", "left", "top", "w", "h", "conf")
 _NEEDED = 6
@@ -131,9 +131,9 @@ def _sequence_folder(folder: Path, root: Path, table: Path) -> _Sequence:
         pictures=prefix + pictures,
         file=prefix + videos[0] if len(videos) == 1 else "",
         ending=info.get("imext", ".jpg"),
-        width=int(_setting(info, "imwidth", ini, 0)),
-        height=int(_setting(info, "imheight", ini, 0)),
-        fps=_setting(info, "framerate", ini, np.nan),
+        width=integer(info.get("imwidth", 0), f"{ini}: imWidth"),
+        height=integer(info.get("imheight", 0), f"{ini}: imHeight"),
+        fps=frame_rate(info.get("framerate"), f"{ini}: frameRate"),
     )
 
 
@@ -147,13 +147,6 @@ def _seqinfo(path: Path) -> dict[str, str]:
         message = " ".join(str(error).split())
         raise UserError(f"{path}: not a readable seqinfo.ini ({message}) -> it starts with [Sequence]") from None
     return {key: value for section in parser.sections() for key, value in parser.items(section)}
-
-
-def _setting(info: dict[str, str], key: str, ini: Path, default: float) -> float:
-    value = number(info[key], f"{ini}: {key}") if key in info else default
-    if value < 0 or value > 1e6:
-        raise UserError(f"{ini}: {key} is {info[key]!r}, not a sensible number -> correct it")
-    return value
 
 
 def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame: int) -> Boxes:
@@ -172,7 +165,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
     ids, member = np.unique(whole_numbers(rows[:, 1], lines, sequence.table, "id"), return_inverse=True)
     tracks = np.array([str(i) if i >= 0 else "" for i in ids.tolist()], object)
     polyps = np.array([qualified(sequence.video, track) for track in tracks], object)
-    info = video_info(root / sequence.file) if sequence.file else VideoInfo(0, 0, np.nan)
+    info = video_info(root / sequence.file) if sequence.file else VideoInfo()
     return Boxes.of(
         video=sequence.video,
         frame_index=frame,

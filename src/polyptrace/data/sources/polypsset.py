@@ -12,7 +12,7 @@ from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.box_labels import BoxRow, histology_name, labelled_boxes
 from polyptrace.data.sources.file_names import names_in, natural, pictures_by_stem, unwrapped
-from polyptrace.data.sources.reading import read_frame_file
+from polyptrace.data.sources.reading import read_bytes
 from polyptrace.data.sources.voc import parse_voc, picture_of, warn_of_unlabelled
 
 _PARTS = ("val2019", "test2019")
@@ -46,7 +46,7 @@ def _read_video(folder: Path, root: Path, histology: Mapping[str, str]) -> list[
     rows: list[BoxRow] = []
     for name in names:
         xml = folder / name
-        frame = parse_voc(read_frame_file(xml), xml)
+        frame = parse_voc(read_bytes(xml), xml)
         rows += [
             {
                 "dataset": "polypsset",

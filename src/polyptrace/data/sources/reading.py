@@ -19,7 +19,6 @@ from polyptrace.data.boxes import NO_FRAME, frame_numbers
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _EXACT = 2**53  # largest float that is an exact integer
-_FRAME_FILE = 16 * 2**20  # bytes; the annotation of one frame is never larger
 _XML_DEPTH = 32
 
 
@@ -35,14 +34,6 @@ def read_bytes(path: Path) -> bytes:
         raise UserError(f"{path}: no such file -> check the path") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}) -> check the file and its permissions") from None
-
-
-def read_frame_file(path: Path) -> bytes:
-    """The bytes of a file that annotates one frame, which is never large."""
-    content = read_bytes(path)
-    if len(content) > _FRAME_FILE:
-        raise UserError(f"{path}: larger than {_FRAME_FILE >> 20} MiB -> not the annotation of one frame")
-    return content
 
 
 def read_text(path: Path) -> str:
@@ -84,6 +75,14 @@ def integer(value: object, where: str) -> int:
     if not whole.is_integer() or abs(whole) >= _EXACT:
         raise UserError(f"{where} is {str(value)[:40]!r}, not a whole number -> correct it")
     return int(whole)
+
+
+def frame_rate(value: object, where: str) -> float:
+    """Frames per second; NaN if they are missing or 0, which mean unknown."""
+    rate = np.nan if value is None else number(value, where)
+    if rate < 0 or np.isinf(rate):
+        raise UserError(f"{where} is {value}, not a frame rate -> correct it, or remove it if it is unknown")
+    return rate or np.nan
 
 
 def whole_numbers(values: Floats, lines: Ints, path: Path | str, name: str) -> Ints:

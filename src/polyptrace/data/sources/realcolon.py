@@ -21,7 +21,7 @@ from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.images import files_hash, first_file, read_all
 from polyptrace.data.sources.box_labels import BoxRow, label_table, with_labels
 from polyptrace.data.sources.file_names import inside, names_in
-from polyptrace.data.sources.reading import number, read_frame_file, read_table
+from polyptrace.data.sources.reading import frame_rate, read_bytes, read_table
 from polyptrace.data.sources.voc import parse_voc, warn_of_unlabelled
 
 _ANNOTATIONS = re.compile(r"(?P<video>\d{3}-\d{3})_annotations?(?P<archive>\.tar\.gz|\.tgz|\.tar)?", re.ASCII)
@@ -74,7 +74,7 @@ def read_realcolon(
     lesion_rows = _rows(path / "lesion_info.csv", ("unique_object_id", "size [mm]", "histology_class"))
     lesions = label_table(lesion_rows, itemgetter("unique_object_id"), "size [mm]", "histology_class", histology or {})
     rate_rows = _rows(path / "video_info.csv", ("unique_video_name", "fps"))
-    rates = {row["unique_video_name"]: number(row["fps"], f"{where}: fps") for row, where in rate_rows}
+    rates = {row["unique_video_name"]: frame_rate(row["fps"], f"{where}: fps") for row, where in rate_rows}
     videos = [_Video(name, source, frames.get(name)) for name, source in annotations.items()]
     table = Boxes.concatenate(list(_read_videos(videos, cache)))
     for video in videos:
@@ -154,13 +154,15 @@ def _read(video: _Video) -> Boxes:
     source = video.annotations
     contents = read_all(source, ".xml")
     if source.is_dir():
-        contents = ((name, read_frame_file(source / name)) for name in names_in(source, ".xml"))
+        contents = ((name, read_bytes(source / name)) for name in names_in(source, ".xml"))
     folder = _frame_folder(video)
     rows: list[BoxRow] = []
     for name, content in contents:
         stem = name.rpartition("/")[2].removesuffix(".xml")
-        frame = parse_voc(content, xml := f"{source}/{name}") if stem[0] != "." else None  # ._ files of macOS
-        if not frame or not frame.boxes:
+        if stem.startswith(".") or not stem:  # ._ files of macOS
+            continue
+        frame = parse_voc(content, xml := f"{source}/{name}")
+        if not frame.boxes:
             continue
         if frame.filename and PurePosixPath(inside(frame.filename, xml)).stem != stem:
             raise UserError(f"{xml}: names another image, {frame.filename[:80]!r} -> correct <filename>")

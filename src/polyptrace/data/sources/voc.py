@@ -15,7 +15,7 @@ from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import BoxRow, label_columns, labelled_boxes
-from polyptrace.data.sources.reading import XmlElement, number, read_frame_file, read_text, read_xml
+from polyptrace.data.sources.reading import XmlElement, integer, number, read_bytes, read_text, read_xml
 
 _ANNOTATIONS = ("annotations", "annotation", "xml", "xmls", "labels")
 _IMAGES = ("JPEGImages", "Images", "images", "Image", "image", "frames", "Frames", "imgs")
@@ -53,7 +53,7 @@ def parse_voc(content: bytes, path: Path | str) -> VocFrame:
         if element.tag == "object":
             tags = {child.tag.lower(): child.text for child in element.children if child.tag != "bndbox"}
             boxes.append(VocBox(tags.pop("name", ""), _box(element, f"{path}:{element.line}"), element.line, tags))
-    width, height = (_pixels(size[side], f"{path}: size/{side}") for side in ("width", "height"))
+    width, height = (integer(size[side] or 0, f"{path}: size/{side}") for side in ("width", "height"))
     return VocFrame(filename, width, height, boxes)
 
 
@@ -71,13 +71,6 @@ def _box(element: XmlElement, where: str) -> tuple[float, float, float, float]:
         raise UserError(f"{where}: object has no bndbox/{missing[0]} -> correct or remove the object")
     xmin, ymin, xmax, ymax = (number(corners[name], f"{where}: {name}") for name in _CORNERS)
     return xmin, ymin, xmax - xmin, ymax - ymin
-
-
-def _pixels(text: str, where: str) -> int:
-    value = number(text, where) if text else 0.0
-    if not 0 <= value < 1e6 or value != int(value):
-        raise UserError(f"{where} is {text!r}, not a number of pixels -> correct it")
-    return int(value)
 
 
 def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, str] | None = None) -> Boxes:
@@ -98,7 +91,7 @@ def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, st
             xml = folder / name
             if listed is not None and xml.stem not in listed:
                 continue
-            frame = parse_voc(read_frame_file(xml), xml)
+            frame = parse_voc(read_bytes(xml), xml)
             if not frame.boxes:
                 continue
             video, index = file_names.video_and_frame(

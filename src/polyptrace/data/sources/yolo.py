@@ -16,10 +16,10 @@ from PIL import Image
 from polyptrace.core.arrays import Floats
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops.videos import video_info
+from polyptrace.data.crops.videos import VideoInfo, video_info
 from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import BoxRow, qualified
-from polyptrace.data.sources.reading import NoBoxError, decode_text, number_rows, read_frame_file
+from polyptrace.data.sources.reading import NoBoxError, decode_text, number_rows, read_bytes
 
 _COLUMNS = ("class", "cx", "cy", "w", "h", "sixth", "seventh")
 _NOT_FRAMES = ("classes.txt", "readme.txt", "train.txt", "val.txt", "test.txt", "obj.names", "labels.txt")
@@ -73,7 +73,7 @@ def _boxes(
         size = image_size
         for name in names:
             text = folder / name
-            values, lines = number_rows(decode_text(read_frame_file(text), text), text, _COLUMNS, 5)
+            values, lines = number_rows(decode_text(read_bytes(text), text), text, _COLUMNS, 5)
             if not len(values):
                 continue
             within = PurePosixPath(text.relative_to(start).as_posix())
@@ -81,11 +81,11 @@ def _boxes(
             stem = PurePosixPath(video).name
             if picture := pictures.get(text.stem):
                 own_size = _picture_size(root / picture)
-                media, size = _media(picture, *own_size), image_size or own_size
+                media, size = _media(picture, VideoInfo(*own_size)), image_size or own_size
             elif known := video_of(stem):
                 media, index = known, _counted_from_zero(index, first_frame, text)
             elif size:  # a missing image has the size of its neighbours
-                media = _media(_expected(text, labels, pictures), *size)
+                media = _media(_expected(text, labels, pictures), VideoInfo(*size))
             else:
                 reason = file_names.why_no_video(places, stem)
                 raise UserError(f"{text}: has no image, and {reason}, or give --image-size WIDTHxHEIGHT")
@@ -113,9 +113,10 @@ def _picture_size(file: Path) -> tuple[int, int]:
         raise UserError(f"{file}: its size cannot be read ({error}) -> restore the image") from None
 
 
-def _media(file: str, width: int, height: int, fps: float = np.nan) -> BoxRow:
+def _media(file: str, info: VideoInfo) -> BoxRow:
     """Columns of the boxes in an image or a video file, whose name is relative to the root."""
-    return {"file": file, "image_width": width, "image_height": height, "fps": fps}
+    size = {"image_width": info.width, "image_height": info.height}
+    return {"file": file, **size, "fps": info.fps, "generated": info.generated}
 
 
 def _video(places: list[Path], stem: str, root: Path, otherwise: Path | None) -> BoxRow | None:
@@ -123,8 +124,7 @@ def _video(places: list[Path], stem: str, root: Path, otherwise: Path | None) ->
     file = found or otherwise
     if file is None:
         return None
-    info = video_info(file)
-    return _media(file_names.relative(file, root) if found else str(file.absolute()), info.width, info.height, info.fps)
+    return _media(file_names.relative(file, root) if found else str(file.absolute()), video_info(file))
 
 
 def _counted_from_zero(index: int, first_frame: int, text: Path) -> int:
