@@ -72,11 +72,15 @@ def test_an_invalid_event_names_the_line_and_the_field(tmp_path: Path, text: str
         read_journal(path)
 
 
-def test_another_file_is_not_taken_for_a_journal(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", ['{"images": []}\n', '[{"data": {}}]', '{"format": 1, "vectors": "v"}\n', '{"format": 12}', "a,b"]
+)
+def test_another_file_is_not_taken_for_a_journal_and_not_changed(tmp_path: Path, content: str) -> None:
     path = tmp_path / "boxes.json"
-    path.write_text('{"images": []}\n')
-    with pytest.raises(UserError, match="not a journal"):
+    path.write_text(content)
+    with pytest.raises(UserError, match="line 1: not a journal"):
         Journal.open(path)
+    assert path.read_text() == content
 
 
 def test_a_note_that_is_too_long_changes_nothing(tmp_path: Path) -> None:
