@@ -106,6 +106,18 @@ def test_undo_and_redo_are_unlimited_and_per_annotator(tmp_path: Path) -> None:
     assert undoable(journal.events, "Ada")[1] == 0, "a new edit ends redo"
 
 
+def test_undo_passes_over_what_another_annotator_withdrew(tmp_path: Path) -> None:
+    journal = filled(tmp_path / "answers.jsonl", 2)
+    journal.append("undo", "Bob", event=2)
+    assert undoable(journal.events, "Ada") == (1, 0)
+    assert undoable(journal.events, "Bob") == (0, 0)
+    journal.append("redo", "Bob", event=2)
+    assert undoable(journal.events, "Ada") == (2, 0)
+    journal.append("undo", "Ada", event=2)
+    journal.append("redo", "Bob", event=2)
+    assert undoable(journal.events, "Ada") == (2, 0)
+
+
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     program = (

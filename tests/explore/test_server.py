@@ -110,6 +110,8 @@ def test_the_policy_allows_nothing_from_elsewhere(server: Server) -> None:
         ({"kind": "undo", "who": "Nobody"}, 409),
         ({"kind": "answer", "items": [[0, 0, 1], [1, 2, 3]], "answer": "maybe"}, 400),
         ({"kind": "redo", "event": 7}, 409),
+        ({"kind": "undo", "event": True}, 400),
+        ({"kind": "undo", "event": "1"}, 400),
         ({"kind": "merge", "items": []}, 400),
     ],
 )

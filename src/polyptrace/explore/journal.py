@@ -180,22 +180,24 @@ def active_events(events: Sequence[Event]) -> list[Event]:
 def undoable(events: Sequence[Event], who: str) -> tuple[int, int]:
     """The events of an annotator that undo and redo apply to next; 0 where there is none.
 
-    A new edit ends the redo of what was undone before it.
+    A new edit ends the redo of what was undone before it. What others withdraw is not undone again.
     """
+    own: set[int] = set()
     done: list[int] = []
     undone: list[int] = []
     for event in events:
-        if event.who != who:
-            continue
-        if event.kind == "undo" and event.event in done:
-            done.remove(event.event)
-            undone.append(event.event)
-        elif event.kind == "redo" and event.event in undone:
-            undone.remove(event.event)
-            done.append(event.event)
-        elif event.kind not in ("undo", "redo"):
-            done.append(event.id)
-            undone.clear()
+        if event.kind not in ("undo", "redo"):
+            if event.who == who:
+                own.add(event.id)
+                done.append(event.id)
+                undone.clear()
+        elif event.event in own:
+            done = [each for each in done if each != event.event]
+            undone = [each for each in undone if each != event.event]
+            if event.kind == "redo":
+                done.append(event.event)
+            elif event.who == who:
+                undone.append(event.event)
     return (done[-1] if done else 0), (undone[-1] if undone else 0)
 
 

@@ -252,11 +252,11 @@ class Workspace:
         with self.lock:
             return self._procedure(number)
 
-    def withdraw(self, kind: Literal["undo", "redo"], who: str, event: object = None) -> Event | None:
-        """Undoes or redoes one edit by its number, or the last one of an annotator; None if there is none."""
+    def withdraw(self, kind: Literal["undo", "redo"], who: str, event: int = 0) -> Event | None:
+        """Undoes or redoes one edit by its number, or for 0 the last one of an annotator; None if there is none."""
         with self.lock:
             events = self.journal.events
-            if not isinstance(event, int):
+            if not event:
                 event = undoable(events, who)[kind == "redo"]
                 return self.journal.append(kind, who, event=event) if event else None
             active = {each.id for each in active_events(events)}
