@@ -146,7 +146,7 @@ class Results:
         """Writes results.json, arrays.npz and, if polyps were counted, tracks.csv, atomically."""
         content = {"format": FORMAT, "version": VERSION, **asdict(replace(self, arrays={}))}
         del content["arrays"]
-        tracks = track_list(self.arrays)
+        tracks = track_list(self.tasks, self.arrays)
         with atomic_folder(Path(folder), overwrite=overwrite, mark=RESULTS_FILE) as temporary:
             write_json(temporary / RESULTS_FILE, without_nan(content))
             if tracks:
@@ -225,10 +225,9 @@ def without_nan(content: Any) -> Any:
 
 
 COLUMNS = ("dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "polyp")
-PREFIX, SUFFIX = "counting.", "/cluster"
 
 
-def track_list(arrays: Mapping[str, NDArray[Any]]) -> list[list[str]]:
+def track_list(tasks: Mapping[str, Task], arrays: Arrays) -> list[list[str]]:
     """The header and the lines of `tracks.csv`, one line per track; empty if polyps were not counted.
 
         dataset,video,track,first_frame,last_frame,start_s,end_s,polyp,threshold,affinity,temporal
@@ -237,17 +236,18 @@ def track_list(arrays: Mapping[str, NDArray[Any]]) -> list[list[str]]:
     The column of a clustering numbers the polyps of a video by first appearance, starting at 1: tracks of a video with
     the same number are counted as the same polyp.
     """
-    tasks = [name.removesuffix(SUFFIX) for name in arrays if name.startswith(PREFIX) and name.endswith(SUFFIX)]
-    if not tasks:
+    counted = [name for name in tasks if f"{name}/cluster" in arrays]
+    if not counted:
         return []
+    table = tasks[counted[0]].table
     names = ("dataset", "video", "track", "position", "last", "fps", "polyp")
-    dataset, video, track, first, last, fps, polyp = (arrays[f"tracks/{name}"] for name in names)
+    dataset, video, track, first, last, fps, polyp = (arrays[f"{table}/{name}"] for name in names)
     order = np.lexsort((track, first, video, dataset))
-    numbers = np.zeros((len(tasks), len(order)), dtype=np.int64)
+    numbers = np.zeros((len(counted), len(order)), dtype=np.int64)
     for members in group_rows(codes(join_keys(dataset, video))[order]):
         rows = order[members]
-        numbers[:, rows] = [1 + by_appearance(arrays[f"{task}{SUFFIX}"][rows]) for task in tasks]
-    lines = [[*COLUMNS, *(task.removeprefix(PREFIX) for task in tasks)]]
+        numbers[:, rows] = [1 + by_appearance(arrays[f"{task}/cluster"][rows]) for task in counted]
+    lines = [[*COLUMNS, *(task.removeprefix("counting.") for task in counted)]]
     for row in order.tolist():
         times = [seconds_text(int(each[row]), float(fps[row])) for each in (first, last)]
         ids = [dataset[row], video[row], track[row], first[row], last[row], *times, polyp[row]]
