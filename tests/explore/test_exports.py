@@ -247,12 +247,20 @@ def test_a_read_back_csv_keeps_notes_harmless(content: PageContent, tmp_path: Pa
     assert ",none," in text
 
 
+HEADER = "dataset,video,track,first_frame,last_frame,lesion\n"
+UNNAMED_REGION = {"id": "1-0", "value": {"sequence": [{"frame": 1}], "labels": [""]}}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
         ("a.csv", "video,track\nv,1\n", "no column"),
-        ("a.csv", "dataset,video,track,first_frame,last_frame,lesion\nd,v,x,1,2,1\n", "line 2"),
+        ("a.csv", f"{HEADER}d,v,x,1,2,1\n", "a.csv:2: track"),
+        ("a.csv", f"{HEADER}d,v,1,0,10,1\nd,v,2,100,90,1\n", "a.csv:3: last_frame"),
+        ("a.csv", f"{HEADER}d,v,1,0,10,\nd,v,2,100,110,\n", "a.csv:2: has no lesion"),
+        ("a.csv", f"{HEADER}d,v,1,0,10\nd,v,2,100,110\n", "a.csv:2: has 5 cells"),
         ("a.json", '[{"data": {}}]', "Label Studio"),
+        ("a.json", json.dumps([{"data": {}, "annotations": [{"result": [UNNAMED_REGION]}]}]), "empty label"),
         ("a.jsonl", "hello\n", "line 1"),
     ],
 )
