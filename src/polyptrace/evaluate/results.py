@@ -142,6 +142,11 @@ class Results:
         alone = np.array([self.tasks[task].metrics[metric].value])
         return Estimate(self.arrays.get(f"{task}/seeds/{metric}", alone), draws, self.tasks[task].drawn)
 
+    def track_keys(self, table: str) -> list[tuple[str, str, int, int]]:
+        """Dataset, video, track and first frame of each row of a table."""
+        columns = (self.arrays[f"{table}/{name}"].tolist() for name in ("dataset", "video", "track", "position"))
+        return list(zip(*columns, strict=True))
+
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Writes results.json, arrays.npz and, if polyps were counted, tracks.csv, atomically."""
         content = {"format": FORMAT, "version": VERSION, **asdict(replace(self, arrays={}))}
