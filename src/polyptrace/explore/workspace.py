@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import RLock
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -48,14 +48,8 @@ class Grouping:
     confidence: Floats  # of each lesion
     interval: tuple[int, int]  # central 90 % of the count
 
-    @property
-    def count(self) -> int:
-        """Number of lesions."""
-        return len(self.confidence)
 
-
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A track that may show the same lesion as another one."""
 
     item: int
