@@ -29,7 +29,7 @@ fractions, except for fragmentation and counts.
     {task}/draws/{metric} (S, R), {task}/seeds/{metric} (S,)           for S combined training seeds
     retrieval*/query, ap, hit1, hit5 (Q,); retrieval/top, top_score (Q, 5), nearest rows, -1 where there are fewer
     reid/roc_fpr, roc_tpr, pr_recall, pr_precision; reid/edges, same, different (pairs by cosine)
-    size*, histology*: index, label (n,), probability (repeats, n) of class 1, NaN where it trained; f1s, accuracies
+    size*, histology*: index, label (n,), probability (repeats, n) of class 1, NaN where it trained
     counting.*: index, cluster (n,); procedure, clusters, polyps (-1: unlabelled), setting (V,)
 
 `tracks.csv` lists which tracks are counted as the same polyp; see `track_list`.
@@ -261,18 +261,8 @@ def track_list(tasks: Mapping[str, Task], arrays: Arrays) -> list[list[str]]:
 
 
 def compare(one: Results, other: Results, task: str, metric: str) -> Paired:
-    """The difference `one` - `other` of a metric, on the same draws of the same tracklets."""
-    names = f"{one.method.name!r} and {other.method.name!r}: {task}"
-    for results in (one, other):
-        if task not in results.tasks or results.tasks[task].status != "done":
-            raise UserError(f"{names}: not done for {results.method.name!r} -> evaluate it")
-        if metric not in results.tasks[task].metrics:
-            raise UserError(f"{names}: no metric {metric!r} -> use {', '.join(results.tasks[task].metrics)}")
-    if one.tasks[task].draws_key != other.tasks[task].draws_key:
-        raise UserError(
-            f"{names}: not the same tracklets, clusters, seed or number of draws -> evaluate both with the same"
-            " data and settings"
-        )
+    """The difference `one` - `other` of a metric that both have, on the same draws of the same tracklets."""
+    assert one.tasks[task].draws_key == other.tasks[task].draws_key, "not the same tracklets, clusters, seed or draws"
     return paired(one.estimate(task, metric), other.estimate(task, metric))
 
 
@@ -281,8 +271,6 @@ def combine(rows: Sequence[Results]) -> Results:
 
     Arrays other than the draws (curves, neighbours, clusters) are those of the first seed.
     """
-    if not rows:
-        raise UserError("combine: no results -> give one folder per training seed")
     first = rows[0]
     if len(rows) == 1:
         return first
