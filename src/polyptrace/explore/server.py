@@ -109,7 +109,7 @@ class Handlers:
             if not isinstance(content, dict):
                 raise ValueError("not an object")
             return await run_in_threadpool(self._edit, request, content)
-        except (ValueError, TypeError, KeyError) as error:
+        except ValueError as error:
             return PlainTextResponse(f"invalid request: {error}", 400)
         except UserError as error:
             return PlainTextResponse(str(error), 400)

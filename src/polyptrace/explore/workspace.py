@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from polyptrace.core.arrays import Bools, Floats, Ints
-from polyptrace.core.errors import UserError
 from polyptrace.data.identity import group_rows, video_keys
 from polyptrace.embed import Embeddings
 from polyptrace.explore.identities import Identities, agreement, identities
@@ -23,6 +22,7 @@ from polyptrace.lesions import (
     PairScores,
     ProcedureTracks,
     SameModel,
+    check_frames,
     count_interval,
     pair_scores,
     partition,
@@ -219,14 +219,8 @@ class Workspace:
     def __init__(self, vectors: Path, tracks: Embeddings, journal: Journal) -> None:
         self.vectors, self.tracks, self.journal = vectors, tracks, journal
         self.lock = RLock()
-        keys = video_keys(tracks)
-        for column, unknown in (("video", keys == ""), ("position", tracks.position < 0)):
-            if unknown.any():
-                raise UserError(
-                    f"{vectors}: row {int(np.argmax(unknown))} has no {column}"
-                    " -> give the procedure and the first and last frame of each track"
-                )
-        names, code = np.unique(keys.astype(str), return_inverse=True)
+        check_frames(tracks, str(vectors))
+        names, code = np.unique(video_keys(tracks).astype(str), return_inverse=True)
         self.keys: list[str] = names.tolist()
         self.rows = group_rows(code)
         self._procedure = lru_cache(2)(self._load)
