@@ -20,6 +20,13 @@ def test_every_step_of_the_demo_is_a_command_with_valid_settings() -> None:
         parse_options([word for n in settings for word in words[n : n + 2]])
 
 
+def test_a_folder_with_a_space_is_one_word_of_each_command() -> None:
+    plain, spaced = demo.steps(Path("demo")), demo.steps(Path("my demo's"))
+    for (output, line), (other_output, other_line) in zip(plain, spaced, strict=True):
+        assert [word.replace("demo", "my demo's", 1) for word in shlex.split(line)] == shlex.split(other_line)
+        assert str(output).replace("demo", "my demo's", 1) == str(other_output)
+
+
 def test_completed_steps_of_the_demo_are_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

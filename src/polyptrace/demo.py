@@ -28,30 +28,30 @@ Step = tuple[Path, str]
 
 def steps(folder: Path) -> list[Step]:
     """All steps, in order."""
-    generated, train, test = folder / "generated", folder / "data/train", folder / "data/test"
+    base = shlex.quote(str(folder))
+    generated, train, test = f"{base}/generated", f"{base}/data/train", f"{base}/data/test"
     rows = {
         "colour-grid": ("colour-grid", "--name 'Colour grid' --group Baseline"),
-        "untrained": (f"{folder}/untrained", "--name Untrained --group Baseline"),
+        "untrained": (f"{base}/untrained", "--name Untrained --group Baseline"),
         "default": ("default", "--name 'Default encoder' --group Self-supervised"),
-        "ours": (f"{folder}/run", "--name 'Ours, trained further' --group Self-supervised"),
+        "ours": (f"{base}/run", "--name 'Ours, trained further' --group Self-supervised"),
     }
     lines = [
-        (generated, f"synth {generated} {SYNTH} --contact-sheet"),
-        (train, f"prepare coco {generated} --split train --out {train} {PREPARE}"),
-        (test, f"prepare coco {generated} --split test --out {test} {PREPARE}"),
-        (folder / "untrained/encoder", f"train ours --data {train} --out {folder}/untrained {UNTRAINED}"),
-        (folder / "run/encoder", f"train ours --data {train} --out {folder}/run --init-from default {TRAIN}"),
+        ("generated", f"synth {generated} {SYNTH} --contact-sheet"),
+        ("data/train", f"prepare coco {generated} --split train --out {train} {PREPARE}"),
+        ("data/test", f"prepare coco {generated} --split test --out {test} {PREPARE}"),
+        ("untrained/encoder", f"train ours --data {train} --out {base}/untrained {UNTRAINED}"),
+        ("run/encoder", f"train ours --data {train} --out {base}/run --init-from default {TRAIN}"),
     ]
     for name, (encoder, row) in rows.items():
-        vectors, row_results = folder / "embeddings" / name, folder / "results" / name
-        lines.append((vectors, f"embed {encoder} --data {test} --out {vectors}"))
-        lines.append((row_results, f"evaluate --embeddings {vectors} --out {row_results} {row}"))
-    results = " ".join(str(folder / "results" / name) for name in rows)
-    sources = f"--data {test} --data {train} --run {folder}/run"
-    vectors = folder / "embeddings/ours"
-    lines.append((folder / "lesions", f"lesions {vectors} --data {test} --out {folder}/lesions"))
-    lines.append((folder / "report", f"report {results} {sources} --out {folder}/report"))
-    return lines
+        vectors, results = f"embeddings/{name}", f"results/{name}"
+        lines.append((vectors, f"embed {encoder} --data {test} --out {base}/{vectors}"))
+        lines.append((results, f"evaluate --embeddings {base}/{vectors} --out {base}/{results} {row}"))
+    all_results = " ".join(f"{base}/results/{name}" for name in rows)
+    sources = f"--data {test} --data {train} --run {base}/run"
+    lines.append(("lesions", f"lesions {base}/embeddings/ours --data {test} --out {base}/lesions"))
+    lines.append(("report", f"report {all_results} {sources} --out {base}/report"))
+    return [(folder / output, line) for output, line in lines]
 
 
 def run(wanted: Iterable[Step]) -> None:
@@ -76,7 +76,8 @@ def main() -> None:
     pages = [escape(str((folder / name).resolve())) for name in ("report/report.html", "lesions/lesions.html")]
     listed = f"Report: [bold]{pages[0]}[/] Lesions: [bold]{pages[1]}[/]"
     console.print(f"\n{time.monotonic() - start:.0f} s. {listed}", highlight=False, soft_wrap=True)
-    explore = f"{Path(sys.executable).parent}/polyptrace explore {folder}/embeddings/ours --data {folder}/data/test"
+    program = str(Path(sys.executable).parent / "polyptrace")
+    explore = shlex.join([program, "explore", f"{folder}/embeddings/ours", "--data", f"{folder}/data/test"])
     console.print(f"In the browser: [bold]{escape(explore)}[/]", highlight=False, soft_wrap=True)
 
 

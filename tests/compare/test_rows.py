@@ -84,6 +84,26 @@ def test_a_trained_run_that_is_reused_reports_what_it_saw(make_dataset: Callable
         assert (name, row.name, row.labels, row.group) == (name, "from-elsewhere", labels, group)
 
 
+def test_a_title_ends_where_an_encoder_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/lr=0.1").touch()  # the authors' checkpoint
+    monkeypatch.chdir(tmp_path)
+    found = {
+        text: (frozen_row(text).title, frozen_row(text).encoder)
+        for text in ("runs/lr=0.1", "Mine=runs/lr=0.1", "K = 2=colour-grid", "colour-grid", "lr=1=frozen:resnet18")
+    }
+    assert list(found.values()) == [
+        ("lr=0.1", "runs/lr=0.1"),
+        ("Mine", "runs/lr=0.1"),
+        ("K = 2", "colour-grid"),
+        ("Colour grid", "colour-grid"),
+        ("lr=1", "frozen:resnet18"),
+    ]
+    assert frozen_row("My grid=colour-grid").name == "my-grid"
+    with pytest.raises(UserError, match="neither a known encoder nor a folder"):
+        frozen_row("Mine=")
+
+
 def test_encoders_known_by_name_use_no_polyp_labels() -> None:
     for name in ("colour-grid", "frozen:resnet18", "dinov2-small", "default"):
         assert frozen_row(name).labels == "label-free"
@@ -126,3 +146,6 @@ def test_variants_are_chosen_by_block_by_name_or_as_table_2() -> None:
     assert [block.title for block in select_blocks("loss,bag-1")] == [BLOCKS["loss"].title, BLOCKS["bag-size"].title]
     with pytest.raises(UserError, match="no such variant"):
         select_blocks("table3")
+    for nothing in ("ours", ","):
+        with pytest.raises(UserError, match="nothing to compare ours with"):
+            select_blocks(nothing)

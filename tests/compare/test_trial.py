@@ -162,6 +162,8 @@ def test_the_training_part_of_a_published_split_is_embedded_and_given_to_its_tas
 def test_two_test_datasets_of_one_name_have_separate_vectors() -> None:
     named = names_of([Path("a/test"), Path("b/test"), Path("c/other")])
     assert list(named.values()) == ["test", "test-2", "other"]
+    named = names_of([Path("a/test"), Path("b/test"), Path("c/test-2"), Path("d/test")])
+    assert list(named.values()) == ["test", "test-2", "test-2-2", "test-3"]
 
 
 @pytest.mark.parametrize("epochs", [1, 3, 7])

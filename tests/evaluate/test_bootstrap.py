@@ -88,6 +88,12 @@ def test_equal_draws_do_not_differ():
     assert (result.difference, result.p) == (0.0, 1.0)
 
 
+def test_a_difference_that_is_the_same_on_every_draw_is_certain():
+    one, other = (Estimate(np.array([value]), np.full((1, 50), value), 10) for value in (1.0, 0.0))
+    assert paired(one, other).p == 0
+    assert paired(one, one).p == 1
+
+
 def test_a_paired_test_detects_a_difference_that_separate_intervals_hide():
     rng = np.random.default_rng(0)
     shared = rng.standard_normal(1000)

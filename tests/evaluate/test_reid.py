@@ -8,6 +8,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import reid, similarity
+from polyptrace.evaluate.reid import PairCounts, ReID
+from polyptrace.evaluate.similarity import COARSE
 
 
 def pairs(vectors, polyp):
@@ -109,6 +111,14 @@ def test_histograms_count_every_pair_in_its_bin():
     edges = np.linspace(-1, 1, 101)
     np.testing.assert_array_equal(found_same, np.histogram(scores[same], edges)[0])
     np.testing.assert_array_equal(found_different, np.histogram(scores[~same], edges)[0])
+
+
+def test_histograms_count_pairs_whose_score_was_rounded_to_more_than_one():
+    step = 1 / COARSE
+    counts = PairCounts(np.array([1 + step, 0.5, -1 - step]), np.array([3, 2, 1]), np.array([4, 5, 6]))
+    same, different = ReID(0.5, 0.5, counts, 0, 0).histograms()
+    assert (same[-1], same[0], same.sum()) == (3, 1, 6)
+    assert (different[-1], different[0], different.sum()) == (4, 6, 15)
 
 
 def test_a_single_polyp_has_no_pair_to_tell_apart():

@@ -13,7 +13,7 @@ import pytest
 from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate import Results, evaluate
-from polyptrace.evaluate.results import Method, track_list
+from polyptrace.evaluate.results import Method, Task, track_list
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,8 @@ def test_tracks_are_listed_in_time_and_polyps_numbered_as_they_appear_in_each_vi
         "counting.threshold/cluster": np.array([0, 0, 7, 0, 3]),
         "counting.temporal/cluster": np.array([1, 2, 2, 2, 1]),
     }
-    lines = track_list(arrays)
+    tasks = dict.fromkeys(("counting.threshold", "counting.temporal"), Task("track", "tracks"))
+    lines = track_list(tasks, arrays)
     assert lines[0][5:] == ["start_s", "end_s", "polyp", "threshold", "temporal"]
     assert [line[1:] for line in lines[1:]] == [
         ["a", "2", "0", "40", "0.00", "2.00", "p", "1", "1"],
@@ -173,6 +174,19 @@ def test_a_results_folder_has_the_list_where_polyps_were_counted(tmp_path: Path)
     assert [line["threshold"] for line in lines] == ["1", "1", "2", "3"]
     evaluate({"retrieval": embeddings}, ["retrieval"]).save(tmp_path / "ranked")
     assert not (tmp_path / "ranked/tracks.csv").exists()
+
+
+@pytest.mark.parametrize("ranked", [2, 7])
+def test_the_list_has_the_tracks_that_were_counted_if_others_were_ranked(tmp_path: Path, ranked: int) -> None:
+    def tracks(number: int) -> Embeddings:
+        columns = {"vectors": np.eye(8)[:number], "video": np.full(number, f"v{number}"), "track": np.arange(number)}
+        return Embeddings.from_columns(columns)
+
+    evaluate({"retrieval": tracks(ranked), "counting": tracks(4)}, ["retrieval", "counting"]).save(tmp_path / "R")
+    lines = list(csv.DictReader((tmp_path / "R/tracks.csv").open(encoding="utf-8")))
+    assert [(line["video"], line["track"], line["threshold"]) for line in lines] == [
+        ("v4", str(number), str(number + 1)) for number in range(4)
+    ]
 
 
 def test_a_name_that_is_a_formula_is_neutralised_in_the_list(tmp_path: Path) -> None:

@@ -20,9 +20,7 @@ Serve = Callable[..., Server]
 Open = Callable[..., Page]
 
 #: Answers the question on the screen from the labels, with `y` and `n`.
-TRUTH = (
-    "() => { const q = S.question || S.check; return q && S.state.polyp[q.items[0]] === S.state.polyp[q.items[1]]; }"
-)
+TRUTH = "() => { const q = S.question || S.check; return q && S.state.polyp[q.first] === S.state.polyp[q.second]; }"
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +196,7 @@ def test_two_people_disagree_and_see_each_other(serve: Serve, visit: Open) -> No
     ada, bob = visit(server, "Ada"), visit(server, "Bob")
     settled(ada)
     settled(bob)
-    pair = ada.evaluate("keys(S.question.items)")
+    pair = ada.evaluate("keys(pair(S.question))")
     act(ada, lambda: ada.keyboard.press("y"))
     bob.wait_for_function("() => S.state.answers === 1", timeout=15_000)
     settled(bob)

@@ -35,7 +35,7 @@ def content(explored: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactor
     for a, b in combinations(first.tolist(), 2):
         pair = (procedure.items[a], procedure.items[b])
         workspace.journal.append("answer", "Ada", video=procedure.key, items=pair, answer="different")
-    assert procedure.grouping().count == len(names)
+    assert procedure.grouping().confidence.size == len(names)
     workspace.journal.append("reject", "Ada", video=procedure.key, items=(procedure.items[1],))
     workspace.journal.append("note", "Ada", video=procedure.key, items=(procedure.items[2],), text="=1+1")
     return PageContent(workspace, [Dataset.open(data)])
@@ -104,7 +104,7 @@ def test_answers_label_the_tracks_of_the_same_boxes(content: PageContent, tmp_pa
     lesion = procedure.grouping().lesion
     own = labelled.boxes.take(np.flatnonzero(labelled.boxes.polyp != ""))
     assert labelled.tracks == int((lesion >= 0).sum())
-    assert labelled.polyps == procedure.grouping().count
+    assert labelled.polyps == procedure.grouping().confidence.size
     got, wanted = by_corner(own), expected(content)
     assert got.keys() == wanted.keys()
     assert len({(got[each], wanted[each]) for each in got}) == len(set(wanted.values()))
@@ -183,7 +183,7 @@ def test_suggested_lesions_of_an_export_are_no_labels_unless_the_user_says_so(
     assert (labelled.tracks, labelled.polyps) == (2, 2)
     assert labelled.suggested == len(shown.lesion) - 2
     everything = label_boxes(boxes, track, path, unlinked_differ=True)
-    assert (everything.tracks, everything.polyps, everything.suggested) == (len(shown.lesion), shown.count, 0)
+    assert (everything.tracks, everything.polyps, everything.suggested) == (len(shown.lesion), shown.confidence.size, 0)
 
 
 def test_prepare_reports_tracks_of_an_export_that_no_answers_decide_about(
@@ -247,12 +247,20 @@ def test_a_read_back_csv_keeps_notes_harmless(content: PageContent, tmp_path: Pa
     assert ",none," in text
 
 
+HEADER = "dataset,video,track,first_frame,last_frame,lesion\n"
+UNNAMED_REGION = {"id": "1-0", "value": {"sequence": [{"frame": 1}], "labels": [""]}}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
         ("a.csv", "video,track\nv,1\n", "no column"),
-        ("a.csv", "dataset,video,track,first_frame,last_frame,lesion\nd,v,x,1,2,1\n", "line 2"),
+        ("a.csv", f"{HEADER}d,v,x,1,2,1\n", "a.csv:2: track"),
+        ("a.csv", f"{HEADER}d,v,1,0,10,1\nd,v,2,100,90,1\n", "a.csv:3: last_frame"),
+        ("a.csv", f"{HEADER}d,v,1,0,10,\nd,v,2,100,110,\n", "a.csv:2: has no lesion"),
+        ("a.csv", f"{HEADER}d,v,1,0,10\nd,v,2,100,110\n", "a.csv:2: has 5 cells"),
         ("a.json", '[{"data": {}}]', "Label Studio"),
+        ("a.json", json.dumps([{"data": {}, "annotations": [{"result": [UNNAMED_REGION]}]}]), "empty label"),
         ("a.jsonl", "hello\n", "line 1"),
     ],
 )

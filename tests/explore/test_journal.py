@@ -72,11 +72,15 @@ def test_an_invalid_event_names_the_line_and_the_field(tmp_path: Path, text: str
         read_journal(path)
 
 
-def test_another_file_is_not_taken_for_a_journal(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", ['{"images": []}\n', '[{"data": {}}]', '{"format": 1, "vectors": "v"}\n', '{"format": 12}', "a,b"]
+)
+def test_another_file_is_not_taken_for_a_journal_and_not_changed(tmp_path: Path, content: str) -> None:
     path = tmp_path / "boxes.json"
-    path.write_text('{"images": []}\n')
-    with pytest.raises(UserError, match="not a journal"):
+    path.write_text(content)
+    with pytest.raises(UserError, match="line 1: not a journal"):
         Journal.open(path)
+    assert path.read_text() == content
 
 
 def test_a_note_that_is_too_long_changes_nothing(tmp_path: Path) -> None:
@@ -100,6 +104,18 @@ def test_undo_and_redo_are_unlimited_and_per_annotator(tmp_path: Path) -> None:
     journal.append("undo", "Ada", event=3)
     journal.append("answer", "Ada", video="d/v", items=(A, B), answer="unsure")
     assert undoable(journal.events, "Ada")[1] == 0, "a new edit ends redo"
+
+
+def test_undo_passes_over_what_another_annotator_withdrew(tmp_path: Path) -> None:
+    journal = filled(tmp_path / "answers.jsonl", 2)
+    journal.append("undo", "Bob", event=2)
+    assert undoable(journal.events, "Ada") == (1, 0)
+    assert undoable(journal.events, "Bob") == (0, 0)
+    journal.append("redo", "Bob", event=2)
+    assert undoable(journal.events, "Ada") == (2, 0)
+    journal.append("undo", "Ada", event=2)
+    journal.append("redo", "Bob", event=2)
+    assert undoable(journal.events, "Ada") == (2, 0)
 
 
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_long_procedure_is_grouped_in_windows(tmp_path: Path, monkeypatch) -> 
     for start in range(0, len(truth), 7):
         inside, names = lesion[start : start + 7], truth[start : start + 7]
         assert np.array_equal(inside[:, None] == inside, names[:, None] == names)
-    assert procedure.grouping().count == lesion.max() + 1
+    assert procedure.grouping().confidence.size == lesion.max() + 1
 
 
 def settle_with_errors(workspace: Workspace, wrong: set[int]) -> None:

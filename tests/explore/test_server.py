@@ -110,6 +110,8 @@ def test_the_policy_allows_nothing_from_elsewhere(server: Server) -> None:
         ({"kind": "undo", "who": "Nobody"}, 409),
         ({"kind": "answer", "items": [[0, 0, 1], [1, 2, 3]], "answer": "maybe"}, 400),
         ({"kind": "redo", "event": 7}, 409),
+        ({"kind": "undo", "event": True}, 400),
+        ({"kind": "undo", "event": "1"}, 400),
         ({"kind": "merge", "items": []}, 400),
     ],
 )
@@ -126,7 +128,7 @@ def test_an_invalid_edit_is_refused_and_nothing_is_written(
 
 def test_the_question_and_the_candidates_show_one_probability_of_a_pair(server: Server) -> None:
     question = get(server, "procedures/0/question")["question"]
-    first, second = question["items"]
+    first, second = question["first"], question["second"]
     found = get(server, f"procedures/0/candidates?item={first}&top=100")["candidates"]
     assert question["probability"] == next(each[3] for each in found if each[0] == second)
     assert question["probability"] != round(question["probability"], 4), "rounded, it could be shown as 100 %"

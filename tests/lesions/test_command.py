@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -116,6 +117,16 @@ def test_the_model_is_stored_beside_the_vectors_and_used_again(vectors: Path, wr
     assert SameModel.load(again / "same.json").dataset == "marked"
     assert call("lesions", vectors, "--out", again, "--overwrite", "--refit") == 0
     assert SameModel.load(vectors / "same.json") == stored
+
+
+def test_the_given_model_is_used_also_if_it_is_the_one_beside_the_vectors(
+    vectors: Path, written: Path, tmp_path: Path
+) -> None:
+    with_labels = replace(SameModel.load(written / "same.json"), labelled_pairs=9)
+    copied = shutil.copytree(vectors, tmp_path / "vectors")
+    with_labels.save(copied / "same.json")
+    assert call("lesions", copied, "--same", copied / "same.json", "--out", tmp_path / "out") == 0
+    assert SameModel.load(copied / "same.json") == SameModel.load(tmp_path / "out/same.json") == with_labels
 
 
 def test_an_existing_folder_is_kept_unless_overwritten(

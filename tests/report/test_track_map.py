@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from polyptrace.drawing import POLYP_COLOURS, SOFT
-from polyptrace.evaluate import Results
+from polyptrace.embed import Embeddings
+from polyptrace.evaluate import Results, evaluate
 from polyptrace.report.track_map import has_map, mapped_tracks, project_2d, track_map
 
 
@@ -34,6 +35,14 @@ def test_a_map_shows_the_tracks_that_results_kept(rows: list[Results]) -> None:
     drawing = track_map(rows[0], 0)
     assert "24 tracks of 6 polyps" in drawing.description
     assert "procedure" not in drawing.svg
+
+
+def test_the_map_shows_the_counted_tracks_if_there_were_none_to_rank() -> None:
+    tracklets = Embeddings.from_columns({"vectors": np.eye(3), "unit": np.full(3, "tracklet")})
+    tracks = Embeddings.from_columns({"vectors": np.eye(5), "video": np.full(5, "v"), "track": np.arange(5)})
+    row = evaluate({"retrieval": tracklets, "counting": tracks}, ["retrieval", "counting"])
+    assert has_map(row)
+    assert mapped_tracks(row).procedure.tolist() == ["/v"] * 5
 
 
 def test_without_labels_colours_are_those_of_procedures_and_a_legend_says_so(unlabelled: Path) -> None:

@@ -25,7 +25,7 @@ def test_tables_are_there_three_times_and_figures_twice(report: Path) -> None:
     for name in ("table1", "differences", "table_counting", "table_additional"):
         assert all((report / f"{name}.{ending}").stat().st_size > 300 for ending in ("md", "tex", "html"))
     figures = {path.stem for path in (report / "figures").iterdir()}
-    expected = {"intervals", "roc", "precision_recall", "map_2", "similarities_2", "gallery", "timeline_0"}
+    expected = {"intervals", "roc", "precision_recall", "map_2", "similarities_2", "timeline_0"}
     expected |= {"training_loss", "curriculum_rank", "curriculum_pure", "bag"}
     assert expected <= figures
     for name in figures:

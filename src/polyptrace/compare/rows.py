@@ -10,7 +10,7 @@ compared. All variants have the paper's 60 tracklets per batch and see the same 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ def frozen_row(text: str) -> ComparisonRow:
     ENCODER is a known name (default, colour-grid, a foundation model) or the folder of a run or an encoder of ours,
     which records how it was trained.
     """
-    title, _, rest = text.rpartition("=")
+    title, rest = _title_and_encoder(text)
     encoder, _, weights = rest.partition(":")
     if encoder in FOUNDATION_MODELS:
         model = FOUNDATION_MODELS[encoder]
@@ -121,20 +121,31 @@ def frozen_row(text: str) -> ComparisonRow:
         title = title or model.title
         return ComparisonRow(name, title, group, "", {}, encoder, weights, labels=_NO_LABELS, seen=model.seen)
     if encoder == ColourGrid.name:
-        return ROWS["colour-grid"]
+        row = ROWS["colour-grid"]
+        return replace(row, name=folder_name(title), title=title) if title else row
     if rest.startswith(FROZEN):
         backbone, _, weights = rest.removeprefix(FROZEN).partition(":")
         title = title or f"Frozen {backbone}"
         encoder = FROZEN + backbone
         return ComparisonRow(folder_name(title), title, _BASELINE, "", {}, encoder, weights, labels=_NO_LABELS)
-    if rest != DEFAULT and not Path(rest).exists():
-        raise UserError(f"--frozen {text}: neither a known encoder nor a folder -> 'polyptrace encoders' lists names")
     title = title or ("Default encoder" if rest == DEFAULT else Path(rest).resolve().name)
     record = training_record(rest)
     group = ROWS[record.method].group if record.method in ROWS else _SELF_SUPERVISED
     if record.method and not record.total_frames:  # not trained
         group = _BASELINE
     return ComparisonRow(folder_name(title), title, group, encoder=rest, labels=record.label_use)
+
+
+def _title_and_encoder(text: str) -> tuple[str, str]:
+    """The title, "" if none, and the rest of [TITLE=]ENCODER[:WEIGHTS]; both may contain "=" themselves."""
+    words = text.split("=")
+    for start in range(len(words)):
+        encoder = "=".join(words[start:])
+        name = encoder.partition(":")[0]
+        known = name in (*FOUNDATION_MODELS, ColourGrid.name) or encoder.startswith(FROZEN) or encoder == DEFAULT
+        if known or (encoder and Path(encoder).exists()):
+            return "=".join(words[:start]), encoder
+    raise UserError(f"--frozen {text}: neither a known encoder nor a folder -> 'polyptrace encoders' lists names")
 
 
 def folder_name(title: str) -> str:
@@ -259,4 +270,6 @@ def select_blocks(text: str) -> list[AblationBlock]:
         rows = tuple(row for row in block.rows if whole or row is OUR_ROW or row.name in wanted)
         if whole or len(rows) > 1:
             blocks.append(AblationBlock(block.title, rows))
+    if not blocks:
+        raise UserError(f"--variants {text}: nothing to compare ours with -> name a block or another variant")
     return blocks

@@ -223,10 +223,13 @@ def frames_of_ours(data: Path, shared: Shared) -> int:
 
 
 def names_of(datasets: Sequence[Path]) -> dict[Path, str]:
-    """A folder name for the vectors of each dataset: its own name, numbered if two have the same."""
+    """A folder name for the vectors of each dataset: its own name, numbered if another has it."""
     names: dict[Path, str] = {}
     for path in datasets:
-        name = path.resolve().name
-        same = sum(other.resolve().name == name for other in names)
-        names[path] = f"{name}-{same + 1}" if same else name
+        name = unused = path.resolve().name
+        number = 1
+        while unused in names.values():
+            number += 1
+            unused = f"{name}-{number}"
+        names[path] = unused
     return names

@@ -40,10 +40,15 @@ def polyp_keys(table: _HasPolyps) -> Strings:
 
 
 def join_keys(dataset: NDArray[Any], name: NDArray[Any]) -> Strings:
-    """Keys `dataset/name` of two columns; "" where the name is. A "/" in a dataset's name is escaped."""
+    """The key of each row of two columns, see `join_key`."""
     pairs = list(zip(dataset.tolist(), name.tolist(), strict=True))
-    keys = {(d, n): f"{d.replace('%', '%25').replace('/', '%2F')}/{n}" if n else "" for d, n in set(pairs)}
+    keys = {pair: join_key(*pair) for pair in set(pairs)}
     return np.array([keys[pair] for pair in pairs], object)
+
+
+def join_key(dataset: str, name: str) -> str:
+    """The key `dataset/name`; "" if the name is. A "/" in a dataset's name is escaped."""
+    return f"{dataset.replace('%', '%25').replace('/', '%2F')}/{name}" if name else ""
 
 
 def codes(keys: NDArray[Any]) -> Ints:

@@ -152,7 +152,7 @@ def paired(one: Estimate, other: Estimate) -> Paired:
     cluster_part = (float(np.nanvar(drawn)) * _small_sample(clusters), clusters - 1)
     variance, degrees = _total([cluster_part, one.seed_part, other.seed_part])
     if variance == 0:
-        return Paired(difference, difference, difference, 1.0)
+        return Paired(difference, difference, difference, float(difference == 0))
     deviation = np.sqrt(variance)
     reach = float(_t_quantile(degrees) * deviation)
     p = float(2 * stats.t.sf(abs(difference) / deviation, degrees))

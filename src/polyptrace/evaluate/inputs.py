@@ -17,7 +17,7 @@ from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.embed import Embeddings, concatenate
 from polyptrace.evaluate.bootstrap import draw_counts
 from polyptrace.evaluate.results import Arrays
-from polyptrace.evaluate.similarity import label_codes
+from polyptrace.evaluate.similarity import label_codes, unit_rows
 
 #: Tracks whose vectors are stored for a map.
 PLANE = 5000
@@ -115,9 +115,8 @@ class TaskInput:
         arrays: Arrays = {f"{table}/{name}": values for name, values in e.columns().items() if name != "unit"}
         if self.unit == "track" and len(e):
             index = np.sort(numpy_generator(self.settings.seed).permutation(len(e))[:PLANE])
-            length = np.linalg.norm(e.vectors[index], axis=1, keepdims=True)
             arrays[f"{table}/plane_index"] = index
-            arrays[f"{table}/plane_vectors"] = (e.vectors[index] / np.where(length > 0, length, 1)).astype(np.float16)
+            arrays[f"{table}/plane_vectors"] = unit_rows(e.vectors[index])[0].numpy().astype(np.float16)
         return arrays
 
 

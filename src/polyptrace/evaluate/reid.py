@@ -87,8 +87,9 @@ class ReID:
 
     def histograms(self) -> tuple[Ints, Ints]:
         """(same, different): number of pairs in each bin of `EDGES`."""
-        same = np.histogram(self.counts.score, EDGES, weights=self.counts.same)[0]
-        different = np.histogram(self.counts.score, EDGES, weights=self.counts.different)[0]
+        score = np.clip(self.counts.score, -1.0, 1.0)  # on the coarse grid, 1 may be rounded up
+        same = np.histogram(score, EDGES, weights=self.counts.same)[0]
+        different = np.histogram(score, EDGES, weights=self.counts.different)[0]
         return same.astype(np.int64), different.astype(np.int64)
 
     def _rates(self) -> tuple[Floats, Floats]:

@@ -29,7 +29,7 @@ fractions, except for fragmentation and counts.
     {task}/draws/{metric} (S, R), {task}/seeds/{metric} (S,)           for S combined training seeds
     retrieval*/query, ap, hit1, hit5 (Q,); retrieval/top, top_score (Q, 5), nearest rows, -1 where there are fewer
     reid/roc_fpr, roc_tpr, pr_recall, pr_precision; reid/edges, same, different (pairs by cosine)
-    size*, histology*: index, label (n,), probability (repeats, n) of class 1, NaN where it trained; f1s, accuracies
+    size*, histology*: index, label (n,), probability (repeats, n) of class 1, NaN where it trained
     counting.*: index, cluster (n,); procedure, clusters, polyps (-1: unlabelled), setting (V,)
 
 `tracks.csv` lists which tracks are counted as the same polyp; see `track_list`.
@@ -142,11 +142,16 @@ class Results:
         alone = np.array([self.tasks[task].metrics[metric].value])
         return Estimate(self.arrays.get(f"{task}/seeds/{metric}", alone), draws, self.tasks[task].drawn)
 
+    def track_keys(self, table: str) -> list[tuple[str, str, int, int]]:
+        """Dataset, video, track and first frame of each row of a table."""
+        columns = (self.arrays[f"{table}/{name}"].tolist() for name in ("dataset", "video", "track", "position"))
+        return list(zip(*columns, strict=True))
+
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Writes results.json, arrays.npz and, if polyps were counted, tracks.csv, atomically."""
         content = {"format": FORMAT, "version": VERSION, **asdict(replace(self, arrays={}))}
         del content["arrays"]
-        tracks = track_list(self.arrays)
+        tracks = track_list(self.tasks, self.arrays)
         with atomic_folder(Path(folder), overwrite=overwrite, mark=RESULTS_FILE) as temporary:
             write_json(temporary / RESULTS_FILE, without_nan(content))
             if tracks:
@@ -225,10 +230,9 @@ def without_nan(content: Any) -> Any:
 
 
 COLUMNS = ("dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "polyp")
-PREFIX, SUFFIX = "counting.", "/cluster"
 
 
-def track_list(arrays: Mapping[str, NDArray[Any]]) -> list[list[str]]:
+def track_list(tasks: Mapping[str, Task], arrays: Arrays) -> list[list[str]]:
     """The header and the lines of `tracks.csv`, one line per track; empty if polyps were not counted.
 
         dataset,video,track,first_frame,last_frame,start_s,end_s,polyp,threshold,affinity,temporal
@@ -237,17 +241,18 @@ def track_list(arrays: Mapping[str, NDArray[Any]]) -> list[list[str]]:
     The column of a clustering numbers the polyps of a video by first appearance, starting at 1: tracks of a video with
     the same number are counted as the same polyp.
     """
-    tasks = [name.removesuffix(SUFFIX) for name in arrays if name.startswith(PREFIX) and name.endswith(SUFFIX)]
-    if not tasks:
+    counted = [name for name in tasks if f"{name}/cluster" in arrays]
+    if not counted:
         return []
+    table = tasks[counted[0]].table
     names = ("dataset", "video", "track", "position", "last", "fps", "polyp")
-    dataset, video, track, first, last, fps, polyp = (arrays[f"tracks/{name}"] for name in names)
+    dataset, video, track, first, last, fps, polyp = (arrays[f"{table}/{name}"] for name in names)
     order = np.lexsort((track, first, video, dataset))
-    numbers = np.zeros((len(tasks), len(order)), dtype=np.int64)
+    numbers = np.zeros((len(counted), len(order)), dtype=np.int64)
     for members in group_rows(codes(join_keys(dataset, video))[order]):
         rows = order[members]
-        numbers[:, rows] = [1 + by_appearance(arrays[f"{task}{SUFFIX}"][rows]) for task in tasks]
-    lines = [[*COLUMNS, *(task.removeprefix(PREFIX) for task in tasks)]]
+        numbers[:, rows] = [1 + by_appearance(arrays[f"{task}/cluster"][rows]) for task in counted]
+    lines = [[*COLUMNS, *(task.removeprefix("counting.") for task in counted)]]
     for row in order.tolist():
         times = [seconds_text(int(each[row]), float(fps[row])) for each in (first, last)]
         ids = [dataset[row], video[row], track[row], first[row], last[row], *times, polyp[row]]
@@ -256,18 +261,8 @@ def track_list(arrays: Mapping[str, NDArray[Any]]) -> list[list[str]]:
 
 
 def compare(one: Results, other: Results, task: str, metric: str) -> Paired:
-    """The difference `one` - `other` of a metric, on the same draws of the same tracklets."""
-    names = f"{one.method.name!r} and {other.method.name!r}: {task}"
-    for results in (one, other):
-        if task not in results.tasks or results.tasks[task].status != "done":
-            raise UserError(f"{names}: not done for {results.method.name!r} -> evaluate it")
-        if metric not in results.tasks[task].metrics:
-            raise UserError(f"{names}: no metric {metric!r} -> use {', '.join(results.tasks[task].metrics)}")
-    if one.tasks[task].draws_key != other.tasks[task].draws_key:
-        raise UserError(
-            f"{names}: not the same tracklets, clusters, seed or number of draws -> evaluate both with the same"
-            " data and settings"
-        )
+    """The difference `one` - `other` of a metric that both have, on the same draws of the same tracklets."""
+    assert one.tasks[task].draws_key == other.tasks[task].draws_key, "not the same tracklets, clusters, seed or draws"
     return paired(one.estimate(task, metric), other.estimate(task, metric))
 
 
@@ -276,8 +271,6 @@ def combine(rows: Sequence[Results]) -> Results:
 
     Arrays other than the draws (curves, neighbours, clusters) are those of the first seed.
     """
-    if not rows:
-        raise UserError("combine: no results -> give one folder per training seed")
     first = rows[0]
     if len(rows) == 1:
         return first

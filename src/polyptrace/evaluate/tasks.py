@@ -265,8 +265,6 @@ def _probe_task(data: TaskInput, name: str, label: Ints, group: NDArray[Any]) ->
             "index": index,
             "label": result.label[index].astype(np.int8),
             "probability": result.probability[:, index],
-            "f1s": result.each("f1"),
-            "accuracies": result.each("accuracy"),
         },
         drawn=len(np.unique(clusters.code[tested.any(axis=0)])),
     )

@@ -18,6 +18,8 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.schema import from_json
 
 FORMAT = 1
+#: The first line.
+HEADER = json.dumps({"format": FORMAT})
 Kind = Literal["answer", "merge", "move", "split", "reject", "restore", "note", "undo", "redo"]
 Answer = Literal["same", "different", "unsure"]
 #: Track, first frame, last frame.
@@ -89,7 +91,7 @@ class Journal:
         """Reads a journal, or creates it. A torn last line was never acknowledged: it is dropped and reported."""
         if not path.exists():
             journal = cls(path)
-            journal._write(json.dumps({"format": FORMAT}))
+            journal._write(HEADER)
             _sync_folder(path.parent)
             return journal
         events, torn = read_journal(path)
@@ -99,7 +101,7 @@ class Journal:
             dropped = f"{path}: the last line was incomplete and is dropped ({torn} bytes); it was never acknowledged"
         journal = cls(path, events, dropped)
         if path.stat().st_size == 0:
-            journal._write(json.dumps({"format": FORMAT}))
+            journal._write(HEADER)
         elif not os.access(path, os.W_OK):
             raise UserError(f"{path}: cannot be written -> check its permissions, or give another file with --answers")
         return journal
@@ -143,6 +145,9 @@ def read_journal(path: Path) -> tuple[list[Event], int]:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror} -> check the path and its permissions") from None
     *lines, torn = content.split(b"\n")
+    foreign = UserError(f"{path}: line 1: not a journal of answers of format {FORMAT} -> give a file of 'explore'")
+    if not lines and not HEADER.encode().startswith(torn):  # not a torn header
+        raise foreign
     events: list[Event] = []
     for number, line in enumerate(lines, 1):
         where = f"{path}: line {number}"
@@ -152,8 +157,8 @@ def read_journal(path: Path) -> tuple[list[Event], int]:
         except ValueError:
             raise UserError(f"{where}: damaged, not a JSON object -> {advice}") from None
         if number == 1:
-            if not isinstance(parsed, dict) or parsed.get("format") != FORMAT:
-                raise UserError(f"{where}: not a journal of answers of format {FORMAT} -> give a file of 'explore'")
+            if parsed != {"format": FORMAT}:
+                raise foreign
             continue
         events.append(from_json(Event, parsed, where, advice))
         if len(events) > 1 and events[-1].id <= events[-2].id:
@@ -175,22 +180,24 @@ def active_events(events: Sequence[Event]) -> list[Event]:
 def undoable(events: Sequence[Event], who: str) -> tuple[int, int]:
     """The events of an annotator that undo and redo apply to next; 0 where there is none.
 
-    A new edit ends the redo of what was undone before it.
+    A new edit ends the redo of what was undone before it. What others withdraw is not undone again.
     """
+    own: set[int] = set()
     done: list[int] = []
     undone: list[int] = []
     for event in events:
-        if event.who != who:
-            continue
-        if event.kind == "undo" and event.event in done:
-            done.remove(event.event)
-            undone.append(event.event)
-        elif event.kind == "redo" and event.event in undone:
-            undone.remove(event.event)
-            done.append(event.event)
-        elif event.kind not in ("undo", "redo"):
-            done.append(event.id)
-            undone.clear()
+        if event.kind not in ("undo", "redo"):
+            if event.who == who:
+                own.add(event.id)
+                done.append(event.id)
+                undone.clear()
+        elif event.event in own:
+            done = [each for each in done if each != event.event]
+            undone = [each for each in undone if each != event.event]
+            if event.kind == "redo":
+                done.append(event.event)
+            elif event.who == who:
+                undone.append(event.event)
     return (done[-1] if done else 0), (undone[-1] if undone else 0)
 
 

@@ -8,7 +8,6 @@ unless the caller says that they differ. An export lists all lesions and says wh
 the others stay unlabelled, unless the caller says that all lesions are right.
 """
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,8 @@ from polyptrace.core.arrays import Ints
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, safe_cell
 from polyptrace.data import Boxes
-from polyptrace.data.identity import group_rows, join_keys, video_keys
+from polyptrace.data.identity import group_rows, join_key, video_keys
+from polyptrace.data.sources.reading import integer, read_table
 from polyptrace.explore.exports import CSV_COLUMNS, NO_LESION, PROBABILITY, SUGGESTED
 from polyptrace.explore.identities import identities
 from polyptrace.explore.journal import Event, Item, read_journal
@@ -122,21 +122,15 @@ def read_answers(path: Path, *, suggestions: bool = False) -> tuple[list[Event],
 
 def _csv_tracks(path: Path) -> list[_Listed]:
     listed = []
-    line = 1
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            missing = sorted({*CSV_COLUMNS[:5], "lesion"} - set(reader.fieldnames or ()))
-            if missing:
-                raise ValueError(f"has no column {missing[0]}")
-            for row in reader:
-                line = reader.line_num
-                item = tuple(int(row[name]) for name in ("track", "first_frame", "last_frame"))
-                names = (np.array([_unsafe(row[each])], object) for each in ("dataset", "video"))
-                decided = row.get("decided_by") != PROBABILITY
-                listed.append(_Listed(str(join_keys(*names)[0]), row["lesion"], item, decided))
-    except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise UserError(f"{path}: line {line}: {error} -> give a CSV that explore exported") from None
+    for row, where in read_table(path, (*CSV_COLUMNS[:5], "lesion")):
+        track, first, last = (integer(row[name], f"{where}: {name}") for name in CSV_COLUMNS[2:5])
+        if last < first:
+            raise UserError(f"{where}: last_frame {last} is before first_frame {first} -> correct the line")
+        if not row["lesion"]:
+            raise UserError(f"{where}: has no lesion -> give its number, or {NO_LESION!r}, or remove the line")
+        video = join_key(_unsafe(row["dataset"]), _unsafe(row["video"]))
+        decided = row.get("decided_by") != PROBABILITY
+        listed.append(_Listed(video, row["lesion"], (track, first, last), decided))
     return listed
 
 
@@ -149,13 +143,14 @@ def _labelstudio_tracks(path: Path) -> list[_Listed]:
     listed = []
     try:
         for task in read_json(path):
-            names = (np.array([str(task["data"].get(each, ""))], object) for each in ("dataset", "video"))
-            video = str(join_keys(*names)[0])
+            video = join_key(*(str(task["data"].get(each, "")) for each in ("dataset", "video")))
             for region in (each for annotation in task["annotations"] for each in annotation["result"]):
                 frames = [int(each["frame"]) - 1 for each in region["value"]["sequence"]]
                 number = str(region.get("id", "")).partition("-")[0]
                 item = (int(number) if number.isdecimal() else -1, min(frames), max(frames))
                 lesion, decided = str(region["value"]["labels"][0]), region.get("origin") != SUGGESTED
+                if not lesion:
+                    raise ValueError(f"region {region.get('id')}: has an empty label")
                 listed.append(_Listed(video, lesion, item, decided))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise UserError(f"{path}: not video annotations of Label Studio ({error!r}) -> export them again") from None

@@ -1,6 +1,7 @@
 """What the page of `polyptrace explore` shows, as JSON and files; the server adds only HTTP."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -36,13 +37,8 @@ class PageContent:
         """The procedures and what is known about all of them."""
         workspace = self.workspace
         tracks = workspace.tracks
-        first = [int(rows[0]) for rows in workspace.rows]
         return {
-            "procedures": [
-                {"name": str(tracks.video[row]), "dataset": str(tracks.dataset[row]), "tracks": len(rows)}
-                for row, rows in zip(first, workspace.rows, strict=True)
-            ],
-            "annotators": sorted({event.who for event in workspace.journal.events}),
+            "procedures": [{"name": str(tracks.video[int(rows[0])]), "tracks": len(rows)} for rows in workspace.rows],
             "answers": str(workspace.journal.path),
             "pictures": bool(self.datasets),
             "generated": tracks.generated,
@@ -69,17 +65,7 @@ class PageContent:
             "rejected": np.flatnonzero(state.rejected).tolist(),
             "notes": {str(item): text for item, text in state.notes.items()},
             "pictures": np.flatnonzero([item[0] in self.crops(number).rows for item in state.items]).tolist(),
-            "contradictions": [
-                {
-                    "event": each.statement.event,
-                    "who": each.statement.who,
-                    "same": each.statement.same,
-                    "items": [each.statement.first, each.statement.second],
-                    "because": list(each.because),
-                    "people": list(each.people),
-                }
-                for each in state.contradictions
-            ],
+            "contradictions": [asdict(each) for each in state.contradictions],
             "answers": sum(each.same is not None for each in state.statements),
             "unmapped": [event.id for event in state.unmapped],
             "mapped": state.mapped,
@@ -92,24 +78,11 @@ class PageContent:
         """The next question, or where there is none the next check."""
         procedure = self.workspace.procedure(number)
         question = procedure.question(view)
-        check = procedure.check(view) if question is None else None
-        return {
-            "question": question
-            and {
-                "items": [question.first, question.second],
-                "probability": float(procedure.pairs(question.first, np.array([question.second]), view)[2][0]),
-                "same_decides": question.same_decides,
-                "different_decides": question.different_decides,
-            },
-            "check": check
-            and {
-                "items": [check.first, check.second],
-                "wrong": check.wrong,
-                "event": check.statement.event,
-                "said": "same" if check.statement.same else "different",
-                "who": check.statement.who,
-            },
-        }
+        if question is None:
+            check = procedure.check(view)
+            return {"question": None, "check": check and asdict(check)}
+        probability = procedure.pairs(question.first, np.array([question.second]), view)[2]
+        return {"question": asdict(question) | {"probability": float(probability[0])}, "check": None}
 
     def lesions(self, number: int, view: str | None) -> dict[str, Any]:
         """The lesions of a procedure and, where polyps are known, how well they agree with them."""
@@ -152,10 +125,7 @@ class PageContent:
             return None
         return {
             "frames": self.crops(number).frames(state.items[item]),
-            "candidates": [
-                [each.item, round(each.cosine, 4), round(each.gap_s, 2), each.probability, each.known]
-                for each in procedure.candidates(item, top, view)
-            ],
+            "candidates": procedure.candidates(item, top, view),
         }
 
     def export(self, kind: str, number: int, view: str | None) -> tuple[str, bytes, str]:

@@ -109,7 +109,7 @@ class Handlers:
             if not isinstance(content, dict):
                 raise ValueError("not an object")
             return await run_in_threadpool(self._edit, request, content)
-        except (ValueError, TypeError, KeyError) as error:
+        except ValueError as error:
             return PlainTextResponse(f"invalid request: {error}", 400)
         except UserError as error:
             return PlainTextResponse(str(error), 400)
@@ -119,14 +119,15 @@ class Handlers:
     def _edit(self, request: Request, content: dict[str, Any]) -> Response:
         workspace, number, view = self.page.workspace, self._number(request), view_of(request)
         procedure = workspace.procedure(number)
-        who, kind = str(content.pop("who", "")), content.pop("kind", "")
+        who = str(content.get("who", ""))
         with workspace.lock:
-            if kind in ("undo", "redo"):
-                event = workspace.withdraw(kind, who, content.get("event"))
-                if event is None:
-                    return PlainTextResponse(f"nothing to {kind}", 409)
+            event = workspace.journal.parse(content | {"who": who, "video": procedure.key})
+            if event.kind in ("undo", "redo"):
+                withdrawn = workspace.withdraw(event.kind, who, event.event)
+                if withdrawn is None:
+                    return PlainTextResponse(f"nothing to {event.kind}", 409)
+                event = withdrawn
             else:
-                event = workspace.journal.parse(content | {"who": who, "kind": kind, "video": procedure.key})
                 if conflict := procedure.conflict(event, view):
                     return PlainTextResponse(conflict, 409)
                 workspace.journal.add(event)

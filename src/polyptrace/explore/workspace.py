@@ -7,12 +7,11 @@ from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import RLock
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from polyptrace.core.arrays import Bools, Floats, Ints
-from polyptrace.core.errors import UserError
 from polyptrace.data.identity import group_rows, video_keys
 from polyptrace.embed import Embeddings
 from polyptrace.explore.identities import Identities, agreement, identities
@@ -23,6 +22,7 @@ from polyptrace.lesions import (
     PairScores,
     ProcedureTracks,
     SameModel,
+    check_frames,
     count_interval,
     pair_scores,
     partition,
@@ -48,14 +48,8 @@ class Grouping:
     confidence: Floats  # of each lesion
     interval: tuple[int, int]  # central 90 % of the count
 
-    @property
-    def count(self) -> int:
-        """Number of lesions."""
-        return len(self.confidence)
 
-
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A track that may show the same lesion as another one."""
 
     item: int
@@ -225,14 +219,8 @@ class Workspace:
     def __init__(self, vectors: Path, tracks: Embeddings, journal: Journal) -> None:
         self.vectors, self.tracks, self.journal = vectors, tracks, journal
         self.lock = RLock()
-        keys = video_keys(tracks)
-        for column, unknown in (("video", keys == ""), ("position", tracks.position < 0)):
-            if unknown.any():
-                raise UserError(
-                    f"{vectors}: row {int(np.argmax(unknown))} has no {column}"
-                    " -> give the procedure and the first and last frame of each track"
-                )
-        names, code = np.unique(keys.astype(str), return_inverse=True)
+        check_frames(tracks, str(vectors))
+        names, code = np.unique(video_keys(tracks).astype(str), return_inverse=True)
         self.keys: list[str] = names.tolist()
         self.rows = group_rows(code)
         self._procedure = lru_cache(2)(self._load)
@@ -252,11 +240,11 @@ class Workspace:
         with self.lock:
             return self._procedure(number)
 
-    def withdraw(self, kind: Literal["undo", "redo"], who: str, event: object = None) -> Event | None:
-        """Undoes or redoes one edit by its number, or the last one of an annotator; None if there is none."""
+    def withdraw(self, kind: Literal["undo", "redo"], who: str, event: int = 0) -> Event | None:
+        """Undoes or redoes one edit by its number, or for 0 the last one of an annotator; None if there is none."""
         with self.lock:
             events = self.journal.events
-            if not isinstance(event, int):
+            if not event:
                 event = undoable(events, who)[kind == "redo"]
                 return self.journal.append(kind, who, event=event) if event else None
             active = {each.id for each in active_events(events)}

@@ -11,7 +11,7 @@ from polyptrace.lesions.clustering import (
 )
 from polyptrace.lesions.fitting import fit_same
 from polyptrace.lesions.procedure_lesions import Link, ProcedureLesions, lesions, same_model
-from polyptrace.lesions.same import SAME_FILE, ProcedureTracks, SameModel, procedures
+from polyptrace.lesions.same import SAME_FILE, ProcedureTracks, SameModel, check_frames, procedures
 
 __all__ = [
     "SAME_FILE",
@@ -21,6 +21,7 @@ __all__ = [
     "ProcedureLesions",
     "ProcedureTracks",
     "SameModel",
+    "check_frames",
     "count_interval",
     "fit_same",
     "group_scores",

@@ -16,7 +16,7 @@ from scipy.ndimage import binary_erosion, laplace
 
 from polyptrace.core.arrays import Pixels
 from polyptrace.core.console import counted
-from polyptrace.film_strips import CropImages, TrackImages, TrackKey
+from polyptrace.film_strips import TrackImages, TrackKey
 
 #: Frames of a track that are measured, evenly spaced.
 MEASURED = 12
@@ -51,10 +51,10 @@ def best_frame(images: TrackImages, key: TrackKey) -> BestFrame | None:
     low, extent = boxes.xywh[:, :2] / size, boxes.xywh[:, 2:] / size
     area = extent.prod(axis=1)
     cut = np.any((low < EDGE) | (low + extent > 1 - EDGE), axis=1)
-    scores = [
-        picture_score(crop, _box(source, row), float(area[number]), cut=bool(cut[number]))
-        for number, (crop, row) in enumerate(zip(source.dataset.crops[rows], rows.tolist(), strict=True))
-    ]
+    inside = source.box_in_crop[rows]
+    inside = np.where(np.isfinite(inside).all(axis=1, keepdims=True), inside, CENTRAL_BOX)
+    each = zip(source.dataset.crops[rows], inside.tolist(), area.tolist(), cut.tolist(), strict=True)
+    scores = [picture_score(crop, box, share, cut=is_cut) for crop, box, share, is_cut in each]
     best = int(np.argmax(scores))
     return BestFrame(key, int(rows[best]), int(boxes.frame_index[best]), scores[best])
 
@@ -86,9 +86,3 @@ def missing_pictures(images: TrackImages, keys: Sequence[TrackKey]) -> str:
         return "No dataset was given, so there are no pictures."
     missing = sum(key not in images.location for key in keys)
     return f"The datasets do not contain {counted(missing, 'track')}." if missing else ""
-
-
-def _box(source: CropImages, row: int) -> Sequence[float]:
-    if not np.isfinite(source.box_in_crop[row]).all():
-        return CENTRAL_BOX
-    return [float(edge) for edge in source.box_in_crop[row]]

@@ -74,13 +74,12 @@ def same_model(
 
     The file beside the vectors is only used for a model of the same kind, with labels or without.
     """
-    stored = vectors / SAME_FILE if vectors.is_dir() else None
-    if path is None and not refit and stored is not None and stored.is_file():
-        path = stored
-    if path is not None:
-        model = SameModel.load(path)
-        if path != stored or (model.labelled_pairs > 0) == labels:
-            model.check(tracks, str(path))
+    stored = vectors / SAME_FILE
+    used = stored if path is None and not refit and stored.is_file() else path
+    if used is not None:
+        model = SameModel.load(used)
+        if path is not None or (model.labelled_pairs > 0) == labels:
+            model.check(tracks, str(used))
             return model, False
     return fit_same(tracks, labels=labels), True
 

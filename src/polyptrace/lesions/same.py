@@ -167,14 +167,19 @@ class ProcedureTracks:
         return np.asarray(np.maximum.reduceat(pauses, np.stack([i, j], axis=1).reshape(-1))[::2])
 
 
-def procedures(tracks: Embeddings, centre: Sequence[float] = ()) -> Iterator[ProcedureTracks]:
-    """The tracks of each procedure, procedures sorted by key, with vectors relative to the centre of a model."""
+def check_frames(tracks: Embeddings, where: str) -> None:
+    """Raises an error that names the row of a track whose procedure or frames are unknown."""
     for column, unknown in (("video", tracks.video == ""), ("position", tracks.position < 0)):
         if unknown.any():
             raise UserError(
-                f"lesions: row {int(np.argmax(unknown))} has no {column}"
+                f"{where}: row {int(np.argmax(unknown))} has no {column}"
                 " -> give the procedure and the first and last frame of each track"
             )
+
+
+def procedures(tracks: Embeddings, centre: Sequence[float] = ()) -> Iterator[ProcedureTracks]:
+    """The tracks of each procedure, procedures sorted by key, with vectors relative to the centre of a model."""
+    check_frames(tracks, "lesions")
     fps = np.where(tracks.fps > 0, tracks.fps, ASSUMED_FPS)
     start, end = tracks.position / fps, (tracks.last + 1) / fps
     for members in group_rows(codes(video_keys(tracks))):

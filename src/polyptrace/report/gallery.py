@@ -1,16 +1,12 @@
 """The retrieval gallery: queries and their nearest tracks, at most five, as film strips."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
-from polyptrace.core.arrays import Pixels
 from polyptrace.core.console import counted
 from polyptrace.core.timecode import timecode
 from polyptrace.data.identity import join_keys
-from polyptrace.drawing import ACCENT, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
 from polyptrace.film_strips import TrackImages, TrackKey
 from polyptrace.report.page import Strip, StripRow
@@ -20,7 +16,6 @@ FRAMES = 3
 
 #: What a strip's frame means: "match" where polyps are unknown.
 ROLES = {"query": "query", "same": "same polyp", "other": "other polyp", "match": "match"}
-COLOURS = {"query": ACCENT, "same": RIGHT, "other": WRONG, "match": SOFT}
 
 
 def pick_queries(row: Results, images: TrackImages, count: int) -> list[int]:
@@ -46,8 +41,8 @@ def pick_queries(row: Results, images: TrackImages, count: int) -> list[int]:
 
 def query_keys(row: Results) -> list[TrackKey]:
     """The track of each query of a row."""
-    table = row.tasks["retrieval"].table
-    return [_track_key(row, table, int(track)) for track in row.arrays["retrieval/query"]]
+    keys = row.track_keys(row.tasks["retrieval"].table)
+    return [keys[track] for track in row.arrays["retrieval/query"]]
 
 
 def gallery_rows(row: Results, indices: Iterable[int], images: TrackImages) -> tuple[StripRow, ...]:
@@ -57,11 +52,11 @@ def gallery_rows(row: Results, indices: Iterable[int], images: TrackImages) -> t
     """
     table = row.tasks["retrieval"].table
     polyp, position, fps = (row.arrays[f"{table}/{name}"] for name in ("polyp", "position", "fps"))
-    identity = join_keys(row.arrays[f"{table}/dataset"], polyp)
+    identity, keys = join_keys(row.arrays[f"{table}/dataset"], polyp), row.track_keys(table)
 
     def strip_of(track: int, role: str, label: str) -> Strip:
         time = timecode(float(position[track]), float(fps[track]))
-        return strip(_track_key(row, table, track), images, role, label, str(polyp[track]), time)
+        return strip(keys[track], images, role, label, str(polyp[track]), time)
 
     rows = []
     for index in indices:
@@ -87,43 +82,3 @@ def strip(key: TrackKey, images: TrackImages, role: str, label: str, name: str, 
     """The film strip of a track with its labels; `role` is a key of `ROLES`."""
     description = f"{ROLES[role]}: {name}, procedure {key[1]}, {time}"
     return Strip(role, images.strip(key, FRAMES), label, name, time, description)
-
-
-@styled
-def gallery_figure(rows: Sequence[StripRow], method: str) -> Drawing:
-    """The gallery as one image, for a paper or a talk."""
-    columns = max(len(row.strips) for row in rows)
-    pitch, height = 1.12, 3.5  # inches between strips, between queries
-    size = (pitch * columns + 0.1, height * len(rows))
-    figure = canvas(*size)
-    figure.set_layout_engine("none")
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()
-    for number, row in enumerate(rows):
-        for column, each in enumerate(row.strips):
-            if each.image is not None:
-                _draw_strip(axes, each, each.image, (0.1 + pitch * column, height * number + 0.3))
-    axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
-    hits = sum(row.strips[1].role == "same" for row in rows if len(row.strips) > 1)
-    total = counted(len(rows), "query", "queries")
-    description = f"Retrieval by {method}: {total} with their nearest tracks; the nearest is correct for {hits}."
-    return finished(figure, "gallery", description)
-
-
-def _draw_strip(axes: Axes, strip: Strip, image: Pixels, corner: tuple[float, float]) -> None:
-    left, top = corner
-    right, bottom = left + 1.0, top + image.shape[0] / image.shape[1]
-    axes.imshow(image, extent=(left, right, bottom, top), interpolation="none", aspect="auto")
-    colour = COLOURS[strip.role]
-    style = (0, (3, 1.5)) if strip.role == "other" else "-"
-    frame = Rectangle((left, top), 1.0, bottom - top, fill=False, edgecolor=colour, linewidth=2, linestyle=style)
-    axes.add_patch(frame)
-    middle = (left + right) / 2
-    axes.text(middle, top - 0.06, strip.label, ha="center", va="bottom", color=colour, fontweight="bold")
-    axes.text(middle, bottom + 0.05, strip.time, ha="center", va="top", color=SOFT, fontsize=7)
-
-
-def _track_key(row: Results, table: str, track: int) -> TrackKey:
-    """The key of a track in a table of the results."""
-    dataset, video = (str(row.arrays[f"{table}/{column}"][track]) for column in ("dataset", "video"))
-    return dataset, video, int(row.arrays[f"{table}/track"][track]), int(row.arrays[f"{table}/position"][track])

@@ -21,7 +21,7 @@ from polyptrace.report.curves import (
     similarity_histogram,
     training_curves,
 )
-from polyptrace.report.gallery import gallery_figure, gallery_rows, pick_queries, query_keys
+from polyptrace.report.gallery import gallery_rows, pick_queries, query_keys
 from polyptrace.report.page import Block, Part, Section
 from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, is_done, measured, rank
 from polyptrace.report.tables import counting_table, difference_table, has_labels, method_table
@@ -105,10 +105,7 @@ def retrieval_gallery(content: Content) -> Section | None:
         same = [index_of[keys[index]] for index in indices if keys[index] in index_of]
         if number != content.focus and same:
             others.append((other.method.name, gallery_rows(other, same, images)))
-    figure = gallery_figure(queries, row.method.name) if queries else None
-    return _section(
-        "gallery", title, name=row.method.name, total=len(keys), queries=queries, figure=figure, others=others
-    )
+    return _section("gallery", title, name=row.method.name, total=len(keys), queries=queries, others=others)
 
 
 def reidentification(content: Content) -> Section | None:

@@ -18,7 +18,7 @@ from polyptrace.core.timecode import has_rate, time_ticks
 from polyptrace.data.identity import by_appearance, codes, group_rows, join_keys
 from polyptrace.drawing import INK, LINE, POLYP_COLOURS, SOFT, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
-from polyptrace.film_strips import TrackImages
+from polyptrace.film_strips import TrackImages, TrackKey
 from polyptrace.report.ranking import CLUSTERINGS, is_done
 
 #: Shortest drawn track and shortest track with a number, as fractions of the axis.
@@ -60,7 +60,8 @@ def counted_procedures(
     index, cluster = row.arrays[f"{task}/index"], row.arrays[f"{task}/cluster"]
     names = ("dataset", "video", "track", "position", "last", "fps", "polyp")
     columns = {name: row.arrays[f"{table}/{name}"][index] for name in names}
-    other = None if baseline is None else _clusters_of(baseline, task, columns)
+    keys = row.track_keys(table)
+    other = None if baseline is None else _clusters_of(baseline, task, [keys[number] for number in index])
     found = []
     for members in group_rows(codes(join_keys(columns["dataset"], columns["video"]))):
         rows = members[np.argsort(columns["position"][members], kind="stable")]
@@ -81,15 +82,12 @@ def counted_procedures(
     return found[:count], len(found)
 
 
-def _clusters_of(row: Results, task: str, columns: dict[str, NDArray[np.generic]]) -> Ints | None:
-    """The clusters of another row for the same tracks; -1 for tracks that it does not have."""
+def _clusters_of(row: Results, task: str, wanted: list[TrackKey]) -> Ints | None:
+    """The clusters of another row for some tracks; -1 for tracks that it does not have."""
     if not is_done(row, task):
         return None
-    names = ("dataset", "video", "track", "position")
-    table, index = row.tasks[task].table, row.arrays[f"{task}/index"]
-    keys = zip(*(row.arrays[f"{table}/{name}"][index].tolist() for name in names), strict=True)
-    cluster_of = dict(zip(keys, row.arrays[f"{task}/cluster"].tolist(), strict=True))
-    wanted = zip(*(columns[name].tolist() for name in names), strict=True)
+    keys, index = row.track_keys(row.tasks[task].table), row.arrays[f"{task}/index"]
+    cluster_of = dict(zip((keys[number] for number in index), row.arrays[f"{task}/cluster"].tolist(), strict=True))
     return np.array([cluster_of.get(key, -1) for key in wanted], np.int64)
 
 

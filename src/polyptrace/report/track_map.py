@@ -78,8 +78,10 @@ class MappedTracks:
 
 
 def mapped_tracks(row: Results) -> MappedTracks:
-    """The tracks whose vectors the results contain; the same for all methods."""
-    table = row.tasks["retrieval"].table if "retrieval" in row.tasks else "tracks"
+    """The tracks whose vectors the results contain, those of retrieval if possible; the same for all methods."""
+    tables = _mapped_tables(row)
+    ranked = row.tasks["retrieval"].table if "retrieval" in row.tasks else ""
+    table = ranked if ranked in tables else tables[0]
     index = row.arrays[f"{table}/plane_index"]
     dataset = row.arrays[f"{table}/dataset"][index]
     vectors = row.arrays[f"{table}/plane_vectors"]
@@ -91,7 +93,13 @@ def mapped_tracks(row: Results) -> MappedTracks:
 
 def has_map(row: Results) -> bool:
     """Whether the results contain vectors for a map."""
-    return any(name.endswith("/plane_vectors") for name in row.arrays)
+    return bool(_mapped_tables(row))
+
+
+def _mapped_tables(row: Results) -> list[str]:
+    """The tables of the results with vectors for a map."""
+    suffix = "/plane_vectors"
+    return [name.removesuffix(suffix) for name in row.arrays if name.endswith(suffix)]
 
 
 @styled

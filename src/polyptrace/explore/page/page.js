@@ -136,6 +136,7 @@ const title = item => `Track ${S.state.items.track[item]}`;
 const chosen = () => S.selected.size ? [...S.selected].sort((a, b) => a - b) : S.current >= 0 ? [S.current] : [];
 const lesionItems = lesion => S.lesions ? S.lesions.lesion.flatMap((each, item) => each === lesion ? [item] : []) : [];
 const keys = items => items.map(itemKey);
+const pair = each => [each.first, each.second];
 
 /* ---- rendering ---- */
 function render() {
@@ -162,8 +163,8 @@ function render() {
   renderQuestion(); renderTrack();
 }
 function mark() {
-  const asked = S.question ? S.question.items : S.check ? S.check.items : [];
-  timeline.setSelection(S.selected, S.current, asked);
+  const asked = S.question || S.check;
+  timeline.setSelection(S.selected, S.current, asked ? pair(asked) : []);
 }
 function strip(item, frames, side) {
   const label = `Show ${title(item).toLowerCase()}, ${times(item)}`;
@@ -189,7 +190,7 @@ function renderQuestion() {
     panel.replaceChildren(el("p", { class: "ask" }, done));
     return;
   }
-  const [a, b] = asked.items, gap = (S.state.items.first[b] - S.state.items.last[a]) / (S.state.fps || 1);
+  const [a, b] = pair(asked), gap = (S.state.items.first[b] - S.state.items.last[a]) / (S.state.fps || 1);
   const ask = S.question ? "Do both strips show the same lesion?" : "A check of earlier answers: do both strips show the same lesion?";
   const facts = [`${!S.state.fps ? `${gap} frames` : gap < 60 ? `${gap.toFixed(1)} s` : `${moment(gap, 1)} min`} apart`];
   if (S.question) {
@@ -197,7 +198,7 @@ function renderQuestion() {
     facts.push(`estimate from these two tracks alone: ${percent(probability)} the same lesion`);
     if (Math.max(same, different) > 1) facts.push(`“same” decides ${counted(same, "pair")} of tracks, “different” ${different}`);
   }
-  else facts.push(`earlier answers, such as #${S.check.event} of ${S.check.who}, are wrong with ${percent(S.check.wrong)}`);
+  else facts.push(`earlier answers, such as #${S.check.statement.event} of ${S.check.statement.who}, are wrong with ${percent(S.check.wrong)}`);
   const button = (id, text, key) => el("button", { id: `answer-${id}`, class: id, type: "button", onclick: () => answer(id) }, text, el("kbd", {}, key));
   panel.replaceChildren(
     el("p", { class: "ask", id: "ask" }, ask), figure(a), figure(b), el("p", { class: "fact" }, facts.join(" · ")),
@@ -206,7 +207,7 @@ function renderQuestion() {
 }
 function answer(said) {
   const asked = S.question || S.check;
-  if (asked) edit({ kind: "answer", items: keys(asked.items), answer: said });
+  if (asked) edit({ kind: "answer", items: keys(pair(asked)), answer: said });
 }
 
 async function renderTrack() {
@@ -366,10 +367,10 @@ function renderHistory(history) {
 function renderReview({ history, kappas }) {
   const events = new Map(history.map(event => [event.id, event])), parts = [];
   const conflicts = S.state.contradictions.map(each => {
-    const own = each.people.length < 2, because = each.because.map(id => events.get(id)).filter(Boolean);
-    return el("li", {}, el("b", {}, own ? "Contradiction" : "Disagreement"), el("p", {}, statement(events.get(each.event)), " ", withdraw(events.get(each.event))),
+    const own = each.people.length < 2, stated = events.get(each.statement.event), because = each.because.map(id => events.get(id)).filter(Boolean);
+    return el("li", {}, el("b", {}, own ? "Contradiction" : "Disagreement"), el("p", {}, statement(stated), " ", withdraw(stated)),
       el("p", { class: "fact" }, because.length ? "Has no effect, because of:" : "Has no effect, because tracks of the two lesions are visible at the same time."),
-      ...because.map(event => el("p", {}, statement(event), " ", withdraw(event))), figure(each.items[0]), figure(each.items[1]));
+      ...because.map(event => el("p", {}, statement(event), " ", withdraw(event))), ...pair(each.statement).map(figure));
   });
   parts.push(el("h3", {}, "Contradictions and disagreements"), conflicts.length ? el("ul", { class: "plain" }, ...conflicts) : el("p", { class: "fact" }, "None."));
   if (kappas.length) parts.push(el("h3", {}, "Agreement of annotators"), el("table", {}, el("thead", {}, el("tr", {}, ...["Annotators", "Cohen’s kappa", "Pairs decided by both"].map(text => el("th", { scope: "col" }, text)))),
