@@ -290,8 +290,6 @@ def sfe_plan(data: Data, config: Config) -> TrainingPlan:
 
 def frame_runs(data: Data, config: Config) -> FrameRuns:
     """The frames of each track, or of each polyp, as one run."""
-    if config.views.deviation <= 0:
-        raise UserError(f"views.deviation: {config.views.deviation} frames -> give more than 0")
     tracks = track_frames(data, config)
     run = polyp_codes(data, tracks.index) if config.views.source == "polyp" else np.arange(len(tracks))
     video = codes(video_keys(data.tracklets)[tracks.index])

@@ -80,9 +80,6 @@ def anchor_count(video: ArrayLike, settings: Supervision) -> int:
 
     The epochs 0 to n - 1 have n * anchors // bags_per_batch steps.
     """
-    if settings.bag_size < 1 or settings.bags_per_batch < 1:
-        sizes = f"bag_size {settings.bag_size}, bags_per_batch {settings.bags_per_batch}"
-        raise UserError(f"supervision: {sizes} -> give 1 or more")
     anchors = len(_candidates(timeline(video, np.zeros(np.shape(video))), settings))
     if anchors < settings.bags_per_batch:
         raise UserError(
