@@ -99,16 +99,14 @@ class OnnxEncoder:
         session, size = self._features, BATCH_FRAMES
 
         def run(start: int) -> Float32s:
-            features: Float32s = session.run(None, {"crops": crops[start : start + size]})[0]
-            return features
+            return session.run(None, {"crops": crops[start : start + size]})[0]
 
         return np.concatenate(list(self._runs.map(run, range(0, len(crops), size))))
 
     def aggregate(self, features: Float32s, mask: NDArray[np.bool_] | None = None) -> Float32s:
         """Vectors (B, D) of features (B, L, F); the mask (B, L) is True for valid frames."""
         valid = np.ones(features.shape[:2], np.bool_) if mask is None else mask
-        vectors: Float32s = self._aggregate.run(None, {"features": features, "mask": valid})[0]
-        return vectors
+        return self._aggregate.run(None, {"features": features, "mask": valid})[0]
 
     @cached_property
     def _runs(self) -> ThreadPoolExecutor:
@@ -140,8 +138,7 @@ class OnnxTrack:
         check_crops(new, "crops")
         self._features = [*self._features, *self._encoder.features(new)][-LONGEST_TRACK:]
         self._count += len(new)
-        vector: Float32s = self._encoder.aggregate(np.stack(self._features)[None])[0]
-        return vector
+        return self._encoder.aggregate(np.stack(self._features)[None])[0]
 
 
 def embed_export(encoder: OnnxEncoder, data: Path, *, enlarge: bool = False, out: Path | None = None) -> "Embeddings":

@@ -117,8 +117,7 @@ class TrackFrames:
     def _frames(self, track: int, first: float, stride: float) -> Ints:
         """The stored frames nearest to the frames of a view: (L,)."""
         frame = first + np.floor(np.arange(self.length) * stride)
-        stored: Ints = np.clip(np.floor(frame / self.step[track] + 0.5), 0, self.count[track] - 1).astype(np.int64)
-        return stored
+        return np.clip(np.floor(frame / self.step[track] + 0.5), 0, self.count[track] - 1).astype(np.int64)
 
 
 def track_frames(data: Data, config: Config) -> TrackFrames:

@@ -229,10 +229,8 @@ def _overlaps(extents: Extents, a: Ints, b: Ints) -> Bools:
     """Which of the bags a (S, P) and b (S, Q) overlap in time in the same video: (S, P, Q)."""
     video, first, last = extents
     a, b = a[:, :, None], b[:, None, :]
-    overlap: Bools = (video[a] == video[b]) & (first[a] <= last[b]) & (first[b] <= last[a])
-    return overlap
+    return (video[a] == video[b]) & (first[a] <= last[b]) & (first[b] <= last[a])
 
 
 def _permutation(count: int, generator: torch.Generator) -> Ints:
-    permutation: Ints = torch.randperm(count, generator=generator).numpy()
-    return permutation
+    return torch.randperm(count, generator=generator).numpy()

@@ -68,7 +68,7 @@ def anchor_temperatures(c: Sequence[float], batch: Ints, high: ArrayLike, settin
     """τ of anchors in batches (A,), if each batch is at progress c (S,) and τ_max is `high`, one number or (A,)."""
     if settings.curriculum == "fixed":
         return np.full(len(batch), high, np.float64)
-    share: Floats = np.array([temperature(each, 0.0, 1.0) for each in c])[batch]  # (A,) of the way from τ_min to τ_max
+    share = np.array([temperature(each, 0.0, 1.0) for each in c])[batch]  # (A,) of the way from τ_min to τ_max
     return settings.tau_min + share * (np.asarray(high) - settings.tau_min)
 
 
@@ -86,7 +86,7 @@ def fitted_temperature(video: ArrayLike, position: ArrayLike, settings: Supervis
         case "gaps":
             burst = bursts(video, position)
             fitted = BURST_SHARE * np.bincount(burst)[burst]
-    return np.maximum(np.asarray(fitted), settings.tau_min)
+    return np.maximum(fitted, settings.tau_min)
 
 
 def bursts(video: ArrayLike, position: ArrayLike) -> Ints:
