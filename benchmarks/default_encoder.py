@@ -133,7 +133,3 @@ def measured(options: argparse.Namespace, encoder: str, name: str) -> dict[str, 
     results = evaluate_files(dict.fromkeys(("retrieval", "reid"), out), Evaluate())
     results.save(options.work / "results" / name, overwrite=True)
     return card_results(results, str(results.embeddings[0]["info"]["fingerprint"]))
-
-
-if __name__ == "__main__":
-    main()

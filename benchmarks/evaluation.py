@@ -27,7 +27,7 @@ from polyptrace.evaluate.reid import reid_draws
 from polyptrace.lesions import lesions
 
 WIDTH, PER_POLYP, DRAWS = 256, 20, 1000
-#: (measurement, sizes, sizes with --full)
+#: Sizes of each measurement, and further ones on a GPU (those of BOUNDED on a CPU as well).
 MEASURED = {
     "retrieval": ((1_000, 10_000), (100_000,)),
     "retrieval, plain": ((1_000, 10_000), ()),

@@ -50,7 +50,7 @@ def _bags(n: int, _: Path) -> Work:
 
 def _parsing(n: int, folder: Path) -> Work:
     parsing.write_tree(folder, n)
-    return lambda: parsing.ours(folder, 1)
+    return lambda: parsing.ours(folder)
 
 
 def _crops(n: int, folder: Path) -> Work:

@@ -197,7 +197,3 @@ def text(report: dict[str, Any]) -> str:
             cells.append(f"{key} {row[key]:5.1f}" + (f" [{band[0]}-{band[1]}]" if band else ""))
         lines.append(f"{name:12} " + "  ".join(cells))
     return "\n".join([*lines, f"seconds: {report['seconds']}"])
-
-
-if __name__ == "__main__":
-    main()

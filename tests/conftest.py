@@ -61,9 +61,17 @@ def coloured(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def _make_dataset(
-    folder: Path, tracks_of_polyps: list[list[int]], frames: int = 16, seed: int = 0, name: str = "test"
+    folder: Path,
+    tracks_of_polyps: list[list[int]],
+    frames: int = 16,
+    seed: int = 0,
+    name: str = "test",
+    length: int = 8,
 ) -> Path:
-    """Writes a dataset folder, given the number of tracks of each polyp of each video and the frames per track."""
+    """Writes a dataset folder, given the number of tracks of each polyp of each video and the frames per track.
+
+    `length` is the number of frames in a tracklet.
+    """
     random = np.random.default_rng(seed)
     columns: dict[str, list[object]] = {n: [] for n in ("unit", "video", "track", "position", "polyp", "rows")}
     boxes: list[dict[str, object]] = []
@@ -74,7 +82,8 @@ def _make_dataset(
             colour = random.uniform(40, 215, 3)
             for _ in range(tracks):
                 rows = np.arange(row, row + frames)
-                pieces = [("track", rows)] + [("tracklet", rows[i : i + 8]) for i in range(0, frames - 7, 8)]
+                starts = range(0, frames - length + 1, length)
+                pieces = [("track", rows)] + [("tracklet", rows[i : i + length]) for i in starts]
                 for unit, part in pieces:
                     columns["unit"].append(unit)
                     columns["video"].append(f"v{video}")

@@ -37,7 +37,7 @@ def frames_of(made: Detections) -> list[int]:
 
 def test_boxes_are_written_as_mot_beside_a_link_to_the_video(video: Path, detector: Make, tmp_path: Path) -> None:
     made = detect(video, detector(), tmp_path / "out")
-    assert (made.frames, made.boxes, made.skipped) == (300, 300, ())
+    assert (made.frames, made.boxes, made.skipped) == (300, 300, [])
     assert frames_of(made) == list(range(300))
     boxes = read_mot(tmp_path / "out")
     assert set(boxes.file) == {"procedure.mp4"}
@@ -103,7 +103,7 @@ def test_a_run_that_failed_resumes_with_the_same_bytes(
     resumed = detect(video, second, tmp_path / "out")
     assert second.seen[0] == 152  # the batch that failed
     assert resumed.path.read_bytes() == whole.path.read_bytes()
-    assert resumed.skipped == whole.skipped == ((160, 199, "frozen"),)
+    assert resumed.skipped == whole.skipped == [[160, 199, "frozen"]]
 
 
 def test_a_python_function_that_failed_is_corrected_and_resumes(video: Path, tmp_path: Path) -> None:

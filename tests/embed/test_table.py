@@ -45,6 +45,29 @@ def test_what_is_saved_is_loaded_bit_for_bit(tmp_path):
     assert [getattr(loaded, c).dtype.kind for c in COLUMNS] == ["O", "O", "O", "i", "i", "i", "f", "O", "f", "O"]
 
 
+@pytest.mark.parametrize("unit", [None, "track"])
+def test_a_flipped_bit_never_changes_a_vector(tmp_path, unit):
+    Embeddings.from_columns(columns(count=40, width=16)).save(tmp_path / "E")
+    file = tmp_path / "E" / "embeddings.parquet"
+    good, expected = file.read_bytes(), Embeddings.load(tmp_path / "E", unit).vectors
+    refused = 0
+    for index in np.random.default_rng(0).integers(len(good), size=40).tolist():
+        file.write_bytes(good[:index] + bytes([good[index] ^ 1]) + good[index + 1 :])
+        try:
+            np.testing.assert_array_equal(Embeddings.load(tmp_path / "E", unit).vectors, expected)
+        except UserError:
+            refused += 1
+    assert refused
+
+
+@pytest.mark.parametrize("unit", [None, "track"])
+def test_text_that_is_not_utf8_is_refused(tmp_path, unit):
+    video = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
+    pq.write_table(pa.table({"vector": [[1.0]], "video": video}), tmp_path / "theirs.parquet")
+    with pytest.raises(UserError, match="not a readable Parquet file"):
+        Embeddings.load(tmp_path / "theirs.parquet", unit)
+
+
 def test_an_existing_folder_is_replaced_only_with_overwrite(tmp_path):
     table = Embeddings.from_columns(columns())
     table.save(tmp_path / "E")

@@ -105,7 +105,7 @@ def test_a_folder_that_is_no_encoder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").touch()
     for content in ('{"model_type": "resnet"}', "[]"):
         (tmp_path / "config.json").write_text(content)
-        with pytest.raises(UserError, match=r"config\.json: not an encoder of polyptrace"):
+        with pytest.raises(UserError, match=r"config\.json: not written by polyptrace \(no format version\)"):
             load_encoder(tmp_path)
 
 

@@ -164,6 +164,17 @@ def test_the_distance_of_sfes_second_view_follows_the_normal_distribution(colour
     assert np.abs(share - mass / (1 - erf(0.5 / 2**0.5))).max() < 0.05
 
 
+@pytest.mark.parametrize("deviation", [0.3, 1e-300])
+def test_sfe_takes_a_neighbour_where_stored_frames_are_farther_apart_than_the_deviation(
+    deviation: float, coloured: Dataset
+) -> None:
+    close = replace(CONFIG, views=replace(CONFIG.views, deviation=deviation))
+    pairs = np.concatenate([b.rows.reshape(-1, 2) for b in drawn("sfe", coloured, close)])
+    assert (np.abs(np.diff(pairs)) == 1).all()
+    inside = pairs[(pairs[:, 0] % 16 > 0) & (pairs[:, 0] % 16 < 15)]
+    assert np.mean(np.diff(inside) > 0) == pytest.approx(0.5, abs=0.1)
+
+
 def test_with_labels_sfe_s_second_view_may_come_from_another_track_of_the_polyp(coloured: Dataset) -> None:
     config = replace(CONFIG, views=Views(batch=6, source="polyp", deviation=100.0))
     batches = drawn("sfe", coloured, config)
@@ -219,6 +230,14 @@ def test_tracks_know_how_many_frames_they_span(coloured: Dataset) -> None:
     table = track_frames(coloured.label_free(), CONFIG)
     assert (table.span == coloured.tracklets.last[table.index] - coloured.tracklets.position[table.index] + 1).all()
     assert table.length == 8
+
+
+@pytest.mark.parametrize(("frames", "length", "expected"), [(16, 4, 4), (16, 12, 12), (6, 8, 8)])
+def test_a_view_has_as_many_frames_as_a_tracklet_or_8_if_there_are_none(
+    make_dataset: Callable[..., Path], tmp_path: Path, frames: int, length: int, expected: int
+) -> None:
+    data = Dataset.open(make_dataset(tmp_path / "d", [[4, 4]], frames=frames, length=length))
+    assert {batch.rows.shape[1] for batch in drawn("mve", data)} == {expected}
 
 
 def test_multi_positive_in_the_form_of_equation_1_is_refused(coloured: Dataset) -> None:

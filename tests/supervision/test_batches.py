@@ -170,12 +170,6 @@ def test_fewer_anchors_than_bags_in_a_batch_are_refused() -> None:
         anchor_count(made([3, 2, 1])[0], Supervision())
 
 
-@pytest.mark.parametrize("setting", ["bag_size", "bags_per_batch"])
-def test_sizes_below_one_are_refused_by_name(setting: str) -> None:
-    with pytest.raises(UserError, match=f"{setting} 0"):
-        anchor_count(TABLE[0], Supervision(**{setting: 0}))
-
-
 @pytest.mark.parametrize("small_videos", ["keep", "leave-out"])
 def test_the_steps_of_an_epoch_are_known_beforehand(small_videos: str) -> None:
     table = made([20, 3, 1, 9, 4, 30])

@@ -2,11 +2,13 @@ import hashlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from polyptrace.config import Crops, Tracks
@@ -14,6 +16,8 @@ from polyptrace.core.errors import UserError
 from polyptrace.data import cut_tracklets, link_tracks, prepare, read_coco
 from polyptrace.synthetic import PRESETS, Preset, find_preset, generate, with_difficulty
 from polyptrace.synthetic import generate as generate_function
+from polyptrace.synthetic.generate import RenderJob, write_images
+from polyptrace.synthetic.procedure import Procedure
 
 LEAST = replace(
     PRESETS["tiny"],
@@ -54,6 +58,22 @@ def test_the_same_seed_gives_the_same_bytes_in_another_process_with_other_worker
     assert first == fingerprints(tmp_path / "second")
     generate(tmp_path / "other", LEAST, 1, workers=1)
     assert first != fingerprints(tmp_path / "other")
+
+
+def test_scenes_are_loaded_to_the_device_only_shortly_before_they_are_rendered(
+    procedure: Procedure, tmp_path: Path
+) -> None:
+    finished = [0]
+    waiting = []
+
+    def jobs() -> Iterator[RenderJob]:
+        for number in range(12):
+            waiting.append(number - sum(finished))
+            yield procedure, np.array([0])
+
+    write_images(jobs(), tmp_path, torch.device("cpu"), 2, finished.append)
+    assert sum(finished) == 12
+    assert max(waiting) <= 4
 
 
 def test_a_split_generated_alone_equals_that_of_the_whole_dataset(tmp_path: Path) -> None:

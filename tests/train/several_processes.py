@@ -17,6 +17,7 @@ from torch import Tensor
 
 from polyptrace.config import Config, Encoder, Loss, Supervision, Views
 from polyptrace.data import Dataset
+from polyptrace.data.crops.loader import CropLoader
 from polyptrace.methods import METHODS
 from polyptrace.train.feed import Feed
 from polyptrace.train.loop import Learner, step_loss
@@ -41,7 +42,7 @@ CASES = {
 def results(fabric: Fabric, dataset: Dataset) -> dict[str, dict[str, Tensor]]:
     """Loss and gradients of the first batch of each case; BatchNorm in evaluation mode, no dropout, float64."""
     found = {}
-    feed = Feed(dataset.crops, 32, fabric.device, "auto", fabric.global_rank, fabric.world_size)
+    feed = Feed(CropLoader(dataset.crops, fabric.device), fabric.global_rank, fabric.world_size)
     for name, (method_name, config) in CASES.items():
         torch.manual_seed(0)
         method = METHODS[method_name]

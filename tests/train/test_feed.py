@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyptrace.core.errors import UserError
+from polyptrace.data.crops.loader import CropLoader
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.methods import Batch
 from polyptrace.train.feed import Feed
@@ -23,7 +23,7 @@ def batch(rows: list[list[int]]) -> Batch:
 
 
 def test_a_whole_batch_needs_no_mask(crops: np.ndarray) -> None:
-    feed = Feed(crops, 8, torch.device("cpu"))
+    feed = Feed(CropLoader(crops, torch.device("cpu")))
     (loaded,) = feed.stream([batch([[3, 1], [0, 19]])])
     assert loaded.crops.numpy().tobytes() == crops[[3, 1, 0, 19]].tobytes()
     assert loaded.shape == (2, 2)
@@ -33,7 +33,7 @@ def test_a_whole_batch_needs_no_mask(crops: np.ndarray) -> None:
 
 
 def test_only_valid_frames_are_loaded_each_with_its_index(crops: np.ndarray) -> None:
-    (loaded,) = Feed(crops, 8, torch.device("cpu")).stream([batch([[3, -1], [-1, -1], [5, 6], [7, -1]])])
+    (loaded,) = Feed(CropLoader(crops, torch.device("cpu"))).stream([batch([[3, -1], [-1, -1], [5, 6], [7, -1]])])
     assert loaded.crops.numpy().tobytes() == crops[[3, 5, 6, 7]].tobytes()
     assert loaded.flat_index is not None
     assert loaded.mask is not None
@@ -48,7 +48,7 @@ def test_a_compiled_network_is_compiled_once_however_many_frames_are_real(crops:
         graphs.append(graph)
         return graph
 
-    feed = Feed(crops, 8, torch.device("cpu"), compiled=True)
+    feed = Feed(CropLoader(crops, torch.device("cpu")), compiled=True)
     torch.compiler.reset()
     learner = Learner(TrackletEncoder("test_resnet", width=16, heads=2, layers=1, size=32))
     learner.compile(backend=count)
@@ -59,7 +59,7 @@ def test_a_compiled_network_is_compiled_once_however_many_frames_are_real(crops:
 
 
 def test_a_process_loads_its_own_part_and_knows_the_targets_of_all(crops: np.ndarray) -> None:
-    feed = Feed(crops, 8, torch.device("cpu"), process=1, processes=2)
+    feed = Feed(CropLoader(crops, torch.device("cpu")), process=1, processes=2)
     (second,) = feed.stream([batch([[3], [4], [5], [-1]])])
     assert second.crops.numpy().tobytes() == crops[[5]].tobytes()
     assert second.targets.group.tolist() == [0, 0, 1, 1]
@@ -68,13 +68,6 @@ def test_a_process_loads_its_own_part_and_knows_the_targets_of_all(crops: np.nda
 
 def test_batches_that_are_read_ahead_keep_their_own_crops_and_targets(crops: np.ndarray) -> None:
     batches = [batch([[i, -1], [i + 1, i + 2]]) for i in range(9)]
-    for given, loaded in zip(batches, Feed(crops, 8, torch.device("cpu")).stream(batches), strict=True):
+    for given, loaded in zip(batches, Feed(CropLoader(crops, torch.device("cpu"))).stream(batches), strict=True):
         assert loaded.batch is given
         assert loaded.crops.numpy().tobytes() == crops[given.rows[given.rows >= 0]].tobytes()
-
-
-def test_crops_are_never_enlarged(crops: np.ndarray) -> None:
-    with pytest.raises(
-        UserError, match=r"16 pixels, but the stored crops have 8 -> prepare them with --crops\.size 16"
-    ):
-        Feed(crops, 16, torch.device("cpu"))

@@ -279,6 +279,29 @@ def test_a_setting_that_cannot_work_leaves_no_run_behind(small: Dataset, tmp_pat
     assert not (tmp_path / "r").exists()
 
 
+@pytest.mark.parametrize(
+    ("section", "settings", "message"),
+    [
+        ("supervision", Supervision(bag_size=0), r"--supervision\.bag-size 0: out of range -> give 1 or more"),
+        ("supervision", Supervision(bags_per_batch=0), r"--supervision\.bags-per-batch 0: out of range"),
+        ("views", Views(deviation=0.0), r"--views\.deviation 0\.0: out of range -> give a number above 0"),
+    ],
+)
+def test_a_setting_that_is_out_of_range_is_refused_before_training(
+    section: str, settings: object, message: str, small: Dataset, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=message):
+        train(replace(CONFIG, **{section: settings}), small, tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_crops_are_never_enlarged(small: Dataset, tmp_path: Path) -> None:
+    message = r"64 pixels, but the stored crops have 32 -> prepare them with --crops\.size 64"
+    with pytest.raises(UserError, match=message):
+        train(with_train(crop_size=64), small, tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
 def test_a_run_is_overwritten_only_when_that_is_requested(small: Dataset, tmp_path: Path) -> None:
     first = weights_hash(load_encoder(train(CONFIG, small, tmp_path / "r")))
     changed = with_train(seed=1)

@@ -235,6 +235,20 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path}: not valid JSON ({error}) -> the file may be truncated; write it again") from None
 
 
+def read_versioned(path: Path, version: int, advice: str) -> dict[str, Any]:
+    """A JSON object that has its format version in `polyptrace`; another version than this one is an error."""
+    content = read_json(path)
+    found = content.get("polyptrace") if isinstance(content, dict) else None
+    if found is None:
+        raise UserError(f"{path}: not written by polyptrace (no format version) -> check the folder")
+    if found != version:
+        raise UserError(
+            f"{path}: format version {found!r}, written by release {content.get('release', 'unknown')}; this release"
+            f" ({polyptrace.__version__}) reads {version} -> use that release, or {advice}"
+        )
+    return content
+
+
 def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
     """Writes rows as CSV, as `csv_text` gives it."""
     path.write_text(csv_text(rows), encoding="utf-8", newline="")

@@ -65,6 +65,13 @@ def read_parquet(path: Path, advice: str, schema: "pa.Schema | None" = None, fil
     return table
 
 
+def write_parquet(table: "pa.Table", path: Path) -> None:
+    """Writes a table with checksums of its pages, which `read_parquet` verifies."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+
+
 def as_type(kind: Any, content: Any, field: str = "") -> Any:
     """`content` as a value of an annotated type, see `from_json`; a `MismatchError` names the `field`."""
     origin, arguments = get_origin(kind), get_args(kind)

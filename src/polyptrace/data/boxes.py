@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, get_args, get_origin, ge
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from polyptrace.core.arrays import Bools, Floats, Ints, Strings
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
-from polyptrace.core.schema import read_parquet
+from polyptrace.core.schema import read_parquet, write_parquet
 from polyptrace.data.identity import video_codes
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ class Boxes:
         """Writes `boxes.parquet` atomically, with additional columns if given."""
         table = pa.table({name: _arrow(column) for name, column in self._columns(**columns).items()})
         with atomic_file(path) as temporary:
-            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+            write_parquet(table, temporary)
 
     @classmethod
     def load(cls, path: Path, filters: Any = None) -> Self:

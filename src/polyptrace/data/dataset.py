@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from polyptrace.core.arrays import Floats, Ints, Pixels, Strings
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, read_json, wrong_folder
-from polyptrace.core.schema import from_json, read_parquet
+from polyptrace.core.schema import from_json, read_parquet, write_parquet
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.store import open_store
 from polyptrace.data.tracklets import TrackletTable, pad_rows
@@ -173,14 +172,15 @@ def read_info(folder: Path) -> dict[str, Any]:
     return dict(info)
 
 
-_STRINGS = ("unit", "dataset", "video", "polyp", "histology")
-_INTS = ("track", "position", "last")
-_FLOATS = ("fps", "size_mm")
+#: Columns of tracklets by type, in `tracklets.parquet` and in tables of vectors.
+STRINGS = ("unit", "dataset", "video", "polyp", "histology")
+INTS = ("track", "position", "last")
+FLOATS = ("fps", "size_mm")
 #: Columns of `tracklets.parquet`.
 TRACKLETS = pa.schema(
-    dict.fromkeys(_STRINGS, pa.string())
-    | dict.fromkeys(_INTS, pa.int64())
-    | dict.fromkeys(_FLOATS, pa.float64())
+    dict.fromkeys(STRINGS, pa.string())
+    | dict.fromkeys(INTS, pa.int64())
+    | dict.fromkeys(FLOATS, pa.float64())
     | {"rows": pa.large_list(pa.int64())}
 )
 
@@ -195,14 +195,14 @@ def save_tracklets(tracklets: DatasetTracklets, path: Path) -> None:
     columns: dict[str, Any] = {name: getattr(tracklets, name) for name in TRACKLETS.names if name != "rows"}
     columns["rows"] = pa.LargeListArray.from_arrays(pa.array(tracklets.offset), pa.array(tracklets.crop_index))
     with atomic_file(path) as temporary:
-        pq.write_table(pa.table(columns, TRACKLETS), temporary, compression="zstd", write_page_checksum=True)
+        write_parquet(pa.table(columns, TRACKLETS), temporary)
 
 
 def load_tracklets(path: Path) -> DatasetTracklets:
     """Reads `tracklets.parquet` and checks its columns, their types and their ranges."""
     table = read_parquet(path, AGAIN, TRACKLETS)
     rows = table["rows"].combine_chunks()
-    columns = {name: table[name].to_numpy() for name in (*_STRINGS, *_INTS, *_FLOATS)}
+    columns = {name: table[name].to_numpy() for name in (*STRINGS, *INTS, *FLOATS)}
     crop_index, offset = rows.flatten().to_numpy(), rows.offsets.to_numpy().astype(np.int64)
     tracklets = DatasetTracklets(**columns, crop_index=crop_index, offset=offset)
     valid_rows = tracklets.length > 0

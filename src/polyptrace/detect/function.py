@@ -35,8 +35,7 @@ class Function:
         self.fingerprint = f"{path.name}:{name} {file_hash(path)}"
 
     def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> Sequence[Found]:
-        found: Sequence[Found] = self._function(list(frames))
-        return found
+        return self._function(list(frames))
 
 
 def is_corrected(before: str, after: str) -> bool:

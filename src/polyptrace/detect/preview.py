@@ -77,8 +77,7 @@ def _frames(video: Path, detector: Detector, field: Frame | None) -> list[tuple[
 
 def _spread(indices: Ints) -> list[int]:
     """Up to 20 of them, evenly spaced."""
-    chosen: list[int] = indices[np.unique(np.linspace(0, len(indices) - 1, FRAMES).astype(int))].tolist()
-    return chosen
+    return indices[np.unique(np.linspace(0, len(indices) - 1, FRAMES).astype(int))].tolist()
 
 
 def _border_text(field: Frame | None) -> str:

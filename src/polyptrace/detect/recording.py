@@ -58,11 +58,11 @@ class _Summary:
     boxes: int
     strong_boxes: int  # with a score of START_SCORE or more
     fps: float | None
-    skipped: list[list[Any]]
+    skipped: list[list[Any]]  # [first frame, last frame, reason]
     dropped: dict[str, Dropped]  # by reason
     field: float | None  # share of the picture
     earlier_detectors: list[list[Any]]  # [frames that were done, fingerprint]
-    warnings: list[str]
+    warnings: list[str]  # "problem -> advice"
     made_by: dict[str, Any]
 
     def __post_init__(self) -> None:
@@ -75,25 +75,16 @@ def _read_summary(path: Path) -> _Summary:
     return from_json(_Summary, read_json(path), str(path), "remove the files of this video, and detect again")
 
 
-@dataclass(frozen=True)
-class Detections:
+@dataclass(frozen=True, kw_only=True)
+class Detections(_Summary):
     """The finished detections of a video."""
 
     path: Path  # MOT file
-    frames: int
-    boxes: int
-    strong_boxes: int  # with a score of START_SCORE or more
-    skipped: tuple[tuple[int, int, str], ...]  # first frame, last frame, reason
-    dropped: dict[str, Dropped]  # by reason
-    warnings: tuple[str, ...]  # "problem -> advice"
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """The detections of a MOT file, summarised in the JSON file beside it."""
-        summary = _read_summary(path.with_suffix(".json"))
-        runs = tuple((first, last, reason) for first, last, reason in summary.skipped)
-        counts = summary.frames, summary.boxes, summary.strong_boxes
-        return cls(path, *counts, runs, summary.dropped, tuple(summary.warnings))
+        return cls(path=path, **vars(_read_summary(path.with_suffix(".json"))))
 
     @property
     def skipped_frames(self) -> dict[str, int]:

@@ -16,7 +16,7 @@ from polyptrace.detect.detector import Found
 from polyptrace.detect.function import is_corrected
 
 FRAMES_PER_STATE, SECONDS_PER_STATE = 1000, 20.0  # the most work that a killed run repeats
-STATE = b"# "  # how a line with the state begins; the first one has the settings
+STATE = b"# "  # how a line with the state begins
 ADVICE = "use the same settings, give another folder, or remove the detections of this video first"
 
 
@@ -32,6 +32,7 @@ class Dropped:
 class State:
     """What is known after some frames, besides their boxes."""
 
+    settings: dict[str, Any]
     frames: int = 0  # that are done
     seconds: float = 0.0  # time of the last one
     boxes: int = 0
@@ -44,7 +45,6 @@ class State:
     start: tuple[int | None, ...] = (0, None)  # index and time stamp of the frame from which a resumed run decodes
     failed: bool = False  # whether the detector raised an exception or returned something wrong
     earlier_detectors: list[list[Any]] = field(default_factory=list)  # [frames that were done, fingerprint]
-    detector: str = ""  # fingerprint, if it is not the first one
 
     def skip(self, frame: int, reason: str) -> None:
         """Adds a skipped frame to the list of runs."""
@@ -59,21 +59,14 @@ class State:
             if count:
                 self.dropped.setdefault(reason, Dropped(0, frame)).boxes += count
 
-    def correct(self, path: Path, before: str, after: str) -> None:
+    def correct(self, path: Path, detector: str) -> None:
         """Continues with a detector that was corrected after it failed; `path` is the file of the state."""
-        self.earlier_detectors.append([self.frames, before])
-        self.detector = after
+        self.earlier_detectors.append([self.frames, self.settings["detector"]])
+        self.settings["detector"] = detector
         warn(
             f"{path}: the detector was corrected after it failed at frame {self.frames} -> the boxes of the frames"
             f" before, which its earlier version found, are kept; remove {path.name} to detect in all frames again"
         )
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """The first line."""
-
-    settings: dict[str, Any]
 
 
 class UnfinishedDetections:
@@ -89,28 +82,21 @@ class UnfinishedDetections:
         """The file at `path`, without what follows its last state; what was done is saved even after an error."""
         path.touch()
         with path.open("r+b") as file:
-            begun, state, end = _Begun(settings), State(), 0
+            state, end = State(settings), 0
             for line in file:
                 if not line.endswith(b"\n"):
                     break
-                if line.startswith(STATE) and end == 0:
-                    begun = from_json(_Begun, _parsed(line, path), str(path), f"remove {path.name}")
-                    end = len(line)
-                elif line.startswith(STATE):
+                if line.startswith(STATE):
                     state = from_json(State, _parsed(line, path), str(path), f"remove {path.name}")
                     end = file.tell()
             if not state.frames:  # nothing to resume, so the settings may be others
-                begun, state, end = _Begun(settings), State(), 0
-            before = begun.settings | ({"detector": state.detector} if state.detector else {})
-            if state.failed and is_corrected(str(before.get("detector")), settings["detector"]):
-                state.correct(path, before["detector"], settings["detector"])
-                before["detector"] = settings["detector"]
-            refuse_changes(f"{path}: was begun", differences(before, settings), ADVICE)
+                state, end = State(settings), 0
+            if state.failed and is_corrected(str(state.settings.get("detector")), settings["detector"]):
+                state.correct(path, settings["detector"])
+            refuse_changes(f"{path}: was begun", differences(state.settings, settings), ADVICE)
             state.failed = False
             file.seek(end)
             file.truncate()
-            if not end:
-                file.write(STATE + json.dumps({"settings": settings}).encode() + b"\n")
             unfinished = cls(file, state)
             try:
                 yield unfinished

@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-import polyptrace
 from polyptrace.core.arrays import Float32s, Pixels
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import read_json
+from polyptrace.core.files import read_versioned
 from polyptrace.core.schema import from_json
 from polyptrace.embed.partial import PartialVectors
 
@@ -99,16 +97,13 @@ class OnnxEncoder:
         session, size = self._features, BATCH_FRAMES
 
         def run(start: int) -> Float32s:
-            features: Float32s = session.run(None, {"crops": crops[start : start + size]})[0]
-            return features
+            return session.run(None, {"crops": crops[start : start + size]})[0]
 
         return np.concatenate(list(self._runs.map(run, range(0, len(crops), size))))
 
-    def aggregate(self, features: Float32s, mask: NDArray[np.bool_] | None = None) -> Float32s:
-        """Vectors (B, D) of features (B, L, F); the mask (B, L) is True for valid frames."""
-        valid = np.ones(features.shape[:2], np.bool_) if mask is None else mask
-        vectors: Float32s = self._aggregate.run(None, {"features": features, "mask": valid})[0]
-        return vectors
+    def aggregate(self, features: Float32s) -> Float32s:
+        """Vectors (B, D) of features (B, L, F), all of valid frames."""
+        return self._aggregate.run(None, {"features": features, "mask": np.ones(features.shape[:2], np.bool_)})[0]
 
     @cached_property
     def _runs(self) -> ThreadPoolExecutor:
@@ -140,8 +135,7 @@ class OnnxTrack:
         check_crops(new, "crops")
         self._features = [*self._features, *self._encoder.features(new)][-LONGEST_TRACK:]
         self._count += len(new)
-        vector: Float32s = self._encoder.aggregate(np.stack(self._features)[None])[0]
-        return vector
+        return self._encoder.aggregate(np.stack(self._features)[None])[0]
 
 
 def embed_export(encoder: OnnxEncoder, data: Path, *, enlarge: bool = False, out: Path | None = None) -> "Embeddings":
@@ -201,15 +195,7 @@ def read_export(folder: Path) -> ExportInfo:
     path = folder / INFO_FILE
     if not path.is_file():
         raise UserError(f"{folder}: contains no {INFO_FILE} -> give a folder that `polyptrace export --to onnx` wrote")
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: is not an object -> {AGAIN}")
-    version = content.get("polyptrace")
-    if version != VERSION:
-        raise UserError(
-            f"{path}: format version {version!r}, written by release {content.get('release', 'unknown')}; this release"
-            f" ({polyptrace.__version__}) reads {VERSION} -> use that release, or {AGAIN}"
-        )
+    content = read_versioned(path, VERSION, AGAIN)
     names = {each.name for each in fields(ExportInfo)} & set(content)  # it also describes preprocessing and training
     info = from_json(ExportInfo, {name: content[name] for name in names}, str(path), AGAIN)
     if info.format != "onnx":

@@ -104,8 +104,7 @@ class PretrainedEncoder(Embedder):
         valid = None if bool(mask.all()) else mask
         if not isinstance(self.encoder, FrameByFrame):
             frames = pad_sequence([self._prepared(each) for each in crops], batch_first=True)  # (B, L, 3, H, W)
-            vectors: Tensor = self.encoder(frames, valid)
-            return vectors
+            return self.encoder(frames, valid)
         parts = [crops] if len(crops) > 1 else [[part] for part in crops[0].split(self.settings.batch_frames)]
         features = torch.cat(
             [self.encoder.frame_features(torch.cat([self._prepared(each) for each in part])) for part in parts]
@@ -113,8 +112,7 @@ class PretrainedEncoder(Embedder):
         return self.encoder.aggregate(pad_sequence(features.split(lengths.tolist()), batch_first=True), valid)
 
     def _prepared(self, crops: Tensor) -> Tensor:
-        frames: Tensor = self._prepare_any_size(crops.to(self.device))
-        return frames
+        return self._prepare_any_size(crops.to(self.device))
 
 
 def from_pretrained(

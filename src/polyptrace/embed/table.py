@@ -25,15 +25,12 @@ from polyptrace.core.arrays import Float32s, Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, read_json, write_json, wrong_folder
-from polyptrace.core.schema import read_parquet
+from polyptrace.core.schema import read_parquet, write_parquet
 from polyptrace.data import Dataset
-from polyptrace.data.dataset import tracklets_hash
+from polyptrace.data.dataset import FLOATS, INTS, STRINGS, tracklets_hash
 from polyptrace.data.identity import codes, video_keys
 from polyptrace.embed.partial import VECTORS_FILE
 
-TEXT = ("unit", "dataset", "video", "polyp", "histology")
-WHOLE = ("track", "position", "last")
-REAL = ("fps", "size_mm")
 #: Columns other than the vector, in the order of the file.
 COLUMNS = ("unit", "dataset", "video", "track", "position", "last", "fps", "polyp", "size_mm", "histology")
 INFO_FILE = "embeddings.json"
@@ -89,7 +86,7 @@ class Embeddings:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """All columns except the vectors, with text as unicode arrays, which can be saved without pickle."""
-        return {c: getattr(self, c).astype(str) if c in TEXT else getattr(self, c) for c in COLUMNS}
+        return {c: getattr(self, c).astype(str) if c in STRINGS else getattr(self, c) for c in COLUMNS}
 
     def select(self, unit: str) -> Self:
         """The rows that can serve as the unit ("tracklet" or "track")."""
@@ -113,10 +110,10 @@ class Embeddings:
     def save(self, folder: Path | str, *, overwrite: bool = False) -> None:
         """Writes `embeddings.parquet` and `embeddings.json`, atomically."""
         flat = pa.array(np.ascontiguousarray(self.vectors, dtype=np.float32).reshape(-1))
-        columns = {c: pa.array(getattr(self, c).astype(object) if c in TEXT else getattr(self, c)) for c in COLUMNS}
+        columns = {c: pa.array(getattr(self, c).astype(object) if c in STRINGS else getattr(self, c)) for c in COLUMNS}
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self.vectors.shape[1])
         with atomic_folder(Path(folder), overwrite=overwrite, mark=VECTORS_FILE) as temporary:
-            pq.write_table(pa.table(columns), temporary / VECTORS_FILE, compression="zstd")
+            write_parquet(pa.table(columns), temporary / VECTORS_FILE)
             write_json(temporary / INFO_FILE, {"version": VERSION, **self.info})
 
     @classmethod
@@ -319,9 +316,11 @@ def _read_unit(path: Path, unit: str, advice: str) -> pa.Table:
             part.filter(pc.is_in(part["unit"], own)) if known else part
             for part in file.iter_batches(8192, use_threads=False)
         )
-        return pa.Table.from_batches(parts, file.schema_arrow)
+        table = pa.Table.from_batches(parts, file.schema_arrow)
+        table.validate(full=True)
     except Exception as error:  # a damaged file can raise almost anything
         raise UserError(f"{path}: not a readable Parquet file ({error}) -> {advice}") from None
+    return table
 
 
 def _vectors(values: NDArray[Any], where: str) -> Float32s:
@@ -336,16 +335,16 @@ def _column(name: str, values: NDArray[Any] | None, count: int, where: str) -> N
     """A column in its type; filled with the value for unknown if it is missing."""
     if values is None:
         unknown = {"unit": "any", "track": np.arange(count), "position": -1, "last": -1}
-        default = unknown.get(name, "" if name in TEXT else np.nan)
-        return np.full(count, default, object if name in TEXT else np.int64 if name in WHOLE else np.float64)
-    if name in TEXT:
+        default = unknown.get(name, "" if name in STRINGS else np.nan)
+        return np.full(count, default, object if name in STRINGS else np.int64 if name in INTS else np.float64)
+    if name in STRINGS:
         return np.array(["" if v is None or v != v else str(v) for v in values.tolist()], object)
     try:
-        column = pa.array(values, from_pandas=name in REAL).cast(pa.float64() if name in REAL else pa.int64())
+        column = pa.array(values, from_pandas=name in FLOATS).cast(pa.float64() if name in FLOATS else pa.int64())
     except pa.ArrowException as error:
-        kind = "numbers" if name in REAL else "integers"
+        kind = "numbers" if name in FLOATS else "integers"
         raise UserError(f"{where}: column {name!r}: {error} -> give {kind}") from None
-    if name in WHOLE and column.null_count:
+    if name in INTS and column.null_count:
         raise UserError(f"{where}: column {name!r} has missing values -> give integers")
     return np.array(column.to_numpy(zero_copy_only=False))
 

@@ -114,8 +114,7 @@ class FrameByFrame(BaseEncoder):
 
     def frame_features(self, frames: Tensor) -> Tensor:
         """Features (n, F) of single frames (n, 3, H, W)."""
-        features: Tensor = self.backbone(frames)
-        return features
+        return self.backbone(frames)
 
     def aggregate(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """Vectors (B, D) of features (B, L, F)."""
@@ -197,8 +196,7 @@ class TrackletEncoder(OwnEncoder):
 
     def project(self, tokens: Tensor) -> Tensor:
         """The input of the loss: (…, D) -> (…, projection)."""
-        projected: Tensor = self.projector(tokens)
-        return projected
+        return self.projector(tokens)
 
 
 class FrameEncoder(OwnEncoder):
@@ -222,8 +220,7 @@ class FrameEncoder(OwnEncoder):
 
     def frame_features(self, frames: Tensor) -> Tensor:
         """Head outputs (n, D) of single frames (n, 3, H, W)."""
-        features: Tensor = self.head(self.backbone(frames))
-        return features
+        return self.head(self.backbone(frames))
 
     def tokens_of_features(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """The mean over valid frames first, then the head outputs (B, L, D) unchanged: (B, 1 + L, D)."""

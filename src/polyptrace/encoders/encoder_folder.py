@@ -22,7 +22,7 @@ from torch import Tensor
 import polyptrace
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError, warn
-from polyptrace.core.files import atomic_folder, differences, read_json, write_json, wrong_folder
+from polyptrace.core.files import atomic_folder, differences, read_versioned, write_json, wrong_folder
 from polyptrace.core.schema import from_json
 from polyptrace.encoders.encoder import (
     FROZEN,
@@ -210,15 +210,7 @@ def load_folder(folder: Path) -> OwnEncoder:
 
 
 def _read_config(path: Path) -> EncoderConfig:
-    content = read_json(path)
-    version = content.get("polyptrace") if isinstance(content, dict) else None
-    if version is None:
-        raise UserError(f"{path}: not an encoder of polyptrace (no format version) -> check the folder")
-    if version != VERSION:
-        raise UserError(
-            f"{path}: format version {version!r}, written by release {content.get('release', 'unknown')}; this release"
-            f" ({polyptrace.__version__}) reads {VERSION} -> use that release, or train again"
-        )
+    content = read_versioned(path, VERSION, "train again")
     return from_json(EncoderConfig, content, str(path), "check the file, or get the folder again")
 
 

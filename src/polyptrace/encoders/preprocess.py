@@ -96,8 +96,7 @@ def prepare_crops(crops: Tensor, preprocess: Preprocess) -> Tensor:
         raise UserError(
             f"crops: {crops.dtype} of shape {tuple(crops.shape)} -> give uint8 pixels of shape (…, height, width, 3)"
         )
-    prepared: Tensor = CropPreparation(preprocess).to(crops.device)(crops)
-    return prepared
+    return CropPreparation(preprocess).to(crops.device)(crops)
 
 
 def as_frames(frames: Tensor, preprocess: Preprocess) -> Tensor:

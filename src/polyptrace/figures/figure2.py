@@ -23,10 +23,9 @@ from polyptrace.drawing import ACCENT, INK, RIGHT, SOFT, WRONG, Drawing, canvas,
 from polyptrace.evaluate.bootstrap import draw_counts, interval, mean_draws
 from polyptrace.losses import gradient_share
 from polyptrace.methods.method import fixed_length
-from polyptrace.supervision import temperature
 from polyptrace.supervision.bags import ranks_of, timeline
 from polyptrace.supervision.batches import bags_with_settings
-from polyptrace.supervision.curriculum import fitted_temperature
+from polyptrace.supervision.curriculum import anchor_temperatures, fitted_temperature
 from polyptrace.supervision.purity import bag_purity
 
 #: Bootstrap draws of an interval, and the percentiles of the sampled ranks that are shown.
@@ -131,14 +130,14 @@ def bags_at(
 ) -> tuple[Ints, float]:
     """The bags (N, K) that training would draw at progress c, and their mean temperature."""
     video, position = tracklets.video, tracklets.position
-    high = fitted_temperature(video, position, settings)
-    tau = high if settings.curriculum == "fixed" else temperature(c, settings.tau_min, high)
+    tau_max = fitted_temperature(video, position, settings)
+    tau = anchor_temperatures([c], np.zeros(len(tracklets), np.int64), tau_max, settings)
     generator = torch_generator(seed, round(c * 1_000_000), repeat)
     bags = bags_with_settings(timeline(video, position), np.arange(len(tracklets)), settings, tau, generator)
     if settings.small_videos == "leave-out":
         bags[(bags < 0).any(1)] = -1
     shown = {"uniform": math.inf, "nearest": 0.0}.get(settings.sampling, tau)
-    return bags, float(torch.as_tensor(shown, dtype=torch.float64).mean())
+    return bags, float(np.mean(shown))
 
 
 def bag_ranks(tracklets: TrainingTracklets, bags: Ints) -> Floats:

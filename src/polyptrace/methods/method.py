@@ -134,8 +134,7 @@ class TrainingMethod:
 
 def _link_setting(data: Data) -> str:
     """The ids that linked the tracks of a dataset: the setting `tracks.link`."""
-    link: str = data.info.get("settings", {}).get("tracks", {}).get("link", "video")
-    return link
+    return data.info.get("settings", {}).get("tracks", {}).get("link", "video")
 
 
 def tracklet_batch(members: Ints, rows: Ints, chosen: Ints, group: Ints, position: Floats, together: int) -> Batch:

@@ -8,12 +8,11 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from polyptrace import losses
 from polyptrace.config import Config, Loss, Supervision
-from polyptrace.core.arrays import Ints
+from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.data.identity import video_keys
@@ -55,7 +54,7 @@ def plan(data: Data, config: Config) -> TrainingPlan:
     rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     video, position = video_keys(data.tracklets)[chosen], data.tracklets.position[chosen]
     anchors = anchor_count(video, settings)
-    tau_max = np.broadcast_to(np.asarray(fitted_temperature(video, position, settings)), len(video))  # (N,)
+    tau_max = fitted_temperature(video, position, settings)  # (N,)
 
     def batch(members: Ints) -> Batch:  # (M, 1 + K)
         bag, together = np.arange(len(members)).repeat(members.shape[1]), members.shape[1]
@@ -68,12 +67,12 @@ def plan(data: Data, config: Config) -> TrainingPlan:
         else:
             c = [epoch_progress(number, epochs, settings.progress)] * len(steps)
 
-        def tau(anchors: Ints, batch: Ints) -> ArrayLike:
+        def tau(anchors: Ints, batch: Ints) -> Floats:
             return anchor_temperatures(c, batch, tau_max[anchors], settings)
 
         drawn = epoch_batches(video, position, settings, seed=config.train.seed, epoch=number, temperature=tau)
         members = torch.cat([drawn.anchors[..., None], drawn.bags], dim=2).numpy()  # (S, M, 1 + K)
-        mean_tau = np.broadcast_to(anchor_temperatures(c, np.arange(len(c)), tau_max.mean(), settings), len(c))
+        mean_tau = anchor_temperatures(c, np.arange(len(c)), tau_max.mean(), settings)  # (S,)
         metrics = {"collisions": float(drawn.collisions)} if settings.composition != "any" else {}
         return Epoch(
             len(members), lambda step: batch(members[step]), lambda step: {"tau": float(mean_tau[step]), **metrics}

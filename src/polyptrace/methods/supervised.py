@@ -116,8 +116,7 @@ def time_in_polyp(data: Data, chosen: Ints, polyp: Ints) -> Floats:
     first, end = np.full(polyp.max() + 1, np.inf), np.full(polyp.max() + 1, -np.inf)
     np.minimum.at(first, polyp, position)
     np.maximum.at(end, polyp, last)
-    time: Floats = (position - first[polyp]) / np.maximum(end - first, 1)[polyp]
-    return time
+    return (position - first[polyp]) / np.maximum(end - first, 1)[polyp]
 
 
 def loss(z: Tensor, targets: Targets, config: Config) -> tuple[Tensor, dict[str, Tensor]]:

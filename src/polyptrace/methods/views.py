@@ -14,10 +14,11 @@ In the release MVE and TPC start from a trained SFE (`--init-from SFE_RUN`). The
 published widths are `--encoder.width 128 --encoder.feed-forward 2048`. The published batch size is not recorded; 30
 pairs are as many tracklets as a batch of ours.
 
-A view is 8 frames at a stride of d = 1 to 4 frames, drawn with weight d. The crop store has every 4th frame of a track
-by default; each frame of a view is then the nearest stored one, so a view at stride 1 repeats its crops. With
-`--views.stride stored` every view is a run of stored frames, as our tracklets are. A track that is too short for two
-views at the smallest stride is split in half, and each half is spread over the 8 frames.
+A view has as many frames as a tracklet (8 by default) at a stride of d = 1 to 4 frames, drawn with weight d. The crop
+store has every 4th frame of a track by default; each frame of a view is then the nearest stored one, so a view at
+stride 1 repeats its crops. With `--views.stride stored` every view is a run of stored frames, as our tracklets are. A
+track that is too short for two views at the smallest stride is split in half, and each half is spread over the frames
+of a view.
 """
 
 import math
@@ -61,6 +62,9 @@ STRIDES = (1.0, 2.0, 3.0, 4.0)
 #: largest changes of colour.
 DEGREES, SHIFT, SMALLEST, LARGEST = 15.0, 0.1, 0.9, 1.1
 BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.2, 0.2, 0.2, 0.1
+
+#: Draws of SFE's second view before it is taken to be the next frame or the previous one.
+MAX_DRAWS = 200
 
 #: RGB to luma and two chroma axes (YIQ); a rotation of the chroma plane shifts the hue.
 TO_YIQ = ((0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312))
@@ -113,8 +117,7 @@ class TrackFrames:
     def _frames(self, track: int, first: float, stride: float) -> Ints:
         """The stored frames nearest to the frames of a view: (L,)."""
         frame = first + np.floor(np.arange(self.length) * stride)
-        stored: Ints = np.clip(np.floor(frame / self.step[track] + 0.5), 0, self.count[track] - 1).astype(np.int64)
-        return stored
+        return np.clip(np.floor(frame / self.step[track] + 0.5), 0, self.count[track] - 1).astype(np.int64)
 
 
 def track_frames(data: Data, config: Config) -> TrackFrames:
@@ -122,6 +125,7 @@ def track_frames(data: Data, config: Config) -> TrackFrames:
     table = data.tracklets
     index = data.select("track")
     index = index[table.length[index] >= 2]
+    lengths = table.length[data.select("tracklet")]
     if not len(index):
         raise UserError(f"{data.path}: has no tracks of two frames or more -> prepare more data")
     return TrackFrames(
@@ -129,7 +133,7 @@ def track_frames(data: Data, config: Config) -> TrackFrames:
         rows=[table.rows[i] for i in index],
         count=table.length[index],
         span=np.maximum(table.last[index] - table.position[index] + 1, table.length[index]),
-        length=int(table.length[data.select("tracklet")].max(initial=LENGTH)),
+        length=int(lengths.max()) if len(lengths) else LENGTH,
         strides=STRIDES if config.views.stride == "random" else None,
     )
 
@@ -285,8 +289,6 @@ def sfe_plan(data: Data, config: Config) -> TrainingPlan:
 
 def frame_runs(data: Data, config: Config) -> FrameRuns:
     """The frames of each track, or of each polyp, as one run."""
-    if config.views.deviation <= 0:
-        raise UserError(f"views.deviation: {config.views.deviation} frames -> give more than 0")
     tracks = track_frames(data, config)
     run = polyp_codes(data, tracks.index) if config.views.source == "polyp" else np.arange(len(tracks))
     video = codes(video_keys(data.tracklets)[tracks.index])
@@ -305,13 +307,23 @@ def frame_runs(data: Data, config: Config) -> FrameRuns:
 
 
 def second_view(runs: FrameRuns, item: Ints, random: np.random.Generator) -> Ints:
-    """A frame near each item in its run, clipped to the run and drawn again while it is the item itself."""
+    """A frame near each item in its run, clipped to the run and drawn again while it is the item itself.
+
+    Where stored frames are much farther apart than the spread, almost every draw is the item itself, and almost all
+    others are its neighbours, one of which is then taken.
+    """
     begin, last, spread = runs.begin[item], runs.count[item] - 1, runs.spread[item]
     first = item - begin
     second = first.copy()
-    while (same := np.flatnonzero(second == first)).size:
+    for _ in range(MAX_DRAWS):
+        same = np.flatnonzero(second == first)
         drawn = np.rint(random.normal(first[same], spread[same])).astype(np.int64)
         second[same] = np.clip(drawn, 0, last[same])
+    same = np.flatnonzero(second == first)
+    side = random.choice((-1, 1), len(same))
+    side[first[same] == 0] = 1
+    side[first[same] == last[same]] = -1
+    second[same] += side
     return begin + second
 
 

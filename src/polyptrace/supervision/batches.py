@@ -80,9 +80,6 @@ def anchor_count(video: ArrayLike, settings: Supervision) -> int:
 
     The epochs 0 to n - 1 have n * anchors // bags_per_batch steps.
     """
-    if settings.bag_size < 1 or settings.bags_per_batch < 1:
-        sizes = f"bag_size {settings.bag_size}, bags_per_batch {settings.bags_per_batch}"
-        raise UserError(f"supervision: {sizes} -> give 1 or more")
     anchors = len(_candidates(timeline(video, np.zeros(np.shape(video))), settings))
     if anchors < settings.bags_per_batch:
         raise UserError(
@@ -232,10 +229,8 @@ def _overlaps(extents: Extents, a: Ints, b: Ints) -> Bools:
     """Which of the bags a (S, P) and b (S, Q) overlap in time in the same video: (S, P, Q)."""
     video, first, last = extents
     a, b = a[:, :, None], b[:, None, :]
-    overlap: Bools = (video[a] == video[b]) & (first[a] <= last[b]) & (first[b] <= last[a])
-    return overlap
+    return (video[a] == video[b]) & (first[a] <= last[b]) & (first[b] <= last[a])
 
 
 def _permutation(count: int, generator: torch.Generator) -> Ints:
-    permutation: Ints = torch.randperm(count, generator=generator).numpy()
-    return permutation
+    return torch.randperm(count, generator=generator).numpy()

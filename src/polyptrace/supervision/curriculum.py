@@ -24,12 +24,10 @@ harmless (bags are closer than they need to be); the first is what the noise-awa
 
 import math
 from collections.abc import Sequence
-from typing import Literal, overload
+from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
 
 from polyptrace.config import Supervision
 from polyptrace.core.arrays import Floats, Ints
@@ -42,12 +40,8 @@ MIN_RATIO = 4.0
 BURST_SHARE = 0.2
 
 
-@overload
-def temperature(c: float, low: float = 0.3, high: float = 12.0) -> float: ...
-@overload
-def temperature(c: float, low: float, high: Tensor) -> Tensor: ...
-def temperature(c: float, low: float = 0.3, high: float | Tensor = 12.0) -> float | Tensor:
-    """τ at progress c: one number, or (N,) if `high` is given for each tracklet."""
+def temperature(c: float, low: float = 0.3, high: float = 12.0) -> float:
+    """τ at progress c."""
     if not 0 <= c <= 1:
         raise ValueError(f"progress {c} is not in [0, 1]")
     return low + (1 - math.cos(math.pi * c)) / 2 * (high - low)
@@ -70,28 +64,29 @@ def step_progress(steps: range, total: int) -> list[float]:
     return [min(step / max(total - 1, 1), 1.0) for step in steps]
 
 
-def anchor_temperatures(c: Sequence[float], batch: Ints, high: ArrayLike, settings: Supervision) -> ArrayLike:
+def anchor_temperatures(c: Sequence[float], batch: Ints, high: ArrayLike, settings: Supervision) -> Floats:
     """τ of anchors in batches (A,), if each batch is at progress c (S,) and τ_max is `high`, one number or (A,)."""
     if settings.curriculum == "fixed":
-        return high
+        return np.full(len(batch), high, np.float64)
     share = np.array([temperature(each, 0.0, 1.0) for each in c])[batch]  # (A,) of the way from τ_min to τ_max
     return settings.tau_min + share * (np.asarray(high) - settings.tau_min)
 
 
-def fitted_temperature(video: ArrayLike, position: ArrayLike, settings: Supervision) -> float | Tensor:
-    """τ_max: that of the settings for all (none), or for each tracklet (N,) from its video (share) or burst (gaps).
+def fitted_temperature(video: ArrayLike, position: ArrayLike, settings: Supervision) -> Floats:
+    """τ_max of each tracklet (N,): that of the settings (none), or from its video (share) or burst (gaps).
 
-    Never below τ_min. `settings.tau_share` is the share of the video's tracklets; that of a burst is BURST_SHARE.
+    Fitted values are never below τ_min. `settings.tau_share` is the share of the video's tracklets; that of a burst is
+    BURST_SHARE.
     """
     match settings.tau_fit:
         case "none":
-            return settings.tau_max
+            return np.full(np.shape(video), settings.tau_max)
         case "share":
             fitted = settings.tau_share * (timeline(video, position).others + 1)
         case "gaps":
             burst = bursts(video, position)
             fitted = BURST_SHARE * np.bincount(burst)[burst]
-    return torch.from_numpy(fitted).clamp(min=settings.tau_min)
+    return np.maximum(fitted, settings.tau_min)
 
 
 def bursts(video: ArrayLike, position: ArrayLike) -> Ints:

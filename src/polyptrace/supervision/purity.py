@@ -28,8 +28,7 @@ class BagPurity:
     @property
     def wrong_share(self) -> Floats:
         """The share of wrong members in each bag: (A,)."""
-        share: Floats = self.wrong.sum(1) / self.members
-        return share
+        return self.wrong.sum(1) / self.members
 
 
 def bag_purity(bags: Ints, polyp: NDArray[Any]) -> BagPurity:

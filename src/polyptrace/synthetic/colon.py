@@ -59,8 +59,7 @@ def blur_periodic(layers: list[tuple[Tensor, float]]) -> Tensor:
     spectrum = torch.zeros(height, width // 2 + 1, dtype=torch.complex64)
     for image, deviation in layers:
         spectrum += torch.fft.rfft2(image) * torch.exp(-2.0 * (np.pi * deviation) ** 2 * squared)
-    total: Tensor = torch.fft.irfft2(spectrum, s=(height, width))
-    return total
+    return torch.fft.irfft2(spectrum, s=(height, width))
 
 
 def _grow_vessels(rng: Generator, height: int, width: int, texel_mm: float, roots: int, widest_mm: float) -> Floats:
@@ -251,8 +250,7 @@ def _fold_map(rng: Generator, z: Floats, theta: Floats, corner: float) -> Floats
         thickness = rng.uniform(2.4, 4.2)
         crest = np.exp(-((offset / thickness) ** 2))
         fold += (rng.uniform(5.5, 10.5) * height * crest) ** 3
-    smooth: Floats = np.cbrt(fold)  # a smooth maximum where folds meet
-    return smooth
+    return np.cbrt(fold)  # a smooth maximum where folds meet
 
 
 def _debris_map(rng: Generator, height: int, width: int, texel_mm: float) -> Tensor:

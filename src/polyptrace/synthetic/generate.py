@@ -1,7 +1,8 @@
 """Writes generated procedures to a folder: JPEG frames, one COCO file per split, contact sheets, provenance."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -129,9 +130,14 @@ def write_images(
         return len(rows)
 
     renderers = min(workers, RENDERERS_GPU) if device.type == "cuda" else workers
+    rendering: deque[Future[int]] = deque()  # few, since the scene of each takes memory of the device
     with ThreadPoolExecutor(workers) as encoders, ThreadPoolExecutor(renderers) as pool:
-        for count in pool.map(work, _batches(jobs, device)):
-            advance(count)
+        for batch in _batches(jobs, device):
+            rendering.append(pool.submit(work, batch))
+            if len(rendering) > 2 * renderers:
+                advance(rendering.popleft().result())
+        while rendering:
+            advance(rendering.popleft().result())
 
 
 def _batches(jobs: Iterable[RenderJob], device: torch.device) -> Iterator[tuple[Procedure, Scene, Ints]]:

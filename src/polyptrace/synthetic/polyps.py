@@ -270,8 +270,7 @@ def _traits(rng: Generator, histology: str) -> Floats:
         "HP": [0.0, -0.4, -0.7, 0.7, 0.3, -0.5, -0.3, -0.5],
         "SSL": [0.3, -0.5, -0.4, 0.5, 0.5, 0.0, 0.0, -0.3],
     }[histology]
-    traits: Floats = rng.normal(0.0, 1.0, 8) + np.array(shift)
-    return traits
+    return rng.normal(0.0, 1.0, 8) + np.array(shift)
 
 
 def _morphology(rng: Generator, adenoma: bool, size_mm: float) -> Morphology:

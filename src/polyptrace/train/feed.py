@@ -3,14 +3,12 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyptrace.core.arrays import Ints, Pixels
-from polyptrace.core.errors import UserError
+from polyptrace.core.arrays import Ints
 from polyptrace.data.crops.loader import CropLoader, to_device
 from polyptrace.methods import Batch, Targets
 
@@ -27,29 +25,14 @@ class Loaded:
     targets: Targets
 
 
+@dataclass(frozen=True)
 class Feed:
     """Batches of one process, loaded to its device."""
 
-    def __init__(
-        self,
-        crops: Pixels,
-        size: int,
-        device: torch.device,
-        where: Literal["auto", "device", "host"] = "auto",
-        process: int = 0,
-        processes: int = 1,
-        compiled: bool = False,
-        shared_by: int = 1,
-    ) -> None:
-        if size > crops.shape[1]:
-            raise UserError(
-                f"train.crop_size: {size} pixels, but the stored crops have {crops.shape[1]}"
-                f" -> prepare them with --crops.size {size}, or give a smaller size"
-            )
-        self.loader = CropLoader(crops, device, size, where, shared_by)
-        self.reason = self.loader.reason
-        self.process, self.processes = process, processes
-        self.compiled = compiled  # whether the network is compiled
+    loader: CropLoader
+    process: int = 0
+    processes: int = 1
+    compiled: bool = False  # whether the network is compiled
 
     def stream(self, batches: Iterable[Batch]) -> Iterator[Loaded]:
         """The batches, loaded; crops that come from the host are read ahead."""

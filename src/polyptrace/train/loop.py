@@ -22,7 +22,7 @@ from torch.nn.utils import get_total_norm
 from torch.optim import Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
-from polyptrace.config import Config, as_dict, from_dict
+from polyptrace.config import Config, as_dict, check_limits, from_dict
 from polyptrace.core.console import notify
 from polyptrace.core.device import torch_threads
 from polyptrace.core.errors import UserError
@@ -30,6 +30,7 @@ from polyptrace.core.files import PARTIAL, check_writable, recover
 from polyptrace.core.lock import lock
 from polyptrace.core.randomness import torch_seed
 from polyptrace.data import Dataset
+from polyptrace.data.crops.loader import CropLoader
 from polyptrace.data.dataset import LabelFree
 from polyptrace.encoders import load_encoder, save_encoder
 from polyptrace.encoders.encoder import LABEL_USE, OwnEncoder, TrainingRecord, most_labels, scatter_features
@@ -87,6 +88,8 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
     """
     if config.train.method not in METHODS:
         raise UserError(f"train.method: {config.train.method!r} is not a method -> one of {', '.join(METHODS)}")
+    for section in SECTIONS:
+        check_limits(section, getattr(config, section))
     method = METHODS[config.train.method]
     data = dataset if method.sees_labels(config) else dataset.label_free()
     first = processes(config.train.devices, os.environ).rank == 0  # the process that writes the run folder
@@ -117,24 +120,22 @@ def _train(
         notify(f"{out}: this run has finished")
         return
 
+    stored = data.crops.shape[1]
+    size = config.train.crop_size or stored
+    if size > stored:
+        raise UserError(
+            f"train.crop_size: {size} pixels, but the stored crops have {stored}"
+            f" -> prepare them with --crops.size {size}, or give a smaller size"
+        )
     hardware = choose_hardware(config.train)
     plan = method.plan(data, config)
     trained = plan.length(config.train).steps > 0
     seen = (method.label_use(data, config), method.labels_seen(data, config)) if trained else (LABEL_USE[0], "none")
     label_use, labels = labels_used(*seen, init_from)
     fabric = start_fabric(hardware)
-    size = config.train.crop_size or data.crops.shape[1]
     encoder, init_notes = initial_encoder(method, config, size, None if resumption.checkpoint else init_from)
-    feed = Feed(
-        data.crops,
-        size,
-        fabric.device,
-        where=config.train.crops,
-        process=fabric.global_rank,
-        processes=fabric.world_size,
-        compiled=hardware.compiled,
-        shared_by=hardware.shared_by,
-    )
+    loader = CropLoader(data.crops, fabric.device, size, config.train.crops, hardware.shared_by)
+    feed = Feed(loader, fabric.global_rank, fabric.world_size, hardware.compiled)
     learner, optimiser = set_up(fabric, hardware, encoder, plan, config)
     state = TrainingState()
     if resumption.checkpoint:
@@ -143,7 +144,7 @@ def _train(
     notes = [
         *hardware.reasons,
         *(thread_note(out, hardware.accelerator) if resumption.checkpoint else []),
-        feed.reason,
+        loader.reason,
         *plan.notes,
         f"labels: {labels}",
         *init_notes,

@@ -1,5 +1,8 @@
 """Crops from the store to the device: read ahead, held, resized."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -54,6 +57,20 @@ def test_on_a_gpu_no_batch_is_overwritten_before_it_was_used() -> None:
         expected = np.zeros(max(300, len(rows)))
         expected[: len(rows)] = crops[rows].sum((1, 2, 3))
         assert np.array_equal(found.cpu().numpy(), expected)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_reading_ahead_to_the_second_gpu_does_not_use_the_first() -> None:
+    script = """
+import numpy as np
+import torch
+from polyptrace.data.crops.loader import read_ahead
+torch.cuda.set_device(1)
+for batch in read_ahead(np.zeros((9, 2, 2, 3), np.uint8), [np.arange(9)] * 5, torch.device("cuda", 1)):
+    assert batch.device.index == 1
+assert not torch._C._cuda_hasPrimaryContext(0)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_an_array_on_the_cpu_is_not_copied() -> None:

@@ -136,7 +136,8 @@ def _read(
     batch[len(rows) :] = 0
     if copies is None:
         return batch, None
-    with torch.cuda.stream(copies):
+    # the device too: a thread starts on GPU 0, and leaving the stream would create a context there
+    with torch.cuda.device(copies.device), torch.cuda.stream(copies):
         return batch.to(copies.device, non_blocking=True), copies.record_event()
 
 

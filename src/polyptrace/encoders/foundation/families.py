@@ -160,8 +160,7 @@ class Vjepa2(Transformer):
     spare = (r"predictor\..*", "pos_embed")
 
     def build(self, size: int, /) -> nn.Module:
-        encoder: nn.Module = self._whole(size).encoder
-        return encoder
+        return self._whole(size).encoder
 
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
         odd = -frames.shape[1] % self.tubelet
@@ -183,8 +182,7 @@ class Vjepa2(Transformer):
             tokens = torch.cat([context, predictor.embeddings.mask_tokens[0].expand_as(context)], dim=1)
             for layer in predictor.layer:
                 tokens = layer(tokens, position)[0]
-            predicted: Tensor = predictor.proj(predictor.layernorm(tokens)[:, context.shape[1] :])
-            return predicted
+            return predictor.proj(predictor.layernorm(tokens)[:, context.shape[1] :])
 
         return whole, run
 
@@ -270,8 +268,7 @@ class Endovit(Transformer):
         return ViTModel(self._config(), add_pooling_layer=False)
 
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
-        tokens: Tensor = backbone(frames, interpolate_pos_encoding=True).last_hidden_state
-        return tokens
+        return backbone(frames, interpolate_pos_encoding=True).last_hidden_state
 
     def published(self, _size: int, /) -> tuple[nn.Module, Callable[[Tensor], object]]:
         """With a classifier of 1000 classes, which the paper's parameters include but its FLOPs do not."""

@@ -50,8 +50,7 @@ class Architecture(ABC):
 
     def tokens(self, backbone: nn.Module, frames: Tensor, /) -> Tensor:
         """Tokens (n, T, D) of frames (n, 3, H, W), or of clips (n, F, 3, H, W) for a video model."""
-        tokens: Tensor = backbone(frames).last_hidden_state
-        return tokens
+        return backbone(frames).last_hidden_state
 
     def blocks(self, backbone: nn.Module, /) -> list[nn.Module]:
         """The repeated blocks, which take nearly all of the time."""
