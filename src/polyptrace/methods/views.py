@@ -317,6 +317,8 @@ def second_view(runs: FrameRuns, item: Ints, random: np.random.Generator) -> Int
     second = first.copy()
     for _ in range(MAX_DRAWS):
         same = np.flatnonzero(second == first)
+        if not same.size:
+            return begin + second
         drawn = np.rint(random.normal(first[same], spread[same])).astype(np.int64)
         second[same] = np.clip(drawn, 0, last[same])
     same = np.flatnonzero(second == first)
