@@ -1,7 +1,7 @@
 """Finds where a lesion appears again: the tracks most similar to a query track.
 
-No labels are needed. Tracks of other procedures show lesions of other patients, so their similarities occur by chance:
-if 99 % of them are less similar to the query than a track of the query's own procedure, chance alone produces such a
+No labels are needed. If the other procedures show other patients, their similarities to the query occur by chance: if
+99 % of them are less similar to the query than a track of the query's own procedure, chance alone produces such a
 similarity once in a hundred tracks.
 """
 
@@ -186,8 +186,8 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, origin
         text += f" same: {SAME_MEANING}."
     if (matches.beyond >= 0).any():
         text += (
-            f" beyond: how many of the {counted(matches.others, 'track')} of other procedures, which show lesions of"
-            " other patients, are less similar to the query."
+            f" beyond: how many of the {counted(matches.others, 'track')} of other procedures are less similar to the"
+            " query; a measure of chance, if these show other patients."
         )
     blocks = (Paragraph(text), Strips((StripRow("", tuple(strips)),)))
     return Page(

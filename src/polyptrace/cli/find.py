@@ -41,10 +41,9 @@ def command(
 
     No labels are needed. For a track of the same procedure, "same lesion" is the probability that both show the same
     lesion, from same.json beside the vectors or fitted now (see 'polyptrace lesions'). "Beyond others" says how many
-    tracks of other procedures are less similar to the query. These show lesions of other patients: 99 % means that
-    chance produces such a similarity once in a hundred tracks. Tracks that are visible at the same time as the query
-    are left out.
-    Where polyps are known, ✓ and ✗ mark correct and wrong matches.
+    tracks of other procedures are less similar to the query. If these show other patients, 99 % means that chance
+    produces such a similarity once in a hundred tracks. Tracks that are visible at the same time as the query are left
+    out. Where polyps are known, ✓ and ✗ mark correct and wrong matches.
 
     Examples:
 
