@@ -9,7 +9,6 @@ With wrong answers, ours continues with checks: it asks again where an answer is
 if it is part of a contradiction that is shown.
 """
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import command_line
 from benchmarks.result import columns
 from polyptrace.core.arrays import Floats
 from polyptrace.core.files import provenance, write_json
@@ -33,7 +33,7 @@ WATCHED = ("time", "ours")
 
 def main(words: list[str]) -> None:
     """Measures, and writes annotator.json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks annotator", description=__doc__)
+    parser = command_line.parser("annotator", __doc__)
     parser.add_argument("vectors", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, default=Path("docs/results/explore"))
     parser.add_argument("--wrong", type=float, default=0.05, help="share of wrong answers")

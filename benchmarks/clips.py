@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import command_line
 from benchmarks.result import markdown_table
 from polyptrace.compare.rows import folder_name
 from polyptrace.config import Config, Crops, Embed, Evaluate, from_dict, override
@@ -61,9 +62,7 @@ def main(words: list[str] | None = None) -> None:
 
 def parse(words: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     """The command line, and the settings of training in it."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks clips", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line.parser("clips", __doc__)
     parser.add_argument("clips", type=Path, help="folder of the clips")
     parser.add_argument("--out", type=Path, required=True, help="folder of data, runs and results")
     parser.add_argument("--encoder", action="append", default=[], help="known name or folder, as for embed; repeatable")

@@ -5,13 +5,13 @@ without tracks, vectors and predictions. `polyptrace compare --out FOLDER --tabl
 and rows that were measured elsewhere can be collected into the same FOLDER.
 """
 
-import argparse
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks import command_line
 from polyptrace.compare.runner import RECORD
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.results import RESULTS_FILE, Arrays
@@ -21,9 +21,7 @@ CURVES = [f"reid/{name}" for name in ("roc_fpr", "roc_tpr", "pr_recall", "pr_pre
 
 def main(words: list[str] | None = None) -> None:
     """Copies every row, variant and point of a sweep that has results."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks collect", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line.parser("collect", __doc__)
     parser.add_argument("comparison", type=Path, help="folder of compare or ablate")
     parser.add_argument("--out", type=Path, required=True, help="folder to add the rows to")
     options = parser.parse_args(words)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import command_line
 from polyptrace.config import Config, Crops, Evaluate, Tracks, from_dict, override
 from polyptrace.core.files import differences, file_hash, refuse_changes
 from polyptrace.data import Dataset, prepare
@@ -68,11 +69,7 @@ def main(words: list[str] | None = None) -> None:
 
 def parse(words: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     """The command line, and the settings of training in it."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks default_encoder",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("default_encoder", __doc__)
     parser.add_argument("--data", type=Path, action="append", help="prepared dataset; repeat it for several")
     parser.add_argument("--test", type=Path, action="append", help="prepared dataset with labels, for the card")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS, help="of the generator; without --data")

@@ -6,10 +6,10 @@ intervals, in retrieval mAP and in ReID AUROC. Writes DEMO/seeds.json and prints
 seed is not shown. About two minutes per seed on two cores, after the demo.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
+from benchmarks import command_line
 from benchmarks.result import markdown_table
 from polyptrace import demo
 from polyptrace.core.files import provenance, write_json
@@ -25,11 +25,7 @@ Figures = dict[str, tuple[float, float, float]]
 
 def main(words: list[str] | None = None) -> None:
     """Trains and evaluates what does not exist yet, and writes the comparison."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks demo_seeds",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("demo_seeds", __doc__)
     parser.add_argument("demo", type=Path, help="folder of the demo")
     folder = parser.parse_args(words).demo
     demo.run([*demo.steps(folder), *(step for seed in SEEDS[1:] for step in seed_steps(folder, seed))])

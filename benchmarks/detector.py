@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import command_line
 from benchmarks.result import Cells, markdown_table
 from examples.train_detector import average_precision, matches
 from polyptrace.core.arrays import Floats
@@ -62,9 +63,7 @@ def main(words: list[str]) -> None:
 
 def parse(words: list[str]) -> argparse.Namespace:
     """The command line, checked."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks detector", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line.parser("detector", __doc__)
     parser.add_argument("detector", help="as in 'polyptrace run'")
     parser.add_argument("generated", nargs="+", type=Path)
     parser.add_argument("--encoder", default="default", help="as in 'polyptrace run'")

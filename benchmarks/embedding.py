@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.random_dataset import write_tracklets
 from benchmarks.result import Cells, Result, Row, number_text
+from benchmarks.timing import now
 from polyptrace.config import Embed
-from polyptrace.core.files import write_json
 from polyptrace.data import Dataset
 from polyptrace.data.crops.loader import CropLoader
-from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
 from polyptrace.embed import Embedder, Embeddings, embed
 from polyptrace.embed.embedding import UNITS, encoder_info, tracklets_of
 from polyptrace.embed.table import of_dataset
@@ -50,23 +50,15 @@ def make_dataset(folder: Path, tracks: int, size: int, seed: int = 0) -> Dataset
     store = np.lib.format.open_memmap(folder / "crops.npy", "w+", np.uint8, (int(begin[-1]), size, size, 3))
     for place in range(0, len(store), DRAWN):
         store[place : place + DRAWN] = pixels[: len(store) - place]
-    table = DatasetTracklets(
+    return write_tracklets(
+        folder,
+        rows,
         unit=np.array(unit, object),
-        dataset=np.full(len(rows), "random", object),
         video=np.full(len(rows), "v", object),
         track=np.searchsorted(begin, first, "right") - 1,
         position=4 * first,
         last=4 * np.array([r[-1] for r in rows]),
-        fps=np.full(len(rows), np.nan),
-        crop_index=np.concatenate(rows),
-        offset=np.cumsum([0, *map(len, rows)]),
-        polyp=np.full(len(rows), "", object),
-        size_mm=np.full(len(rows), np.nan),
-        histology=np.full(len(rows), "", object),
     )
-    save_tracklets(table, folder / "tracklets.parquet")
-    write_json(folder / "dataset.json", {"format": FORMAT})
-    return Dataset.open(folder)
 
 
 @torch.inference_mode()
@@ -85,23 +77,23 @@ def forward_rate(embedder: Embedder, size: int, seconds: float) -> float:
     crops = crops.to(embedder.device)
     for _ in range(3):
         embedder.features(crops)
-    count, begun = 0, _now(embedder.device)
+    count, begun = 0, now(embedder.device)
     while time.perf_counter() - begun < seconds:
         for _ in range(4):
             embedder.features(crops)
         count += 4 * len(crops)
-        ended = _now(embedder.device)
+        ended = now(embedder.device)
     return count / (ended - begun)
 
 
 def load_seconds(dataset: Dataset, batch: int, device: torch.device) -> float:
     """Seconds for loading all crops to the device, as in `embed`, without computing."""
     crops = Dataset.open(dataset.path).crops  # opened again: pages that this process has not touched
-    begun = _now(device)
+    begun = now(device)
     parts = np.split(np.arange(len(crops)), range(batch, len(crops), batch))
     for _ in CropLoader(crops, device).stream(parts, pad=batch):
         pass
-    return _now(device) - begun
+    return now(device) - begun
 
 
 def one_thread_seconds(dataset: Dataset, batch: int) -> float:
@@ -117,9 +109,9 @@ def one_thread_seconds(dataset: Dataset, batch: int) -> float:
 
 def timed(embedder: Embedder, dataset: Dataset) -> tuple[float, Embeddings]:
     """Seconds for embedding a dataset, and the table."""
-    begun = _now(embedder.device)
+    begun = now(embedder.device)
     table = embed(embedder, dataset)
-    return _now(embedder.device) - begun, table
+    return now(embedder.device) - begun, table
 
 
 def parts_of(
@@ -168,9 +160,9 @@ def measure(quick: bool = False) -> Result:
         ours, table = timed(embedder, dataset)
         details = parts_of(embedder, dataset, table, start, first, ours)
         plain(encoder, warm_up, range(8), embedder.device)
-        begun = _now(embedder.device)
+        begun = now(embedder.device)
         expected = plain(encoder, dataset, some, embedder.device)
-        plainly = _now(embedder.device) - begun
+        plainly = now(embedder.device) - begun
         frames, few = len(dataset.crops), len(np.unique(np.concatenate([dataset.tracklets.rows[i] for i in some])))
     row = Row(
         f"embedding, {backbone}, {size} px, {embedder.precision}",
@@ -193,9 +185,3 @@ def measure(quick: bool = False) -> Result:
 def _smallest_cosine(table: Embeddings, expected: np.ndarray, chosen: Sequence[int]) -> float:
     a, b = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (table.vectors[np.array(chosen)], expected))
     return float((a * b).sum(1).min())
-
-
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()

@@ -12,16 +12,16 @@ import time
 from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlencode
 
 import numpy as np
 
+from benchmarks.random_dataset import write_tracklets
 from benchmarks.result import Result, Row
-from benchmarks.timing import ONE_CORE
-from polyptrace.core.files import write_json
+from benchmarks.timing import ONE_CORE, mebibytes
 from polyptrace.core.randomness import numpy_generator
-from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
+from polyptrace.data import Boxes
 from polyptrace.embed import Embeddings
 from polyptrace.lesions import fit_same
 
@@ -44,9 +44,9 @@ def measure(quick: bool) -> Result:
     small, large, all_tracks = (100, 500, 10_000) if quick else (1_000, 5_000, 100_000)
     with TemporaryDirectory() as name:
         folder = Path(name)
-        _write(folder / "small", 1, small, crops=True)
-        _write(folder / "large", 1, large)
-        _write(folder / "all", all_tracks // 500, 500)
+        write_procedures(folder / "small", 1, small, crops=True)
+        write_procedures(folder / "large", 1, large)
+        write_procedures(folder / "all", all_tracks // 500, 500)
         rows = [
             *_measure_small(folder / "small", small),
             *_measure_large(folder / "large", large),
@@ -57,24 +57,23 @@ def measure(quick: bool) -> Result:
 
 
 def _measure_small(folder: Path, tracks: int) -> list[Row]:
-    server = _Server(folder, "--data", str(folder / "data"))
-    paint, _ = _browse(server)
-    items = server.get("procedures/0")["items"]
-    server.get("procedures/0/lesions")
-    random = numpy_generator(0)
-    candidates, answers = [], []
-    for item in random.choice(tracks, 40, replace=False).tolist():
-        begin = time.perf_counter()
-        for other, *_ in server.get("procedures/0/candidates", item=item, top=10)["candidates"]:
-            words = {name: items[name][other] for name in ("track", "first", "last")}
-            server.get("procedures/0/strip", frames=6, side=48, **words)
-        candidates.append(1000 * (time.perf_counter() - begin))
-    for first, second in random.permutation(tracks)[: 2 * min(40, tracks // 2)].reshape(-1, 2).tolist():
-        pair = [[items[name][each] for name in ("track", "first", "last")] for each in (first, second)]
-        begin = time.perf_counter()
-        server.post({"who": "benchmark", "kind": "answer", "items": pair, "answer": "different"})
-        answers.append(1000 * (time.perf_counter() - begin))
-    server.end()
+    with _Server(folder, "--data", str(folder / "data")) as server:
+        paint, _ = _browse(server)
+        items = server.get("procedures/0")["items"]
+        server.get("procedures/0/lesions")
+        random = numpy_generator(0)
+        candidates, answers = [], []
+        for item in random.choice(tracks, 40, replace=False).tolist():
+            begin = time.perf_counter()
+            for other, *_ in server.get("procedures/0/candidates", item=item, top=10)["candidates"]:
+                words = {name: items[name][other] for name in ("track", "first", "last")}
+                server.get("procedures/0/strip", frames=6, side=48, **words)
+            candidates.append(1000 * (time.perf_counter() - begin))
+        for first, second in random.permutation(tracks)[: 2 * min(40, tracks // 2)].reshape(-1, 2).tolist():
+            pair = [[items[name][each] for name in ("track", "first", "last")] for each in (first, second)]
+            begin = time.perf_counter()
+            server.post({"who": "benchmark", "kind": "answer", "items": pair, "answer": "different"})
+            answers.append(1000 * (time.perf_counter() - begin))
     count = f"{tracks:,} tracks"
     return [
         Row("explore: start", "s", server.seconds, most=1),
@@ -85,9 +84,8 @@ def _measure_small(folder: Path, tracks: int) -> list[Row]:
 
 
 def _measure_large(folder: Path, tracks: int) -> list[Row]:
-    server = _Server(folder)
-    paint, rate = _browse(server)
-    server.end()
+    with _Server(folder) as server:
+        paint, rate = _browse(server)
     return [
         Row(f"explore: first paint, {tracks:,} tracks", "s", paint, most=2),
         Row(f"explore: time of a frame while scrolling, {tracks:,} tracks", "ms", 1000 / rate, most=20),
@@ -95,12 +93,10 @@ def _measure_large(folder: Path, tracks: int) -> list[Row]:
 
 
 def _measure_memory(folder: Path, tracks: int) -> Row:
-    server = _Server(folder)
-    for number in (0, 1, 2):
-        server.get(f"procedures/{number}/lesions")
-    status = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
-    used = next(int(line.split()[1]) for line in status if line.startswith("VmRSS:")) / 1024
-    server.end()
+    with _Server(folder) as server:
+        for number in (0, 1, 2):
+            server.get(f"procedures/{number}/lesions")
+        used = mebibytes("VmRSS", server.process.pid)
     return Row(f"explore: memory of the server, {tracks:,} tracks", "MiB", used, most=300)
 
 
@@ -137,7 +133,10 @@ class _Server:
             raise RuntimeError(content.decode())
         return json.loads(content) if reply.getheader("content-type") == "application/json" else content
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.process.terminate()
         self.process.wait()
 
@@ -160,7 +159,7 @@ def _browse(server: _Server) -> tuple[float, float]:
     return float(paint), float(rate)
 
 
-def _write(folder: Path, videos: int, tracks: int, *, crops: bool = False) -> None:
+def write_procedures(folder: Path, videos: int, tracks: int, *, crops: bool = False) -> None:
     """Vectors of procedures whose lesions are visited for about ten tracks each, and `same.json`."""
     random = numpy_generator(0, videos, tracks)
     count = videos * tracks
@@ -184,13 +183,18 @@ def _write(folder: Path, videos: int, tracks: int, *, crops: bool = False) -> No
     table.save(folder / "vectors")
     fit_same(table.rows(np.arange(min(count, 2_000)))).save(folder / "vectors/same.json")
     if crops:
-        unknown = {"polyp": np.full(count, "", object), "size_mm": np.full(count, np.nan)}
-        index = np.arange(count * FRAMES)
-        tracklets = DatasetTracklets(
-            **columns, **unknown, histology=unknown["polyp"], crop_index=index, offset=np.arange(count + 1) * FRAMES
-        )
         (folder / "data").mkdir()
-        save_tracklets(tracklets, folder / "data/tracklets.parquet")
         noise = random.integers(256, size=(FRAMES, SIDE, SIDE, 3), dtype=np.uint8)
         np.save(folder / "data/crops.npy", np.tile(noise, (count, 1, 1, 1)))
-        write_json(folder / "data/dataset.json", {"format": FORMAT})
+        index = np.arange(count * FRAMES)
+        write_tracklets(folder / "data", index.reshape(count, FRAMES), **columns)
+        shown = np.linspace(columns["position"], columns["last"], FRAMES, axis=1, dtype=np.int64)  # (count, FRAMES)
+        boxes = Boxes.of(
+            dataset="benchmark",
+            video=np.repeat(video, FRAMES),
+            frame_index=shown.reshape(-1),
+            xywh=np.tile([200.0, 200.0, 60.0, 60.0], (len(index), 1)),
+            image_width=640,
+            image_height=512,
+        )
+        boxes.save(folder / "data/boxes.parquet", crop=index)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.result import Result, Row
+from benchmarks.timing import now, synchronise
 from polyptrace.encoders import prepare_crops
 from polyptrace.encoders.cost import foundation_cost
 from polyptrace.encoders.foundation import FOUNDATION_MODELS, FoundationEncoder, load_foundation
@@ -82,8 +83,7 @@ def speed_of(name: str, device: torch.device, matrix: float, quick: bool) -> Spe
     )
     crops = crops.to(device)
     embed_once(encoder, crops)
-    synchronise(device)
-    start = time.perf_counter() - begin
+    start = now(device) - begin
     seconds = seconds_per_call(lambda: embed_once(encoder, crops), device, seconds_of(quick))
     frames = crops.shape[0] * length
     flops = foundation_cost(name, side, length).flops / length
@@ -109,26 +109,18 @@ def seconds_per_call(call: Callable[[], object], device: torch.device, seconds: 
     """Mean time of a call over about `seconds` seconds, after two calls of warm-up."""
     for _ in range(2):
         call()
-    synchronise(device)
-    begin, calls = time.perf_counter(), 0
+    begin, calls = now(device), 0
     while calls < 3 or time.perf_counter() - begin < seconds:
         call()
         calls += 1
         if calls % 4 == 0:
             synchronise(device)  # limits how far the queue runs ahead of the clock
-    synchronise(device)
-    return (time.perf_counter() - begin) / calls
+    return (now(device) - begin) / calls
 
 
 def seconds_of(quick: bool) -> float:
     """Duration of the measurement of one model."""
     return 0.05 if quick else 3.0
-
-
-def synchronise(device: torch.device) -> None:
-    """Waits until the device has finished its queue."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def make_small() -> None:

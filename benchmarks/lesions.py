@@ -14,13 +14,14 @@ Intervals: 95 %, from a bootstrap over procedures. --data checks that the vector
 these were made.
 """
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from benchmarks import command_line
+from benchmarks.result import Cells, markdown_table
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted, progress
 from polyptrace.core.files import provenance, read_json, write_json
@@ -58,9 +59,7 @@ COLUMNS = {
 
 def main(words: list[str]) -> None:
     """Measures, and writes table.md, lesions.json and the reliability diagram."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks lesions", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line.parser("lesions", __doc__)
     parser.add_argument("vectors", nargs="+", type=Path)
     parser.add_argument("--data", type=Path, nargs="+", default=[], help="dataset of each VECTORS folder")
     parser.add_argument("--title", default="", help="what the vectors are, for the table and the figure")
@@ -229,14 +228,12 @@ def _page(
     procedures_ = sum(len(set(video_keys(table))) for table in tables)
     polyps = sum(len(set(polyp_keys(table))) for table in tables)
     size = f"{counted(procedures_, 'procedure')}, {counted(polyps, 'polyp')}, {sum(map(len, tables)):,} tracks"
-    lines = [": ".join(filter(None, (title, size))) + ".", ""]
-    lines += ["| | " + " | ".join(COLUMNS.values()) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
-    for name, each in figures.items():
-        lines.append(f"| {name} | " + " | ".join(_cell(each.get(column), 2) for column in COLUMNS) + " |")
-    lines += ["", "| probability | calibration error | Brier score |", "|---|---|---|"]
-    for name, curve in curves.items():
-        lines.append(f"| {name} | {_cell(curve['ece'], 3)} | {_cell(curve['brier'], 3)} |")
-    return "\n".join(lines) + "\n"
+    heading = ": ".join(filter(None, (title, size))) + "."
+    counts: list[Cells] = [("", *COLUMNS.values())]
+    counts += [(name, *(_cell(each.get(column), 2) for column in COLUMNS)) for name, each in figures.items()]
+    errors: list[Cells] = [("probability", "calibration error", "Brier score")]
+    errors += [(name, _cell(curve["ece"], 3), _cell(curve["brier"], 3)) for name, curve in curves.items()]
+    return "\n\n".join([heading, markdown_table(counts), markdown_table(errors)]) + "\n"
 
 
 def _cell(figure: dict[str, float] | None, digits: int) -> str:

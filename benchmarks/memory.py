@@ -22,7 +22,7 @@ import torch
 
 from benchmarks.evaluation import table
 from benchmarks.result import Result, Row, number_text
-from benchmarks.timing import ONE_CORE
+from benchmarks.timing import ONE_CORE, mebibytes
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes
 from polyptrace.synthetic.generate import write_coco
@@ -96,21 +96,13 @@ def run(words: list[object], limit: int) -> Peak:
         environment = {**os.environ, **ONE_CORE}
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, preexec_fn=enter, env=environment)
         while process.poll() is None:
-            anonymous, all_pages = max(anonymous, _now(process.pid, "RssAnon")), _now(process.pid, "VmHWM") or all_pages
+            anonymous = max(anonymous, mebibytes("RssAnon", process.pid))
+            all_pages = mebibytes("VmHWM", process.pid) or all_pages
             time.sleep(0.01)
         errors.seek(0)
         if process.returncode:
             raise RuntimeError(f"polyptrace {words[0]} ended with {process.returncode}:\n{errors.read().decode()}")
         return Peak(anonymous, all_pages, time.perf_counter() - begun, group is not None)
-
-
-def _now(process: int, kind: str) -> float:
-    """MiB of a process; 0 once it has ended."""
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")), 0) / 1024
 
 
 def write_source(folder: Path, scale: Scale) -> None:

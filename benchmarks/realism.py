@@ -4,7 +4,6 @@ Statistics of a folder of `polyptrace synth`, compared with real procedures: tra
 purity of the bags, mAP of the colour baseline on the test split and, with --real, images (a folder of clips as JPEG).
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2.functional import resize
 
+from benchmarks import command_line
 from benchmarks.result import Cells, columns
 from polyptrace.config import Crops, Embed
 from polyptrace.core.arrays import Floats, Ints, Strings
@@ -52,9 +52,7 @@ MEASURES = (
 
 def main(words: list[str]) -> None:
     """Prints the tables."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks realism", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line.parser("realism", __doc__)
     parser.add_argument("generated", type=Path)
     parser.add_argument("--real", type=Path)
     options = parser.parse_args(words)

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks import command_line
 from benchmarks.realism import PUBLISHED, box_statistics
 from polyptrace.config import Config, Crops, Embed
 from polyptrace.core.device import choose_device
@@ -96,9 +97,7 @@ def main(words: list[str] | None = None) -> None:
 
 def parse(words: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks regime", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line.parser("regime", __doc__)
     parser.add_argument("--preset", choices=list(PRESETS), default="full")
     parser.add_argument("--regime", choices=["real-colon", "hard"], default="real-colon")
     parser.add_argument("--seed", type=int, default=0, help="0-99: development")

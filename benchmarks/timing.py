@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import torch
+
 T = TypeVar("T")
 #: Environment variables that limit numerical libraries to one thread; read when they are loaded.
 ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -26,10 +28,25 @@ def best_of(repeats: int, function: Callable[[], T], clock: Callable[[], float] 
     return best, result
 
 
-def mebibytes(kind: str) -> float:
-    """MiB of this process: "VmRSS" now, "VmHWM" the peak since `forget_peak`, "RssAnon" without files."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")) / 1024
+def synchronise(device: torch.device) -> None:
+    """Waits until the device has finished its queue."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def now(device: torch.device) -> float:
+    """Seconds on the clock, after the device has finished its queue."""
+    synchronise(device)
+    return time.perf_counter()
+
+
+def mebibytes(kind: str, process: int | str = "self") -> float:
+    """MiB of a process: "VmRSS" now, "VmHWM" the peak (since `forget_peak`), "RssAnon" without files; 0 if it ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")), 0) / 1024
 
 
 def forget_peak() -> float:

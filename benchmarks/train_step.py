@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.random_dataset import write_tracklets
 from benchmarks.result import Result, Row
+from benchmarks.timing import now
 from polyptrace.config import Config, Encoder, Supervision, Train
-from polyptrace.core.files import write_json
 from polyptrace.data import Dataset
-from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.losses import noise_aware, noise_aware_frames
 from polyptrace.train import train
@@ -71,23 +71,15 @@ def make_dataset(folder: Path, scale: Scale) -> Dataset:
     shape = (count * scale.length, scale.size, scale.size, 3)
     np.save(folder / "crops.npy", np.random.default_rng(0).integers(0, 256, shape, np.uint8))
     position = np.tile(np.arange(scale.tracklets_per_video) * 4 * scale.length, scale.videos)
-    table = DatasetTracklets(
+    return write_tracklets(
+        folder,
+        np.arange(count * scale.length).reshape(count, scale.length),
         unit=np.full(count, "tracklet", object),
-        dataset=np.full(count, "random", object),
         video=np.repeat([f"v{i}" for i in range(scale.videos)], scale.tracklets_per_video).astype(object),
         track=np.arange(count),
         position=position,
         last=position + 4 * (scale.length - 1),
-        fps=np.full(count, np.nan),
-        crop_index=np.arange(count * scale.length),
-        offset=np.arange(count + 1) * scale.length,
-        polyp=np.full(count, "", object),
-        size_mm=np.full(count, np.nan),
-        histology=np.full(count, "", object),
     )
-    save_tracklets(table, folder / "tracklets.parquet")
-    write_json(folder / "dataset.json", {"format": FORMAT})
-    return Dataset.open(folder)
 
 
 def both_levels(z: Tensor, scale: Scale) -> Tensor:
@@ -138,22 +130,15 @@ def hand_tuned_step(scale: Scale, device: torch.device) -> Callable[[], None]:
 
 def time_steps(step: Callable[[], None], count: int, device: torch.device) -> tuple[float, float]:
     """Milliseconds per step after a warm-up, and the peak GPU memory in GiB."""
-
-    def wait() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     for _ in range(max(1, count // 3)):
         step()
-    wait()
-    begun = time.perf_counter()
+    begun = now(device)
     for _ in range(count):
         step()
-    wait()
-    return 1000 * (time.perf_counter() - begun) / count, gpu_memory(device)
+    return 1000 * (now(device) - begun) / count, gpu_memory(device)
 
 
 def gpu_memory(device: torch.device) -> float:

@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from campaigns.forked import exit_code
 from polyptrace.cli import COMMANDS as NAMES
 from polyptrace.cli import build, main
 from polyptrace.data.crops.videos import write_video
@@ -155,21 +155,11 @@ def run(
 ) -> Ended:
     """Runs a command in a forked process after `prepare`; kills it after `kill_after` seconds."""
     with tempfile.TemporaryFile() as output:
-        sys.stdout.flush()
         began = time.monotonic()
-        process = os.fork()
-        if not process:
-            _command(words, prepare, output.fileno())
-        until = began + (limit if kill_after is None else kill_after)
-        while not (status := os.waitpid(process, os.WNOHANG))[0]:
-            if time.monotonic() > until:
-                os.kill(process, signal.SIGKILL)
-                status = os.waitpid(process, 0)
-                break
-            time.sleep(0.002)
+        code = exit_code(lambda: _command(words, prepare, output.fileno()), limit if kill_after is None else kill_after)
         output.seek(0)
         text = output.read().decode("utf-8", "replace")
-        return Ended(os.waitstatus_to_exitcode(status[1]), text, time.monotonic() - began)
+        return Ended(code, text, time.monotonic() - began)
 
 
 def _command(words: list[str], prepare: Callable[[], Any], output: int) -> None:

@@ -9,7 +9,6 @@ import random
 import resource
 import shutil
 import signal
-import sys
 import time
 import traceback
 import warnings
@@ -21,6 +20,7 @@ from types import FrameType
 
 from campaigns.damage import damaged
 from campaigns.findings import Findings
+from campaigns.forked import exit_code
 from polyptrace.core.console import console, output
 from polyptrace.core.errors import UserError
 
@@ -89,19 +89,8 @@ def campaign(folder: Path, inputs: Path, seconds: float, cases: int, rng: random
 def _batch(target: Target, folder: Path, seed: int, size: int) -> tuple[Counter[str], str]:
     """Runs some cases in a forked process; returns their counts, and the first failure or ""."""
     record = folder.with_name("fuzz.pickle")
-    sys.stdout.flush()
-    process = os.fork()
-    if not process:
-        _cases(target, folder, random.Random(seed), size, record)
-    until = time.monotonic() + LONGEST * (size + 5)
-    while not (status := os.waitpid(process, os.WNOHANG))[0]:
-        if time.monotonic() > until:  # in native code, which no signal interrupts
-            os.kill(process, signal.SIGKILL)
-            status = os.waitpid(process, 0)
-            break
-        time.sleep(0.005)
+    code = exit_code(lambda: _cases(target, folder, random.Random(seed), size, record), LONGEST * (size + 5))
     count, last, error = pickle.loads(record.read_bytes())
-    code = os.waitstatus_to_exitcode(status[1])
     if code and not error:
         error = f"the process ended with {code}"
     return count, f"seed {seed}, {last}: {error}" if error else ""
