@@ -100,6 +100,10 @@ def test_a_title_ends_where_an_encoder_begins(tmp_path: Path, monkeypatch: pytes
         ("lr=1", "frozen:resnet18"),
     ]
     assert frozen_row("My grid=colour-grid").name == "my-grid"
+    row = frozen_row("dinov2-small: mine=dinov2-small:w=1.pth")
+    assert (row.title, row.weights) == ("dinov2-small: mine", "w=1.pth")
+    with pytest.raises(UserError, match="neither a known encoder nor a folder"):
+        frozen_row("x" * 1000)
     with pytest.raises(UserError, match="neither a known encoder nor a folder"):
         frozen_row("Mine=")
 

@@ -42,8 +42,8 @@ def test_a_failure_of_a_worker_has_its_message(trial: Trial, tmp_path: Path) -> 
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trial: Trial) -> Path:
-    """The log of a replacement for Python that writes its environment."""
+def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A replacement for Python that writes its environment."""
     program = tmp_path / "python"
     program.write_text('#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-any} ${POLYPTRACE_GPU_SHARED_BY-1} $OMP_NUM_THREADS"\n')
     program.chmod(0o755)
@@ -51,6 +51,13 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trial: Trial) -> Path:
     monkeypatch.setattr("polyptrace.compare.runner.usable_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("POLYPTRACE_GPU_SHARED_BY", raising=False)
+    return program
+
+
+@pytest.fixture
+def log(trial: Trial, program: Path) -> Path:
+    """What the program writes."""
+    assert program.exists()
     return trial.folder / "log.txt"
 
 
@@ -77,25 +84,22 @@ def test_a_given_number_of_threads_is_kept(log: Path, trial: Trial, monkeypatch:
     assert log.read_text() == "any 1 5\n"
 
 
-@pytest.mark.usefixtures("log")
-def test_a_worker_that_ctrl_c_stopped_has_not_failed(trial: Trial) -> None:
-    Path(sys.executable).write_text("#!/bin/sh\nexit 130\n")
+def test_a_worker_that_ctrl_c_stopped_has_not_failed(trial: Trial, program: Path) -> None:
+    program.write_text("#!/bin/sh\nexit 130\n")
     with pytest.raises(KeyboardInterrupt):
         Workers(2)(trial)
 
 
-@pytest.mark.usefixtures("log")
-def test_a_worker_that_is_killed_alone_has_failed(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_killed_alone_has_failed(trial: Trial, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyptrace.compare.runner.SAME_SIGNAL", 0.01)
-    Path(sys.executable).write_text("#!/bin/sh\nkill -TERM $$\n")
+    program.write_text("#!/bin/sh\nkill -TERM $$\n")
     with pytest.raises(UserError, match="ended with code -15"):
         Workers(2)(trial)
 
 
-@pytest.mark.usefixtures("log")
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_running_worker(trial: Trial, sign: signal.Signals) -> None:
-    Path(sys.executable).write_text(f"#!/bin/sh\nkill -{int(sign)} {os.getpid()}\nexec {READ}\n")
+def test_a_signal_ends_a_running_worker(trial: Trial, program: Path, sign: signal.Signals) -> None:
+    program.write_text(f"#!/bin/sh\nkill -{int(sign)} {os.getpid()}\nexec {READ}\n")
     before = signal.getsignal(sign)
     workers, began = Workers(1), time.monotonic()
     with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
@@ -104,25 +108,35 @@ def test_a_signal_ends_a_running_worker(trial: Trial, sign: signal.Signals) -> N
     assert signal.getsignal(sign) is before
 
 
-@pytest.mark.usefixtures("log")
-def test_a_second_signal_ends_a_worker_that_does_not_stop(trial: Trial) -> None:
+def test_a_second_signal_ends_a_worker_that_does_not_stop(trial: Trial, program: Path) -> None:
     send = f"kill -TERM {os.getpid()}"
-    Path(sys.executable).write_text(f"#!/bin/sh\n{send}\n{READ}\n{send}\nexec sleep 60\n")
+    program.write_text(f"#!/bin/sh\n{send}\n{READ}\n{send}\nexec sleep 60\n")
     workers, began = Workers(1), time.monotonic()
     with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
         run_trials([trial], run=workers, at_once=1)
     assert time.monotonic() - began < 30
 
 
-@pytest.mark.usefixtures("log")
-def test_an_interrupted_worker_may_finish_what_it_does(trial: Trial, tmp_path: Path) -> None:
-    Path(sys.executable).write_text(
-        f"#!/bin/sh\nkill -TERM {os.getpid()}\n{READ}\nsleep 1\ntouch {tmp_path}/checkpoint\n"
-    )
+def test_an_interrupted_worker_may_finish_what_it_does(trial: Trial, program: Path, tmp_path: Path) -> None:
+    program.write_text(f"#!/bin/sh\nkill -TERM {os.getpid()}\n{READ}\nsleep 1\ntouch {tmp_path}/checkpoint\n")
     workers = Workers(1)
     with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
         run_trials([trial], run=workers, at_once=1)
     assert (tmp_path / "checkpoint").exists()
+
+
+def test_after_a_signal_no_worker_is_started(trial: Trial, program: Path, tmp_path: Path) -> None:
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    workers = Workers(1)
+
+    def run_after_a_signal() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        run_trials([trial], run=workers, at_once=1)
+
+    with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
+        run_after_a_signal()
+    assert not (tmp_path / "started").exists()
+    assert not (trial.folder / "row.json").exists()
 
 
 def test_a_signal_that_is_ignored_in_the_background_stays_ignored() -> None:
@@ -134,10 +148,9 @@ def test_a_signal_that_is_ignored_in_the_background_stays_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("log")
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_a_worker_is_being_started_ends_it(
-    trial: Trial, monkeypatch: pytest.MonkeyPatch, sign: signal.Signals
+    trial: Trial, program: Path, monkeypatch: pytest.MonkeyPatch, sign: signal.Signals
 ) -> None:
     started = []
 
@@ -149,7 +162,7 @@ def test_a_signal_while_a_worker_is_being_started_ends_it(
             started.append(self)
 
     monkeypatch.setattr(subprocess, "Popen", Signalled)
-    Path(sys.executable).write_text(f"#!/bin/sh\nexec {READ}\n")
+    program.write_text(f"#!/bin/sh\nexec {READ}\n")
     workers = Workers(1)
     with pytest.raises(KeyboardInterrupt), workers.ended_by_signals():
         run_trials([trial], run=workers, at_once=1)

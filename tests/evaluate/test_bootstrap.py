@@ -92,6 +92,8 @@ def test_a_difference_that_is_the_same_on_every_draw_is_certain():
     one, other = (Estimate(np.array([value]), np.full((1, 50), value), 10) for value in (1.0, 0.0))
     assert paired(one, other).p == 0
     assert paired(one, one).p == 1
+    single_draws = (Estimate(each.values, each.draws[:, :1], 10) for each in (one, other))
+    assert paired(*single_draws).p == 1  # says nothing about the variance
 
 
 def test_a_paired_test_detects_a_difference_that_separate_intervals_hide():

@@ -245,8 +245,12 @@ def test_rows_of_other_tracklets_or_draws_are_not_compared(embeddings, results):
         run(embeddings, "retrieval", settings=replace(QUICK, cluster="polyp")),
     ]
     for other in others:
-        with pytest.raises(AssertionError, match="not the same tracklets"):
+        with pytest.raises(UserError, match="not the same tracklets"):
             compare(results, other, "retrieval", "map")
+    with pytest.raises(UserError, match="not done"):
+        compare(results, others[0], "reid", "auroc")
+    with pytest.raises(UserError, match="no metric 'f1'"):
+        compare(results, results, "reid", "f1")
 
 
 def test_the_order_of_the_rows_does_not_change_the_draws(embeddings, results):
@@ -273,6 +277,8 @@ def test_seeds_of_different_data_or_methods_are_not_combined(results):
         combine([results, replace(results, method=Method("Other"))])
     with pytest.raises(UserError, match="evaluated differently"):
         combine([results, run(procedures(videos=7))])
+    with pytest.raises(UserError, match="no results"):
+        combine([])
 
 
 def test_the_method_is_read_from_the_embeddings():

@@ -69,11 +69,11 @@ def test_an_unknown_logger_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])
-def test_a_logger_that_is_not_installed_is_refused_with_the_package_to_install(
+def test_a_logger_that_is_not_installed_is_refused_with_the_extra_to_install(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UserError, match=rf"pip install {name}$"):
+    with pytest.raises(UserError, match=rf"pip install 'polyptrace\[{name}\]'"):
         log(tmp_path, [name], 0, [])
 
 

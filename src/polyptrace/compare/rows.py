@@ -8,6 +8,7 @@ The first two blocks are the paper's Table 2. The paper does not state the τ of
 compared. All variants have the paper's 60 tracklets per batch and see the same number of frames.
 """
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -139,11 +140,11 @@ def frozen_row(text: str) -> ComparisonRow:
 def _title_and_encoder(text: str) -> tuple[str, str]:
     """The title, "" if none, and the rest of [TITLE=]ENCODER[:WEIGHTS]; both may contain "=" themselves."""
     words = text.split("=")
-    for start in range(len(words)):
+    for start in reversed(range(len(words))):
         encoder = "=".join(words[start:])
         name = encoder.partition(":")[0]
         known = name in (*FOUNDATION_MODELS, ColourGrid.name) or encoder.startswith(FROZEN) or encoder == DEFAULT
-        if known or (encoder and Path(encoder).exists()):
+        if known or os.path.exists(encoder):  # noqa: PTH110 - unlike Path.exists, False for a long text
             return "=".join(words[:start]), encoder
     raise UserError(f"--frozen {text}: neither a known encoder nor a folder -> 'polyptrace encoders' lists names")
 

@@ -268,7 +268,9 @@ class Workers:
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def __call__(self, trial: Trial, keep: Keep = "all") -> None:
-        """Runs a trial; its output goes to log.txt in its folder."""
+        """Runs a trial; its output goes to log.txt in its folder. After a signal nothing is started."""
+        if self._signals:
+            raise KeyboardInterrupt
         begin_trial(trial)
         command = [sys.executable, "-m", "polyptrace.compare.runner", str(trial.folder), keep]
         environment = self._free.get()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from PIL import ExifTags, Image
 from torch import Tensor
 
 try:
@@ -46,6 +47,11 @@ def decode_jpegs(contents: Sequence[bytes | bytearray], device: torch.device) ->
     else:
         pictures = _io.decode_jpeg(tensors, mode=_io.ImageReadMode.RGB, device=device)
     return pictures
+
+
+def orientation(picture: Image.Image) -> int:
+    """How Exif data turn an image for display: 1 if not at all, 5 to 8 if width and height are exchanged."""
+    return int(picture.getexif().get(ExifTags.Base.Orientation, 1))
 
 
 def encode_jpeg(picture: Tensor, quality: int = 90) -> bytes:

@@ -147,7 +147,7 @@ def paired(one: Estimate, other: Estimate) -> Paired:
     assert one.clusters == other.clusters
     clusters, difference = one.clusters, one.value - other.value
     drawn = one.mean_draws - other.mean_draws
-    if clusters < 2 or np.isnan(drawn).all():
+    if clusters < 2 or np.isfinite(drawn).sum() < 2:
         return Paired(difference, float("nan"), float("nan"), 1.0)
     cluster_part = (float(np.nanvar(drawn)) * _small_sample(clusters), clusters - 1)
     variance, degrees = _total([cluster_part, one.seed_part, other.seed_part])

@@ -261,8 +261,18 @@ def track_list(tasks: Mapping[str, Task], arrays: Arrays) -> list[list[str]]:
 
 
 def compare(one: Results, other: Results, task: str, metric: str) -> Paired:
-    """The difference `one` - `other` of a metric that both have, on the same draws of the same tracklets."""
-    assert one.tasks[task].draws_key == other.tasks[task].draws_key, "not the same tracklets, clusters, seed or draws"
+    """The difference `one` - `other` of a metric, on the same draws of the same tracklets."""
+    names = f"{one.method.name!r} and {other.method.name!r}: {task}"
+    for results in (one, other):
+        if task not in results.tasks or results.tasks[task].status != "done":
+            raise UserError(f"{names}: not done for {results.method.name!r} -> evaluate it")
+        if metric not in results.tasks[task].metrics:
+            raise UserError(f"{names}: no metric {metric!r} -> use {', '.join(results.tasks[task].metrics)}")
+    if one.tasks[task].draws_key != other.tasks[task].draws_key:
+        raise UserError(
+            f"{names}: not the same tracklets, clusters, seed or number of draws -> evaluate both with the same"
+            " data and settings"
+        )
     return paired(one.estimate(task, metric), other.estimate(task, metric))
 
 
@@ -271,6 +281,8 @@ def combine(rows: Sequence[Results]) -> Results:
 
     Arrays other than the draws (curves, neighbours, clusters) are those of the first seed.
     """
+    if not rows:
+        raise UserError("combine: no results -> give one folder per training seed")
     first = rows[0]
     if len(rows) == 1:
         return first

@@ -46,9 +46,16 @@ def test_a_rotated_jpeg_is_turned_where_a_decoder_of_many_ignores_exif(
     exif = Image.Exif()
     exif[0x0112] = 6  # lies on its side
     Image.new("RGB", (64, 48)).save(tmp_path / "turned.jpg", exif=exif)
-    Image.new("RGB", (64, 48)).save(tmp_path / "upright.jpg")
+    exif[0x0112] = 1
+    Image.new("RGB", (64, 48)).save(tmp_path / "upright.jpg", exif=exif)
     monkeypatch.setattr(codec, "_decoders", None)
     monkeypatch.setattr(codec, "_io", pytest.importorskip("torchvision.io"), raising=False)
+    together: list[int] = []
+    decode = codec.decode_jpegs
+    monkeypatch.setattr(
+        codec, "decode_jpegs", lambda contents, device: together.append(len(contents)) or decode(contents, device)
+    )
     images = read_images(tmp_path, [("turned.jpg", 0), ("upright.jpg", 1)], device=torch.device("cpu"))
     shapes = [picture.shape for _, _, picture in images if isinstance(picture, Tensor)]
     assert shapes == [(3, 64, 48), (3, 48, 64)]
+    assert together == [1]  # the upright one

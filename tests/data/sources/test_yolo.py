@@ -4,7 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from polyptrace.core.codec import decode_image
 from polyptrace.core.errors import UserError
 from polyptrace.data.sources import read_yolo
 
@@ -48,6 +50,16 @@ def test_boxes_with_tracks_are_read_row_by_row(
         image_height=lambda _: 48,
     )
     assert np.isnan(found.score).all()
+
+
+def test_the_size_of_an_image_that_exif_data_turn_is_that_of_the_decoded_one(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lies on its side
+    Image.new("RGB", (64, 48)).save(tmp_path / "v_0.jpg", exif=exif)
+    (tmp_path / "v_0.txt").write_text("0 0.5 0.5 0.5 0.5\n")
+    found = read_yolo(tmp_path)
+    assert (found.image_width[0], found.image_height[0]) == (48, 64)
+    assert decode_image((tmp_path / "v_0.jpg").read_bytes()).shape == (3, 64, 48)
 
 
 def test_a_split_is_a_folder_of_labels(tmp_path: Path, world, same_rows) -> None:

@@ -1,6 +1,7 @@
-"""The video in a DICOM file (Video Endoscopic, Video Photographic): where FFmpeg finds its encapsulated MPEG stream.
+"""The video in a DICOM file (Video Endoscopic, Video Photographic): its encapsulated MPEG stream as an open file.
 
-pydicom (extra `dicom`) reads the header; nothing of it is kept. FFmpeg reads the stream from the file itself.
+pydicom (extra `dicom`) reads the header; nothing of it is kept. The stream is read from the file where it is needed, so
+that a recording of any length takes no memory.
 """
 
 import io
@@ -15,27 +16,60 @@ MPEG = "1.2.840.10008.1.2.4.10"  # how the transfer syntaxes of MPEG-2, MPEG-4 (
 ITEM = 0xE000FFFE
 
 
-def mpeg_address(path: Path) -> str:
-    """FFmpeg's address of the video: the fragments of the pixel data, one after the other."""
-    try:
-        import pydicom
-    except ImportError:
-        raise UserError(f"{path}: DICOM files need pydicom -> pip install 'polyptrace[dicom]'") from None
-    with path.open("rb") as file:
+class DicomVideo(io.RawIOBase):
+    """The fragments of the pixel data, one after the other, as a file that can be read and sought."""
+
+    def __init__(self, path: Path) -> None:
         try:
-            header = pydicom.dcmread(file, stop_before_pixels=True)
+            import pydicom
+        except ImportError:
+            raise UserError(f"{path}: DICOM files need pydicom -> pip install 'polyptrace[dicom]'") from None
+        self._file: BinaryIO = path.open("rb")
+        try:
+            header = pydicom.dcmread(self._file, stop_before_pixels=True)
             syntax = str(header.file_meta.TransferSyntaxUID)
-            fragments = _fragments(file) if syntax.startswith(MPEG) else []
+            parts = list(_fragments(self._file)) if syntax.startswith(MPEG) else []
         except (pydicom.errors.InvalidDicomError, AttributeError, OSError, struct.error) as error:
+            self._file.close()
             raise UserError(f"{path}: not a readable DICOM file ({error}) -> export the video again") from None
-    if not fragments:
-        raise UserError(
-            f"{path}: has no MPEG video (transfer syntax {syntax}) -> export it as MPEG-4, or as a video file"
-        )
-    parts = [f"subfile,,start,{start},end,{start + size},,:file:{path}" for start, size in fragments]
-    if len(parts) > 1 and "|" in str(path):
-        raise UserError(f"{path}: the video has several fragments, and the path a '|' -> rename the file or folder")
-    return f"concat:{'|'.join(parts)}" if len(parts) > 1 else parts[0]
+        if not parts:
+            self._file.close()
+            raise UserError(
+                f"{path}: has no MPEG video (transfer syntax {syntax}) -> export it as MPEG-4, or as a video file"
+            )
+        self._parts, self._at = parts, 0
+        self._size = sum(size for _, size in parts)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, at most up to the end of a fragment."""
+        start = 0
+        for offset, length in self._parts:
+            if self._at < start + length:
+                inside = self._at - start
+                self._file.seek(offset + inside)
+                content = self._file.read(length - inside if size < 0 else min(size, length - inside))
+                self._at += len(content)
+                return content
+            start += length
+        return b""
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
 
 
 def _fragments(file: BinaryIO) -> list[tuple[int, int]]:

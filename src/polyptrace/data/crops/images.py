@@ -13,12 +13,14 @@ import json
 import tarfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from polyptrace.core import codec
@@ -126,13 +128,13 @@ def read_images(
 def _decode_together(contents: list[bytes | Problem], device: torch.device) -> dict[int, Tensor]:
     """The JPEGs by index; empty if nvJPEG refuses one of them, so that each is decoded separately.
 
-    Those with Exif data are left out, because nvJPEG ignores the rotation that these may have.
+    Those that Exif data turn are left out, because nvJPEG ignores this.
     """
     jpegs = {
         index: content
         for index, content in enumerate(contents)
         if isinstance(content, bytes) and content[:2] == JPEG_START and not is_truncated(content)
-        if content.find(EXIF, 0, content.find(JPEG_SCAN)) < 0
+        if not _is_turned(content)
     }
     try:
         return dict(zip(jpegs, codec.decode_jpegs(list(jpegs.values()), device), strict=True)) if jpegs else {}
@@ -140,6 +142,15 @@ def _decode_together(contents: list[bytes | Problem], device: torch.device) -> d
         if device.type == "cuda":  # nvJPEG may still be writing earlier images to memory that is now free
             torch.cuda.synchronize(device)
         return {}
+
+
+def _is_turned(content: bytes) -> bool:
+    if content.find(EXIF, 0, content.find(JPEG_SCAN)) < 0:
+        return False
+    try:
+        return codec.orientation(Image.open(BytesIO(content))) != 1
+    except (OSError, ValueError, SyntaxError):  # damaged Exif data
+        return True
 
 
 def _read_content(path: Path) -> bytes | Problem:

@@ -201,11 +201,14 @@ class PartialStore:
 
     def _crops_of(self, rows: Ints) -> Iterator[Pixels]:
         """The crops of these box rows, one by one."""
-        crops: dict[int, Pixels] = {}
-        for file, cut in self._rounds:
-            store = np.asarray(np.load(file, "r"))  # a view of the memory map
-            crops.update(zip(cut.tolist(), store, strict=True))
-        return (crops[row] for row in rows.tolist())
+        cut = np.concatenate([cut for _, cut in self._rounds])
+        store = np.repeat(np.arange(len(self._rounds)), [len(cut) for _, cut in self._rounds])
+        index = np.concatenate([np.arange(len(cut)) for _, cut in self._rounds])
+        order = np.argsort(cut)
+        place = order[np.searchsorted(cut, rows, sorter=order)]
+        stores = [np.asarray(np.load(file, "r")) for file, _ in self._rounds]  # views of the memory maps
+        for number, position in zip(store[place].tolist(), index[place].tolist(), strict=True):
+            yield stores[number][position]
 
 
 def write_store(path: Path, shape: tuple[int, ...], blocks: Iterable[Pixels]) -> None:

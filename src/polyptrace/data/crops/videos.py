@@ -22,7 +22,7 @@ from torch import Tensor
 from polyptrace.core.arrays import Pixels
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import UserError, warn
-from polyptrace.data.crops.dicom import DICOM_SUFFIXES, mpeg_address
+from polyptrace.data.crops.dicom import DICOM_SUFFIXES, DicomVideo
 
 VIDEO_SUFFIXES = (
     *(".mp4", ".mov", ".mkv", ".avi", ".m4v", ".mpg", ".mpeg", ".webm"),
@@ -235,8 +235,8 @@ def _open(path: Path) -> Iterator[Any]:
     options = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
     try:
         # without file:, FFmpeg takes a name such as http:a.mp4 for an address
-        address = mpeg_address(path) if path.suffix.lower() in DICOM_SUFFIXES else f"file:{path}"
-        container = av.open(address, **options)
+        source = DicomVideo(path) if path.suffix.lower() in DICOM_SUFFIXES else f"file:{path}"
+        container = av.open(source, **options)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file -> check the path") from None
     except (av.error.FFmpegError, OSError, ValueError) as error:

@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image
 
 from polyptrace.core.arrays import Floats
+from polyptrace.core.codec import orientation
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import VideoInfo, video_info
@@ -106,10 +107,12 @@ def _pictures(folder: Path, labels: Path, root: Path) -> dict[str, str]:
 
 
 def _picture_size(file: Path) -> tuple[int, int]:
+    """Width and height as displayed."""
     try:
         with Image.open(file) as picture:  # reads only the header
-            return picture.size
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
+            width, height = picture.size
+            return (height, width) if orientation(picture) >= 5 else (width, height)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise UserError(f"{file}: its size cannot be read ({error}) -> restore the image") from None
 
 
