@@ -191,6 +191,33 @@ def test_a_session_by_mouse_with_every_edit(serve: Serve, visit: Open) -> None:
     assert page.evaluate("timeline.span") == zoomed
 
 
+def test_one_key_press_is_one_answer_to_a_question_that_is_seen(serve: Serve, visit: Open) -> None:
+    page = visit(serve())
+    settled(page)
+    page.keyboard.press("h")
+    page.keyboard.press("y")
+    assert page.evaluate("[S.busy || false, S.state.answers]") == [False, 0]
+    page.keyboard.press("q")
+
+    def hold() -> None:
+        page.keyboard.down("y")
+        for _ in range(5):
+            page.keyboard.down("y")
+            settled(page)
+        page.keyboard.up("y")
+
+    act(page, hold)
+    assert page.evaluate("S.state.answers") == 1
+    page.evaluate("select([0], false)")
+    page.fill("#note", "flat")
+    act(page, lambda: page.click("#answer-unsure"))  # leaving the note saves it; the click is not lost
+    page.wait_for_function("() => S.state.revision === 3")
+    page.keyboard.press("h")
+    page.wait_for_function("() => $('history').querySelectorAll('li').length === 3")
+    assert "unsure" in page.inner_text("#history")
+    assert "flat" in page.inner_text("#history")
+
+
 def test_two_people_disagree_and_see_each_other(serve: Serve, visit: Open) -> None:
     server = serve()
     ada, bob = visit(server, "Ada"), visit(server, "Bob")
@@ -203,6 +230,9 @@ def test_two_people_disagree_and_see_each_other(serve: Serve, visit: Open) -> No
     bob.select_option("#view", "me")
     bob.wait_for_function("() => S.state.answers === 0")
     settled(bob)
+    bob.keyboard.press("h")
+    bob.wait_for_function("() => $('history').textContent === 'No answers yet.'")
+    bob.keyboard.press("q")
     bob.evaluate("pair => edit({ kind: 'answer', items: pair, answer: 'different' })", pair)
     bob.wait_for_function("() => S.state.answers === 1")
     ada.wait_for_selector("#conflicts:not([hidden])")

@@ -112,11 +112,14 @@ def test_answers_label_the_tracks_of_the_same_boxes(content: PageContent, tmp_pa
 
 def test_answers_label_the_procedure_of_their_own_dataset(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path / "answers.jsonl")
+    journal.append("answer", "Ada", video="b/v", items=((0, 0, 1), (1, 5, 6)), answer="same")
+    journal.append("undo", "Ada", event=1)
     journal.append("answer", "Ada", video="b/v", items=((0, 0, 1), (1, 5, 6)), answer="different")
     datasets = ["a"] * 4 + ["b"] * 4
     table = Boxes.of(video="v", frame_index=[0, 1, 5, 6] * 2, xywh=[[0, 0, 9, 9]] * 8, dataset=datasets)
     labelled = label_boxes(table, np.array([2, 2, 3, 3, 0, 0, 1, 1]), journal.path)
     assert labelled.boxes.polyp.tolist() == [""] * 4 + ["v/1", "v/1", "v/2", "v/2"]
+    assert labelled.unmapped == ()
 
 
 def test_procedures_with_undecided_pairs_stay_unlabelled(

@@ -179,10 +179,10 @@ def test_undo_restores_the_state_exactly(workspace: Workspace, answer: Callable[
     answer(0, 1)
     before = procedure.state()
     answer(1, 2, "different")
-    workspace.withdraw("undo", "Ada")
+    workspace.withdraw("undo", "Ada", procedure.key)
     after = procedure.state()
     assert after.component.tolist() == before.component.tolist()
     assert after.different.keys() == before.different.keys()
-    workspace.withdraw("redo", "Ada")
+    workspace.withdraw("redo", "Ada", procedure.key)
     assert procedure.state().apart(0, 2)
-    assert workspace.withdraw("redo", "Ada") is None
+    assert workspace.withdraw("redo", "Ada", procedure.key) is None

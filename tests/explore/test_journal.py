@@ -41,6 +41,14 @@ def test_a_cut_at_any_byte_keeps_every_complete_line(tmp_path: Path) -> None:
         assert len(read_journal(path)[0]) == len(journal.events) <= lines
 
 
+def test_a_file_of_another_kind_is_called_that(tmp_path: Path) -> None:
+    path = tmp_path / "export.xml"
+    path.write_text("<annotations>\n</annotations>\n")
+    with pytest.raises(UserError, match=r"export\.xml: line 1: not a journal of answers"):
+        Journal.open(path)
+    assert path.read_text() == "<annotations>\n</annotations>\n"
+
+
 @pytest.mark.parametrize("line", [1, 2, 3])
 def test_damage_in_the_middle_names_the_line_and_stops(tmp_path: Path, line: int) -> None:
     path = filled(tmp_path / "answers.jsonl").path
@@ -95,27 +103,28 @@ def test_undo_and_redo_are_unlimited_and_per_annotator(tmp_path: Path) -> None:
     journal = filled(tmp_path / "answers.jsonl")
     journal.append("answer", "Bob", video="d/v", items=(A, B), answer="different")
     for _ in range(3):
-        journal.append("undo", "Ada", event=undoable(journal.events, "Ada")[0])
-    assert undoable(journal.events, "Ada") == (0, 1)
+        journal.append("undo", "Ada", event=undoable(journal.events, "Ada", "d/v")[0])
+    assert undoable(journal.events, "Ada", "d/v") == (0, 1)
     assert [event.who for event in active_events(journal.events)] == ["Bob"]
     for _ in range(3):
-        journal.append("redo", "Ada", event=undoable(journal.events, "Ada")[1])
+        journal.append("redo", "Ada", event=undoable(journal.events, "Ada", "d/v")[1])
     assert [event.id for event in active_events(journal.events)] == [1, 2, 3, 4]
     journal.append("undo", "Ada", event=3)
     journal.append("answer", "Ada", video="d/v", items=(A, B), answer="unsure")
-    assert undoable(journal.events, "Ada")[1] == 0, "a new edit ends redo"
+    assert undoable(journal.events, "Ada", "d/v")[1] == 0, "a new edit ends redo"
+    assert undoable(journal.events, "Ada", "d/other") == (0, 0), "undo stays in the procedure on the screen"
 
 
 def test_undo_passes_over_what_another_annotator_withdrew(tmp_path: Path) -> None:
     journal = filled(tmp_path / "answers.jsonl", 2)
     journal.append("undo", "Bob", event=2)
-    assert undoable(journal.events, "Ada") == (1, 0)
-    assert undoable(journal.events, "Bob") == (0, 0)
+    assert undoable(journal.events, "Ada", "d/v") == (1, 0)
+    assert undoable(journal.events, "Bob", "d/v") == (0, 0)
     journal.append("redo", "Bob", event=2)
-    assert undoable(journal.events, "Ada") == (2, 0)
+    assert undoable(journal.events, "Ada", "d/v") == (2, 0)
     journal.append("undo", "Ada", event=2)
     journal.append("redo", "Bob", event=2)
-    assert undoable(journal.events, "Ada") == (2, 0)
+    assert undoable(journal.events, "Ada", "d/v") == (2, 0)
 
 
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def _read(path: Path) -> str:
 
 def _in_use(out: Path, content: str) -> InUseError:
     holder = content.partition("\n")[0] or "another process"
-    return InUseError(f"{out}: in use by {holder} -> wait until it has ended or stop it, or give another --out")
+    return InUseError(f"{out}: in use by {holder} -> wait until it has ended or stop it, or use another output")
 
 
 def owner_tag() -> str:

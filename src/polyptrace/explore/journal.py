@@ -155,6 +155,8 @@ def read_journal(path: Path) -> tuple[list[Event], int]:
         try:
             parsed = json.loads(line)
         except ValueError:
+            if number == 1:
+                raise foreign from None
             raise UserError(f"{where}: damaged, not a JSON object -> {advice}") from None
         if number == 1:
             if parsed != {"format": FORMAT}:
@@ -177,8 +179,8 @@ def active_events(events: Sequence[Event]) -> list[Event]:
     return [event for event in events if event.id not in undone and event.kind not in ("undo", "redo")]
 
 
-def undoable(events: Sequence[Event], who: str) -> tuple[int, int]:
-    """The events of an annotator that undo and redo apply to next; 0 where there is none.
+def undoable(events: Sequence[Event], who: str, video: str) -> tuple[int, int]:
+    """The events of an annotator in a procedure that undo and redo apply to next; 0 where there is none.
 
     A new edit ends the redo of what was undone before it. What others withdraw is not undone again.
     """
@@ -187,7 +189,7 @@ def undoable(events: Sequence[Event], who: str) -> tuple[int, int]:
     undone: list[int] = []
     for event in events:
         if event.kind not in ("undo", "redo"):
-            if event.who == who:
+            if event.who == who and event.video == video:
                 own.add(event.id)
                 done.append(event.id)
                 undone.clear()

@@ -53,7 +53,7 @@ def label_boxes(boxes: Boxes, track: Ints, path: Path, *, unlinked_differ: bool 
     polyp = np.full(len(boxes), "", object)
     unmapped, labelled, polyps = [], 0, 0
     unsettled: dict[str, int] = {}
-    for video in sorted({event.video for event in events}):
+    for video in sorted({event.video for event in events if event.kind not in ("undo", "redo")}):
         key = _procedure(video, procedures)
         if not key:
             unmapped.append(f"{video}: no such procedure")

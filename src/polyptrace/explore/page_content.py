@@ -54,7 +54,7 @@ class PageContent:
         tracks, rows = self.workspace.tracks, procedure.rows
         columns = np.array(state.items, np.int64).T.tolist()
         fps = float(tracks.fps[rows[0]])
-        undo, redo = undoable(self.workspace.journal.events, who)
+        undo, redo = undoable(self.workspace.journal.events, who, procedure.key)
         return {
             "revision": self.revision,
             "number": number,
@@ -100,8 +100,8 @@ class PageContent:
             "labels": agreement_with_labels(found.lesion, polyp),
         }
 
-    def review(self, number: int) -> dict[str, Any]:
-        """Who said what, and how far the annotators agree."""
+    def review(self, number: int, view: str | None) -> dict[str, Any]:
+        """Who said what, and how far the annotators agree; only what one annotator said, if `view` names one."""
         workspace = self.workspace
         key = workspace.keys[number]
         active = {event.id for event in active_events(workspace.journal.events)}
@@ -109,11 +109,11 @@ class PageContent:
             "history": [
                 event.as_json() | {"active": event.id in active}
                 for event in workspace.journal.events
-                if event.video == key
+                if event.video == key and view in (None, event.who)
             ],
             "kappas": [
                 [first, second, None if np.isnan(kappa) else round(kappa, 3), pairs]
-                for first, second, kappa, pairs in workspace.kappas(number)
+                for first, second, kappa, pairs in (workspace.kappas(number) if view is None else ())
             ],
         }
 
@@ -149,7 +149,7 @@ class PageContent:
                 "procedures/0": self.state(number, view, ""),
                 "procedures/0/question": {"question": None, "check": None},
                 "procedures/0/lesions": self.lesions(number, view),
-                "procedures/0/review": self.review(number),
+                "procedures/0/review": self.review(number, view),
             }
             return named.export_name(".html"), to_html(answers, named.state.items, crops), "text/html"
         form = FORMATS[kind]

@@ -53,7 +53,7 @@ class Handlers:
             Route(procedure, self.state),
             Route(f"{procedure}/question", lambda request: answer(page.question(number(request), view_of(request)))),
             Route(f"{procedure}/lesions", lambda request: answer(page.lesions(number(request), view_of(request)))),
-            Route(f"{procedure}/review", lambda request: answer(page.review(number(request)))),
+            Route(f"{procedure}/review", lambda request: answer(page.review(number(request), view_of(request)))),
             Route(f"{procedure}/candidates", self.candidates),
             Route(f"{procedure}/strip", self.strip),
             Route(f"{procedure}/export/{{kind}}", self.export),
@@ -123,7 +123,7 @@ class Handlers:
         with workspace.lock:
             event = workspace.journal.parse(content | {"who": who, "video": procedure.key})
             if event.kind in ("undo", "redo"):
-                withdrawn = workspace.withdraw(event.kind, who, event.event)
+                withdrawn = workspace.withdraw(event.kind, who, procedure.key, event.event)
                 if withdrawn is None:
                     return PlainTextResponse(f"nothing to {event.kind}", 409)
                 event = withdrawn

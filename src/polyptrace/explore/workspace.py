@@ -240,12 +240,12 @@ class Workspace:
         with self.lock:
             return self._procedure(number)
 
-    def withdraw(self, kind: Literal["undo", "redo"], who: str, event: int = 0) -> Event | None:
-        """Undoes or redoes one edit by its number, or for 0 the last one of an annotator; None if there is none."""
+    def withdraw(self, kind: Literal["undo", "redo"], who: str, video: str, event: int = 0) -> Event | None:
+        """Undoes or redoes an edit by its number, or for 0 an annotator's last one in a procedure; None without one."""
         with self.lock:
             events = self.journal.events
             if not event:
-                event = undoable(events, who)[kind == "redo"]
+                event = undoable(events, who, video)[kind == "redo"]
                 return self.journal.append(kind, who, event=event) if event else None
             active = {each.id for each in active_events(events)}
             known = {each.id for each in events if each.kind not in ("undo", "redo")}

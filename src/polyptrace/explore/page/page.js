@@ -82,6 +82,7 @@ async function loadAsked() {
   const number = S.number, [asked] = await Promise.all([get(`procedures/${number}/question`), loadLesions()]);
   if (number !== S.number) return;
   S.waiting = false; Object.assign(S, asked); render();
+  if (S.tab !== "questions") await showTab(S.tab, false);
 }
 async function loadLesions() {
   const number = S.number, found = await get(`procedures/${number}/lesions`);
@@ -115,16 +116,22 @@ function failed(error) {
   } else toast(error.message);
 }
 async function edit(content) {
+  if (S.busy && S.noting) await S.saved;  // a click that ends the typing of a note
   if (embedded || S.busy) return;
   if (!who()) { await askName(); if (!who()) return; }
-  S.busy = true;
+  S.busy = true; S.noting = content.kind === "note"; S.saved = save(content);
+  await S.saved;
+}
+async function save(content) {
   const keep = new Set([...S.selected].map(item => itemKey(item).join())), now = S.current >= 0 ? itemKey(S.current).join() : "";
   try {
     const reply = await post(content);
-    S.state = reply.state; S.question = S.check = null; S.waiting = true;
-    restore(keep, now); render();
+    S.state = reply.state; $("toast").hidden = true;
+    restore(keep, now);
+    if (S.noting) renderEdits();  // the question stays, since a click on it may have begun
+    else { S.question = S.check = null; S.waiting = true; render(); }
     if (S.tab !== "questions") showTab(S.tab, false);
-    await loadAsked();
+    if (!S.noting) await loadAsked();
   } catch (error) { failed(error); } finally { S.busy = false; }
 }
 
@@ -148,19 +155,22 @@ function render() {
   $("stage").style.height = `${Math.min(Math.max(timeline.lanes.length * timeline.laneHeight + timeline.axis + 8, 150), innerHeight * .36)}px`;
   mark();
   $("timeline").setAttribute("aria-label", `Timeline of ${counted(count, "track")}${S.lesions ? ` in ${counted(S.lesions.confidence.length, "lesion")}` : ""}`);
-  $("tracks").textContent = count.toLocaleString("en"); $("answers").textContent = S.state.answers.toLocaleString("en");
+  $("tracks").textContent = count.toLocaleString("en"); $("answers").textContent = S.state.answers.toLocaleString("en"); $("answers-word").textContent = S.state.answers === 1 ? "answer" : "answers";
   if (S.lesions) {
     const { low, high, confidence } = S.lesions;
     $("count").textContent = confidence.length;
     $("interval").textContent = `${confidence.length === 1 ? "lesion" : "lesions"}, 90 %: ${low}–${high}`;
   } else { $("count").textContent = "–"; $("interval").textContent = "lesions: grouping the tracks …"; }
+  const conflicts = S.state.contradictions.length;
   const left = S.question && S.lesions ? S.lesions.left : 0, done = S.question ? (S.lesions ? S.state.answers / Math.max(S.state.answers + left, 1) : 0) : S.state.answers ? 1 : 0;
   $("bar").style.width = `${100 * done}%`;
-  $("progress").textContent = S.question ? (S.lesions ? `about ${counted(left, "answer")} left to settle everything` : " ") : S.check ? "All pairs are decided; some answers are worth a check" : S.state.answers ? "All pairs are decided" : " ";
-  const conflicts = S.state.contradictions.length;
+  $("progress").textContent = S.question ? (S.lesions ? `about ${counted(left, "answer")} left to settle everything` : " ") : S.check ? "All pairs are decided; some answers are worth a check" : conflicts ? "All pairs are decided, with contradictions" : S.state.answers ? "All pairs are decided" : " ";
   $("conflicts").hidden = !conflicts; $("conflicts").textContent = `${counted(conflicts, "contradiction")} to resolve`;
+  renderQuestion(); renderEdits();
+}
+function renderEdits() {
   $("undo").disabled = !S.state.undo; $("redo").disabled = !S.state.redo;
-  renderQuestion(); renderTrack();
+  renderTrack();
 }
 function mark() {
   const asked = S.question || S.check;
@@ -186,7 +196,7 @@ function renderQuestion() {
     return;
   }
   if (!asked) {
-    const done = S.waiting ? "Looking for the best question …" : S.state.answers ? "Every pair of tracks is decided. Export the lesions, or look at the timeline once more." : "There is nothing to ask.";
+    const done = S.waiting ? "Looking for the best question …" : S.state.contradictions.length ? "Every pair of tracks is decided, but some answers contradict each other: see Review." : embedded ? "" : S.state.answers ? "Every pair of tracks is decided. Export the lesions, or look at the timeline once more." : "There is nothing to ask.";
     panel.replaceChildren(el("p", { class: "ask" }, done));
     return;
   }
@@ -198,7 +208,7 @@ function renderQuestion() {
     facts.push(`estimate from these two tracks alone: ${percent(probability)} the same lesion`);
     if (Math.max(same, different) > 1) facts.push(`“same” decides ${counted(same, "pair")} of tracks, “different” ${different}`);
   }
-  else facts.push(`earlier answers, such as #${S.check.statement.event} of ${S.check.statement.who}, are wrong with ${percent(S.check.wrong)}`);
+  else facts.push(`earlier answers, such as #${S.check.statement.event} of ${S.check.statement.who}, are wrong with a probability of ${percent(S.check.wrong)}`);
   const button = (id, text, key) => el("button", { id: `answer-${id}`, class: id, type: "button", onclick: () => answer(id) }, text, el("kbd", {}, key));
   panel.replaceChildren(
     el("p", { class: "ask", id: "ask" }, ask), figure(a), figure(b), el("p", { class: "fact" }, facts.join(" · ")),
@@ -207,7 +217,7 @@ function renderQuestion() {
 }
 function answer(said) {
   const asked = S.question || S.check;
-  if (asked) edit({ kind: "answer", items: keys(pair(asked)), answer: said });
+  if (asked && S.tab === "questions") edit({ kind: "answer", items: keys(pair(asked)), answer: said });
 }
 
 async function renderTrack() {
@@ -217,7 +227,7 @@ async function renderTrack() {
     panel.replaceChildren(el("h2", { id: "track-title" }, "Track"), el("p", { class: "fact" }, "Select a track on the timeline or in a question."));
     return;
   }
-  const shown = [S.number, ...itemKey(item), S.state.revision, S.selected.size, Boolean(S.lesions)].join();
+  const shown = [S.number, ...itemKey(item), S.state.revision, S.selected.size, lesionName(item), S.lesions ? S.lesions.confidence[lesionOf(item)] : ""].join();
   if (S.shown === shown) return;
   const same = S.shown && S.shown.split(",").slice(0, 4).join() === shown.split(",").slice(0, 4).join();
   S.shown = shown;
@@ -309,7 +319,7 @@ function select(items, more) {
   }
   mark(); renderTrack();
 }
-function merge() { if (S.selected.size > 1) edit({ kind: "merge", items: keys(chosen()) }); }
+function merge() { if (S.selected.size < 2) toast("Select two or more tracks first, with Shift."); else edit({ kind: "merge", items: keys(chosen()) }); }
 function confirmLesion() {
   const items = S.current < 0 ? [] : lesionItems(lesionOf(S.current));
   if (items.length && lesionOf(S.current) >= 0) edit({ kind: "merge", items: keys(items) });
@@ -441,11 +451,11 @@ function key(event) {
     " ": event.target.tagName === "BUTTON" ? null : play,
   };
   const run = actions[event.key];
-  if (!run) return;
+  if (!run || (event.repeat && !["+", "=", "-"].includes(event.key))) return;  // a key that is held down acts once
   event.preventDefault(); run();
 }
 document.addEventListener("keydown", key);
-$("procedure").addEventListener("change", event => { S.number = Number(event.target.value); S.shown = ""; load().then(() => S.tab !== "questions" && showTab(S.tab, false)); });
+$("procedure").addEventListener("change", event => { S.number = Number(event.target.value); S.shown = ""; event.target.blur(); load(); });
 $("who").addEventListener("change", remember);
 $("view").addEventListener("change", async () => { if ($("view").value && !who()) await askName(); refresh().catch(failed); });
 $("undo").addEventListener("click", undo); $("redo").addEventListener("click", redo); $("export").addEventListener("click", exportDialog); $("help").addEventListener("click", help);
