@@ -12,7 +12,7 @@ from torchvision.models import get_model
 from transformers import RTDetrImageProcessor, RTDetrV2Config, RTDetrV2ForObjectDetection
 
 from polyptrace.core.codec import decode_image
-from polyptrace.core.errors import UserError
+from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data import Boxes, read_coco
 from polyptrace.data.crops.videos import write_video
 from polyptrace.data.tracks import box_iou
@@ -77,6 +77,16 @@ def test_the_layout_of_an_onnx_file_is_recognised(tmp_path: Path, layout: str) -
     assert found.shape == (1, 5)
     assert np.allclose(found[0, :4], expected, atol=1e-3)
     assert abs(found[0, 4] - 0.9) < 0.05
+
+
+def test_an_onnx_file_that_cannot_use_the_gpu_runs_on_the_cpu_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = constant_model(tmp_path / "polyps.onnx", outputs_of("yolo"))
+    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.warns(PolyptraceWarning, match=r"polyps\.onnx: runs on the CPU, .* pip install onnxruntime-gpu"):
+        (found,) = load_detector(str(path), torch.device("cuda"))([FRAME], [0])
+    assert len(found) == 1
 
 
 def test_a_declaration_beside_the_file_replaces_what_is_recognised(tmp_path: Path) -> None:
