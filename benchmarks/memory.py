@@ -147,7 +147,6 @@ def all_commands(folder: Path, scale: Scale) -> dict[str, Peak]:
         "supervision.bags_per_batch": 4,
         "train.crop_size": 32,
         "train.frames": scale.steps * 4 * 5 * 8,
-        "train.checkpoint_every": 10**6,
     }
     chosen = [word for key, value in settings.items() for word in (f"--{key}", value)]
     tracks = ("--tracks.stride", 1, "--tracks.min-track", 8, "--crops.size", scale.crop, "--crops.workers", 1)

@@ -152,7 +152,7 @@ def time_ours(dataset: Dataset, out: Path, scale: Scale, device: torch.device, w
     config = Config(
         supervision=Supervision(bags_per_batch=scale.bags, bag_size=scale.bag_size),
         encoder=scale.encoder,
-        train=Train(epochs=epochs, checkpoint_every=10**6, crops=where),
+        train=Train(epochs=epochs, crops=where),
     )
     if device.type == "cuda":
         torch.cuda.empty_cache()

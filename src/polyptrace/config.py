@@ -164,8 +164,8 @@ class Train:
     devices: Count = 1  #: processes, one GPU each; torchrun and Slurm set it themselves
     threads: CountOrZero = 0  #: CPU threads; 0: torch's default. Bit-identical resumption needs the same number
     crops: Literal["auto", "device", "host"] = "auto"  #: where crops are kept; auto: on the GPU if they fit
-    checkpoint_every: Count = 200  #: steps between checkpoints
-    checkpoint_minutes: NonNegative = 5.0  #: also write a checkpoint when the last one is this old
+    checkpoint_minutes: NonNegative = 2.0  #: minutes between checkpoints
+    checkpoint_every: CountOrZero = 0  #: also write a checkpoint after every n steps; 0: by time only
     log_every: Count = 1  #: steps between lines of metrics.jsonl
     loggers: tuple[str, ...] = ("tensorboard",)  #: loggers besides metrics.jsonl: tensorboard, wandb, mlflow
 

@@ -63,6 +63,24 @@ def test_every_line_has_time_speed_and_memory(tmp_path: Path) -> None:
         assert line["frames"] == 16 * line["step"]
 
 
+def test_processes_stop_after_the_same_step_though_only_one_writes_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda requests: requests.fill_(1.0))  # the other process asks
+    fabric: Any = SimpleNamespace(is_global_zero=True, world_size=2, device=torch.device("cpu"))
+    stopped_after = []
+    for checkpoint in (True, False):
+        with TrainingLog(fabric, Config(train=Train(loggers=())), tmp_path, TrainingState(), 100, 2) as training_log:
+            for step in range(1, 5):
+                training_log.step(TrainingState(step), BATCH, {"loss": torch.tensor(1.0)}, {}, stop=False)
+                if checkpoint:
+                    training_log.flush()
+                if training_log.stop:
+                    stopped_after.append(step)
+                    break
+    assert stopped_after == [2, 2]
+
+
 def test_an_unknown_logger_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="tensorboard, wandb, mlflow"):
         log(tmp_path, ["tensorbored"], 0, [])

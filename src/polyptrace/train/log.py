@@ -64,6 +64,7 @@ class TrainingLog:
         self._pending: PendingStep | None = None
         self._stack = ExitStack()
         self._writers: list[Writer] = []  # besides metrics.jsonl
+        self._stop_requested = False  # known earlier in a process that has just written a checkpoint
         self.stop = False  # whether any process received a stop signal; equal in all processes
 
     def __enter__(self) -> Self:
@@ -107,6 +108,7 @@ class TrainingLog:
             ready.record()
         previous, self._pending = self._pending, PendingStep(state, batch, list(metrics), values, ready, known)
         self._log(previous)
+        self.stop = self.stop or self._stop_requested
 
     def flush(self) -> None:
         """Logs the last step, for which it waits, and makes sure that the metrics survive a power failure."""
@@ -122,7 +124,7 @@ class TrainingLog:
             pending.ready.synchronize()
         *values, requests = pending.values.tolist()
         metrics = dict(zip(pending.names, values, strict=True))
-        self.stop = self.stop or requests > 0
+        self._stop_requested = self._stop_requested or requests > 0
         if not math.isfinite(metrics["loss"]):
             raise UserError(self._not_finite(pending, metrics["loss"]))
         if not self._fabric.is_global_zero:

@@ -190,7 +190,8 @@ def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tupl
                 state = TrainingState(state.step + 1, state.epoch, state.index + 1, frames)
                 log.step(state, loaded.batch, metrics, known, stop=stop.signal is not None)
                 due = time.monotonic() - saved_time > 60 * config.train.checkpoint_minutes
-                if due or state.step % config.train.checkpoint_every == 0:
+                every = config.train.checkpoint_every
+                if due or (every and state.step % every == 0):
                     log.flush()  # if the loss is not finite, this raises an error before anything is saved
                     _save(run, state)
                     saved, saved_time = state.step, time.monotonic()
