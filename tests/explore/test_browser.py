@@ -66,6 +66,8 @@ def test_a_whole_session_by_keyboard_with_a_reload_and_a_killed_server(
     act(page, lambda: page.keyboard.press("z"))
     act(page, lambda: page.keyboard.press("Shift+Z"))
     assert by_label(page)
+    page.evaluate("S.check = null; renderQuestion()")
+    assert page.locator("#questions tbody tr").count() == int(page.inner_text("#count")), "the lesions are listed"
     page.keyboard.press("e")
     page.wait_for_selector("#dialog[open]")
     assert not page.query_selector("#unsettled")

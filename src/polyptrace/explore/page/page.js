@@ -205,7 +205,7 @@ function renderQuestion() {
   if (embedded) { panel.replaceChildren(lesionTable()); return; }
   if (!asked) {
     const done = S.waiting ? "Looking for the best question …" : S.state.contradictions.length ? "Every pair of tracks is decided, but some answers contradict each other: see Review." : S.state.answers ? "Every pair of tracks is decided. Export the lesions, or look at the timeline once more." : "There is nothing to ask.";
-    panel.replaceChildren(el("p", { class: "ask" }, done));
+    panel.replaceChildren(el("p", { class: "ask" }, done), ...(S.waiting || !S.state.answers ? [] : [lesionTable()]));
     return;
   }
   const [a, b] = pair(asked), gap = (S.state.items.first[b] - S.state.items.last[a]) / (S.state.fps || 1);

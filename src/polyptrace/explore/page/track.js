@@ -142,11 +142,10 @@ function hover(item, x, y) {
   if (item < 0 || !S.state) { box.hidden = true; S.hovered = -1; return; }
   if (S.hovered !== item) {
     S.hovered = item;
-    const picture = S.state.pictures.includes(item) || embedded ? el("img", { src: stripAddress(item, 4, 72), alt: "", height: 72 }) : null;
-    if (picture) picture.addEventListener("error", () => picture.remove());
+    const picture = S.state.pictures.includes(item) || embedded ? el("img", { src: stripAddress(item, 4, 72), alt: "" }) : null;
+    if (picture) { picture.style.aspectRatio = embedded ? 8 : 4; picture.addEventListener("error", () => picture.remove()); }
     box.replaceChildren(...[picture, el("div", {}, badge(item), `${title(item)} · ${lesionName(item)} · ${times(item)}`), S.state.notes[item] ? el("div", { class: "long", dir: "auto" }, S.state.notes[item]) : null].filter(Boolean));
   }
   box.hidden = false;
-  const width = $("stage").clientWidth, below = y < $("stage").clientHeight - 130;
-  box.style.left = `${Math.min(Math.max(0, x - 80), Math.max(0, width - 310))}px`; box.style.top = below ? `${y + 16}px` : ""; box.style.bottom = below ? "" : `${$("stage").clientHeight - y + 12}px`;
+  box.style.left = `${Math.min(Math.max(0, x - 80), Math.max(0, $("stage").clientWidth - 310))}px`; box.style.top = `${y + 16}px`;
 }
