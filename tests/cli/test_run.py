@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from polyptrace.cli.detect import LINKING
 from polyptrace.data import Dataset
 from polyptrace.data.crops.videos import write_video
 from polyptrace.embed import Embeddings
+from polyptrace.lesions import SameModel
 from tests.data.crops.test_field import PLACES, recording
 from tests.detect.conftest import pictures
 
@@ -59,6 +61,23 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
     assert run(*words(tiny_videos, out), "--encoder", "default") == 2
     expected = "vectors: already exists, made with other settings, existing -> requested:\n  encoder: 'colour-grid'"
     assert expected in capsys.readouterr().err
+
+
+def test_the_probability_of_other_procedures_is_used_and_stored_beside_the_vectors(
+    tiny_videos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, same = tmp_path / "out", tmp_path / "same.json"
+    assert run(*words(tiny_videos, out)) == 0
+    own = SameModel.load(out / "vectors/same.json")
+    replace(own, dataset="others").save(same)
+    assert run(*words(tiny_videos, out), "--same", same) == 0
+    for folder in ("lesions", "vectors"):
+        assert SameModel.load(out / folder / "same.json").dataset == "others"
+    replace(own, encoder="b" * 64).save(same)
+    for folder in (out, tmp_path / "new"):
+        assert run(*words(tiny_videos, folder), "--same", same) == 2
+        assert "same.json: fitted on vectors of another encoder" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "new").exists(), "an error before the detector runs"
 
 
 def test_a_folder_of_another_command_is_refused_before_the_detector_runs(

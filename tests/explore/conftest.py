@@ -1,12 +1,14 @@
 """A session on simulated procedures whose lesions are known."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
@@ -17,6 +19,10 @@ from polyptrace.data import prepare
 from polyptrace.embed import Embeddings
 from polyptrace.explore import Journal, Workspace
 from tests.lesions.conftest import track_table
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+#: Answers the question on the screen from the labels, with `y` and `n`.
+TRUTH = "() => { const q = S.question || S.check; return q && S.state.polyp[q.first] === S.state.polyp[q.second]; }"
 
 
 def simulate(videos: int = 2, lesions: int = 3, tracks: int = 5, seed: int = 0, width: int = 16) -> Embeddings:
@@ -150,3 +156,52 @@ def server(explored: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
 def command_words(explored: tuple[Path, Path], *, data: bool = True) -> list[str]:
     vectors, dataset = map(str, explored)
     return [vectors, "--data", dataset] if data else [vectors]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the extra `test`")
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages; afterwards none has written to its console or asked another host."""
+    problems: list[str] = []
+    contexts = []
+
+    def go(server: Server, who: str = "Ada", number: int = 0, *, expect: str = "#ask", **settings: object) -> Any:
+        context = browser.new_context(**{"viewport": {"width": 1300, "height": 950}, **settings})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: problems.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: problems.append(f"error: {error}"))
+        page.on(
+            "request", lambda request: request.url.startswith((server.origin, "data:")) or problems.append(request.url)
+        )
+        page.add_init_script(f"localStorage.setItem('polyptrace-who', {json.dumps(who)})")
+        page.goto(f"{server.url}#{number}")
+        page.wait_for_selector(expect)
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    refused = "console: Failed to load resource: net::ERR_CONNECTION_REFUSED"  # after a test has killed the server
+    assert [each for each in problems if each != refused] == []
+
+
+def settled(page: Any) -> None:
+    page.wait_for_function("() => S.state && S.lesions && !S.busy && !S.waiting")
+
+
+def act(page: Any, run: Callable[[], object]) -> None:
+    """Does something that is written to the journal, and waits until the page shows it."""
+    before = page.evaluate("S.state.revision")
+    run()
+    page.wait_for_function("before => S.state.revision > before", arg=before)
+    settled(page)

@@ -1,78 +1,23 @@
 """Whole sessions in a real browser."""
 
-import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from polyptrace.embed import Embeddings
-from tests.explore.conftest import Server, simulate, start_server
+from tests.explore.conftest import CHROMIUM, TRUTH, Server, act, settled, simulate, start_server
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the extra `test`")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
+Page = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the extra `test`").Page
 
-Page = playwright.Page
 Serve = Callable[..., Server]
 Open = Callable[..., Page]
-
-#: Answers the question on the screen from the labels, with `y` and `n`.
-TRUTH = "() => { const q = S.question || S.check; return q && S.state.polyp[q.first] === S.state.polyp[q.second]; }"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def visit(browser: playwright.Browser) -> Iterator[Open]:
-    """Opens pages; afterwards none has written to its console or asked another host."""
-    problems: list[str] = []
-    contexts = []
-
-    def go(server: Server, who: str = "Ada", number: int = 0, *, expect: str = "#ask", **settings: object) -> Page:
-        context = browser.new_context(**{"viewport": {"width": 1300, "height": 950}, **settings})
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(60_000)
-        page.on("console", lambda message: problems.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: problems.append(f"error: {error}"))
-        page.on(
-            "request", lambda request: request.url.startswith((server.origin, "data:")) or problems.append(request.url)
-        )
-        page.add_init_script(f"localStorage.setItem('polyptrace-who', {json.dumps(who)})")
-        page.goto(f"{server.url}#{number}")
-        page.wait_for_selector(expect)
-        return page
-
-    yield go
-    for context in contexts:
-        context.close()
-    refused = "console: Failed to load resource: net::ERR_CONNECTION_REFUSED"  # after a test has killed the server
-    assert [each for each in problems if each != refused] == []
-
-
-def settled(page: Page) -> None:
-    page.wait_for_function("() => S.state && S.lesions && !S.busy && !S.waiting")
 
 
 def answers(page: Page) -> int:
     return int(page.inner_text("#answers"))
-
-
-def act(page: Page, run: Callable[[], object]) -> None:
-    """Does something that is written to the journal, and waits until the page shows it."""
-    before = page.evaluate("S.state.revision")
-    run()
-    page.wait_for_function("before => S.state.revision > before", arg=before)
-    settled(page)
 
 
 def by_label(page: Page) -> bool:
@@ -113,12 +58,16 @@ def test_a_whole_session_by_keyboard_with_a_reload_and_a_killed_server(
             settled(page)
             assert answers(page) == 7, "the answers survive a kill"
     assert by_label(page)
-    assert page.inner_text("#interval").endswith(f"90 %: {page.inner_text('#count')}–{page.inner_text('#count')}")
+    assert page.inner_text("#interval").endswith(
+        f"90 % interval {page.inner_text('#count')}–{page.inner_text('#count')}"
+    )
     journal = (tmp_path / "answers.jsonl").read_text().splitlines()
     assert len(journal) == 1 + answers(page)
     act(page, lambda: page.keyboard.press("z"))
     act(page, lambda: page.keyboard.press("Shift+Z"))
     assert by_label(page)
+    page.evaluate("S.check = null; renderQuestion()")
+    assert page.locator("#questions tbody tr").count() == int(page.inner_text("#count")), "the lesions are listed"
     page.keyboard.press("e")
     page.wait_for_selector("#dialog[open]")
     assert not page.query_selector("#unsettled")

@@ -126,6 +126,17 @@ def test_move_takes_items_out_of_their_lesion() -> None:
     assert alone.component.tolist() == [0, 1, 0, 0, 4, 5, 6, 7], "0 stays linked with 2 and 3"
 
 
+def test_a_contradiction_after_a_move_names_the_earlier_answers_too() -> None:
+    events = [*said((0, 1, "same"), (1, 2, "same")), edit(3, "move", TRACKS[2:3], others=tuple(TRACKS[:2]))]
+    events.append(edit(4, "answer", [TRACKS[0], TRACKS[2]], answer="same"))
+    (found,) = identities(TRACKS, events, "v").contradictions
+    assert (found.statement.event, sorted(found.because)) == (4, [1, 3]), "the move says 1 ≠ 2, the first answer 0 = 1"
+    events.append(Event(5, "", "Ada", "undo", event=1))
+    state = identities(TRACKS, events, "v")
+    assert not state.contradictions
+    assert state.component.tolist()[:3] == [0, 1, 0]
+
+
 def test_split_makes_two_items_that_are_apart_and_sets_earlier_answers_aside() -> None:
     events = [*said((0, 1, "same")), edit(2, "split", TRACKS[:1], frame=30)]
     state = identities(TRACKS, events, "v")

@@ -119,6 +119,7 @@ def test_an_invalid_edit_is_refused_and_nothing_is_written(
     server: Server, fields: dict[str, object], status: int
 ) -> None:
     journal = Path(get(server, "session")["answers"])
+    post(server, 0, kind="note", items=items(server)[:1], text="the first event creates the file")
     before = journal.read_bytes()
     post(server, 0, status, **fields)
     post(server, 99, 404, kind="undo")
@@ -234,6 +235,21 @@ def test_bad_input_is_one_line_that_says_what_to_do(
     torn.write_text('{"format": 1}\n{"id": 1, "ti\n{"format": 1}\n')
     assert "torn.jsonl: line 2" in run(vectors, "--answers", str(torn))
     assert "no such file" in run(str(tmp_path / "missing"))
+
+
+def test_a_failed_start_leaves_nothing_behind(explored: tuple[Path, Path], tmp_path: Path) -> None:
+    vectors = tmp_path / "vectors"
+    shutil.copytree(explored[0], vectors, ignore=shutil.ignore_patterns("same.json"))
+    before = sorted(vectors.iterdir())
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        run(str(vectors), "--port", str(taken.getsockname()[1]))
+    run(str(vectors), "--data", str(tmp_path / "missing"))
+    assert sorted(vectors.iterdir()) == before
+    (vectors / "same.json").write_text("{")
+    run(str(vectors))
+    assert sorted(vectors.iterdir()) == sorted([*before, vectors / "same.json"])
 
 
 def test_a_second_server_on_one_journal_is_refused_and_a_torn_last_line_is_reported(

@@ -15,6 +15,7 @@ from polyptrace.config import Crops
 from polyptrace.data import Dataset, prepare, read_coco
 from polyptrace.embed import Embeddings
 from polyptrace.embed.table import COLUMNS
+from polyptrace.explore import Journal, Workspace
 from polyptrace.lesions import SameModel
 from tests.command import call
 from tests.report.browser import CHROMIUM, FLAGS
@@ -127,6 +128,32 @@ def test_the_given_model_is_used_also_if_it_is_the_one_beside_the_vectors(
     with_labels.save(copied / "same.json")
     assert call("lesions", copied, "--same", copied / "same.json", "--out", tmp_path / "out") == 0
     assert SameModel.load(copied / "same.json") == SameModel.load(tmp_path / "out/same.json") == with_labels
+
+
+def test_the_given_model_is_stored_beside_the_vectors_for_explore_and_find(
+    vectors: Path, written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = tmp_path / "given.json"
+    replace(SameModel.load(written / "same.json"), dataset="others", pairs=77, labelled_pairs=9).save(given)
+    copied = shutil.copytree(vectors, tmp_path / "vectors")
+    assert call("lesions", copied, "--same", given, "--out", tmp_path / "out") == 0
+    assert f"{given}, fitted on 77 pairs of tracks, with labels" in " ".join(capsys.readouterr().out.split())
+    assert SameModel.load(copied / "same.json") == SameModel.load(given)
+    tracks = Embeddings.load(copied)
+    assert call("find", copied, "--video", tracks.video[0], "--track", tracks.track[0]) == 0
+    assert f"{copied}/same.json, fitted on 77 pairs" in " ".join(capsys.readouterr().out.split())
+    workspace = Workspace(copied, tracks.select("track"), Journal.open(tmp_path / "answers.jsonl"))
+    assert workspace.model == SameModel.load(given)
+    assert SameModel.load(copied / "same.json") == SameModel.load(given), "explore does not replace it"
+
+
+def test_a_given_model_that_cannot_be_stored_is_reported(
+    vectors: Path, written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "vectors.parquet"
+    shutil.copy(vectors / "embeddings.parquet", file)
+    assert call("lesions", file, "--same", written / "same.json", "--out", tmp_path / "out") == 0
+    assert "'explore' and 'find' fit their own" in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_existing_folder_is_kept_unless_overwritten(

@@ -108,13 +108,23 @@ def test_many_pairs_are_drawn_at_random(tracks: Embeddings, model: SameModel, mo
 
 def test_it_is_stored_and_read_again(tracks: Embeddings, model: SameModel, tmp_path: Path) -> None:
     tracks.save(tmp_path / "vectors")
-    fitted, new = same_model(tmp_path / "vectors", tracks)
-    assert new
+    fitted, source = same_model(tmp_path / "vectors", tracks)
+    assert source is None
     assert fitted == model
     fitted.save(tmp_path / "vectors/same.json")
-    assert same_model(tmp_path / "vectors", tracks) == (model, False)
-    assert same_model(tmp_path / "vectors", tracks, refit=True)[1]
-    assert same_model(tmp_path / "vectors", tracks, labels=True)[1]
+    assert same_model(tmp_path / "vectors", tracks) == (model, tmp_path / "vectors/same.json")
+    assert same_model(tmp_path / "vectors", tracks, refit=True)[1] is None
+    assert same_model(tmp_path / "vectors", tracks, labels=True)[1] is None
+
+
+def test_a_stored_model_with_labels_is_used_unless_one_without_is_asked_for(
+    tracks: Embeddings, model: SameModel, tmp_path: Path
+) -> None:
+    tracks.save(tmp_path / "vectors")
+    with_labels = replace(model, labelled_pairs=9)
+    with_labels.save(tmp_path / "vectors/same.json")
+    assert same_model(tmp_path / "vectors", tracks)[0] == with_labels
+    assert same_model(tmp_path / "vectors", tracks, labels=False)[0] == model
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ ANSWERS = 8
 #: The third procedure has the most polyps.
 PROCEDURE = 2
 SETTLED = "() => S.state && S.lesions && !S.busy && !S.waiting"
-SAME = "() => S.state.polyp[S.question.items[0]] === S.state.polyp[S.question.items[1]]"
+SAME = "() => S.state.polyp[S.question.first] === S.state.polyp[S.question.second]"
 
 
 def main(vectors: str, data: str) -> None:

@@ -84,18 +84,20 @@ def write_vectors(
     return embed_files(encoder, data, out, weights, settings, row=_row(encoder), overwrite=overwrite, compute=compute)
 
 
-def check_encoder(encoder: str, weights: str | None, crop_size: int, settings: Embed) -> None:
-    """Raises an error if `write_vectors` could not embed crops of this size, without a dataset."""
+def check_encoder(encoder: str, weights: str | None, crop_size: int, settings: Embed) -> tuple[str, int]:
+    """Fingerprint of the weights and width of the vectors; an error if crops of this size could not be embedded."""
     if (Path(encoder) / INFO_FILE).is_file():
-        OnnxEncoder(encoder)
-        return
+        info = OnnxEncoder(encoder).info
+        return info.model_hash, info.width
     from polyptrace.core.device import choose_device
     from polyptrace.encoders import load_encoder
     from polyptrace.encoders.preprocess import input_size
+    from polyptrace.encoders.weights import weights_hash
 
     choose_device(settings.device, "--embed.device")
     model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
     input_size(crop_size, model.preprocess, enlarge=settings.enlarge)
+    return weights_hash(model), model.width
 
 
 def _row(encoder: str) -> dict[str, Any]:

@@ -32,8 +32,9 @@ def command(
     """Open procedures in the browser: look at tracks, and answer which of them show the same lesion.
 
     The page is served to this computer only, at the printed address. Every answer is on disk before it is
-    acknowledged, and the next start continues where the last one ended. Without --data, film strips are grey. Stop
-    with Ctrl-C.
+    acknowledged, and the next start continues where the last one ended. Without --data, film strips are grey.
+    Suggestions use the probability of the same lesion that 'lesions' stored beside the vectors (same.json), or fit it.
+    Stop with Ctrl-C.
 
     Example:
 
@@ -54,8 +55,8 @@ def command(
     with lock(path):
         journal = Journal.open(path)
         workspace = Workspace(vectors, tracks, journal)
-        if (vectors / SAME_FILE).is_file():
-            _ = workspace.model  # a damaged file is an error now, not on the page
+        stored = vectors / SAME_FILE
+        model = workspace.model if stored.is_file() else None  # a damaged file is an error now, not on the page
         notices = [journal.dropped] if journal.dropped else []
         if journal.dropped:
             warn(journal.dropped)
@@ -64,6 +65,7 @@ def command(
         token = secrets.token_urlsafe(24)
         url = f"http://127.0.0.1:{number}/?token={token}"
         echo(f"{counted(len(workspace.keys), 'procedure')}, {counted(len(tracks), 'track')}, answers in {path}")
+        echo(model.described(stored) if model else "probability of the same lesion: will be fitted to these vectors")
         echo(url)
         if not no_browser:
             webbrowser.open(url)

@@ -59,11 +59,13 @@ def command(
     datasets = open_datasets(data or (), tracks)
     query = _query(tracks, video, at, frame, track)
     known = bool((tracks.position >= 0).all())
-    model = same_model(embeddings, tracks)[0] if known else None
+    model, source = same_model(embeddings, tracks) if known else (None, None)
     matches = find.most_similar(tracks, query, among, top, model)
     if not len(matches.rows):
         raise UserError(f"--among {among}: no other tracks -> use --among all, or vectors of more procedures")
     _print(tracks, matches)
+    if model is not None and not np.isnan(matches.same).all():
+        echo(model.described(source))
     if out is None:
         return
     with atomic_folder(out, overwrite=overwrite, mark="found.csv") as folder:

@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.table import Column, Table
 from typer import Option
 
-from polyptrace.cli.options import Out, Overwrite, PictureFolders, VectorsFile
-from polyptrace.core.console import counted, echo, output, suggest
-from polyptrace.core.errors import UserError
+from polyptrace.cli.options import Out, Overwrite, PictureFolders, SameFile, VectorsFile
+from polyptrace.core.console import echo, output, suggest
+from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import atomic_folder, provenance, refuse_existing, write_csv, write_json
 from polyptrace.embed import Embeddings, open_datasets
 from polyptrace.film_strips import TrackImages
@@ -29,9 +29,7 @@ def command(
     out: Out,
     data: PictureFolders = None,
     labels: Annotated[bool, Option("--labels", help="Use the known polyp labels to fit the probability.")] = False,
-    same: Annotated[
-        Path | None, Option(help="Use this same.json, fitted on other vectors of the same encoder.")
-    ] = None,
+    same: SameFile = None,
     refit: Annotated[
         bool, Option("--refit", help="Fit the probability again, even if same.json is beside the vectors.")
     ] = False,
@@ -39,8 +37,9 @@ def command(
 ) -> None:
     """List the lesions of each procedure: which tracks belong together, and how certain that is.
 
-    No labels are needed. The probability that two tracks show the same lesion is fitted to the vectors and stored
-    beside them (same.json). The folder gets lesions.csv, tracks.csv, lesions.json, same.json and the page lesions.html.
+    No labels are needed. The probability that two tracks show the same lesion is fitted to the vectors, or read from
+    the file of --same. It is stored beside the vectors (same.json), where 'explore' and 'find' use it. The folder gets
+    lesions.csv, tracks.csv, lesions.json, same.json and the page lesions.html.
 
     Examples:
 
@@ -68,7 +67,7 @@ def write_lesions(
     refuse_existing(out, overwrite, MARK)
     tracks = Embeddings.load(vectors).whole_tracks(str(vectors))
     datasets = open_datasets(data, tracks)
-    model, fitted = same_model(vectors, tracks, path=same, labels=labels, refit=refit)
+    model, source = same_model(vectors, tracks, path=same, labels=labels, refit=refit)
     found = lesions(tracks, same=model)
     images = TrackImages.of(datasets)
     described = [lesion_list(tracks, procedure, images) for procedure in found]
@@ -79,9 +78,14 @@ def write_lesions(
         write_json(folder / "lesions.json", _summary(found, vectors))
         model.save(folder / SAME_FILE)
         write_page(folder / "lesions.html", page)
-        if fitted and vectors.is_dir() and os.access(vectors, os.W_OK):
+        writable = vectors.is_dir() and os.access(vectors, os.W_OK)
+        if writable and source != vectors / SAME_FILE:
             model.save(vectors / SAME_FILE)  # before the folder is complete: a rerun would refuse to replace it
-    _print(found, model)
+        elif not writable and (same is not None or labels):
+            warn(
+                f"{vectors}: {SAME_FILE} cannot be stored there, so 'explore' and 'find' fit their own, without labels"
+            )
+    _print(found, model, source)
     echo(f"written: {out / 'lesions.html'}, {out / MARK}, {out / 'tracks.csv'}")
     if data:
         suggest("explore", vectors, *(word for path in data for word in ("--data", path)))
@@ -106,7 +110,7 @@ def _summary(found: list[ProcedureLesions], vectors: Path) -> dict[str, Any]:
     return {"format": 1, "vectors": str(vectors), "procedures": counts, "made_by": provenance()}
 
 
-def _print(found: list[ProcedureLesions], model: SameModel) -> None:
+def _print(found: list[ProcedureLesions], model: SameModel, source: Path | None) -> None:
     numbers = (Column(name, justify="right") for name in ("tracks", "lesions", "90 % interval"))
     table = Table("procedure", *numbers, box=box.SIMPLE_HEAD)
     for procedure in found:
@@ -115,5 +119,4 @@ def _print(found: list[ProcedureLesions], model: SameModel) -> None:
     output.print(table)
     for assumption in model.assumptions:
         echo(f"assumed: {assumption}")
-    used = "with labels" if model.labelled_pairs else "without labels"
-    echo(f"probability of the same lesion: fitted on {counted(model.pairs, 'pair')} of tracks, {used}")
+    echo(model.described(source))

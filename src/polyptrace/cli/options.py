@@ -18,6 +18,9 @@ VectorsFile = Annotated[Path, Argument(help="Folder of 'polyptrace embed', or a 
 Weights = Annotated[
     str | None, Option("--weights", help="Weights of a foundation model or frozen backbone: file, folder or hub id.")
 ]
+SameFile = Annotated[
+    Path | None, Option("--same", help="Use this same.json, fitted on other vectors of the same encoder.")
+]
 Cluster = Annotated[
     str | None, Option("--cluster", metavar="ADDRESS", help="Compute on a Ray cluster: auto, or HOST:PORT.")
 ]

@@ -8,7 +8,7 @@ from typer import Context, Option
 
 from polyptrace.cli import detect, lesions
 from polyptrace.cli.embed import check_encoder, write_vectors
-from polyptrace.cli.options import ConfigFile, Weights, read_settings, split_arguments
+from polyptrace.cli.options import ConfigFile, SameFile, Weights, read_settings, split_arguments
 from polyptrace.config import Config
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
@@ -20,6 +20,7 @@ from polyptrace.detect import Detections
 from polyptrace.embed.partial import remove_leftovers
 from polyptrace.embed.table import Embeddings
 from polyptrace.encoders.weights import DEFAULT
+from polyptrace.lesions import SameModel
 from polyptrace.report.lesion_page import LESION_COLUMNS, TRACK_COLUMNS
 from polyptrace.report.page import Page, Paragraph, Section, write_page
 
@@ -33,6 +34,7 @@ def command(
     out: Annotated[Path, Option(help="Folder to write: detections, data, vectors, lesions.")],
     encoder: Annotated[str, Option(help="As in 'polyptrace embed': run, encoder folder, name, or hub id.")] = DEFAULT,
     weights: Weights = None,
+    same: SameFile = None,
     min_score: detect.MinScore = 0.1,
     keep_border: detect.KeepBorder = False,
     batch: detect.BatchSize = None,
@@ -53,13 +55,15 @@ def command(
 
       polyptrace run procedure.mp4 --detector polyps.onnx --out case
 
-      polyptrace run procedures/*.mp4 --detector polyps.onnx --encoder runs/ours --out cases
+      polyptrace run procedures/*.mp4 --detector polyps.onnx --encoder runs/ours --out many
+
+      polyptrace run procedure.mp4 --detector polyps.onnx --encoder runs/ours --same many/vectors/same.json --out case
     """
     names, options = split_arguments([str(word) for word in videos])
     videos = [Path(name) for name in names]
     settings = read_settings(ctx, config, SECTIONS, Config(tracks=detect.LINKING), options)
     crops = replace(settings.crops, border="keep") if keep_border else settings.crops
-    _check_later_stages(out, encoder, weights, settings)
+    _check_later_stages(out, encoder, weights, same, settings)
     detections = detect.run_detector(videos, detector, out / "detections", min_score, crops.border, batch, device)
     remarks = [f"{made.path.stem}: {text.split(' -> ')[0]}." for made in detections for text in made.warnings]
     if not any(made.boxes for made in detections):
@@ -81,10 +85,10 @@ def command(
         remove_leftovers(vectors)
     else:  # vectors of a dataset that the user removed are replaced
         write_vectors(encoder, dataset.path, vectors, weights, settings.embed, overwrite=True)
-    lesions.write_lesions(vectors, out / "lesions", [dataset.path], overwrite=True, remarks=remarks)
+    lesions.write_lesions(vectors, out / "lesions", [dataset.path], same=same, overwrite=True, remarks=remarks)
 
 
-def _check_later_stages(out: Path, encoder: str, weights: str | None, settings: Config) -> None:
+def _check_later_stages(out: Path, encoder: str, weights: str | None, same: Path | None, settings: Config) -> None:
     """Raises the errors of the later stages that do not depend on the boxes, before the detector runs for hours."""
     if out.is_file():
         raise UserError(f"--out {out}: is a file -> give a folder")
@@ -92,13 +96,18 @@ def _check_later_stages(out: Path, encoder: str, weights: str | None, settings: 
         raise UserError(f"--out {out}: contains {content} -> give another folder")
     refuse_existing(out / "lesions", overwrite=True, mark=lesions.MARK)
     vectors = out / "vectors"
+    model = SameModel.load(same) if same is not None else None
     if vectors.is_dir():
-        info = Embeddings.load(vectors).info
-        made = {"encoder": info.get("from", encoder), "weights": info.get("weights")}
+        table = Embeddings.load(vectors)
+        made = {"encoder": table.info.get("from", encoder), "weights": table.info.get("weights")}
         changed = differences(made, {"encoder": encoder, "weights": weights})
         refuse_changes(f"{vectors}: already exists, made", changed, f"give another folder, or remove {vectors}")
+        if model is not None:
+            model.check(table, str(same))
     else:
-        check_encoder(encoder, weights, settings.crops.size, settings.embed)
+        fingerprint, width = check_encoder(encoder, weights, settings.crops.size, settings.embed)
+        if model is not None:
+            model.check_encoder(fingerprint, width, str(same))
 
 
 def _no_lesions(out: Path, videos: list[Path], detections: list[Detections], reason: str) -> None:

@@ -54,7 +54,8 @@ SUGGESTED = "prediction"
 #: In the name of a file with lesions that are suggestions.
 UNSETTLED = "-unsettled"
 #: Files of the page and their types.
-PAGE = {"page.css": "text/css", "timeline.js": "text/javascript", "page.js": "text/javascript"}
+PROGRAMS = ("timeline.js", "track.js", "review.js", "page.js")
+PAGE = {"page.css": "text/css"} | dict.fromkeys(PROGRAMS, "text/javascript")
 NOTE = "A read-only copy: one procedure, as it was when the file was written."
 
 
@@ -253,7 +254,7 @@ def to_html(answers: dict[str, Any], items: list[Item], crops: ProcedureCrops) -
     data = {"answers": answers, "strips": strips, "note": NOTE}
     text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     style = page_file("page.css")
-    program = page_file("timeline.js") + page_file("page.js").replace('"use strict";\n', "", 1)
+    program = '"use strict";\n' + "".join(page_file(name).removeprefix('"use strict";\n') for name in PROGRAMS)
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(program)}'; img-src data:"
     page = page_file("index.html")
     for old, new in (
@@ -263,10 +264,9 @@ def to_html(answers: dict[str, Any], items: list[Item], crops: ProcedureCrops) -
         ),
         ('<link rel="stylesheet" href="page.css">', f"<style>{style}</style>"),
         (
-            '<script src="timeline.js" defer></script>\n',
-            f'<script type="application/json" id="embedded">{text}</script>\n',
+            "\n".join(f'<script src="{name}" defer></script>' for name in PROGRAMS),
+            f'<script type="application/json" id="embedded">{text}</script>\n<script>{program}</script>',
         ),
-        ('<script src="page.js" defer></script>', f"<script>{program}</script>"),
     ):
         assert page.count(old) == 1, f"the page has no place for {new[:30]}"
         page = page.replace(old, new)

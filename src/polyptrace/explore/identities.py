@@ -213,8 +213,8 @@ def _statements(event: Event, known: _Items, state: Identities, earlier: Iterabl
                 yield _statement(event, first, second, same=True)
         case "move":
             others = known.numbers(event.others, event)
-            for linked in _linked(others, earlier):  # others that were linked through the moved items stay linked
-                yield from (_statement(event, first, second, same=True) for first, second in pairwise(linked))
+            for parts in _parts(others, items, earlier):  # that were linked through the moved items stay linked
+                yield from (_statement(event, first, second, same=True) for first, second in pairwise(parts))
             for first in items:
                 for second in others:
                     yield _statement(event, first, second, same=False)
@@ -232,13 +232,15 @@ def _statements(event: Event, known: _Items, state: Identities, earlier: Iterabl
             pass
 
 
-def _linked(items: Sequence[int], statements: Iterable[Statement]) -> list[list[int]]:
-    """The items by their components, as "same" statements link them."""
-    links = same_links(each for each in statements if each.same)
-    groups: dict[int, list[int]] = {}
+def _parts(items: Sequence[int], moved: Sequence[int], statements: Iterable[Statement]) -> list[list[int]]:
+    """For each component of the items, one item of each part into which it falls without the moved ones."""
+    same = [each for each in statements if each.same]
+    links = same_links(same)
+    remaining = same_links(each for each in same if each.first not in moved and each.second not in moved)
+    groups: dict[int, dict[int, int]] = {}
     for item in items:
-        groups.setdefault(min(reachable(links, item)), []).append(item)
-    return list(groups.values())
+        groups.setdefault(min(reachable(links, item)), {}).setdefault(min(reachable(remaining, item)), item)
+    return [list(parts.values()) for parts in groups.values()]
 
 
 def _statement(event: Event, first: int, second: int, *, same: bool | None) -> Statement:

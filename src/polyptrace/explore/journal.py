@@ -88,23 +88,20 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Reads a journal, or creates it. A torn last line was never acknowledged: it is dropped and reported."""
+        """Reads a journal. A new file is created with its first event, so that a failed start leaves none behind.
+
+        A torn last line was never acknowledged: it is dropped and reported.
+        """
         if not path.exists():
-            journal = cls(path)
-            journal._write(HEADER)
-            _sync_folder(path.parent)
-            return journal
+            return cls(path)
         events, torn = read_journal(path)
         dropped = ""
         if torn:
             os.truncate(path, path.stat().st_size - torn)
             dropped = f"{path}: the last line was incomplete and is dropped ({torn} bytes); it was never acknowledged"
-        journal = cls(path, events, dropped)
-        if path.stat().st_size == 0:
-            journal._write(HEADER)
-        elif not os.access(path, os.W_OK):
+        if not os.access(path, os.W_OK):
             raise UserError(f"{path}: cannot be written -> check its permissions, or give another file with --answers")
-        return journal
+        return cls(path, events, dropped)
 
     def parse(self, content: dict[str, Any]) -> Event:
         """The next event, from the other fields as JSON; an invalid one is an error that names the field."""
@@ -129,13 +126,15 @@ class Journal:
         with self.path.open("ab") as file:
             end = file.tell()
             try:
-                file.write(line.encode() + b"\n")
+                file.write(f"{line}\n".encode() if end else f"{HEADER}\n{line}\n".encode())
                 file.flush()
                 if self.sync:
                     os.fsync(file.fileno())
             except OSError:  # a full disk: the next event must not continue half a line
                 os.truncate(self.path, end)
                 raise
+        if self.sync and not end:
+            _sync_folder(self.path.parent)
 
 
 def read_journal(path: Path) -> tuple[list[Event], int]:

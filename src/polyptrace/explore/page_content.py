@@ -10,7 +10,9 @@ import numpy as np
 from polyptrace.core.arrays import Ints, Strings
 from polyptrace.data import Dataset
 from polyptrace.data.identity import by_appearance
+from polyptrace.explore.effects import effect
 from polyptrace.explore.exports import FORMATS, Named, to_html
+from polyptrace.explore.identities import Identities
 from polyptrace.explore.journal import active_events, undoable
 from polyptrace.explore.strips import ProcedureCrops
 from polyptrace.explore.workspace import Workspace
@@ -66,13 +68,21 @@ class PageContent:
             "notes": {str(item): text for item, text in state.notes.items()},
             "pictures": np.flatnonzero([item[0] in self.crops(number).rows for item in state.items]).tolist(),
             "contradictions": [asdict(each) for each in state.contradictions],
-            "answers": sum(each.same is not None for each in state.statements),
+            "answers": len({each.event for each in state.statements if each.same is not None}),  # a move is one
             "unmapped": [event.id for event in state.unmapped],
             "mapped": state.mapped,
             "set_aside": state.set_aside,
             "undo": undo,
             "redo": redo,
         }
+
+    def effect(self, before: Identities, after: Identities, event: int) -> dict[str, Any]:
+        """What an event changes about earlier answers, with the events that this is about."""
+        found = effect(before, after, event)
+        because = (each for events in found.contradicted.values() for each in events)
+        named = {event, *found.contradicted, *because, *found.replaced, *found.set_aside}
+        events = {each.id: each.as_json() for each in self.workspace.journal.events if each.id in named}
+        return asdict(found) | {"events": events}
 
     def question(self, number: int, view: str | None) -> dict[str, Any]:
         """The next question, or where there is none the next check."""
@@ -96,7 +106,7 @@ class PageContent:
             "low": found.interval[0],
             "high": found.interval[1],
             "left": procedure.left(view),
-            "suggested": int((~state.decided()).sum()),
+            "suggested": np.flatnonzero(~state.decided()).tolist(),
             "labels": agreement_with_labels(found.lesion, polyp),
         }
 

@@ -121,6 +121,7 @@ class Handlers:
         procedure = workspace.procedure(number)
         who = str(content.get("who", ""))
         with workspace.lock:
+            before = procedure.state(view)
             event = workspace.journal.parse(content | {"who": who, "video": procedure.key})
             if event.kind in ("undo", "redo"):
                 withdrawn = workspace.withdraw(event.kind, who, procedure.key, event.event)
@@ -132,7 +133,8 @@ class Handlers:
                     return PlainTextResponse(conflict, 409)
                 workspace.journal.add(event)
             state = self.page.state(number, view, who)
-        return answer({"event": event.as_json(), "state": state})
+            effect = self.page.effect(before, procedure.state(view), event.id)
+        return answer({"event": event.as_json(), "state": state, "effect": effect})
 
     def _number(self, request: Request) -> int:
         """The number of the procedure of an address."""

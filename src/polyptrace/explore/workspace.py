@@ -229,8 +229,8 @@ class Workspace:
     def model(self) -> SameModel:
         """The probability of the same lesion: `same.json` beside the vectors, or fitted now and written there."""
         with self.lock:
-            model, fitted = same_model(self.vectors, self.tracks)
-            if fitted and self.vectors.is_dir():
+            model, source = same_model(self.vectors, self.tracks)
+            if source is None and self.vectors.is_dir():
                 with suppress(OSError):  # a read-only folder: it is fitted again next time
                     model.save(self.vectors / SAME_FILE)
             return model

@@ -68,20 +68,21 @@ def lesions(embeddings: Embeddings, *, same: SameModel | None = None) -> list[Pr
 
 
 def same_model(
-    vectors: Path, tracks: Embeddings, *, path: Path | None = None, labels: bool = False, refit: bool = False
-) -> tuple[SameModel, bool]:
-    """The model of some vectors, and whether it was fitted now: the given file, `same.json` beside them, or a new fit.
+    vectors: Path, tracks: Embeddings, *, path: Path | None = None, labels: bool | None = None, refit: bool = False
+) -> tuple[SameModel, Path | None]:
+    """The model of some vectors: of the given file, of `same.json` beside them, or a new fit; and the file it is from.
 
-    The file beside the vectors is only used for a model of the same kind, with labels or without.
+    The file is None for a new fit. With `labels`, the file beside the vectors is only used if it was fitted with labels
+    (True) or without (False).
     """
     stored = vectors / SAME_FILE
     used = stored if path is None and not refit and stored.is_file() else path
     if used is not None:
         model = SameModel.load(used)
-        if path is not None or (model.labelled_pairs > 0) == labels:
+        if path is not None or labels is None or (model.labelled_pairs > 0) == labels:
             model.check(tracks, str(used))
-            return model, False
-    return fit_same(tracks, labels=labels), True
+            return model, used
+    return fit_same(tracks, labels=bool(labels)), None
 
 
 def _procedure_lesions(tracks: Embeddings, procedure: ProcedureTracks, model: SameModel) -> ProcedureLesions:

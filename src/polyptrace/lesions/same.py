@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
 from polyptrace.core.arrays import Bools, Floats, Ints
+from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, write_json
 from polyptrace.core.schema import from_json
@@ -113,13 +114,23 @@ class SameModel:
         log_odds = self.prior.log_odds(pause_s) + self.log_ratio(cosine, gap_s)
         return np.where(np.asarray(simultaneous, bool), 0.0, expit(log_odds))
 
+    def described(self, source: Path | None) -> str:
+        """A line for the user: the file that the model was read from, if any, and what it was fitted on."""
+        labels = "with labels" if self.labelled_pairs else "without labels"
+        fitted = f"fitted on {counted(self.pairs, 'pair')} of tracks, {labels}"
+        return "probability of the same lesion: " + (f"{source}, {fitted}" if source else fitted)
+
     def check(self, tracks: Embeddings, where: str) -> None:
         """Raises an error if the vectors are of another encoder than the one that the model was fitted on."""
-        own = encoder_of(tracks)
-        if (self.encoder and own and self.encoder != own) or self.width != tracks.vectors.shape[1]:
+        self.check_encoder(encoder_of(tracks), tracks.vectors.shape[1], where)
+
+    def check_encoder(self, encoder: str, width: int, where: str) -> None:
+        """Raises an error if an encoder, by its fingerprint, and the width of its vectors are others."""
+        if (self.encoder and encoder and self.encoder != encoder) or self.width != width:
             raise UserError(
                 f"{where}: fitted on vectors of another encoder ({self.encoder[:12] or 'unknown'}, width {self.width};"
-                f" these: {own[:12] or 'unknown'}, width {tracks.vectors.shape[1]}) -> fit it again with --refit"
+                f" these: {encoder[:12] or 'unknown'}, width {width})"
+                " -> fit it again with --refit, or give a file of this encoder with --same"
             )
 
     def save(self, path: Path) -> None:

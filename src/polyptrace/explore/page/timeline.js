@@ -1,5 +1,6 @@
 "use strict";
 /* The timeline: one lane per lesion on a canvas. Draws only what is visible, once per frame at most. */
+const DARK = matchMedia("(prefers-color-scheme: dark)");
 class Timeline {
   constructor(canvas, handlers) {
     this.canvas = canvas; this.handlers = handlers; this.context = canvas.getContext("2d");
@@ -7,7 +8,7 @@ class Timeline {
     this.selected = new Set(); this.current = -1; this.asked = []; this.start = 0; this.end = 1; this.scroll = 0;
     this.laneHeight = 26; this.axis = 24; this.pointers = new Map(); this.dirty = false; this.frames = 0;
     new ResizeObserver(() => this.draw()).observe(canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    DARK.addEventListener("change", () => this.draw());
     canvas.addEventListener("wheel", event => this.wheel(event), { passive: false });
     canvas.addEventListener("pointerdown", event => this.down(event));
     canvas.addEventListener("pointermove", event => this.move(event));
@@ -18,7 +19,7 @@ class Timeline {
   get label() { return this.canvas.clientWidth < 600 ? 62 : 132; }
   get span() { return this.end - this.start; }
   static hue(lesion) { return (205 + lesion * 137.508) % 360; }
-  static colour(lesion, alpha = 1) { return lesion < 0 ? `rgb(130 138 146 / ${alpha})` : `hsl(${Timeline.hue(lesion)} 46% 46% / ${alpha})`; }
+  static colour(lesion, alpha = 1) { return lesion < 0 ? `rgb(130 138 146 / ${alpha})` : `hsl(${Timeline.hue(lesion)} 46% ${DARK.matches ? 60 : 46}% / ${alpha})`; }
 
   setData({ items, lesion, solid, fps }) {
     const before = this.full ? [this.start, this.end] : null;
