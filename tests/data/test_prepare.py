@@ -106,7 +106,7 @@ def test_scrambled_labels_change_no_crop_and_no_tracklet_when_linking_by_video(
     plain = prepare(boxes, root, tmp_path / "a", Tracks(link="video"), SMALL).label_free()
     mixed = prepare(scrambled, root, tmp_path / "b", Tracks(link="video"), SMALL).label_free()
     np.testing.assert_array_equal(plain.crops, mixed.crops)
-    for name in ("video", "track", "position", "crop_index", "offset"):
+    for name in ("video", "track", "position", "row_index", "offset"):
         np.testing.assert_array_equal(getattr(plain.tracklets, name), getattr(mixed.tracklets, name))
 
 
@@ -262,7 +262,7 @@ def test_after_a_bad_image_only_the_crops_of_its_track_are_cut_again(make_source
     left = boxes.take(~np.isin(boxes.file, ["v1_0008.jpg", "v1_0021.jpg"]))
     at_once = prepare(left, root, tmp_path / "e", crops=SMALL)
     np.testing.assert_array_equal(found.crops, at_once.crops)
-    np.testing.assert_array_equal(found.tracklets.crop_index, at_once.tracklets.crop_index)
+    np.testing.assert_array_equal(found.tracklets.row_index, at_once.tracklets.row_index)
 
 
 def test_a_run_killed_after_a_bad_image_resumes_in_the_same_round(

@@ -43,8 +43,6 @@ from polyptrace.data.dataset import (
     DATASET_FILE,
     FORMAT,
     Dataset,
-    DatasetTracklets,
-    LabelFreeTracklets,
     read_info,
     save_tracklets,
 )
@@ -52,7 +50,7 @@ from polyptrace.data.identity import group_rows, polyp_keys, video_keys
 from polyptrace.data.sources import check_source, read_source
 from polyptrace.data.sources.file_names import image_root
 from polyptrace.data.splits import Selection
-from polyptrace.data.tracklets import Tracklets, cut_both_units
+from polyptrace.data.tracklets import LabelFreeTracklets, Tracklets, cut_both_units
 from polyptrace.data.tracks import link_with_settings
 
 #: Gives boxes, with the track of each, other polyps.
@@ -89,7 +87,7 @@ class _Linked:
     boxes: Boxes
     track: Ints
     cropped: Ints  # rows of `boxes` that have a crop, in the order of the crop store
-    tracklets: DatasetTracklets
+    tracklets: Tracklets  # as rows of the crop store
 
 
 def prepare(
@@ -200,11 +198,12 @@ def _link_and_cut(source: Boxes, findings: list[Finding], settings: Tracks) -> _
     rows = _rows_without(findings, source)
     boxes = source.take(rows)
     track = link_with_settings(boxes, settings)
-    cropped, tracklets = _in_crop_rows(cut_both_units(boxes, track, settings))
+    tracklets = cut_both_units(boxes, track, settings)
     if not len(tracklets):
         linked = track >= 0
         raise NoTrackError(_no_track_message(boxes.take(linked), track[linked], settings))
-    return _Linked(rows, boxes, track, cropped, tracklets)
+    cropped, crop_index = np.unique(tracklets.row_index, return_inverse=True)
+    return _Linked(rows, boxes, track, cropped, replace(tracklets, row_index=crop_index.astype(np.int64)))
 
 
 def _rows_without(findings: list[Finding], boxes: Boxes) -> Ints:
@@ -213,13 +212,6 @@ def _rows_without(findings: list[Finding], boxes: Boxes) -> Ints:
 
 def _track_count(track: Ints) -> int:
     return len(np.unique(track[track >= 0]))
-
-
-def _in_crop_rows(tracklets: Tracklets) -> tuple[Ints, DatasetTracklets]:
-    """The box rows that tracklets use, and the tracklets as rows of the crop store of those boxes."""
-    cropped, crop_index = np.unique(tracklets.box_index, return_inverse=True)
-    columns = {f.name: getattr(tracklets, f.name) for f in fields(Tracklets) if f.name != "box_index"}
-    return cropped, DatasetTracklets(**columns, crop_index=crop_index.reshape(-1).astype(np.int64))
 
 
 def _image_findings(boxes: Boxes, usable: Ints, bad: list[BadImage]) -> list[Finding]:
@@ -342,11 +334,11 @@ def count_tracklets(tracklets: LabelFreeTracklets) -> dict[str, int]:
         "videos": len(set(video_keys(tracklets))),
         "tracks": int((tracklets.unit == "track").sum()),
         "tracklets": int((tracklets.unit == "tracklet").sum()),
-        "crops": len(np.unique(tracklets.crop_index)),
+        "crops": len(np.unique(tracklets.row_index)),
     }
 
 
-def count_labels(tracklets: DatasetTracklets) -> dict[str, int]:
+def count_labels(tracklets: Tracklets) -> dict[str, int]:
     """Number of polyps, and of polyps with a size and with a histology."""
     polyp = polyp_keys(tracklets)
     known, sized, typed = polyp != "", np.isfinite(tracklets.size_mm), tracklets.histology != ""
