@@ -201,14 +201,10 @@ class PartialStore:
 
     def _crops_of(self, rows: Ints) -> Iterator[Pixels]:
         """The crops of these box rows, one by one."""
-        cut = np.concatenate([cut for _, cut in self._rounds])
-        store = np.repeat(np.arange(len(self._rounds)), [len(cut) for _, cut in self._rounds])
-        index = np.concatenate([np.arange(len(cut)) for _, cut in self._rounds])
-        order = np.argsort(cut)
-        place = order[np.searchsorted(cut, rows, sorter=order)]
-        stores = [np.asarray(np.load(file, "r")) for file, _ in self._rounds]  # views of the memory maps
-        for number, position in zip(store[place].tolist(), index[place].tolist(), strict=True):
-            yield stores[number][position]
+        crops: dict[int, Pixels] = {}
+        for file, cut in self._rounds:
+            crops |= zip(cut.tolist(), np.asarray(np.load(file, "r")), strict=True)  # views of the memory map
+        return (crops[row] for row in rows.tolist())
 
 
 def write_store(path: Path, shape: tuple[int, ...], blocks: Iterable[Pixels]) -> None:

@@ -161,11 +161,11 @@ def _read(video: _Video) -> Boxes:
         stem = name.rpartition("/")[2].removesuffix(".xml")
         if stem.startswith(".") or not stem:  # ._ files of macOS
             continue
-        frame = parse_voc(content, xml := f"{source}/{name}")
-        if not frame.boxes:
+        filename, boxes = parse_voc(content, xml := f"{source}/{name}")
+        if not boxes:
             continue
-        if frame.filename and PurePosixPath(inside(frame.filename, xml)).stem != stem:
-            raise UserError(f"{xml}: names another image, {frame.filename[:80]!r} -> correct <filename>")
+        if filename and PurePosixPath(inside(filename, xml)).stem != stem:
+            raise UserError(f"{xml}: names another image, {filename[:80]!r} -> correct <filename>")
         index = _FRAME.fullmatch(stem.removeprefix(f"{video.name}_"))
         if not index:
             raise UserError(f"{xml}: is not a frame of video {video.name} -> frames are {video.name}_0.xml, …")
@@ -174,14 +174,13 @@ def _read(video: _Video) -> Boxes:
             "video": video.name,
             "frame_index": int(index[0]),
             "file": f"{folder}{stem}.jpg",
-            "image_width": frame.width,
-            "image_height": frame.height,
             "source": f"{source.name}/{stem}.xml",
         }
-        for box in frame.boxes:
+        for box in boxes:
             if not box.tags.get("unique_id"):
-                raise UserError(f"{xml}:{box.line}: object has no unique_id -> name the lesion, {video.name}_1, …")
-            rows.append(columns | {"xywh": box.xywh, "polyp": box.tags["unique_id"], "line": box.line})
+                where = f"{xml}:{box.columns['line']}"
+                raise UserError(f"{where}: object has no unique_id -> name the lesion, {video.name}_1, …")
+            rows.append(columns | box.columns | {"polyp": box.tags["unique_id"]})
     rows.sort(key=itemgetter("frame_index"))
     return Boxes.of_rows(rows)
 

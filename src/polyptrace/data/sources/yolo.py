@@ -20,7 +20,7 @@ from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import VideoInfo, video_info
 from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import BoxRow, qualified
-from polyptrace.data.sources.reading import NoBoxError, decode_text, number_rows, read_bytes
+from polyptrace.data.sources.reading import NoBoxError, number_rows, read_text
 
 _COLUMNS = ("class", "cx", "cy", "w", "h", "sixth", "seventh")
 _NOT_FRAMES = ("classes.txt", "readme.txt", "train.txt", "val.txt", "test.txt", "obj.names", "labels.txt")
@@ -74,7 +74,7 @@ def _boxes(
         size = image_size
         for name in names:
             text = folder / name
-            values, lines = number_rows(decode_text(read_bytes(text), text), text, _COLUMNS, 5)
+            values, lines = number_rows(read_text(text), text, _COLUMNS, 5)
             if not len(values):
                 continue
             within = PurePosixPath(text.relative_to(start).as_posix())
