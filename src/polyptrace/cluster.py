@@ -23,7 +23,7 @@ from polyptrace.core.console import counted, notify, progress
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.store import BadImage, write_store
+from polyptrace.data.crops.store import BadImage, count_images, write_store
 from polyptrace.data.identity import group_rows, video_codes
 from polyptrace.embed import Embedder, Embeddings
 from polyptrace.embed.embedding import UNITS, encoder_info, tracklets_of
@@ -101,10 +101,10 @@ def fill_store_on(
         remaining = list(rows_of)
         while remaining:
             (done,), remaining = ray.wait(remaining)
-            failed, machine, pictures = ray.get(done)
+            failed, machine = ray.get(done)
             bad += [BadImage(int(rows_of[done][b.row]), b.reason) for b in failed]
             machines.add(machine)
-            advance(pictures)
+            advance(count_images(boxes.take(rows_of[done])))
     notify(f"{counted(len(procedures), 'procedure')} on {counted(len(machines), 'machine')}")
     joined = parts / "joined.npy"  # in the folder of parts, so that what a killed run leaves is removed with them
     stores = (np.load(_part(parts, number), "r") for number in range(len(procedures)))
@@ -208,10 +208,8 @@ def _part(folder: Path, number: int) -> Path:
     return folder.resolve() / f"{number:06d}.npy"
 
 
-def _cut(path: Path, boxes: Boxes, root: Path, settings: Crops) -> tuple[list[BadImage], str, int]:
-    """The task of one worker: fills the store of one procedure; returns failed rows, machine, number of images."""
+def _cut(path: Path, boxes: Boxes, root: Path, settings: Crops) -> tuple[list[BadImage], str]:
+    """The task of one worker: fills the store of one procedure; returns failed rows and the machine."""
     import ray
 
-    pictures: list[int] = []
-    bad = fill_store(path, boxes, root, settings, pictures.append)
-    return bad, ray.get_runtime_context().get_node_id(), sum(pictures)
+    return fill_store(path, boxes, root, settings), ray.get_runtime_context().get_node_id()

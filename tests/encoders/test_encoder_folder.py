@@ -268,7 +268,7 @@ def test_it_computes_what_the_release_computes(shared: Path, checkpoint: Path) -
     tokens = encoder.tokens(oracle["clip"])
     torch.testing.assert_close(tokens, oracle["tokens"], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(encoder(oracle["clip"]), oracle["cls"], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(encoder.project(tokens), oracle["projected"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(encoder.projector(tokens), oracle["projected"], atol=1e-5, rtol=1e-5)
     exact = encoder.double().tokens(oracle["clip"].double())
     torch.testing.assert_close(exact, oracle["tokens_float64"], atol=1e-9, rtol=1e-9)
 
