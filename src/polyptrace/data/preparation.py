@@ -7,11 +7,8 @@ The folder is written as `OUT.partial` and renamed at the end. A run that was ki
 already cut.
 """
 
-import hashlib
-import json
-import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +125,7 @@ def prepare(
     with lock(out):
         if out.exists():
             refuse_other_settings(out, settings)
-        cache = out.with_name(out.name + ".annotations")
-        boxes = selection.apply(_read(source, path, options, cache)).in_order()
+        boxes = selection.apply(_read(source, path, options)).in_order()
         if relabel is not None:
             boxes = _relabelled(boxes, relabel, settings.tracks)
         root = image_root(path) if isinstance(source, str) else path
@@ -137,15 +133,14 @@ def prepare(
             refuse_other_content(out, boxes, root)
         else:
             _write_folder(boxes, root, out, settings, fill)
-        shutil.rmtree(cache, ignore_errors=True)
     return Dataset.open(out)
 
 
-def _read(source: Boxes | str, path: Path, options: Mapping[str, Any], cache: Path) -> Boxes:
+def _read(source: Boxes | str, path: Path, options: Mapping[str, Any]) -> Boxes:
     """The boxes of a source; a source without a dataset name is named after its folder."""
     if isinstance(source, Boxes):
         return source
-    boxes = read_source(source, path, options, cache)
+    boxes = read_source(source, path, options)
     return replace(boxes, dataset=np.where(boxes.dataset == "", path.resolve().name, boxes.dataset))
 
 
@@ -266,7 +261,7 @@ def dataset_info(folder: Path, root: Path, source: Boxes, linked: _Linked, setti
     `source` are all boxes of the source, whose images are below `root`.
     """
     hashes = {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")}
-    hashes |= {SOURCE_BOXES: boxes_hash(source), PICTURES: files_hash(linked.boxes.file[linked.cropped], root)}
+    hashes |= {SOURCE_BOXES: source.digest(), PICTURES: files_hash(linked.boxes.file[linked.cropped], root)}
     short = _track_count(linked.track) - len(np.unique(linked.tracklets.track))
     counts = {"boxes": len(linked.boxes), "rejected": len(source) - len(linked.boxes), "short tracks": short}
     if settings.tracks.min_score:
@@ -301,7 +296,7 @@ def refuse_other_content(out: Path, source: Boxes, root: Path) -> None:
     The boxes must be sorted.
     """
     hashes = read_info(out).get("hashes", {})
-    if hashes.get(SOURCE_BOXES) != boxes_hash(source):
+    if hashes.get(SOURCE_BOXES) != source.digest():
         raise UserError(
             f"{out}: already exists, made from other boxes: another source, option or set of videos -> {ADVICE}"
         )
@@ -312,20 +307,6 @@ def refuse_other_content(out: Path, source: Boxes, root: Path) -> None:
             f"{out}: already exists, made from other images: an image, archive or video below {root} was replaced"
             " or written again -> remove this folder, or give another one"
         )
-
-
-def boxes_hash(boxes: Boxes) -> str:
-    """SHA-256 of a box table, independent of the files and lines that its rows were read from."""
-    digest = hashlib.sha256()
-    for column in fields(boxes):
-        if column.name in ("source", "line"):
-            continue
-        values = getattr(boxes, column.name)
-        if values.dtype == np.float64:
-            values = np.where(np.isnan(values), np.nan, values)  # NaN has many bit patterns
-        text = values.dtype == np.object_
-        digest.update(json.dumps(values.tolist()).encode() if text else np.ascontiguousarray(values).tobytes())
-    return digest.hexdigest()
 
 
 def count_tracklets(tracklets: LabelFreeTracklets) -> dict[str, int]:

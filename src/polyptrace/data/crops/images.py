@@ -118,10 +118,10 @@ def read_images(
         for file, frame in images:
             frames.setdefault(file, []).append(frame)
         members = {file.partition(ARCHIVE_MARK)[2]: file for file in frames}
-        for member, content in _archive_files(path_below(root, shared), members.__contains__):
+        for member, stored in _archive_files(path_below(root, shared), members.__contains__):
             on_image(None)
-            if content is not None:
-                file, result = members.pop(member), decode_complete(content)
+            if stored is not None:
+                file, result = members.pop(member), decode_complete(stored)
                 yield from ((file, frame, result) for frame in frames[file])
             if not members:
                 break

@@ -224,9 +224,6 @@ def count_images(boxes: Boxes) -> int:
 
 def _fingerprint(boxes: Boxes, root: Path, crops: Crops) -> str:
     """Identifies the content of a store; the number of workers does not change it."""
-    digest = hashlib.sha256()
-    for column in (boxes.xywh, boxes.frame_index, boxes.image_width, boxes.image_height):
-        digest.update(np.ascontiguousarray(column).tobytes())
+    images = boxes.digest("xywh", "frame_index", "image_width", "image_height", "file")
     settings = {key: value for key, value in asdict(crops).items() if key != "workers"}
-    digest.update(json.dumps([str(root.resolve()), settings, boxes.file.tolist()]).encode())
-    return digest.hexdigest()[:16]
+    return hashlib.sha256(json.dumps([images, str(root.resolve()), settings]).encode()).hexdigest()[:16]

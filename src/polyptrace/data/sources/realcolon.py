@@ -2,12 +2,10 @@
 
 `SSS-VVV_annotations/SSS-VVV_t.xml` (or `_annotation`, or `.tar.gz` of them), `SSS-VVV_frames/SSS-VVV_t.jpg` (or
 `SSS-VVV_frames.tar.gz`), `video_info.csv`, `lesion_info.csv`. An object's `unique_id` is the polyp.
-
-A cache keeps the boxes of the videos that are complete.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
@@ -18,7 +16,7 @@ import numpy as np
 from polyptrace.core.console import counted, progress
 from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops.images import files_hash, first_file, read_all
+from polyptrace.data.crops.images import first_file, read_all
 from polyptrace.data.sources.box_labels import BoxRow, label_table, with_labels
 from polyptrace.data.sources.file_names import inside, names_in
 from polyptrace.data.sources.reading import frame_rate, read_bytes, read_table
@@ -56,17 +54,8 @@ class _Video(NamedTuple):
     frames: Path | None
 
 
-def read_realcolon(
-    path: Path,
-    *,
-    split: str | None = None,
-    histology: Mapping[str, str] | None = None,
-    cache: Path | None = None,
-) -> Boxes:
-    """The boxes of REAL-Colon; `split` is `paper-train` (27 videos) or `paper-eval` (19).
-
-    `cache` is a folder that keeps the boxes of complete videos, so that an interrupted run resumes with the next one.
-    """
+def read_realcolon(path: Path, *, split: str | None = None, histology: Mapping[str, str] | None = None) -> Boxes:
+    """The boxes of REAL-Colon; `split` is `paper-train` (27 videos) or `paper-eval` (19)."""
     path = Path(path)
     annotations = _selected(_folders_and_archives(path, _ANNOTATIONS), split, path)
     frames = _folders_and_archives(path, _FRAMES)
@@ -76,7 +65,12 @@ def read_realcolon(
     rate_rows = _rows(path / "video_info.csv", ("unique_video_name", "fps"))
     rates = {row["unique_video_name"]: frame_rate(row["fps"], f"{where}: fps") for row, where in rate_rows}
     videos = [_Video(name, source, frames.get(name)) for name, source in annotations.items()]
-    table = Boxes.concatenate(list(_read_videos(videos, cache)))
+    tables = []
+    with progress("reading annotations", len(videos), "videos") as bar:
+        for video in videos:
+            tables.append(_read(video))
+            bar.advance()
+    table = Boxes.concatenate(tables)
     for video in videos:
         _warn_of_unlabelled(video)
     if not len(table):
@@ -130,23 +124,6 @@ def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[dict[str, str], str
         return read_table(path, needed)
     warn(f"{path}: no such file; its {', '.join(needed[1:])} stay unknown")
     return []
-
-
-def _read_videos(videos: list[_Video], cache: Path | None) -> Iterator[Boxes]:
-    """The boxes of each video, in order; videos in the cache are not parsed again."""
-    with progress("reading annotations", len(videos), "videos") as bar:
-        for video in videos:
-            sources = [str(source) for source in (video.annotations, video.frames) if source]
-            kept = cache / f"{video.name}-{files_hash(sources, Path())}.parquet" if cache else None
-            if kept and kept.exists():
-                yield Boxes.load(kept)
-                bar.skip(1)
-                continue
-            table = _read(video)
-            if kept:
-                table.save(kept)
-            yield table
-            bar.advance()
 
 
 def _read(video: _Video) -> Boxes:
