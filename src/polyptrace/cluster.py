@@ -23,7 +23,7 @@ from polyptrace.core.console import counted, notify, progress
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.store import BadImage, count_images, write_store
+from polyptrace.data.crops.store import Failures, count_images, write_store
 from polyptrace.data.identity import group_rows, video_codes
 from polyptrace.embed import Embedder, Embeddings
 from polyptrace.embed.embedding import UNITS, encoder_info, tracklets_of
@@ -74,7 +74,7 @@ def fill_store_on(
     root: Path,
     settings: Crops,
     advance: Callable[[int], object] = lambda _: None,
-) -> list[BadImage]:
+) -> Failures:
     """`fill_store` on a cluster: writes the crop of every box to `path`; returns the rows that could not be cut.
 
     Each procedure is cut by one worker with `crops.workers` threads (default 1) into its own file, because shared file
@@ -85,7 +85,7 @@ def fill_store_on(
     parts.mkdir(exist_ok=True)
     threads = settings.workers or 1
     on_gpu = settings.decoding == "nvjpeg"
-    bad: list[BadImage] = []
+    failures: Failures = {}
     machines = set()
     with connected(address) as ray:
         if on_gpu and not ray.cluster_resources().get("GPU"):
@@ -102,7 +102,7 @@ def fill_store_on(
         while remaining:
             (done,), remaining = ray.wait(remaining)
             failed, machine = ray.get(done)
-            bad += [BadImage(int(rows_of[done][b.row]), b.reason) for b in failed]
+            failures |= {int(rows_of[done][row]): reason for row, reason in failed.items()}
             machines.add(machine)
             advance(count_images(boxes.take(rows_of[done])))
     notify(f"{counted(len(procedures), 'procedure')} on {counted(len(machines), 'machine')}")
@@ -110,7 +110,7 @@ def fill_store_on(
     stores = (np.load(_part(parts, number), "r") for number in range(len(procedures)))
     write_store(joined, (len(boxes), settings.size, settings.size, 3), stores)
     joined.replace(path)
-    return sorted(bad, key=lambda b: b.row)
+    return dict(sorted(failures.items()))
 
 
 def embed_on(
@@ -208,7 +208,7 @@ def _part(folder: Path, number: int) -> Path:
     return folder.resolve() / f"{number:06d}.npy"
 
 
-def _cut(path: Path, boxes: Boxes, root: Path, settings: Crops) -> tuple[list[BadImage], str]:
+def _cut(path: Path, boxes: Boxes, root: Path, settings: Crops) -> tuple[Failures, str]:
     """The task of one worker: fills the store of one procedure; returns failed rows and the machine."""
     import ray
 

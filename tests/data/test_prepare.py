@@ -27,7 +27,7 @@ from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.data.boxes import NO_FRAME, crop_regions
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.regions import cut_crop
-from polyptrace.data.crops.store import SECONDS_BETWEEN_SYNCS, BadImage, PartialStore
+from polyptrace.data.crops.store import SECONDS_BETWEEN_SYNCS, Failures, PartialStore
 from polyptrace.data.crops.videos import write_video
 from polyptrace.data.dataset import LabelFree
 
@@ -248,7 +248,7 @@ def test_after_a_bad_image_only_the_crops_of_its_track_are_cut_again(make_source
     break_missing(root / "v1_0021.jpg")  # not wanted before the first is left out
     filled = []
 
-    def fill(path: Path, some: Boxes, *rest: Any) -> list[BadImage]:
+    def fill(path: Path, some: Boxes, *rest: Any) -> Failures:
         filled.append(len(some))
         return fill_store(path, some, *rest)
 
@@ -285,7 +285,7 @@ def test_a_full_disk_does_not_lose_the_crops_that_were_cut(make_source: Source, 
     boxes, root = make_source()
     advances: list[int] = []
 
-    def fill(path: Path, some: Boxes, images: Path, crops: Crops, _: object) -> list[BadImage]:
+    def fill(path: Path, some: Boxes, images: Path, crops: Crops, _: object) -> Failures:
         fill_store(path, some, images, crops, advances.append)
         raise OSError(errno.ENOSPC, "No space left on device")
 

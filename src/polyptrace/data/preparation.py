@@ -34,7 +34,7 @@ from polyptrace.data.boxes import Boxes
 from polyptrace.data.checks import Finding, check_boxes, summary, suspected_corners, write_rejected
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.images import VIDEO_ENDS, files_hash
-from polyptrace.data.crops.store import BadImage, Fill, PartialStore
+from polyptrace.data.crops.store import Failures, Fill, PartialStore
 from polyptrace.data.crops.videos import is_video
 from polyptrace.data.dataset import (
     DATASET_FILE,
@@ -209,16 +209,16 @@ def _track_count(track: Ints) -> int:
     return len(np.unique(track[track >= 0]))
 
 
-def _image_findings(boxes: Boxes, usable: Ints, bad: list[BadImage]) -> list[Finding]:
+def _image_findings(boxes: Boxes, usable: Ints, failures: Failures) -> list[Finding]:
     """Findings of bad images. If a video ends early, all its usable boxes after the end are excluded."""
     ends: dict[str, int] = {}  # first missing frame of each video
     findings = []
-    for picture in bad:
-        file, frame = boxes.file[picture.row], int(boxes.frame_index[picture.row])
-        if picture.reason == VIDEO_ENDS:
+    for row, reason in failures.items():
+        file, frame = boxes.file[row], int(boxes.frame_index[row])
+        if reason == VIDEO_ENDS:
             ends[file] = min(frame, ends.get(file, frame))
         else:
-            findings.append(_finding(boxes, picture.row, "image", True, picture.reason))
+            findings.append(_finding(boxes, row, "image", True, reason))
     for file, frame in ends.items():
         after = usable[(boxes.file[usable] == file) & (boxes.frame_index[usable] >= frame)]
         findings += [_finding(boxes, row, "video ends", False, VIDEO_ENDS) for row in after.tolist()]

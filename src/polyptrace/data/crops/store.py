@@ -11,7 +11,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -32,16 +32,10 @@ MARK = 8  # bytes, from the state of the file that a crop was cut from and from 
 ROW_FACTOR = 0x9E3779B97F4A7C15  # odd, so that marks of different rows differ: damage cannot turn one into another
 
 
-@dataclass(frozen=True)
-class BadImage:
-    """A row of the box table whose crop could not be cut, and why."""
-
-    row: int
-    reason: str
-
-
+#: Rows of the box table whose crops could not be cut, and why.
+Failures = dict[int, str]
 #: Writes a crop store: `fill_store`, or a function with the same parameters.
-Fill = Callable[..., list[BadImage]]
+Fill = Callable[..., Failures]
 
 
 class UnfinishedCrops:
@@ -173,11 +167,11 @@ class PartialStore:
         self._folder, self._boxes, self._root, self._crops, self._fill = folder, boxes, root, crops, fill
         self._rounds: list[tuple[Path, Ints]] = []  # the file of each round, and the box rows in it
 
-    def cut(self, rows: Ints) -> list[BadImage]:
+    def cut(self, rows: Ints) -> Failures:
         """Cuts the crops of those box rows that no round has cut yet; returns the rows with bad images."""
         new = np.setdiff1d(rows, np.concatenate([np.empty(0, np.int64), *(cut for _, cut in self._rounds)]))
         if not len(new):
-            return []
+            return {}
         boxes, number = self._boxes.take(new), len(self._rounds)
         path = self._folder / f"crops-{number}-{_fingerprint(boxes, self._root, self._crops)}.npy"
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -185,9 +179,9 @@ class PartialStore:
             if other.stem != path.stem:  # of other boxes or settings
                 remove(other)
         with progress("cutting crops", count_images(boxes), "images") as bar:
-            bad = self._fill(path, boxes, self._root, self._crops, bar.advance)
+            failures = self._fill(path, boxes, self._root, self._crops, bar.advance)
         self._rounds.append((path, new))
-        return [BadImage(int(new[one.row]), one.reason) for one in bad]
+        return {int(new[row]): reason for row, reason in failures.items()}
 
     def finish(self, rows: Ints) -> None:
         """Leaves `crops.npy` with the crops of these box rows, in this order, and removes all temporary files."""
