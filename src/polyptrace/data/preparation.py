@@ -36,13 +36,7 @@ from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.images import VIDEO_ENDS, files_hash
 from polyptrace.data.crops.store import Failures, Fill, PartialStore
 from polyptrace.data.crops.videos import is_video
-from polyptrace.data.dataset import (
-    DATASET_FILE,
-    FORMAT,
-    Dataset,
-    read_info,
-    save_tracklets,
-)
+from polyptrace.data.dataset import DATASET_FILE, FORMAT, Dataset, read_info, save_tracklets
 from polyptrace.data.identity import group_rows, polyp_keys, video_keys
 from polyptrace.data.sources import check_source, read_source
 from polyptrace.data.sources.file_names import image_root

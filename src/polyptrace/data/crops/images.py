@@ -41,10 +41,6 @@ _BUFFER = 2**20
 Problem = str
 
 
-#: File, frame, and the pixels, uint8 RGB (3, H, W), or what went wrong.
-ImageResult = tuple[str, int, Tensor | Problem]
-
-
 def container(file: str) -> str:
     """The archive or video that a file is read from; "" for an image file."""
     return file if is_video(file) else file.partition(ARCHIVE_MARK)[0] if ARCHIVE_MARK in file else ""
@@ -90,8 +86,8 @@ def read_images(
     fields: Path | None = None,
     start: FramePosition | None = None,
     device: torch.device | None = None,
-) -> Iterator[ImageResult]:
-    """Reads images (file, frame) that are all in one container, or all image files.
+) -> Iterator[tuple[str, int, Tensor | Problem]]:
+    """Reads images (file, frame) that are all in one container, or all image files: uint8 RGB (3, H, W), or a problem.
 
     `on_image` is called at every image before it is yielded, and at those that are skipped inside an archive or video;
     an exception that it raises stops reading. In a video it receives the frame's position. If `fields` is given, images

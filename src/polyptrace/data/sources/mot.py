@@ -20,7 +20,6 @@ from polyptrace.data.sources.box_labels import qualified
 from polyptrace.data.sources.reading import NoBoxError, frame_rate, integer, number_rows, read_text
 
 _COLUMNS = ("frame", "id", "left", "top", "w", "h", "conf")
-_NEEDED = 6
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ def _seqinfo(path: Path) -> dict[str, str]:
 
 
 def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame: int) -> Boxes:
-    rows, lines = number_rows(read_text(sequence.table), sequence.table, _COLUMNS, _NEEDED, whole=("id",))
+    rows, lines = number_rows(read_text(sequence.table), sequence.table, _COLUMNS, needed=6, whole=("id",))
     truth = sequence.table.parent.name == "gt"
     if truth:  # conf is a flag there, 0 marks an entry to ignore
         keep = rows[:, 6] != 0
