@@ -94,9 +94,10 @@ def fill_store_on(
         of_video = video_codes(boxes)
         assert (np.diff(of_video) >= 0).all()  # the parts are joined in the order of the procedures
         procedures = group_rows(of_video)
+        files = [parts.resolve() / f"{number:06d}.npy" for number in range(len(procedures))]
         rows_of = {
-            cut.remote(_part(parts, number), boxes.take(rows), root.resolve(), replace(settings, workers=threads)): rows
-            for number, rows in enumerate(procedures)
+            cut.remote(file, boxes.take(rows), root.resolve(), replace(settings, workers=threads)): rows
+            for file, rows in zip(files, procedures, strict=True)
         }
         remaining = list(rows_of)
         while remaining:
@@ -107,8 +108,7 @@ def fill_store_on(
             advance(count_images(boxes.take(rows_of[done])))
     notify(f"{counted(len(procedures), 'procedure')} on {counted(len(machines), 'machine')}")
     joined = parts / "joined.npy"  # in the folder of parts, so that what a killed run leaves is removed with them
-    stores = (np.load(_part(parts, number), "r") for number in range(len(procedures)))
-    write_store(joined, (len(boxes), settings.size, settings.size, 3), stores)
+    write_store(joined, (len(boxes), settings.size, settings.size, 3), (np.load(file, "r") for file in files))
     joined.replace(path)
     return dict(sorted(failures.items()))
 
@@ -202,10 +202,6 @@ def _check_port(address: str) -> None:
     host, _, port = address.rpartition(":")
     if host and port.isdecimal() and "//" not in host:
         socket.create_connection((host, int(port)), timeout=5).close()
-
-
-def _part(folder: Path, number: int) -> Path:
-    return folder.resolve() / f"{number:06d}.npy"
 
 
 def _cut(path: Path, boxes: Boxes, root: Path, settings: Crops) -> tuple[Failures, str]:
