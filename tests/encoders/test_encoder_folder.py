@@ -277,11 +277,13 @@ def test_load_encoder_recognises_the_file(checkpoint: Path) -> None:
     assert load_encoder(checkpoint).name == "authors"
 
 
-def test_a_checkpoint_with_a_part_missing_is_refused_by_name(checkpoint: Path) -> None:
+@pytest.mark.parametrize("change", [{}, {"mve.adapter.bias": "not a tensor"}])
+def test_a_checkpoint_with_a_part_missing_is_refused_by_name(checkpoint: Path, change: dict[str, str]) -> None:
     content = torch.load(checkpoint, weights_only=True)
     del content["state_dict"]["mve.adapter.bias"]
+    content["state_dict"] |= change
     torch.save(content, checkpoint)
-    with pytest.raises(UserError, match=r"adapter\.bias"):
+    with pytest.raises(UserError, match=r"not the weights of this network \(1 missing: adapter\.bias\)"):
         load_authors_checkpoint(checkpoint)
 
 
