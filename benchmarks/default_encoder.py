@@ -21,7 +21,7 @@ from benchmarks import command_line
 from polyptrace.config import Config, Crops, Evaluate, Tracks, from_dict, override
 from polyptrace.core.files import differences, file_hash, refuse_changes
 from polyptrace.data import Dataset, prepare
-from polyptrace.data.dataset import DatasetTracklets
+from polyptrace.data.tracklets import Tracklets
 from polyptrace.embed import embed_files, from_pretrained, save_pretrained
 from polyptrace.encoders import ColourGrid, load_encoder, save_encoder
 from polyptrace.evaluate.evaluation import evaluate_files
@@ -93,11 +93,10 @@ def joined(datasets: Sequence[Dataset]) -> Dataset:
     """Several datasets as one, with the crops in memory."""
     tables = [each.tracklets for each in datasets]
     columns = {
-        field.name: np.concatenate([getattr(table, field.name) for table in tables])
-        for field in fields(DatasetTracklets)
+        field.name: np.concatenate([getattr(table, field.name) for table in tables]) for field in fields(Tracklets)
     }
     starts = np.cumsum([0, *(len(each.crops) for each in datasets)])
-    columns["crop_index"] = np.concatenate([t.crop_index + start for t, start in zip(tables, starts, strict=False)])
+    columns["row_index"] = np.concatenate([t.row_index + start for t, start in zip(tables, starts, strict=False)])
     columns["offset"] = np.cumsum([0, *np.concatenate([table.length for table in tables])])
     settings = datasets[0].info.get("settings", {})
     for each in datasets[1:]:
@@ -113,7 +112,7 @@ def joined(datasets: Sequence[Dataset]) -> Dataset:
         "hashes": {"tracklets.parquet": hashlib.sha256(hashes.encode()).hexdigest()},
     }
     crops = np.concatenate([each.crops for each in datasets])
-    return Dataset(datasets[0].path, info, DatasetTracklets(**columns), crops)
+    return Dataset(datasets[0].path, info, Tracklets(**columns), crops)
 
 
 def description(data: Dataset) -> str:

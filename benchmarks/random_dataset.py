@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from polyptrace.core.files import write_json
 from polyptrace.data import Dataset
-from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
+from polyptrace.data.dataset import FORMAT, save_tracklets
+from polyptrace.data.tracklets import Tracklets
 
 
 def write_tracklets(folder: Path, rows: Sequence[NDArray[np.int64]], **columns: NDArray[Any]) -> Dataset:
@@ -23,7 +24,7 @@ def write_tracklets(folder: Path, rows: Sequence[NDArray[np.int64]], **columns: 
         "histology": np.full(count, "", object),
     }
     index, offset = np.concatenate(rows), np.cumsum([0, *map(len, rows)])
-    tracklets = DatasetTracklets(**unknown | columns, crop_index=index, offset=offset)
+    tracklets = Tracklets(**unknown | columns, row_index=index, offset=offset)
     save_tracklets(tracklets, folder / "tracklets.parquet")
     write_json(folder / "dataset.json", {"format": FORMAT})
     return Dataset.open(folder)

@@ -97,7 +97,7 @@ def plain_step(scale: Scale, device: torch.device) -> Callable[[Tensor], None]:
 
     def step(batch: Tensor) -> None:
         frames = (batch.to(device).float() / 255 - 0.45) / 0.225
-        loss = both_levels(encoder.project(encoder.tokens(frames)), scale)
+        loss = both_levels(encoder.projector(encoder.tokens(frames)), scale)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

@@ -12,7 +12,8 @@ import torch
 from polyptrace.cli import main
 from polyptrace.core.files import write_json
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.dataset import FORMAT, DatasetTracklets, save_tracklets
+from polyptrace.data.dataset import FORMAT, save_tracklets
+from polyptrace.data.tracklets import Tracklets
 from polyptrace.encoders import FrameEncoder, TrackletEncoder, save_encoder
 from polyptrace.encoders.encoder import OwnEncoder
 from polyptrace.synthetic import generate
@@ -105,12 +106,12 @@ def _make_dataset(
     return folder
 
 
-def _table(columns: dict[str, list[object]], name: str) -> DatasetTracklets:
+def _table(columns: dict[str, list[object]], name: str) -> Tracklets:
     count = len(columns["unit"])
     order = np.argsort([unit != "tracklet" for unit in columns["unit"]], kind="stable")
     rows = [np.asarray(columns["rows"][i], np.int64) for i in order]
     position = np.array(columns["position"], np.int64)[order]
-    return DatasetTracklets(
+    return Tracklets(
         unit=np.array(columns["unit"], object)[order],
         dataset=np.full(count, name, object),
         video=np.array(columns["video"], object)[order],
@@ -118,7 +119,7 @@ def _table(columns: dict[str, list[object]], name: str) -> DatasetTracklets:
         position=position,
         last=position + 4 * (np.array([len(r) for r in rows]) - 1),
         fps=np.full(count, 25.0),
-        crop_index=np.concatenate(rows),
+        row_index=np.concatenate(rows),
         offset=np.cumsum([0, *map(len, rows)]),
         polyp=np.array(columns["polyp"], object)[order],
         size_mm=np.full(count, np.nan),

@@ -23,7 +23,7 @@ from polyptrace.core.console import counted, notify, progress
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.store import BadImage, write_store
+from polyptrace.data.crops.store import Failures, count_images, write_store
 from polyptrace.data.identity import group_rows, video_codes
 from polyptrace.embed import Embedder, Embeddings
 from polyptrace.embed.embedding import UNITS, encoder_info, tracklets_of
@@ -74,7 +74,7 @@ def fill_store_on(
     root: Path,
     settings: Crops,
     advance: Callable[[int], object] = lambda _: None,
-) -> list[BadImage]:
+) -> Failures:
     """`fill_store` on a cluster: writes the crop of every box to `path`; returns the rows that could not be cut.
 
     Each procedure is cut by one worker with `crops.workers` threads (default 1) into its own file, because shared file
@@ -85,7 +85,7 @@ def fill_store_on(
     parts.mkdir(exist_ok=True)
     threads = settings.workers or 1
     on_gpu = settings.decoding == "nvjpeg"
-    bad: list[BadImage] = []
+    failures: Failures = {}
     machines = set()
     with connected(address) as ray:
         if on_gpu and not ray.cluster_resources().get("GPU"):
@@ -94,23 +94,23 @@ def fill_store_on(
         of_video = video_codes(boxes)
         assert (np.diff(of_video) >= 0).all()  # the parts are joined in the order of the procedures
         procedures = group_rows(of_video)
+        files = [parts.resolve() / f"{number:06d}.npy" for number in range(len(procedures))]
         rows_of = {
-            cut.remote(_part(parts, number), boxes.take(rows), root.resolve(), replace(settings, workers=threads)): rows
-            for number, rows in enumerate(procedures)
+            cut.remote(file, boxes.take(rows), root.resolve(), replace(settings, workers=threads)): rows
+            for file, rows in zip(files, procedures, strict=True)
         }
         remaining = list(rows_of)
         while remaining:
             (done,), remaining = ray.wait(remaining)
-            failed, machine, pictures = ray.get(done)
-            bad += [BadImage(int(rows_of[done][b.row]), b.reason) for b in failed]
+            failed, machine = ray.get(done)
+            failures |= {int(rows_of[done][row]): reason for row, reason in failed.items()}
             machines.add(machine)
-            advance(pictures)
+            advance(count_images(boxes.take(rows_of[done])))
     notify(f"{counted(len(procedures), 'procedure')} on {counted(len(machines), 'machine')}")
     joined = parts / "joined.npy"  # in the folder of parts, so that what a killed run leaves is removed with them
-    stores = (np.load(_part(parts, number), "r") for number in range(len(procedures)))
-    write_store(joined, (len(boxes), settings.size, settings.size, 3), stores)
+    write_store(joined, (len(boxes), settings.size, settings.size, 3), (np.load(file, "r") for file in files))
     joined.replace(path)
-    return sorted(bad, key=lambda b: b.row)
+    return dict(sorted(failures.items()))
 
 
 def embed_on(
@@ -204,14 +204,8 @@ def _check_port(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=5).close()
 
 
-def _part(folder: Path, number: int) -> Path:
-    return folder.resolve() / f"{number:06d}.npy"
-
-
-def _cut(path: Path, boxes: Boxes, root: Path, settings: Crops) -> tuple[list[BadImage], str, int]:
-    """The task of one worker: fills the store of one procedure; returns failed rows, machine, number of images."""
+def _cut(path: Path, boxes: Boxes, root: Path, settings: Crops) -> tuple[Failures, str]:
+    """The task of one worker: fills the store of one procedure; returns failed rows and the machine."""
     import ray
 
-    pictures: list[int] = []
-    bad = fill_store(path, boxes, root, settings, pictures.append)
-    return bad, ray.get_runtime_context().get_node_id(), sum(pictures)
+    return fill_store(path, boxes, root, settings), ray.get_runtime_context().get_node_id()

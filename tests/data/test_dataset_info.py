@@ -7,13 +7,13 @@ from polyptrace.config import Crops
 from polyptrace.core.codec import JPEG_DECODER
 from polyptrace.data import Boxes, prepare
 from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.store import BadImage
+from polyptrace.data.crops.store import Failures
 
 
 def test_a_dataset_names_the_decoder_of_its_crops(
     make_source: Callable[..., tuple[Boxes, Path]], tmp_path: Path
 ) -> None:
-    def on_a_gpu(path: Path, boxes: Boxes, root: Path, settings: Crops, advance: Callable) -> list[BadImage]:
+    def on_a_gpu(path: Path, boxes: Boxes, root: Path, settings: Crops, advance: Callable) -> Failures:
         assert settings.decoding == "nvjpeg"
         return fill_store(path, boxes, root, Crops(size=16), advance)
 

@@ -27,7 +27,7 @@ from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.data.boxes import NO_FRAME, crop_regions
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.regions import cut_crop
-from polyptrace.data.crops.store import SECONDS_BETWEEN_SYNCS, BadImage, PartialStore
+from polyptrace.data.crops.store import SECONDS_BETWEEN_SYNCS, Failures, PartialStore
 from polyptrace.data.crops.videos import write_video
 from polyptrace.data.dataset import LabelFree
 
@@ -106,7 +106,7 @@ def test_scrambled_labels_change_no_crop_and_no_tracklet_when_linking_by_video(
     plain = prepare(boxes, root, tmp_path / "a", Tracks(link="video"), SMALL).label_free()
     mixed = prepare(scrambled, root, tmp_path / "b", Tracks(link="video"), SMALL).label_free()
     np.testing.assert_array_equal(plain.crops, mixed.crops)
-    for name in ("video", "track", "position", "crop_index", "offset"):
+    for name in ("video", "track", "position", "row_index", "offset"):
         np.testing.assert_array_equal(getattr(plain.tracklets, name), getattr(mixed.tracklets, name))
 
 
@@ -248,7 +248,7 @@ def test_after_a_bad_image_only_the_crops_of_its_track_are_cut_again(make_source
     break_missing(root / "v1_0021.jpg")  # not wanted before the first is left out
     filled = []
 
-    def fill(path: Path, some: Boxes, *rest: Any) -> list[BadImage]:
+    def fill(path: Path, some: Boxes, *rest: Any) -> Failures:
         filled.append(len(some))
         return fill_store(path, some, *rest)
 
@@ -262,7 +262,7 @@ def test_after_a_bad_image_only_the_crops_of_its_track_are_cut_again(make_source
     left = boxes.take(~np.isin(boxes.file, ["v1_0008.jpg", "v1_0021.jpg"]))
     at_once = prepare(left, root, tmp_path / "e", crops=SMALL)
     np.testing.assert_array_equal(found.crops, at_once.crops)
-    np.testing.assert_array_equal(found.tracklets.crop_index, at_once.tracklets.crop_index)
+    np.testing.assert_array_equal(found.tracklets.row_index, at_once.tracklets.row_index)
 
 
 def test_a_run_killed_after_a_bad_image_resumes_in_the_same_round(
@@ -285,7 +285,7 @@ def test_a_full_disk_does_not_lose_the_crops_that_were_cut(make_source: Source, 
     boxes, root = make_source()
     advances: list[int] = []
 
-    def fill(path: Path, some: Boxes, images: Path, crops: Crops, _: object) -> list[BadImage]:
+    def fill(path: Path, some: Boxes, images: Path, crops: Crops, _: object) -> Failures:
         fill_store(path, some, images, crops, advances.append)
         raise OSError(errno.ENOSPC, "No space left on device")
 

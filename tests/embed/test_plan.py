@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from polyptrace.data.dataset import LabelFreeTracklets
+from polyptrace.data.tracklets import LabelFreeTracklets
 from polyptrace.embed.plan import batches_by_length, blocks, make_plan, padded_rows
 
 
@@ -23,7 +23,7 @@ def of_rows(rows: list[np.ndarray]) -> LabelFreeTracklets:
         position=numbers,
         last=numbers,
         fps=np.zeros(count),
-        crop_index=np.concatenate(rows),
+        row_index=np.concatenate(rows),
         offset=offset,
     )
 

@@ -80,7 +80,7 @@ def test_features_then_aggregation_is_the_whole_encoder(encoder: TrackletEncoder
 def test_the_projector_sees_every_token_and_every_weight_gets_a_gradient(
     encoder: TrackletEncoder, frames: Tensor
 ) -> None:
-    projected = encoder.project(encoder.tokens(frames))
+    projected = encoder.projector(encoder.tokens(frames))
     assert projected.shape == (3, 7, 8)
     projected[:, 0].pow(2).sum().backward()
     assert all(p.grad is not None for p in encoder.parameters())
@@ -113,7 +113,7 @@ def test_the_vector_of_the_frame_encoder_is_the_mean_of_the_head_over_real_frame
     torch.testing.assert_close(vectors[0], real, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(vectors[1:], encoder(frames[1:]), atol=1e-6, rtol=1e-5)
     assert encoder.tokens(frames, mask).shape == (2, 5, 8)
-    assert encoder.project(vectors) is vectors
+    assert encoder.projector(vectors) is vectors
 
 
 def test_the_frame_encoder_has_the_parameters_of_the_table() -> None:

@@ -268,7 +268,7 @@ def test_it_computes_what_the_release_computes(shared: Path, checkpoint: Path) -
     tokens = encoder.tokens(oracle["clip"])
     torch.testing.assert_close(tokens, oracle["tokens"], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(encoder(oracle["clip"]), oracle["cls"], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(encoder.project(tokens), oracle["projected"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(encoder.projector(tokens), oracle["projected"], atol=1e-5, rtol=1e-5)
     exact = encoder.double().tokens(oracle["clip"].double())
     torch.testing.assert_close(exact, oracle["tokens_float64"], atol=1e-9, rtol=1e-9)
 
@@ -277,11 +277,13 @@ def test_load_encoder_recognises_the_file(checkpoint: Path) -> None:
     assert load_encoder(checkpoint).name == "authors"
 
 
-def test_a_checkpoint_with_a_part_missing_is_refused_by_name(checkpoint: Path) -> None:
+@pytest.mark.parametrize("change", [{}, {"mve.adapter.bias": "not a tensor"}])
+def test_a_checkpoint_with_a_part_missing_is_refused_by_name(checkpoint: Path, change: dict[str, str]) -> None:
     content = torch.load(checkpoint, weights_only=True)
     del content["state_dict"]["mve.adapter.bias"]
+    content["state_dict"] |= change
     torch.save(content, checkpoint)
-    with pytest.raises(UserError, match=r"adapter\.bias"):
+    with pytest.raises(UserError, match=r"not the weights of this network \(1 missing: adapter\.bias\)"):
         load_authors_checkpoint(checkpoint)
 
 

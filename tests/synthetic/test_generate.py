@@ -112,7 +112,7 @@ def test_pictures_are_there_for_detectors_that_miss_boxes(tmp_path: Path) -> Non
     boxes = read_coco(tmp_path / "out", split="train")
     for max_gap in (0, 1, 3):
         track = link_tracks(boxes, "polyp", max_gap=max_gap)
-        files = boxes.file[cut_tracklets(boxes, track, length=None).box_index]
+        files = boxes.file[cut_tracklets(boxes, track, length=None).row_index]
         assert all((tmp_path / "out" / file).exists() for file in files)
     gap = np.diff(np.unique(boxes.frame_index))
     assert 0.05 < (gap == 2).mean() < 0.2

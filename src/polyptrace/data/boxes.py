@@ -4,6 +4,8 @@ In memory it is a frozen dataclass of equal-length arrays, on disk `boxes.parque
 row was read, so that later errors can name the place.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -91,6 +93,17 @@ class Boxes:
         """Row numbers sorted by dataset, video, frame and box."""
         x, y, w, h = self.xywh.T
         return np.lexsort((h, w, y, x, self.frame_index, video_codes(self))).astype(np.int64)
+
+    def digest(self, *columns: str) -> str:
+        """SHA-256 of some columns, by default of all except those that say where a row was read."""
+        digest = hashlib.sha256()
+        for name in columns or [f.name for f in fields(self) if f.name not in ("source", "line")]:
+            values = getattr(self, name)
+            if values.dtype == np.float64:
+                values = np.where(np.isnan(values), np.nan, values)  # NaN has many bit patterns
+            text = values.dtype == object
+            digest.update(json.dumps(values.tolist()).encode() if text else np.ascontiguousarray(values).tobytes())
+        return digest.hexdigest()
 
     def where(self, row: int) -> str:
         """Where a row was read: `file:line`, or in a JSON file the number of the annotation."""

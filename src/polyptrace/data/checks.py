@@ -90,13 +90,11 @@ def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, Bools, str]]:
 
 def _repeated(boxes: Boxes, identity: Strings, usable: Bools) -> Bools:
     """Usable rows that repeat the (video, frame, identity) of an earlier row; rows without an identity never do."""
-    keys = np.stack([video_codes(boxes), boxes.frame_index, codes(identity)], 1)
-    order = np.lexsort(keys.T)
-    order = order[usable[order]]
-    same = np.zeros(len(boxes), bool)
-    same[order[1:]] = (keys[order[1:]] == keys[order[:-1]]).all(1)
-    known: Bools = identity != ""
-    return same & known
+    rows = np.flatnonzero(usable & (identity != ""))
+    keys = np.stack([video_codes(boxes), boxes.frame_index, codes(identity)], 1)[rows]
+    repeated = np.zeros(len(boxes), bool)
+    repeated[np.delete(rows, np.unique(keys, axis=0, return_index=True)[1])] = True
+    return repeated
 
 
 def summary(findings: Sequence[Finding], limit: int = 5) -> str:

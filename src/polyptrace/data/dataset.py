@@ -7,8 +7,7 @@ dataset.json       how it was made
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -16,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from polyptrace.core.arrays import Floats, Ints, Pixels, Strings
+from polyptrace.core.arrays import Ints, Pixels
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, read_json, wrong_folder
 from polyptrace.core.schema import from_json, read_parquet, write_parquet
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.store import open_store
-from polyptrace.data.tracklets import TrackletTable, pad_rows
+from polyptrace.data.tracklets import LabelFreeTracklets, Tracklets, pad_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,38 +33,13 @@ Unit = Literal["tracklet", "track"]
 Scalar = str | int | float | bool | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelFreeTracklets(TrackletTable):
-    """Tracklets as rows of the crop store, without labels: all that self-supervised training sees."""
-
-    crop_index: Ints  # rows of the crop store, tracklet by tracklet
-
-    @cached_property
-    def rows(self) -> list[Ints]:
-        """Rows of the crop store of each tracklet, in time order."""
-        return np.split(self.crop_index, self.offset[1:-1]) if len(self) else []
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatasetTracklets(LabelFreeTracklets):
-    """Tracklets as rows of the crop store, with labels; unknown labels are "" and NaN."""
-
-    polyp: Strings
-    size_mm: Floats
-    histology: Strings
-
-    def label_free(self) -> LabelFreeTracklets:
-        """The same tracklets without labels."""
-        return LabelFreeTracklets(**{f.name: getattr(self, f.name) for f in fields(LabelFreeTracklets)})
-
-
 @dataclass(frozen=True)
 class LabelFree:
     """A dataset without polyp ids, sizes and histologies; none of them can be reached from it."""
 
     path: Path
     info: dict[str, Any]
-    tracklets: LabelFreeTracklets
+    tracklets: LabelFreeTracklets  # as rows of `crops`
     crops: Pixels  # (n, S, S, 3), memory-mapped
 
     def select(self, unit: Unit) -> Ints:
@@ -87,7 +61,7 @@ class LabelFree:
 class Dataset(LabelFree):
     """A dataset with the known labels of its polyps."""
 
-    tracklets: DatasetTracklets
+    tracklets: Tracklets
 
     @classmethod
     def open(cls, path: Path | str) -> Self:
@@ -98,7 +72,7 @@ class Dataset(LabelFree):
         info = read_info(path)
         tracklets = load_tracklets(path / "tracklets.parquet")
         crops = open_store(path / "crops.npy", AGAIN)
-        used = int(tracklets.crop_index.max(initial=-1)) + 1
+        used = int(tracklets.row_index.max(initial=-1)) + 1
         if used != len(crops):
             raise UserError(f"{path}: crops.npy has {len(crops)} crops, but the tracklets use {used} -> {AGAIN}")
         return cls(path, info, tracklets, crops)
@@ -190,23 +164,23 @@ def tracklets_hash(info: Mapping[str, Any]) -> str:
     return str(info.get("hashes", {}).get("tracklets.parquet") or "")
 
 
-def save_tracklets(tracklets: DatasetTracklets, path: Path) -> None:
+def save_tracklets(tracklets: Tracklets, path: Path) -> None:
     """Writes `tracklets.parquet` atomically."""
     columns: dict[str, Any] = {name: getattr(tracklets, name) for name in TRACKLETS.names if name != "rows"}
-    columns["rows"] = pa.LargeListArray.from_arrays(pa.array(tracklets.offset), pa.array(tracklets.crop_index))
+    columns["rows"] = pa.LargeListArray.from_arrays(pa.array(tracklets.offset), pa.array(tracklets.row_index))
     with atomic_file(path) as temporary:
         write_parquet(pa.table(columns, TRACKLETS), temporary)
 
 
-def load_tracklets(path: Path) -> DatasetTracklets:
+def load_tracklets(path: Path) -> Tracklets:
     """Reads `tracklets.parquet` and checks its columns, their types and their ranges."""
     table = read_parquet(path, AGAIN, TRACKLETS)
     rows = table["rows"].combine_chunks()
     columns = {name: table[name].to_numpy() for name in (*STRINGS, *INTS, *FLOATS)}
-    crop_index, offset = rows.flatten().to_numpy(), rows.offsets.to_numpy().astype(np.int64)
-    tracklets = DatasetTracklets(**columns, crop_index=crop_index, offset=offset)
+    row_index, offset = rows.flatten().to_numpy(), rows.offsets.to_numpy().astype(np.int64)
+    tracklets = Tracklets(**columns, row_index=row_index, offset=offset)
     valid_rows = tracklets.length > 0
-    valid_rows[np.repeat(np.arange(len(tracklets)), tracklets.length)[crop_index < 0]] = False
+    valid_rows[np.repeat(np.arange(len(tracklets)), tracklets.length)[row_index < 0]] = False
     valid = {
         "unit": np.isin(tracklets.unit.astype(str), ("tracklet", "track")),
         "track": tracklets.track >= 0,

@@ -41,9 +41,7 @@ def polyp_keys(table: _HasPolyps) -> Strings:
 
 def join_keys(dataset: NDArray[Any], name: NDArray[Any]) -> Strings:
     """The key of each row of two columns, see `join_key`."""
-    pairs = list(zip(dataset.tolist(), name.tolist(), strict=True))
-    keys = {pair: join_key(*pair) for pair in set(pairs)}
-    return np.array([keys[pair] for pair in pairs], object)
+    return np.array([join_key(*pair) for pair in zip(dataset.tolist(), name.tolist(), strict=True)], object)
 
 
 def join_key(dataset: str, name: str) -> str:

@@ -7,11 +7,8 @@ The folder is written as `OUT.partial` and renamed at the end. A run that was ki
 already cut.
 """
 
-import hashlib
-import json
-import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,22 +34,14 @@ from polyptrace.data.boxes import Boxes
 from polyptrace.data.checks import Finding, check_boxes, summary, suspected_corners, write_rejected
 from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.images import VIDEO_ENDS, files_hash
-from polyptrace.data.crops.store import BadImage, Fill, PartialStore
+from polyptrace.data.crops.store import Failures, Fill, PartialStore
 from polyptrace.data.crops.videos import is_video
-from polyptrace.data.dataset import (
-    DATASET_FILE,
-    FORMAT,
-    Dataset,
-    DatasetTracklets,
-    LabelFreeTracklets,
-    read_info,
-    save_tracklets,
-)
+from polyptrace.data.dataset import DATASET_FILE, FORMAT, Dataset, read_info, save_tracklets
 from polyptrace.data.identity import group_rows, polyp_keys, video_keys
 from polyptrace.data.sources import check_source, read_source
 from polyptrace.data.sources.file_names import image_root
 from polyptrace.data.splits import Selection
-from polyptrace.data.tracklets import Tracklets, cut_both_units
+from polyptrace.data.tracklets import LabelFreeTracklets, Tracklets, cut_both_units
 from polyptrace.data.tracks import link_with_settings
 
 #: Gives boxes, with the track of each, other polyps.
@@ -89,7 +78,7 @@ class _Linked:
     boxes: Boxes
     track: Ints
     cropped: Ints  # rows of `boxes` that have a crop, in the order of the crop store
-    tracklets: DatasetTracklets
+    tracklets: Tracklets  # as rows of the crop store
 
 
 def prepare(
@@ -130,8 +119,7 @@ def prepare(
     with lock(out):
         if out.exists():
             refuse_other_settings(out, settings)
-        cache = out.with_name(out.name + ".annotations")
-        boxes = selection.apply(_read(source, path, options, cache)).in_order()
+        boxes = selection.apply(_read(source, path, options)).in_order()
         if relabel is not None:
             boxes = _relabelled(boxes, relabel, settings.tracks)
         root = image_root(path) if isinstance(source, str) else path
@@ -139,15 +127,14 @@ def prepare(
             refuse_other_content(out, boxes, root)
         else:
             _write_folder(boxes, root, out, settings, fill)
-        shutil.rmtree(cache, ignore_errors=True)
     return Dataset.open(out)
 
 
-def _read(source: Boxes | str, path: Path, options: Mapping[str, Any], cache: Path) -> Boxes:
+def _read(source: Boxes | str, path: Path, options: Mapping[str, Any]) -> Boxes:
     """The boxes of a source; a source without a dataset name is named after its folder."""
     if isinstance(source, Boxes):
         return source
-    boxes = read_source(source, path, options, cache)
+    boxes = read_source(source, path, options)
     return replace(boxes, dataset=np.where(boxes.dataset == "", path.resolve().name, boxes.dataset))
 
 
@@ -200,11 +187,12 @@ def _link_and_cut(source: Boxes, findings: list[Finding], settings: Tracks) -> _
     rows = _rows_without(findings, source)
     boxes = source.take(rows)
     track = link_with_settings(boxes, settings)
-    cropped, tracklets = _in_crop_rows(cut_both_units(boxes, track, settings))
+    tracklets = cut_both_units(boxes, track, settings)
     if not len(tracklets):
         linked = track >= 0
         raise NoTrackError(_no_track_message(boxes.take(linked), track[linked], settings))
-    return _Linked(rows, boxes, track, cropped, tracklets)
+    cropped, crop_index = np.unique(tracklets.row_index, return_inverse=True)
+    return _Linked(rows, boxes, track, cropped, replace(tracklets, row_index=crop_index.astype(np.int64)))
 
 
 def _rows_without(findings: list[Finding], boxes: Boxes) -> Ints:
@@ -215,23 +203,16 @@ def _track_count(track: Ints) -> int:
     return len(np.unique(track[track >= 0]))
 
 
-def _in_crop_rows(tracklets: Tracklets) -> tuple[Ints, DatasetTracklets]:
-    """The box rows that tracklets use, and the tracklets as rows of the crop store of those boxes."""
-    cropped, crop_index = np.unique(tracklets.box_index, return_inverse=True)
-    columns = {f.name: getattr(tracklets, f.name) for f in fields(Tracklets) if f.name != "box_index"}
-    return cropped, DatasetTracklets(**columns, crop_index=crop_index.reshape(-1).astype(np.int64))
-
-
-def _image_findings(boxes: Boxes, usable: Ints, bad: list[BadImage]) -> list[Finding]:
+def _image_findings(boxes: Boxes, usable: Ints, failures: Failures) -> list[Finding]:
     """Findings of bad images. If a video ends early, all its usable boxes after the end are excluded."""
     ends: dict[str, int] = {}  # first missing frame of each video
     findings = []
-    for picture in bad:
-        file, frame = boxes.file[picture.row], int(boxes.frame_index[picture.row])
-        if picture.reason == VIDEO_ENDS:
+    for row, reason in failures.items():
+        file, frame = boxes.file[row], int(boxes.frame_index[row])
+        if reason == VIDEO_ENDS:
             ends[file] = min(frame, ends.get(file, frame))
         else:
-            findings.append(_finding(boxes, picture.row, "image", True, picture.reason))
+            findings.append(_finding(boxes, row, "image", True, reason))
     for file, frame in ends.items():
         after = usable[(boxes.file[usable] == file) & (boxes.frame_index[usable] >= frame)]
         findings += [_finding(boxes, row, "video ends", False, VIDEO_ENDS) for row in after.tolist()]
@@ -274,7 +255,7 @@ def dataset_info(folder: Path, root: Path, source: Boxes, linked: _Linked, setti
     `source` are all boxes of the source, whose images are below `root`.
     """
     hashes = {name: file_hash(folder / name) for name in ("boxes.parquet", "tracklets.parquet")}
-    hashes |= {SOURCE_BOXES: boxes_hash(source), PICTURES: files_hash(linked.boxes.file[linked.cropped], root)}
+    hashes |= {SOURCE_BOXES: source.digest(), PICTURES: files_hash(linked.boxes.file[linked.cropped], root)}
     short = _track_count(linked.track) - len(np.unique(linked.tracklets.track))
     counts = {"boxes": len(linked.boxes), "rejected": len(source) - len(linked.boxes), "short tracks": short}
     if settings.tracks.min_score:
@@ -309,7 +290,7 @@ def refuse_other_content(out: Path, source: Boxes, root: Path) -> None:
     The boxes must be sorted.
     """
     hashes = read_info(out).get("hashes", {})
-    if hashes.get(SOURCE_BOXES) != boxes_hash(source):
+    if hashes.get(SOURCE_BOXES) != source.digest():
         raise UserError(
             f"{out}: already exists, made from other boxes: another source, option or set of videos -> {ADVICE}"
         )
@@ -322,31 +303,17 @@ def refuse_other_content(out: Path, source: Boxes, root: Path) -> None:
         )
 
 
-def boxes_hash(boxes: Boxes) -> str:
-    """SHA-256 of a box table, independent of the files and lines that its rows were read from."""
-    digest = hashlib.sha256()
-    for column in fields(boxes):
-        if column.name in ("source", "line"):
-            continue
-        values = getattr(boxes, column.name)
-        if values.dtype == np.float64:
-            values = np.where(np.isnan(values), np.nan, values)  # NaN has many bit patterns
-        text = values.dtype == np.object_
-        digest.update(json.dumps(values.tolist()).encode() if text else np.ascontiguousarray(values).tobytes())
-    return digest.hexdigest()
-
-
 def count_tracklets(tracklets: LabelFreeTracklets) -> dict[str, int]:
     """Number of videos, tracks, tracklets and crops; none of them depends on labels."""
     return {
         "videos": len(set(video_keys(tracklets))),
         "tracks": int((tracklets.unit == "track").sum()),
         "tracklets": int((tracklets.unit == "tracklet").sum()),
-        "crops": len(np.unique(tracklets.crop_index)),
+        "crops": len(np.unique(tracklets.row_index)),
     }
 
 
-def count_labels(tracklets: DatasetTracklets) -> dict[str, int]:
+def count_labels(tracklets: Tracklets) -> dict[str, int]:
     """Number of polyps, and of polyps with a size and with a histology."""
     polyp = polyp_keys(tracklets)
     known, sized, typed = polyp != "", np.isfinite(tracklets.size_mm), tracklets.histology != ""

@@ -7,7 +7,7 @@ dropped. With `length=None` all kept frames of a track form one tracklet.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -21,8 +21,11 @@ from polyptrace.data.tracks import has_sampled_frames
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrackletTable:
-    """Columns of N tracklets, sorted by unit, video, first frame and track."""
+class LabelFreeTracklets:
+    """N tracklets without labels, sorted by unit, video, first frame and track: all that self-supervised training sees.
+
+    Rows are those of the table that the tracklets were cut from: a box table, or the crop store of a dataset.
+    """
 
     unit: Strings  # "tracklet" (L frames) or "track" (a whole track)
     dataset: Strings
@@ -31,7 +34,8 @@ class TrackletTable:
     position: Ints  # first frame in the video
     last: Ints  # last frame in the video
     fps: Floats
-    offset: Ints  # (N + 1,) where each tracklet starts in the flat index of its frames
+    row_index: Ints  # rows, tracklet by tracklet
+    offset: Ints  # (N + 1,) where each tracklet starts in `row_index`
 
     def __len__(self) -> int:
         return len(self.video)
@@ -41,20 +45,23 @@ class TrackletTable:
         """Number of frames of each tracklet."""
         return np.diff(self.offset)
 
+    @cached_property
+    def rows(self) -> list[Ints]:
+        """Rows of each tracklet, in time order."""
+        return np.split(self.row_index, self.offset[1:-1]) if len(self) else []
+
 
 @dataclass(frozen=True, kw_only=True)
-class Tracklets(TrackletTable):
-    """Tracklets as rows of a box table; unknown labels are "" and NaN."""
+class Tracklets(LabelFreeTracklets):
+    """Tracklets with labels; unknown ones are "" and NaN."""
 
-    box_index: Ints  # rows of the box table, tracklet by tracklet
     polyp: Strings  # of most of the tracklet's boxes
     size_mm: Floats
     histology: Strings
 
-    @cached_property
-    def rows(self) -> list[Ints]:
-        """Rows of the box table of each tracklet, in time order."""
-        return np.split(self.box_index, self.offset[1:-1]) if len(self) else []
+    def label_free(self) -> LabelFreeTracklets:
+        """The same tracklets without labels."""
+        return LabelFreeTracklets(**{f.name: getattr(self, f.name) for f in fields(LabelFreeTracklets)})
 
 
 def cut_tracklets(
@@ -139,7 +146,7 @@ def _with_columns(boxes: Boxes, track: Ints, rows: list[Ints], unit: list[str]) 
         last=boxes.frame_index[last],
         fps=boxes.fps[first],
         offset=np.cumsum([0, *map(len, rows)]),
-        box_index=np.concatenate([np.empty(0, np.int64), *rows]),
+        row_index=np.concatenate([np.empty(0, np.int64), *rows]),
         polyp=boxes.polyp[labelled],
         size_mm=boxes.size_mm[labelled],
         histology=boxes.histology[labelled],

@@ -178,15 +178,12 @@ def _candidates(key: Ints, distance: int, open_end: Bools, open_start: Bools) ->
 
 
 def _match(first: Ints, second: Ints, overlap: Floats) -> tuple[Ints, Ints]:
-    """One-to-one pairs, best overlap first (ties: lower rows); each round takes the pairs that are best for both."""
+    """One-to-one pairs, best overlap first (ties: lower rows)."""
     best_first = np.lexsort((second, first, -overlap))
-    first, second = first[best_first], second[best_first]
-    taken = [np.empty((2, 0), np.int64)]
-    while len(first):
-        best_of_first, best_of_second = np.unique(first, return_index=True)[1], np.unique(second, return_index=True)[1]
-        mutual = np.intersect1d(best_of_first, best_of_second)
-        taken.append(np.stack([first[mutual], second[mutual]]))
-        left = ~(np.isin(first, first[mutual]) | np.isin(second, second[mutual]))
-        first, second = first[left], second[left]
-    pairs = np.concatenate(taken, axis=1)
-    return pairs[0], pairs[1]
+    second_of: dict[int, int] = {}
+    taken: set[int] = set()
+    for a, b in zip(first[best_first].tolist(), second[best_first].tolist(), strict=True):
+        if a not in second_of and b not in taken:
+            second_of[a] = b
+            taken.add(b)
+    return np.array([*second_of], np.int64), np.array([*second_of.values()], np.int64)

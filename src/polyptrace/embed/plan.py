@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from polyptrace.core.arrays import Bools, Ints
-from polyptrace.data.dataset import LabelFreeTracklets
-from polyptrace.data.tracklets import pad_rows
+from polyptrace.data.tracklets import LabelFreeTracklets, pad_rows
 
 
 @dataclass(frozen=True)
@@ -30,18 +29,18 @@ class EmbeddingPlan:
 def make_plan(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> EmbeddingPlan:
     """The plan of the chosen tracklets, with blocks of about `size` frames."""
     wanted = np.isin(np.arange(len(tracklets)), chosen)
-    frames = np.unique(tracklets.crop_index[np.repeat(wanted, tracklets.length)])
+    frames = np.unique(tracklets.row_index[np.repeat(wanted, tracklets.length)])
     groups = list(blocks(tracklets, chosen, size))
-    starts = [int(tracklets.crop_index[tracklets.offset[group[0]]]) for group in groups[1:]]
+    starts = [int(tracklets.row_index[tracklets.offset[group[0]]]) for group in groups[1:]]
     edges = [0, *np.searchsorted(frames, starts).tolist(), len(frames)]
     return EmbeddingPlan(frames, tuple(map(TrackletBlock, groups, edges, edges[1:])))
 
 
 def blocks(tracklets: LabelFreeTracklets, chosen: Ints, size: int) -> Iterator[Ints]:
     """Groups of tracklets with about `size` frames each; no two groups share a frame or interleave in the store."""
-    order = chosen[np.argsort(tracklets.crop_index[tracklets.offset[chosen]], kind="stable")]
-    first = tracklets.crop_index[tracklets.offset[order]]
-    reached = np.maximum.accumulate(np.maximum.reduceat(tracklets.crop_index, tracklets.offset[:-1])[order])
+    order = chosen[np.argsort(tracklets.row_index[tracklets.offset[chosen]], kind="stable")]
+    first = tracklets.row_index[tracklets.offset[order]]
+    reached = np.maximum.accumulate(np.maximum.reduceat(tracklets.row_index, tracklets.offset[:-1])[order])
     cuts = np.flatnonzero(first[1:] > reached[:-1]) + 1  # no tracklet before shares a frame with one after
     begin = 0
     while begin < len(order):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from polyptrace.encoders.encoder import FrameEncoder, FrozenBackbone, TrackletEncoder, plain_attention
+from polyptrace.encoders.encoder import FrozenBackbone, OwnEncoder, plain_attention
 from polyptrace.encoders.foundation import FoundationEncoder
 from polyptrace.encoders.foundation.loading import find_model
 
@@ -69,12 +69,12 @@ def encoder_cost(encoder: nn.Module, size: int) -> Cost | None:
     match encoder:
         case FoundationEncoder():
             return foundation_cost(encoder.name, size)
-        case TrackletEncoder() | FrameEncoder() | FrozenBackbone():
+        case OwnEncoder() | FrozenBackbone():
             # built on the CPU: timm's RegNet calls torch.unique, which older versions of torch do not have on meta
             empty = type(encoder)(**encoder.settings, weights="none").eval().to("meta")
             frames = torch.empty(1, COST_LENGTH, 3, size, size, device="meta")
             whole = cost(empty, lambda: empty(frames))
-            projector = encoder.projector.parameters() if isinstance(encoder, TrackletEncoder) else ()
+            projector = encoder.projector.parameters() if isinstance(encoder, OwnEncoder) else ()
             return replace(whole, params=whole.params - sum(weight.numel() for weight in projector))
         case _:
             return None

@@ -126,6 +126,7 @@ class OwnEncoder(FrameByFrame, ABC):
 
     record = TrainingRecord()
     settings: dict[str, Any]  # arguments of its class, except for the weights
+    projector: nn.Module  # from tokens (…, D) to the input of the loss (…, projection); used in training only
 
     def tokens(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
         """Outputs (B, 1 + L, D): that of the tracklet first, then one per frame, zero in the padding."""
@@ -139,16 +140,11 @@ class OwnEncoder(FrameByFrame, ABC):
     def tokens_of_features(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """Outputs (B, 1 + L, D) of features (B, L, F)."""
 
-    @abstractmethod
-    def project(self, tokens: Tensor) -> Tensor:
-        """The input of the loss: (…, D) -> (…, projection)."""
-
 
 class TrackletEncoder(OwnEncoder):
     """Frames -> backbone -> linear -> learnable token + transformer -> the token's output, for any number of frames.
 
-    There is no position code, so the vector does not depend on the order of the frames. The projector is used in
-    training only.
+    There is no position code, so the vector does not depend on the order of the frames.
     """
 
     def __init__(
@@ -194,10 +190,6 @@ class TrackletEncoder(OwnEncoder):
         tokens = self.output_norm(tokens)
         return tokens if valid is None else tokens * valid[..., None]
 
-    def project(self, tokens: Tensor) -> Tensor:
-        """The input of the loss: (…, D) -> (…, projection)."""
-        return self.projector(tokens)
-
 
 class FrameEncoder(OwnEncoder):
     """Backbone -> Linear, ReLU, Linear; the vector is the head's output, as published."""
@@ -217,6 +209,7 @@ class FrameEncoder(OwnEncoder):
         self.backbone = create_backbone(backbone, weights, size)
         hidden = feature_width(self.backbone)
         self.head = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, projection))
+        self.projector = nn.Identity()  # the loss takes the vectors themselves
 
     def frame_features(self, frames: Tensor) -> Tensor:
         """Head outputs (n, D) of single frames (n, 3, H, W)."""
@@ -225,10 +218,6 @@ class FrameEncoder(OwnEncoder):
     def tokens_of_features(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
         """The mean over valid frames first, then the head outputs (B, L, D) unchanged: (B, 1 + L, D)."""
         return torch.cat([mean_of_frames(features, mask)[:, None], features], dim=1)
-
-    def project(self, tokens: Tensor) -> Tensor:
-        """The input of the loss: the vectors themselves."""
-        return tokens
 
 
 class FrozenBackbone(FrameByFrame):

@@ -291,13 +291,14 @@ def _encoder_folder(folder: Path) -> Path:
 
 
 def _our_names(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of the authors' checkpoint under our names; an unknown name is kept, so that it is reported."""
+    """The tensors of the authors' checkpoint under our names.
+
+    An unknown name is kept, and anything else than a tensor is left out, so that both are reported.
+    """
     ours = {}
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor):
-            raise UserError(f"state_dict: {name} is not a tensor -> give a checkpoint of the authors' release")
+    for name in (name for name, value in tensors.items() if isinstance(value, Tensor)):
         prefix = next((prefix for prefix in AUTHORS_NAMES if name.startswith(prefix)), "")
-        ours[AUTHORS_NAMES.get(prefix, "") + name.removeprefix(prefix)] = tensor
+        ours[AUTHORS_NAMES.get(prefix, "") + name.removeprefix(prefix)] = tensors[name]
     return ours
 
 

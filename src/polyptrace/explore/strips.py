@@ -31,7 +31,7 @@ class ProcedureCrops:
             own = (table.unit == "track") & (table.video == video) & (table.dataset == dataset)
             for index in np.flatnonzero(own).tolist():
                 self.dataset = each
-                self.rows[int(table.track[index])] = table.crop_index[table.offset[index] : table.offset[index + 1]]
+                self.rows[int(table.track[index])] = table.row_index[table.offset[index] : table.offset[index + 1]]
         self._names = (dataset, video)
         self.strip = lru_cache(KEPT)(self._strip)
 

@@ -83,7 +83,7 @@ class Procedure:
             return np.arange(len(self.paths.frame_index))
         gaps = range(1 + (MAX_LINK_GAP if missed_boxes else 0))
         tracks = [link_tracks(boxes, within, max_gap=gap) for gap in gaps for within in ("polyp", "video")]
-        used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).box_index] for track in tracks]
+        used = [boxes.frame_index[cut_tracklets(boxes, track, length=None).row_index] for track in tracks]
         return np.flatnonzero(np.isin(self.paths.frame_index, np.concatenate(used)))
 
 

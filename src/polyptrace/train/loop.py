@@ -249,7 +249,7 @@ class Learner(nn.Module):
             features = features.reshape(*shape, -1)  # (B, L, F)
         else:
             features = scatter_features(features, flat_index, mask)
-        return self.encoder.project(self.encoder.tokens_of_features(features, mask))
+        return self.encoder.projector(self.encoder.tokens_of_features(features, mask))
 
 
 def with_architecture(config: Config, init_from: str | None) -> Config:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.crops.images import first_file, read_all, read_members
+from polyptrace.data.crops.images import first_file, read_all, read_images
 
 
 def write_archive(path: Path, entries: list[tuple[tarfile.TarInfo, bytes]]) -> Path:
@@ -37,40 +37,47 @@ def archive(tmp_path: Path) -> Path:
     return write_archive(tmp_path / "001-001_frames.tar.gz", [folder, *members])
 
 
+def frames(archive: Path, *numbers: int) -> list[tuple[str, int]]:
+    return [(f"{archive.name}::001-001_frames/001-001_{i}.jpg", i) for i in numbers]
+
+
 def test_requested_members_are_read_in_the_order_of_the_archive(archive: Path) -> None:
-    wanted = [f"001-001_frames/001-001_{i}.jpg" for i in (20, 3, 11)]
-    assert list(read_members(archive, wanted)) == [
-        (f"001-001_frames/001-001_{i}.jpg", bytes([i]) * (i + 1)) for i in (3, 11, 20)
-    ]
+    found = read_images(archive.parent, frames(archive, 20, 3, 11))
+    assert [frame for _, frame, _ in found] == [3, 11, 20]
 
 
 def test_reading_can_be_cancelled(archive: Path) -> None:
     passed = []
 
-    def go_on() -> None:
+    def on_image(_: object) -> None:
         passed.append(1)
         if len(passed) == 5:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(read_members(archive, ["001-001_frames/001-001_20.jpg"], go_on))
+        list(read_images(archive.parent, frames(archive, 20), on_image))
 
 
-def test_missing_members_are_not_returned(archive: Path) -> None:
-    assert list(read_members(archive, ["001-001_frames/001-001_99.jpg"])) == []
+def test_missing_members_are_reported(archive: Path) -> None:
+    ((_, frame, problem),) = read_images(archive.parent, frames(archive, 99))
+    assert frame == 99
+    assert "not in its archive" in problem
 
 
 def test_reading_ends_after_the_last_requested_member(tmp_path: Path) -> None:
     noise = [regular(f"{i}.jpg", random.Random(i).randbytes(600_000)) for i in range(6)]
     path = write_archive(tmp_path / "large.tar.gz", noise)
     path.write_bytes(path.read_bytes()[:-30])  # damage after what is wanted
-    assert list(read_members(path, ["1.jpg"])) == [("1.jpg", noise[1][1])]
+    ((_, _, problem),) = read_images(tmp_path, [("large.tar.gz::1.jpg", 1)])
+    assert "cannot be decoded" in problem  # noise
     with pytest.raises(UserError, match="download it again"):
-        list(read_members(path, ["1.jpg", "5.jpg"]))
+        list(read_images(tmp_path, [("large.tar.gz::1.jpg", 1), ("large.tar.gz::5.jpg", 5)]))
 
 
 def test_files_of_one_ending_and_the_first_file(archive: Path) -> None:
-    assert [name for name, _ in read_all(archive, ".jpg")] == [f"001-001_frames/001-001_{i}.jpg" for i in range(30)]
+    assert list(read_all(archive, ".jpg")) == [
+        (f"001-001_frames/001-001_{i}.jpg", bytes([i]) * (i + 1)) for i in range(30)
+    ]
     assert list(read_all(archive, ".xml")) == []
     assert first_file(archive) == "001-001_frames/001-001_0.jpg"
 
@@ -91,9 +98,9 @@ def test_files_of_one_ending_and_the_first_file(archive: Path) -> None:
 def test_links_devices_and_names_that_leave_the_archive_are_refused(
     tmp_path: Path, entry: tuple[tarfile.TarInfo, bytes], message: str
 ) -> None:
-    path = write_archive(tmp_path / "bad.tar.gz", [entry, regular("a/1.jpg", b"1")])
+    write_archive(tmp_path / "bad.tar.gz", [entry, regular("a/1.jpg", b"1")])
     with pytest.raises(UserError, match=rf"bad\.tar\.gz: member .* {message}"):
-        list(read_members(path, ["a/1.jpg"]))
+        list(read_images(tmp_path, [("bad.tar.gz::a/1.jpg", 1)]))
 
 
 @pytest.mark.parametrize("kept", [0, 10, 200, -4])
@@ -119,4 +126,4 @@ def test_a_member_too_large_for_an_image_is_refused_before_it_is_read(tmp_path: 
     path = tmp_path / "bomb.tar"
     path.write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + b"\0" * 1024)
     with pytest.raises(UserError, match="too large"):
-        list(read_members(path, ["bomb.jpg"]))
+        list(read_images(tmp_path, [("bomb.tar::bomb.jpg", 0)]))

@@ -47,7 +47,7 @@ def test_boxes_of_one_image_may_know_its_size_or_not_but_not_disagree(make_sourc
 
     def cut(name: str, width: list[int], height: list[int]) -> list[int]:
         stated = replace(boxes, image_width=np.array(width), image_height=np.array(height))
-        return [bad.row for bad in fill_store(tmp_path / f"{name}.npy", stated, root, Crops(size=16))]
+        return list(fill_store(tmp_path / f"{name}.npy", stated, root, Crops(size=16)))
 
     assert cut("both", [96, 96], [72, 72]) == []
     assert cut("one", [96, 0], [72, 0]) == []
@@ -74,9 +74,9 @@ def test_an_image_of_another_size_is_no_smaller_image_of_the_size_that_is_stated
         video="v", frame_index=[0], file=name, xywh=[[300, 200, 200, 150]], image_width=800, image_height=600
     )
     bad = fill_store(tmp_path / "a.npy", boxes, tmp_path, Crops(size=100))
-    assert [f"image is {size[0]} x {size[1]}, its boxes say 800 x 600" in one.reason for one in bad] == [True] * (
-        not fits
-    )
+    assert [f"image is {size[0]} x {size[1]}, its boxes say 800 x 600" in reason for reason in bad.values()] == [
+        True
+    ] * (not fits)
 
 
 def test_an_image_of_several_images_is_a_bad_image_where_sizes_are_unknown(make_source: Source, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_an_image_of_several_images_is_a_bad_image_where_sizes_are_unknown(make_
     frames[0].save(root / boxes.file[1], "GIF", save_all=True, append_images=frames[1:])
     unknown = replace(boxes, image_width=np.zeros(2, int), image_height=np.zeros(2, int))
     bad = fill_store(tmp_path / "a.npy", unknown, root, Crops(size=16))
-    assert [one.row for one in bad] == [1]
+    assert list(bad) == [1]
 
 
 def test_an_image_that_says_it_is_larger_than_the_memory_is_a_bad_image(
@@ -98,7 +98,7 @@ def test_an_image_that_says_it_is_larger_than_the_memory_is_a_bad_image(
 
     monkeypatch.setattr(codec, "decode_image", too_large)
     bad = fill_store(tmp_path / "a.npy", boxes, root, Crops(size=16))
-    assert [(one.row, "12.0 GiB" in one.reason) for one in bad] == [(0, True), (1, True)]
+    assert [(row, "12.0 GiB" in reason) for row, reason in bad.items()] == [(0, True), (1, True)]
 
 
 def test_a_broken_nvjpeg_is_reported_before_any_crop_is_cut(

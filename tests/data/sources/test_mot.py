@@ -148,7 +148,7 @@ def test_entries_to_ignore_are_left_out_of_ground_truth(tmp_path: Path) -> None:
     [
         (b"1,1,2,3,4,5,1\n2,1,2,3\n", r"gt\.txt:2: has 4 values of 6"),
         (b"1,1,2,3,4,5,1\n2,1,2,three,4,5,1\n", r"gt\.txt:2: top is 'three', not a number"),
-        (b"1,1,2,3,4,5,1\n2,nan,2,3,4,5,1\n", r"gt\.txt:2: id is nan, not a whole number"),
+        (b"1,1,2,3,4,5,1\n2,nan,2,3,4,5,1\n", r"gt\.txt:2: id is 'nan', not a whole number"),
         (b"1,1,2,3,4,5,1\n\n3,1,1_0,3,4,5,1\n", r"gt\.txt:3: left is '1_0', not a number"),
         (b"1,1,2,3,4,5,1\n2,1,2,\xff3,4,5,1\n", r"gt\.txt:2: is not UTF-8 text"),
         (b"1,1,2,3,4,5,1\n2,1,2,\x003,4,5,1\n", r"gt\.txt:2: contains NUL"),

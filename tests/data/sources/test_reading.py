@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from polyptrace.core.errors import UserError
 from polyptrace.data.sources.reading import (
     XmlElement,
-    decode_text,
     frame_rate,
     number_rows,
     read_bytes,
     read_table,
+    read_text,
     read_xml,
-    whole_numbers,
 )
 
 NAMES = ("a", "b", "c")
@@ -87,9 +86,11 @@ def test_any_text_is_a_table_or_our_error(content: str) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_text_or_our_error(content: bytes) -> None:
+def test_any_bytes_are_text_or_our_error(tmp_path_factory, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.txt"
+    path.write_bytes(content)
     try:
-        decoded = decode_text(content, "x")
+        decoded = read_text(path)
     except UserError:
         return
     assert "\r" not in decoded
@@ -98,8 +99,8 @@ def test_any_bytes_are_text_or_our_error(content: bytes) -> None:
 
 @pytest.mark.parametrize("value", [1.5, float("nan"), float("inf"), 1e300])
 def test_a_number_that_is_not_whole_names_its_line(value: float) -> None:
-    with pytest.raises(UserError, match=r"x:9: frame is .* not a whole number"):
-        whole_numbers(np.array([1.0, value]), np.array([8, 9]), "x", "frame")
+    with pytest.raises(UserError, match=r"x:9: b is .* not a whole number"):
+        number_rows("1,2\n" * 8 + f"1,{value}", "x", NAMES, 2, whole=("b",))
 
 
 def test_a_frame_rate_is_positive_and_unknown_if_missing_or_zero() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from polyptrace.core.errors import UserError
-from polyptrace.data.sources import read_realcolon, realcolon
+from polyptrace.data.sources import read_realcolon
 from polyptrace.data.sources.realcolon import SPLITS
 
 VIDEOS = {"case1": "001-001", "case2": "002-009"}
@@ -116,24 +116,6 @@ def test_the_papers_splits_select_videos_and_warn_of_missing_ones(tmp_path: Path
         same_rows(read_realcolon(tmp_path, split="paper-eval"), expected(world, "paper-eval"))
     with pytest.raises(UserError, match="not a split of REAL-Colon -> paper-train, paper-eval"):
         read_realcolon(tmp_path, split="train")
-
-
-def test_a_second_run_resumes_from_the_cache(tmp_path: Path, world, monkeypatch) -> None:
-    root, cache = write_folders(tmp_path / "data", world), tmp_path / "cache"
-    bad = root / "002-009_annotations" / "002-009_3.xml"
-    content = bad.read_bytes()
-    bad.write_text("<annotation>")
-    with pytest.raises(UserError):
-        read_realcolon(root, cache=cache)
-    bad.write_bytes(content)
-    read = []
-    original = realcolon._read
-    monkeypatch.setattr(realcolon, "_read", lambda video: read.append(video.name) or original(video))
-    found = read_realcolon(root, cache=cache)
-    assert read == ["002-009"]
-    plain = read_realcolon(root)
-    for name in ("video", "frame_index", "xywh", "polyp", "file", "source", "line", "image_width"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
 
 
 def test_images_without_an_annotation_are_a_warning(tmp_path: Path, world, picture) -> None:

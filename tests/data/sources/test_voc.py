@@ -131,8 +131,8 @@ def test_one_polyp_with_two_sizes_is_an_error(tmp_path: Path) -> None:
 
 def test_the_check_for_empty_frames_agrees_with_the_parser() -> None:
     empty = "<annotation>\n<filename>a_1.jpg</filename><size><width>64</width></size>\n</annotation>\n"
-    assert parse_voc(empty.encode(), "a").boxes == []
-    assert parse_voc(empty.replace("<size>", "<!-- object --><size>").encode(), "a").boxes == []
+    assert parse_voc(empty.encode(), "a")[1] == []
+    assert parse_voc(empty.replace("<size>", "<!-- object --><size>").encode(), "a")[1] == []
     with pytest.raises(UserError, match="not well-formed"):
         parse_voc(empty.replace("</annotation>", "").encode(), "a")
 
@@ -140,4 +140,4 @@ def test_the_check_for_empty_frames_agrees_with_the_parser() -> None:
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-8"])
 def test_encodings_with_a_mark_are_read(encoding: str) -> None:
     content = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?>\r\n{GOOD}'.encode(encoding)
-    assert [box.xywh for box in parse_voc(content, "a").boxes] == [(1, 2, 4, 7)]
+    assert [box.columns["xywh"] for box in parse_voc(content, "a")[1]] == [(1, 2, 4, 7)]

@@ -24,7 +24,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, crop_regions
 from polyptrace.data.crops.images import Problem, container, file_states, read_images
 from polyptrace.data.crops.regions import cut_crop
-from polyptrace.data.crops.store import BadImage, UnfinishedCrops, count_images
+from polyptrace.data.crops.store import Failures, UnfinishedCrops, count_images
 from polyptrace.data.crops.videos import FramePosition
 
 IMAGES_PER_JOB = 8  # few, so that all threads end at about the same time
@@ -58,7 +58,7 @@ def fill_store(
     root: Path,
     settings: Crops,
     advance: Callable[[int], object] = int,
-) -> list[BadImage]:
+) -> Failures:
     """Writes the crop of every box to the store `path`, resuming an interrupted run; returns the rows that failed.
 
     `advance(n)` is called after every n images, never concurrently.
@@ -78,11 +78,11 @@ def fill_store(
         try:
             jobs = _jobs(rows, IMAGES_PER_BATCH if device else IMAGES_PER_JOB)
             running = [pool.submit(_run_job, task, images) for images in jobs]
-            bad = [one for future in as_completed(running) for one in future.result()]
+            failures = {row: reason for done in as_completed(running) for row, reason in done.result().items()}
         finally:  # after an error or Ctrl-C, pending jobs are dropped, and running ones stop at their next image
             cancelled.set()
             pool.shutdown(cancel_futures=True)
-    return sorted(bad, key=lambda one: one.row)
+    return dict(sorted(failures.items()))
 
 
 def _jobs(images: Iterable[Image], images_per_job: int) -> list[list[Image]]:
@@ -95,17 +95,17 @@ def _jobs(images: Iterable[Image], images_per_job: int) -> list[list[Image]]:
     return parts + list(jobs.values())
 
 
-def _run_job(task: _Task, images: list[Image]) -> list[BadImage]:
+def _run_job(task: _Task, images: list[Image]) -> Failures:
     """Cuts the crops of one job into the store; returns the rows that failed."""
-    bad: list[BadImage] = []
+    failures: Failures = {}
     size = task.settings.size
     device = None if container(images[0][0]) else task.device
-    pictures = _read(task, images, bad, device)
+    pictures = _read(task, images, failures, device)
     if device is None:
         for picture, rows, regions in pictures:
             crops = torch.stack([cut_crop(picture, region, size) for region in regions])
             task.crops.write(np.array(rows), crops.numpy())
-        return bad
+        return failures
     with _own_stream(device):
         batch = list(pictures)
         all_rows = np.array([row for _, rows, _ in batch for row in rows], np.int64)
@@ -113,7 +113,7 @@ def _run_job(task: _Task, images: list[Image]) -> list[BadImage]:
         crops = torch.stack(cut).cpu() if cut else torch.empty(0)
         del batch, cut  # GPU memory, which is not needed for writing
     task.crops.write(all_rows, crops.numpy())
-    return bad
+    return failures
 
 
 @contextmanager
@@ -123,9 +123,6 @@ def _own_stream(device: torch.device) -> Iterator[None]:
     nvJPEG writes to memory of the current stream without waiting for that stream, so the stream must be empty before
     decoding. Streams are reused, since torch keeps the freed memory of each.
     """
-    if device.type == "cpu":  # in tests
-        yield
-        return
     idle = _idle_streams.setdefault(device, [])
     try:
         stream = idle.pop()
@@ -139,8 +136,8 @@ def _own_stream(device: torch.device) -> Iterator[None]:
         idle.append(stream)
 
 
-def _read(task: _Task, images: list[Image], bad: list[BadImage], device: torch.device | None) -> Iterator[Cuttable]:
-    """Yields the images of a job; appends failed rows to `bad`."""
+def _read(task: _Task, images: list[Image], failures: Failures, device: torch.device | None) -> Iterator[Cuttable]:
+    """Yields the images of a job; adds failed rows to `failures`."""
     first_row = task.rows[images[0]][0]
     reached = task.crops.position(first_row)
     start = FramePosition(*reached) if reached and reached[0] <= images[0][1] else None
@@ -158,7 +155,7 @@ def _read(task: _Task, images: list[Image], bad: list[BadImage], device: torch.d
         rows = task.rows[file, frame]
         fitted = picture if isinstance(picture, Problem) else _fit(task, rows, picture)
         if isinstance(fitted, Problem):
-            bad += [BadImage(row, fitted) for row in rows]
+            failures |= dict.fromkeys(rows, fitted)
         else:
             yield fitted
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import tarfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -39,10 +39,6 @@ _BUFFER = 2**20
 
 #: Why an image cannot be read, and what to do.
 Problem = str
-
-
-#: File, frame, and the pixels, uint8 RGB (3, H, W), or what went wrong.
-ImageResult = tuple[str, int, Tensor | Problem]
 
 
 def container(file: str) -> str:
@@ -90,8 +86,8 @@ def read_images(
     fields: Path | None = None,
     start: FramePosition | None = None,
     device: torch.device | None = None,
-) -> Iterator[ImageResult]:
-    """Reads images (file, frame) that are all in one container, or all image files.
+) -> Iterator[tuple[str, int, Tensor | Problem]]:
+    """Reads images (file, frame) that are all in one container, or all image files: uint8 RGB (3, H, W), or a problem.
 
     `on_image` is called at every image before it is yielded, and at those that are skipped inside an archive or video;
     an exception that it raises stops reading. In a video it receives the frame's position. If `fields` is given, images
@@ -118,9 +114,13 @@ def read_images(
         for file, frame in images:
             frames.setdefault(file, []).append(frame)
         members = {file.partition(ARCHIVE_MARK)[2]: file for file in frames}
-        for member, content in read_members(path_below(root, shared), set(members), lambda: on_image(None)):
-            file, result = members.pop(member), decode_complete(content)
-            yield from ((file, frame, result) for frame in frames[file])
+        for member, stored in _archive_files(path_below(root, shared), members.__contains__):
+            on_image(None)
+            if stored is not None:
+                file, result = members.pop(member), decode_complete(stored)
+                yield from ((file, frame, result) for frame in frames[file])
+            if not members:
+                break
         problem = "image is not in its archive -> check that the archive is complete"
         yield from ((file, frame, problem) for file in members.values() for frame in frames[file])
 
@@ -190,37 +190,19 @@ def is_truncated(content: bytes) -> bool:
     return content.rfind(JPEG_END) <= content.rfind(JPEG_SCAN)
 
 
-def read_members(
-    path: Path, members: Collection[str], check_cancelled: Callable[[], None] = lambda: None
-) -> Iterator[tuple[str, bytes]]:
-    """Yields (member, content) of the requested members in the archive's order; missing members are not yielded.
-
-    Reading stops after the last requested member. `check_cancelled` is called at every member, requested or not; an
-    exception that it raises stops reading.
-    """
-    remaining = set(members)
-    for name, content in _files(path, remaining.__contains__) if remaining else ():
-        check_cancelled()
-        if content is not None:
-            yield name, content
-            remaining.remove(name)
-        if not remaining:
-            return
-
-
 def read_all(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
     """Yields (member, content) of every file with this ending, in the archive's order."""
-    for name, content in _files(path, lambda name: name.lower().endswith(ending)):
+    for name, content in _archive_files(path, lambda name: name.lower().endswith(ending)):
         if content is not None:
             yield name, content
 
 
 def first_file(path: Path) -> str:
     """Name of an archive's first file, which shows the folder of its files; "" if it has none."""
-    return next((name for name, _ in _files(path, lambda _: False)), "")
+    return next((name for name, _ in _archive_files(path, lambda _: False)), "")
 
 
-def _files(path: Path, requested: Callable[[str], bool]) -> Iterator[tuple[str, bytes | None]]:
+def _archive_files(path: Path, requested: Callable[[str], bool]) -> Iterator[tuple[str, bytes | None]]:
     """Names of all files, with the content of the requested ones; only regular files and folders are accepted."""
     try:
         with _stream(path) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER) as archive:

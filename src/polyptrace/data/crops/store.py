@@ -11,7 +11,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -32,16 +32,10 @@ MARK = 8  # bytes, from the state of the file that a crop was cut from and from 
 ROW_FACTOR = 0x9E3779B97F4A7C15  # odd, so that marks of different rows differ: damage cannot turn one into another
 
 
-@dataclass(frozen=True)
-class BadImage:
-    """A row of the box table whose crop could not be cut, and why."""
-
-    row: int
-    reason: str
-
-
+#: Rows of the box table whose crops could not be cut, and why.
+Failures = dict[int, str]
 #: Writes a crop store: `fill_store`, or a function with the same parameters.
-Fill = Callable[..., list[BadImage]]
+Fill = Callable[..., Failures]
 
 
 class UnfinishedCrops:
@@ -173,11 +167,11 @@ class PartialStore:
         self._folder, self._boxes, self._root, self._crops, self._fill = folder, boxes, root, crops, fill
         self._rounds: list[tuple[Path, Ints]] = []  # the file of each round, and the box rows in it
 
-    def cut(self, rows: Ints) -> list[BadImage]:
+    def cut(self, rows: Ints) -> Failures:
         """Cuts the crops of those box rows that no round has cut yet; returns the rows with bad images."""
         new = np.setdiff1d(rows, np.concatenate([np.empty(0, np.int64), *(cut for _, cut in self._rounds)]))
         if not len(new):
-            return []
+            return {}
         boxes, number = self._boxes.take(new), len(self._rounds)
         path = self._folder / f"crops-{number}-{_fingerprint(boxes, self._root, self._crops)}.npy"
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -185,9 +179,9 @@ class PartialStore:
             if other.stem != path.stem:  # of other boxes or settings
                 remove(other)
         with progress("cutting crops", count_images(boxes), "images") as bar:
-            bad = self._fill(path, boxes, self._root, self._crops, bar.advance)
+            failures = self._fill(path, boxes, self._root, self._crops, bar.advance)
         self._rounds.append((path, new))
-        return [BadImage(int(new[one.row]), one.reason) for one in bad]
+        return {int(new[row]): reason for row, reason in failures.items()}
 
     def finish(self, rows: Ints) -> None:
         """Leaves `crops.npy` with the crops of these box rows, in this order, and removes all temporary files."""
@@ -201,14 +195,10 @@ class PartialStore:
 
     def _crops_of(self, rows: Ints) -> Iterator[Pixels]:
         """The crops of these box rows, one by one."""
-        cut = np.concatenate([cut for _, cut in self._rounds])
-        store = np.repeat(np.arange(len(self._rounds)), [len(cut) for _, cut in self._rounds])
-        index = np.concatenate([np.arange(len(cut)) for _, cut in self._rounds])
-        order = np.argsort(cut)
-        place = order[np.searchsorted(cut, rows, sorter=order)]
-        stores = [np.asarray(np.load(file, "r")) for file, _ in self._rounds]  # views of the memory maps
-        for number, position in zip(store[place].tolist(), index[place].tolist(), strict=True):
-            yield stores[number][position]
+        crops: dict[int, Pixels] = {}
+        for file, cut in self._rounds:
+            crops |= zip(cut.tolist(), np.asarray(np.load(file, "r")), strict=True)  # views of the memory map
+        return (crops[row] for row in rows.tolist())
 
 
 def write_store(path: Path, shape: tuple[int, ...], blocks: Iterable[Pixels]) -> None:
@@ -228,9 +218,6 @@ def count_images(boxes: Boxes) -> int:
 
 def _fingerprint(boxes: Boxes, root: Path, crops: Crops) -> str:
     """Identifies the content of a store; the number of workers does not change it."""
-    digest = hashlib.sha256()
-    for column in (boxes.xywh, boxes.frame_index, boxes.image_width, boxes.image_height):
-        digest.update(np.ascontiguousarray(column).tobytes())
+    images = boxes.digest("xywh", "frame_index", "image_width", "image_height", "file")
     settings = {key: value for key, value in asdict(crops).items() if key != "workers"}
-    digest.update(json.dumps([str(root.resolve()), settings, boxes.file.tolist()]).encode())
-    return digest.hexdigest()[:16]
+    return hashlib.sha256(json.dumps([images, str(root.resolve()), settings]).encode()).hexdigest()[:16]

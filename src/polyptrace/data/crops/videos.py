@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from threading import local
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,14 +119,12 @@ def sample_frames(path: Path, count: int) -> Iterator[tuple[float, Pixels]]:
         wanted = [duration * (number + 0.5) / count for number in range(count)]
         keys = _key_frames(container, [(stream.start_time or 0) + int(time / stream.time_base) for time in wanted])
         if len(keys) >= FEW_KEY_FRAMES:
-            yield from _samples_after(container, keys, duration, count, _Pictures(path))
+            yield from _samples_after(container, keys, duration, count)
             return
     yield from _even_samples(path, count)
 
 
-def _samples_after(
-    container: Any, keys: list[int], duration: float, count: int, picture_of: "_Pictures"
-) -> Iterator[tuple[float, Pixels]]:
+def _samples_after(container: Any, keys: list[int], duration: float, count: int) -> Iterator[tuple[float, Pixels]]:
     """`sample_frames` from key frames with these time stamps on."""
     unit, first = container.streams.video[0].time_base, container.streams.video[0].start_time or 0
     starts, last = [float((key - first) * unit) for key in keys], -1.0
@@ -139,7 +136,7 @@ def _samples_after(
             time = float(((frame.pts or 0) - first) * unit)
             if time > last and time >= remaining[0]:
                 last = time
-                yield time, picture_of(frame)
+                yield time, _picture(frame)
                 remaining.popleft()
                 if not remaining:
                     break
@@ -198,8 +195,7 @@ def video_info(path: Path) -> VideoInfo:
             raise UserError(f"{path}: no frame can be decoded -> copy or export the video again")
         stream = container.streams.video[0]
         rate = float(stream.average_rate or 0) or float("nan")
-        rotated = _quarter_turns(frame) % 2 == 1
-        width, height = (frame.height, frame.width) if rotated else (frame.width, frame.height)
+        height, width, _ = _picture(frame).shape
         seconds = float(container.duration or 0) / 1e6
         guess = round(seconds * rate) if np.isfinite(rate) else 0
         generated = container.metadata.get("comment") == GENERATED
@@ -289,21 +285,19 @@ def _pictures(
 
     Threads convert some frames while the next ones are decoded. PyAV and NumPy release the GIL.
     """
-    picture_of, threads = _Pictures(path), min(CONVERTERS, usable_cores())
-    pending: deque[tuple[FramePosition, Future[Pixels] | None]] = deque()
+    threads = min(CONVERTERS, usable_cores())
+    pending: deque[tuple[FramePosition, Future[Pixels | None]]] = deque()
+
+    def convert(frame: Any, is_wanted: bool) -> Pixels | None:
+        return blank(_picture(frame), field) if is_wanted else None
+
     with ThreadPoolExecutor(threads) as pool:
         for position, frame in _positioned(path, start):
-            picture = pool.submit(lambda frame: blank(picture_of(frame), field), frame) if wanted(position) else None
-            pending.append((position, picture))
+            pending.append((position, pool.submit(convert, frame, wanted(position))))
             if len(pending) > threads:
-                yield _finished(pending.popleft())
-        while pending:
-            yield _finished(pending.popleft())
-
-
-def _finished(one: tuple[FramePosition, Future[Pixels] | None]) -> tuple[FramePosition, Pixels | None]:
-    position, picture = one
-    return position, None if picture is None else picture.result()
+                earlier, picture = pending.popleft()
+                yield earlier, picture.result()
+        yield from ((position, picture.result()) for position, picture in pending)
 
 
 def _numbered(frames: Iterator[Any], first: int) -> Iterator[tuple[FramePosition, Any]]:
@@ -337,20 +331,7 @@ def _seek(container: Any, pts: int) -> bool:
     return True
 
 
-def _quarter_turns(frame: Any) -> int:
-    """Counter-clockwise quarter turns that the file specifies for display."""
-    return int(round(float(frame.rotation) / 90) % 4)
-
-
-class _Pictures:
-    """Decoded frames of one video as images (H, W, 3); a new converter for each frame would cost more."""
-
-    def __init__(self, path: Path) -> None:
-        self._new = _library(path).video.reformatter.VideoReformatter
-        self._of_thread = local()  # a converter serves one thread at a time
-
-    def __call__(self, frame: Any) -> Pixels:
-        if not hasattr(self._of_thread, "converter"):
-            self._of_thread.converter = self._new()
-        pixels = self._of_thread.converter.reformat(frame, format="rgb24").to_ndarray()
-        return np.ascontiguousarray(np.rot90(pixels, _quarter_turns(frame)))
+def _picture(frame: Any) -> Pixels:
+    """A decoded frame as an image (H, W, 3), turned as the file specifies for display."""
+    counter_clockwise = round(float(frame.rotation) / 90)
+    return np.ascontiguousarray(np.rot90(frame.to_ndarray(format="rgb24"), counter_clockwise))

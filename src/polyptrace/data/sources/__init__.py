@@ -33,15 +33,14 @@ def _read_parts(
     cases: Path | None = None,
     columns: Mapping[str, str] | None = None,
     histology: Mapping[str, str] | None = None,
-    cache: Path | None = None,
 ) -> Boxes:
     """The boxes of several datasets, from folders named after them; a missing one is an error before any is read.
 
-    `cases` is an option of SUN, `columns` of PolypSize, `cache` of REAL-Colon.
+    `cases` is an option of SUN, `columns` of PolypSize.
     """
     folders = {part: _folder(Path(path), part) for part in parts}
     readers: dict[str, Callable[[Path], Boxes]] = {
-        "realcolon": partial(read_realcolon, split="paper-eval", histology=histology, cache=cache),
+        "realcolon": partial(read_realcolon, split="paper-eval", histology=histology),
         "sun": partial(read_sun, cases=cases, histology=histology),
         "polypsize": partial(read_polypsize, columns=columns, histology=histology),
         "polypsset": partial(read_polypsset, histology=histology),
@@ -83,18 +82,15 @@ def _folder(path: Path, part: str) -> Path:
     )
 
 
-def read_source(
-    name: str, path: Path, options: Mapping[str, Any], cache: Path | None = None, video: Path | None = None
-) -> Boxes:
+def read_source(name: str, path: Path, options: Mapping[str, Any], video: Path | None = None) -> Boxes:
     """The boxes of a source by its name; options that are None are ignored.
 
-    `cache` is a folder from which a slow reader resumes after an interruption. `video` is the file of boxes without a
-    video or images beside them.
+    `video` is the file of boxes without a video or images beside them.
     """
     given = check_source(name, path, options)
-    known = inspect.signature(SOURCES[name]).parameters
-    internal = {"cache": cache, "video": video}
-    return SOURCES[name](path, **given, **{key: value for key, value in internal.items() if key in known})
+    if "video" in inspect.signature(SOURCES[name]).parameters:
+        given["video"] = video
+    return SOURCES[name](path, **given)
 
 
 def check_source(name: str, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,8 +101,7 @@ def check_source(name: str, path: Path, options: Mapping[str, Any]) -> dict[str,
         raise UserError(f"{path}: no such file or folder -> check the path")
     given = {option: value for option, value in options.items() if value is not None}
     known = dict(list(inspect.signature(SOURCES[name]).parameters.items())[1:])
-    for internal in ("cache", "video"):
-        known.pop(internal, None)
+    known.pop("video", None)  # not an option of the command line
     for option, value in given.items():
         flag = f"--{option.replace('_', '-')}"
         if option not in known:

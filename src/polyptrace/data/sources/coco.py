@@ -110,7 +110,7 @@ def _rows(
         by_id = _by_id_or_name(images, by_id)
     else:
         annotations = _records(content, "annotations", path)
-    frames = _coco_frames(content, images, path, root) if identities is None else _vid_frames(content, path, root)
+    frames = _frames(content, images, path, root, of_videos=identities is not None)
     mixed = _mixed_folders(images) if not all(frame["video"] for frame in frames) else set()
     rows, disagreeing = [], []
     for k, annotation in enumerate(annotations):
@@ -140,32 +140,33 @@ def _by_id_or_name(images: list[Record], by_id: dict[Any, int]) -> dict[Any, int
     return {str(key): k for key, k in by_id.items()} | names | by_id
 
 
-def _coco_frames(content: Record, images: list[Record], path: Path, root: Path) -> list[BoxRow]:
-    """Columns of each image's boxes; `video` is "" if the image does not name it."""
+def _frames(content: Record, images: list[Record], path: Path, root: Path, of_videos: bool) -> list[BoxRow]:
+    """Columns of each image's boxes; `of_videos`: of COCO-VID. `video` is "" if the image does not name it."""
+    videos = _records(content, "videos", path) if of_videos else []
+    by_id = _index_by_id(videos, "videos", path)
+    columns = [_video_columns(video, f"{path}: videos[{k}]", root) for k, video in enumerate(videos)]
     info = content["info"] if isinstance(content.get("info"), dict) else {}
     prefix = _picture_prefix(images, root)
     frames = []
     for k, image in enumerate(images):
         where = f"{path}: images[{k}]"
-        name = file_names.inside(image.get("file_name"), where)
-        frame = (
-            _frame_index(image["frame_id"], f"{where}: frame_id")
-            if "frame_id" in image
-            else file_names.last_number(name)
-        )
-        if frame is None:
-            raise UserError(f"{where}: has no frame_id, and {name!r} has no number -> add frame_id")
-        columns = {
-            "dataset": text_of(image.get("dataset_id")),
-            "video": text_of(image.get("sequence_id")),
-            "frame_index": frame,
-            "file": prefix + name,
-            "image_width": _pixels(image, "width", where),
-            "image_height": _pixels(image, "height", where),
-            "fps": frame_rate(image.get("fps", info.get("fps")), f"{where}: fps"),
-            "generated": info.get("generated") is True,
+        if of_videos:
+            video = columns[_lookup(image.get("video_id"), by_id, f"{where}: video_id", "videos")]
+        else:
+            video = {
+                "dataset": text_of(image.get("dataset_id")),
+                "video": text_of(image.get("sequence_id")),
+                "file": "",
+                "fps": frame_rate(image.get("fps", info.get("fps")), f"{where}: fps"),
+                "generated": info.get("generated") is True,
+            }
+        of_image = {
+            "file": video["file"] or prefix + file_names.inside(image.get("file_name"), where),
+            "frame_index": _frame_index(image, where, of_videos),
+            "image_width": _pixels(image, "width", where) or video.get("image_width", 0),
+            "image_height": _pixels(image, "height", where) or video.get("image_height", 0),
         }
-        frames.append(columns)
+        frames.append(video | of_image)
     return frames
 
 
@@ -195,29 +196,7 @@ def _mixed_folders(images: list[Record]) -> set[str]:
     return {folder for folder, members in names.items() if file_names.of_several_videos(members)}
 
 
-def _vid_frames(content: Record, path: Path, root: Path) -> list[BoxRow]:
-    """Columns of the boxes of each image of a COCO-VID file."""
-    videos, images = _records(content, "videos", path), _records(content, "images", path)
-    by_id = _index_by_id(videos, "videos", path)
-    columns = [_vid_columns(video, f"{path}: videos[{k}]", root) for k, video in enumerate(videos)]
-    prefix = _picture_prefix(images, root)
-    frames = []
-    for k, image in enumerate(images):
-        where = f"{path}: images[{k}]"
-        video = columns[_lookup(image.get("video_id"), by_id, f"{where}: video_id", "videos")]
-        if "frame_id" not in image:
-            raise UserError(f"{where}: has no frame_id -> number the frames of each video from 0")
-        of_image = {
-            "frame_index": _frame_index(image["frame_id"], f"{where}: frame_id"),
-            "file": video["file"] or prefix + file_names.inside(image.get("file_name"), where),
-            "image_width": _pixels(image, "width", where) or video["image_width"],
-            "image_height": _pixels(image, "height", where) or video["image_height"],
-        }
-        frames.append(video | of_image)
-    return frames
-
-
-def _vid_columns(video: Record, where: str, root: Path) -> BoxRow:
+def _video_columns(video: Record, where: str, root: Path) -> BoxRow:
     """Columns of the boxes of a video of COCO-VID; `file` is "" without a video file."""
     name = file_names.inside(
         text_of(video.get("name")) or text_of(video.get("file_name")) or text_of(video.get("id")), where
@@ -283,9 +262,17 @@ def _bbox(annotation: Record, where: str) -> list[float]:
     return [number(value, f"{where}: bbox") for value in box]
 
 
-def _frame_index(value: object, where: str) -> int:
+def _frame_index(image: Record, where: str, of_videos: bool) -> int:
     """A frame's number; NO_FRAME for one like 4.5, which `check` reports."""
-    return NO_FRAME if isinstance(value, float) and not value.is_integer() else integer(value, where)
+    if "frame_id" in image:
+        value = image["frame_id"]
+        return NO_FRAME if isinstance(value, float) and not value.is_integer() else integer(value, f"{where}: frame_id")
+    if of_videos:
+        raise UserError(f"{where}: has no frame_id -> number the frames of each video from 0")
+    index = file_names.last_number(image["file_name"])
+    if index is None:
+        raise UserError(f"{where}: has no frame_id, and {image['file_name']!r} has no number -> add frame_id")
+    return index
 
 
 def _pixels(record: Record, side: str, where: str) -> int:

@@ -17,10 +17,9 @@ from polyptrace.data.boxes import NO_FRAME, Boxes, frame_numbers
 from polyptrace.data.crops.videos import VIDEO_SUFFIXES, VideoInfo, video_info
 from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import qualified
-from polyptrace.data.sources.reading import NoBoxError, frame_rate, integer, number_rows, read_text, whole_numbers
+from polyptrace.data.sources.reading import NoBoxError, frame_rate, integer, number_rows, read_text
 
 _COLUMNS = ("frame", "id", "left", "top", "w", "h", "conf")
-_NEEDED = 6
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ def _seqinfo(path: Path) -> dict[str, str]:
 
 
 def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame: int) -> Boxes:
-    rows, lines = number_rows(read_text(sequence.table), sequence.table, _COLUMNS, _NEEDED)
+    rows, lines = number_rows(read_text(sequence.table), sequence.table, _COLUMNS, needed=6, whole=("id",))
     truth = sequence.table.parent.name == "gt"
     if truth:  # conf is a flag there, 0 marks an entry to ignore
         keep = rows[:, 6] != 0
@@ -162,9 +161,7 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
             f"{sequence.table}:{line}: frame 0, but MOT counts frames from 1 -> if this file counts from 0, give "
             "'polyptrace prepare' --first-frame 0; for other commands, add 1 to its frames"
         )
-    ids, member = np.unique(whole_numbers(rows[:, 1], lines, sequence.table, "id"), return_inverse=True)
-    tracks = np.array([str(i) if i >= 0 else "" for i in ids.tolist()], object)
-    polyps = np.array([qualified(sequence.video, track) for track in tracks], object)
+    tracks = [f"{number:.0f}" if number >= 0 else "" for number in rows[:, 1].tolist()]
     info = video_info(root / sequence.file) if sequence.file else VideoInfo()
     return Boxes.of(
         video=sequence.video,
@@ -173,8 +170,8 @@ def _read_sequence(sequence: _Sequence, root: Path, identities: str, first_frame
         file=sequence.file or np.where(frame == NO_FRAME, "", _picture_names(sequence, root, frame + first_frame)),
         image_width=sequence.width or info.width,
         image_height=sequence.height or info.height,
-        track=tracks[member],
-        polyp=polyps[member] if identities == "polyp" else "",
+        track=tracks,
+        polyp=[qualified(sequence.video, track) for track in tracks] if identities == "polyp" else "",
         score=np.where(truth | (rows[:, 6] == -1), np.nan, rows[:, 6]),
         fps=sequence.fps if np.isfinite(sequence.fps) else info.fps,
         generated=info.generated,

@@ -46,23 +46,18 @@ def _read_video(folder: Path, root: Path, histology: Mapping[str, str]) -> list[
     rows: list[BoxRow] = []
     for name in names:
         xml = folder / name
-        frame = parse_voc(read_bytes(xml), xml)
-        rows += [
-            {
-                "dataset": "polypsset",
-                "video": video,
-                "frame_index": index[xml.stem],
-                "xywh": box.xywh,
-                "file": f"{inner}/Image/{folder.name}/{picture_of(frame, xml, pictures)}",
-                "image_width": frame.width,
-                "image_height": frame.height,
-                "polyp": video,
-                "histology": histology_name(box.name, f"{xml}:{box.line}", histology),
-                "source": f"{inner}/Annotation/{folder.name}/{name}",
-                "line": box.line,
-            }
-            for box in frame.boxes
-        ]
+        filename, boxes = parse_voc(read_bytes(xml), xml)
+        columns = {
+            "dataset": "polypsset",
+            "video": video,
+            "frame_index": index[xml.stem],
+            "polyp": video,
+            "source": f"{inner}/Annotation/{folder.name}/{name}",
+        }
+        for box in boxes:
+            file = f"{inner}/Image/{folder.name}/{picture_of(filename, xml, pictures)}"
+            kind = histology_name(box.name, f"{xml}:{box.columns['line']}", histology)
+            rows.append(columns | box.columns | {"file": file, "histology": kind})
     kind = _most_frequent([row["histology"] for row in rows], folder)
     return [row | {"histology": kind} for row in rows]
 

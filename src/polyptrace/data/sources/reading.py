@@ -15,7 +15,6 @@ import numpy as np
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
-from polyptrace.data.boxes import NO_FRAME, frame_numbers
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _EXACT = 2**53  # largest float that is an exact integer
@@ -37,12 +36,8 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file without its byte order mark and with "\\n" line ends."""
-    return decode_text(read_bytes(path), path)
-
-
-def decode_text(content: bytes, path: Path | str) -> str:
-    """UTF-8, or UTF-16 with a byte order mark, as text."""
+    """The text of a file in UTF-8, or in UTF-16 with a byte order mark; without that mark, and with "\\n" line ends."""
+    content = read_bytes(path)
     try:
         text = content.decode("utf-16") if content.startswith(_UTF16) else content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -85,22 +80,16 @@ def frame_rate(value: object, where: str) -> float:
     return rate or np.nan
 
 
-def whole_numbers(values: Floats, lines: Ints, path: Path | str, name: str) -> Ints:
-    """A column of whole numbers as integers."""
-    whole = frame_numbers(values)
-    wrong = np.flatnonzero(whole == NO_FRAME)
-    if len(wrong):
-        row = wrong[0]
-        raise UserError(f"{path}:{lines[row]}: {name} is {values[row]:g}, not a whole number -> correct the line")
-    return whole
-
-
-def number_rows(text: str, path: Path | str, names: tuple[str, ...], needed: int) -> tuple[Floats, Ints]:
+def number_rows(
+    text: str, path: Path | str, names: tuple[str, ...], needed: int, whole: tuple[str, ...] = ()
+) -> tuple[Floats, Ints]:
     """A table of numbers without a header (n, len(names)), and the line of each row.
 
     Cells are separated by commas, semicolons or white space. Lines have at least the first `needed` columns; missing
-    ones are NaN, further ones are ignored. Empty lines and lines that begin with # are skipped.
+    ones are NaN, further ones are ignored. Empty lines and lines that begin with # are skipped. Columns in `whole` have
+    whole numbers.
     """
+    columns = [(name, integer if name in whole else number) for name in names]
     rows, lines = [], []
     for line, content in enumerate(text.split("\n"), 1):
         if content.strip() and not content.lstrip().startswith("#"):
@@ -109,7 +98,8 @@ def number_rows(text: str, path: Path | str, names: tuple[str, ...], needed: int
                 raise UserError(
                     f"{path}:{line}: has {counted(len(cells), 'value')} of {needed} -> a line is {','.join(names)}"
                 )
-            values = [number(cell, f"{path}:{line}: {name}") for cell, name in zip(cells, names, strict=False)]
+            parsed = zip(cells, columns, strict=False)
+            values = [parse(cell, f"{path}:{line}: {name}") for cell, (name, parse) in parsed]
             rows.append(values + [np.nan] * (len(names) - len(values)))
             lines.append(line)
     return np.array(rows, np.float64).reshape(-1, len(names)), np.array(lines, np.int64)
@@ -174,6 +164,10 @@ class XmlElement:
     def child_texts(self) -> dict[str, str]:
         """Text of each child by its tag."""
         return {child.tag: child.text for child in self.children}
+
+    def texts_below(self, tag: str) -> dict[str, str]:
+        """Text of each child of the children with this tag, by its own tag."""
+        return {leaf.tag: leaf.text for child in self.children if child.tag == tag for leaf in child.children}
 
 
 def read_xml(content: bytes, path: Path | str, root: str, advice: str) -> XmlElement:

@@ -2,12 +2,10 @@
 
 `SSS-VVV_annotations/SSS-VVV_t.xml` (or `_annotation`, or `.tar.gz` of them), `SSS-VVV_frames/SSS-VVV_t.jpg` (or
 `SSS-VVV_frames.tar.gz`), `video_info.csv`, `lesion_info.csv`. An object's `unique_id` is the polyp.
-
-A cache keeps the boxes of the videos that are complete.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
@@ -18,7 +16,7 @@ import numpy as np
 from polyptrace.core.console import counted, progress
 from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops.images import files_hash, first_file, read_all
+from polyptrace.data.crops.images import first_file, read_all
 from polyptrace.data.sources.box_labels import BoxRow, label_table, with_labels
 from polyptrace.data.sources.file_names import inside, names_in
 from polyptrace.data.sources.reading import frame_rate, read_bytes, read_table
@@ -56,17 +54,8 @@ class _Video(NamedTuple):
     frames: Path | None
 
 
-def read_realcolon(
-    path: Path,
-    *,
-    split: str | None = None,
-    histology: Mapping[str, str] | None = None,
-    cache: Path | None = None,
-) -> Boxes:
-    """The boxes of REAL-Colon; `split` is `paper-train` (27 videos) or `paper-eval` (19).
-
-    `cache` is a folder that keeps the boxes of complete videos, so that an interrupted run resumes with the next one.
-    """
+def read_realcolon(path: Path, *, split: str | None = None, histology: Mapping[str, str] | None = None) -> Boxes:
+    """The boxes of REAL-Colon; `split` is `paper-train` (27 videos) or `paper-eval` (19)."""
     path = Path(path)
     annotations = _selected(_folders_and_archives(path, _ANNOTATIONS), split, path)
     frames = _folders_and_archives(path, _FRAMES)
@@ -76,7 +65,12 @@ def read_realcolon(
     rate_rows = _rows(path / "video_info.csv", ("unique_video_name", "fps"))
     rates = {row["unique_video_name"]: frame_rate(row["fps"], f"{where}: fps") for row, where in rate_rows}
     videos = [_Video(name, source, frames.get(name)) for name, source in annotations.items()]
-    table = Boxes.concatenate(list(_read_videos(videos, cache)))
+    tables = []
+    with progress("reading annotations", len(videos), "videos") as bar:
+        for video in videos:
+            tables.append(_read(video))
+            bar.advance()
+    table = Boxes.concatenate(tables)
     for video in videos:
         _warn_of_unlabelled(video)
     if not len(table):
@@ -132,23 +126,6 @@ def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[dict[str, str], str
     return []
 
 
-def _read_videos(videos: list[_Video], cache: Path | None) -> Iterator[Boxes]:
-    """The boxes of each video, in order; videos in the cache are not parsed again."""
-    with progress("reading annotations", len(videos), "videos") as bar:
-        for video in videos:
-            sources = [str(source) for source in (video.annotations, video.frames) if source]
-            kept = cache / f"{video.name}-{files_hash(sources, Path())}.parquet" if cache else None
-            if kept and kept.exists():
-                yield Boxes.load(kept)
-                bar.skip(1)
-                continue
-            table = _read(video)
-            if kept:
-                table.save(kept)
-            yield table
-            bar.advance()
-
-
 def _read(video: _Video) -> Boxes:
     """The boxes of one video."""
     source = video.annotations
@@ -161,11 +138,11 @@ def _read(video: _Video) -> Boxes:
         stem = name.rpartition("/")[2].removesuffix(".xml")
         if stem.startswith(".") or not stem:  # ._ files of macOS
             continue
-        frame = parse_voc(content, xml := f"{source}/{name}")
-        if not frame.boxes:
+        filename, boxes = parse_voc(content, xml := f"{source}/{name}")
+        if not boxes:
             continue
-        if frame.filename and PurePosixPath(inside(frame.filename, xml)).stem != stem:
-            raise UserError(f"{xml}: names another image, {frame.filename[:80]!r} -> correct <filename>")
+        if filename and PurePosixPath(inside(filename, xml)).stem != stem:
+            raise UserError(f"{xml}: names another image, {filename[:80]!r} -> correct <filename>")
         index = _FRAME.fullmatch(stem.removeprefix(f"{video.name}_"))
         if not index:
             raise UserError(f"{xml}: is not a frame of video {video.name} -> frames are {video.name}_0.xml, …")
@@ -174,14 +151,13 @@ def _read(video: _Video) -> Boxes:
             "video": video.name,
             "frame_index": int(index[0]),
             "file": f"{folder}{stem}.jpg",
-            "image_width": frame.width,
-            "image_height": frame.height,
             "source": f"{source.name}/{stem}.xml",
         }
-        for box in frame.boxes:
+        for box in boxes:
             if not box.tags.get("unique_id"):
-                raise UserError(f"{xml}:{box.line}: object has no unique_id -> name the lesion, {video.name}_1, …")
-            rows.append(columns | {"xywh": box.xywh, "polyp": box.tags["unique_id"], "line": box.line})
+                where = f"{xml}:{box.columns['line']}"
+                raise UserError(f"{where}: object has no unique_id -> name the lesion, {video.name}_1, …")
+            rows.append(columns | box.columns | {"polyp": box.tags["unique_id"]})
     rows.sort(key=itemgetter("frame_index"))
     return Boxes.of_rows(rows)
 

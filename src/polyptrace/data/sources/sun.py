@@ -8,12 +8,11 @@ Sizes and histologies are not in the download; `sun_cases.csv` next to this file
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.sources.box_labels import label_table, with_labels
+from polyptrace.data.sources.box_labels import BoxRow, label_table, with_labels
 from polyptrace.data.sources.file_names import files_below, folders_below, inside, natural
 from polyptrace.data.sources.reading import number, read_table, read_text
 
@@ -21,14 +20,6 @@ GAP = 1000  # frames between two sub-clips
 FPS = 30.0
 _CASE = re.compile(r"case(\d+)", re.ASCII)
 _NAME = re.compile(r"(?P<clip>.+)_image(?P<frame>\d{1,9})\.(?:jpg|jpeg|png)", re.ASCII | re.IGNORECASE)
-
-
-class _SunBox(NamedTuple):
-    clip: str
-    frame: int
-    name: str
-    xywh: tuple[float, float, float, float]
-    line: int
 
 
 def read_sun(path: Path, *, cases: Path | None = None, histology: Mapping[str, str] | None = None) -> Boxes:
@@ -51,41 +42,36 @@ def read_sun(path: Path, *, cases: Path | None = None, histology: Mapping[str, s
     }
     label_rows = read_table(cases or Path(__file__).with_name("sun_cases.csv"), ("case_id", "size_mm", "pathology"))
     labels = label_table(label_rows, _case_of_row, "size_mm", "pathology", histology or {})
-    tables = [_read_case(texts[case], path, case_folders.get(case)) for case in sorted(texts, key=natural)]
-    table = Boxes.concatenate(tables)
-    if not len(table):
+    cases_in_order = sorted(texts, key=natural)
+    rows = [row for case in cases_in_order for row in _read_case(texts[case], path, case_folders.get(case))]
+    if not rows:
         raise UserError(f"{path}: no line of annotation_txt has class 0 (polyp) -> are these the positive cases?")
-    return with_labels(table, labels)
+    return with_labels(Boxes.of_rows(rows), labels)
 
 
 def _case_of_row(row: Mapping[str, str]) -> str:
     return f"case{row['case_id'].removeprefix('case')}"
 
 
-def _read_case(text: Path, root: Path, folder: Path | None) -> Boxes:
+def _read_case(text: Path, root: Path, folder: Path | None) -> list[BoxRow]:
     boxes = [box for line, content in enumerate(read_text(text).split("\n"), 1) for box in _boxes(content, text, line)]
     start: dict[str, int] = {}
     following = 0
-    for clip in sorted({box.clip for box in boxes}, key=natural):
-        numbers = [box.frame for box in boxes if box.clip == clip]
+    for clip in sorted({clip for clip, _, _ in boxes}, key=natural):
+        numbers = [frame for other, frame, _ in boxes if other == clip]
         start[clip] = following - min(numbers)
         following += max(numbers) - min(numbers) + 1 + GAP
     pictures = folder.relative_to(root).as_posix() if folder else text.stem
-    return Boxes.of(
-        dataset="sun",
-        video=text.stem,
-        frame_index=[start[box.clip] + box.frame for box in boxes],
-        xywh=[box.xywh for box in boxes],
-        file=[f"{pictures}/{box.name}" for box in boxes],
-        polyp=text.stem,
-        fps=FPS,
-        source=text.relative_to(root).as_posix(),
-        line=[box.line for box in boxes],
-    )
+    source = text.relative_to(root).as_posix()
+    case = {"dataset": "sun", "video": text.stem, "polyp": text.stem, "fps": FPS, "source": source}
+    return [
+        case | box | {"frame_index": start[clip] + frame, "file": f"{pictures}/{box['file']}"}
+        for clip, frame, box in boxes
+    ]
 
 
-def _boxes(content: str, text: Path, line: int) -> list[_SunBox]:
-    """The polyp boxes of one line; several may follow the name."""
+def _boxes(content: str, text: Path, line: int) -> list[tuple[str, int, BoxRow]]:
+    """The sub-clip, its frame, and further columns of each polyp box of one line; several may follow the name."""
     name, *cells = content.split()[:64] or [""]
     if not name:
         return []
@@ -104,5 +90,5 @@ def _boxes(content: str, text: Path, line: int) -> list[_SunBox]:
             raise UserError(f"{text}:{line}: class is {values[4]} -> 0 is a polyp, 1 is none")
         if kind == 0:
             xywh = (xmin, ymin, xmax - xmin, ymax - ymin)
-            boxes.append(_SunBox(match["clip"], int(match["frame"]), name, xywh, line))
+            boxes.append((match["clip"], int(match["frame"]), {"file": name, "xywh": xywh, "line": line}))
     return boxes

@@ -26,35 +26,24 @@ class VocBox(NamedTuple):
     """One object of a frame."""
 
     name: str
-    xywh: tuple[float, float, float, float]
-    line: int
+    columns: BoxRow  # position, line and size of the image
     tags: dict[str, str]  # the object's other tags, by their names in lower case
 
 
-class VocFrame(NamedTuple):
-    """One XML file."""
-
-    filename: str
-    width: int
-    height: int
-    boxes: list[VocBox]
-
-
-def parse_voc(content: bytes, path: Path | str) -> VocFrame:
-    """The boxes of one XML file: x and y are xmin and ymin as written, width is xmax - xmin."""
+def parse_voc(content: bytes, path: Path | str) -> tuple[str, list[VocBox]]:
+    """The image that an XML file names, and its boxes: x and y are xmin and ymin as written, width is xmax - xmin."""
     if _has_no_object(content):
-        return VocFrame("", 0, 0, [])
-    filename, size, boxes = "", {"width": "", "height": ""}, []
-    for element in read_xml(content, path, "annotation", "give VOC XML files").children:
-        if element.tag == "filename":
-            filename = element.text
-        if element.tag == "size":
-            size |= element.child_texts()
+        return "", []
+    frame = read_xml(content, path, "annotation", "give VOC XML files")
+    size = frame.texts_below("size")
+    image = {f"image_{side}": integer(size.get(side) or 0, f"{path}: size/{side}") for side in ("width", "height")}
+    boxes = []
+    for element in frame.children:
         if element.tag == "object":
             tags = {child.tag.lower(): child.text for child in element.children if child.tag != "bndbox"}
-            boxes.append(VocBox(tags.pop("name", ""), _box(element, f"{path}:{element.line}"), element.line, tags))
-    width, height = (integer(size[side] or 0, f"{path}: size/{side}") for side in ("width", "height"))
-    return VocFrame(filename, width, height, boxes)
+            columns = image | {"xywh": _box(element, f"{path}:{element.line}"), "line": element.line}
+            boxes.append(VocBox(tags.pop("name", ""), columns, tags))
+    return frame.child_texts().get("filename", ""), boxes
 
 
 def _has_no_object(content: bytes) -> bool:
@@ -63,9 +52,7 @@ def _has_no_object(content: bytes) -> bool:
 
 
 def _box(element: XmlElement, where: str) -> tuple[float, float, float, float]:
-    corners: dict[str, str] = {}
-    for child in element.children:
-        corners |= child.child_texts() if child.tag == "bndbox" else {}
+    corners = element.texts_below("bndbox")
     missing = [name for name in _CORNERS if not corners.get(name)]
     if missing:
         raise UserError(f"{where}: object has no bndbox/{missing[0]} -> correct or remove the object")
@@ -91,8 +78,8 @@ def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, st
             xml = folder / name
             if listed is not None and xml.stem not in listed:
                 continue
-            frame = parse_voc(read_bytes(xml), xml)
-            if not frame.boxes:
+            filename, boxes = parse_voc(read_bytes(xml), xml)
+            if not boxes:
                 continue
             video, index = file_names.video_and_frame(
                 _without_annotations(prefix + name), root.resolve().name, str(xml), mixed
@@ -100,14 +87,12 @@ def read_voc(path: Path, *, split: str | None = None, histology: Mapping[str, st
             columns = {
                 "video": video,
                 "frame_index": index,
-                "file": str(PurePosixPath(images) / picture_of(frame, xml, pictures)),
-                "image_width": frame.width,
-                "image_height": frame.height,
+                "file": str(PurePosixPath(images) / picture_of(filename, xml, pictures)),
                 "source": prefix + name,
             }
-            for box in frame.boxes:
-                labels = label_columns(box.tags, video, f"{xml}:{box.line}", histology or {})
-                rows.append(columns | labels | {"xywh": box.xywh, "line": box.line})
+            for box in boxes:
+                labels = label_columns(box.tags, video, f"{xml}:{box.columns['line']}", histology or {})
+                rows.append(columns | labels | box.columns)
     warn_of_unlabelled(path, unlabelled)
     return labelled_boxes(rows, f"{start}: no XML file contains a box -> give a folder of VOC files")
 
@@ -136,9 +121,9 @@ def picture_folder(folder: Path, root: Path) -> str:
     return str(next((inner / name for name in _IMAGES if (root / inner / name).is_dir()), inner))
 
 
-def picture_of(frame: VocFrame, xml: Path, pictures: Mapping[str, str]) -> str:
+def picture_of(filename: str, xml: Path, pictures: Mapping[str, str]) -> str:
     """The image of a frame: the one with the XML file's stem, or the one that it names."""
-    named = PurePosixPath(file_names.inside(frame.filename, str(xml))).name if frame.filename else ""
+    named = PurePosixPath(file_names.inside(filename, str(xml))).name if filename else ""
     if xml.stem in pictures:
         return pictures[xml.stem]
     return named if named.lower().endswith(file_names.PICTURES) else f"{named or xml.stem}.jpg"

@@ -20,7 +20,7 @@ from polyptrace.data.boxes import Boxes
 from polyptrace.data.crops.videos import VideoInfo, video_info
 from polyptrace.data.sources import file_names
 from polyptrace.data.sources.box_labels import BoxRow, qualified
-from polyptrace.data.sources.reading import NoBoxError, decode_text, number_rows, read_bytes
+from polyptrace.data.sources.reading import NoBoxError, number_rows, read_text
 
 _COLUMNS = ("class", "cx", "cy", "w", "h", "sixth", "seventh")
 _NOT_FRAMES = ("classes.txt", "readme.txt", "train.txt", "val.txt", "test.txt", "obj.names", "labels.txt")
@@ -45,26 +45,24 @@ def read_yolo(
     if not path.is_dir():
         raise UserError(f"{path}: no such folder -> give the folder that contains labels/ and images/")
     labels = path / "labels" if (path / "labels").is_dir() else path
-    boxes = list(_boxes(file_names.split_folder(labels, split), labels, root, image_size, first_frame, video))
-    if not boxes:
+    rows = list(_rows(file_names.split_folder(labels, split), labels, root, image_size, first_frame, video))
+    if not rows:
         raise NoBoxError(f"{labels}: no text file contains a box -> was the detector run with labels saved?")
-    score, track = _scores_and_tracks(boxes, root)
-    rows = [row for row, _ in boxes]
-    for row, score_of_row, track_of_row in zip(rows, score, track, strict=True):
-        polyp = qualified(row["video"], track_of_row) if identities == "polyp" else ""
-        row |= {"score": score_of_row, "track": track_of_row, "polyp": polyp}
+    for row, score, track in zip(rows, *_scores_and_tracks(rows, root), strict=True):
+        polyp = qualified(row["video"], track) if identities == "polyp" else ""
+        row |= {"score": score, "track": track, "polyp": polyp}
     return Boxes.of_rows(rows)
 
 
-def _boxes(
+def _rows(
     start: Path,
     labels: Path,
     root: Path,
     image_size: tuple[int, int] | None,
     first_frame: int,
     otherwise: Path | None,
-) -> Iterator[tuple[BoxRow, list[float]]]:
-    """Every box, folder by folder, and the sixth and seventh value of its line; `otherwise` is a video file."""
+) -> Iterator[BoxRow]:
+    """Every box, folder by folder, with the sixth and seventh value of its line; `otherwise` is a video file."""
     places = [*file_names.video_folders(root), labels]
     video_of = cache(lambda stem: _video(places, stem, root, otherwise))
     for folder, texts in file_names.files_by_folder(start, ".txt").items():
@@ -74,7 +72,7 @@ def _boxes(
         size = image_size
         for name in names:
             text = folder / name
-            values, lines = number_rows(decode_text(read_bytes(text), text), text, _COLUMNS, 5)
+            values, lines = number_rows(read_text(text), text, _COLUMNS, 5)
             if not len(values):
                 continue
             within = PurePosixPath(text.relative_to(start).as_posix())
@@ -93,9 +91,9 @@ def _boxes(
             source = file_names.prefix_of(folder, root) + name
             columns = media | {"video": video, "frame_index": index, "source": source}
             width, height = media["image_width"], media["image_height"]
-            for (_, cx, cy, w, h, *further), line in zip(values.tolist(), lines.tolist(), strict=True):
+            for (_, cx, cy, w, h, sixth, seventh), line in zip(values.tolist(), lines.tolist(), strict=True):
                 xywh = ((cx - w / 2) * width, (cy - h / 2) * height, w * width, h * height)
-                yield columns | {"xywh": xywh, "line": line}, further
+                yield columns | {"xywh": xywh, "line": line, "score": sixth, "track": seventh}
 
 
 def _pictures(folder: Path, labels: Path, root: Path) -> dict[str, str]:
@@ -147,10 +145,10 @@ def _expected(text: Path, labels: Path, pictures: dict[str, str]) -> str:
     return str(PurePosixPath("images") / text.relative_to(labels).with_suffix(".jpg").as_posix())
 
 
-def _scores_and_tracks(boxes: list[tuple[BoxRow, list[float]]], root: Path) -> tuple[Floats, list[str]]:
-    """The values after the box: score and track, or one of them."""
-    sixth, seventh = np.array([further for _, further in boxes]).T
-    unknown = np.full(len(boxes), np.nan)
+def _scores_and_tracks(rows: list[BoxRow], root: Path) -> tuple[Floats, list[str]]:
+    """The values after the box, in which score and track stand for the sixth and the seventh: both, or one of them."""
+    sixth, seventh = np.array([(row["score"], row["track"]) for row in rows]).T
+    unknown = np.full(len(rows), np.nan)
     if not np.all(np.isnan(seventh)):
         score, track = sixth, seventh
     elif np.any(np.isfinite(sixth) & (sixth != np.floor(sixth))):
@@ -159,7 +157,7 @@ def _scores_and_tracks(boxes: list[tuple[BoxRow, list[float]]], root: Path) -> t
         score, track = unknown, sixth
     wrong = np.flatnonzero(~np.isnan(track) & (track != np.floor(track)) | np.isinf(track))
     if len(wrong):
-        row = boxes[wrong[0]][0]
+        row = rows[wrong[0]]
         where = f"{root / row['source']}:{row['line']}"
         raise UserError(f"{where}: track is {track[wrong[0]]:g}, not a whole number -> correct it")
     return score, ["" if np.isnan(value) or value < 0 else f"{value:.0f}" for value in track.tolist()]

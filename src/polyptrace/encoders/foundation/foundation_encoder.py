@@ -187,5 +187,5 @@ def cut_clips(mask: Tensor, clip_length: int) -> Iterator[tuple[Tensor, Tensor, 
             by_length.setdefault(length, []).append((tracklet, number, frames[start : start + length]))
     for _, clips in sorted(by_length.items()):
         tracklets, numbers, frames_of = zip(*clips, strict=True)
-        parts = torch.tensor(tracklets), torch.tensor(numbers), torch.stack(frames_of)
-        yield parts[0].to(mask.device), parts[1].to(mask.device), parts[2].to(mask.device)
+        place = torch.tensor([tracklets, numbers], device=mask.device)  # (2, n)
+        yield place[0], place[1], torch.stack(frames_of).to(mask.device)
