@@ -56,25 +56,23 @@ def counted_procedures(
     row: Results, task: str, count: int = 6, baseline: Results | None = None
 ) -> tuple[list[TrackTimes], int]:
     """Up to `count` procedures, those with the most polyps (or clusters) first; and the total number."""
-    table = row.tasks[task].table
-    index, cluster = row.arrays[f"{task}/index"], row.arrays[f"{task}/cluster"]
+    table, cluster = row.tasks[task].table, row.arrays[f"{task}/cluster"]
     names = ("dataset", "video", "track", "position", "last", "fps", "polyp")
-    columns = {name: row.arrays[f"{table}/{name}"][index] for name in names}
-    keys = row.track_keys(table)
-    other = None if baseline is None else _clusters_of(baseline, task, [keys[number] for number in index])
+    dataset, video, track, first, last, fps, polyp = (row.arrays[f"{table}/{name}"] for name in names)
+    other = None if baseline is None else _clusters_of(baseline, task, row.track_keys(table))
     found = []
-    for members in group_rows(codes(join_keys(columns["dataset"], columns["video"]))):
-        rows = members[np.argsort(columns["position"][members], kind="stable")]
+    for members in group_rows(codes(join_keys(dataset, video))):
+        rows = members[np.argsort(first[members], kind="stable")]
         found.append(
             TrackTimes(
-                str(columns["dataset"][rows[0]]),
-                str(columns["video"][rows[0]]),
-                columns["track"][rows].astype(np.int64),
-                columns["position"][rows].astype(np.int64),
-                columns["last"][rows].astype(np.int64),
-                float(columns["fps"][rows[0]]),
+                str(dataset[rows[0]]),
+                str(video[rows[0]]),
+                track[rows],
+                first[rows],
+                last[rows],
+                float(fps[rows[0]]),
                 by_appearance(cluster[rows]),
-                columns["polyp"][rows].astype(str),
+                polyp[rows],
                 None if other is None or (other[rows] < 0).any() else by_appearance(other[rows]),
             )
         )
@@ -86,8 +84,8 @@ def _clusters_of(row: Results, task: str, wanted: list[TrackKey]) -> Ints | None
     """The clusters of another row for some tracks; -1 for tracks that it does not have."""
     if not is_done(row, task):
         return None
-    keys, index = row.track_keys(row.tasks[task].table), row.arrays[f"{task}/index"]
-    cluster_of = dict(zip((keys[number] for number in index), row.arrays[f"{task}/cluster"].tolist(), strict=True))
+    keys = row.track_keys(row.tasks[task].table)
+    cluster_of = dict(zip(keys, row.arrays[f"{task}/cluster"].tolist(), strict=True))
     return np.array([cluster_of.get(key, -1) for key in wanted], np.int64)
 
 
@@ -109,8 +107,7 @@ def draw_timeline(
     panels = [(heading, procedure.cluster, _numbers(clusters))]
     if procedure.labelled:
         polyps = list(dict.fromkeys(procedure.polyp.tolist()))
-        lanes = np.array([polyps.index(polyp) for polyp in procedure.polyp])
-        panels.append((f"Truth: {counted(len(polyps), 'polyp')}", lanes, polyps))
+        panels.append((f"Truth: {counted(len(polyps), 'polyp')}", by_appearance(procedure.polyp), polyps))
     elif procedure.baseline is not None:
         count = int(procedure.baseline.max()) + 1
         panels.append((f"{baseline}: {counted(count, 'polyp')} found", procedure.baseline, _numbers(count)))
