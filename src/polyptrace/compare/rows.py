@@ -137,14 +137,18 @@ def frozen_row(text: str) -> ComparisonRow:
     return ComparisonRow(folder_name(title), title, group, encoder=rest, labels=record.label_use)
 
 
+def has_known_name(encoder: str) -> bool:
+    """Whether ENCODER[:WEIGHTS] begins with a known name."""
+    name = encoder.partition(":")[0]
+    return name in (*FOUNDATION_MODELS, ColourGrid.name) or encoder.startswith(FROZEN) or encoder == DEFAULT
+
+
 def _title_and_encoder(text: str) -> tuple[str, str]:
     """The title, "" if none, and the rest of [TITLE=]ENCODER[:WEIGHTS]; both may contain "=" themselves."""
     words = text.split("=")
     for start in reversed(range(len(words))):
         encoder = "=".join(words[start:])
-        name = encoder.partition(":")[0]
-        known = name in (*FOUNDATION_MODELS, ColourGrid.name) or encoder.startswith(FROZEN) or encoder == DEFAULT
-        if known or os.path.exists(encoder):  # noqa: PTH110 - unlike Path.exists, False for a long text
+        if has_known_name(encoder) or os.path.exists(encoder):  # noqa: PTH110 - unlike Path.exists, False for a long text
             return "=".join(words[:start]), encoder
     raise UserError(f"--frozen {text}: neither a known encoder nor a folder -> 'polyptrace encoders' lists names")
 

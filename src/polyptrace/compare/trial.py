@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -174,9 +175,8 @@ class Trial:
             paths = {task: [vectors[test] for test in self.data.of_task(task)] for task in self.tasks}
             parts = {task: [vectors[path] for path in some] for task, some in self.data.probe_train.items()}
             results = evaluate_files(paths, self.config.evaluate, train=parts)
-            method = replace(results.method, name=row.title, group=row.group, trained_on_test=seen)
-            method = replace(method, labels=labels) if labels else method
-            replace(results, method=method).save(self.results)
+            results = results.described(name=row.title, group=row.group, labels=labels, trained_on_test=seen)
+            results.save(self.results)
 
         return Step("evaluate", self.results / RESULTS_FILE, run, tuple(words))
 
@@ -226,10 +226,7 @@ def names_of(datasets: Sequence[Path]) -> dict[Path, str]:
     """A folder name for the vectors of each dataset: its own name, numbered if another has it."""
     names: dict[Path, str] = {}
     for path in datasets:
-        name = unused = path.resolve().name
-        number = 1
-        while unused in names.values():
-            number += 1
-            unused = f"{name}-{number}"
-        names[path] = unused
+        name = path.resolve().name
+        numbered = (f"{name}-{number}" for number in count(2))
+        names[path] = next(each for each in chain([name], numbered) if each not in names.values())
     return names

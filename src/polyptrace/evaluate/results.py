@@ -136,6 +136,10 @@ class Results:
     provenance: dict[str, Any] = field(default_factory=dict)
     generated: bool = False
 
+    def described(self, **fields: Any) -> Self:
+        """The results with other fields of the method, except for those that are empty or None."""
+        return replace(self, method=replace(self.method, **{name: value for name, value in fields.items() if value}))
+
     def estimate(self, task: str, metric: str) -> Estimate:
         """A metric's values and bootstrap draws, for each training seed."""
         draws = np.atleast_2d(self.arrays[f"{task}/draws/{metric}"])

@@ -30,21 +30,26 @@ Vectors = Tensor | NDArray[np.floating]
 Labels = ArrayLike | Sequence[object]
 
 
+def finite_rows(vectors: Vectors, device: str | torch.device, dtype: torch.dtype, first: int = 0) -> Tensor:
+    """Vectors (n, D) as a tensor; one with NaN or infinity is an error that names its row, counted from `first`."""
+    given = vectors.detach() if isinstance(vectors, Tensor) else np.require(vectors, requirements="W")  # torch warns
+    rows = torch.as_tensor(given).to(device=device, dtype=dtype)
+    broken = torch.nonzero(~torch.isfinite(rows).all(dim=1))
+    if len(broken):
+        raise UserError(f"vectors: row {first + int(broken[0])} contains NaN or infinity -> embed it again")
+    return rows
+
+
 def unit_rows(vectors: Vectors, device: str | torch.device = "cpu") -> tuple[Tensor, int]:
     """Vectors of length 1 (N, D), float64 up to `EXACT` rows and float32 beyond, and the number of zero vectors."""
-    given = vectors.detach() if isinstance(vectors, Tensor) else np.asarray(vectors)
+    given = vectors if isinstance(vectors, Tensor) else np.asarray(vectors)
     if given.ndim != 2:
         raise UserError(f"vectors: shape {tuple(given.shape)} is not (N, D) -> give one vector per row")
     exact = len(given) <= EXACT
     unit = torch.empty(given.shape, dtype=torch.float64 if exact else torch.float32, device=device)
     zeros = 0
     for start in range(0, len(given), 16384):
-        part = given[start : start + 16384]
-        part = part if isinstance(part, Tensor) else np.require(part, requirements="W")  # torch warns of others
-        rows = torch.as_tensor(part).to(device=device, dtype=torch.float64)
-        broken = torch.nonzero(~torch.isfinite(rows).all(dim=1))
-        if len(broken):
-            raise UserError(f"vectors: row {start + int(broken[0])} contains NaN or infinity -> embed it again")
+        rows = finite_rows(given[start : start + 16384], device, torch.float64, start)
         largest = rows.abs().amax(dim=1, keepdim=True) if rows.shape[1] else rows.new_zeros(len(rows), 1)
         zeros += int((largest == 0).sum())
         rows = rows / torch.where(largest == 0, 1.0, largest)
