@@ -29,7 +29,7 @@ from polyptrace.core.files import atomic_folder
 from polyptrace.core.lock import lock
 from polyptrace.evaluate.results import Results, combine
 from polyptrace.report.page import markdown, write_table
-from polyptrace.report.ranking import MAIN, measured, metric_of
+from polyptrace.report.ranking import MAIN, measured
 from polyptrace.report.tables import ablation_table, difference_table, sweep_difference_table, sweep_table
 
 __all__ = ["SECTIONS", "command"]
@@ -154,7 +154,7 @@ def write_tables(out: Path, blocks: Sequence[AblationBlock]) -> bool:
         differences = difference_table(list(results.values()), columns, list(results).index(OUR_ROW.title))
         tables += [differences] if differences else []
     swept_rows = [row for rows in of_points.values() for row in rows]
-    swept = [m for m in MAIN if len([row for row in swept_rows if metric_of(row, m)]) > 1]
+    swept = [m for m in MAIN if len([row for row in swept_rows if m.of(row)]) > 1]
     for measure in swept:
         tables.append(sweep_table(folder_name(f"sweep {measure.over} {measure.name}"), of_points, measure))
     if differences := sweep_difference_table(of_points, swept, OUR_ROW.title):

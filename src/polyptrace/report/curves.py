@@ -24,7 +24,7 @@ from polyptrace.core.files import wrong_folder
 from polyptrace.drawing import Drawing, LineStyle
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.counting import TARGET
-from polyptrace.report.ranking import MAIN, Measure, Ranking, metric_of, metric_text, rank, value_text
+from polyptrace.report.ranking import MAIN, Measure, Ranking, rank
 from polyptrace.train import read_environment
 
 AUROC, AUPR = (measure for measure in MAIN if measure.task == "reid")
@@ -57,8 +57,8 @@ def pair_curves(rows: Sequence[Results], styles: Sequence[LineStyle], measure: M
         metric = row.tasks["reid"].metrics[measure.metric]
         x, y = (row.arrays[f"reid/{key}"] for key in keys)
         (line,) = axes.plot(x, y, color=style.colour, linestyle=style.dash, linewidth=style.width)
-        entries.append((metric.value, line, f"{drawing.shortened(row.method.name)}  {metric_text(measure, metric)}"))
-        values.append(f"{row.method.name} {value_text(measure, metric.value)}")
+        entries.append((metric.value, line, f"{drawing.shortened(row.method.name)}  {measure.metric_text(metric)}"))
+        values.append(f"{row.method.name} {measure.value_text(metric.value)}")
     axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel=labels[0], ylabel=labels[1])
     axes.set_title(title)
     axes.set_aspect("equal")
@@ -84,7 +84,7 @@ def similarity_histogram(row: Results, number: int) -> Drawing:
     axes.locator_params(axis="x", nbins=5)
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False, axis="y")
-    auroc = value_text(AUROC, row.tasks["reid"].metrics["auroc"].value)
+    auroc = AUROC.value_text(row.tasks["reid"].metrics["auroc"].value)
     description = f"Similarities of pairs of the same and of different polyps, {row.method.name}. AUROC {auroc}."
     return drawing.finished(figure, f"similarities_{number}", description)
 
@@ -114,7 +114,7 @@ def _draw_intervals(
 ) -> None:
     bounds = []
     for y, (row, style) in enumerate(zip(rows, styles, strict=True)):
-        metric = metric_of(row, measure)
+        metric = measure.of(row)
         if metric is None:
             continue
         low, value, high = (100 * bound for bound in (metric.low, metric.value, metric.high))

@@ -15,7 +15,7 @@ from polyptrace.film_strips import TrackImages
 from polyptrace.report import curves
 from polyptrace.report.gallery import gallery_rows, pick_queries, query_keys
 from polyptrace.report.page import Block, Part, Section
-from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, is_done, measured, rank
+from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, measured, rank
 from polyptrace.report.tables import counting_table, difference_table, has_labels, method_table
 from polyptrace.report.timeline import counted_procedures, draw_timeline, shown_clustering
 from polyptrace.report.track_map import mapped_tracks, track_map
@@ -44,7 +44,7 @@ class Content:
 
     def with_task(self, task: str) -> list[int]:
         """The rows that have results of a task."""
-        return [n for n, row in enumerate(self.rows) if is_done(row, task)]
+        return [n for n, row in enumerate(self.rows) if row.done(task)]
 
     def selected(self, numbers: Sequence[int], count: int) -> list[int]:
         """At most `count` of the rows in their order, with the one in focus if it is among them."""

@@ -19,7 +19,7 @@ from polyptrace.data.identity import by_appearance, codes, group_rows, join_keys
 from polyptrace.drawing import INK, LINE, POLYP_COLOURS, SOFT, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
 from polyptrace.film_strips import TrackImages, TrackKey
-from polyptrace.report.ranking import CLUSTERINGS, is_done
+from polyptrace.report.ranking import CLUSTERINGS
 
 #: Shortest drawn track and shortest track with a number, as fractions of the axis.
 MIN_WIDTH, NUMBERED_WIDTH = 0.004, 0.014
@@ -49,7 +49,7 @@ class TrackTimes:
 
 def shown_clustering(row: Results) -> str | None:
     """The first of `CLUSTERINGS` whose clusters of the tracks a row has; None if it has none."""
-    return next((task for task in CLUSTERINGS if is_done(row, task) and f"{task}/cluster" in row.arrays), None)
+    return next((task for task in CLUSTERINGS if row.done(task) and f"{task}/cluster" in row.arrays), None)
 
 
 def counted_procedures(
@@ -82,7 +82,7 @@ def counted_procedures(
 
 def _clusters_of(row: Results, task: str, wanted: list[TrackKey]) -> Ints | None:
     """The clusters of another row for some tracks; -1 for tracks that it does not have."""
-    if not is_done(row, task):
+    if not row.done(task):
         return None
     keys = row.track_keys(row.tasks[task].table)
     cluster_of = dict(zip(keys, row.arrays[f"{task}/cluster"].tolist(), strict=True))
