@@ -151,10 +151,14 @@ class Results:
         alone = np.array([self.tasks[task].metrics[metric].value])
         return Estimate(self.arrays.get(f"{task}/seeds/{metric}", alone), draws, self.tasks[task].drawn)
 
-    def track_keys(self, table: str) -> list[tuple[str, str, int, int]]:
-        """Dataset, video, track and first frame of each row of a table."""
-        columns = (self.arrays[f"{table}/{name}"].tolist() for name in ("dataset", "video", "track", "position"))
-        return list(zip(*columns, strict=True))
+    def columns(self, task: str, *names: str) -> list[NDArray[Any]]:
+        """Columns of the table of a task."""
+        return [self.arrays[f"{self.tasks[task].table}/{name}"] for name in names]
+
+    def track_keys(self, task: str) -> list[tuple[str, str, int, int]]:
+        """Dataset, video, track and first frame of each row of the table of a task."""
+        columns = self.columns(task, "dataset", "video", "track", "position")
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Writes results.json, arrays.npz and, if polyps were counted, tracks.csv, atomically."""

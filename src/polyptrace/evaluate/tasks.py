@@ -19,7 +19,7 @@ from polyptrace.evaluate.bootstrap import interval, mean_draws
 from polyptrace.evaluate.counting import DEFAULT_SETTING, SETTINGS, TARGET, Clustering, count, count_lesions
 from polyptrace.evaluate.inputs import Clusters, TaskInput
 from polyptrace.evaluate.probe import METRICS, Probe, adenoma, larger, probe
-from polyptrace.evaluate.reid import EDGES, ReID, reid, reid_draws
+from polyptrace.evaluate.reid import EDGES, ReID, reid
 from polyptrace.evaluate.results import Arrays, Metric, Task
 from polyptrace.evaluate.retrieval import Scope, retrieval
 
@@ -192,7 +192,7 @@ def _reid_task(data: TaskInput) -> Measured:
     result = reid(e.vectors, data.polyp, device=data.device)
     _require(result.same_pairs > 0, "there is no pair of tracklets of the same polyp")
     _require(result.different_pairs > 0, "there is no pair of tracklets of different polyps")
-    auroc, aupr = reid_draws(e.vectors, data.polyp, clusters.code, clusters.counts, result, device=data.device)
+    auroc, aupr = result.draws(clusters.code, clusters.counts)
     return Measured(
         clusters,
         {"auroc": (result.auroc, auroc), "aupr": (result.aupr, aupr)},

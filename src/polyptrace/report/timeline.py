@@ -56,10 +56,10 @@ def counted_procedures(
     row: Results, task: str, count: int = 6, baseline: Results | None = None
 ) -> tuple[list[TrackTimes], int]:
     """Up to `count` procedures, those with the most polyps (or clusters) first; and the total number."""
-    table, cluster = row.tasks[task].table, row.arrays[f"{task}/cluster"]
     names = ("dataset", "video", "track", "position", "last", "fps", "polyp")
-    dataset, video, track, first, last, fps, polyp = (row.arrays[f"{table}/{name}"] for name in names)
-    other = None if baseline is None else _clusters_of(baseline, task, row.track_keys(table))
+    dataset, video, track, first, last, fps, polyp = row.columns(task, *names)
+    cluster = row.arrays[f"{task}/cluster"]
+    other = None if baseline is None else _clusters_of(baseline, task, row.track_keys(task))
     found = []
     for members in group_rows(codes(join_keys(dataset, video))):
         rows = members[np.argsort(first[members], kind="stable")]
@@ -84,8 +84,7 @@ def _clusters_of(row: Results, task: str, wanted: list[TrackKey]) -> Ints | None
     """The clusters of another row for some tracks; -1 for tracks that it does not have."""
     if not row.done(task):
         return None
-    keys = row.track_keys(row.tasks[task].table)
-    cluster_of = dict(zip(keys, row.arrays[f"{task}/cluster"].tolist(), strict=True))
+    cluster_of = dict(zip(row.track_keys(task), row.arrays[f"{task}/cluster"].tolist(), strict=True))
     return np.array([cluster_of.get(key, -1) for key in wanted], np.int64)
 
 
