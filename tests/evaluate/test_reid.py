@@ -64,11 +64,7 @@ def test_random_vectors_give_what_scikit_learn_gives_on_either_grid(monkeypatch,
 def test_blocks_of_any_height_give_the_same(monkeypatch):
     vectors, polyp = blobs(70, 9, seed=1)
     whole = reid(vectors, polyp)
-
-    def low_blocks(rows, _columns, _device):
-        return ((a, min(a + 5, rows)) for a in range(0, rows, 5))
-
-    monkeypatch.setitem(reid.__globals__, "row_blocks", low_blocks)
+    monkeypatch.setitem(similarity.BLOCK, "cpu", 5 * 70)  # five rows
     for exact in (4096, 0):
         monkeypatch.setattr(similarity, "EXACT", exact)
         parts = reid(vectors, polyp)

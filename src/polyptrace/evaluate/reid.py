@@ -28,17 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.core.arrays import Floats, Ints
-from polyptrace.evaluate.similarity import (
-    COARSE_CELLS,
-    Labels,
-    Vectors,
-    full_precision,
-    label_codes,
-    on_grid,
-    row_blocks,
-    steps_per_unit,
-    unit_rows,
-)
+from polyptrace.evaluate.similarity import CELLS, Labels, Vectors, label_codes, score_blocks, steps_per_unit, unit_rows
 
 #: Bins of the similarity histograms, from -1 to 1.
 EDGES = np.linspace(-1.0, 1.0, 101)
@@ -159,22 +149,21 @@ class PairBlock(NamedTuple):
 def pair_blocks(unit: Tensor, polyp: Ints) -> Iterator[PairBlock]:
     """The upper triangle of the similarity matrix of unit vectors (N, D) in blocks of bounded size."""
     code, number = torch.as_tensor(polyp, device=unit.device), torch.arange(len(unit), device=unit.device)
-    with full_precision():
-        for a, b in row_blocks(len(unit), len(unit), unit.device):
-            pair = number[a:] > number[a:b, None]
-            yield PairBlock(a, b, on_grid(unit[a:b] @ unit[a:].T), pair, pair & (code[a:] == code[a:b, None]))
+    for a, b, steps in score_blocks(unit, upper=True):
+        pair = number[a:] > number[a:b, None]
+        yield PairBlock(a, b, steps, pair, pair & (code[a:] == code[a:b, None]))
 
 
 def count_pairs(unit: Tensor, polyp: Ints) -> PairCounts:
     """Counts over unit vectors (N, D) with polyp codes (N,)."""
     if unit.dtype == torch.float64:
         return _exact_counts(unit, polyp)
-    same, every = torch.zeros(2, COARSE_CELLS, dtype=torch.int64, device=unit.device)
+    same, every = torch.zeros(2, CELLS, dtype=torch.int64, device=unit.device)
     for block in pair_blocks(unit, polyp):
-        cell = block.steps.int() + COARSE_CELLS // 2
+        cell = block.steps.int() + CELLS // 2
         _add_counts(same, every, cell, block)
     filled = torch.nonzero(every).flatten().flip(0)
-    score = (filled.cpu().numpy() - COARSE_CELLS // 2) / steps_per_unit(unit.dtype)
+    score = (filled.cpu().numpy() - CELLS // 2) / steps_per_unit(unit.dtype)
     return PairCounts(score, same[filled].cpu().numpy(), (every - same)[filled].cpu().numpy())
 
 

@@ -24,7 +24,9 @@ EXACT = 4096
 FINE = float(2**40)
 COARSE = float(2**22 - 8)
 #: Cells of the coarse grid: integers from -2^22 to 2^22.
-COARSE_CELLS = 2**23 + 1
+CELLS = 2**23 + 1
+#: Scores in a block, by type of device.
+BLOCK = {"cpu": 2**23, "cuda": 2**26}
 
 Vectors = Tensor | NDArray[np.floating]
 Labels = ArrayLike | Sequence[object]
@@ -82,21 +84,6 @@ def steps_per_unit(dtype: torch.dtype) -> float:
     return FINE if dtype == torch.float64 else COARSE
 
 
-def row_blocks(rows: int, columns: int, device: torch.device) -> Iterator[tuple[int, int]]:
-    """(start, stop) of blocks of rows with a bounded number of scores."""
-    budget = 2**23 if device.type == "cpu" else 2**26
-    height = max(1, budget // max(columns, 1))
-    for start in range(0, rows, height):
-        yield start, min(start + height, rows)
-
-
-def sort_rows(scores: Tensor) -> Tensor:
-    """Each row in ascending order. On the CPU with NumPy, whose vectorised sort is ten times faster."""
-    if scores.device.type != "cpu":
-        return torch.sort(scores, dim=1).values
-    return torch.from_numpy(np.sort(scores.numpy(), axis=1))
-
-
 @contextmanager
 def full_precision() -> Iterator[None]:
     """Computes float32 products in float32, even if training has enabled TF32."""
@@ -106,3 +93,16 @@ def full_precision() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def score_blocks(unit: Tensor, *, upper: bool = False) -> Iterator[tuple[int, int, Tensor]]:
+    """(start, stop, scores) of blocks of rows of unit vectors (N, D): cosines (Q, N) with all rows, in grid steps.
+
+    With `upper`, the scores (Q, N - start) are those with the rows from `start` on.
+    """
+    count = len(unit)
+    height = max(1, BLOCK[unit.device.type] // max(count, 1))
+    with full_precision():
+        for start in range(0, count, height):
+            stop = min(start + height, count)
+            yield start, stop, on_grid(unit[start:stop] @ unit[start if upper else 0 :].T)
