@@ -37,8 +37,9 @@ def test_few_or_equal_vectors_have_places_too() -> None:
 def test_a_map_shows_the_tracks_that_results_kept(rows: list[Results]) -> None:
     mapped = mapped_tracks(rows[0])
     assert mapped is not None
-    assert len(mapped.vectors) == len(mapped.polyp) == len(mapped.procedure) == 24
-    assert len(set(mapped.polyp)) == 6
+    assert len(mapped.vectors) == len(mapped.group) == 24
+    assert mapped.by_polyp
+    assert len(set(mapped.group)) == 6
     drawing = draw(rows[0])
     assert "24 tracks of 6 polyps" in drawing.description
     assert "procedure" not in drawing.svg
@@ -50,7 +51,8 @@ def test_the_map_shows_the_counted_tracks_if_there_were_none_to_rank() -> None:
     row = evaluate({"retrieval": tracklets, "counting": tracks}, ["retrieval", "counting"])
     mapped = mapped_tracks(row)
     assert mapped is not None
-    assert mapped.procedure.tolist() == ["/v"] * 5
+    assert not mapped.by_polyp
+    assert mapped.group.tolist() == ["/v"] * 5
 
 
 def test_without_labels_colours_are_those_of_procedures_and_a_legend_says_so(unlabelled: Path) -> None:

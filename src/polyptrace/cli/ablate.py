@@ -12,16 +12,7 @@ from polyptrace.cli import compare
 from polyptrace.cli.options import ConfigFile
 from polyptrace.compare.rows import BLOCKS, OUR_ROW, SWEEP, AblationBlock, ComparisonRow, folder_name, select_blocks
 from polyptrace.compare.runner import RECORD, load_trial
-from polyptrace.compare.trial import (
-    ROWS_FOLDER,
-    SECTIONS,
-    STARTS_FOLDER,
-    SWEEP_FOLDER,
-    VARIANTS_FOLDER,
-    Shared,
-    Trial,
-    make_trial,
-)
+from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, STARTS_FOLDER, Shared, Trial, make_trial
 from polyptrace.config import Config, read_config
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
@@ -33,6 +24,8 @@ from polyptrace.report.ranking import MAIN, measured
 from polyptrace.report.tables import ablation_table, difference_table, sweep_difference_table, sweep_table
 
 __all__ = ["SECTIONS", "command"]
+
+VARIANTS_FOLDER, SWEEP_FOLDER = "variants", "sweep"
 
 
 def command(

@@ -31,8 +31,7 @@ from polyptrace.train import train
 #: Sections of the settings that a comparison accepts.
 SECTIONS = (*TRAINING, "embed", "evaluate")
 
-ROWS_FOLDER, VARIANTS_FOLDER, SEARCH_FOLDER, SWEEP_FOLDER = "rows", "variants", "search", "sweep"
-STARTS_FOLDER = "starts"
+ROWS_FOLDER, STARTS_FOLDER = "rows", "starts"
 
 
 @dataclass(frozen=True)

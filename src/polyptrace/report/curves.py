@@ -24,7 +24,7 @@ from polyptrace.core.files import wrong_folder
 from polyptrace.drawing import Drawing, LineStyle
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.counting import TARGET
-from polyptrace.report.ranking import MAIN, Measure, Ranking, rank
+from polyptrace.report.ranking import MAIN, Measure, rank
 from polyptrace.train import read_environment
 
 AUROC, AUPR = (measure for measure in MAIN if measure.task == "reid")
@@ -103,23 +103,21 @@ def interval_plot(rows: Sequence[Results], measures: Sequence[Measure], styles: 
     figure = drawing.canvas(left + 1.15 * len(measures), 0.75 + 0.27 * len(rows))
     panels = np.atleast_1d(figure.subplots(1, len(measures), sharey=True))
     for axes, measure in zip(panels, measures, strict=True):
-        _draw_intervals(axes, rows, measure, rank(rows, measure), styles)
+        _draw_intervals(axes, rows, measure, styles)
     panels[0].set_yticks(range(len(rows)), names, color=drawing.INK)
     panels[0].set_ylim(len(rows) - 0.4, -0.6)
     return drawing.finished(figure, "intervals", "Points with 95 % intervals for every method and measure of Table 1.")
 
 
-def _draw_intervals(
-    axes: Axes, rows: Sequence[Results], measure: Measure, ranking: Ranking, styles: Sequence[LineStyle]
-) -> None:
-    bounds = []
+def _draw_intervals(axes: Axes, rows: Sequence[Results], measure: Measure, styles: Sequence[LineStyle]) -> None:
+    bounds, best = [], rank(rows, measure).best
     for y, (row, style) in enumerate(zip(rows, styles, strict=True)):
         metric = measure.of(row)
         if metric is None:
             continue
         low, value, high = (100 * bound for bound in (metric.low, metric.value, metric.high))
         axes.plot([low, high], [y, y], color=style.colour, linewidth=style.width)
-        fill = style.colour if y in ranking.best else drawing.PAPER
+        fill = style.colour if y in best else drawing.PAPER
         axes.plot(value, y, "o", color=style.colour, markerfacecolor=fill, markersize=5.5, zorder=3)
         bounds += [bound for bound in (low, value, high) if np.isfinite(bound)]
     axes.set_title(f"{measure.over}\n{measure.name}", fontsize=8.5, linespacing=1.35)

@@ -17,7 +17,7 @@ from polyptrace.report.gallery import gallery_rows, pick_queries, query_keys
 from polyptrace.report.page import Block, Part, Section
 from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, measured, rank
 from polyptrace.report.tables import counting_table, difference_table, has_labels, method_table
-from polyptrace.report.timeline import counted_procedures, draw_timeline, shown_clustering
+from polyptrace.report.timeline import counted_procedures, draw_timeline, found_text, shown_clustering
 from polyptrace.report.track_map import mapped_tracks, track_map
 
 #: Limits: methods with a map or a gallery, procedures with a timeline, queries in a gallery.
@@ -135,6 +135,9 @@ def counting(content: Content) -> Section | None:
     name, task = content.row.method.name, shown_clustering(content.row)
     shown, total = counted_procedures(content.row, task, MAX_TIMELINES, content.baseline) if task else ([], 0)
     baseline = "" if content.baseline is None else content.baseline.method.name
+    timelines = (
+        draw_timeline(each, content.images, n, found_text(name, each.cluster), baseline) for n, each in enumerate(shown)
+    )
     return _section(
         "counting",
         "Counting",
@@ -145,7 +148,7 @@ def counting(content: Content) -> Section | None:
         name=name,
         clustering=CLUSTERINGS[task].lower() if task else "",
         procedures=shown,
-        timelines=tuple(draw_timeline(each, content.images, n, name, baseline) for n, each in enumerate(shown)),
+        timelines=tuple(timelines),
         total=total,
     )
 

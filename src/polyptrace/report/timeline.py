@@ -88,28 +88,22 @@ def _clusters_of(row: Results, task: str, wanted: list[TrackKey]) -> Ints | None
     return np.array([cluster_of.get(key, -1) for key in wanted], np.int64)
 
 
+def found_text(method: str, cluster: Ints) -> str:
+    """How many polyps a method found, from the cluster of each track."""
+    return f"{method}: {counted(int(cluster.max()) + 1, 'polyp')} found"
+
+
 @styled
 def draw_timeline(
-    procedure: TrackTimes,
-    images: TrackImages | None,
-    number: int,
-    method: str,
-    baseline: str = "",
-    title: str | None = None,
+    procedure: TrackTimes, images: TrackImages | None, number: int, heading: str, baseline: str = ""
 ) -> Drawing:
-    """The tracks by cluster and below by polyp, or by cluster of the baseline; with an image of each lane if given.
-
-    `title` replaces the heading of the first panel, which names the method and its number of clusters.
-    """
-    clusters = int(procedure.cluster.max()) + 1
-    heading = title or f"{method}: {counted(clusters, 'polyp')} found"
-    panels = [(heading, procedure.cluster, _numbers(clusters))]
+    """The tracks by cluster and below by polyp, or by cluster of the baseline; with an image of each lane if given."""
+    panels = [(heading, procedure.cluster, _numbers(procedure.cluster))]
     if procedure.labelled:
         polyps = list(dict.fromkeys(procedure.polyp.tolist()))
         panels.append((f"Truth: {counted(len(polyps), 'polyp')}", by_appearance(procedure.polyp), polyps))
     elif procedure.baseline is not None:
-        count = int(procedure.baseline.max()) + 1
-        panels.append((f"{baseline}: {counted(count, 'polyp')} found", procedure.baseline, _numbers(count)))
+        panels.append((found_text(baseline, procedure.baseline), procedure.baseline, _numbers(procedure.baseline)))
     total = sum(len(names) for _, _, names in panels)
     with_images = images is not None and total <= MAX_IMAGES
     figure = canvas(10.2, 0.85 + (0.34 if with_images else 0.22) * total + 0.3 * (len(panels) - 1))
@@ -128,8 +122,8 @@ def draw_timeline(
     return finished(figure, f"timeline_{number}", description)
 
 
-def _numbers(count: int) -> list[str]:
-    return [str(number + 1) for number in range(count)]
+def _numbers(cluster: Ints) -> list[str]:
+    return [str(number + 1) for number in range(int(cluster.max()) + 1)]
 
 
 def _draw_lanes(axes: Axes, procedure: TrackTimes, lane: Ints, names: list[str], images: TrackImages | None) -> None:

@@ -49,21 +49,11 @@ def project_2d(vectors: NDArray[np.floating]) -> Floats:
 
 @dataclass(frozen=True)
 class MappedTracks:
-    """The n tracks of a map: vectors (n, D), and the polyp and the procedure of each ("" unknown)."""
+    """The n tracks of a map: vectors (n, D), and the polyp of each or, if no polyp is known, its procedure."""
 
     vectors: NDArray[np.floating]
-    polyp: NDArray[np.str_]
-    procedure: NDArray[np.str_]
-
-    @property
-    def by_polyp(self) -> bool:
-        """Whether groups are polyps; if no polyp is known, they are procedures."""
-        return bool((self.polyp != "").any())
-
-    @property
-    def group(self) -> NDArray[np.str_]:
-        """The group of each track."""
-        return self.polyp if self.by_polyp else self.procedure
+    group: NDArray[np.str_]  # "" unknown
+    by_polyp: bool  # whether groups are polyps
 
     @property
     def groups(self) -> list[str]:
@@ -90,7 +80,8 @@ def mapped_tracks(row: Results) -> MappedTracks | None:
     vectors, index = row.arrays[f"{table}/plane_vectors"], row.arrays[f"{table}/plane_index"]
     sample = np.sort(numpy_generator(0).permutation(len(vectors))[:MAX_TRACKS])
     dataset, polyp, video = (row.arrays[f"{table}/{name}"][index[sample]] for name in ("dataset", "polyp", "video"))
-    return MappedTracks(vectors[sample], join_keys(dataset, polyp).astype(str), join_keys(dataset, video).astype(str))
+    by_polyp = bool((polyp != "").any())
+    return MappedTracks(vectors[sample], join_keys(dataset, polyp if by_polyp else video).astype(str), by_polyp)
 
 
 @drawing.styled
