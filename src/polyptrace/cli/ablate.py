@@ -12,7 +12,7 @@ from polyptrace.cli import compare
 from polyptrace.cli.options import ConfigFile
 from polyptrace.compare.rows import BLOCKS, OUR_ROW, SWEEP, AblationBlock, ComparisonRow, folder_name, select_blocks
 from polyptrace.compare.runner import RECORD, load_trial
-from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, STARTS_FOLDER, Shared, Trial, make_trial
+from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, STARTS_FOLDER, Shared, Trial, frames_of, make_trial
 from polyptrace.config import Config, read_config
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
@@ -87,7 +87,7 @@ def command(
     else:
         datasets = compare.data_of(data, tests, tests_of, probe_train, shared.tasks)
         rows = list({row.name: row for block in blocks for row in block.rows}.values())
-        shared = replace(shared, frames=compare.frames_of(datasets, shared, rows))
+        shared = replace(shared, frames=frames_of(datasets, shared, rows))
         trials = [
             make_trial(row, seed, f"{folder_of(row)}/seed{seed}", datasets, shared)
             for row in rows
@@ -113,7 +113,7 @@ def sweep_trials(text: str, seeds: int, shared: Shared) -> list[Trial]:
     if not name or not train or not tests or not all(tests):
         raise UserError(f"--sweep {text}: not NAME=TRAIN:EVAL[:EVAL] -> write for example 0.5=half/train:half/test")
     datasets = compare.data_of(Path(train), [Path(test) for test in tests])
-    frames = compare.frames_of(datasets, shared, SWEEP)
+    frames = frames_of(datasets, shared, SWEEP)
     parent = f"{SWEEP_FOLDER}/{folder_name(name)}"
     shared = replace(shared, frames=frames, starts=f"{parent}/{STARTS_FOLDER}")
     return [

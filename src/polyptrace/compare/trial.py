@@ -212,12 +212,14 @@ def rate_setting(row: ComparisonRow, rates: Mapping[str, float]) -> Settings:
     return {} if rate is None or not row.trained else {"optimiser": {"lr": rate}}
 
 
-def frames_of_ours(data: Path, shared: Shared) -> int:
-    """The number of frames that our method sees in its epochs on a dataset."""
+def frames_of(data: Datasets, shared: Shared, rows: Sequence[ComparisonRow]) -> int:
+    """The number of frames on which every row is trained: as many as ours in its epochs; 0 if nothing is trained."""
+    if data.train is None or not any(row.trained for row in rows):
+        return 0
     config = row_config(ROWS["ours"], shared.settings)
     if config.train.frames:
         return config.train.frames
-    plan = METHODS["ours"].plan(Dataset.open(data).label_free(), config)
+    plan = METHODS["ours"].plan(Dataset.open(data.train).label_free(), config)
     return plan.steps(config.train.epochs) * plan.frames_per_step
 
 

@@ -8,7 +8,6 @@ A zero vector has cosine 0 with every vector. A vector with NaN or infinity is a
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -84,17 +83,6 @@ def steps_per_unit(dtype: torch.dtype) -> float:
     return FINE if dtype == torch.float64 else COARSE
 
 
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Computes float32 products in float32, even if training has enabled TF32."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 def score_blocks(unit: Tensor, *, upper: bool = False) -> Iterator[tuple[int, int, Tensor]]:
     """(start, stop, scores) of blocks of rows of unit vectors (N, D): cosines (Q, N) with all rows, in grid steps.
 
@@ -102,7 +90,11 @@ def score_blocks(unit: Tensor, *, upper: bool = False) -> Iterator[tuple[int, in
     """
     count = len(unit)
     height = max(1, BLOCK[unit.device.type] // max(count, 1))
-    with full_precision():
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")  # float32 products in float32, even if training has enabled TF32
+    try:
         for start in range(0, count, height):
             stop = min(start + height, count)
             yield start, stop, on_grid(unit[start:stop] @ unit[start if upper else 0 :].T)
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -185,9 +185,8 @@ def card_results(results: Results, fingerprint: str) -> dict[str, str | float]:
                 f"{source['path']}: vectors of another encoder (fingerprint {made[:12] or 'unknown'}, not"
                 f" {fingerprint[:12]}) -> embed and evaluate with the encoder that is saved"
             )
-    metrics = {measure: measure.of(results) for measure in MAIN}
     card: dict[str, str | float] = {
-        f"{measure.over} {measure.name}": measure.metric_text(metric) for measure, metric in metrics.items() if metric
+        f"{m.over} {m.name}": m.metric_text(metric) for m in MAIN if (metric := m.of(results)) is not None
     }
     return card | {"Measured on": table_caption([results], MAIN)}
 
