@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from polyptrace import drawing
@@ -184,15 +183,20 @@ def training_curves(runs: Sequence[Run]) -> list[Drawing]:
 
 @drawing.styled
 def _training_curve(runs: Sequence[Run], key: str) -> Drawing:
+    """A metric of all runs: each step faint, with its running mean; the temperature as steps."""
     figure = drawing.canvas(3.2, 2.4)
     axes = figure.add_subplot()
     entries, last = [], []
     for run, colour in zip(runs, cycle((drawing.ACCENT, *drawing.METHOD_COLOURS)), strict=False):
         if key in run.metrics:
             known = np.isfinite(run.metrics[key])
-            line = _draw_curve(axes, run.step[known], run.metrics[key][known], colour, smooth=key != "tau")
-            last.append(f"{run.name} {np.asarray(line.get_ydata())[-1]:.3g}")
+            step, values, style = run.step[known], run.metrics[key][known], "steps-post"
+            if key != "tau":
+                axes.plot(step, values, color=colour, linewidth=0.7, alpha=0.3)
+                values, style = running_mean(values, max(1, len(values) // 20)), "default"
+            (line,) = axes.plot(step, values, color=colour, linewidth=1.7, drawstyle=style)
             entries.append((line, drawing.shortened(run.name)))
+            last.append(f"{run.name} {values[-1]:.3g}")
     axes.set(title=PLOTTED[key], xlabel="step", xlim=(0, None), ylim=(0, None))
     if key == "condition":
         axes.set_ylim(0, 1.02)
@@ -202,16 +206,6 @@ def _training_curve(runs: Sequence[Run], key: str) -> Drawing:
         drawing.legend(axes, entries)
     description = f"{PLOTTED[key]} during training; last value: {', '.join(last)}."
     return drawing.finished(figure, f"training_{key}", description)
-
-
-def _draw_curve(axes: Axes, step: Floats, values: Floats, colour: str, *, smooth: bool) -> Line2D:
-    """Draws a curve, faint with its running mean if `smooth`; returns the line of the legend."""
-    if smooth:
-        axes.plot(step, values, color=colour, linewidth=0.7, alpha=0.3)
-        values = running_mean(values, max(1, len(values) // 20))
-    style = "default" if smooth else "steps-post"
-    (line,) = axes.plot(step, values, color=colour, linewidth=1.7, drawstyle=style)
-    return line
 
 
 def running_mean(values: Floats, window: int) -> Floats:
