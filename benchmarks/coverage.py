@@ -19,7 +19,6 @@ from benchmarks.result import Result, Row
 from polyptrace.core.arrays import Floats, Ints
 from polyptrace.evaluate import reid, retrieval
 from polyptrace.evaluate.bootstrap import Estimate, draw_counts, interval, mean_draws, paired
-from polyptrace.evaluate.reid import reid_draws
 
 PROCEDURES, POLYPS, DRAWS = 19, 47, 400
 SIMULATIONS, VECTOR_SIMULATIONS = 1500, 200
@@ -132,7 +131,7 @@ def vector_coverage(correlation: float, simulations: int) -> dict[str, Floats]:
             clusters = int(cluster.max()) + 1
             counts = draw_counts(clusters, DRAWS, seed)
             draws = [mean_draws(each, cluster[found.query], counts) for each in (found.ap, found.hit1)]
-            draws += reid_draws(vectors, test.polyp, cluster, counts, judged)
+            draws += judged.draws(cluster, counts)
             ends.append([interval(each, clusters) for each in draws])
     truth = np.mean(values, axis=0)
     return {

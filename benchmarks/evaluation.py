@@ -23,7 +23,6 @@ from benchmarks.timing import apart, forget_peak, mebibytes
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate import probe, reid, retrieval
 from polyptrace.evaluate.bootstrap import draw_counts
-from polyptrace.evaluate.reid import reid_draws
 from polyptrace.lesions import lesions
 
 WIDTH, PER_POLYP, DRAWS = 256, 20, 1000
@@ -115,7 +114,7 @@ def timed(way: str, tracklets: int, device: str) -> tuple[float, float]:
             plain_reid(vectors, polyp)
         case "reid draws":
             assert judged is not None
-            reid_draws(vectors, polyp, polyp, counts, judged, device=device)
+            judged.draws(polyp, counts)
         case "probe":
             probe(vectors, label, polyp, device=device)
         case "lesions":

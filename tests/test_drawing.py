@@ -16,7 +16,6 @@ from polyptrace.drawing import (
     PAGE_COLOURS,
     POLYP_COLOURS,
     Drawing,
-    LineStyle,
     canvas,
     finished,
     inline,
@@ -30,9 +29,9 @@ from polyptrace.drawing import (
 def draw(name: str = "a", label: str = "label") -> Drawing:
     figure = canvas(3, 2)
     axes = figure.add_subplot()
-    axes.plot([0, 1], [0, 1], "o-", color=ACCENT)
+    (line,) = axes.plot([0, 1], [0, 1], "o-", color=ACCENT)
     axes.set_title(label)
-    legend(axes, [(LineStyle(ACCENT), label)])
+    legend(axes, [(line, label)])
     return finished(figure, name, f"Words: {label}")
 
 

@@ -12,7 +12,7 @@ from html import escape
 from importlib.resources import files
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib
 from matplotlib import rc_params_from_file
@@ -117,12 +117,9 @@ def panel(width: float, height: float, left: float, bottom: float) -> Figure:
     return figure
 
 
-def legend(target: Axes | Figure, entries: Sequence[tuple[LineStyle, str]], title: str | None = None) -> None:
-    """A legend of lines, below a figure or inside axes. Names may begin with an underscore, which matplotlib hides."""
-    handles = [Line2D([], [], color=style.colour, linestyle=style.dash, linewidth=style.width) for style, _ in entries]
-    blanks = [" "] * len(handles)
-    place: Literal["outside lower left", "best"] = "outside lower left" if isinstance(target, Figure) else "best"
-    drawn = target.legend(handles, blanks, loc=place, title=title, alignment="left")
+def legend(target: Axes | Figure, entries: Sequence[tuple[Line2D, str]], **options: Any) -> None:
+    """A legend of lines or markers. Names may begin with an underscore, which matplotlib hides."""
+    drawn = target.legend([line for line, _ in entries], [" "] * len(entries), alignment="left", **options)
     for text, (_, name) in zip(drawn.get_texts(), entries, strict=True):
         text.set_text(name)
 

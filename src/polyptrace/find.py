@@ -21,7 +21,7 @@ from polyptrace.evaluate.similarity import unit_rows
 from polyptrace.film_strips import TrackImages
 from polyptrace.lesions import SameModel, procedures
 from polyptrace.report.gallery import strip
-from polyptrace.report.page import Page, Paragraph, Section, Strip, StripRow, Strips
+from polyptrace.report.page import Page, Part, Section, Strip, StripRow
 
 #: Where to search: in the query's own procedure, in other procedures, or in all.
 Among = Literal["own", "others", "all"]
@@ -34,12 +34,6 @@ COLUMNS = (
 
 #: A time that is this many seconds after the last track is treated as a mistake.
 MAX_SECONDS_AFTER = 60
-
-#: What the column "same lesion" says.
-SAME_MEANING = (
-    "probability that both show one lesion, from these two tracks alone ('polyptrace lesions' takes all tracks of the"
-    " procedure into account)"
-)
 
 SIGNS = {"same": "✓", "other": "✗", "match": ""}
 
@@ -56,6 +50,16 @@ class Matches:
     others: int  # tracks of other procedures
     searched: int  # tracks that could be a match
     simultaneous: int  # tracks left out because they are visible at the same time
+    roles: list[str]  # "same" or "other" polyp as the query, or "match" if this is unknown
+
+    @property
+    def same_meaning(self) -> str:
+        """What P(same lesion) means; "" if it is unknown for all matches."""
+        text = (
+            "probability that both show one lesion, from these two tracks alone ('polyptrace lesions' takes all tracks"
+            " of the procedure into account)"
+        )
+        return "" if np.isnan(self.same).all() else text
 
     def same_text(self, position: int) -> str:
         """P(same lesion) of a match; "" if unknown."""
@@ -120,7 +124,9 @@ def most_similar(
     others = np.sort(cosine[~own])
     beyond = np.where(own[rows] & (len(others) > 0), np.searchsorted(others, cosine[rows]), -1)
     same = np.full(len(rows), np.nan) if model is None else _same_lesion(tracks, query, rows, model)
-    return Matches(query, rows, cosine[rows], same, beyond, len(others), searched, int(simultaneous.sum()))
+    polyp = polyp_keys(tracks)
+    roles = ["match" if not (p and polyp[query]) else "same" if p == polyp[query] else "other" for p in polyp[rows]]
+    return Matches(query, rows, cosine[rows], same, beyond, len(others), searched, int(simultaneous.sum()), roles)
 
 
 def _same_lesion(tracks: Embeddings, query: int, rows: Ints, model: SameModel) -> Floats:
@@ -135,15 +141,6 @@ def _same_lesion(tracks: Embeddings, query: int, rows: Ints, model: SameModel) -
     same = np.full(len(rows), np.nan)
     same[own] = model.probability(*group.pairs(pairs[0], pairs[1]))
     return same
-
-
-def roles(tracks: Embeddings, matches: Matches) -> list[str]:
-    """For each match "same" or "other" polyp as the query, or "match" if this is unknown."""
-    polyp = polyp_keys(tracks)
-    query = polyp[matches.query]
-    return [
-        "match" if not query or not other else "same" if query == other else "other" for other in polyp[matches.rows]
-    ]
 
 
 def visible(tracks: Embeddings, row: int) -> str:
@@ -174,29 +171,17 @@ def match_page(tracks: Embeddings, matches: Matches, images: TrackImages, origin
 
     query = matches.query
     strips = [film(query, "query", "query")]
-    for position, (row, role) in enumerate(zip(matches.rows.tolist(), roles(tracks, matches), strict=True)):
+    for position, (row, role) in enumerate(zip(matches.rows.tolist(), matches.roles, strict=True)):
         label = f"{SIGNS[role]} cosine {matches.cosine[position]:.2f}".strip()
         label += f", same {matches.same_text(position)}" if matches.same_text(position) else ""
-        beyond = matches.beyond_text(position)
-        strips.append(film(row, role, f"{label}, beyond {beyond}" if beyond else label))
-    text = "Each crop shows its detection box. cosine: similarity to the query."
-    if {"same", "other"} & set(roles(tracks, matches)):
-        text += " ✓ and ✗: the polyp label is that of the query, or another one."
-    if not np.isnan(matches.same).all():
-        text += f" same: {SAME_MEANING}."
-    if (matches.beyond >= 0).any():
-        text += (
-            f" beyond: how many of the {counted(matches.others, 'track')} of other procedures are less similar to the"
-            " query; a measure of chance, if these show other patients."
-        )
-    blocks = (Paragraph(text), Strips((StripRow("", tuple(strips)),)))
+        label += f", beyond {matches.beyond_text(position)}" if matches.beyond_text(position) else ""
+        strips.append(film(row, role, label))
+    content = Part("matches.html.j2", {"matches": matches, "rows": [StripRow("", tuple(strips))]})
+    similar = counted(len(matches.rows), "most similar track")
     return Page(
         title=f"Tracks similar to track {tracks.track[query]} of procedure {tracks.video[query]}",
-        lead=(
-            f"Visible {visible(tracks, query)}. The {counted(len(matches.rows), 'most similar track')} of"
-            f" {matches.searched:,} that were searched."
-        ),
-        sections=(Section("matches", "Matches", blocks),),
+        lead=f"Visible {visible(tracks, query)}. The {similar} of {matches.searched:,} that were searched.",
+        sections=(Section("matches", "Matches", (content,)),),
         generated=tracks.generated,
         brand="polyptrace find",
         origin=origin,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from polyptrace.compare.rows import ROWS, ComparisonRow, row_config
-from polyptrace.compare.trial import Datasets, Shared, frames_of_ours, make_trial, names_of
+from polyptrace.compare.trial import Datasets, Shared, frames_of, make_trial, names_of
 from polyptrace.config import override
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, write_json
@@ -170,7 +170,7 @@ def test_two_test_datasets_of_one_name_have_separate_vectors() -> None:
 def test_all_methods_see_as_many_frames_as_ours_in_its_epochs(epochs: int, data: Datasets, tmp_path: Path) -> None:
     assert data.train is not None
     settings = {"train": {"epochs": epochs}, "supervision": {"bags_per_batch": 5}}
-    frames = frames_of_ours(data.train, Shared(tmp_path, settings))
+    frames = frames_of(data, Shared(tmp_path, settings), [ROWS["ours"]])
     dataset = Dataset.open(data.train)
     for name, method in METHODS.items():
         config = row_config(ROWS[name], settings, {"train": {"frames": frames}})
@@ -187,4 +187,5 @@ def test_all_methods_see_as_many_frames_as_ours_in_its_epochs(epochs: int, data:
 
 def test_a_given_number_of_frames_is_used(data: Datasets, tmp_path: Path) -> None:
     assert data.train is not None
-    assert frames_of_ours(data.train, Shared(tmp_path, {"train": {"frames": 123}})) == 123
+    assert frames_of(data, Shared(tmp_path, {"train": {"frames": 123}}), [ROWS["ours"]]) == 123
+    assert frames_of(data, Shared(tmp_path), [ROWS["untrained"], ROWS["frozen"]]) == 0

@@ -6,7 +6,6 @@ from scipy import stats
 
 from polyptrace.evaluate import reid, retrieval
 from polyptrace.evaluate.bootstrap import Estimate, draw_counts, holm, interval, mean_draws, nested_draws, paired
-from polyptrace.evaluate.reid import reid_draws
 
 
 def test_a_draw_takes_as_many_clusters_as_there_are_and_each_equally_often():
@@ -187,7 +186,7 @@ def test_intervals_cover_the_expected_figure_about_as_often_as_they_say():
         draws = [
             mean_draws(found.ap, polyp[found.query], counts),
             mean_draws(found.hit1, polyp[found.query], counts),
-            *reid_draws(vectors, polyp, polyp, counts, judged),
+            *judged.draws(polyp, counts),
         ]
         values.append([found.map, found.hr1, judged.auroc, judged.aupr])
         bounds.append([interval(each, clusters=30) for each in draws])

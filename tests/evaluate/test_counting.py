@@ -9,14 +9,16 @@ from sklearn.cluster import AffinityPropagation
 from sklearn.metrics import adjusted_rand_score
 
 from polyptrace.core.errors import UserError
+from polyptrace.data.identity import by_appearance
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate import count
 from polyptrace.evaluate.counting import (
     DEFAULT_SETTING,
     SETTINGS,
     affinity_propagation,
+    closeness,
     count_lesions,
-    similarity_matrices,
+    minmax,
 )
 
 
@@ -76,10 +78,15 @@ def test_without_a_setting_the_default_is_used():
 def test_temporal_similarity_mixes_scaled_cosines_and_closeness_in_time():
     vectors = np.random.default_rng(2).standard_normal((4, 5))
     first, last = np.array([0, 50, 40, 900]), np.array([45, 60, 80, 999])
-    cosine, close = similarity_matrices(vectors, "temporal", first, last)
+    close = closeness(first, last)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     plain = unit @ unit.T
-    np.testing.assert_allclose(cosine, (plain - plain.min()) / (plain.max() - plain.min()), atol=1e-9)
+    alike = (plain - plain.min()) / (plain.max() - plain.min())
+    np.testing.assert_allclose(minmax(plain), alike)
+    for setting in (0.3, 0.7):
+        expected = by_appearance(affinity_propagation(setting * alike + (1 - setting) * close, 0.0))
+        found = cluster(vectors, "temporal", setting, first=first, last=last)
+        np.testing.assert_array_equal(found, expected)
     gap = np.array([[0, 5, 0, 855], [5, 0, 0, 840], [0, 0, 0, 820], [855, 840, 820, 0]])
     decayed = np.exp(-gap / 1000)
     np.testing.assert_allclose(close, (decayed - decayed.min()) / (1 - decayed.min()))

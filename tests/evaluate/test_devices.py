@@ -6,7 +6,6 @@ import torch
 
 from polyptrace.evaluate import probe, reid, retrieval, similarity
 from polyptrace.evaluate.bootstrap import draw_counts
-from polyptrace.evaluate.reid import reid_draws
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -25,10 +24,10 @@ def test_rankings_and_their_draws_agree(monkeypatch, exact):
     np.testing.assert_allclose(here.ap, there.ap, atol=1e-4)
     assert (here.top == there.top).mean() > 0.99
     counts = draw_counts(30, 50, seed=0)
-    for d, judged in (("cpu", reid(vectors, polyp)), ("cuda", reid(vectors, polyp, device="cuda"))):
+    for judged in (reid(vectors, polyp, device=d) for d in ("cpu", "cuda")):
         assert judged.auroc == pytest.approx(reid(vectors, polyp).auroc, abs=1e-6)
-        drawn = reid_draws(vectors, polyp, polyp, counts, judged, device=d)
-        np.testing.assert_allclose(drawn, reid_draws(vectors, polyp, polyp, counts, reid(vectors, polyp)), atol=1e-4)
+        drawn = judged.draws(polyp, counts)
+        np.testing.assert_allclose(drawn, reid(vectors, polyp).draws(polyp, counts), atol=1e-4)
 
 
 def test_float32_products_are_not_shortened_by_what_training_has_set(monkeypatch):

@@ -1,5 +1,7 @@
 """Re-identification against scikit-learn, on random and on adversarial vectors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import reid, similarity
-from polyptrace.evaluate.reid import PairCounts, ReID
+from polyptrace.evaluate.reid import PairCounts
 from polyptrace.evaluate.similarity import COARSE
 
 
@@ -62,11 +64,7 @@ def test_random_vectors_give_what_scikit_learn_gives_on_either_grid(monkeypatch,
 def test_blocks_of_any_height_give_the_same(monkeypatch):
     vectors, polyp = blobs(70, 9, seed=1)
     whole = reid(vectors, polyp)
-
-    def low_blocks(rows, _columns, _device):
-        return ((a, min(a + 5, rows)) for a in range(0, rows, 5))
-
-    monkeypatch.setitem(reid.__globals__, "row_blocks", low_blocks)
+    monkeypatch.setitem(similarity.BLOCK, "cpu", 5 * 70)  # five rows
     for exact in (4096, 0):
         monkeypatch.setattr(similarity, "EXACT", exact)
         parts = reid(vectors, polyp)
@@ -116,7 +114,7 @@ def test_histograms_count_every_pair_in_its_bin():
 def test_histograms_count_pairs_whose_score_was_rounded_to_more_than_one():
     step = 1 / COARSE
     counts = PairCounts(np.array([1 + step, 0.5, -1 - step]), np.array([3, 2, 1]), np.array([4, 5, 6]))
-    same, different = ReID(0.5, 0.5, counts, 0, 0).histograms()
+    same, different = replace(reid(np.eye(2), ["a", "a"]), counts=counts).histograms()
     assert (same[-1], same[0], same.sum()) == (3, 1, 6)
     assert (different[-1], different[0], different.sum()) == (4, 6, 15)
 

@@ -8,7 +8,6 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from polyptrace.evaluate import reid, similarity
 from polyptrace.evaluate.bootstrap import draw_counts
-from polyptrace.evaluate.reid import reid_draws
 
 reid_bootstrap = import_module("polyptrace.evaluate.reid")  # the package has a function of this name
 
@@ -46,7 +45,7 @@ def test_every_pair_weighs_the_product_of_its_clusters_or_the_count_of_its_only_
         "videos that share polyps": np.arange(60) % 6,
     }[clusters]
     counts = draw_counts(cluster.max() + 1, 10, seed=0)
-    found = reid_draws(vectors, polyp, cluster, counts, reid(vectors, polyp))
+    found = reid(vectors, polyp).draws(cluster, counts)
     np.testing.assert_allclose(found, one_by_one(vectors, polyp, cluster, counts), atol=1e-12)
 
 
@@ -56,14 +55,14 @@ def test_ties_weigh_as_they_should():
     vectors[(vectors == 0).all(axis=1)] = 1.0
     polyp = np.unique(polyp, return_inverse=True)[1]
     counts = draw_counts(polyp.max() + 1, 10, seed=0)
-    found = reid_draws(vectors, polyp, polyp, counts, reid(vectors, polyp))
+    found = reid(vectors, polyp).draws(polyp, counts)
     np.testing.assert_allclose(found, one_by_one(vectors, polyp, polyp, counts), atol=1e-12)
 
 
 def test_taking_every_cluster_once_gives_the_figures_themselves():
     vectors, polyp = case(80, 9, seed=2)
     whole = reid(vectors, polyp)
-    auroc, aupr = reid_draws(vectors, polyp, polyp, np.ones((1, polyp.max() + 1), dtype=np.int64), whole)
+    auroc, aupr = whole.draws(polyp, np.ones((1, polyp.max() + 1), dtype=np.int64))
     assert (auroc[0], aupr[0]) == pytest.approx((whole.auroc, whole.aupr))
 
 
@@ -74,7 +73,7 @@ def test_tracklets_without_polyp_have_no_part_in_a_draw():
     known = names != ""
     counts = draw_counts(polyp.max(), 5, seed=0)
     cluster = np.where(known, polyp, -1)
-    found = reid_draws(vectors, names, cluster, counts, reid(vectors, names))
+    found = reid(vectors, names).draws(cluster, counts)
     np.testing.assert_allclose(found, one_by_one(vectors[known], polyp[known], polyp[known], counts), atol=1e-12)
 
 
@@ -86,7 +85,7 @@ def test_coarse_cells_and_the_coarse_grid_stay_close_to_every_pair_weighed(monke
     monkeypatch.setattr(reid_bootstrap, "THRESHOLDS", 100)
     whole = reid(vectors, polyp)
     assert (whole.counts.same > 0).sum() > 300
-    found = reid_draws(vectors, polyp, polyp, counts, whole)
+    found = whole.draws(polyp, counts)
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
@@ -96,9 +95,9 @@ def test_with_many_clusters_the_linear_weights_give_the_same_spread(monkeypatch,
     cluster = polyp // 2 if by_video else polyp
     counts = draw_counts(cluster.max() + 1, 300, seed=0)
     whole = reid(vectors, polyp)
-    exact = np.array(reid_draws(vectors, polyp, cluster, counts, whole))
+    exact = np.array(whole.draws(cluster, counts))
     monkeypatch.setattr(reid_bootstrap, "ENTRIES", 2**17)  # too few for all pairs of clusters
-    linear = np.array(reid_draws(vectors, polyp, cluster, counts, whole))
+    linear = np.array(whole.draws(cluster, counts))
     assert not np.array_equal(exact, linear)
     np.testing.assert_allclose(linear.std(axis=1), exact.std(axis=1), rtol=0.1)
     assert np.corrcoef(linear[0], exact[0])[0, 1] > 0.97

@@ -164,11 +164,7 @@ def test_neighbours_closer_than_apart_are_excluded_in_their_video_only():
 def test_blocks_of_any_height_give_the_same(monkeypatch):
     vectors, polyp = blobs(60, 7, seed=6)
     whole = search(vectors, polyp, top=3)
-
-    def low_blocks(rows, _columns, _device):
-        return ((a, min(a + 7, rows)) for a in range(0, rows, 7))
-
-    monkeypatch.setitem(search.__globals__, "row_blocks", low_blocks)
+    monkeypatch.setitem(similarity.BLOCK, "cpu", 7 * 60)  # seven rows
     parts = search(vectors, polyp, top=3)
     for name in ("query", "ap", "hit1", "hit5", "top", "top_score"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))

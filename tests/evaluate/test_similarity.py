@@ -6,7 +6,7 @@ import torch
 
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import similarity
-from polyptrace.evaluate.similarity import label_codes, on_grid, sort_rows, unit_rows
+from polyptrace.evaluate.similarity import label_codes, on_grid, unit_rows
 
 
 def test_vectors_get_length_one_however_large_or_small_they_are():
@@ -68,13 +68,8 @@ def test_steps_of_the_coarse_grid_run_from_minus_one_to_one():
     cosines = torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0, 1.0 + 5e-7])
     steps = on_grid(cosines.clone())
     assert (steps.diff()[:-1] > 0).all()
-    assert steps.abs().max() <= similarity.COARSE_CELLS // 2
+    assert steps.abs().max() <= similarity.CELLS // 2
     torch.testing.assert_close(steps / similarity.COARSE, cosines, atol=2.5e-7, rtol=0)
-
-
-def test_rows_are_sorted():
-    scores = torch.randn(5, 100)
-    assert torch.equal(sort_rows(scores.clone()), scores.sort(dim=1).values)
 
 
 def test_tensors_of_any_float_type_and_with_gradients_are_taken():

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from polyptrace import drawing
 from polyptrace.core.errors import UserError
 from polyptrace.drawing import Drawing, LineStyle, finished
 from polyptrace.evaluate import Results
-from polyptrace.report import curves
 from polyptrace.report.curves import (
+    AUPR,
+    AUROC,
     base_rate,
     interval_plot,
     load_run,
-    precision_recall,
-    roc,
+    pair_curves,
     running_mean,
     similarity_histogram,
     training_curves,
@@ -31,8 +32,9 @@ from polyptrace.report.sections import Content, training
 
 def test_the_legend_lists_each_method_with_its_interval_best_first(rows: list[Results]) -> None:
     weak, ours = rows[-1], rows[0]
-    for drawing, figure in ((roc([weak, ours], [LineStyle("red"), LineStyle("blue")]), "auroc"),):
-        metric = ours.tasks["reid"].metrics[figure]
+    for measure in (AUROC, AUPR):
+        drawing = pair_curves([weak, ours], [LineStyle("red"), LineStyle("blue")], measure)
+        metric = ours.tasks["reid"].metrics[measure.metric]
         assert f"Ours  {100 * metric.value:.1f} [{100 * metric.low:.1f}–{100 * metric.high:.1f}]" in drawing.svg
         assert drawing.svg.index("Ours  ") < drawing.svg.index("&lt;script&gt;")
 
@@ -41,7 +43,7 @@ def test_the_legend_shows_no_brackets_without_an_interval(rows: list[Results]) -
     task = rows[0].tasks["reid"]
     metric = replace(task.metrics["auroc"], low=math.nan, high=math.nan)
     alone = replace(rows[0], tasks={"reid": replace(task, metrics=dict(task.metrics) | {"auroc": metric})})
-    drawing = roc([alone], [LineStyle("blue")])
+    drawing = pair_curves([alone], [LineStyle("blue")], AUROC)
     assert f"Ours  {100 * metric.value:.1f}" in drawing.svg
     assert "[" not in drawing.svg.partition("Ours  ")[2].partition("<")[0]
 
@@ -50,7 +52,7 @@ def test_precision_of_chance_is_the_share_of_same_pairs(rows: list[Results]) -> 
     counts = rows[0].tasks["reid"].counts
     expected = counts["same_pairs"] / (counts["same_pairs"] + counts["different_pairs"])
     assert abs(base_rate(rows[0]) - expected) < 1e-12
-    assert "Ours" in precision_recall([rows[0]], [LineStyle("blue")]).description
+    assert "Ours" in pair_curves([rows[0]], [LineStyle("blue")], AUPR).description
 
 
 def test_similarities_are_drawn_for_any_method(rows: list[Results]) -> None:
@@ -70,7 +72,7 @@ def test_labels_of_interval_axes_do_not_overlap_and_all_points_are_inside(
         figures.append(figure)
         return finished(figure, *text)
 
-    monkeypatch.setattr(curves, "finished", keep)
+    monkeypatch.setattr(drawing, "finished", keep)
     interval_plot(rows, MAIN[:1], [LineStyle("blue"), LineStyle("red")])
     axes = figures[0].axes[0]
     low, high = axes.get_xlim()

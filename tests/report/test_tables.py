@@ -12,7 +12,7 @@ from polyptrace.config import Config, Loss, Supervision
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.results import Method, Metric, Task, compare
 from polyptrace.report.page import Table, markdown
-from polyptrace.report.ranking import MAIN, Measure, interval_text, value_text
+from polyptrace.report.ranking import MAIN, Measure
 from polyptrace.report.tables import (
     ablation_table,
     counting_table,
@@ -107,15 +107,15 @@ def test_the_costs_come_last_on_a_page_so_that_a_phone_shows_the_results_first(r
     [(True, 0.5, 0.6, "50.0–60.0"), (True, -0.02, 0.6, "−2.0 to 60.0"), (False, 1.0, 1.5, "1.00–1.50")],
 )
 def test_intervals_are_printed_without_doubt_about_signs(percent: bool, low: float, high: float, printed: str) -> None:
-    assert interval_text(Measure("t", "f", "", "", percent=percent), low, high) == printed
+    assert Measure("t", "f", "", "", percent=percent).interval_text(low, high) == printed
 
 
 def test_an_undefined_interval_is_not_printed() -> None:
-    assert interval_text(MAP, float("nan"), 0.5) == ""
+    assert MAP.interval_text(float("nan"), 0.5) == ""
 
 
 def test_a_minus_is_a_minus() -> None:
-    assert value_text(MAP, -0.0512) == "−5.12"
+    assert MAP.value_text(-0.0512) == "−5.12"
 
 
 def test_the_papers_rows_are_quoted_apart_and_never_ranked(make_row: Make) -> None:

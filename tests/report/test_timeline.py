@@ -9,7 +9,7 @@ from polyptrace.data import Dataset
 from polyptrace.drawing import POLYP_COLOURS, inline
 from polyptrace.evaluate import Results
 from polyptrace.film_strips import TrackImages
-from polyptrace.report.timeline import counted_procedures, draw_timeline, shown_clustering
+from polyptrace.report.timeline import counted_procedures, draw_timeline, found_text, shown_clustering
 
 
 def test_procedures_hold_their_own_tracks_in_order_of_time(rows: list[Results], coloured: Dataset) -> None:
@@ -39,7 +39,7 @@ def test_clusters_are_those_of_the_results_under_other_numbers(rows: list[Result
 
 def test_a_timeline_says_how_many_were_found_and_how_many_there_are(rows: list[Results], coloured: Dataset) -> None:
     procedure = counted_procedures(rows[0], "counting.temporal")[0][0]
-    drawing = draw_timeline(procedure, TrackImages.of([coloured]), 0, "Ours")
+    drawing = draw_timeline(procedure, TrackImages.of([coloured]), 0, found_text("Ours", procedure.cluster))
     assert "Truth: 2 polyps" in drawing.svg
     assert f"Ours: {procedure.cluster.max() + 1} polyp" in drawing.svg
     assert drawing.svg.count("<image") == procedure.cluster.max() + 1 + 2
@@ -48,14 +48,16 @@ def test_a_timeline_says_how_many_were_found_and_how_many_there_are(rows: list[R
 def test_bars_and_their_numbers_have_the_same_colours_in_dark_mode(rows: list[Results]) -> None:
     procedure = counted_procedures(rows[0], "counting.temporal")[0][0]
     wide = replace(procedure, last=procedure.first + 10 * int(np.ptp(procedure.first)))
-    text = inline(draw_timeline(wide, None, 0, "Ours"))
+    text = inline(draw_timeline(wide, None, 0, found_text("Ours", procedure.cluster)))
     assert "fill: #ffffff" in text
     assert f"fill: {POLYP_COLOURS[0]}" in text
 
 
 def test_without_labels_there_is_no_truth(rows: list[Results]) -> None:
     procedure = counted_procedures(rows[0], "counting.temporal")[0][0]
-    drawing = draw_timeline(replace(procedure, polyp=np.full(len(procedure.track), "")), None, 0, "Ours")
+    drawing = draw_timeline(
+        replace(procedure, polyp=np.full(len(procedure.track), "")), None, 0, found_text("Ours", procedure.cluster)
+    )
     assert " found<" in drawing.svg
     assert "Truth" not in drawing.svg
     assert "<image" not in drawing.svg
@@ -75,7 +77,7 @@ def test_without_labels_a_baseline_is_shown_on_the_same_tracks(rows: list[Result
     expected = next(other for other in alone if other.video == procedure.video)
     assert procedure.baseline is not None
     np.testing.assert_array_equal(procedure.baseline, expected.cluster)
-    drawing = draw_timeline(procedure, None, 0, "Ours", "Colour grid")
+    drawing = draw_timeline(procedure, None, 0, found_text("Ours", procedure.cluster), "Colour grid")
     assert f"Colour grid: {counted(int(expected.cluster.max()) + 1, 'polyp')} found" in drawing.svg
     assert "Truth" not in drawing.svg
 

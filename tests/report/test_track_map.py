@@ -5,10 +5,17 @@ from pathlib import Path
 
 import numpy as np
 
-from polyptrace.drawing import POLYP_COLOURS, SOFT
+from polyptrace.drawing import POLYP_COLOURS, SOFT, Drawing
 from polyptrace.embed import Embeddings
 from polyptrace.evaluate import Results, evaluate
-from polyptrace.report.track_map import has_map, mapped_tracks, project_2d, track_map
+from polyptrace.report.track_map import mapped_tracks, project_2d, track_map
+
+
+def draw(row: Results) -> Drawing:
+    """The map of a row."""
+    mapped = mapped_tracks(row)
+    assert mapped is not None
+    return track_map(mapped, row.method.name, 0)
 
 
 def test_the_same_vectors_give_the_same_map_and_groups_stay_together() -> None:
@@ -29,10 +36,11 @@ def test_few_or_equal_vectors_have_places_too() -> None:
 
 def test_a_map_shows_the_tracks_that_results_kept(rows: list[Results]) -> None:
     mapped = mapped_tracks(rows[0])
-    assert len(mapped.vectors) == len(mapped.polyp) == len(mapped.procedure) == 24
-    assert len(set(mapped.polyp)) == 6
-    assert has_map(rows[0])
-    drawing = track_map(rows[0], 0)
+    assert mapped is not None
+    assert len(mapped.vectors) == len(mapped.group) == 24
+    assert mapped.by_polyp
+    assert len(set(mapped.group)) == 6
+    drawing = draw(rows[0])
     assert "24 tracks of 6 polyps" in drawing.description
     assert "procedure" not in drawing.svg
 
@@ -41,13 +49,15 @@ def test_the_map_shows_the_counted_tracks_if_there_were_none_to_rank() -> None:
     tracklets = Embeddings.from_columns({"vectors": np.eye(3), "unit": np.full(3, "tracklet")})
     tracks = Embeddings.from_columns({"vectors": np.eye(5), "video": np.full(5, "v"), "track": np.arange(5)})
     row = evaluate({"retrieval": tracklets, "counting": tracks}, ["retrieval", "counting"])
-    assert has_map(row)
-    assert mapped_tracks(row).procedure.tolist() == ["/v"] * 5
+    mapped = mapped_tracks(row)
+    assert mapped is not None
+    assert not mapped.by_polyp
+    assert mapped.group.tolist() == ["/v"] * 5
 
 
 def test_without_labels_colours_are_those_of_procedures_and_a_legend_says_so(unlabelled: Path) -> None:
     row = Results.load(unlabelled)
-    drawing = track_map(row, 0)
+    drawing = draw(row)
     assert "24 tracks of 3 procedures" in drawing.description
     assert "Colour and marker: procedure" in drawing.svg
     for number, name in enumerate(("v0", "v1", "v2")):
@@ -60,7 +70,7 @@ def test_without_labels_colours_are_those_of_procedures_and_a_legend_says_so(unl
 def test_a_legend_of_many_procedures_names_some_and_counts_the_others(unlabelled: Path) -> None:
     row = Results.load(unlabelled)
     videos = np.array([f"case_{number:02d}" for number in range(24)])
-    drawing = track_map(replace(row, arrays={**row.arrays, "tracks/video": videos}), 0)
+    drawing = draw(replace(row, arrays={**row.arrays, "tracks/video": videos}))
     assert ">case_11<" in drawing.svg
     assert ">case_12<" not in drawing.svg
     assert ">and 12 more<" in drawing.svg
@@ -68,6 +78,11 @@ def test_a_legend_of_many_procedures_names_some_and_counts_the_others(unlabelled
 
 def test_tracks_of_no_known_polyp_or_procedure_are_grey(unlabelled: Path) -> None:
     row = Results.load(unlabelled)
-    drawing = track_map(replace(row, arrays={**row.arrays, "tracks/video": np.full(24, "")}), 0)
+    drawing = draw(replace(row, arrays={**row.arrays, "tracks/video": np.full(24, "")}))
     assert drawing.description == "Map of 24 tracks by Mine."
     assert "procedure" not in drawing.svg
+
+
+def test_results_without_vectors_have_no_map(rows: list[Results]) -> None:
+    kept = {name: values for name, values in rows[0].arrays.items() if "plane" not in name}
+    assert mapped_tracks(replace(rows[0], arrays=kept)) is None

@@ -12,16 +12,7 @@ from polyptrace.cli import compare
 from polyptrace.cli.options import ConfigFile
 from polyptrace.compare.rows import BLOCKS, OUR_ROW, SWEEP, AblationBlock, ComparisonRow, folder_name, select_blocks
 from polyptrace.compare.runner import RECORD, load_trial
-from polyptrace.compare.trial import (
-    ROWS_FOLDER,
-    SECTIONS,
-    STARTS_FOLDER,
-    SWEEP_FOLDER,
-    VARIANTS_FOLDER,
-    Shared,
-    Trial,
-    make_trial,
-)
+from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, STARTS_FOLDER, Shared, Trial, frames_of, make_trial
 from polyptrace.config import Config, read_config
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
@@ -29,10 +20,12 @@ from polyptrace.core.files import atomic_folder
 from polyptrace.core.lock import lock
 from polyptrace.evaluate.results import Results, combine
 from polyptrace.report.page import markdown, write_table
-from polyptrace.report.ranking import MAIN, measured, metric_of
+from polyptrace.report.ranking import MAIN, measured
 from polyptrace.report.tables import ablation_table, difference_table, sweep_difference_table, sweep_table
 
 __all__ = ["SECTIONS", "command"]
+
+VARIANTS_FOLDER, SWEEP_FOLDER = "variants", "sweep"
 
 
 def command(
@@ -94,7 +87,7 @@ def command(
     else:
         datasets = compare.data_of(data, tests, tests_of, probe_train, shared.tasks)
         rows = list({row.name: row for block in blocks for row in block.rows}.values())
-        shared = replace(shared, frames=compare.frames_of(datasets, shared, rows))
+        shared = replace(shared, frames=frames_of(datasets, shared, rows))
         trials = [
             make_trial(row, seed, f"{folder_of(row)}/seed{seed}", datasets, shared)
             for row in rows
@@ -120,7 +113,7 @@ def sweep_trials(text: str, seeds: int, shared: Shared) -> list[Trial]:
     if not name or not train or not tests or not all(tests):
         raise UserError(f"--sweep {text}: not NAME=TRAIN:EVAL[:EVAL] -> write for example 0.5=half/train:half/test")
     datasets = compare.data_of(Path(train), [Path(test) for test in tests])
-    frames = compare.frames_of(datasets, shared, SWEEP)
+    frames = frames_of(datasets, shared, SWEEP)
     parent = f"{SWEEP_FOLDER}/{folder_name(name)}"
     shared = replace(shared, frames=frames, starts=f"{parent}/{STARTS_FOLDER}")
     return [
@@ -154,7 +147,7 @@ def write_tables(out: Path, blocks: Sequence[AblationBlock]) -> bool:
         differences = difference_table(list(results.values()), columns, list(results).index(OUR_ROW.title))
         tables += [differences] if differences else []
     swept_rows = [row for rows in of_points.values() for row in rows]
-    swept = [m for m in MAIN if len([row for row in swept_rows if metric_of(row, m)]) > 1]
+    swept = [m for m in MAIN if len([row for row in swept_rows if m.of(row)]) > 1]
     for measure in swept:
         tables.append(sweep_table(folder_name(f"sweep {measure.over} {measure.name}"), of_points, measure))
     if differences := sweep_difference_table(of_points, swept, OUR_ROW.title):

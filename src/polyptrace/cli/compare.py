@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from polyptrace.cli.options import ConfigFile, option_names
 from polyptrace.compare.rates import RATES_FILE, choose_rates, read_rates, search_trials, unfinished, write_rates
 from polyptrace.compare.rows import ALL, ROWS, ComparisonRow, frozen_row, select_rows
 from polyptrace.compare.runner import Failure, Keep, Workers, run_trials, with_starts
-from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Datasets, Shared, Trial, frames_of_ours, make_trial
+from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Datasets, Shared, Trial, frames_of, make_trial
 from polyptrace.config import from_dict, parse_options, read_toml
 from polyptrace.core.console import echo, notify
 from polyptrace.core.errors import UserError
@@ -200,11 +199,6 @@ def data_of(
     return data
 
 
-def frames_of(data: Datasets, shared: Shared, rows: Sequence[ComparisonRow]) -> int:
-    """The number of frames on which every row is trained: as many as ours; 0 if nothing is trained."""
-    return frames_of_ours(data.train, shared) if data.train and any(row.trained for row in rows) else 0
-
-
 def rates_of(shared: Shared, file: Path | None, *, searching: bool = False) -> dict[str, float] | None:
     """The learning rates of a file or, if `searching`, of an earlier search in the same folder; None without them."""
     if (file or searching) and "lr" in shared.settings.get("optimiser", {}):
@@ -241,12 +235,11 @@ def run_rows(trials: Sequence[Trial], at_once: int, keep: Keep) -> list[Failure]
     """Runs trials in this process, or `at_once` at a time in worker processes; returns the failures."""
     for trial in trials:
         check_writable(trial.folder)
-    say = partial(notify, style="bold")
     if not at_once:
-        return run_trials(trials, keep, say)
+        return run_trials(trials, keep)
     workers = Workers(at_once)
     with workers.ended_by_signals():
-        return run_trials(trials, keep, say, workers, at_once)
+        return run_trials(trials, keep, workers, at_once)
 
 
 def exit_with(failures: Sequence[Failure]) -> None:

@@ -102,14 +102,9 @@ def check_encoder(encoder: str, weights: str | None, crop_size: int, settings: E
 
 def _row(encoder: str) -> dict[str, Any]:
     """The row of an encoder in a table, if it is known by name or its folder says how it was trained."""
-    from polyptrace.compare.rows import frozen_row
-    from polyptrace.encoders import ColourGrid
-    from polyptrace.encoders.encoder import FROZEN
-    from polyptrace.encoders.foundation import FOUNDATION_MODELS
-    from polyptrace.encoders.weights import DEFAULT
+    from polyptrace.compare.rows import frozen_row, has_known_name
 
-    named = encoder in (*FOUNDATION_MODELS, DEFAULT, ColourGrid.name) or encoder.startswith(FROZEN)
-    if not named and not Path(encoder).is_dir():
+    if not has_known_name(encoder) and not Path(encoder).is_dir():
         return {}
     row = frozen_row(encoder)
     return {"name": row.title, "group": row.group} | ({"labels": row.labels} if row.labels else {})

@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich import box
 from rich.console import Console
@@ -130,9 +129,7 @@ def command(
                 on_task=lambda task: status.update(f"evaluating {task}"),
             )
     seen = tuple(map(check_task, trained_on_test or ()))
-    given: dict[str, Any] = {"name": name, "group": group, "labels": labels, "trained_on_test": seen}
-    method = replace(results.method, **{key: value for key, value in given.items() if value})
-    results = replace(results, method=method)
+    results = results.described(name=name, group=group, labels=labels, trained_on_test=seen)
     if not any(task.metrics for task in results.tasks.values()):
         print_results(results)
         raise UserError("nothing could be evaluated -> add what is missing, as listed above")

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 from rich import box
 from rich.markup import escape
 from rich.table import Column, Table
@@ -96,7 +95,7 @@ def _print(tracks: Embeddings, matches: find.Matches) -> None:
     title = f"similar to track {tracks.track[query]} of {video}, {find.visible(tracks, query)}"
     numbers = (Column(name, justify="right") for name in ("", "cosine", "same lesion", "beyond others"))
     table = Table(*numbers, "procedure", Column("track", justify="right"), "visible", box=box.SIMPLE_HEAD, title=title)
-    for position, (row, role) in enumerate(zip(matches.rows.tolist(), find.roles(tracks, matches), strict=True)):
+    for position, (row, role) in enumerate(zip(matches.rows.tolist(), matches.roles, strict=True)):
         table.add_row(
             find.SIGNS[role],
             f"{matches.cosine[position]:.3f}",
@@ -107,8 +106,8 @@ def _print(tracks: Embeddings, matches: find.Matches) -> None:
             find.visible(tracks, row),
         )
     output.print(table)
-    if not np.isnan(matches.same).all():
-        echo(f"same lesion: {find.SAME_MEANING}")
+    if matches.same_meaning:
+        echo(f"same lesion: {matches.same_meaning}")
     if matches.others:
         echo(f"beyond others: compared with {counted(matches.others, 'track')} of other procedures")
     if matches.simultaneous:

@@ -12,13 +12,13 @@ from typing import Any
 
 from polyptrace.compare.rows import ComparisonRow
 from polyptrace.compare.runner import failure_of
-from polyptrace.compare.trial import SEARCH_FOLDER, STARTS_FOLDER, Datasets, Shared, Trial, make_trial
+from polyptrace.compare.trial import STARTS_FOLDER, Datasets, Shared, Trial, make_trial
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import provenance, read_json, write_json
 from polyptrace.core.schema import from_json
 from polyptrace.evaluate import Results
 
-RATES_FILE = "rates.json"
+RATES_FILE, SEARCH_FOLDER = "rates.json", "search"
 
 
 @dataclass(frozen=True)

@@ -118,23 +118,27 @@ def frozen_row(text: str) -> ComparisonRow:
     if encoder in FOUNDATION_MODELS:
         model = FOUNDATION_MODELS[encoder]
         group = "Endoscopy FM" if encoder in ENDOSCOPY else "General Purpose FM"
-        name = folder_name(title) if title else encoder
-        title = title or model.title
-        return ComparisonRow(name, title, group, "", {}, encoder, weights, labels=_NO_LABELS, seen=model.seen)
-    if encoder == ColourGrid.name:
+        row = ComparisonRow(encoder, model.title, group, "", {}, encoder, weights, labels=_NO_LABELS, seen=model.seen)
+    elif encoder == ColourGrid.name:
         row = ROWS["colour-grid"]
-        return replace(row, name=folder_name(title), title=title) if title else row
-    if rest.startswith(FROZEN):
+    elif rest.startswith(FROZEN):
         backbone, _, weights = rest.removeprefix(FROZEN).partition(":")
-        title = title or f"Frozen {backbone}"
-        encoder = FROZEN + backbone
-        return ComparisonRow(folder_name(title), title, _BASELINE, "", {}, encoder, weights, labels=_NO_LABELS)
-    title = title or ("Default encoder" if rest == DEFAULT else Path(rest).resolve().name)
-    record = training_record(rest)
-    group = ROWS[record.method].group if record.method in ROWS else _SELF_SUPERVISED
-    if record.method and not record.total_frames:  # not trained
-        group = _BASELINE
-    return ComparisonRow(folder_name(title), title, group, encoder=rest, labels=record.label_use)
+        row = ComparisonRow("", f"Frozen {backbone}", _BASELINE, "", {}, FROZEN + backbone, weights, labels=_NO_LABELS)
+    else:
+        record = training_record(rest)
+        group = ROWS[record.method].group if record.method in ROWS else _SELF_SUPERVISED
+        if record.method and not record.total_frames:  # not trained
+            group = _BASELINE
+        shown = "Default encoder" if rest == DEFAULT else Path(rest).resolve().name
+        row = ComparisonRow("", shown, group, encoder=rest, labels=record.label_use)
+    title, name = title or row.title, "" if title else row.name
+    return replace(row, name=name or folder_name(title), title=title)
+
+
+def has_known_name(encoder: str) -> bool:
+    """Whether ENCODER[:WEIGHTS] begins with a known name."""
+    name = encoder.partition(":")[0]
+    return name in (*FOUNDATION_MODELS, ColourGrid.name) or encoder.startswith(FROZEN) or encoder == DEFAULT
 
 
 def _title_and_encoder(text: str) -> tuple[str, str]:
@@ -142,9 +146,7 @@ def _title_and_encoder(text: str) -> tuple[str, str]:
     words = text.split("=")
     for start in reversed(range(len(words))):
         encoder = "=".join(words[start:])
-        name = encoder.partition(":")[0]
-        known = name in (*FOUNDATION_MODELS, ColourGrid.name) or encoder.startswith(FROZEN) or encoder == DEFAULT
-        if known or os.path.exists(encoder):  # noqa: PTH110 - unlike Path.exists, False for a long text
+        if has_known_name(encoder) or os.path.exists(encoder):  # noqa: PTH110 - unlike Path.exists, False for a long text
             return "=".join(words[:start]), encoder
     raise UserError(f"--frozen {text}: neither a known encoder nor a folder -> 'polyptrace encoders' lists names")
 

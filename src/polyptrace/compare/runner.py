@@ -36,6 +36,7 @@ import torch
 
 from polyptrace.compare.trial import Trial
 from polyptrace.config import difference
+from polyptrace.core.console import notify
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import (
@@ -80,7 +81,6 @@ class Failure:
 def run_trials(
     trials: Sequence[Trial],
     keep: Keep = "all",
-    say: Callable[[str], None] = lambda _: None,
     run: Callable[[Trial, Keep], None] | None = None,
     at_once: int = 0,
 ) -> list[Failure]:
@@ -97,7 +97,7 @@ def run_trials(
             raise KeyboardInterrupt
         if trial.start and not trial.done and futures:
             futures[trial.start.key].result()  # it was submitted earlier, so it is running or finished
-        say(f"[{number}/{len(ordered)}] {trial.key}{' (done)' if trial.done else ''}")
+        notify(f"[{number}/{len(ordered)}] {trial.key}{' (done)' if trial.done else ''}", style="bold")
         try:
             with lock(trial.folder):
                 _check_start(trial)
@@ -110,7 +110,7 @@ def run_trials(
         except Exception as error:  # any failure is recorded and must not stop the other rows
             # a finished row that is refused, because it was made with other settings, keeps its results in the tables
             failure = Failure(trial.key, str(error), trial.folder) if trial.done else _record_failure(trial, error)
-            say(f"{trial.key}: failed, {failure.message}")
+            notify(f"{trial.key}: failed, {failure.message}", style="bold")
             return failure
         return None
 

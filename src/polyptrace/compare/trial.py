@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,7 @@ from polyptrace.train import train
 #: Sections of the settings that a comparison accepts.
 SECTIONS = (*TRAINING, "embed", "evaluate")
 
-ROWS_FOLDER, VARIANTS_FOLDER, SEARCH_FOLDER, SWEEP_FOLDER = "rows", "variants", "search", "sweep"
-STARTS_FOLDER = "starts"
+ROWS_FOLDER, STARTS_FOLDER = "rows", "starts"
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,8 @@ class Trial:
             paths = {task: [vectors[test] for test in self.data.of_task(task)] for task in self.tasks}
             parts = {task: [vectors[path] for path in some] for task, some in self.data.probe_train.items()}
             results = evaluate_files(paths, self.config.evaluate, train=parts)
-            method = replace(results.method, name=row.title, group=row.group, trained_on_test=seen)
-            method = replace(method, labels=labels) if labels else method
-            replace(results, method=method).save(self.results)
+            results = results.described(name=row.title, group=row.group, labels=labels, trained_on_test=seen)
+            results.save(self.results)
 
         return Step("evaluate", self.results / RESULTS_FILE, run, tuple(words))
 
@@ -213,12 +212,14 @@ def rate_setting(row: ComparisonRow, rates: Mapping[str, float]) -> Settings:
     return {} if rate is None or not row.trained else {"optimiser": {"lr": rate}}
 
 
-def frames_of_ours(data: Path, shared: Shared) -> int:
-    """The number of frames that our method sees in its epochs on a dataset."""
+def frames_of(data: Datasets, shared: Shared, rows: Sequence[ComparisonRow]) -> int:
+    """The number of frames on which every row is trained: as many as ours in its epochs; 0 if nothing is trained."""
+    if data.train is None or not any(row.trained for row in rows):
+        return 0
     config = row_config(ROWS["ours"], shared.settings)
     if config.train.frames:
         return config.train.frames
-    plan = METHODS["ours"].plan(Dataset.open(data).label_free(), config)
+    plan = METHODS["ours"].plan(Dataset.open(data.train).label_free(), config)
     return plan.steps(config.train.epochs) * plan.frames_per_step
 
 
@@ -226,10 +227,7 @@ def names_of(datasets: Sequence[Path]) -> dict[Path, str]:
     """A folder name for the vectors of each dataset: its own name, numbered if another has it."""
     names: dict[Path, str] = {}
     for path in datasets:
-        name = unused = path.resolve().name
-        number = 1
-        while unused in names.values():
-            number += 1
-            unused = f"{name}-{number}"
-        names[path] = unused
+        name = path.resolve().name
+        numbered = (f"{name}-{number}" for number in count(2))
+        names[path] = next(each for each in chain([name], numbered) if each not in names.values())
     return names

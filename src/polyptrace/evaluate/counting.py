@@ -164,8 +164,8 @@ def count(
     settings = np.append(candidates, DEFAULT_SETTING[method] if setting is None else setting)
     labels = []  # of each video: (settings, tracks)
     for rows in members:
-        times = (None, None) if first is None or last is None else (np.asarray(first)[rows], np.asarray(last)[rows])
-        labels.append(_cluster_settings(similarity_matrices(unit[rows], method, *times), method, settings))
+        times = None if first is None or last is None else (np.asarray(first)[rows], np.asarray(last)[rows])
+        labels.append(_clusters(unit[rows], times, method, settings))
     return _chosen(members, labels, polyps, settings)
 
 
@@ -179,22 +179,16 @@ def count_lesions(tracks: Embeddings, video: Labels, polyp: Labels | None = None
     return replace(counted, interval=np.array([each.interval for each in found]))
 
 
-def similarity_matrices(
-    vectors: Vectors,
-    method: Clustering,
-    first: ArrayLike | None = None,
-    last: ArrayLike | None = None,
-) -> tuple[Floats, ...]:
-    """The matrices (n, n) of a clustering: cosines; for `temporal` scaled cosines and scaled closeness in time."""
-    unit = unit_rows(vectors)[0].double().numpy()
-    cosine = np.round(np.clip(unit @ unit.T, -1.0, 1.0), 12)
-    if method != "temporal":
-        return (cosine,)
-    if first is None or last is None:
-        raise UserError("counting: temporal clustering: no frames -> give the first and last frame of each track")
-    start, end = np.asarray(first, dtype=np.float64), np.asarray(last, dtype=np.float64)
-    gap = np.maximum(0.0, np.maximum(start - end[:, None], start[:, None] - end))
-    return _minmax(cosine), _minmax(np.exp(-DECAY * gap / max(end.max() + 1, 1)))
+def closeness(first: Ints, last: Ints) -> Floats:
+    """The closeness in time (n, n) of tracks with these first and last frames, scaled by `minmax`."""
+    gap = np.maximum(0, np.maximum(first - last[:, None], first[:, None] - last))
+    return minmax(np.exp(-DECAY * gap / max(last.max() + 1, 1)))
+
+
+def minmax(matrix: Floats) -> Floats:
+    """The matrix scaled to [0, 1]; all 1 if it is constant."""
+    low, high = matrix.min(), matrix.max()
+    return np.ones_like(matrix) if high == low else (matrix - low) / (high - low)
 
 
 def affinity_propagation(similarity: Floats, preference: float) -> Ints:
@@ -213,15 +207,22 @@ def affinity_propagation(similarity: Floats, preference: float) -> Ints:
     return np.arange(tracks) if (labels < 0).any() else labels.astype(np.int64)
 
 
-def _cluster_settings(matrices: tuple[Floats, ...], method: Clustering, settings: Floats) -> Ints:
-    """Clusters (S, n) for S settings from the result of `similarity_matrices`, numbered by first appearance."""
+def _clusters(vectors: Vectors, times: tuple[Ints, Ints] | None, method: Clustering, settings: Floats) -> Ints:
+    """Clusters (S, n) of the tracks of a video for S settings, numbered by first appearance."""
+    unit = unit_rows(vectors)[0].double().numpy()
+    cosine = np.round(np.clip(unit @ unit.T, -1.0, 1.0), 12)
     match method:
         case "threshold":
-            labels = [connected_components(matrices[0] >= s, directed=False)[1] for s in settings]
+            labels = [connected_components(cosine >= s, directed=False)[1] for s in settings]
         case "affinity":
-            labels = [affinity_propagation(matrices[0], s) for s in settings]
+            labels = [affinity_propagation(cosine, s) for s in settings]
         case "temporal":
-            labels = [affinity_propagation(s * matrices[0] + (1 - s) * matrices[1], 0.0) for s in settings]
+            if times is None:
+                raise UserError(
+                    "counting: temporal clustering: no frames -> give the first and last frame of each track"
+                )
+            alike, close = minmax(cosine), closeness(*times)
+            labels = [affinity_propagation(s * alike + (1 - s) * close, 0.0) for s in settings]
     return np.stack([by_appearance(each) for each in labels])
 
 
@@ -256,8 +257,3 @@ def _pairs(labels: Ints, polyp: Ints) -> Ints:
     known = polyp >= 0
     ordered = np.stack([pair_confusion_matrix(polyp[known], each[known]) for each in labels])  # TN, FP, FN, TP
     return np.asarray(ordered.reshape(len(labels), 4)[:, [1, 0, 3, 2]] // 2)
-
-
-def _minmax(matrix: Floats) -> Floats:
-    low, high = matrix.min(), matrix.max()
-    return np.ones_like(matrix) if high == low else (matrix - low) / (high - low)

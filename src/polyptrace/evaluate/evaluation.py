@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from polyptrace.config import Config, Evaluate, as_dict
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import file_hash, provenance, read_json
-from polyptrace.embed import Embeddings
+from polyptrace.core.files import file_hash, provenance
+from polyptrace.embed import VECTORS_FILE, Embeddings
 from polyptrace.evaluate.inputs import TaskInput, join_inputs, task_input
 from polyptrace.evaluate.results import Arrays, Method, Results, method_of
 from polyptrace.evaluate.tasks import RATES, TASKS, Outcome, check_task, run_task
@@ -71,11 +72,16 @@ def evaluate_files(
     `train` gives the training part of a published split; `histology` and `on_task` are as in `evaluate`.
     """
     tables: dict[tuple[Path, ...], Embeddings] = {}
+    sources: dict[Path, dict[str, Any]] = {}
 
     def table(paths: Sequence[Path], where: str) -> Embeddings:
         key = tuple(paths)
         if key not in tables:
-            tables[key] = join_inputs([(str(path), Embeddings.load(path)) for path in key], where)
+            loaded = [(path, Embeddings.load(path)) for path in key]
+            tables[key] = join_inputs([(str(path), each) for path, each in loaded], where)
+            for path, each in loaded:
+                file = path / VECTORS_FILE if path.is_dir() else path
+                sources[path] = {"path": str(path), "sha256": file_hash(file), "info": each.info}
         return tables[key]
 
     by_task = {task: table(some, f"embeddings of {task}") for task, some in paths.items()}
@@ -91,15 +97,4 @@ def evaluate_files(
         on_task=on_task,
     )
     recorded = as_dict(Config(evaluate=settings), ("evaluate",))
-    return replace(results, settings=recorded, embeddings=_sources(tables))
-
-
-def _sources(tables: Mapping[tuple[Path, ...], Embeddings]) -> list[dict[str, object]]:
-    """Path, hash and metadata of each input."""
-    sources = []
-    for path in dict.fromkeys(path for paths in tables for path in paths):
-        file = path / "embeddings.parquet" if path.is_dir() else path
-        metadata = path / "embeddings.json"
-        info = read_json(metadata) if metadata.exists() else {}
-        sources.append({"path": str(path), "sha256": file_hash(file), "info": info})
-    return sources
+    return replace(results, settings=recorded, embeddings=list(sources.values()))

@@ -28,7 +28,7 @@ from polyptrace.core.randomness import torch_seed
 from polyptrace.data.sources.box_labels import HISTOLOGY
 from polyptrace.data.splits import split_by
 from polyptrace.evaluate.bootstrap import nested_draws
-from polyptrace.evaluate.similarity import Labels, Vectors, label_codes
+from polyptrace.evaluate.similarity import Labels, Vectors, finite_rows, label_codes
 
 TEST_SHARE = 0.3
 WARM_UP = 0.1
@@ -101,12 +101,8 @@ def probe(
     `by` gives the groups that the split keeps together (default: polyps; give videos to split by video). `test` is a
     mask (N,) of the tracklets that test, for a published split; all others train, and `by` has no effect.
     """
-    given = vectors.detach() if isinstance(vectors, Tensor) else np.require(vectors, requirements="W")
-    values = torch.as_tensor(given).to(device=device, dtype=torch.float32)
+    values = finite_rows(vectors, device, torch.float32)
     count = len(values)
-    if not bool(torch.isfinite(values).all()):
-        row = int(torch.nonzero(~torch.isfinite(values).all(1))[0])
-        raise UserError(f"vectors: row {row} contains NaN or infinity -> embed it again")
     polyps = label_codes(polyp, count)
     groups = polyps if by is None else label_codes(by, count, "by")
     datasets = np.zeros(count, dtype=np.int64) if dataset is None else label_codes(dataset, count, "dataset")

@@ -6,7 +6,7 @@ score are accepted together, as a threshold does. scikit-learn defines both in t
 Up to `similarity.EXACT` vectors each pair's score is kept and sorted. Beyond that, pairs are counted in the cells of
 the coarse grid (2^-22 in cosine), so memory does not depend on the number of pairs.
 
-AUROC and AUPR on bootstrap draws (`reid_draws`): pairs are counted once, by score cell and by the clusters of the two
+AUROC and AUPR on bootstrap draws (`ReID.draws`): pairs are counted once, by score cell and by the clusters of the two
 tracklets; a draw then only weights the counts (see `bootstrap`). Cells end at the same-polyp scores. Up to `THRESHOLDS`
 distinct ones the result is exact; with more, cells end at a subset of them, spread evenly over recall and more densely
 at its start, and the resulting offset of the metrics is subtracted from the draws. With few clusters the counts of all
@@ -28,20 +28,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyptrace.core.arrays import Floats, Ints
-from polyptrace.evaluate.similarity import (
-    COARSE_CELLS,
-    Labels,
-    Vectors,
-    full_precision,
-    label_codes,
-    on_grid,
-    row_blocks,
-    steps_per_unit,
-    unit_rows,
-)
+from polyptrace.evaluate.similarity import CELLS, Labels, Vectors, label_codes, score_blocks, steps_per_unit, unit_rows
 
 #: Bins of the similarity histograms, from -1 to 1.
 EDGES = np.linspace(-1.0, 1.0, 101)
+#: Distinct same-polyp scores up to which cells are exact.
+THRESHOLDS = 1023
+#: Maximum number of entries in a table of counts.
+ENTRIES = 2**25
 
 
 @dataclass(frozen=True)
@@ -55,13 +49,19 @@ class PairCounts:
 
 @dataclass(frozen=True)
 class ReID:
-    """AUROC, AUPR, and the counts by score from which curves and histograms are computed."""
+    """AUROC, AUPR, and what curves, histograms and draws are computed from."""
 
     auroc: float
     aupr: float
     counts: PairCounts
-    unlabelled: int
+    polyp: Ints  # (N,) codes, -1: unknown, left out
+    labelled: Tensor  # (n, D): the unit vectors of known polyps
     zero_vectors: int
+
+    @property
+    def unlabelled(self) -> int:
+        """Number of tracklets without a polyp."""
+        return int((self.polyp < 0).sum())
 
     @property
     def same_pairs(self) -> int:
@@ -92,6 +92,20 @@ class ReID:
         different = np.histogram(score, EDGES, weights=self.counts.different)[0]
         return same.astype(np.int64), different.astype(np.int64)
 
+    def draws(self, cluster: Ints, weights: Ints) -> tuple[Floats, Floats]:
+        """(AUROC, AUPR) on each bootstrap draw (R,): clusters (N,) weighted by the counts (R, C) of `draw_counts`."""
+        known, unit, counts, clusters = self.polyp >= 0, self.labelled, self.counts, weights.shape[1]
+        entries = ENTRIES if unit.dtype == torch.float64 else ENTRIES // 8  # the table is traversed once per block
+        most = max(32, min(THRESHOLDS, (entries // (2 * clusters) - 1) // 2))
+        edges = _edges(counts, steps_per_unit(unit.dtype), most)
+        shape = (clusters, clusters if clusters**2 * (len(edges) + 1) <= entries else 2, len(edges) + 1)
+        tables = _tables(unit, self.polyp[known], cluster[known], edges, shape)
+        every = np.concatenate([np.ones((1, clusters)), weights])  # the first row is the data themselves
+        drawn = areas(*(_weighted(table, every)[:, ::-1] for table in tables))
+        exact = areas(counts.same, counts.different)
+        auroc, aupr = (d[1:] + (e - d[0]) for d, e in zip(drawn, exact, strict=True))
+        return auroc, aupr
+
     def _rates(self) -> tuple[Floats, Floats]:
         true, false = self.counts.same.cumsum(), self.counts.different.cumsum()
         return false / max(self.different_pairs, 1), true / max(self.same_pairs, 1)
@@ -101,10 +115,10 @@ def reid(vectors: Vectors, polyp: Labels, *, device: str | torch.device = "cpu")
     """AUROC and AUPR, fractions in [0, 1], of (N, D) vectors and their polyps (N,)."""
     unit, zero_vectors = unit_rows(vectors, device)
     codes = label_codes(polyp, len(unit))
-    known = codes >= 0
-    counts = count_pairs(unit[torch.as_tensor(known)], codes[known])
+    labelled = unit[torch.as_tensor(codes >= 0)]
+    counts = count_pairs(labelled, codes[codes >= 0])
     auroc, aupr = areas(counts.same, counts.different)
-    return ReID(float(auroc), float(aupr), counts, int((~known).sum()), zero_vectors)
+    return ReID(float(auroc), float(aupr), counts, codes, labelled, zero_vectors)
 
 
 def areas(same: NDArray[Any], different: NDArray[Any]) -> tuple[Floats, Floats]:
@@ -135,22 +149,21 @@ class PairBlock(NamedTuple):
 def pair_blocks(unit: Tensor, polyp: Ints) -> Iterator[PairBlock]:
     """The upper triangle of the similarity matrix of unit vectors (N, D) in blocks of bounded size."""
     code, number = torch.as_tensor(polyp, device=unit.device), torch.arange(len(unit), device=unit.device)
-    with full_precision():
-        for a, b in row_blocks(len(unit), len(unit), unit.device):
-            pair = number[a:] > number[a:b, None]
-            yield PairBlock(a, b, on_grid(unit[a:b] @ unit[a:].T), pair, pair & (code[a:] == code[a:b, None]))
+    for a, b, steps in score_blocks(unit, upper=True):
+        pair = number[a:] > number[a:b, None]
+        yield PairBlock(a, b, steps, pair, pair & (code[a:] == code[a:b, None]))
 
 
 def count_pairs(unit: Tensor, polyp: Ints) -> PairCounts:
     """Counts over unit vectors (N, D) with polyp codes (N,)."""
     if unit.dtype == torch.float64:
         return _exact_counts(unit, polyp)
-    same, every = torch.zeros(2, COARSE_CELLS, dtype=torch.int64, device=unit.device)
+    same, every = torch.zeros(2, CELLS, dtype=torch.int64, device=unit.device)
     for block in pair_blocks(unit, polyp):
-        cell = block.steps.int() + COARSE_CELLS // 2
+        cell = block.steps.int() + CELLS // 2
         _add_counts(same, every, cell, block)
     filled = torch.nonzero(every).flatten().flip(0)
-    score = (filled.cpu().numpy() - COARSE_CELLS // 2) / steps_per_unit(unit.dtype)
+    score = (filled.cpu().numpy() - CELLS // 2) / steps_per_unit(unit.dtype)
     return PairCounts(score, same[filled].cpu().numpy(), (every - same)[filled].cpu().numpy())
 
 
@@ -181,41 +194,6 @@ def _thinned(false: Floats, true: Floats, points: int) -> Ints:
     last = len(false) - 1
     along = [np.minimum(np.searchsorted(axis, steps), last) for axis in (false, true)]
     return np.unique(np.concatenate([[0], *along, [last]]))[-points + 1 :]
-
-
-#: Distinct same-polyp scores up to which cells are exact.
-THRESHOLDS = 1023
-#: Maximum number of entries in a table of counts.
-ENTRIES = 2**25
-
-
-def reid_draws(
-    vectors: Vectors,
-    polyp: Labels,
-    cluster: Ints,
-    weights: Ints,
-    result: ReID,
-    *,
-    device: str | torch.device = "cpu",
-) -> tuple[Floats, Floats]:
-    """(AUROC, AUPR) on each bootstrap draw (R,).
-
-    `cluster` (N,) has values 0..C-1, `weights` (R, C) are the counts of `draw_counts`, `result` is that of `reid`.
-    """
-    unit, _ = unit_rows(vectors, device)
-    codes = label_codes(polyp, len(unit))
-    known = codes >= 0
-    counts, clusters = result.counts, weights.shape[1]
-    entries = ENTRIES if unit.dtype == torch.float64 else ENTRIES // 8  # the table is traversed once per block
-    most = max(32, min(THRESHOLDS, (entries // (2 * clusters) - 1) // 2))
-    edges = _edges(counts, steps_per_unit(unit.dtype), most)
-    shape = (clusters, clusters if clusters**2 * (len(edges) + 1) <= entries else 2, len(edges) + 1)
-    tables = _tables(unit[torch.as_tensor(known)], codes[known], cluster[known], edges, shape)
-    every = np.concatenate([np.ones((1, clusters)), weights])  # the first row is the data themselves
-    drawn = areas(*(_weighted(table, every)[:, ::-1] for table in tables))
-    exact = areas(counts.same, counts.different)
-    auroc, aupr = (d[1:] + (e - d[0]) for d, e in zip(drawn, exact, strict=True))
-    return auroc, aupr
 
 
 def _edges(counts: PairCounts, steps: float, most: int) -> Floats:

@@ -54,7 +54,8 @@ from polyptrace.encoders.encoder import LABEL_USE
 from polyptrace.evaluate.bootstrap import Estimate, Paired, paired
 
 FORMAT, VERSION = "polyptrace-results", 2
-GROUPS = ("General Purpose FM", "Endoscopy FM", "Fully supervised", "Self-supervised", "Baseline")
+#: The groups of a table in the paper's order, with baselines first.
+GROUPS = ("Baseline", "General Purpose FM", "Endoscopy FM", "Fully supervised", "Self-supervised")
 #: The file that identifies a results folder.
 RESULTS_FILE = "results.json"
 TRACK_LIST = "tracks.csv"
@@ -136,16 +137,28 @@ class Results:
     provenance: dict[str, Any] = field(default_factory=dict)
     generated: bool = False
 
+    def described(self, **fields: Any) -> Self:
+        """The results with other fields of the method, except for those that are empty or None."""
+        return replace(self, method=replace(self.method, **{name: value for name, value in fields.items() if value}))
+
+    def done(self, task: str) -> bool:
+        """Whether there are results of a task."""
+        return task in self.tasks and self.tasks[task].status == "done"
+
     def estimate(self, task: str, metric: str) -> Estimate:
         """A metric's values and bootstrap draws, for each training seed."""
         draws = np.atleast_2d(self.arrays[f"{task}/draws/{metric}"])
         alone = np.array([self.tasks[task].metrics[metric].value])
         return Estimate(self.arrays.get(f"{task}/seeds/{metric}", alone), draws, self.tasks[task].drawn)
 
-    def track_keys(self, table: str) -> list[tuple[str, str, int, int]]:
-        """Dataset, video, track and first frame of each row of a table."""
-        columns = (self.arrays[f"{table}/{name}"].tolist() for name in ("dataset", "video", "track", "position"))
-        return list(zip(*columns, strict=True))
+    def columns(self, task: str, *names: str) -> list[NDArray[Any]]:
+        """Columns of the table of a task."""
+        return [self.arrays[f"{self.tasks[task].table}/{name}"] for name in names]
+
+    def track_keys(self, task: str) -> list[tuple[str, str, int, int]]:
+        """Dataset, video, track and first frame of each row of the table of a task."""
+        columns = self.columns(task, "dataset", "video", "track", "position")
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Writes results.json, arrays.npz and, if polyps were counted, tracks.csv, atomically."""
@@ -264,7 +277,7 @@ def compare(one: Results, other: Results, task: str, metric: str) -> Paired:
     """The difference `one` - `other` of a metric, on the same draws of the same tracklets."""
     names = f"{one.method.name!r} and {other.method.name!r}: {task}"
     for results in (one, other):
-        if task not in results.tasks or results.tasks[task].status != "done":
+        if not results.done(task):
             raise UserError(f"{names}: not done for {results.method.name!r} -> evaluate it")
         if metric not in results.tasks[task].metrics:
             raise UserError(f"{names}: no metric {metric!r} -> use {', '.join(results.tasks[task].metrics)}")

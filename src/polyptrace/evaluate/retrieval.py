@@ -27,17 +27,7 @@ from torch.nn.functional import pad
 
 from polyptrace.core.arrays import Float32s, Floats, Ints
 from polyptrace.core.errors import UserError
-from polyptrace.evaluate.similarity import (
-    Labels,
-    Vectors,
-    full_precision,
-    label_codes,
-    on_grid,
-    row_blocks,
-    sort_rows,
-    steps_per_unit,
-    unit_rows,
-)
+from polyptrace.evaluate.similarity import Labels, Vectors, label_codes, score_blocks, steps_per_unit, unit_rows
 
 Convention = Literal["standard", "release"]
 Scope = Literal["all", "within", "across", "between"]
@@ -116,8 +106,7 @@ def retrieval(
     )
     none = (torch.zeros(0, dtype=torch.bool), *[torch.zeros(0, dtype=torch.float64)] * 3)
     none = (*none, torch.zeros(0, top, dtype=torch.int64), torch.zeros(0, top))
-    with full_precision():
-        blocks = list(_blocks(unit[torch.as_tensor(rows, device=unit.device)], gallery, convention, top))
+    blocks = list(_blocks(unit[torch.as_tensor(rows, device=unit.device)], gallery, convention, top))
     columns = (torch.cat([each.cpu() for each in column]).numpy() for column in zip(none, *blocks, strict=True))
     has_positive, ap, hit1, hit5, nearest, score = columns
     kept = np.flatnonzero(has_positive)
@@ -187,12 +176,18 @@ def _blocks(vectors: Tensor, gallery: Gallery, convention: Convention, top: int)
     """Per block of queries: has a positive, AP, hits at 1 and 5, nearest columns and scores; vectors (N, D)."""
     size = torch.unique_consecutive(gallery.polyp, return_counts=True)[1]
     run_start, run_size = (size.cumsum(0) - size).repeat_interleave(size), size.repeat_interleave(size)
-    for a, b in row_blocks(len(vectors), len(vectors), vectors.device):
-        scores = on_grid(vectors[a:b] @ vectors.T)  # (Q, N)
+    for a, b, scores in score_blocks(vectors):
         scores.masked_fill_(gallery.excluded(a, b), -torch.inf)
         nearest = _nearest(scores, top)
         positive = _positive_scores(scores, run_start[a:b], run_size[a:b])  # (Q, m), ascending, then +inf
-        yield (*_metrics(sort_rows(scores), positive, convention), *nearest)
+        yield (*_metrics(_sorted(scores), positive, convention), *nearest)
+
+
+def _sorted(scores: Tensor) -> Tensor:
+    """Each row in ascending order. On the CPU with NumPy, whose vectorised sort is ten times faster."""
+    if scores.device.type != "cpu":
+        return torch.sort(scores, dim=1).values
+    return torch.from_numpy(np.sort(scores.numpy(), axis=1))
 
 
 def _nearest(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,6 @@ A zero vector has cosine 0 with every vector. A vector with NaN or infinity is a
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -24,27 +23,34 @@ EXACT = 4096
 FINE = float(2**40)
 COARSE = float(2**22 - 8)
 #: Cells of the coarse grid: integers from -2^22 to 2^22.
-COARSE_CELLS = 2**23 + 1
+CELLS = 2**23 + 1
+#: Scores in a block, by type of device.
+BLOCK = {"cpu": 2**23, "cuda": 2**26}
 
 Vectors = Tensor | NDArray[np.floating]
 Labels = ArrayLike | Sequence[object]
 
 
+def finite_rows(vectors: Vectors, device: str | torch.device, dtype: torch.dtype, first: int = 0) -> Tensor:
+    """Vectors (n, D) as a tensor; one with NaN or infinity is an error that names its row, counted from `first`."""
+    given = vectors.detach() if isinstance(vectors, Tensor) else np.require(vectors, requirements="W")  # torch warns
+    rows = torch.as_tensor(given).to(device=device, dtype=dtype)
+    broken = torch.nonzero(~torch.isfinite(rows).all(dim=1))
+    if len(broken):
+        raise UserError(f"vectors: row {first + int(broken[0])} contains NaN or infinity -> embed it again")
+    return rows
+
+
 def unit_rows(vectors: Vectors, device: str | torch.device = "cpu") -> tuple[Tensor, int]:
     """Vectors of length 1 (N, D), float64 up to `EXACT` rows and float32 beyond, and the number of zero vectors."""
-    given = vectors.detach() if isinstance(vectors, Tensor) else np.asarray(vectors)
+    given = vectors if isinstance(vectors, Tensor) else np.asarray(vectors)
     if given.ndim != 2:
         raise UserError(f"vectors: shape {tuple(given.shape)} is not (N, D) -> give one vector per row")
     exact = len(given) <= EXACT
     unit = torch.empty(given.shape, dtype=torch.float64 if exact else torch.float32, device=device)
     zeros = 0
     for start in range(0, len(given), 16384):
-        part = given[start : start + 16384]
-        part = part if isinstance(part, Tensor) else np.require(part, requirements="W")  # torch warns of others
-        rows = torch.as_tensor(part).to(device=device, dtype=torch.float64)
-        broken = torch.nonzero(~torch.isfinite(rows).all(dim=1))
-        if len(broken):
-            raise UserError(f"vectors: row {start + int(broken[0])} contains NaN or infinity -> embed it again")
+        rows = finite_rows(given[start : start + 16384], device, torch.float64, start)
         largest = rows.abs().amax(dim=1, keepdim=True) if rows.shape[1] else rows.new_zeros(len(rows), 1)
         zeros += int((largest == 0).sum())
         rows = rows / torch.where(largest == 0, 1.0, largest)
@@ -77,27 +83,18 @@ def steps_per_unit(dtype: torch.dtype) -> float:
     return FINE if dtype == torch.float64 else COARSE
 
 
-def row_blocks(rows: int, columns: int, device: torch.device) -> Iterator[tuple[int, int]]:
-    """(start, stop) of blocks of rows with a bounded number of scores."""
-    budget = 2**23 if device.type == "cpu" else 2**26
-    height = max(1, budget // max(columns, 1))
-    for start in range(0, rows, height):
-        yield start, min(start + height, rows)
+def score_blocks(unit: Tensor, *, upper: bool = False) -> Iterator[tuple[int, int, Tensor]]:
+    """(start, stop, scores) of blocks of rows of unit vectors (N, D): cosines (Q, N) with all rows, in grid steps.
 
-
-def sort_rows(scores: Tensor) -> Tensor:
-    """Each row in ascending order. On the CPU with NumPy, whose vectorised sort is ten times faster."""
-    if scores.device.type != "cpu":
-        return torch.sort(scores, dim=1).values
-    return torch.from_numpy(np.sort(scores.numpy(), axis=1))
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Computes float32 products in float32, even if training has enabled TF32."""
+    With `upper`, the scores (Q, N - start) are those with the rows from `start` on.
+    """
+    count = len(unit)
+    height = max(1, BLOCK[unit.device.type] // max(count, 1))
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
+    torch.set_float32_matmul_precision("highest")  # float32 products in float32, even if training has enabled TF32
     try:
-        yield
+        for start in range(0, count, height):
+            stop = min(start + height, count)
+            yield start, stop, on_grid(unit[start:stop] @ unit[start if upper else 0 :].T)
     finally:
         torch.set_float32_matmul_precision(before)

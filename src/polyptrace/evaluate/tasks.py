@@ -5,6 +5,7 @@ class, ...) is part of the results as skipped, with the reason.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from polyptrace.evaluate.bootstrap import interval, mean_draws
 from polyptrace.evaluate.counting import DEFAULT_SETTING, SETTINGS, TARGET, Clustering, count, count_lesions
 from polyptrace.evaluate.inputs import Clusters, TaskInput
 from polyptrace.evaluate.probe import METRICS, Probe, adenoma, larger, probe
-from polyptrace.evaluate.reid import EDGES, ReID, reid, reid_draws
+from polyptrace.evaluate.reid import EDGES, ReID, reid
 from polyptrace.evaluate.results import Arrays, Metric, Task
 from polyptrace.evaluate.retrieval import Scope, retrieval
 
@@ -44,6 +45,21 @@ CLASSES = {"size": "1 above 5.0 mm, 0 up to it", "histology": "1 adenoma, 0 not"
 Outcome = tuple[Task, Arrays]
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What a task measures: the value and the draws of each metric, over `n` of what `of` names."""
+
+    clusters: Clusters
+    metrics: dict[str, tuple[float, Floats]]
+    n: int
+    of: str
+    counts: dict[str, int]
+    protocol: dict[str, Any]
+    arrays: Arrays
+    drawn: int | None = None  # number of clusters that are drawn, if not all
+    reason: str = ""
+
+
 def check_task(name: str) -> str:
     """The name, or an error if it is not one of `TASKS`."""
     if name not in TASKS:
@@ -58,17 +74,37 @@ class ImpossibleTaskError(Exception):
 def run_task(name: str, data: TaskInput, histology: Mapping[str, int] | None = None) -> dict[str, Outcome]:
     """The outcomes of a task of `TASKS` and its variants, by name; one that cannot be done is skipped."""
     outcomes: dict[str, Outcome] = {}
-    for variant, run in _variants(name, data, histology).items():
+    for variant, measure in _variants(name, data, histology).items():
         try:
             _require(len(data) > 0, f"the embeddings have no {data.unit}s")
-            outcomes[variant] = run()
+            outcomes[variant] = _outcome(variant, data, measure())
         except ImpossibleTaskError as error:
             skipped = Task(data.unit, data.table, status="skipped", reason=str(error), datasets=data.datasets)
             outcomes[variant] = skipped, {}
     return outcomes
 
 
-def _variants(name: str, data: TaskInput, histology: Mapping[str, int] | None) -> dict[str, Callable[[], Outcome]]:
+def _outcome(name: str, data: TaskInput, measured: Measured) -> Outcome:
+    """The task with confidence intervals; the names of its arrays get the name of the task as a prefix."""
+    clusters, metrics = measured.clusters, measured.metrics
+    drawn = clusters.number if measured.drawn is None else measured.drawn
+    n, of = int(measured.n), measured.of
+    task = Task(
+        data.unit,
+        data.table,
+        reason="; ".join(filter(None, [measured.reason, data.cluster_remark(clusters)])),
+        datasets=data.datasets,
+        metrics={key: Metric(float(v), *interval(draws, drawn), n, of) for key, (v, draws) in metrics.items()},
+        counts=data.counts() | measured.counts,
+        protocol={**measured.protocol, "cluster": clusters.kind, "draws": data.settings.bootstrap},
+        drawn=drawn,
+        draws_key=clusters.key,
+    )
+    arrays = measured.arrays | {f"draws/{key}": draws for key, (_, draws) in metrics.items()}
+    return task, {f"{name}/{key}": values for key, values in arrays.items()}
+
+
+def _variants(name: str, data: TaskInput, histology: Mapping[str, int] | None) -> dict[str, Callable[[], Measured]]:
     """The paper's protocol of a task and, with `variants`, the others."""
     every = data.settings.variants
     match name:
@@ -90,40 +126,6 @@ def _require(condition: bool, reason: str) -> None:
         raise ImpossibleTaskError(reason)
 
 
-def _done(
-    data: TaskInput,
-    name: str,
-    clusters: Clusters,
-    metrics: Mapping[str, tuple[float, Floats]],
-    *,
-    n: int,
-    of: str,
-    counts: Mapping[str, int],
-    protocol: Mapping[str, Any],
-    arrays: Arrays,
-    drawn: int | None = None,
-    reason: str = "",
-) -> Outcome:
-    """The outcome of a task from the value and the draws of each metric, over `n` of what `of` names.
-
-    The names of the arrays get the name of the task as a prefix.
-    """
-    drawn = clusters.number if drawn is None else drawn
-    task = Task(
-        data.unit,
-        data.table,
-        reason="; ".join(filter(None, [reason, data.cluster_remark(clusters)])),
-        datasets=data.datasets,
-        metrics={key: Metric(float(v), *interval(draws, drawn), int(n), of) for key, (v, draws) in metrics.items()},
-        counts={**data.counts(), **counts},
-        protocol={**protocol, "cluster": clusters.kind, "draws": data.settings.bootstrap},
-        drawn=drawn,
-        draws_key=clusters.key,
-    )
-    arrays = arrays | {f"draws/{key}": draws for key, (_, draws) in metrics.items()}
-    return task, {f"{name}/{key}": values for key, values in arrays.items()}
-
-
 def _require_labels(data: TaskInput) -> None:
     _require(bool(data.labelled.any()), "needs polyp labels, but no row has one")
 
@@ -142,7 +144,7 @@ def _require_gallery(data: TaskInput, name: str) -> None:
         _require(timed, "needs the frame rate and the first and last frame of each row")
 
 
-def _retrieval_task(data: TaskInput, name: str) -> Outcome:
+def _retrieval_task(data: TaskInput, name: str) -> Measured:
     _require_labels(data)
     if name != "retrieval":
         _require_gallery(data, name)
@@ -167,9 +169,7 @@ def _retrieval_task(data: TaskInput, name: str) -> Outcome:
     arrays |= {key: getattr(result, key).astype(np.float32) for key in ("ap", "hit1", "hit5")}
     if name == "retrieval":
         arrays |= {"top": result.top, "top_score": result.top_score}
-    return _done(
-        data,
-        name,
+    return Measured(
         clusters,
         {key: (each.mean(), mean_draws(each, cluster, clusters.counts)) for key, each in values.items()},
         n=result.queries,
@@ -185,17 +185,15 @@ def _retrieval_task(data: TaskInput, name: str) -> Outcome:
     )
 
 
-def _reid_task(data: TaskInput) -> Outcome:
+def _reid_task(data: TaskInput) -> Measured:
     """AUROC and AUPR over all pairs, with curves and histograms."""
     _require_labels(data)
     e, clusters = data.embeddings, data.default_clusters
     result = reid(e.vectors, data.polyp, device=data.device)
     _require(result.same_pairs > 0, "there is no pair of tracklets of the same polyp")
     _require(result.different_pairs > 0, "there is no pair of tracklets of different polyps")
-    auroc, aupr = reid_draws(e.vectors, data.polyp, clusters.code, clusters.counts, result, device=data.device)
-    return _done(
-        data,
-        "reid",
+    auroc, aupr = result.draws(clusters.code, clusters.counts)
+    return Measured(
         clusters,
         {"auroc": (result.auroc, auroc), "aupr": (result.aupr, aupr)},
         n=result.same_pairs + result.different_pairs,
@@ -215,7 +213,7 @@ def _pair_arrays(result: ReID) -> Arrays:
     return histograms | {key: values.astype(np.float32) for key, values in curves.items()}
 
 
-def _probe_task(data: TaskInput, name: str, label: Ints, group: NDArray[Any]) -> Outcome:
+def _probe_task(data: TaskInput, name: str, label: Ints, group: NDArray[Any]) -> Measured:
     """`size` or `histology`; the groups stay together in the split. A given split is used as it is."""
     e, settings, base = data.embeddings, data.settings, name.partition(".")[0]
     column = "size_mm" if base == "size" else "histology"
@@ -246,9 +244,7 @@ def _probe_task(data: TaskInput, name: str, label: Ints, group: NDArray[Any]) ->
     tested, index = ~np.isnan(result.probability), np.flatnonzero(result.label >= 0)  # (S, N), (n,)
     split = "70/30 by video" if name.endswith(".video") else "70/30 by polyp"
     draws = {key: result.draws(key, clusters.code, clusters.counts, settings.seed) for key in METRICS}
-    return _done(
-        data,
-        name,
+    return Measured(
         clusters,
         {key: (result.each(key).mean(), draws[key]) for key in METRICS},
         n=round(float(tested.sum(axis=1).mean())),
@@ -289,7 +285,7 @@ def _probe_counts(data: TaskInput, result: Probe) -> dict[str, int]:
     return counts | {"polyps_in_both_parts": len(shared)}
 
 
-def _counting_task(data: TaskInput, method: Counter) -> Outcome:
+def _counting_task(data: TaskInput, method: Counter) -> Measured:
     """Clusters of each video compared with its polyps; without labels only the number of clusters."""
     e, settings = data.embeddings, data.settings
     _require(not (data.video == "").any(), "needs the video of each row")
@@ -315,9 +311,7 @@ def _counting_task(data: TaskInput, method: Counter) -> Outcome:
     values = result.draws(np.ones((1, clusters.number), dtype=np.int64))
     draws = result.draws(clusters.counts)
     labelled = int(result.labelled.sum())
-    return _done(
-        data,
-        f"counting.{method}",
+    return Measured(
         clusters,
         {key: (values[key][0], draws[key]) for key in draws},
         n=labelled or len(result.clusters),

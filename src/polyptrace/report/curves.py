@@ -7,6 +7,7 @@ metrics that a run logged.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +15,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from polyptrace import drawing
 from polyptrace.config import Config, read_config
 from polyptrace.core.arrays import Floats
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import wrong_folder
-from polyptrace.drawing import (
-    ACCENT,
-    INK,
-    LINE,
-    METHOD_COLOURS,
-    PAPER,
-    RIGHT,
-    SOFT,
-    WRONG,
-    Drawing,
-    LineStyle,
-    canvas,
-    finished,
-    legend,
-    panel,
-    shortened,
-    styled,
-)
+from polyptrace.drawing import Drawing, LineStyle
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.counting import TARGET
-from polyptrace.report.ranking import MAIN, Measure, Ranking, metric_of, metric_text, rank, value_text
+from polyptrace.report.ranking import MAIN, Measure, rank
 from polyptrace.train import read_environment
 
-_AUROC, _AUPR = (measure for measure in MAIN if measure.task == "reid")
+AUROC, AUPR = (measure for measure in MAIN if measure.task == "reid")
 
 #: The least range of an axis in per cent.
 NARROWEST = 4.0
@@ -49,71 +34,58 @@ NARROWEST = 4.0
 #: Keys of metrics.jsonl that are plotted, with their titles.
 PLOTTED = {"loss": "Loss", "condition": "Anchors that meet the condition", "tau": "Temperature τ"}
 
-_DOTTED: dict[str, Any] = {"color": SOFT, "linewidth": 0.7, "linestyle": (0, (2, 2))}
+_DOTTED: dict[str, Any] = {"color": drawing.SOFT, "linewidth": 0.7, "linestyle": (0, (2, 2))}
 
 
-def roc(rows: Sequence[Results], styles: Sequence[LineStyle]) -> Drawing:
-    """ROC curves; the legend has the AUROC with its interval."""
-    return _curves(rows, styles, _AUROC, ("reid/roc_fpr", "reid/roc_tpr"), "roc", "ROC")
-
-
-def precision_recall(rows: Sequence[Results], styles: Sequence[LineStyle]) -> Drawing:
-    """Precision-recall curves; the legend has the AUPR with its interval."""
-    keys = ("reid/pr_recall", "reid/pr_precision")
-    return _curves(rows, styles, _AUPR, keys, "precision_recall", "Precision and recall")
-
-
-@styled
-def _curves(
-    rows: Sequence[Results],
-    styles: Sequence[LineStyle],
-    measure: Measure,
-    keys: tuple[str, str],
-    name: str,
-    title: str,
-) -> Drawing:
-    figure = canvas(4.85, 4.3 + 0.17 * len(rows))
+@drawing.styled
+def pair_curves(rows: Sequence[Results], styles: Sequence[LineStyle], measure: Measure) -> Drawing:
+    """ROC curves for AUROC, precision-recall curves for AUPR; the legend has the area with its interval."""
+    figure = drawing.canvas(4.85, 4.3 + 0.17 * len(rows))
     axes = figure.add_subplot()
-    if measure is _AUROC:
-        axes.plot([0, 1], [0, 1], color=LINE, linewidth=1)
+    if measure is AUROC:
+        name, title, keys = "roc", "ROC", ("roc_fpr", "roc_tpr")
+        axes.plot([0, 1], [0, 1], color=drawing.LINE, linewidth=1)
         axes.axvline(TARGET, **_DOTTED)  # where counting is tuned
         labels = ("false-positive rate: different polyps matched", "true-positive rate: same polyp matched")
     else:
+        name, title, keys = "precision_recall", "Precision and recall", ("pr_recall", "pr_precision")
         axes.axhline(base_rate(rows[0]), **_DOTTED)
         labels = ("recall: pairs of the same polyp found", "precision: found pairs that are correct")
+    entries, values = [], []
     for row, style in zip(rows, styles, strict=True):
-        x, y = (row.arrays[key] for key in keys)
-        axes.plot(x, y, color=style.colour, linestyle=style.dash, linewidth=style.width)
+        metric = row.tasks["reid"].metrics[measure.metric]
+        x, y = (row.arrays[f"reid/{key}"] for key in keys)
+        (line,) = axes.plot(x, y, color=style.colour, linestyle=style.dash, linewidth=style.width)
+        entries.append((metric.value, line, f"{drawing.shortened(row.method.name)}  {measure.metric_text(metric)}"))
+        values.append(f"{row.method.name} {measure.value_text(metric.value)}")
     axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel=labels[0], ylabel=labels[1])
     axes.set_title(title)
     axes.set_aspect("equal")
-    legend(figure, _legend_entries(rows, styles, measure), f"{measure.name}, 95 % interval")
-    values = ((row.method.name, metric_of(row, measure)) for row in rows)
-    text = ", ".join(f"{method} {value_text(measure, metric.value)}" for method, metric in values if metric is not None)
-    return finished(figure, name, f"{title} curves. {measure.name}: {text}.")
+    best_first = [(line, text) for _, line, text in sorted(entries, key=lambda entry: -entry[0])]
+    drawing.legend(figure, best_first, title=f"{measure.name}, 95 % interval", loc="outside lower left")
+    return drawing.finished(figure, name, f"{title} curves. {measure.name}: {', '.join(values)}.")
 
 
-@styled
+@drawing.styled
 def similarity_histogram(row: Results, number: int) -> Drawing:
     """Histograms of the similarities of one method: pairs of the same polyp and of different polyps."""
-    figure = panel(3.2, 2.1, left=0.12, bottom=0.42)
+    figure = drawing.panel(3.2, 2.1, left=0.12, bottom=0.42)
     axes = figure.axes[0]
     edges = row.arrays["reid/edges"]
-    for key, colour in (("different", WRONG), ("same", RIGHT)):
+    for key, colour in (("different", drawing.WRONG), ("same", drawing.RIGHT)):
         counts = row.arrays[f"reid/{key}"].astype(np.float64)
         axes.stairs(counts / max(counts.sum(), 1), edges, fill=True, color=colour, alpha=0.28)
         axes.stairs(counts / max(counts.sum(), 1), edges, color=colour, linewidth=1.2)
     occupied = np.flatnonzero(row.arrays["reid/same"] + row.arrays["reid/different"])
     low, high = edges[occupied[0]], edges[occupied[-1] + 1]
     axes.set(xlim=(low - 0.02, min(high + 0.02, 1.0)), ylim=(0, None), xlabel="cosine similarity", yticks=[])
-    axes.set_title(shortened(row.method.name))
+    axes.set_title(drawing.shortened(row.method.name))
     axes.locator_params(axis="x", nbins=5)
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False, axis="y")
-    auroc = metric_of(row, _AUROC)
-    value = "" if auroc is None else f" AUROC {value_text(_AUROC, auroc.value)}."
-    description = f"Similarities of pairs of the same and of different polyps, {row.method.name}.{value}"
-    return finished(figure, f"similarities_{number}", description)
+    auroc = AUROC.value_text(row.tasks["reid"].metrics["auroc"].value)
+    description = f"Similarities of pairs of the same and of different polyps, {row.method.name}. AUROC {auroc}."
+    return drawing.finished(figure, f"similarities_{number}", description)
 
 
 def base_rate(row: Results) -> float:
@@ -122,31 +94,29 @@ def base_rate(row: Results) -> float:
     return same / max(same + different, 1.0)
 
 
-@styled
+@drawing.styled
 def interval_plot(rows: Sequence[Results], measures: Sequence[Measure], styles: Sequence[LineStyle]) -> Drawing:
     """A panel for each measure, in per cent: points with intervals, filled if not distinguishable from the best."""
-    names = [shortened(row.method.name, 24) for row in rows]
+    names = [drawing.shortened(row.method.name, 24) for row in rows]
     left = 0.25 + 0.075 * max(map(len, names))
-    figure = canvas(left + 1.15 * len(measures), 0.75 + 0.27 * len(rows))
+    figure = drawing.canvas(left + 1.15 * len(measures), 0.75 + 0.27 * len(rows))
     panels = np.atleast_1d(figure.subplots(1, len(measures), sharey=True))
     for axes, measure in zip(panels, measures, strict=True):
-        _draw_intervals(axes, rows, measure, rank(rows, measure), styles)
-    panels[0].set_yticks(range(len(rows)), names, color=INK)
+        _draw_intervals(axes, rows, measure, styles)
+    panels[0].set_yticks(range(len(rows)), names, color=drawing.INK)
     panels[0].set_ylim(len(rows) - 0.4, -0.6)
-    return finished(figure, "intervals", "Points with 95 % intervals for every method and measure of Table 1.")
+    return drawing.finished(figure, "intervals", "Points with 95 % intervals for every method and measure of Table 1.")
 
 
-def _draw_intervals(
-    axes: Axes, rows: Sequence[Results], measure: Measure, ranking: Ranking, styles: Sequence[LineStyle]
-) -> None:
-    bounds = []
+def _draw_intervals(axes: Axes, rows: Sequence[Results], measure: Measure, styles: Sequence[LineStyle]) -> None:
+    bounds, best = [], rank(rows, measure).best
     for y, (row, style) in enumerate(zip(rows, styles, strict=True)):
-        metric = metric_of(row, measure)
+        metric = measure.of(row)
         if metric is None:
             continue
         low, value, high = (100 * bound for bound in (metric.low, metric.value, metric.high))
         axes.plot([low, high], [y, y], color=style.colour, linewidth=style.width)
-        fill = style.colour if y in ranking.best else PAPER
+        fill = style.colour if y in best else drawing.PAPER
         axes.plot(value, y, "o", color=style.colour, markerfacecolor=fill, markersize=5.5, zorder=3)
         bounds += [bound for bound in (low, value, high) if np.isfinite(bound)]
     axes.set_title(f"{measure.over}\n{measure.name}", fontsize=8.5, linespacing=1.35)
@@ -159,21 +129,9 @@ def _draw_intervals(
     axes.ticklabel_format(axis="x", useOffset=False)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.grid(visible=True, axis="x", color=LINE)
+    axes.grid(visible=True, axis="x", color=drawing.LINE)
     axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="x", colors=SOFT)
-
-
-def _legend_entries(
-    rows: Sequence[Results], styles: Sequence[LineStyle], measure: Measure
-) -> list[tuple[LineStyle, str]]:
-    """Legend entries, best first."""
-    entries = []
-    for row, style in zip(rows, styles, strict=True):
-        metric = metric_of(row, measure)
-        value, text = (-1.0, "") if metric is None else (metric.value, metric_text(measure, metric))
-        entries.append((value, style, f"{shortened(row.method.name)}  {text}"))
-    return [(style, text) for _, style, text in sorted(entries, key=lambda entry: -entry[0])]
+    axes.tick_params(axis="x", colors=drawing.SOFT)
 
 
 @dataclass(frozen=True)
@@ -201,27 +159,21 @@ def load_run(folder: Path) -> Run:
     for number, text in enumerate(path.read_bytes().splitlines(), 1):
         try:
             line = json.loads(text)
-            values = {key: np.nan if line.get(key) is None else float(line[key]) for key in PLOTTED}
-            step = float(line["step"])
-            if not 0 <= step < np.inf:
+            values = [np.nan if line.get(key) is None else float(line[key]) for key in PLOTTED]
+            lines.append([float(line["step"]), *values])
+            if not 0 <= lines[-1][0] < np.inf:
                 raise ValueError
-            lines.append({"step": step, **values})
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise UserError(
                 f"{path}: line {number} is not a JSON object with a step -> wait if the run is still writing"
             ) from None
     if not lines:
         raise UserError(f"{path}: empty -> wait until the run has completed a step")
+    step, *columns = np.array(lines).T
+    metrics = {key: values for key, values in zip(PLOTTED, columns, strict=True) if np.isfinite(values).any()}
     data = read_environment(folder).data if (folder / "environment.json").is_file() else None
-    metrics = {key: np.array([line[key] for line in lines]) for key in PLOTTED}
-    return Run(
-        folder,
-        read_config(folder / "config.toml"),
-        Path(data.path) if data else None,
-        data.tracklets if data else "",
-        np.array([line["step"] for line in lines]),
-        {key: values for key, values in metrics.items() if np.isfinite(values).any()},
-    )
+    source, tracklets = (Path(data.path), data.tracklets) if data else (None, "")
+    return Run(folder, read_config(folder / "config.toml"), source, tracklets, step, metrics)
 
 
 def training_curves(runs: Sequence[Run]) -> list[Drawing]:
@@ -229,38 +181,31 @@ def training_curves(runs: Sequence[Run]) -> list[Drawing]:
     return [_training_curve(runs, key) for key in PLOTTED if any(key in run.metrics for run in runs)]
 
 
-@styled
+@drawing.styled
 def _training_curve(runs: Sequence[Run], key: str) -> Drawing:
-    figure = canvas(3.2, 2.4)
+    """A metric of all runs: each step faint, with its running mean; the temperature as steps."""
+    figure = drawing.canvas(3.2, 2.4)
     axes = figure.add_subplot()
     entries, last = [], []
-    for number, run in enumerate(runs):
+    for run, colour in zip(runs, cycle((drawing.ACCENT, *drawing.METHOD_COLOURS)), strict=False):
         if key in run.metrics:
-            colour = ACCENT if number == 0 else METHOD_COLOURS[(number - 1) % len(METHOD_COLOURS)]
             known = np.isfinite(run.metrics[key])
-            final = _draw_curve(axes, run.step[known], run.metrics[key][known], colour, smooth=key != "tau")
-            last.append(f"{run.name} {final:.3g}")
-            entries.append((LineStyle(colour), shortened(run.name)))
+            step, values, style = run.step[known], run.metrics[key][known], "steps-post"
+            if key != "tau":
+                axes.plot(step, values, color=colour, linewidth=0.7, alpha=0.3)
+                values, style = running_mean(values, max(1, len(values) // 20)), "default"
+            (line,) = axes.plot(step, values, color=colour, linewidth=1.7, drawstyle=style)
+            entries.append((line, drawing.shortened(run.name)))
+            last.append(f"{run.name} {values[-1]:.3g}")
     axes.set(title=PLOTTED[key], xlabel="step", xlim=(0, None), ylim=(0, None))
     if key == "condition":
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
     axes.grid(visible=False, axis="x")
     if len(runs) > 1:
-        legend(axes, entries)
+        drawing.legend(axes, entries)
     description = f"{PLOTTED[key]} during training; last value: {', '.join(last)}."
-    return finished(figure, f"training_{key}", description)
-
-
-def _draw_curve(axes: Axes, step: Floats, values: Floats, colour: str, *, smooth: bool) -> float:
-    """Draws a curve, faint with its running mean if `smooth`; returns the last value."""
-    if not smooth:
-        axes.step(step, values, where="post", color=colour, linewidth=1.7)
-        return float(values[-1])
-    mean = running_mean(values, max(1, len(values) // 20))
-    axes.plot(step, values, color=colour, linewidth=0.7, alpha=0.3)
-    axes.plot(step, mean, color=colour, linewidth=1.7)
-    return float(mean[-1])
+    return drawing.finished(figure, f"training_{key}", description)
 
 
 def running_mean(values: Floats, window: int) -> Floats:

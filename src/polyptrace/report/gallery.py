@@ -25,7 +25,7 @@ def pick_queries(row: Results, images: TrackImages, count: int) -> list[int]:
     """
     available = np.array([key in images.location for key in query_keys(row)], bool)
     order = np.flatnonzero(available)[np.argsort(-row.arrays["retrieval/ap"][available], kind="stable")]
-    polyp = row.arrays[f"{row.tasks['retrieval'].table}/polyp"][row.arrays["retrieval/query"]]
+    polyp = row.columns("retrieval", "polyp")[0][row.arrays["retrieval/query"]]
     chosen: list[int] = []
     seen: set[str] = set()
     for fraction in np.linspace(0, 1, min(count, len(order))):
@@ -41,7 +41,7 @@ def pick_queries(row: Results, images: TrackImages, count: int) -> list[int]:
 
 def query_keys(row: Results) -> list[TrackKey]:
     """The track of each query of a row."""
-    keys = row.track_keys(row.tasks["retrieval"].table)
+    keys = row.track_keys("retrieval")
     return [keys[track] for track in row.arrays["retrieval/query"]]
 
 
@@ -50,9 +50,8 @@ def gallery_rows(row: Results, indices: Iterable[int], images: TrackImages) -> t
 
     A query has as many as its polyp has other tracks, at most five: of more, some would be wrong in any case.
     """
-    table = row.tasks["retrieval"].table
-    polyp, position, fps = (row.arrays[f"{table}/{name}"] for name in ("polyp", "position", "fps"))
-    identity, keys = join_keys(row.arrays[f"{table}/dataset"], polyp), row.track_keys(table)
+    dataset, polyp, position, fps = row.columns("retrieval", "dataset", "polyp", "position", "fps")
+    identity, keys = join_keys(dataset, polyp), row.track_keys("retrieval")
 
     def strip_of(track: int, role: str, label: str) -> Strip:
         time = timecode(float(position[track]), float(fps[track]))

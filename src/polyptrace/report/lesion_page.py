@@ -188,7 +188,7 @@ def _procedure_blocks(
         procedure.lesion,
         np.full(len(rows), ""),
     )
-    drawing = draw_timeline(lanes, images if images.location else None, number, "", title=procedure.count_text)
+    drawing = draw_timeline(lanes, images if images.location else None, number, procedure.count_text)
     caption = "One lane per lesion; each bar is a track, an uninterrupted view. " + _count_sentence(procedure)
     cards = (_card(tracks, lesion, images) for lesion in lesions)
     blocks: list[Block] = [Plots((drawing,), caption, wide=True), *cards]

@@ -20,9 +20,6 @@ from polyptrace.evaluate.results import GROUPS, Metric, combine, compare
 #: Significance level.
 SIGNIFICANCE = 0.05
 
-#: The row groups in the paper's order, with baselines first.
-GROUP_ORDER = ("Baseline", *(group for group in GROUPS if group != "Baseline"))
-
 
 @dataclass(frozen=True)
 class Measure:
@@ -39,6 +36,28 @@ class Measure:
     @property
     def direction(self) -> str:
         return "" if not self.ranked else "↑" if self.higher else "↓"
+
+    def of(self, row: Results) -> Metric | None:
+        """The value of a row with its interval; None if it was not measured or is undefined."""
+        metric = row.tasks[self.task].metrics.get(self.metric) if row.done(self.task) else None
+        return None if metric is None or math.isnan(metric.value) else metric
+
+    def value_text(self, value: float, digits: int = 2) -> str:
+        """A value as printed: fractions in per cent."""
+        return f"{value * (100 if self.percent else 1):.{digits}f}".replace("-", "−")
+
+    def interval_text(self, low: float, high: float) -> str:
+        """An interval as printed, 58.2–68.9; "" if it is undefined."""
+        if math.isnan(low) or math.isnan(high):
+            return ""
+        digits = 1 if self.percent else 2
+        dash = "–" if min(low, high) >= 0 else " to "
+        return f"{self.value_text(low, digits)}{dash}{self.value_text(high, digits)}"
+
+    def metric_text(self, metric: Metric) -> str:
+        """A value with its interval as printed, 63.4 [58.2–68.9]."""
+        interval = self.interval_text(metric.low, metric.high)
+        return self.value_text(metric.value, 1) + (f" [{interval}]" if interval else "")
 
 
 #: The paper's Table 1.
@@ -116,7 +135,7 @@ def load_rows(folders: Sequence[Path]) -> list[Results]:
 
 def in_group_order(rows: Sequence[Results]) -> list[Results]:
     """The rows in the order of a table."""
-    return sorted(rows, key=lambda row: GROUP_ORDER.index(row.method.group))
+    return sorted(rows, key=lambda row: GROUPS.index(row.method.group))
 
 
 def focus_row(rows: Sequence[Results], name: str | None = None) -> int:
@@ -129,49 +148,18 @@ def focus_row(rows: Sequence[Results], name: str | None = None) -> int:
     self_supervised = [number for number, row in enumerate(rows) if row.method.group == "Self-supervised"]
     if self_supervised:
         return self_supervised[-1]
-    values = {n: metric.value for n, row in enumerate(rows) if (metric := metric_of(row, MAIN[0])) is not None}
+    values = {n: metric.value for n, row in enumerate(rows) if (metric := MAIN[0].of(row)) is not None}
     return max(values, key=values.__getitem__) if values else 0
-
-
-def is_done(row: Results, task: str) -> bool:
-    """Whether a row has results of a task."""
-    return task in row.tasks and row.tasks[task].status == "done"
-
-
-def metric_of(row: Results, measure: Measure) -> Metric | None:
-    """The value of a row with its interval; None if it was not measured or is undefined."""
-    metric = row.tasks[measure.task].metrics.get(measure.metric) if is_done(row, measure.task) else None
-    return None if metric is None or math.isnan(metric.value) else metric
-
-
-def value_text(measure: Measure, value: float, digits: int = 2) -> str:
-    """A value as printed: fractions in per cent."""
-    return f"{value * (100 if measure.percent else 1):.{digits}f}".replace("-", "−")
-
-
-def interval_text(measure: Measure, low: float, high: float) -> str:
-    """An interval as printed, 58.2–68.9; "" if it is undefined."""
-    if math.isnan(low) or math.isnan(high):
-        return ""
-    digits = 1 if measure.percent else 2
-    dash = "–" if min(low, high) >= 0 else " to "
-    return f"{value_text(measure, low, digits)}{dash}{value_text(measure, high, digits)}"
-
-
-def metric_text(measure: Measure, metric: Metric) -> str:
-    """A value with its interval as printed, 63.4 [58.2–68.9]."""
-    interval = interval_text(measure, metric.low, metric.high)
-    return value_text(measure, metric.value, 1) + (f" [{interval}]" if interval else "")
 
 
 def measured(rows: Sequence[Results], measures: Sequence[Measure]) -> list[Measure]:
     """The measures that at least one row has."""
-    return [m for m in measures if any(metric_of(row, m) is not None for row in rows)]
+    return [m for m in measures if any(m.of(row) is not None for row in rows)]
 
 
 def rank(rows: Sequence[Results], measure: Measure) -> Ranking:
     """Ranks the rows in one column."""
-    value = {n: metric.value for n, row in enumerate(rows) if (metric := metric_of(row, measure)) is not None}
+    value = {n: metric.value for n, row in enumerate(rows) if (metric := measure.of(row)) is not None}
     base_task = measure.task.partition(".")[0]
     saw_test = frozenset(n for n in value if {base_task, measure.task} & set(rows[n].method.trained_on_test))
     keys = {n: rows[n].tasks[measure.task].draws_key for n in value}

@@ -12,21 +12,13 @@ import numpy as np
 from polyptrace.drawing import LineStyle
 from polyptrace.evaluate import Results
 from polyptrace.film_strips import TrackImages
-from polyptrace.report.curves import (
-    Run,
-    base_rate,
-    interval_plot,
-    precision_recall,
-    roc,
-    similarity_histogram,
-    training_curves,
-)
+from polyptrace.report import curves
 from polyptrace.report.gallery import gallery_rows, pick_queries, query_keys
 from polyptrace.report.page import Block, Part, Section
-from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, is_done, measured, rank
+from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, measured, rank
 from polyptrace.report.tables import counting_table, difference_table, has_labels, method_table
-from polyptrace.report.timeline import counted_procedures, draw_timeline, shown_clustering
-from polyptrace.report.track_map import has_map, mapped_tracks, track_map
+from polyptrace.report.timeline import counted_procedures, draw_timeline, found_text, shown_clustering
+from polyptrace.report.track_map import mapped_tracks, track_map
 
 #: Limits: methods with a map or a gallery, procedures with a timeline, queries in a gallery.
 MAX_MAPS, MAX_GALLERIES, MAX_TIMELINES, MAX_QUERIES = 6, 4, 6, 6
@@ -42,7 +34,7 @@ class Content:
     focus: int
     styles: list[LineStyle]
     images: TrackImages | None = None
-    runs: Sequence[Run] = ()
+    runs: Sequence[curves.Run] = ()
     training_figures: Sequence[Block] = ()
     paper: bool = False  # quote its Table 1
 
@@ -52,7 +44,7 @@ class Content:
 
     def with_task(self, task: str) -> list[int]:
         """The rows that have results of a task."""
-        return [n for n, row in enumerate(self.rows) if is_done(row, task)]
+        return [n for n, row in enumerate(self.rows) if row.done(task)]
 
     def selected(self, numbers: Sequence[int], count: int) -> list[int]:
         """At most `count` of the rows in their order, with the one in focus if it is among them."""
@@ -81,7 +73,7 @@ def main_results(content: Content) -> Section:
         "results",
         "Results",
         table=method_table("table1", "Table 1. Comparison of methods", rows, columns, focus=focus, paper=content.paper),
-        intervals=interval_plot(rows, columns, content.styles),
+        intervals=curves.interval_plot(rows, columns, content.styles),
         ranked=any(rank(rows, measure).best for measure in columns),
         differences=difference_table(rows, columns, focus),
     )
@@ -118,20 +110,21 @@ def reidentification(content: Content) -> Section | None:
         "reid",
         "Re-identification",
         counts=rows[0].tasks["reid"].counts,
-        base_rate=base_rate(rows[0]),
-        curves=(roc(rows, styles), precision_recall(rows, styles)),
-        histograms=tuple(similarity_histogram(content.rows[n], n) for n in content.selected(numbers, MAX_MAPS)),
+        base_rate=curves.base_rate(rows[0]),
+        curves=tuple(curves.pair_curves(rows, styles, measure) for measure in (curves.AUROC, curves.AUPR)),
+        histograms=tuple(curves.similarity_histogram(content.rows[n], n) for n in content.selected(numbers, MAX_MAPS)),
     )
 
 
 def maps(content: Content) -> Section | None:
     """Maps of tracks."""
-    numbers = [n for n, row in enumerate(content.rows) if has_map(row)]
-    if not numbers:
+    mapped = {n: tracks for n, row in enumerate(content.rows) if (tracks := mapped_tracks(row)) is not None}
+    if not mapped:
         return None
-    drawings = tuple(track_map(content.rows[n], n) for n in content.selected(numbers, MAX_MAPS))
-    mapped = mapped_tracks(content.rows[numbers[0]])
-    return _section("map", "Map of tracks", drawings=drawings, mapped=mapped, methods=len(numbers))
+    shown = content.selected(list(mapped), MAX_MAPS)
+    drawings = tuple(track_map(mapped[n], content.rows[n].method.name, n) for n in shown)
+    first = next(iter(mapped.values()))
+    return _section("map", "Map of tracks", drawings=drawings, mapped=first, methods=len(mapped))
 
 
 def counting(content: Content) -> Section | None:
@@ -142,6 +135,9 @@ def counting(content: Content) -> Section | None:
     name, task = content.row.method.name, shown_clustering(content.row)
     shown, total = counted_procedures(content.row, task, MAX_TIMELINES, content.baseline) if task else ([], 0)
     baseline = "" if content.baseline is None else content.baseline.method.name
+    timelines = (
+        draw_timeline(each, content.images, n, found_text(name, each.cluster), baseline) for n, each in enumerate(shown)
+    )
     return _section(
         "counting",
         "Counting",
@@ -152,7 +148,7 @@ def counting(content: Content) -> Section | None:
         name=name,
         clustering=CLUSTERINGS[task].lower() if task else "",
         procedures=shown,
-        timelines=tuple(draw_timeline(each, content.images, n, name, baseline) for n, each in enumerate(shown)),
+        timelines=tuple(timelines),
         total=total,
     )
 
@@ -174,9 +170,9 @@ def training(content: Content) -> Section | None:
         return None
     temperatures = [run.metrics["tau"] for run in runs if "tau" in run.metrics]
     curriculum = any(np.nanmax(each) > np.nanmin(each) for each in temperatures)
-    curves = tuple(training_curves(runs))
+    drawings = tuple(curves.training_curves(runs))
     section = _section(
-        "training", "Training", runs=runs, curves=curves, temperatures=temperatures, curriculum=curriculum
+        "training", "Training", runs=runs, curves=drawings, temperatures=temperatures, curriculum=curriculum
     )
     return replace(section, blocks=(*section.blocks, *content.training_figures))
 

@@ -13,24 +13,9 @@ from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.bootstrap import Paired, holm
-from polyptrace.evaluate.results import compare
+from polyptrace.evaluate.results import GROUPS, compare
 from polyptrace.report.page import MISSING, Cell, Column, Table, TableRow, table_notes
-from polyptrace.report.ranking import (
-    CLUSTERINGS,
-    COUNTING,
-    GROUP_ORDER,
-    MAIN,
-    SIGNIFICANCE,
-    Measure,
-    Ranking,
-    interval_text,
-    is_done,
-    measured,
-    metric_of,
-    metric_text,
-    rank,
-    value_text,
-)
+from polyptrace.report.ranking import CLUSTERINGS, COUNTING, MAIN, SIGNIFICANCE, Measure, Ranking, measured, rank
 
 #: Column headings of the known ways to count operations, which the notes explain.
 OPERATIONS = {"paper_macs": "MACs", "flops": "FLOPs"}
@@ -107,11 +92,11 @@ def counting_table(rows: Sequence[Results], focus: int) -> Table | None:
         block = [m for m in COUNTING if m.task == task and m.name in names]
         cells, ranked = ranked_cells(rows, block)
         rankings += ranked
-        counted_rows = [n for n, row in enumerate(rows) if any(metric_of(row, m) is not None for m in block)]
+        counted_rows = [n for n, row in enumerate(rows) if any(m.of(row) is not None for m in block)]
         lines = tuple(TableRow(row_name(rows[n]), tuple(cells[n]), n == focus) for n in counted_rows)
         groups += [(title, lines)] if lines else []
     affinity = next(m for m in COUNTING if (m.task, m.metric) == ("counting.affinity", "recall"))
-    alone = any((metric := metric_of(row, affinity)) is not None and metric.value == 0 for row in rows)
+    alone = any((metric := affinity.of(row)) is not None and metric.value == 0 for row in rows)
     notes = ranking_notes(groups, rankings) + table_notes("counting", labelled=has_labels(rows), alone=alone)
     first = next(iter(CLUSTERINGS))  # all clusterings have the same columns
     heads = tuple(Column("", m.name, m.direction) for m in COUNTING if m.task == first and m.name in names)
@@ -200,9 +185,8 @@ def card_results(results: Results, fingerprint: str) -> dict[str, str | float]:
                 f"{source['path']}: vectors of another encoder (fingerprint {made[:12] or 'unknown'}, not"
                 f" {fingerprint[:12]}) -> embed and evaluate with the encoder that is saved"
             )
-    metrics = {measure: metric_of(results, measure) for measure in MAIN}
     card: dict[str, str | float] = {
-        f"{measure.over} {measure.name}": metric_text(measure, metric) for measure, metric in metrics.items() if metric
+        f"{m.over} {m.name}": m.metric_text(metric) for m in MAIN if (metric := m.of(results)) is not None
     }
     return card | {"Measured on": table_caption([results], MAIN)}
 
@@ -218,7 +202,7 @@ def table_caption(rows: Sequence[Results], measures: Sequence[Measure]) -> str:
 
 def counts_text(rows: Sequence[Results], measure: Measure) -> str:
     """The data behind a measure, of the first row that has it: 736 tracks of 47 polyps in 19 procedures (SUN)."""
-    row = next((row for row in rows if is_done(row, measure.task)), None)
+    row = next((row for row in rows if row.done(measure.task)), None)
     if row is None:
         return ""
     task = row.tasks[measure.task]
@@ -252,14 +236,14 @@ def ranked_cells(rows: Sequence[Results], measures: Sequence[Measure]) -> tuple[
 
 def value_cell(row: Results, number: int, measure: Measure, ranking: Ranking) -> Cell:
     """The value of row `number` with its interval, rank and footnote."""
-    metric = metric_of(row, measure)
+    metric = measure.of(row)
     if metric is None:
         task = row.tasks.get(measure.task)
         return Cell(remark=task.reason if task is not None and task.reason else "not measured")
     p = ranking.p.get(number)
     return Cell(
-        value_text(measure, metric.value),
-        interval_text(measure, metric.low, metric.high),
+        measure.value_text(metric.value),
+        measure.interval_text(metric.low, metric.high),
         ranking.mark(number),
         SAW_TEST if number in ranking.saw_test else OTHER_TEST if number in ranking.other_test else "",
         "" if p is None else f"against the best: p = {p:.3g}, Holm-adjusted",
@@ -269,7 +253,7 @@ def value_cell(row: Results, number: int, measure: Measure, ranking: Ranking) ->
 def _grouped(rows: Sequence[Results], cells: Mapping[int, Sequence[Cell]], focus: int = -1) -> list[Group]:
     """The rows that have cells, by their number, in the table's order of groups."""
     groups = []
-    for group in GROUP_ORDER:
+    for group in GROUPS:
         members = [n for n, row in enumerate(rows) if row.method.group == group and n in cells]
         if members:
             groups.append((group, tuple(TableRow(row_name(rows[n]), tuple(cells[n]), n == focus) for n in members)))
@@ -290,7 +274,7 @@ def _cost_text(value: float) -> str:
 
 
 def _comparable(one: Results, other: Results, measure: Measure) -> bool:
-    if metric_of(one, measure) is None or metric_of(other, measure) is None:
+    if measure.of(one) is None or measure.of(other) is None:
         return False
     return one.tasks[measure.task].draws_key == other.tasks[measure.task].draws_key
 
@@ -298,8 +282,8 @@ def _comparable(one: Results, other: Results, measure: Measure) -> bool:
 def _difference_cell(measure: Measure, pair: Paired, p: float) -> Cell:
     sign = "+" if pair.difference > 0 else ""
     return Cell(
-        sign + value_text(measure, pair.difference),
-        interval_text(measure, pair.low, pair.high),
+        sign + measure.value_text(pair.difference),
+        measure.interval_text(pair.low, pair.high),
         "best" if p <= SIGNIFICANCE else "",
         remark=f"p = {p:.3g}, Holm-adjusted",
     )

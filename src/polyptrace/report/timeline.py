@@ -19,7 +19,7 @@ from polyptrace.data.identity import by_appearance, codes, group_rows, join_keys
 from polyptrace.drawing import INK, LINE, POLYP_COLOURS, SOFT, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
 from polyptrace.film_strips import TrackImages, TrackKey
-from polyptrace.report.ranking import CLUSTERINGS, is_done
+from polyptrace.report.ranking import CLUSTERINGS
 
 #: Shortest drawn track and shortest track with a number, as fractions of the axis.
 MIN_WIDTH, NUMBERED_WIDTH = 0.004, 0.014
@@ -49,32 +49,30 @@ class TrackTimes:
 
 def shown_clustering(row: Results) -> str | None:
     """The first of `CLUSTERINGS` whose clusters of the tracks a row has; None if it has none."""
-    return next((task for task in CLUSTERINGS if is_done(row, task) and f"{task}/cluster" in row.arrays), None)
+    return next((task for task in CLUSTERINGS if row.done(task) and f"{task}/cluster" in row.arrays), None)
 
 
 def counted_procedures(
     row: Results, task: str, count: int = 6, baseline: Results | None = None
 ) -> tuple[list[TrackTimes], int]:
     """Up to `count` procedures, those with the most polyps (or clusters) first; and the total number."""
-    table = row.tasks[task].table
-    index, cluster = row.arrays[f"{task}/index"], row.arrays[f"{task}/cluster"]
     names = ("dataset", "video", "track", "position", "last", "fps", "polyp")
-    columns = {name: row.arrays[f"{table}/{name}"][index] for name in names}
-    keys = row.track_keys(table)
-    other = None if baseline is None else _clusters_of(baseline, task, [keys[number] for number in index])
+    dataset, video, track, first, last, fps, polyp = row.columns(task, *names)
+    cluster = row.arrays[f"{task}/cluster"]
+    other = None if baseline is None else _clusters_of(baseline, task, row.track_keys(task))
     found = []
-    for members in group_rows(codes(join_keys(columns["dataset"], columns["video"]))):
-        rows = members[np.argsort(columns["position"][members], kind="stable")]
+    for members in group_rows(codes(join_keys(dataset, video))):
+        rows = members[np.argsort(first[members], kind="stable")]
         found.append(
             TrackTimes(
-                str(columns["dataset"][rows[0]]),
-                str(columns["video"][rows[0]]),
-                columns["track"][rows].astype(np.int64),
-                columns["position"][rows].astype(np.int64),
-                columns["last"][rows].astype(np.int64),
-                float(columns["fps"][rows[0]]),
+                str(dataset[rows[0]]),
+                str(video[rows[0]]),
+                track[rows],
+                first[rows],
+                last[rows],
+                float(fps[rows[0]]),
                 by_appearance(cluster[rows]),
-                columns["polyp"][rows].astype(str),
+                polyp[rows],
                 None if other is None or (other[rows] < 0).any() else by_appearance(other[rows]),
             )
         )
@@ -84,36 +82,28 @@ def counted_procedures(
 
 def _clusters_of(row: Results, task: str, wanted: list[TrackKey]) -> Ints | None:
     """The clusters of another row for some tracks; -1 for tracks that it does not have."""
-    if not is_done(row, task):
+    if not row.done(task):
         return None
-    keys, index = row.track_keys(row.tasks[task].table), row.arrays[f"{task}/index"]
-    cluster_of = dict(zip((keys[number] for number in index), row.arrays[f"{task}/cluster"].tolist(), strict=True))
+    cluster_of = dict(zip(row.track_keys(task), row.arrays[f"{task}/cluster"].tolist(), strict=True))
     return np.array([cluster_of.get(key, -1) for key in wanted], np.int64)
+
+
+def found_text(method: str, cluster: Ints) -> str:
+    """How many polyps a method found, from the cluster of each track."""
+    return f"{method}: {counted(int(cluster.max()) + 1, 'polyp')} found"
 
 
 @styled
 def draw_timeline(
-    procedure: TrackTimes,
-    images: TrackImages | None,
-    number: int,
-    method: str,
-    baseline: str = "",
-    title: str | None = None,
+    procedure: TrackTimes, images: TrackImages | None, number: int, heading: str, baseline: str = ""
 ) -> Drawing:
-    """The tracks by cluster and below by polyp, or by cluster of the baseline; with an image of each lane if given.
-
-    `title` replaces the heading of the first panel, which names the method and its number of clusters.
-    """
-    clusters = int(procedure.cluster.max()) + 1
-    heading = title or f"{method}: {counted(clusters, 'polyp')} found"
-    panels = [(heading, procedure.cluster, _numbers(clusters))]
+    """The tracks by cluster and below by polyp, or by cluster of the baseline; with an image of each lane if given."""
+    panels = [(heading, procedure.cluster, _numbers(procedure.cluster))]
     if procedure.labelled:
         polyps = list(dict.fromkeys(procedure.polyp.tolist()))
-        lanes = np.array([polyps.index(polyp) for polyp in procedure.polyp])
-        panels.append((f"Truth: {counted(len(polyps), 'polyp')}", lanes, polyps))
+        panels.append((f"Truth: {counted(len(polyps), 'polyp')}", by_appearance(procedure.polyp), polyps))
     elif procedure.baseline is not None:
-        count = int(procedure.baseline.max()) + 1
-        panels.append((f"{baseline}: {counted(count, 'polyp')} found", procedure.baseline, _numbers(count)))
+        panels.append((found_text(baseline, procedure.baseline), procedure.baseline, _numbers(procedure.baseline)))
     total = sum(len(names) for _, _, names in panels)
     with_images = images is not None and total <= MAX_IMAGES
     figure = canvas(10.2, 0.85 + (0.34 if with_images else 0.22) * total + 0.3 * (len(panels) - 1))
@@ -132,8 +122,8 @@ def draw_timeline(
     return finished(figure, f"timeline_{number}", description)
 
 
-def _numbers(count: int) -> list[str]:
-    return [str(number + 1) for number in range(count)]
+def _numbers(cluster: Ints) -> list[str]:
+    return [str(number + 1) for number in range(int(cluster.max()) + 1)]
 
 
 def _draw_lanes(axes: Axes, procedure: TrackTimes, lane: Ints, names: list[str], images: TrackImages | None) -> None:

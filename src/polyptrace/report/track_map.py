@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
+from polyptrace import drawing
 from polyptrace.core.arrays import Floats
 from polyptrace.core.console import counted
 from polyptrace.core.randomness import numpy_generator
 from polyptrace.data.identity import join_keys
-from polyptrace.drawing import LINE, MARKERS, PAPER, POLYP_COLOURS, SOFT, Drawing, finished, panel, shortened, styled
+from polyptrace.drawing import Drawing
 from polyptrace.evaluate import Results
 
 COMPONENTS = 50
@@ -48,21 +49,11 @@ def project_2d(vectors: NDArray[np.floating]) -> Floats:
 
 @dataclass(frozen=True)
 class MappedTracks:
-    """The n tracks of a map: vectors (n, D), and the polyp and the procedure of each ("" unknown)."""
+    """The n tracks of a map: vectors (n, D), and the polyp of each or, if no polyp is known, its procedure."""
 
     vectors: NDArray[np.floating]
-    polyp: NDArray[np.str_]
-    procedure: NDArray[np.str_]
-
-    @property
-    def by_polyp(self) -> bool:
-        """Whether groups are polyps; if no polyp is known, they are procedures."""
-        return bool((self.polyp != "").any())
-
-    @property
-    def group(self) -> NDArray[np.str_]:
-        """The group of each track."""
-        return self.polyp if self.by_polyp else self.procedure
+    group: NDArray[np.str_]  # "" unknown
+    by_polyp: bool  # whether groups are polyps
 
     @property
     def groups(self) -> list[str]:
@@ -77,50 +68,40 @@ class MappedTracks:
         return f"{tracks} of {counted(len(self.groups), kind)}" if self.groups else tracks
 
 
-def mapped_tracks(row: Results) -> MappedTracks:
-    """The tracks whose vectors the results contain, those of retrieval if possible; the same for all methods."""
-    tables = _mapped_tables(row)
-    ranked = row.tasks["retrieval"].table if "retrieval" in row.tasks else ""
-    table = ranked if ranked in tables else tables[0]
-    index = row.arrays[f"{table}/plane_index"]
-    dataset = row.arrays[f"{table}/dataset"][index]
-    vectors = row.arrays[f"{table}/plane_vectors"]
+def mapped_tracks(row: Results) -> MappedTracks | None:
+    """The tracks whose vectors the results contain, of retrieval if possible, so that all methods show the same.
+
+    None if the results contain no vectors.
+    """
+    tables = (row.tasks[name].table for name in ("retrieval", *row.tasks) if name in row.tasks)
+    table = next((name for name in tables if f"{name}/plane_vectors" in row.arrays), None)
+    if table is None:
+        return None
+    vectors, index = row.arrays[f"{table}/plane_vectors"], row.arrays[f"{table}/plane_index"]
     sample = np.sort(numpy_generator(0).permutation(len(vectors))[:MAX_TRACKS])
-
-    polyp, video = (join_keys(dataset, row.arrays[f"{table}/{name}"][index])[sample] for name in ("polyp", "video"))
-    return MappedTracks(vectors[sample], polyp.astype(str), video.astype(str))
-
-
-def has_map(row: Results) -> bool:
-    """Whether the results contain vectors for a map."""
-    return bool(_mapped_tables(row))
+    dataset, polyp, video = (row.arrays[f"{table}/{name}"][index[sample]] for name in ("dataset", "polyp", "video"))
+    by_polyp = bool((polyp != "").any())
+    return MappedTracks(vectors[sample], join_keys(dataset, polyp if by_polyp else video).astype(str), by_polyp)
 
 
-def _mapped_tables(row: Results) -> list[str]:
-    """The tables of the results with vectors for a map."""
-    suffix = "/plane_vectors"
-    return [name.removesuffix(suffix) for name in row.arrays if name.endswith(suffix)]
-
-
-@styled
-def track_map(row: Results, number: int) -> Drawing:
-    """The map of one method: each polyp has a colour, a marker, and lines from its median to its tracks.
+@drawing.styled
+def track_map(mapped: MappedTracks, method: str, number: int) -> Drawing:
+    """The map of a method: each polyp has a colour, a marker, and lines from its median to its tracks.
 
     Without labels, each procedure has a colour and a marker, explained in a legend.
     """
-    mapped = mapped_tracks(row)
     points = project_2d(mapped.vectors)
     names = [] if mapped.by_polyp else mapped.groups
     lines = -(-min(len(names), MAX_LEGEND + 1) // LEGEND_COLUMNS)
     below = 0.1 + (0.24 + 0.148 * lines if names else 0)  # inches
-    figure = panel(3.2, 3.3 + below, left=0.12, bottom=below)
+    figure = drawing.panel(3.2, 3.3 + below, left=0.12, bottom=below)
     axes = figure.axes[0]
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
-        spine.set(visible=True, color=LINE)
-    axes.set_title(shortened(row.method.name))
+        spine.set(visible=True, color=drawing.LINE)
+    axes.set_title(drawing.shortened(method))
     axes.margins(0.04)
-    axes.plot(*points[mapped.group == ""].T, ".", color=SOFT, markersize=3, alpha=0.6)
+    axes.plot(*points[mapped.group == ""].T, ".", color=drawing.SOFT, markersize=3, alpha=0.6)
     for group, name in enumerate(mapped.groups):
         members = points[mapped.group == name]
         if mapped.by_polyp:
@@ -129,14 +110,14 @@ def track_map(row: Results, number: int) -> Drawing:
     axes.autoscale_view()
     if names:
         _legend(figure, names)
-    return finished(figure, f"map_{number}", f"Map of {mapped.summary} by {row.method.name}.")
+    return drawing.finished(figure, f"map_{number}", f"Map of {mapped.summary} by {method}.")
 
 
 def _draw_star(axes: Axes, points: Floats, group: int) -> None:
     """Lines from the median of a group to its points."""
     median = np.median(points, axis=0)
     lines = np.stack([np.broadcast_to(median, points.shape), points], axis=1)  # (n, 2 ends, 2)
-    colour = POLYP_COLOURS[group % len(POLYP_COLOURS)]
+    colour = drawing.POLYP_COLOURS[group % len(drawing.POLYP_COLOURS)]
     axes.add_collection(LineCollection(list(lines), colors=colour, linewidths=0.5, alpha=0.35, zorder=1))
 
 
@@ -145,10 +126,10 @@ def _markers(group: int, total: int, points: Floats) -> Line2D:
     return Line2D(
         *points.T,
         linestyle="none",
-        marker=MARKERS[(group // len(POLYP_COLOURS) + group) % len(MARKERS)],
-        color=POLYP_COLOURS[group % len(POLYP_COLOURS)],
+        marker=drawing.MARKERS[(group // len(drawing.POLYP_COLOURS) + group) % len(drawing.MARKERS)],
+        color=drawing.POLYP_COLOURS[group % len(drawing.POLYP_COLOURS)],
         markersize=float(np.clip(60 / np.sqrt(total), 2.2, 5.5)),
-        markeredgecolor=PAPER,
+        markeredgecolor=drawing.PAPER,
         markeredgewidth=0.35,
         alpha=0.95,
         zorder=2,
@@ -159,22 +140,19 @@ def _legend(figure: Figure, names: list[str]) -> None:
     """The colours and markers of the first procedures, below the map."""
     one_dataset = len({name.partition("/")[0] for name in names}) == 1
     labels = [name.partition("/")[2] if one_dataset else name.lstrip("/") for name in names[:MAX_LEGEND]]
-    handles = [_markers(group, 1, np.empty((0, 2))) for group in range(len(labels))]
+    shown = [label if len(label) <= 20 else f"…{label[-19:]}" for label in labels]  # names usually differ at the end
+    entries = [(_markers(group, 1, np.empty((0, 2))), label) for group, label in enumerate(shown)]
     if len(names) > MAX_LEGEND:
-        handles.append(Line2D([], [], linestyle="none"))
-        labels.append(f"and {len(names) - MAX_LEGEND:,} more")
-    drawn = figure.legend(
-        handles,
-        [" "] * len(handles),
+        entries.append((Line2D([], [], linestyle="none"), f"and {len(names) - MAX_LEGEND:,} more"))
+    drawing.legend(
+        figure,
+        entries,
         loc="lower left",
         bbox_to_anchor=(0.12 / figure.get_figwidth(), 0.05 / figure.get_figheight()),
         ncols=LEGEND_COLUMNS,
         title="Colour and marker: procedure",
-        alignment="left",
         fontsize=7,
         title_fontsize=7.5,
         handlelength=1,
         labelspacing=0.35,
     )
-    for text, label in zip(drawn.get_texts(), labels, strict=True):
-        text.set_text(label if len(label) <= 20 else f"…{label[-19:]}")  # names usually differ at the end

@@ -22,19 +22,7 @@ from polyptrace.evaluate.results import Metric, Results, without_nan
 from polyptrace.film_strips import TrackImages
 from polyptrace.report.curves import Run
 from polyptrace.report.page import Block, Page, Section, Tile, write_page, write_table
-from polyptrace.report.ranking import (
-    ADDITIONAL,
-    COUNTING,
-    MAIN,
-    Measure,
-    focus_row,
-    in_group_order,
-    interval_text,
-    measured,
-    metric_of,
-    rank,
-    value_text,
-)
+from polyptrace.report.ranking import ADDITIONAL, COUNTING, MAIN, Measure, focus_row, in_group_order, measured, rank
 from polyptrace.report.sections import SECTIONS, Content
 from polyptrace.report.tables import OTHER_TEST
 
@@ -118,12 +106,12 @@ def _tiles(row: Results) -> list[Tile]:
     """The main results of the method in focus."""
     tiles = []
     for measure in MAIN:
-        metric = metric_of(row, measure)
+        metric = measure.of(row)
         if metric is not None:
-            interval = interval_text(measure, metric.low, metric.high)
+            interval = measure.interval_text(metric.low, metric.high)
             bounds = (100 * metric.low, 100 * metric.value, 100 * metric.high)
             shown = bounds if math.isfinite(sum(bounds)) else None
-            text = value_text(measure, metric.value, 1)
+            text = measure.value_text(metric.value, 1)
             below = (interval or "no interval") + _hits(measure, metric, row.method.seeds)
             tiles.append(Tile(f"{measure.over} {measure.name}", text, below, shown))
     return tiles
