@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 from rich import box
 from rich.markup import escape
 from rich.table import Column, Table
