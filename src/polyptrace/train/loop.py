@@ -38,7 +38,7 @@ from polyptrace.encoders.encoder_folder import encoder_config, training_record
 from polyptrace.encoders.preprocess import Normalise
 from polyptrace.encoders.weights import fill_network
 from polyptrace.methods import METHODS, TrainingMethod, TrainingPlan
-from polyptrace.train.feed import Feed, Loaded
+from polyptrace.train.feed import Loaded, load_batches
 from polyptrace.train.hardware import Hardware, choose_hardware, processes, start_fabric
 from polyptrace.train.log import TrainingLog
 from polyptrace.train.run_folder import (
@@ -73,9 +73,10 @@ class TrainingRun:
     config: Config
     method: TrainingMethod
     plan: TrainingPlan
-    feed: Feed
+    loader: CropLoader
     encoder: OwnEncoder  # what is saved
     learner: nn.Module  # what is called: the encoder, wrapped for several processes and compiled if that is on
+    compiled: bool
     optimiser: Optimizer
     out: Path
 
@@ -135,7 +136,6 @@ def _train(
     fabric = start_fabric(hardware)
     encoder, init_notes = initial_encoder(method, config, size, None if resumption.checkpoint else init_from)
     loader = CropLoader(data.crops, fabric.device, size, config.train.crops, hardware.shared_by)
-    feed = Feed(loader, fabric.global_rank, fabric.world_size, hardware.compiled)
     learner, optimiser = set_up(fabric, hardware, encoder, plan, config)
     state = TrainingState()
     if resumption.checkpoint:
@@ -154,7 +154,7 @@ def _train(
         for note in notes:
             notify(note)
 
-    run = TrainingRun(fabric, config, method, plan, feed, encoder, learner, optimiser, out)
+    run = TrainingRun(fabric, config, method, plan, loader, encoder, learner, hardware.compiled, optimiser, out)
     with StopRequest() as stop:
         state, finished = run_steps(run, state, stop)
     if finished and fabric.is_global_zero:
@@ -165,21 +165,22 @@ def _train(
 
 def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tuple[TrainingState, bool]:
     """Trains from `state` to the end, or until a stop signal; returns the state reached and whether it is the end."""
-    config, optimiser = run.config, run.optimiser
+    config, fabric, optimiser = run.config, run.fabric, run.optimiser
     epochs, steps = run.plan.length(config.train)
     schedule = learning_rate_schedule(optimiser, config, steps, state.step)
     saved, saved_time = -1, time.monotonic()
     run.learner.train()
-    with TrainingLog(run.fabric, config, run.out, state, steps, run.plan.batch_size) as log:
+    with TrainingLog(fabric, config, run.out, state, steps, run.plan.batch_size) as log:
         while state.epoch < epochs and state.step < steps and not log.stop:
             epoch = run.plan.epoch(state.epoch, epochs)
             end = min(epoch.steps, state.index + steps - state.step)
-            for loaded in run.feed.stream(map(epoch.batch, range(state.index, end))):
-                torch.manual_seed(torch_seed(config.train.seed, state.step, run.fabric.global_rank))  # dropout
+            batches = map(epoch.batch, range(state.index, end))
+            for loaded in load_batches(batches, run.loader, fabric.global_rank, fabric.world_size, run.compiled):
+                torch.manual_seed(torch_seed(config.train.seed, state.step, fabric.global_rank))  # dropout
                 torch.backends.cudnn.benchmark = loaded.flat_index is None  # only pays off if shapes do not change
 
                 loss, metrics = step_loss(run.learner, loaded, run.method, config)
-                run.fabric.backward(loss)
+                fabric.backward(loss)
                 metrics = {"loss": loss, **metrics, "gradient_norm": _gradient_norm(optimiser)}
                 known = {"lr": float(schedule.get_last_lr()[0]), **epoch.metrics(state.index)}
                 optimiser.step()
