@@ -167,13 +167,13 @@ def test_small_videos_have_smaller_bags_or_are_left_out() -> None:
 
 def test_fewer_anchors_than_bags_in_a_batch_are_refused() -> None:
     with pytest.raises(UserError, match="at most 5 bags"):
-        anchor_count(made([3, 2, 1])[0], Supervision())
+        anchor_count(np.array([3, 2, 1]), Supervision())
 
 
 @pytest.mark.parametrize("small_videos", ["keep", "leave-out"])
 def test_the_steps_of_an_epoch_are_known_beforehand(small_videos: str) -> None:
-    table = made([20, 3, 1, 9, 4, 30])
-    anchors = anchor_count(table[0], Supervision(small_videos=small_videos))
+    sizes = [20, 3, 1, 9, 4, 30]
+    table, anchors = made(sizes), anchor_count(np.array(sizes), Supervision(small_videos=small_videos))
     steps = [len(epoch_of(table, e, small_videos=small_videos).anchors) for e in range(7)]
     assert [e * anchors // 6 for e in range(8)] == [sum(steps[:e]) for e in range(8)]
 

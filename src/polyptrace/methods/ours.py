@@ -53,7 +53,8 @@ def plan(data: Data, config: Config) -> TrainingPlan:
     chosen, settings = fixed_length(data), config.supervision
     rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     video, position = video_keys(data.tracklets)[chosen], data.tracklets.position[chosen]
-    anchors = anchor_count(video, settings)
+    sizes = np.unique(video, return_counts=True)[1]  # tracklets of each video
+    anchors = anchor_count(sizes, settings)
     tau_max = fitted_temperature(video, position, settings)  # (N,)
 
     def batch(members: Ints) -> Batch:  # (M, 1 + K)
@@ -78,7 +79,6 @@ def plan(data: Data, config: Config) -> TrainingPlan:
             len(members), lambda step: batch(members[step]), lambda step: {"tau": float(mean_tau[step]), **metrics}
         )
 
-    sizes = np.unique(video, return_counts=True)[1]  # tracklets of each video
     planned = TrainingPlan(
         epoch,
         lambda epochs: epochs * anchors // settings.bags_per_batch,
