@@ -173,8 +173,10 @@ def _write(graph: ExportedProgram, name: str, info: ExportInfo, path: Path) -> N
     )
     assert program is not None
     merge_groups(program.model.graph)
+    for given, titles in zip(program.model.graph.inputs, DIMENSIONS[name].values(), strict=True):
+        program.rename_axes({str(size): title for size, title in zip(given.shape or (), titles, strict=False)})
     model: onnx.ModelProto = program.model_proto
-    _name_dimensions(model, name)
+    del model.graph.value_info[:]  # no runtime needs the shapes of intermediate values
     remove_traces(model)
     model = store_as(info.precision, model, path)
     onnx.helper.set_model_props(model, {"polyptrace": metadata(info, name)})
@@ -186,19 +188,6 @@ def remove_traces(model: "onnx.ModelProto") -> None:
     graph_parts = (model.graph.node, model.graph.input, model.graph.output, model.graph.initializer)
     for part in (model, model.graph, *(each for parts in graph_parts for each in parts)):
         del part.metadata_props[:]
-
-
-def _name_dimensions(model: "onnx.ModelProto", name: str) -> None:
-    """Gives the free dimensions their names."""
-    names: dict[str, str] = {}
-    for given in model.graph.input:
-        for index, title in enumerate(DIMENSIONS[name][given.name]):
-            names[given.type.tensor_type.shape.dim[index].dim_param] = title
-    for value in (*model.graph.input, *model.graph.output):
-        for dimension in value.type.tensor_type.shape.dim:
-            if dimension.dim_param:
-                dimension.dim_param = names[dimension.dim_param]
-    del model.graph.value_info[:]  # these have the old names, and no runtime needs them
 
 
 def merge_groups(graph: "onnx_ir.Graph") -> None:
