@@ -24,14 +24,7 @@ from polyptrace.core.console import progress
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.methods import Batch
-from polyptrace.train.run_folder import (
-    CHECKPOINTS,
-    METRICS,
-    SECTIONS,
-    TENSORBOARD,
-    TrainingState,
-    last_checkpoint,
-)
+from polyptrace.train.run_folder import METRICS, SECTIONS, TENSORBOARD, TrainingState, last_checkpoint
 
 if TYPE_CHECKING:  # Lightning takes seconds to import, and most commands do not need it
     from lightning.fabric import Fabric
@@ -149,7 +142,7 @@ class TrainingLog:
             write(step, metrics)
 
     def _not_finite(self, pending: PendingStep, loss: float) -> str:
-        last = last_checkpoint(self._out / CHECKPOINTS)
+        last = last_checkpoint(self._out)
         tracklets = ", ".join(map(str, pending.batch.tracklet.tolist()))
         return (
             f"step {pending.state.step} (epoch {pending.state.epoch}): the loss is {loss} -> try a lower"

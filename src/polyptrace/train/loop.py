@@ -38,24 +38,11 @@ from polyptrace.encoders.encoder_folder import encoder_config, training_record
 from polyptrace.encoders.preprocess import Normalise
 from polyptrace.encoders.weights import fill_network
 from polyptrace.methods import METHODS, TrainingMethod, TrainingPlan
+from polyptrace.train import run_folder
 from polyptrace.train.feed import Loaded, load_batches
 from polyptrace.train.hardware import Hardware, choose_hardware, processes, start_fabric
 from polyptrace.train.log import TrainingLog
-from polyptrace.train.run_folder import (
-    CHECKPOINTS,
-    CONFIG,
-    ENCODER,
-    SECTIONS,
-    Resumption,
-    TrainingState,
-    begin_run,
-    check_replacement,
-    check_run,
-    finish_replacement,
-    load_checkpoint,
-    save_checkpoint,
-    thread_note,
-)
+from polyptrace.train.run_folder import ENCODER, SECTIONS, Resumption, TrainingState
 from polyptrace.train.stopping import StopRequest
 
 if TYPE_CHECKING:  # Lightning takes seconds to import, and most commands do not need it
@@ -98,13 +85,14 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
     with torch_threads(config.train.threads), lock(out) if first else nullcontext():
         if first:
             recover(out)
-        if not (overwrite and (out / CONFIG).exists()):
-            _train(config, method, data, out, init_from, check_run(out, config, data, init_from))
+        if not (overwrite and (out / run_folder.CONFIG).exists()):
+            _train(config, method, data, out, init_from, run_folder.check_run(out, config, data, init_from))
         else:
             new = out.with_name(out.name + PARTIAL)
-            _train(config, method, data, new, init_from, check_replacement(new, out, config, data, init_from), out)
+            resumption = run_folder.check_replacement(new, out, config, data, init_from)
+            _train(config, method, data, new, init_from, resumption, out)
             if first:
-                finish_replacement(new, out)
+                run_folder.finish_replacement(new, out)
     return out / ENCODER
 
 
@@ -139,18 +127,18 @@ def _train(
     learner, optimiser = set_up(fabric, hardware, encoder, plan, config)
     state = TrainingState()
     if resumption.checkpoint:
-        state = load_checkpoint(resumption.checkpoint, encoder, optimiser)
+        state = run_folder.load_checkpoint(resumption.checkpoint, encoder, optimiser)
         init_notes = [f"resuming from step {state.step} ({resumption.checkpoint})"]
     notes = [
         *hardware.reasons,
-        *(thread_note(out, hardware.accelerator) if resumption.checkpoint else []),
+        *(run_folder.thread_note(out, hardware.accelerator) if resumption.checkpoint else []),
         loader.reason,
         *plan.notes,
         f"labels: {labels}",
         *init_notes,
     ]
     if fabric.is_global_zero:
-        begin_run(out, config, data, init_from, resumption, state.step, labels, notes, replaces)
+        run_folder.begin_run(out, config, data, init_from, resumption, state.step, labels, notes, replaces)
         for note in notes:
             notify(note)
 
@@ -340,7 +328,7 @@ def _gradient_norm(optimiser: Optimizer) -> Tensor:
 
 def _save(run: TrainingRun, state: TrainingState) -> None:
     if run.fabric.is_global_zero:
-        save_checkpoint(run.out / CHECKPOINTS, state, run.encoder, run.optimiser)
+        run_folder.save_checkpoint(run.out, state, run.encoder, run.optimiser)
 
 
 def _record(
