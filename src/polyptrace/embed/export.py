@@ -68,14 +68,10 @@ class _Features(nn.Module):
         return self.encoder.frame_features(self.prepare(crops))
 
 
-class _Aggregate(nn.Module):
+class _Aggregate(_Features):
     """Features (B, L, F), mask (B, L) -> vectors (B, D)."""
 
-    def __init__(self, encoder: OwnEncoder) -> None:
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:  # type: ignore[override]
         return self.encoder.aggregate(features, mask)
 
 

@@ -86,12 +86,11 @@ class TrainingLog:
     ) -> None:
         """Takes the metrics of the step just launched, and logs the step before it. `stop`: this process should."""
         values = torch.stack([value.detach().to(torch.float32) for value in metrics.values()])
+        requests = values.new_full((1,), float(stop))
         if self._fabric.world_size > 1:
-            requests = values.new_full((1,), float(stop))
             distributed.all_reduce(requests)
         else:
-            requests = values.new_zeros(1)
-            self.stop = stop
+            self.stop = stop  # at once, without waiting for the step
         values = torch.cat([values, requests])
         ready = None
         if values.device.type == "cuda":

@@ -169,7 +169,8 @@ def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tupl
 
                 loss, metrics = step_loss(run.learner, loaded, run.method, config)
                 fabric.backward(loss)
-                metrics = {"loss": loss, **metrics, "gradient_norm": _gradient_norm(optimiser)}
+                gradients = [weight.grad for weight in run.encoder.parameters() if weight.grad is not None]
+                metrics = {"loss": loss, **metrics, "gradient_norm": get_total_norm(gradients)}
                 known = {"lr": float(schedule.get_last_lr()[0]), **epoch.metrics(state.index)}
                 optimiser.step()
                 optimiser.zero_grad()
@@ -318,12 +319,6 @@ def learning_rate_schedule(optimiser: Optimizer, config: Config, steps: int, ste
         schedule.load_state_dict(schedule.state_dict() | {"last_epoch": step - 1, "_step_count": step + 1})
         schedule.step()
     return schedule
-
-
-def _gradient_norm(optimiser: Optimizer) -> Tensor:
-    """The L2 norm of all gradients, on their device."""
-    weights = (weight for group in optimiser.param_groups for weight in group["params"])
-    return get_total_norm([weight.grad for weight in weights if weight.grad is not None])
 
 
 def _save(run: TrainingRun, state: TrainingState) -> None:
