@@ -53,7 +53,7 @@ def test_a_compiled_network_is_compiled_once_however_many_frames_are_real(crops:
     learner = Learner(TrackletEncoder("test_resnet", width=16, heads=2, layers=1, size=32))
     learner.compile(backend=count)
     tables = ([[3, -1, 4], [5, 6, -1]], [[1, 2, 3], [5, -1, -1]], [[3, 4, 5], [6, 7, -1]])
-    for loaded in load_batches((batch(rows) for rows in tables), loader, compiled=True):
+    for loaded in load_batches((batch(rows) for rows in tables), loader):
         assert learner(loaded.crops, loaded.shape, loaded.flat_index, loaded.mask).shape[:2] == (2, 4)
     assert len(graphs) == 1
 

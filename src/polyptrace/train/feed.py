@@ -26,12 +26,9 @@ class Loaded:
 
 
 def load_batches(
-    batches: Iterable[Batch], loader: CropLoader, process: int = 0, processes: int = 1, compiled: bool = False
+    batches: Iterable[Batch], loader: CropLoader, process: int = 0, processes: int = 1
 ) -> Iterator[Loaded]:
-    """The batches, loaded for one of the processes; crops that come from the host are read ahead.
-
-    `compiled`: whether the network is compiled.
-    """
+    """The batches, loaded for one of the processes; crops that come from the host are read ahead."""
     pending: deque[tuple[Batch, Bools]] = deque()
 
     def crop_rows() -> Iterator[Ints]:
@@ -46,7 +43,7 @@ def load_batches(
         flat_index = mask = None
         if not valid.all():
             flat_index, mask = to_device(np.flatnonzero(valid), loader.device), to_device(valid, loader.device)
-            for tensor in (crops, flat_index) if compiled else ():  # compile once for all lengths
+            for tensor in (crops, flat_index):  # so that a network is compiled once for all lengths
                 torch._dynamo.maybe_mark_dynamic(tensor, 0)
         arrays = (batch.rows >= 0, batch.tracklet, batch.group, batch.position)
         targets = Targets(*(to_device(array, loader.device) for array in arrays))

@@ -63,7 +63,6 @@ class TrainingRun:
     loader: CropLoader
     encoder: OwnEncoder  # what is saved
     learner: nn.Module  # what is called: the encoder, wrapped for several processes and compiled if that is on
-    compiled: bool
     optimiser: Optimizer
     out: Path
 
@@ -142,7 +141,7 @@ def _train(
         for note in notes:
             notify(note)
 
-    run = TrainingRun(fabric, config, method, plan, loader, encoder, learner, hardware.compiled, optimiser, out)
+    run = TrainingRun(fabric, config, method, plan, loader, encoder, learner, optimiser, out)
     with StopRequest() as stop:
         state, finished = run_steps(run, state, stop)
     if finished and fabric.is_global_zero:
@@ -163,7 +162,7 @@ def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tupl
             epoch = run.plan.epoch(state.epoch, epochs)
             end = min(epoch.steps, state.index + steps - state.step)
             batches = map(epoch.batch, range(state.index, end))
-            for loaded in load_batches(batches, run.loader, fabric.global_rank, fabric.world_size, run.compiled):
+            for loaded in load_batches(batches, run.loader, fabric.global_rank, fabric.world_size):
                 torch.manual_seed(torch_seed(config.train.seed, state.step, fabric.global_rank))  # dropout
                 torch.backends.cudnn.benchmark = loaded.flat_index is None  # only pays off if shapes do not change
 
