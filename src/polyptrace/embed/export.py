@@ -29,7 +29,7 @@ import polyptrace
 from polyptrace.core.arrays import Float32s
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, file_hash, write_json
-from polyptrace.embed.onnx import GRAPHS, INFO_FILE, VERSION, ExportInfo, OnnxEncoder, metadata
+from polyptrace.embed.onnx import INFO_FILE, VERSION, ExportInfo, OnnxEncoder, metadata
 from polyptrace.encoders.encoder import BaseEncoder, OwnEncoder, TrainingRecord, plain_attention
 from polyptrace.encoders.encoder_folder import model_card
 from polyptrace.encoders.preprocess import CropPreparation
@@ -118,7 +118,7 @@ def export_encoder(
         )
         for name, graph in _graphs(own).items():
             _write(graph, name, info, temporary / f"{name}.{to}")
-        hashes = {f"{name}.{to}": file_hash(temporary / f"{name}.{to}") for name in GRAPHS}
+        hashes = {f"{name}.{to}": file_hash(temporary / f"{name}.{to}") for name in DIMENSIONS}
         content = asdict(info) | {"files": hashes, "preprocess": asdict(own.preprocess)}
         write_json(temporary / INFO_FILE, content)
         if to == "onnx":

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 INFO_FILE = "export.json"
 #: Version of the folder.
 VERSION = 1
-GRAPHS = ("features", "aggregate", "encoder")
 #: Frames that go through the backbone at once.
 BATCH_FRAMES = 16
 #: Batches at the same time: one computes while the threads of the other wait for each other.

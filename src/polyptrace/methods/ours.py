@@ -7,7 +7,6 @@ Equation 1 and in the authors' release, a tracklet that occurs twice in a batch 
 from dataclasses import asdict, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from polyptrace import losses
@@ -72,7 +71,7 @@ def plan(data: Data, config: Config) -> TrainingPlan:
             return anchor_temperatures(c, batch, tau_max[anchors], settings)
 
         drawn = epoch_batches(video, position, settings, seed=config.train.seed, epoch=number, temperature=tau)
-        members = torch.cat([drawn.anchors[..., None], drawn.bags], dim=2).numpy()  # (S, M, 1 + K)
+        members = np.concatenate([drawn.anchors[..., None], drawn.bags], axis=2)  # (S, M, 1 + K)
         mean_tau = anchor_temperatures(c, np.arange(len(c)), tau_max.mean(), settings)  # (S,)
         metrics = {"collisions": float(drawn.collisions)} if settings.composition != "any" else {}
         return Epoch(

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from polyptrace.config import Supervision
 from polyptrace.core.arrays import Bools, Ints
@@ -38,8 +37,8 @@ PATIENCE = 30
 class BagBatches:
     """The batches of an epoch: S steps of M bags, as indices of tracklets."""
 
-    anchors: Tensor  # (S, M)
-    bags: Tensor  # (S, M, K), -1 where a small video has no more tracklets
+    anchors: Ints  # (S, M)
+    bags: Ints  # (S, M, K), -1 where a small video has no more tracklets
     collisions: int  # bags that the composition forbids beside an earlier bag of their batch
 
 
@@ -73,7 +72,7 @@ def epoch_batches(
             collisions = overlapping(batches, extents)
         with_carried = (batches < carried).any(1)  # these come first
         batches = np.concatenate([batches[with_carried], batches[~with_carried]])
-    return BagBatches(torch.from_numpy(anchors[batches]), torch.from_numpy(bags[batches]), collisions)
+    return BagBatches(anchors[batches], bags[batches], collisions)
 
 
 def anchor_count(sizes: Ints, settings: Supervision) -> int:
