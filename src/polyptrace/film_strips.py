@@ -71,8 +71,7 @@ class TrackImages:
         known_tracks = (self.location[key] for key in keys if key in self.location)
         parts = (source.boxes.score[source.dataset.tracklets.rows[index]] for source, index in known_tracks)
         scores = np.concatenate([np.empty(0), *parts])
-        known: Floats = scores[~np.isnan(scores)]
-        return known
+        return scores[~np.isnan(scores)]
 
     def strip(self, key: TrackKey, count: int, side: int = 96) -> Pixels | None:
         """An upright film strip of a track, or None if no dataset contains it."""
@@ -86,8 +85,7 @@ class TrackImages:
         if key not in self.location:
             return None
         source, index = self.location[key]
-        still: Pixels = source.frames(index, 1, side, boxes=False)[0]
-        return still
+        return source.frames(index, 1, side, boxes=False)[0]
 
 
 def evenly_spaced(rows: Ints, count: int) -> Ints:

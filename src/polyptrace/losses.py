@@ -168,8 +168,7 @@ def multi_positive(
     mask: Tensor | None = None,
 ) -> Tensor:
     """The mean loss of vectors z (B, D) with `label` (B,): a scalar. ignore, mask: as in `noise_aware_symmetric`."""
-    pairs = _pairs(z, label, temperature, ignore, mask)
-    return _cross_entropy(pairs, torch.zeros_like(pairs.s))
+    return temporally_aware(z, label, torch.zeros_like(label), temperature, 0.0, ignore=ignore, mask=mask)
 
 
 def temporally_aware(
@@ -189,7 +188,11 @@ def temporally_aware(
     """
     pairs = _pairs(z, label, temperature, ignore, mask)
     time = position.to(pairs.s.dtype)
-    return _cross_entropy(pairs, -decay * (time[:, None] - time).abs())
+    log_weight = -decay * (time[:, None] - time).abs()  # (B, B)
+    counted = pairs.positive.any(1)  # (B,)
+    target = log_weight.masked_fill(~pairs.positive, -torch.inf).masked_fill(~counted[:, None], 0.0).softmax(1)
+    normaliser = torch.where(counted, log_sum_exp(pairs.s.masked_fill(~pairs.other, -torch.inf)), 0.0)  # (B,)
+    return masked_mean(normaliser - (target * pairs.s).sum(1), counted)
 
 
 def nt_xent(a: Tensor, b: Tensor, temperature: float, *, ignore: Tensor | None = None) -> Tensor:
@@ -239,14 +242,6 @@ def _pairs(z: Tensor, group: Tensor, temperature: float, ignore: Tensor | None, 
         other = other & mask & mask[:, None]
     vectors = unit_vectors(z, mask)
     return _Pairs(similarities(vectors, vectors, temperature), other & (group == group[:, None]), other)
-
-
-def _cross_entropy(pairs: _Pairs, log_weight: Tensor) -> Tensor:
-    """The mean cross-entropy of the softmax over all others against a target ∝ exp(log_weight) over the positives."""
-    counted = pairs.positive.any(1)  # (B,)
-    target = log_weight.masked_fill(~pairs.positive, -torch.inf).masked_fill(~counted[:, None], 0.0).softmax(1)
-    normaliser = torch.where(counted, log_sum_exp(pairs.s.masked_fill(~pairs.other, -torch.inf)), 0.0)  # (B,)
-    return masked_mean(normaliser - (target * pairs.s).sum(1), counted)
 
 
 def unit_vectors(vectors: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -19,7 +19,7 @@ from polyptrace.config import Config, Encoder, Loss, Supervision, Views
 from polyptrace.data import Dataset
 from polyptrace.data.crops.loader import CropLoader
 from polyptrace.methods import METHODS
-from polyptrace.train.feed import Feed
+from polyptrace.train.feed import load_batches
 from polyptrace.train.loop import Learner, step_loss
 
 SMALL = Encoder("test_resnet", "none", width=16, layers=2, heads=2, feed_forward=24, dropout=0.0, projection=8)
@@ -42,14 +42,15 @@ CASES = {
 def results(fabric: Fabric, dataset: Dataset) -> dict[str, dict[str, Tensor]]:
     """Loss and gradients of the first batch of each case; BatchNorm in evaluation mode, no dropout, float64."""
     found = {}
-    feed = Feed(CropLoader(dataset.crops, fabric.device), fabric.global_rank, fabric.world_size)
+    loader = CropLoader(dataset.crops, fabric.device)
     for name, (method_name, config) in CASES.items():
         torch.manual_seed(0)
         method = METHODS[method_name]
         encoder = method.encoder(replace(config, train=replace(config.train, method=method_name)), 32)
         learner = fabric.setup_module(Learner(encoder).double()).eval()
         data = dataset if method.sees_labels(config) else dataset.label_free()
-        (loaded,) = feed.stream([method.plan(data, config).epoch(0, 2).batch(0)])
+        batch = method.plan(data, config).epoch(0, 2).batch(0)
+        (loaded,) = load_batches([batch], loader, fabric.global_rank, fabric.world_size)
         loss, _ = step_loss(learner, loaded, method, config)
         fabric.backward(loss)
         gradients = {key: value.grad for key, value in encoder.named_parameters() if value.grad is not None}

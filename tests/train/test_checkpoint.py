@@ -51,8 +51,9 @@ def test_two_are_kept_and_the_newest_is_found(tmp_path: Path) -> None:
     model, optimiser = network()
     for step in (9, 10, 100):
         save_checkpoint(tmp_path, TrainingState(step), model, optimiser)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000010.safetensors", "step-00000100.safetensors"]
-    assert last_checkpoint(tmp_path) == tmp_path / "step-00000100.safetensors"
+    checkpoints = sorted((tmp_path / "checkpoints").iterdir())
+    assert [path.name for path in checkpoints] == ["step-00000010.safetensors", "step-00000100.safetensors"]
+    assert last_checkpoint(tmp_path) == checkpoints[-1]
     assert last_checkpoint(tmp_path / "nothing") is None
 
 

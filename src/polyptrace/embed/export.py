@@ -29,7 +29,7 @@ import polyptrace
 from polyptrace.core.arrays import Float32s
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, file_hash, write_json
-from polyptrace.embed.onnx import GRAPHS, INFO_FILE, VERSION, ExportInfo, OnnxEncoder, metadata
+from polyptrace.embed.onnx import INFO_FILE, VERSION, ExportInfo, OnnxEncoder, metadata
 from polyptrace.encoders.encoder import BaseEncoder, OwnEncoder, TrainingRecord, plain_attention
 from polyptrace.encoders.encoder_folder import model_card
 from polyptrace.encoders.preprocess import CropPreparation
@@ -68,14 +68,10 @@ class _Features(nn.Module):
         return self.encoder.frame_features(self.prepare(crops))
 
 
-class _Aggregate(nn.Module):
+class _Aggregate(_Features):
     """Features (B, L, F), mask (B, L) -> vectors (B, D)."""
 
-    def __init__(self, encoder: OwnEncoder) -> None:
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:  # type: ignore[override]
         return self.encoder.aggregate(features, mask)
 
 
@@ -122,7 +118,7 @@ def export_encoder(
         )
         for name, graph in _graphs(own).items():
             _write(graph, name, info, temporary / f"{name}.{to}")
-        hashes = {f"{name}.{to}": file_hash(temporary / f"{name}.{to}") for name in GRAPHS}
+        hashes = {f"{name}.{to}": file_hash(temporary / f"{name}.{to}") for name in DIMENSIONS}
         content = asdict(info) | {"files": hashes, "preprocess": asdict(own.preprocess)}
         write_json(temporary / INFO_FILE, content)
         if to == "onnx":
@@ -173,8 +169,10 @@ def _write(graph: ExportedProgram, name: str, info: ExportInfo, path: Path) -> N
     )
     assert program is not None
     merge_groups(program.model.graph)
+    for given, titles in zip(program.model.graph.inputs, DIMENSIONS[name].values(), strict=True):
+        program.rename_axes({str(size): title for size, title in zip(given.shape or (), titles, strict=False)})
     model: onnx.ModelProto = program.model_proto
-    _name_dimensions(model, name)
+    del model.graph.value_info[:]  # no runtime needs the shapes of intermediate values
     remove_traces(model)
     model = store_as(info.precision, model, path)
     onnx.helper.set_model_props(model, {"polyptrace": metadata(info, name)})
@@ -186,19 +184,6 @@ def remove_traces(model: "onnx.ModelProto") -> None:
     graph_parts = (model.graph.node, model.graph.input, model.graph.output, model.graph.initializer)
     for part in (model, model.graph, *(each for parts in graph_parts for each in parts)):
         del part.metadata_props[:]
-
-
-def _name_dimensions(model: "onnx.ModelProto", name: str) -> None:
-    """Gives the free dimensions their names."""
-    names: dict[str, str] = {}
-    for given in model.graph.input:
-        for index, title in enumerate(DIMENSIONS[name][given.name]):
-            names[given.type.tensor_type.shape.dim[index].dim_param] = title
-    for value in (*model.graph.input, *model.graph.output):
-        for dimension in value.type.tensor_type.shape.dim:
-            if dimension.dim_param:
-                dimension.dim_param = names[dimension.dim_param]
-    del model.graph.value_info[:]  # these have the old names, and no runtime needs them
 
 
 def merge_groups(graph: "onnx_ir.Graph") -> None:

@@ -8,7 +8,6 @@
 `embed_export` embeds a dataset folder; it also needs what reads one (pyarrow).
 """
 
-import hashlib
 import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,7 @@ import numpy as np
 
 from polyptrace.core.arrays import Float32s, Pixels
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import read_versioned
+from polyptrace.core.files import file_hash, read_versioned
 from polyptrace.core.schema import from_json
 from polyptrace.embed.partial import PartialVectors
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 INFO_FILE = "export.json"
 #: Version of the folder.
 VERSION = 1
-GRAPHS = ("features", "aggregate", "encoder")
 #: Frames that go through the backbone at once.
 BATCH_FRAMES = 16
 #: Batches at the same time: one computes while the threads of the other wait for each other.
@@ -218,23 +216,20 @@ def _session(folder: Path, graph: str, info: ExportInfo, threads: int) -> "Infer
     path = folder / f"{graph}.onnx"
     if not path.is_file() or not path.stat().st_size:
         raise UserError(f"{path}: no such file, or it is empty -> {AGAIN}")
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+        if content.find(b"location") >= 0:  # ONNX's key for the name of another file
+            raise UserError(f"{path}: weights are stored in another file, which is not read -> {AGAIN}")
+    if file_hash(path) != info.files.get(path.name):
+        raise UserError(f"{path}: not the file that was exported (hash) -> {AGAIN}, and do not mix two exports")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4  # errors are reported below
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # it slows down shared machines
-    session, reason = None, ""
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content, ThreadPoolExecutor(1) as pool:
-        if content.find(b"location") >= 0:  # ONNX's key for the name of another file
-            raise UserError(f"{path}: weights are stored in another file, which is not read -> {AGAIN}")
-        hashing = pool.submit(hashlib.sha256, content)  # while the graph loads
-        try:
-            session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime has many exceptions for damaged files
-            reason = str(error).partition("\n")[0]
-        if hashing.result().hexdigest() != info.files.get(path.name):
-            raise UserError(f"{path}: not the file that was exported (hash) -> {AGAIN}, and do not mix two exports")
-    if session is None:
-        raise UserError(f"{path}: onnxruntime cannot load it ({reason}) -> {AGAIN}")
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has many exceptions for damaged files
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{path}: onnxruntime cannot load it ({reason}) -> {AGAIN}") from None
     if session.get_modelmeta().custom_metadata_map.get("polyptrace") != metadata(info, graph):
         raise UserError(
             f"{path}: its metadata are not those of {INFO_FILE} ({info.name}, {info.precision}, fingerprint"

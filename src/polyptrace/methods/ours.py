@@ -7,7 +7,6 @@ Equation 1 and in the authors' release, a tracklet that occurs twice in a batch 
 from dataclasses import asdict, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from polyptrace import losses
@@ -53,7 +52,8 @@ def plan(data: Data, config: Config) -> TrainingPlan:
     chosen, settings = fixed_length(data), config.supervision
     rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     video, position = video_keys(data.tracklets)[chosen], data.tracklets.position[chosen]
-    anchors = anchor_count(video, settings)
+    sizes = np.unique(video, return_counts=True)[1]  # tracklets of each video
+    anchors = anchor_count(sizes, settings)
     tau_max = fitted_temperature(video, position, settings)  # (N,)
 
     def batch(members: Ints) -> Batch:  # (M, 1 + K)
@@ -71,14 +71,13 @@ def plan(data: Data, config: Config) -> TrainingPlan:
             return anchor_temperatures(c, batch, tau_max[anchors], settings)
 
         drawn = epoch_batches(video, position, settings, seed=config.train.seed, epoch=number, temperature=tau)
-        members = torch.cat([drawn.anchors[..., None], drawn.bags], dim=2).numpy()  # (S, M, 1 + K)
+        members = np.concatenate([drawn.anchors[..., None], drawn.bags], axis=2)  # (S, M, 1 + K)
         mean_tau = anchor_temperatures(c, np.arange(len(c)), tau_max.mean(), settings)  # (S,)
         metrics = {"collisions": float(drawn.collisions)} if settings.composition != "any" else {}
         return Epoch(
             len(members), lambda step: batch(members[step]), lambda step: {"tau": float(mean_tau[step]), **metrics}
         )
 
-    sizes = np.unique(video, return_counts=True)[1]  # tracklets of each video
     planned = TrainingPlan(
         epoch,
         lambda epochs: epochs * anchors // settings.bags_per_batch,

@@ -23,7 +23,7 @@ of a view.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -138,37 +138,26 @@ def track_frames(data: Data, config: Config) -> TrackFrames:
     )
 
 
-#: (track, random) -> another track that probably shows the same polyp, or the same track if there is none
-Partner = Callable[[int, np.random.Generator], int]
-
-
 def mve_plan(data: Data, config: Config) -> TrainingPlan:
-    """Pairs of views of one track each."""
-    return _plan(data, config, lambda _: 1.0, lambda track, _: track)
+    """Pairs of views of one track each: TPC that never takes a second track."""
+    views = replace(config.views, source="label-free", alpha_start=1.0, alpha_end=1.0)
+    return tpc_plan(data, replace(config, views=views))
 
 
 def tpc_plan(data: Data, config: Config) -> TrainingPlan:
-    """Pairs of views of one track, or of two that probably (with labels: certainly) show one polyp."""
-    settings, tracks = config.views, track_frames(data, config).index
+    """Pairs of views of one track, or of two that probably (with labels: certainly) show one polyp.
+
+    The first view of a pair shows a track drawn with weight √(stored frames). The second view shows the same track with
+    probability α, otherwise its partner. An epoch has as many pairs as show about as many frames as the tracks have.
+    """
+    settings, tracks = config.views, track_frames(data, config)
+    partner = partners(data, tracks.index, settings.source)
+    pairs, notes = pairs_per_batch(config, len(tracks), "tracks")
+    steps = max(1, int(tracks.count.sum()) // (2 * tracks.length * pairs))
 
     def alpha(epoch: int) -> float:
         done = min(epoch / settings.alpha_epochs, 1.0) if settings.alpha_epochs else 1.0
         return settings.alpha_start + done * (settings.alpha_end - settings.alpha_start)
-
-    if settings.source == "polyp":
-        return _plan(data, config, alpha, _same_polyp(data, tracks))
-    return _plan(data, config, alpha, _nearest_in_video(data, tracks))
-
-
-def _plan(data: Data, config: Config, alpha: Callable[[int], float], partner: Partner) -> TrainingPlan:
-    """Batches of pairs of views. The first view of a pair shows a track drawn with weight √(stored frames).
-
-    In an epoch, the second view shows the same track with probability `alpha(epoch)`, otherwise its partner. An epoch
-    has as many pairs as show about as many frames as the tracks have.
-    """
-    tracks = track_frames(data, config)
-    pairs, notes = pairs_per_batch(config, len(tracks), "tracks")
-    steps = max(1, int(tracks.count.sum()) // (2 * tracks.length * pairs))
 
     def batch(epoch: int, step: int) -> Batch:
         random = numpy_generator(config.train.seed, epoch, step)
@@ -192,22 +181,22 @@ def _plan(data: Data, config: Config, alpha: Callable[[int], float], partner: Pa
     )
 
 
-def _nearest_in_video(data: Data, chosen: Ints) -> Partner:
-    """The track of the same video that begins nearest in time; the track itself if it is alone."""
+def partners(data: Data, chosen: Ints, source: str) -> Callable[[int, np.random.Generator], int]:
+    """A function from a track to another one that shows the same polyp, or to itself if there is none.
+
+    With polyp labels, it is any other track of the polyp; without, the track of the video that begins nearest in time.
+    """
+    if source == "polyp":
+        polyp = polyp_codes(data, chosen)
+
+        def same_polyp(track: int, random: np.random.Generator) -> int:
+            others = np.flatnonzero(polyp == polyp[track])
+            others = others[others != track]
+            return int(random.choice(others)) if len(others) else track
+
+        return same_polyp
     nearest = nearest_bags(video_keys(data.tracklets)[chosen], data.tracklets.position[chosen], 1)[:, 0].numpy()
     return lambda track, _: int(nearest[track]) if nearest[track] >= 0 else track
-
-
-def _same_polyp(data: Data, chosen: Ints) -> Partner:
-    """Any other track of the same polyp; the track itself if it is the only one."""
-    polyp = polyp_codes(data, chosen)
-
-    def partner(track: int, random: np.random.Generator) -> int:
-        others = np.flatnonzero(polyp == polyp[track])
-        others = others[others != track]
-        return int(random.choice(others)) if len(others) else track
-
-    return partner
 
 
 def draw_tracks(count: Ints, number: int, random: np.random.Generator) -> Ints:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from polyptrace.config import Supervision
 from polyptrace.core.arrays import Bools, Ints
@@ -38,8 +37,8 @@ PATIENCE = 30
 class BagBatches:
     """The batches of an epoch: S steps of M bags, as indices of tracklets."""
 
-    anchors: Tensor  # (S, M)
-    bags: Tensor  # (S, M, K), -1 where a small video has no more tracklets
+    anchors: Ints  # (S, M)
+    bags: Ints  # (S, M, K), -1 where a small video has no more tracklets
     collisions: int  # bags that the composition forbids beside an earlier bag of their batch
 
 
@@ -58,7 +57,8 @@ def epoch_batches(
     their τ: one number or (A,).
     """
     line, size = timeline(video, position), settings.bags_per_batch
-    anchors, carried = _order_anchors(_candidates(line, settings), size, seed, epoch)
+    candidates = np.flatnonzero(line.others + 1 >= fewest_tracklets(settings))
+    anchors, carried = _order_anchors(candidates, size, seed, epoch)
     tau = temperature(anchors, np.arange(len(anchors)) // size)
     bags = bags_with_settings(line, anchors, settings, tau, torch_generator(seed, epoch, BAGS))
     batches, collisions = np.arange(len(anchors)).reshape(-1, size), 0
@@ -72,15 +72,15 @@ def epoch_batches(
             collisions = overlapping(batches, extents)
         with_carried = (batches < carried).any(1)  # these come first
         batches = np.concatenate([batches[with_carried], batches[~with_carried]])
-    return BagBatches(torch.from_numpy(anchors[batches]), torch.from_numpy(bags[batches]), collisions)
+    return BagBatches(anchors[batches], bags[batches], collisions)
 
 
-def anchor_count(video: ArrayLike, settings: Supervision) -> int:
+def anchor_count(sizes: Ints, settings: Supervision) -> int:
     """The number of tracklets that are anchors once per epoch; an error if they do not fill a batch.
 
-    The epochs 0 to n - 1 have n * anchors // bags_per_batch steps.
+    `sizes` are the tracklets of each video. The epochs 0 to n - 1 have n * anchors // bags_per_batch steps.
     """
-    anchors = len(_candidates(timeline(video, np.zeros(np.shape(video))), settings))
+    anchors = int(sizes[sizes >= fewest_tracklets(settings)].sum())
     if anchors < settings.bags_per_batch:
         raise UserError(
             f"supervision.bags_per_batch: {counted(anchors, 'tracklet')} can be anchors, but a batch has"
@@ -92,11 +92,6 @@ def anchor_count(video: ArrayLike, settings: Supervision) -> int:
 def fewest_tracklets(settings: Supervision) -> int:
     """The fewest tracklets of a video that has anchors."""
     return 2 if settings.small_videos == "keep" else settings.bag_size + 1
-
-
-def _candidates(line: Timeline, settings: Supervision) -> Ints:
-    """The tracklets that are anchors, in order of index."""
-    return np.flatnonzero(line.others + 1 >= fewest_tracklets(settings))
 
 
 def _order_anchors(candidates: Ints, bags_per_batch: int, seed: int, epoch: int) -> tuple[Ints, int]:

@@ -69,11 +69,8 @@ def draw_conditions(
     of_look = _chain(rng, looks, COLOURS)
     colours = np.sqrt(1.0 - drift_share**2) * of_procedure + drift_share * of_look
     views = _chain(rng, looks, VIEWS)
-    rows = [
-        _look_conditions(look, difficulty.view_change, warmth, colour, view)
-        for look, colour, view in zip(looks, colours, views, strict=True)
-    ]
-    table = {name: np.array([row[name] for row in rows])[owner] for name in rows[0]}
+    of_looks = _look_conditions(looks, difficulty.view_change, warmth, colours.T, views.T)
+    table = {name: values[owner] for name, values in of_looks.items()}
     frames = len(owner)
     drift = _drift(rng, frames)
     focus = np.exp(0.5 * _drift(rng, frames))
@@ -103,29 +100,31 @@ def _chain(rng: Generator, looks: list[Look], size: int) -> Floats:
     return rows
 
 
-def _look_conditions(look: Look, change: float, warmth: float, colour: Floats, view: Floats) -> dict[str, float]:
-    """The conditions of one look from standard normal numbers (COLOURS,) and (VIEWS,) and its phase."""
-    washing, removing = look.phase == "wash", look.phase == "remove"
+def _look_conditions(
+    looks: list[Look], change: float, warmth: float, colour: Floats, view: Floats
+) -> dict[str, Floats]:
+    """The conditions of N looks from standard normal numbers (COLOURS, N) and (VIEWS, N) and their phases."""
+    washing, removing = (np.array([look.phase == phase for look in looks]) for phase in ("wash", "remove"))
     bubbles, bubble_amount, pool, pool_amount, instrument, loop = ndtr(view[7:])
     return {
-        "red": float(np.exp(0.045 * colour[0] + warmth)),
-        "blue": float(np.exp(0.075 * float(np.clip(colour[1], -1.6, 1.6)) - 1.5 * warmth)),
-        "saturation": float(np.clip(1.16 + 0.08 * colour[2], 0.9, 1.4)),
-        "vessel": float(np.clip(1.0 + 0.18 * colour[3], 0.25, 1.2)),
-        "noise": 0.012 * float(np.exp(0.4 * colour[4])),
+        "red": np.exp(0.045 * colour[0] + warmth),
+        "blue": np.exp(0.075 * np.clip(colour[1], -1.6, 1.6) - 1.5 * warmth),
+        "saturation": np.clip(1.16 + 0.08 * colour[2], 0.9, 1.4),
+        "vessel": np.clip(1.0 + 0.18 * colour[3], 0.25, 1.2),
+        "noise": 0.012 * np.exp(0.4 * colour[4]),
         "exposure": 0.4 * change * view[0],
-        "haze": max(0.0, 0.03 * change * view[1]) + (0.03 if washing else 0.0),
-        "defocus": 0.0010 * float(np.exp(0.7 * change * view[2])),
-        "motion": 0.0012 * float(np.exp(0.8 * change * view[3])),
-        "fringe": 0.0018 * float(np.exp(0.8 * change * view[4])),
-        "gloss": 1.25 * float(np.exp(0.3 * colour[5] + 0.4 * change * view[5])) * (1.5 if washing else 1.0),
-        "roughness": 0.19 * float(np.exp(0.4 * colour[6])),
-        "debris": -0.2 + 0.6 * view[6] - (0.5 if washing or removing else 0.0),
-        "bubbles": 0.2 + 0.6 * bubble_amount if bubbles < (0.6 if washing else 0.06) else 0.0,
-        "pool": 2.0 + 7.0 * pool_amount if pool < (0.5 if washing else 0.2) else -8.0,
-        "instrument": float(1 + (instrument > 0.5)) if removing else 0.0,
+        "haze": np.maximum(0.0, 0.03 * change * view[1]) + np.where(washing, 0.03, 0.0),
+        "defocus": 0.0010 * np.exp(0.7 * change * view[2]),
+        "motion": 0.0012 * np.exp(0.8 * change * view[3]),
+        "fringe": 0.0018 * np.exp(0.8 * change * view[4]),
+        "gloss": 1.25 * np.exp(0.3 * colour[5] + 0.4 * change * view[5]) * np.where(washing, 1.5, 1.0),
+        "roughness": 0.19 * np.exp(0.4 * colour[6]),
+        "debris": -0.2 + 0.6 * view[6] - np.where(washing | removing, 0.5, 0.0),
+        "bubbles": np.where(bubbles < np.where(washing, 0.6, 0.06), 0.2 + 0.6 * bubble_amount, 0.0),
+        "pool": np.where(pool < np.where(washing, 0.5, 0.2), 2.0 + 7.0 * pool_amount, -8.0),
+        "instrument": np.where(removing, 1.0 + (instrument > 0.5), 0.0),
         "loop": 0.55 + 0.2 * loop,
-        "narrow_band": float(look.narrow_band),
+        "narrow_band": np.array([float(look.narrow_band) for look in looks]),
     }
 
 

@@ -123,30 +123,24 @@ def write_images(
     def write(file: Path, image: Tensor) -> None:
         file.write_bytes(encode_jpeg(image, QUALITY))
 
-    def work(batch: tuple[Procedure, Scene, Ints]) -> int:
-        procedure, scene, rows = batch
+    def work(procedure: Procedure, scene: Scene, rows: Ints) -> int:
         files = [folder / procedure.file_name(int(procedure.paths.frame_index[row])) for row in rows]
         list(encoders.map(write, files, procedure.render(rows, scene).cpu()))
         return len(rows)
 
-    renderers = min(workers, RENDERERS_GPU) if device.type == "cuda" else workers
+    on_gpu = device.type == "cuda"
+    renderers, pixels = (min(workers, RENDERERS_GPU), BATCH_PIXELS_GPU) if on_gpu else (workers, BATCH_PIXELS)
     rendering: deque[Future[int]] = deque()  # few, since the scene of each takes memory of the device
     with ThreadPoolExecutor(workers) as encoders, ThreadPoolExecutor(renderers) as pool:
-        for batch in _batches(jobs, device):
-            rendering.append(pool.submit(work, batch))
-            if len(rendering) > 2 * renderers:
-                advance(rendering.popleft().result())
+        for procedure, rows in jobs:
+            scene = on_device(procedure.scene, device)
+            size = max(1, pixels // (scene.camera.width * scene.camera.height))
+            for start in range(0, len(rows), size):
+                rendering.append(pool.submit(work, procedure, scene, rows[start : start + size]))
+                if len(rendering) > 2 * renderers:
+                    advance(rendering.popleft().result())
         while rendering:
             advance(rendering.popleft().result())
-
-
-def _batches(jobs: Iterable[RenderJob], device: torch.device) -> Iterator[tuple[Procedure, Scene, Ints]]:
-    for procedure, rows in jobs:
-        scene = on_device(procedure.scene, device)
-        pixels = BATCH_PIXELS_GPU if device.type == "cuda" else BATCH_PIXELS
-        size = max(1, pixels // (scene.camera.width * scene.camera.height))
-        for start in range(0, len(rows), size):
-            yield procedure, scene, rows[start : start + size]
 
 
 def write_coco(path: Path, boxes: Boxes, info: dict[str, Any] | None = None) -> None:

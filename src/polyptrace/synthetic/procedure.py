@@ -43,16 +43,14 @@ class Procedure:
 
     def box_table(self) -> Boxes:
         """All boxes in time order."""
-        row, polyp = np.nonzero(~np.isnan(self.boxes[:, :, 0]))
-        corners = self.boxes[row, polyp]
-        frame_index = self.paths.frame_index[row]
-        lesions = self.scene.polyps
+        row, polyp, xywh = _visible_boxes(self.boxes)
+        frame_index, lesions = self.paths.frame_index[row], self.scene.polyps
         return Boxes.of(
             dataset=self.dataset,
             video=self.video,
             frame_index=frame_index,
             file=[f"images/{self.file_name(int(each))}" for each in frame_index],
-            xywh=np.round(np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1), 2),
+            xywh=np.round(xywh, 2),
             image_width=self.scene.camera.width,
             image_height=self.scene.camera.height,
             polyp=[lesions[each].name for each in polyp],
@@ -152,9 +150,14 @@ def _polyps_per_video(polyps: int, videos: int, seed: int, stream: int) -> list[
 
 def _fewest_tracklets(frame_index: Ints, corners: Floats) -> int:
     """The smallest number of tracklets of any polyp, from boxes (F, number of polyps, 4)."""
-    row, polyp = np.nonzero(~np.isnan(corners[:, :, 0]))
-    box = corners[row, polyp]
-    xywh = np.concatenate([box[:, :2], box[:, 2:] - box[:, :2]], axis=1)
+    row, polyp, xywh = _visible_boxes(corners)
     boxes = Boxes.of(video="", frame_index=frame_index[row], xywh=xywh, polyp=polyp.astype(str))
     tracklets = cut_tracklets(boxes, link_tracks(boxes, "polyp"))
     return min(int((tracklets.polyp == str(index)).sum()) for index in range(corners.shape[1]))
+
+
+def _visible_boxes(corners: Floats) -> tuple[Ints, Ints, Floats]:
+    """Row, polyp and x, y, w, h (n, 4) of each box, from corners (F, number of polyps, 4); NaN: no box."""
+    row, polyp = np.nonzero(~np.isnan(corners[:, :, 0]))
+    box = corners[row, polyp]
+    return row, polyp, np.concatenate([box[:, :2], box[:, 2:] - box[:, :2]], axis=1)

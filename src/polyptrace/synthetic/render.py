@@ -4,7 +4,7 @@ Rays are traced and shaded; then come exposure, blur, colour fringes, sensor noi
 """
 
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -194,7 +194,7 @@ def on_device(value: T, device: torch.device) -> T:
         moved = tuple(on_device(each, device) for each in value)
     elif is_dataclass(value) and not isinstance(value, type):
         moved = replace(value, **{f.name: on_device(getattr(value, f.name), device) for f in fields(value)})
-    return cast("T", moved)
+    return moved
 
 
 def render(scene: Scene, views: CameraViews, conditions: Conditions, seeds: Tensor) -> tuple[Tensor, Tensor]:

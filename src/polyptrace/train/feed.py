@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyptrace.core.arrays import Ints
+from polyptrace.core.arrays import Bools, Ints
 from polyptrace.data.crops.loader import CropLoader, to_device
 from polyptrace.methods import Batch, Targets
 
@@ -25,35 +25,26 @@ class Loaded:
     targets: Targets
 
 
-@dataclass(frozen=True)
-class Feed:
-    """Batches of one process, loaded to its device."""
+def load_batches(
+    batches: Iterable[Batch], loader: CropLoader, process: int = 0, processes: int = 1
+) -> Iterator[Loaded]:
+    """The batches, loaded for one of the processes; crops that come from the host are read ahead."""
+    pending: deque[tuple[Batch, Bools]] = deque()
 
-    loader: CropLoader
-    process: int = 0
-    processes: int = 1
-    compiled: bool = False  # whether the network is compiled
+    def crop_rows() -> Iterator[Ints]:
+        for batch in batches:
+            rows = batch.rows[batch.part(process, processes)]
+            valid = rows >= 0  # (B of this process, L)
+            pending.append((batch, valid))
+            yield rows[valid]
 
-    def stream(self, batches: Iterable[Batch]) -> Iterator[Loaded]:
-        """The batches, loaded; crops that come from the host are read ahead."""
-        pending: deque[Batch] = deque()
-
-        def crop_rows() -> Iterator[Ints]:
-            for batch in batches:
-                pending.append(batch)
-                rows = batch.rows[batch.part(self.process, self.processes)]
-                yield rows[rows >= 0]
-
-        for crops in self.loader.stream(crop_rows()):
-            yield self._loaded(pending.popleft(), crops)
-
-    def _loaded(self, batch: Batch, crops: Tensor) -> Loaded:
-        valid = batch.rows[batch.part(self.process, self.processes)] >= 0  # (B of this process, L)
-        device, flat_index, mask = self.loader.device, None, None
+    for crops in loader.stream(crop_rows()):
+        batch, valid = pending.popleft()
+        flat_index = mask = None
         if not valid.all():
-            flat_index, mask = to_device(np.flatnonzero(valid), device), to_device(valid, device)
-            for tensor in (crops, flat_index) if self.compiled else ():  # compile once for all lengths
+            flat_index, mask = to_device(np.flatnonzero(valid), loader.device), to_device(valid, loader.device)
+            for tensor in (crops, flat_index):  # so that a network is compiled once for all lengths
                 torch._dynamo.maybe_mark_dynamic(tensor, 0)
         arrays = (batch.rows >= 0, batch.tracklet, batch.group, batch.position)
-        targets = Targets(*(to_device(array, device) for array in arrays))
-        return Loaded(batch, crops, (valid.shape[0], valid.shape[1]), flat_index, mask, targets)
+        targets = Targets(*(to_device(array, loader.device) for array in arrays))
+        yield Loaded(batch, crops, (valid.shape[0], valid.shape[1]), flat_index, mask, targets)

@@ -24,14 +24,7 @@ from polyptrace.core.console import progress
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file
 from polyptrace.methods import Batch
-from polyptrace.train.run_folder import (
-    CHECKPOINTS,
-    METRICS,
-    SECTIONS,
-    TENSORBOARD,
-    TrainingState,
-    last_checkpoint,
-)
+from polyptrace.train.run_folder import METRICS, SECTIONS, TENSORBOARD, TrainingState, last_checkpoint
 
 if TYPE_CHECKING:  # Lightning takes seconds to import, and most commands do not need it
     from lightning.fabric import Fabric
@@ -94,12 +87,11 @@ class TrainingLog:
     ) -> None:
         """Takes the metrics of the step just launched, and logs the step before it. `stop`: this process should."""
         values = torch.stack([value.detach().to(torch.float32) for value in metrics.values()])
+        requests = values.new_full((1,), float(stop))
         if self._fabric.world_size > 1:
-            requests = values.new_full((1,), float(stop))
             distributed.all_reduce(requests)
         else:
-            requests = values.new_zeros(1)
-            self.stop = stop
+            self.stop = stop  # at once, without waiting for the step
         values = torch.cat([values, requests])
         ready = None
         if values.device.type == "cuda":
@@ -151,7 +143,7 @@ class TrainingLog:
             write(step, metrics)
 
     def _not_finite(self, pending: PendingStep, loss: float) -> str:
-        last = last_checkpoint(self._out / CHECKPOINTS)
+        last = last_checkpoint(self._out)
         tracklets = ", ".join(map(str, pending.batch.tracklet.tolist()))
         return (
             f"step {pending.state.step} (epoch {pending.state.epoch}): the loss is {loss} -> try a lower"

@@ -38,24 +38,11 @@ from polyptrace.encoders.encoder_folder import encoder_config, training_record
 from polyptrace.encoders.preprocess import Normalise
 from polyptrace.encoders.weights import fill_network
 from polyptrace.methods import METHODS, TrainingMethod, TrainingPlan
-from polyptrace.train.feed import Feed, Loaded
+from polyptrace.train import run_folder
+from polyptrace.train.feed import Loaded, load_batches
 from polyptrace.train.hardware import Hardware, choose_hardware, processes, start_fabric
 from polyptrace.train.log import TrainingLog
-from polyptrace.train.run_folder import (
-    CHECKPOINTS,
-    CONFIG,
-    ENCODER,
-    SECTIONS,
-    Resumption,
-    TrainingState,
-    begin_run,
-    check_replacement,
-    check_run,
-    finish_replacement,
-    load_checkpoint,
-    save_checkpoint,
-    thread_note,
-)
+from polyptrace.train.run_folder import ENCODER, SECTIONS, Resumption, TrainingState
 from polyptrace.train.stopping import StopRequest
 
 if TYPE_CHECKING:  # Lightning takes seconds to import, and most commands do not need it
@@ -73,7 +60,7 @@ class TrainingRun:
     config: Config
     method: TrainingMethod
     plan: TrainingPlan
-    feed: Feed
+    loader: CropLoader
     encoder: OwnEncoder  # what is saved
     learner: nn.Module  # what is called: the encoder, wrapped for several processes and compiled if that is on
     optimiser: Optimizer
@@ -97,13 +84,14 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
     with torch_threads(config.train.threads), lock(out) if first else nullcontext():
         if first:
             recover(out)
-        if not (overwrite and (out / CONFIG).exists()):
-            _train(config, method, data, out, init_from, check_run(out, config, data, init_from))
+        if not (overwrite and (out / run_folder.CONFIG).exists()):
+            _train(config, method, data, out, init_from, run_folder.check_run(out, config, data, init_from))
         else:
             new = out.with_name(out.name + PARTIAL)
-            _train(config, method, data, new, init_from, check_replacement(new, out, config, data, init_from), out)
+            resumption = run_folder.check_replacement(new, out, config, data, init_from)
+            _train(config, method, data, new, init_from, resumption, out)
             if first:
-                finish_replacement(new, out)
+                run_folder.finish_replacement(new, out)
     return out / ENCODER
 
 
@@ -135,26 +123,25 @@ def _train(
     fabric = start_fabric(hardware)
     encoder, init_notes = initial_encoder(method, config, size, None if resumption.checkpoint else init_from)
     loader = CropLoader(data.crops, fabric.device, size, config.train.crops, hardware.shared_by)
-    feed = Feed(loader, fabric.global_rank, fabric.world_size, hardware.compiled)
     learner, optimiser = set_up(fabric, hardware, encoder, plan, config)
     state = TrainingState()
     if resumption.checkpoint:
-        state = load_checkpoint(resumption.checkpoint, encoder, optimiser)
+        state = run_folder.load_checkpoint(resumption.checkpoint, encoder, optimiser)
         init_notes = [f"resuming from step {state.step} ({resumption.checkpoint})"]
     notes = [
         *hardware.reasons,
-        *(thread_note(out, hardware.accelerator) if resumption.checkpoint else []),
+        *(run_folder.thread_note(out, hardware.accelerator) if resumption.checkpoint else []),
         loader.reason,
         *plan.notes,
         f"labels: {labels}",
         *init_notes,
     ]
     if fabric.is_global_zero:
-        begin_run(out, config, data, init_from, resumption, state.step, labels, notes, replaces)
+        run_folder.begin_run(out, config, data, init_from, resumption, state.step, labels, notes, replaces)
         for note in notes:
             notify(note)
 
-    run = TrainingRun(fabric, config, method, plan, feed, encoder, learner, optimiser, out)
+    run = TrainingRun(fabric, config, method, plan, loader, encoder, learner, optimiser, out)
     with StopRequest() as stop:
         state, finished = run_steps(run, state, stop)
     if finished and fabric.is_global_zero:
@@ -165,22 +152,24 @@ def _train(
 
 def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tuple[TrainingState, bool]:
     """Trains from `state` to the end, or until a stop signal; returns the state reached and whether it is the end."""
-    config, optimiser = run.config, run.optimiser
+    config, fabric, optimiser = run.config, run.fabric, run.optimiser
     epochs, steps = run.plan.length(config.train)
     schedule = learning_rate_schedule(optimiser, config, steps, state.step)
     saved, saved_time = -1, time.monotonic()
     run.learner.train()
-    with TrainingLog(run.fabric, config, run.out, state, steps, run.plan.batch_size) as log:
+    with TrainingLog(fabric, config, run.out, state, steps, run.plan.batch_size) as log:
         while state.epoch < epochs and state.step < steps and not log.stop:
             epoch = run.plan.epoch(state.epoch, epochs)
             end = min(epoch.steps, state.index + steps - state.step)
-            for loaded in run.feed.stream(map(epoch.batch, range(state.index, end))):
-                torch.manual_seed(torch_seed(config.train.seed, state.step, run.fabric.global_rank))  # dropout
+            batches = map(epoch.batch, range(state.index, end))
+            for loaded in load_batches(batches, run.loader, fabric.global_rank, fabric.world_size):
+                torch.manual_seed(torch_seed(config.train.seed, state.step, fabric.global_rank))  # dropout
                 torch.backends.cudnn.benchmark = loaded.flat_index is None  # only pays off if shapes do not change
 
                 loss, metrics = step_loss(run.learner, loaded, run.method, config)
-                run.fabric.backward(loss)
-                metrics = {"loss": loss, **metrics, "gradient_norm": _gradient_norm(optimiser)}
+                fabric.backward(loss)
+                gradients = [weight.grad for weight in run.encoder.parameters() if weight.grad is not None]
+                metrics = {"loss": loss, **metrics, "gradient_norm": get_total_norm(gradients)}
                 known = {"lr": float(schedule.get_last_lr()[0]), **epoch.metrics(state.index)}
                 optimiser.step()
                 optimiser.zero_grad()
@@ -332,15 +321,9 @@ def learning_rate_schedule(optimiser: Optimizer, config: Config, steps: int, ste
     return schedule
 
 
-def _gradient_norm(optimiser: Optimizer) -> Tensor:
-    """The L2 norm of all gradients, on their device."""
-    weights = (weight for group in optimiser.param_groups for weight in group["params"])
-    return get_total_norm([weight.grad for weight in weights if weight.grad is not None])
-
-
 def _save(run: TrainingRun, state: TrainingState) -> None:
     if run.fabric.is_global_zero:
-        save_checkpoint(run.out / CHECKPOINTS, state, run.encoder, run.optimiser)
+        run_folder.save_checkpoint(run.out, state, run.encoder, run.optimiser)
 
 
 def _record(

@@ -109,7 +109,7 @@ def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None)
         if out.exists() and any(not _is_leftover(path) for path in out.iterdir()):
             raise UserError(f"{out}: not empty, and not a run folder -> give another --out")
         return Resumption()
-    checkpoint = last_checkpoint(out / CHECKPOINTS)
+    checkpoint = last_checkpoint(out)
     if checkpoint is None:
         return Resumption()
     old, finished = read_config(out / CONFIG), (out / ENCODER).exists()
@@ -220,8 +220,8 @@ class TrainingState:
                 raise ValueError(f"{name}: {value} is negative")
 
 
-def save_checkpoint(folder: Path, state: TrainingState, encoder: nn.Module, optimiser: Optimizer) -> Path:
-    """Writes a checkpoint and removes all but the last two; weights that are not finite are refused."""
+def save_checkpoint(run: Path, state: TrainingState, encoder: nn.Module, optimiser: Optimizer) -> Path:
+    """Writes a checkpoint of a run and removes all but the last two; weights that are not finite are refused."""
     tensors = {f"model.{name}": tensor for name, tensor in encoder.state_dict().items()}
     for index, values in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{index}.{key}": value for key, value in values.items()}
@@ -230,14 +230,15 @@ def save_checkpoint(folder: Path, state: TrainingState, encoder: nn.Module, opti
     if broken:
         raise UserError(
             f"step {state.step}: {len(broken)} tensors are not finite ({broken[0]} is the first), so no checkpoint is"
-            f" written -> try a lower --optimiser.lr; the last good checkpoint is {last_checkpoint(folder) or 'none'}"
+            f" written -> try a lower --optimiser.lr; the last good checkpoint is {last_checkpoint(run) or 'none'}"
         )
+    folder = run / CHECKPOINTS
     path = folder / f"step-{state.step:08d}.safetensors"
     try:
         with atomic_file(path) as temporary:
             write_safetensors(temporary, on_host, {"state": json.dumps(asdict(state))})
     except OSError as error:
-        previous = last_checkpoint(folder)
+        previous = last_checkpoint(run)
         raise UserError(
             f"{path}: the checkpoint cannot be written ({error}) -> free disk space and run the same command again; it"
             f" resumes from {previous.name if previous else 'the beginning'}"
@@ -249,9 +250,9 @@ def save_checkpoint(folder: Path, state: TrainingState, encoder: nn.Module, opti
     return path
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint, if there is one."""
-    return max(folder.glob("step-*.safetensors"), default=None)
+def last_checkpoint(run: Path) -> Path | None:
+    """The newest checkpoint of a run, if there is one."""
+    return max((run / CHECKPOINTS).glob("step-*.safetensors"), default=None)
 
 
 def load_checkpoint(path: Path, encoder: nn.Module, optimiser: Optimizer) -> TrainingState:
