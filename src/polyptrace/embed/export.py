@@ -68,10 +68,14 @@ class _Features(nn.Module):
         return self.encoder.frame_features(self.prepare(crops))
 
 
-class _Aggregate(_Features):
+class _Aggregate(nn.Module):
     """Features (B, L, F), mask (B, L) -> vectors (B, D)."""
 
-    def forward(self, features: Tensor, mask: Tensor) -> Tensor:  # type: ignore[override]
+    def __init__(self, encoder: OwnEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         return self.encoder.aggregate(features, mask)
 
 
