@@ -48,7 +48,7 @@ def parts_of(online: OnlineEncoder, crop: np.ndarray, times: int) -> dict[str, n
     """Milliseconds of the backbone and of the aggregation, each synchronised."""
     on_device = torch.from_numpy(crop[None]).to(online.device)
     length = next(length for length in LENGTHS if length > BEFORE)
-    with online.computing():
+    with online.replaying():
         features = next(online.features(on_device))
         track = features.new_zeros(length, features.shape[1])
 

@@ -46,9 +46,8 @@ def test_after_every_frame_the_vector_is_that_of_the_whole_track(make: Callable[
 
 def test_a_frame_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ready, seen = OnlineEncoder(small()), []
-    encoder = ready._embedder.encoder
-    features = encoder.frame_features
-    monkeypatch.setattr(encoder, "frame_features", lambda frames: seen.append(len(frames)) or features(frames))
+    features = ready._encoder.frame_features
+    monkeypatch.setattr(ready._encoder, "frame_features", lambda frames: seen.append(len(frames)) or features(frames))
     track = ready.track()
     for crops in (some_crops(8), some_crops(1), some_crops(11)):
         track.add(crops)

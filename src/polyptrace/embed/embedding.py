@@ -71,8 +71,7 @@ class Embedder:
             encoder.to(memory_format=torch.channels_last)
         self._prepare: Callable[[Tensor], Tensor]
         self._prepare = CropPreparation(encoder.preprocess, enlarge=self.settings.enlarge).to(self.device)
-        #: Features (n, F) of crops (n, S, S, 3) that are on the device; call it inside `computing`.
-        self.features: Callable[[Tensor], Tensor] = self._eager_features
+        self._features: Callable[[Tensor], Tensor] = self._eager_features
         self._compiled = False
         if self.settings.compile == "on":
             self.compile()
@@ -117,7 +116,12 @@ class Embedder:
             self.encoder.compile()
             self._prepare = torch.compile(self._prepare)
         elif self.by_frame:
-            self.features = torch.compile(self._eager_features, dynamic=False)
+            self._features = torch.compile(self._eager_features, dynamic=False)
+
+    def features(self, crops: Tensor) -> Tensor:
+        """Features (n, F) of crops (n, S, S, 3) that are on the device."""
+        with self._computing():
+            return self._features(crops)
 
     def vectors(
         self,
@@ -132,7 +136,7 @@ class Embedder:
         With `partial`, which is for all blocks, what it has is not computed again, and what is computed is added.
         """
         partial = partial or PartialVectors()
-        with self.computing():
+        with self._computing():
             if self.by_frame:
                 self._block_by_block(dataset, plan, plan.blocks[blocks], advance, partial)
             else:
@@ -161,7 +165,7 @@ class Embedder:
 
         loader = CropLoader(dataset.crops, self.device)
         for rows, crops in zip(parts, loader.stream(parts, pad=size if self._compiled else 0), strict=True):
-            computed = self.features(crops)[: len(rows)]
+            computed = self._features(crops)[: len(rows)]
             held = [*(each.to(computed.dtype) for each in held), computed]  # loaded features are float32
             partial.frames = reached = reached + len(rows)
             advance(len(rows))
@@ -218,18 +222,14 @@ class Embedder:
         return self.encoder.frame_features(self._prepare(crops))
 
     @contextmanager
-    def computing(self, *, weight_cache: bool = True) -> Iterator[None]:
-        """Inference in the chosen precision; cuDNN searches for the fastest algorithm if shapes are fixed.
-
-        `weight_cache`: whether autocast keeps the weights that it has rounded.
-        """
+    def _computing(self) -> Iterator[None]:
+        """Inference in the chosen precision; cuDNN searches for the fastest algorithm if shapes are fixed."""
         before = torch.backends.cudnn.benchmark
         torch.backends.cudnn.benchmark = before or (self._compiled and self.by_frame)
-        half = self.precision == "bf16"
         try:
             with (
                 torch.inference_mode(),
-                torch.autocast(self.device.type, torch.bfloat16, enabled=half, cache_enabled=weight_cache),
+                torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"),
             ):
                 yield
         finally:

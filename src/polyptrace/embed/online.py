@@ -10,7 +10,7 @@ queues everything else at once, and waits once.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -21,10 +21,11 @@ from torch import Tensor, nn
 
 from polyptrace.config import Embed
 from polyptrace.core.arrays import Float32s
+from polyptrace.core.device import choose_device, choose_precision
 from polyptrace.core.errors import UserError
-from polyptrace.embed.embedding import Embedder
 from polyptrace.encoders.encoder import BaseEncoder, FrameByFrame
-from polyptrace.encoders.preprocess import CropArray
+from polyptrace.encoders.foundation import FoundationEncoder
+from polyptrace.encoders.preprocess import CropArray, CropPreparation
 
 #: Batch sizes of the backbone.
 CHUNKS = (8, 1)
@@ -46,17 +47,19 @@ class OnlineEncoder:
                 f"{encoder.name}: takes clips, not single frames -> embed the whole track with `embed`, or use an"
                 " encoder that works frame by frame"
             )
-        self._embedder = Embedder(deepcopy(encoder), settings)
-        self.device, self.precision = self._embedder.device, self._embedder.precision
+        settings = settings or Embed()
+        self.device, _ = choose_device(settings.device, "--embed.device")
+        self.precision, _ = choose_precision(settings.precision, self.device)
         self.side = crop_size or encoder.preprocess.size
+        own = deepcopy(encoder).eval().to(self.device).to(memory_format=torch.channels_last)
         if self.precision == "bf16":
-            _round_weights(self._embedder.encoder)
-        if self._embedder.settings.compile == "auto" and self.device.type == "cuda":
-            self._embedder.compile()
+            _round_weights(own)
+        self._prepare = CropPreparation(encoder.preprocess, enlarge=settings.enlarge).to(self.device)
+        self._encoder: FrameByFrame = own
         self._steps = torch.arange(LENGTHS[-1], device=self.device)
         with self.computing():
+            encode = self._compiled(own, settings.compile)
             crops = torch.zeros((CHUNKS[0], self.side, self.side, 3), dtype=torch.uint8, device=self.device)
-            encode = self._embedder.features
             self._encode = {count: _Fixed(encode, crops[:count].clone(), from_host=True) for count in CHUNKS}
             features, one = self._encode[1].output, torch.ones((), dtype=torch.int64, device=self.device)  # (1, F)
             self._aggregate = {
@@ -83,14 +86,34 @@ class OnlineEncoder:
         host: Float32s = (vector.numpy() if self._vector is None else self._vector.fetch(vector))[0]
         return host.copy()
 
-    def computing(self) -> AbstractContextManager[None]:
-        """The context for `features` and `aggregate`: without autocast's weight cache, which a capture forbids."""
-        return self._embedder.computing(weight_cache=False)
+    def replaying(self) -> AbstractContextManager[object]:
+        """The context for `features` and `aggregate`; the precision is part of a captured graph."""
+        return torch.inference_mode() if self.device.type == "cuda" else self.computing()
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Inference in the chosen precision, without autocast's weight cache, which a capture does not allow."""
+        half = self.precision == "bf16"
+        with (
+            torch.inference_mode(),
+            torch.autocast(self.device.type, torch.bfloat16, enabled=half, cache_enabled=False),
+        ):
+            yield
+
+    def _compiled(self, own: nn.Module, wanted: str) -> Callable[[Tensor], Tensor]:
+        if wanted == "off" or (wanted == "auto" and self.device.type == "cpu"):
+            return self._features
+        if isinstance(own, FoundationEncoder):
+            own.compile()
+            return self._features
+        return torch.compile(self._features, dynamic=False)
+
+    def _features(self, crops: Tensor) -> Tensor:
+        return self._encoder.frame_features(self._prepare(crops))
 
     def _masked(self, features: Tensor, count: Tensor) -> Tensor:
         mask = (self._steps[: features.shape[1]] < count)[None]  # (1, L)
-        assert isinstance(self._embedder.encoder, FrameByFrame)
-        return self._embedder.encoder.aggregate(features, mask).float()
+        return self._encoder.aggregate(features, mask).float()
 
 
 class OnlineTrack:
@@ -106,7 +129,7 @@ class OnlineTrack:
 
     def add(self, crops: CropArray) -> Float32s:
         """Adds a crop (S, S, 3) uint8, or several (n, S, S, 3), and returns the vector (D,) of the track."""
-        with self._encoder.computing():
+        with self._encoder.replaying():
             for features in self._encoder.features(self._checked(crops)):
                 self._keep(features)
             assert self._features is not None

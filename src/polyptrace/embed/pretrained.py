@@ -91,7 +91,7 @@ class PretrainedEncoder(Embedder):
             )
         lengths = np.array([len(each) for each in crops], np.int64)
         vectors = np.empty((len(crops), self.width), np.float32)
-        with self.computing():
+        with self._computing():
             for side in np.unique(sides):
                 for batch in batches_by_length(lengths, np.flatnonzero(sides == side), self.settings.batch_frames):
                     vectors[batch] = self._batch_vectors([crops[i] for i in batch]).float().cpu().numpy()
