@@ -28,6 +28,20 @@ def test_reads_back_what_was_appended(tmp_path: Path) -> None:
     assert Journal.open(journal.path).events == journal.events
 
 
+def test_an_event_whose_folder_cannot_be_synced_is_not_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_folder: Path) -> None:
+        raise OSError(22, "Invalid argument")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("polyptrace.explore.journal._sync_folder", failing)
+        with pytest.raises(OSError, match="Invalid argument"):
+            filled(tmp_path / "answers.jsonl", 1)
+    assert (tmp_path / "answers.jsonl").read_bytes() == b""
+    assert len(read_journal(filled(tmp_path / "answers.jsonl", 2).path)[0]) == 2
+
+
 def test_a_cut_at_any_byte_keeps_every_complete_line(tmp_path: Path) -> None:
     content = filled(tmp_path / "answers.jsonl").path.read_bytes()
     lines = content.count(b"\n")

@@ -11,8 +11,10 @@ import torch
 from polyptrace.config import Supervision
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
+from polyptrace.encoders import TrackletEncoder
 from polyptrace.figures.figure2 import (
     TrainingTracklets,
+    add_vectors,
     curriculum_caption,
     curriculum_figures,
     curriculum_statistics,
@@ -32,6 +34,19 @@ def test_labels_give_both_sides_of_figure_2_and_vectors_a_third(coloured: Datase
     assert names["nothing"] == ["curriculum_rank"]
     assert names["labels"] == ["curriculum_rank", "curriculum_pure"]
     assert names["vectors"] == ["curriculum_rank", "curriculum_pure", "curriculum_gradient"]
+
+
+def test_vectors_are_those_after_the_projector(coloured: Dataset) -> None:
+    torch.manual_seed(0)
+    encoder = TrackletEncoder(
+        "test_resnet", "none", width=16, layers=1, heads=2, feed_forward=16, projection=8, size=32
+    ).eval()
+    tracklets, rows = training_tracklets(coloured), np.array([3, 11])
+    vectors = add_vectors(tracklets, coloured, encoder, rows).vectors
+    assert vectors is not None
+    with torch.no_grad():
+        expected = encoder.projector(encoder(*coloured.gather(tracklets.index[rows])))
+    torch.testing.assert_close(vectors[rows], expected)
 
 
 def test_the_caption_counts_anchors_bags_and_polyps(coloured: Dataset) -> None:

@@ -349,6 +349,19 @@ def test_an_interrupted_overwrite_keeps_a_complete_run_and_the_same_command_resu
     assert not list(out.glob(".*"))
 
 
+def test_an_overwrite_that_another_process_stopped_keeps_the_old_run(
+    small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, changed = tmp_path / "r", with_train(seed=1)
+    old = weights_hash(load_encoder(train(CONFIG, small, out)))
+    with monkeypatch.context() as patch:  # no signal reaches this process
+        patch.setattr(loop, "run_steps", lambda _run, state, _stop: (state, False))
+        train(changed, small, out, overwrite=True)
+    assert weights_hash(load_encoder(out)) == old
+    train(changed, small, out, overwrite=True)
+    assert weights_hash(load_encoder(out)) != old
+
+
 def test_an_interrupted_overwrite_begins_anew_with_other_settings(
     small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,8 +33,8 @@ def command(
 
     The page is served to this computer only, at the printed address. Every answer is on disk before it is
     acknowledged, and the next start continues where the last one ended. Without --data, film strips are grey.
-    Suggestions use the probability of the same lesion that 'lesions' stored beside the vectors (same.json), or fit it.
-    Stop with Ctrl-C.
+    Suggestions use the probability of the same lesion that 'lesions' stored beside the vectors (same.json); without
+    that file, it is fitted. Stop with Ctrl-C.
 
     Example:
 

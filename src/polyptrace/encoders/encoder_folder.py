@@ -293,7 +293,7 @@ def _encoder_folder(folder: Path) -> Path:
 def _our_names(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors of the authors' checkpoint under our names.
 
-    An unknown name is kept, and anything else than a tensor is left out, so that both are reported.
+    Unknown names are kept and reported. A weight that is not a tensor is left out, and so reported as missing.
     """
     ours = {}
     for name in (name for name, value in tensors.items() if isinstance(value, Tensor)):

@@ -213,7 +213,7 @@ def _statements(event: Event, known: _Items, state: Identities, earlier: Iterabl
                 yield _statement(event, first, second, same=True)
         case "move":
             others = known.numbers(event.others, event)
-            for parts in _parts(others, items, earlier):  # that were linked through the moved items stay linked
+            for parts in _parts(others, items, earlier):  # what was linked through the moved items stays linked
                 yield from (_statement(event, first, second, same=True) for first, second in pairwise(parts))
             for first in items:
                 for second in others:

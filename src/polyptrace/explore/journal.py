@@ -130,11 +130,11 @@ class Journal:
                 file.flush()
                 if self.sync:
                     os.fsync(file.fileno())
+                if self.sync and not end:
+                    _sync_folder(self.path.parent)
             except OSError:  # a full disk: the next event must not continue half a line
                 os.truncate(self.path, end)
                 raise
-        if self.sync and not end:
-            _sync_folder(self.path.parent)
 
 
 def read_journal(path: Path) -> tuple[list[Event], int]:

@@ -94,11 +94,11 @@ def add_vectors(
     rows = np.arange(len(tracklets)) if rows is None else rows
     device, _ = choose_device("auto", "device")
     encoder = encoder.to(device).eval()
-    project = getattr(encoder, "project", nn.Identity())
+    projector = getattr(encoder, "projector", nn.Identity())
     parts = []
     for some in np.split(rows, range(BATCH, len(rows), BATCH)):
         crops, mask = dataset.gather(tracklets.index[some])
-        parts.append(project(encoder(crops.to(device), mask.to(device))).float().cpu())
+        parts.append(projector(encoder(crops.to(device), mask.to(device))).float().cpu())
     encoded = torch.cat(parts)
     vectors = torch.zeros(len(tracklets), encoded.shape[1])
     vectors[torch.from_numpy(rows)] = encoded

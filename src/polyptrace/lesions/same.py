@@ -130,7 +130,7 @@ class SameModel:
             raise UserError(
                 f"{where}: fitted on vectors of another encoder ({self.encoder[:12] or 'unknown'}, width {self.width};"
                 f" these: {encoder[:12] or 'unknown'}, width {width})"
-                " -> fit it again with --refit, or give a file of this encoder with --same"
+                " -> fit it again with 'polyptrace lesions --refit', or give a file of this encoder with --same"
             )
 
     def save(self, path: Path) -> None:
@@ -140,7 +140,9 @@ class SameModel:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Reads a model; a damaged file is an error that names the field."""
-        return from_json(cls, read_json(path), str(path), "delete it, or fit it again with --refit")
+        return from_json(
+            cls, read_json(path), str(path), "delete it, or fit it again with 'polyptrace lesions --refit'"
+        )
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
             new = out.with_name(out.name + PARTIAL)
             resumption = run_folder.check_replacement(new, out, config, data, init_from)
             _train(config, method, data, new, init_from, resumption, out)
-            if first:
+            if first and (new / ENCODER).exists():  # it does not if a signal reached another process only
                 run_folder.finish_replacement(new, out)
     return out / ENCODER
 
@@ -168,8 +168,7 @@ def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tupl
 
                 loss, metrics = step_loss(run.learner, loaded, run.method, config)
                 fabric.backward(loss)
-                gradients = [weight.grad for weight in run.encoder.parameters() if weight.grad is not None]
-                metrics = {"loss": loss, **metrics, "gradient_norm": get_total_norm(gradients)}
+                metrics = {"loss": loss, **metrics, "gradient_norm": _gradient_norm(run.encoder)}
                 known = {"lr": float(schedule.get_last_lr()[0]), **epoch.metrics(state.index)}
                 optimiser.step()
                 optimiser.zero_grad()
@@ -180,7 +179,7 @@ def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tupl
                 log.step(state, loaded.batch, metrics, known, stop=stop.signal is not None)
                 due = time.monotonic() - saved_time > 60 * config.train.checkpoint_minutes
                 every = config.train.checkpoint_every
-                if due or (every and state.step % every == 0):
+                if fabric.is_global_zero and (due or (every and state.step % every == 0)):
                     log.flush()  # if the loss is not finite, this raises an error before anything is saved
                     _save(run, state)
                     saved, saved_time = state.step, time.monotonic()
@@ -192,6 +191,11 @@ def run_steps(run: TrainingRun, state: TrainingState, stop: StopRequest) -> tupl
         if saved != state.step:
             _save(run, state)
     return state, state.step >= steps
+
+
+def _gradient_norm(encoder: nn.Module) -> Tensor:
+    """The L2 norm of all gradients, on their device."""
+    return get_total_norm([weight.grad for weight in encoder.parameters() if weight.grad is not None])
 
 
 def step_loss(

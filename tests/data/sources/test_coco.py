@@ -254,3 +254,11 @@ def test_a_byte_order_mark_changes_nothing(tmp_path: Path, world, same_rows) -> 
     file = write_coco(tmp_path, content_of(world)) / "annotations" / "instances_train.json"
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b", ", b",\r\n"))
     same_rows(read_coco(tmp_path), world)
+
+
+def test_the_number_of_a_folder_is_not_that_of_a_frame(tmp_path: Path, world) -> None:
+    content = content_of(world)
+    for image in content["images"]:
+        image["file_name"] = f"seq5\\{'ab'[image.pop('frame_id') % 2]}.jpg"
+    with pytest.raises(UserError, match=r"has no frame_id, and 'seq5/[ab].jpg' has no number -> add frame_id"):
+        read_coco(write_coco(tmp_path, content), split="train")

@@ -160,9 +160,10 @@ def _frames(content: Record, images: list[Record], path: Path, root: Path, of_vi
                 "fps": frame_rate(image.get("fps", info.get("fps")), f"{where}: fps"),
                 "generated": info.get("generated") is True,
             }
+        name = "" if video["file"] else file_names.inside(image.get("file_name"), where)
         of_image = {
-            "file": video["file"] or prefix + file_names.inside(image.get("file_name"), where),
-            "frame_index": _frame_index(image, where, of_videos),
+            "file": video["file"] or prefix + name,
+            "frame_index": _frame_index(image, name, where, of_videos),
             "image_width": _pixels(image, "width", where) or video.get("image_width", 0),
             "image_height": _pixels(image, "height", where) or video.get("image_height", 0),
         }
@@ -262,16 +263,16 @@ def _bbox(annotation: Record, where: str) -> list[float]:
     return [number(value, f"{where}: bbox") for value in box]
 
 
-def _frame_index(image: Record, where: str, of_videos: bool) -> int:
-    """A frame's number; NO_FRAME for one like 4.5, which `check` reports."""
+def _frame_index(image: Record, name: str, where: str, of_videos: bool) -> int:
+    """A frame's number, from its record or the name of its file; NO_FRAME for one like 4.5, which `check` reports."""
     if "frame_id" in image:
         value = image["frame_id"]
         return NO_FRAME if isinstance(value, float) and not value.is_integer() else integer(value, f"{where}: frame_id")
     if of_videos:
         raise UserError(f"{where}: has no frame_id -> number the frames of each video from 0")
-    index = file_names.last_number(image["file_name"])
+    index = file_names.last_number(name)
     if index is None:
-        raise UserError(f"{where}: has no frame_id, and {image['file_name']!r} has no number -> add frame_id")
+        raise UserError(f"{where}: has no frame_id, and {name!r} has no number -> add frame_id")
     return index
 
 
