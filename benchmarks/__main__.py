@@ -8,7 +8,8 @@ that has a target or a comparison.
 `python -m benchmarks regime --help` calibrates the generated procedures, `realism` compares them with real ones,
 `lesions` measures how well lesions are counted, `detector` the same with a detector's boxes, `annotator` how many
 answers `explore` needs, `clips` encoders on real clips, `demo_seeds` the demo with five training seeds,
-`default_encoder` trains the default encoder, and `collect` copies the results of a comparison in a small form.
+`head_only` compares settings of training on stored features, `default_encoder` trains the default encoder, and
+`collect` copies the results of a comparison in a small form.
 """
 
 import argparse
@@ -67,7 +68,7 @@ BENCHMARKS = {
 #: Modules with their own command line, results and tables.
 OWN_OPTIONS = (
     *("regime", "realism", "lesions", "detector", "annotator"),
-    *("clips", "demo_seeds", "default_encoder", "collect"),
+    *("clips", "demo_seeds", "head_only", "default_encoder", "collect"),
 )
 
 
