@@ -4,7 +4,8 @@ Trains everything behind a frozen ResNet-50 on its stored features, with the bat
 minutes on a CPU instead of hours. It shows how sampling, bags and batches affect what can be learned from the same
 features. It does not show what training the backbone as well would give.
 
-The features of each dataset are stored in FOLDER and used again. --section.key value changes the settings of training.
+The features of each dataset are stored in FOLDER under its name and used again, so datasets must have different names,
+and other weights need another folder. --section.key value changes the settings of training.
 Prints retrieval and re-identification of the whole test tracks as JSON.
 """
 
@@ -20,6 +21,7 @@ from torch.optim import AdamW
 from benchmarks import command_line
 from benchmarks.default_encoder import joined
 from polyptrace.config import Config, Embed, override
+from polyptrace.core.files import atomic_file
 from polyptrace.data import Dataset
 from polyptrace.data.identity import polyp_keys
 from polyptrace.embed import Embedder
@@ -65,7 +67,9 @@ def features(data: Dataset, weights: str, folder: Path) -> Tensor:
         embedder = Embedder(TrackletEncoder(weights=weights, size=data.crops.shape[1]), Embed(device="cpu"))
         parts = [np.array(data.crops[start : start + BATCH]) for start in range(0, len(data.crops), BATCH)]
         folder.mkdir(parents=True, exist_ok=True)
-        np.save(file, torch.cat([embedder.features(torch.from_numpy(part)).half() for part in parts]).numpy())
+        computed = torch.cat([embedder.features(torch.from_numpy(part)).half() for part in parts])
+        with atomic_file(file) as temporary, temporary.open("wb") as out:
+            np.save(out, computed.numpy())
     return torch.from_numpy(np.load(file))
 
 

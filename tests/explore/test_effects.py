@@ -55,5 +55,5 @@ def test_every_edit_counts_as_one_answer(workspace: Workspace) -> None:
         ),
         1,
     ):
-        workspace.journal.append(kind, "Ada", video=procedure.key, **fields)  # type: ignore[arg-type]
+        workspace.journal.append(kind, "Ada", video=procedure.key, **fields)
         assert content.state(0, None, "Ada")["answers"] == number

@@ -33,7 +33,7 @@ def test_a_question_is_in_sight_and_does_not_move_when_its_pictures_arrive(
     before = page.evaluate(PLACES)
     assert held, "the pictures have not arrived"
     for route in held:
-        route.continue_()  # type: ignore[attr-defined]
+        route.continue_()
     page.unroute("**/strip?*")
     page.wait_for_function("() => [...document.querySelectorAll('#questions img')].every(each => each.naturalWidth)")
     assert page.evaluate(PLACES) == before
