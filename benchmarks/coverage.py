@@ -7,7 +7,8 @@ polyps, about 660 queries (280 for vectors).
 The table of scenarios simulates the average precision of each query as polyp + training seed + seed x polyp + noise,
 where the polyps of a procedure are correlated, and evaluates it as `polyptrace evaluate` does. "df = C - 1" is the same
 test without Welch and Satterthwaite. The list of metrics simulates vectors of one training seed and computes all four
-metrics. About three minutes on one core.
+metrics. The lines of unequal seeds show what a row with a single training seed does to a test: its variance between
+seeds is unknown and counts as zero. About four minutes on one core.
 """
 
 from dataclasses import dataclass
@@ -108,6 +109,19 @@ def simulate(scenario: Scenario, seeds: int, simulations: int) -> tuple[float, .
     return tuple(np.mean(results, axis=0))
 
 
+def unequal_seeds(scenario: Scenario, seeds: tuple[int, int], simulations: int) -> float:
+    """Type I error by procedure, where the two methods have different numbers of training seeds."""
+    draws = [draw_counts(PROCEDURES, DRAWS, seed) for seed in range(DRAW_SETS)]
+    rejected = 0
+    for simulation in range(simulations):
+        random = np.random.default_rng([simulation, *seeds])
+        test = TestSet.draw(random)
+        rows = [average_precisions(test, number, scenario, random) for number in seeds]
+        counts = draws[simulation % DRAW_SETS]
+        rejected += paired(*(estimate(row, test.clusters("video"), counts) for row in rows)).p < 0.05
+    return rejected / simulations
+
+
 def simulated_vectors(seed: int, correlation: float) -> tuple[Floats, TestSet]:
     """Vectors of polyps that are not equally difficult; the difficulty is correlated in a procedure."""
     random = np.random.default_rng([seed, round(100 * correlation)])
@@ -166,6 +180,10 @@ def measure(quick: bool = False) -> Result:
             drawn = "procedures" if kind == "video" else "polyps"
             for metric, share in zip(("mAP", "HR@1", "AUROC", "AUPR"), covered, strict=True):
                 rows.append(Row(f"coverage of {metric}, correlation {correlation:g}, {drawn} drawn", "%", 100 * share))
+    for scenario in SCENARIOS[:2]:
+        for seeds in ((5, 3), (5, 1)):
+            share = unequal_seeds(scenario, seeds, simulations)
+            rows.append(Row(f"type I error, {scenario.name}, {seeds[0]} and {seeds[1]} seeds", "%", 100 * share))
     note = (
         f"In percent; nominal: type I 5, coverage 95. {simulations} simulations per line ({of_vectors} of vectors),"
         f" {PROCEDURES} procedures, {POLYPS} polyps, {DRAWS} draws."
