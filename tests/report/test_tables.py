@@ -128,6 +128,16 @@ def test_the_papers_rows_are_quoted_apart_and_never_ranked(make_row: Make) -> No
     assert [cell.mark for row in table.groups[0][1] for cell in row.cells[-1:]] == ["best", "second"]
 
 
+def test_trained_rows_with_one_seed_are_named_where_others_have_several(make_row: Make) -> None:
+    rows = [make_row("grid", 0.1, group="Baseline"), make_row("once", 0.5), make_row("often", 0.6)]
+    several = [*rows[:2], replace(rows[2], method=replace(rows[2].method, seeds=3))]
+    differences = difference_table(several, MAIN[:1], focus=2)
+    assert differences is not None
+    for notes in (table_of(several).notes, differences.notes):
+        assert [note.split(". ")[0] for note in notes if "One training seed" in note] == ["One training seed: once"]
+    assert not any("One training seed" in note for note in table_of(rows).notes)
+
+
 def test_a_difference_is_the_shown_method_minus_the_other(make_row: Make) -> None:
     rows = [make_row("a", 0.50, seed=1), make_row("b", 0.90, seed=2), make_row("c", 0.95, seed=3)]
     table = difference_table(rows, MAIN[:1], focus=1)

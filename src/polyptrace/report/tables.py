@@ -28,6 +28,9 @@ OTHER_TEST = "†"
 #: What the column of labels says about `LABEL_USE`.
 LABELS = {"": MISSING, "label-free": "none", "label-free given tracks": "tracks", "labels": "polyps"}
 
+#: The groups whose rows are trained here.
+TRAINED = ("Fully supervised", "Self-supervised")
+
 #: The title of a group, and its rows.
 Group = tuple[str, tuple[TableRow, ...]]
 
@@ -57,7 +60,8 @@ def method_table(
     groups = _grouped(rows, dict(enumerate(cells)), focus)
     if paper:
         groups.append((PAPER_GROUP, tuple(_paper_rows(conventions, measures))))
-    notes = ranking_notes(groups, rankings) + (table_notes("costs", conventions=conventions) if costs else ())
+    notes = ranking_notes(groups, rankings) + single_seed_notes(rows)
+    notes += table_notes("costs", conventions=conventions) if costs else ()
     columns += value_columns(measures)
     return Table(name, title, table_caption(rows, measures), tuple(columns), tuple(groups), notes)
 
@@ -76,7 +80,7 @@ def difference_table(rows: Sequence[Results], measures: Sequence[Measure], focus
     name = rows[focus].method.name
     columns = tuple(Column(m.over, m.name) for m in measures)
     title = f"{name} minus each other method, in points"
-    notes = table_notes("differences", name=name, significance=SIGNIFICANCE)
+    notes = table_notes("differences", name=name, significance=SIGNIFICANCE) + single_seed_notes(rows)
     return Table("differences", title, "", columns, tuple(groups), notes)
 
 
@@ -117,8 +121,9 @@ def ablation_table(blocks: Mapping[str, Sequence[tuple[Results, Config]]], measu
         groups.append((title, tuple(rows)))
         notes += ranking_notes(groups[-1:], rankings, "within the column of a block")
     columns = (*(Column("", switch) for switch in SWITCHES), *value_columns(measures))
-    caption = table_caption([results for members in blocks.values() for results, _ in members], measures)
-    notes = [*dict.fromkeys(notes), "Best and second best are marked in each block."]
+    every = [results for members in blocks.values() for results, _ in members]
+    caption = table_caption(every, measures)
+    notes = [*dict.fromkeys(notes), *single_seed_notes(every), "Best and second best are marked in each block."]
     return Table("table2", "Table 2. Ablations", caption, columns, tuple(groups), tuple(notes))
 
 
@@ -219,6 +224,14 @@ def row_name(row: Results) -> str:
     """A method's name, with its number of training seeds if there are several."""
     seeds = row.method.seeds
     return row.method.name if seeds == 1 else f"{row.method.name} ({seeds} seeds)"
+
+
+def single_seed_notes(rows: Sequence[Results]) -> tuple[str, ...]:
+    """Which trained rows have one training seed, where others have several: their variance between seeds is unknown."""
+    if all(row.method.seeds == 1 for row in rows):
+        return ()
+    names = [row.method.name for row in rows if row.method.seeds == 1 and row.method.group in TRAINED]
+    return table_notes("single_seed", names=names) if names else ()
 
 
 def value_columns(measures: Sequence[Measure]) -> list[Column]:
