@@ -1,8 +1,7 @@
 """Writes generated procedures to a folder: JPEG frames, one COCO file per split, contact sheets, provenance."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from polyptrace.core.codec import decode_image, encode_jpeg
 from polyptrace.core.console import counted, progress
 from polyptrace.core.device import choose_device, torch_threads, usable_cores
 from polyptrace.core.files import atomic_folder, differences, provenance, read_json, refuse_changes, write_json
+from polyptrace.core.read_ahead import map_ahead
 from polyptrace.core.schema import from_json
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
 from polyptrace.data.crops.videos import write_video
@@ -123,24 +123,24 @@ def write_images(
     def write(file: Path, image: Tensor) -> None:
         file.write_bytes(encode_jpeg(image, QUALITY))
 
-    def work(procedure: Procedure, scene: Scene, rows: Ints) -> int:
+    def work(part: tuple[Procedure, Scene, Ints]) -> int:
+        procedure, scene, rows = part
         files = [folder / procedure.file_name(int(procedure.paths.frame_index[row])) for row in rows]
         list(encoders.map(write, files, procedure.render(rows, scene).cpu()))
         return len(rows)
 
     on_gpu = device.type == "cuda"
     renderers, pixels = (min(workers, RENDERERS_GPU), BATCH_PIXELS_GPU) if on_gpu else (workers, BATCH_PIXELS)
-    rendering: deque[Future[int]] = deque()  # few, since the scene of each takes memory of the device
-    with ThreadPoolExecutor(workers) as encoders, ThreadPoolExecutor(renderers) as pool:
+
+    def parts() -> Iterator[tuple[Procedure, Scene, Ints]]:
         for procedure, rows in jobs:
             scene = on_device(procedure.scene, device)
             size = max(1, pixels // (scene.camera.width * scene.camera.height))
-            for start in range(0, len(rows), size):
-                rendering.append(pool.submit(work, procedure, scene, rows[start : start + size]))
-                if len(rendering) > 2 * renderers:
-                    advance(rendering.popleft().result())
-        while rendering:
-            advance(rendering.popleft().result())
+            yield from ((procedure, scene, rows[start : start + size]) for start in range(0, len(rows), size))
+
+    with ThreadPoolExecutor(workers) as encoders:  # few parts ahead: the scene of each takes memory of the device
+        for count in map_ahead(work, parts(), renderers, ahead=2 * renderers):
+            advance(count)
 
 
 def write_coco(path: Path, boxes: Boxes, info: dict[str, Any] | None = None) -> None:

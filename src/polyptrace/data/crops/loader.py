@@ -8,10 +8,8 @@ If the store fits into GPU memory it is copied there once, and a batch is one in
 batches ahead from the memory map into pinned memory, and a separate CUDA stream copies them while the GPU computes.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 import numpy as np
@@ -22,6 +20,7 @@ from torch.nn import functional
 from polyptrace.core.arrays import Bools, Floats, Ints, Pixels
 from polyptrace.core.console import counted
 from polyptrace.core.device import usable_cores
+from polyptrace.core.read_ahead import map_ahead
 from polyptrace.data.crops.regions import CROPS_AT_ONCE, resize_crops
 
 #: Batches that are read ahead, and the most threads that read them. A CPU needs its cores for computing.
@@ -104,17 +103,8 @@ def read_ahead(crops: Pixels, parts: Iterable[Ints], device: torch.device, pad: 
     """The crops of each part at their stored size, read ahead by threads; see `CropLoader.stream`."""
     copies = _copy_stream(device) if device.type == "cuda" else None
     ahead, threads = (GPU_AHEAD, min(GPU_AHEAD, usable_cores())) if copies else (CPU_AHEAD, CPU_AHEAD)
-    reading: deque[Future[tuple[Tensor, torch.cuda.Event | None]]] = deque()
-    with ThreadPoolExecutor(threads) as readers:
-        try:
-            for rows in parts:
-                reading.append(readers.submit(_read, crops, rows, max(len(rows), pad), copies))
-                if len(reading) > ahead:
-                    yield _usable(*reading.popleft().result())
-            while reading:
-                yield _usable(*reading.popleft().result())
-        finally:
-            readers.shutdown(cancel_futures=True)
+    for batch, copied in map_ahead(partial(_read, crops, pad, copies), parts, threads, ahead):
+        yield _usable(batch, copied)
 
 
 @cache
@@ -124,13 +114,13 @@ def _copy_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def _read(
-    crops: Pixels, rows: Ints, count: int, copies: torch.cuda.Stream | None
+    crops: Pixels, pad: int, copies: torch.cuda.Stream | None, rows: Ints
 ) -> tuple[Tensor, torch.cuda.Event | None]:
-    """Rows of the store, with zeros up to `count` rows; on a GPU with the end of their copy on the stream `copies`.
+    """Rows of the store, with zeros up to `pad` rows; on a GPU with the end of their copy on the stream `copies`.
 
     NumPy releases the GIL. torch does not reuse pinned memory before the copy from it has ended.
     """
-    batch = torch.empty((count, *crops.shape[1:]), dtype=torch.uint8, pin_memory=copies is not None)
+    batch = torch.empty((max(len(rows), pad), *crops.shape[1:]), dtype=torch.uint8, pin_memory=copies is not None)
     assert ((rows >= 0) & (rows < len(crops))).all()  # checked here: with mode "raise", NumPy copies through a buffer
     np.take(crops, rows, axis=0, out=batch.numpy()[: len(rows)], mode="clip")
     batch[len(rows) :] = 0

@@ -7,7 +7,6 @@ generated videos.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,6 +20,7 @@ from torch import Tensor
 from polyptrace.core.arrays import Pixels
 from polyptrace.core.device import usable_cores
 from polyptrace.core.errors import UserError, warn
+from polyptrace.core.read_ahead import map_ahead
 from polyptrace.data.crops.dicom import DICOM_SUFFIXES, DicomVideo
 
 VIDEO_SUFFIXES = (
@@ -88,8 +88,7 @@ def read_frames(
                 return
     warn(
         f"{path}: the stream ends early or is damaged: {len(requested) - count:,} of {len(requested):,} requested "
-        f"frames are missing, from frame {requested[count]} on; everything before is kept -> copy or export the video "
-        "again, or check that the boxes belong to this video"
+        f"frames are missing, from frame {requested[count]} on -> copy the video again, or check its boxes"
     )
 
 
@@ -167,7 +166,7 @@ def _key_frames(container: Any, wanted: list[int]) -> list[int]:
     """Time stamps of the key frames at or before the wanted ones, in ascending order, each once; nothing is decoded."""
     from av.error import FFmpegError
 
-    found: list[int] = []
+    keys: list[int] = []
     for pts in wanted:
         if not _seek(container, pts):
             break
@@ -175,9 +174,9 @@ def _key_frames(container: Any, wanted: list[int]) -> list[int]:
             packet = next(container.demux(container.streams.video[0]), None)
         except (FFmpegError, EOFError):
             continue
-        if packet is not None and (packet.pts or 0) > (found[-1] if found else -1):
-            found.append(packet.pts or 0)
-    return found
+        if packet is not None and (packet.pts or 0) > (keys[-1] if keys else -1):
+            keys.append(packet.pts or 0)
+    return keys
 
 
 def blank(picture: Pixels, field: Pixels | None) -> Pixels:
@@ -227,7 +226,7 @@ def _library(path: Path) -> Any:
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
     av = _library(path)
-    # from version 19 on, PyAV accepts metadata that are not UTF-8 without being told
+    # from version 19 on, PyAV accepts metadata that are not UTF-8 by default
     options = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
     try:
         # without file:, FFmpeg takes a name such as http:a.mp4 for an address
@@ -238,8 +237,7 @@ def _open(path: Path) -> Iterator[Any]:
     except (av.error.FFmpegError, OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"{path}: cannot be opened as a video ({reason}) -> check that it is a video and was copied completely; an "
-            "MP4 whose end is missing has lost its index"
+            f"{path}: cannot be opened as a video ({reason}) -> check that it is one and was copied completely"
         ) from None
     with container:
         if not container.streams.video:
@@ -286,18 +284,12 @@ def _pictures(
     Threads convert some frames while the next ones are decoded. PyAV and NumPy release the GIL.
     """
     threads = min(CONVERTERS, usable_cores())
-    pending: deque[tuple[FramePosition, Future[Pixels | None]]] = deque()
 
-    def convert(frame: Any, is_wanted: bool) -> Pixels | None:
-        return blank(_picture(frame), field) if is_wanted else None
+    def convert(positioned: tuple[FramePosition, Any]) -> tuple[FramePosition, Pixels | None]:
+        position, frame = positioned
+        return position, blank(_picture(frame), field) if wanted(position) else None
 
-    with ThreadPoolExecutor(threads) as pool:
-        for position, frame in _positioned(path, start):
-            pending.append((position, pool.submit(convert, frame, wanted(position))))
-            if len(pending) > threads:
-                earlier, picture = pending.popleft()
-                yield earlier, picture.result()
-        yield from ((position, picture.result()) for position, picture in pending)
+    return map_ahead(convert, _positioned(path, start), threads, ahead=threads)
 
 
 def _numbered(frames: Iterator[Any], first: int) -> Iterator[tuple[FramePosition, Any]]:
