@@ -85,7 +85,7 @@ def test_what_can_be_mistyped_on_the_command_line_is_named(arguments: list[str],
 
 def test_the_defaults_are_inside_their_limits() -> None:
     for section in fields(Config):
-        check_limits(section.name, getattr(Config(), section.name))
+        check_limits(getattr(Config(), section.name), section.name)
 
 
 @pytest.mark.parametrize(

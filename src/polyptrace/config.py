@@ -250,12 +250,12 @@ def from_dict(content: Mapping[str, Any], base: Config | None = None, where: str
             _check_known(key, [f.name for f in fields(current)], where, f"key of [{section}]")
             checked[key] = _checked(value, _type(section, key), f"{where}: {section}.{key}")
         config = replace(config, **{section: replace(current, **checked)})
-        check_limits(section, getattr(config, section))
+        check_limits(getattr(config, section), section)
     return config
 
 
-def check_limits(section: str, values: object) -> None:
-    """Raises an error if a setting of a section is out of its range."""
+def check_limits(values: object, section: str = "") -> None:
+    """Raises an error if a field of a dataclass, for example a setting of a section, is out of its range."""
     for key, hint in get_type_hints(type(values), include_extras=True).items():
         value, kinds = getattr(values, key), (hint, *get_args(hint))
         for low, high, above in (each for kind in kinds for each in getattr(kind, "__metadata__", ())):
@@ -359,7 +359,7 @@ def _keys(sections: Sequence[str] | None) -> Iterator[tuple[str, Field[Any]]]:
 
 
 def _option(section: str, key: str) -> str:
-    return f"--{section}.{key}".replace("_", "-")
+    return "--" + f"{section}.{key}".removeprefix(".").replace("_", "-")
 
 
 def _check_known(name: str, known: Sequence[str], where: str, what: str) -> None:

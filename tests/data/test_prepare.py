@@ -318,9 +318,7 @@ def raise_interrupt(*_: object) -> None:
 
 def test_if_no_track_is_long_enough_the_error_says_what_to_change(make_source: Source, tmp_path: Path) -> None:
     boxes, root = make_source()
-    with pytest.raises(
-        UserError, match=r"20 boxes in 2 tracks, the longest of 10 frames, and --tracks.min-track is 30"
-    ):
+    with pytest.raises(UserError, match=r"the longest of 2 has 10 frames, and --tracks.min-track is 30"):
         prepare(boxes.take(boxes.frame_index < 10), root, tmp_path / "d", crops=SMALL)
     with pytest.raises(UserError, match="no box is left"):
         prepare(boxes.take([]), root, tmp_path / "d", crops=SMALL)
@@ -551,7 +549,7 @@ def test_a_replaced_video_is_noticed(tmp_path: Path) -> None:
     before = prepare("mot", video.parent, out, Tracks(link="video"), SMALL).crops.mean()
     assert prepare("mot", video.parent, out, Tracks(link="video"), SMALL).crops.mean() == before
     write_video(video, np.full((40, 64, 64, 3), 160, np.uint8))
-    with pytest.raises(UserError, match=r"made from other images: an image, archive or video below .* was replaced"):
+    with pytest.raises(UserError, match=r"made from other images below"):
         prepare("mot", video.parent, out, Tracks(link="video"), SMALL)
     shutil.rmtree(out)
     assert prepare("mot", video.parent, out, Tracks(link="video"), SMALL).crops.mean() > before + 50

@@ -14,39 +14,24 @@ def command(
     regime: Annotated[
         Literal["real-colon", "hard"], Option(help="Follow REAL-Colon, or draw a new view for every track.")
     ] = "real-colon",
-    seed: Annotated[
-        int, Option(min=0, help="The same seed gives the same bytes; dataset and video names contain it.")
-    ] = 0,
+    seed: Annotated[int, Option(min=0, help="The same seed gives the same bytes; names contain the seed.")] = 0,
     tracklets: Annotated[float | None, Option(help="Mean number of tracklets per polyp.")] = None,
     polyps_per_site: Annotated[float | None, Option(help="Mean number of polyps per site, 1 to 4.")] = None,
-    view_change: Annotated[
-        float | None, Option(help="Variation of viewpoint, light and blur of one polyp, 0 to 1.")
-    ] = None,
-    view_memory: Annotated[
-        float | None, Option(help="Frames after which most of the view is new; 0: every track is a new view.")
-    ] = None,
-    colour_drift: Annotated[
-        float | None, Option(help="Share of the colour variation within a procedure, 0 to 1.")
-    ] = None,
-    narrow_band: Annotated[
-        float | None, Option(help="Probability of narrow-band imaging during an inspection.")
-    ] = None,
+    view_change: Annotated[float | None, Option(help="Variation of viewpoint, light and blur, 0 to 1.")] = None,
+    view_memory: Annotated[float | None, Option(help="Frames after which the view is new; 0: at every track.")] = None,
+    colour_drift: Annotated[float | None, Option(help="Share of colour variation within procedures, 0 to 1.")] = None,
+    narrow_band: Annotated[float | None, Option(help="Probability of narrow-band imaging in inspections.")] = None,
     alike: Annotated[float | None, Option(help="Similarity of the polyps, 0 to 1.")] = None,
     interleave: Annotated[
-        float | None,
-        Option(help="Probability of turning to another polyp of the site; needs --polyps-per-site above 1."),
+        float | None, Option(help="Probability of turning to another polyp of the site, if there are several.")
     ] = None,
     resight: Annotated[float | None, Option(help="Share of polyps that are seen again much later.")] = None,
-    box_jitter: Annotated[
-        float | None, Option(help="Standard deviation of the box edges, relative to the box.")
-    ] = None,
+    box_jitter: Annotated[float | None, Option(help="Standard deviation of edges, as a share of the box.")] = None,
     box_dropout: Annotated[float | None, Option(help="Share of boxes that the detector misses.")] = None,
     every_frame: Annotated[
-        bool, Option("--every-frame", help="Render every frame, not only those that tracklets use; a few have no box.")
+        bool, Option("--every-frame", help="Render every frame, even if no tracklet uses it.")
     ] = False,
-    contact_sheet: Annotated[
-        bool, Option("--contact-sheet", help="Write sheets/VIDEO.png with some tracks of every polyp.")
-    ] = False,
+    contact_sheet: Annotated[bool, Option("--contact-sheet", help="Write sheets/VIDEO.png with some tracks.")] = False,
     videos: Annotated[
         bool, Option("--videos", help="Write videos/VIDEO.mp4; frames without an image repeat the last one.")
     ] = False,

@@ -113,8 +113,8 @@ def prepare(
         split = options.get("split")
         record = {"format": source, "path": path.resolve().name, "split": split, "min_score": None} | record
     settings = PrepareSettings(tracks or Tracks(), crops or Crops(), skip_bad, record)
-    check_limits("tracks", settings.tracks)
-    check_limits("crops", settings.crops)
+    check_limits(settings.tracks, "tracks")
+    check_limits(settings.crops, "crops")
     check_writable(out)
     with lock(out):
         if out.exists():
@@ -165,10 +165,7 @@ def _write_folder(boxes: Boxes, root: Path, out: Path, settings: PrepareSettings
             break
         findings += new
     if not (linked.tracklets.unit == "tracklet").any():
-        warn(
-            f"no track is long enough for a tracklet of {settings.tracks.length} frames, so there is nothing to train"
-            " on; for a training dataset, lower --tracks.length or --tracks.stride"
-        )
+        warn("no track fills a tracklet: nothing to train on; for training, lower --tracks.length or --tracks.stride")
     save_tracklets(linked.tracklets, partial / "tracklets.parquet")
     crop = np.full(len(linked.boxes), -1)
     crop[linked.cropped] = np.arange(len(linked.cropped))
@@ -236,10 +233,9 @@ def _no_track_message(boxes: Boxes, track: Ints, settings: Tracks) -> str:
     frames = [boxes.frame_index[rows] for rows in group_rows(track)]
     longest = max(int(each.max() - each.min()) + 1 for each in frames)
     return (
-        f"no track is long enough: {counted(len(boxes), 'box', 'boxes')} in {counted(len(frames), 'track')}, the "
-        f"longest of {counted(longest, 'frame')}, and --tracks.min-track is "
-        f"{settings.min_track} -> if a detector misses frames, bridge them with --tracks.max-gap "
-        f"(now {settings.max_gap}); if frames are sampled, lower --tracks.min-track and --tracks.stride"
+        f"no track is long enough: the longest of {len(frames):,} has {counted(longest, 'frame')}, and"
+        f" --tracks.min-track is {settings.min_track} -> if a detector misses frames, raise --tracks.max-gap (now"
+        f" {settings.max_gap}); if frames are sampled, lower --tracks.min-track and --tracks.stride"
     )
 
 
@@ -291,15 +287,12 @@ def refuse_other_content(out: Path, source: Boxes, root: Path) -> None:
     """
     hashes = read_info(out).get("hashes", {})
     if hashes.get(SOURCE_BOXES) != source.digest():
-        raise UserError(
-            f"{out}: already exists, made from other boxes: another source, option or set of videos -> {ADVICE}"
-        )
+        raise UserError(f"{out}: already exists, made from other boxes, options or videos -> {ADVICE}")
     dataset = Dataset.open(out)
     used = dataset.boxes().file[dataset.box_of_crop()]
     if PICTURES in hashes and hashes[PICTURES] != files_hash(used, root):
         raise UserError(
-            f"{out}: already exists, made from other images: an image, archive or video below {root} was replaced"
-            " or written again -> remove this folder, or give another one"
+            f"{out}: already exists, made from other images below {root} -> give another folder, or remove it"
         )
 
 

@@ -76,7 +76,7 @@ def train(config: Config, dataset: Dataset, out: Path, init_from: str | None = N
     if config.train.method not in METHODS:
         raise UserError(f"train.method: {config.train.method!r} is not a method -> one of {', '.join(METHODS)}")
     for section in SECTIONS:
-        check_limits(section, getattr(config, section))
+        check_limits(getattr(config, section), section)
     method = METHODS[config.train.method]
     data = dataset if method.sees_labels(config) else dataset.label_free()
     first = processes(config.train.devices, os.environ).rank == 0  # the process that writes the run folder
