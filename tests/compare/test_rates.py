@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from polyptrace.compare.rates import choose_rates, read_rates, search_trials, write_rates
+from polyptrace.compare.rates import choose_rates, read_rates, search_trials
 from polyptrace.compare.rows import ROWS, variant
 from polyptrace.compare.trial import Datasets, Shared, Trial, rate_setting
 from polyptrace.core.errors import UserError
+from polyptrace.core.files import write_json
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.results import Method, Metric, Task
 
@@ -46,7 +48,7 @@ def test_the_rate_with_the_best_map_is_chosen_for_each_row_by_itself(trials: lis
     for trial, value in zip(trials, (0.1, 0.5, 0.3, 0.2, 0.2, 0.9), strict=True):
         measure(trial, value)
     content = choose_rates(trials)
-    write_rates(tmp_path, content)
+    write_json(tmp_path / "rates.json", asdict(content))
     assert read_rates(tmp_path / "rates.json") == {"sup": 3e-5, "ours": 1e-4}
     assert content.rows["sup"].tried == {"1e-05": 0.1, "3e-05": 0.5, "0.0001": 0.3}
     assert (content.rows["sup"].at_the_end, content.rows["ours"].at_the_end) == (False, True)

@@ -86,7 +86,7 @@ def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (change("version", 1), "results of version 1, but this polyptrace reads version 2"),
+        (change("version", 1), "results of version 1, not 2"),
         (change("method", ...), "results.json: method: is missing"),
         (change("method/name", 3), "results.json: method.name: 3 is not text"),
         (change("method/group", "?"), r"results.json: method: .*group '\?' is unknown"),

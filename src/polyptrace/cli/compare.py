@@ -1,7 +1,7 @@
 """`polyptrace compare --data TRAIN --eval TEST --methods all --seeds 3 --out R`."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,14 +9,14 @@ from typer import Context, Exit, Option
 
 from polyptrace.cli.evaluate import paths_by_task
 from polyptrace.cli.options import ConfigFile, option_names
-from polyptrace.compare.rates import RATES_FILE, choose_rates, read_rates, search_trials, unfinished, write_rates
+from polyptrace.compare.rates import RATES_FILE, choose_rates, read_rates, search_trials, unfinished
 from polyptrace.compare.rows import ALL, ROWS, ComparisonRow, frozen_row, select_rows
 from polyptrace.compare.runner import Failure, Keep, Workers, run_trials, with_starts
 from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Datasets, Shared, Trial, frames_of, make_trial
 from polyptrace.config import from_dict, parse_options, read_toml
 from polyptrace.core.console import echo, notify
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import check_writable, wrong_folder
+from polyptrace.core.files import check_writable, write_json, wrong_folder
 from polyptrace.core.lock import lock
 from polyptrace.data.dataset import DATASET_FILE
 from polyptrace.evaluate.tasks import RATES, TASKS, check_task
@@ -30,8 +30,7 @@ TestDataOfTask = Annotated[
     list[str] | None, Option("--eval-for", metavar="TASK=DATASET", help="Test dataset of one task; repeatable.")
 ]
 ProbeTrainData = Annotated[
-    list[str] | None,
-    Option("--train-for", metavar="TASK=DATASET", help="Published training part of size or histology; repeatable."),
+    list[str] | None, Option("--train-for", metavar="TASK=DATASET", help="Training part of one task; repeatable.")
 ]
 ComparisonFolder = Annotated[Path, Option("--out", help="Folder of the comparison; an interrupted one resumes.")]
 Seeds = Annotated[int, Option("--seeds", min=1, help="Number of training seeds per row.")]
@@ -42,14 +41,7 @@ Only = Annotated[
 TableOnly = Annotated[bool, Option("--table-only", help="Run nothing; write the tables from existing results.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Run nothing; print the commands of each row.")]
 Kept = Annotated[Keep, Option("--keep", help="vectors: delete the weights of completed rows.")]
-AtOnce = Annotated[
-    int,
-    Option(
-        min=0,
-        metavar="N",
-        help="Number of rows that run at the same time in worker processes, sharing the GPUs; 0: in this process.",
-    ),
-]
+AtOnce = Annotated[int, Option(min=0, metavar="N", help="Rows that run at a time, as processes; 0: in this process.")]
 Rates = Annotated[Path | None, Option("--rates", help="Learning rates from an earlier search (rates.json).")]
 
 
@@ -70,20 +62,12 @@ def command(
     table_only: TableOnly = False,
     dry_run: DryRun = False,
     keep: Kept = "all",
-    own_epochs: Annotated[
-        bool, Option("--own-epochs", help="Train each method for its own epochs instead of the same frames.")
-    ] = False,
+    own_epochs: Annotated[bool, Option("--own-epochs", help="Train each method for its own published epochs.")] = False,
     at_once: AtOnce = 0,
     rates: Rates = None,
-    search_lr: Annotated[
-        str | None, Option(metavar="LR,LR", help="Search each method's learning rate among these.")
-    ] = None,
-    search_train: Annotated[
-        Path | None, Option("--search-data", help="Development dataset on which the search trains.")
-    ] = None,
-    search_test: Annotated[
-        Path | None, Option("--search-eval", help="Development dataset on which the search evaluates.")
-    ] = None,
+    search_lr: Annotated[str | None, Option(metavar="LR,LR", help="Learning rates to try for each method.")] = None,
+    search_train: Annotated[Path | None, Option("--search-data", help="Training dataset of the search.")] = None,
+    search_test: Annotated[Path | None, Option("--search-eval", help="Test dataset of the search.")] = None,
     config: ConfigFile = None,
 ) -> None:
     """Train, embed and evaluate every row of a table, and write the table.
@@ -192,10 +176,7 @@ def data_of(
             raise wrong_folder(path, "prepare")
     for task, paths in parts.items():
         if both := {path.resolve() for path in paths} & {path.resolve() for path in data.of_task(task)}:
-            raise UserError(
-                f"--train-for {task}={both.pop()}: is also the test part of {task} -> give the other part of the split"
-                f" with --eval-for {task}=DATASET"
-            )
+            raise UserError(f"--train-for {task}={both.pop()}: is also the test part -> add --eval-for {task}=DATASET")
     return data
 
 
@@ -270,7 +251,7 @@ def plan_search(
 def finish_search(trials: Sequence[Trial], out: Path) -> dict[str, float]:
     """Chooses and writes the rates of a finished search."""
     rates = choose_rates(trials)
-    write_rates(out, rates)
+    write_json(out / RATES_FILE, asdict(rates))
     for name, row in rates.rows.items():
         edge = ", the lowest or highest that was tried" if row.at_the_end else ""
         notify(f"learning rate of {name}: {row.rate}{edge}")

@@ -6,7 +6,7 @@ written to `rates.json` and used for all rows of the method. Neither dataset may
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from polyptrace.compare.rows import ComparisonRow
 from polyptrace.compare.runner import failure_of
 from polyptrace.compare.trial import STARTS_FOLDER, Datasets, Shared, Trial, make_trial
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import provenance, read_json, write_json
+from polyptrace.core.files import provenance, read_json
 from polyptrace.core.schema import from_json
 from polyptrace.evaluate import Results
 
@@ -86,11 +86,6 @@ def _best(tried: dict[str, float | None]) -> SearchedRow:
     ordered = sorted(tried, key=float)
     at_the_end = len(ordered) > 1 and best in (ordered[0], ordered[-1])
     return SearchedRow(tried, None if best is None else float(best), at_the_end)
-
-
-def write_rates(out: Path, rates: SearchedRates) -> None:
-    """Writes `rates.json` into the comparison's folder."""
-    write_json(out / RATES_FILE, asdict(rates))
 
 
 def read_rates(path: Path) -> dict[str, float]:

@@ -11,12 +11,12 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from polyptrace.compare.rows import ROWS, ComparisonRow, row_config
 from polyptrace.config import Config, Settings, as_options
+from polyptrace.core.console import numbered
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.embed import VECTORS_FILE, embed_files
@@ -227,7 +227,5 @@ def names_of(datasets: Sequence[Path]) -> dict[Path, str]:
     """A folder name for the vectors of each dataset: its own name, numbered if another has it."""
     names: dict[Path, str] = {}
     for path in datasets:
-        name = path.resolve().name
-        numbered = (f"{name}-{number}" for number in count(2))
-        names[path] = next(each for each in chain([name], numbered) if each not in names.values())
+        names[path] = next(name for name in numbered(path.resolve().name) if name not in names.values())
     return names

@@ -69,9 +69,13 @@ def notify(text: str, style: str = "", end: str = "\n") -> None:
 def suggest(*words: object, out: str | None = None) -> None:
     """Prints the command that usually comes next; `out` is its output, numbered if the name is taken (vectors-2)."""
     if out is not None:
-        numbered = (f"{out}-{number}" for number in count(2))
-        words = (*words, "--out", next(name for name in chain((out,), numbered) if not Path(name).exists()))
+        words = (*words, "--out", next(name for name in numbered(out) if not Path(name).exists()))
     echo(f"next: polyptrace {shlex.join(map(str, words))}")
+
+
+def numbered(name: str) -> Iterator[str]:
+    """The name, then the name with a number: vectors, vectors-2, vectors-3, ..."""
+    return chain((name,), (f"{name}-{number}" for number in count(2)))
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:

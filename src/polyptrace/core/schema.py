@@ -1,7 +1,7 @@
 """Values of annotated types: from JSON, from the command line, and as text.
 
 Our own files are checked on load, so that a damaged one gives one error that names the file and the field: JSON against
-a dataclass, a Parquet table against a schema.
+a dataclass, a Parquet table against a schema, an .npz file without pickles.
 """
 
 import math
@@ -11,6 +11,9 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
 
@@ -70,6 +73,15 @@ def write_parquet(table: "pa.Table", path: Path) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+
+
+def read_npz(path: Path, advice: str) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file without pickled objects."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except Exception as error:  # a damaged archive can raise anything, from zlib's errors to a header that is too large
+        raise UserError(f"{path}: not an .npz of plain arrays ({error}) -> {advice}") from None
 
 
 def as_type(kind: Any, content: Any, field: str = "") -> Any:

@@ -184,15 +184,11 @@ class Embedder:
         assert isinstance(self.encoder, FrameByFrame)
         most = AGGREGATION_BATCH * self.settings.batch_frames
         batches = list(batches_by_length(dataset.tracklets.length, block.tracklets, most))
-        tables = [padded_rows(dataset.tracklets, batch) for batch in batches]
-        rows, masks = (np.concatenate([table.reshape(-1) for table in part]) for part in zip(*tables, strict=True))
-        sizes = [mask.size for _, mask in tables]
-        indices = to_device(np.searchsorted(frames, rows), self.device).split(sizes)  # one copy for all batches
-        valids = to_device(masks, self.device).split(sizes)
         vectors = []
-        for (_, mask), index, flat in zip(tables, indices, valids, strict=True):
-            valid = flat.reshape(mask.shape)  # (B, L)
-            gathered = features[index.reshape(mask.shape)] * valid[..., None]  # (B, L, F)
+        for batch in batches:
+            rows, mask = padded_rows(dataset.tracklets, batch)  # (B, L)
+            index, valid = to_device(np.searchsorted(frames, rows), self.device), to_device(mask, self.device)
+            gathered = features[index] * valid[..., None]  # (B, L, F)
             vectors.append(self.encoder.aggregate(gathered, None if mask.all() else valid).float())
         return np.concatenate(batches), torch.cat(vectors)
 
@@ -295,9 +291,7 @@ def tracklets_of(dataset: Dataset, units: Sequence[str]) -> Ints:
     """The tracklets of the units; an error if there are none."""
     chosen = np.flatnonzero(np.isin(dataset.tracklets.unit, list(units)))
     if not len(chosen):
-        raise UserError(
-            f"{dataset.path}: has no {' or '.join(units)} -> prepare it again, with a lower --tracks.min-track"
-        )
+        raise UserError(f"{dataset.path}: has no {' or '.join(units)} -> prepare it with a lower --tracks.min-track")
     return chosen
 
 

@@ -22,10 +22,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from polyptrace.core.arrays import Float32s, Floats, Ints
-from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, provenance, read_json, write_json, wrong_folder
-from polyptrace.core.schema import read_parquet, write_parquet
+from polyptrace.core.schema import read_npz, read_parquet, write_parquet
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import FLOATS, INTS, STRINGS, tracklets_hash
 from polyptrace.data.identity import codes, video_keys
@@ -155,9 +154,7 @@ class Embeddings:
             if name != "vectors" and values.ndim != 1:
                 raise UserError(f"{where}: {name} has shape {values.shape} -> give one value per vector")
             if len(values) != count:
-                raise UserError(
-                    f"{where}: {name} has {counted(len(values), 'row')} and vectors {count} -> give one per vector"
-                )
+                raise UserError(f"{where}: {name} has length {len(values)}, vectors {count} -> give one per vector")
         filled = {c: _column(c, columns.get(c), count, where) for c in COLUMNS}
         if "last" not in columns:
             filled["last"] = filled["position"].copy()
@@ -208,10 +205,7 @@ def concatenate(tables: Sequence[Embeddings], where: str = "embeddings") -> Embe
         prints = {str(t.info[key]) for t in tables if t.info.get(key)}
         if len(prints) > 1:
             listed = ", ".join(sorted(each[:12] for each in prints))
-            raise UserError(
-                f"{where}: embeddings of {len(prints)} different models ({key} {listed})"
-                " -> give embeddings of one encoder"
-            )
+            raise UserError(f"{where}: embeddings of several models ({key} {listed}) -> give those of one encoder")
     joined = {
         f.name: np.concatenate([getattr(t, f.name) for t in tables]) for f in fields(Embeddings) if f.name != "info"
     }
@@ -237,10 +231,7 @@ def open_datasets(paths: Sequence[Path], tracks: Embeddings) -> list[Dataset]:
         else:
             same = not set(video_keys(dataset.tracklets)).isdisjoint(video_keys(tracks))
         if not same:
-            raise UserError(
-                f"--data {dataset.path}: the vectors were not computed from this dataset"
-                " -> give the dataset that was embedded"
-            )
+            raise UserError(f"--data {dataset.path}: not the dataset of the vectors -> give the one that was embedded")
     return datasets
 
 
@@ -259,14 +250,7 @@ def _read_info(path: Path) -> dict[str, Any]:
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            columns = {name: archive[name] for name in archive.files}
-    except Exception as error:  # a damaged archive can raise anything, from zlib's errors to a header that is too large
-        raise UserError(
-            f"{path}: not an .npz of plain arrays ({error}) -> write it with numpy.savez; text as arrays of type str,"
-            " not object (see Embeddings.columns)"
-        ) from None
+    columns = read_npz(path, "write it with numpy.savez; text as arrays of type str, not object")
     if "vectors" not in columns:
         raise UserError(f"{path}: no array called 'vectors' among {sorted(columns)} -> add it, shape (N, D)")
     return columns
@@ -288,10 +272,7 @@ def _read_parquet(path: Path, unit: str | None = None) -> dict[str, NDArray[Any]
     uneven = np.flatnonzero(lengths != lengths[0]) if len(lengths) else np.empty(0, dtype=np.int64)
     if len(uneven):
         row = int(uneven[0])
-        raise UserError(
-            f"{path}: row {row}: vector of {counted(int(lengths[row]), 'number')} where row 0 has {lengths[0]}"
-            " -> give vectors of one width"
-        )
+        raise UserError(f"{path}: row {row}: width {lengths[row]}, row 0 {lengths[0]} -> give vectors of one width")
     flat = column.flatten().to_numpy(zero_copy_only=False)
     columns["vectors"] = flat.reshape(len(column), -1) if len(column) else np.empty((0, 0), dtype=np.float32)
     return columns

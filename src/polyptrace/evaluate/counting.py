@@ -57,7 +57,6 @@ class Counting:
     """Cluster of every track; for each video its setting, clusters, polyps (-1: no labels) and pairs."""
 
     cluster: Ints  # (N,), numbered within the video
-    video: Ints  # (N,) codes, in sorted order of the names
     setting: Floats  # (V,)
     tuned: Bools  # (V,): False where the setting was given or the default
     clusters: Ints  # (V,)
@@ -173,10 +172,10 @@ def count_lesions(tracks: Embeddings, video: Labels, polyp: Labels | None = None
     """Counts the lesions of each procedure from whole tracks as `polyptrace lesions` does; labels only judge."""
     videos = label_codes(video, len(tracks), "video")
     polyps = np.full(len(tracks), -1) if polyp is None else label_codes(polyp, len(tracks))
-    found = sorted(lesions(tracks), key=lambda each: int(videos[each.rows[0]]))
-    members, clusters = [each.rows for each in found], [each.lesion[None] for each in found]
+    procedures = sorted(lesions(tracks), key=lambda each: int(videos[each.rows[0]]))
+    members, clusters = [each.rows for each in procedures], [each.lesion[None] for each in procedures]
     counted = _chosen(members, clusters, polyps, np.full(1, np.nan))
-    return replace(counted, interval=np.array([each.interval for each in found]))
+    return replace(counted, interval=np.array([each.interval for each in procedures]))
 
 
 def closeness(first: Ints, last: Ints) -> Floats:
@@ -218,9 +217,7 @@ def _clusters(vectors: Vectors, times: tuple[Ints, Ints] | None, method: Cluster
             labels = [affinity_propagation(cosine, s) for s in settings]
         case "temporal":
             if times is None:
-                raise UserError(
-                    "counting: temporal clustering: no frames -> give the first and last frame of each track"
-                )
+                raise UserError("counting, temporal: no frames -> give the first and last frame of each track")
             alike, close = minmax(cosine), closeness(*times)
             labels = [affinity_propagation(s * alike + (1 - s) * close, 0.0) for s in settings]
     return np.stack([by_appearance(each) for each in labels])
@@ -238,12 +235,11 @@ def _chosen(members: list[Ints], labels: list[Ints], polyps: Ints, settings: Flo
         if len(settings) > 1 and others.any():
             pick[left_out] = _tune(pairs[others, :-1].sum(axis=0), clusters[others, :-1].sum(axis=0))
     every = np.arange(len(members))
-    cluster, video = np.empty((2, len(polyps)), dtype=np.int64)
-    for code, rows in enumerate(members):
-        cluster[rows] = labels[code][pick[code]]
-        video[rows] = code
+    cluster = np.empty(len(polyps), dtype=np.int64)
+    for rows, each, chosen in zip(members, labels, pick, strict=True):
+        cluster[rows] = each[chosen]
     tuned = pick < len(settings) - 1
-    return Counting(cluster, video, settings[pick], tuned, clusters[every, pick], number, pairs[every, pick])
+    return Counting(cluster, settings[pick], tuned, clusters[every, pick], number, pairs[every, pick])
 
 
 def _tune(pairs: Ints, clusters: Ints) -> int:

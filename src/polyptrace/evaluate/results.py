@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_csv, write_json, wrong_folder
-from polyptrace.core.schema import from_json
+from polyptrace.core.schema import from_json, read_npz
 from polyptrace.core.timecode import seconds_text
 from polyptrace.data.identity import by_appearance, codes, group_rows, join_keys
 from polyptrace.embed import Embeddings
@@ -182,23 +182,12 @@ class Results:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise UserError(f"{folder}: not a results folder -> give one that 'polyptrace evaluate' wrote")
         if content.get("version") != VERSION:
-            raise UserError(
-                f"{folder}: results of version {content.get('version')}, but this polyptrace reads version {VERSION}"
-                f" -> {AGAIN}"
-            )
+            raise UserError(f"{folder}: results of version {content.get('version')}, not {VERSION} -> {AGAIN}")
         fields = {name: value for name, value in content.items() if name not in ("format", "version")}
         checked = from_json(cls, {**fields, "arrays": {}}, str(folder / RESULTS_FILE), AGAIN)
-        arrays = _read_arrays(folder / "arrays.npz")
+        arrays = read_npz(folder / "arrays.npz", AGAIN)
         _check_arrays(checked.tasks, arrays, folder / "arrays.npz")
         return replace(checked, arrays=arrays)
-
-
-def _read_arrays(path: Path) -> Arrays:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except Exception as error:  # a damaged archive can raise almost anything
-        raise UserError(f"{path}: cannot be read ({error}) -> {AGAIN}") from None
 
 
 #: Arrays of row numbers, and arrays with one entry per row number.
@@ -282,10 +271,7 @@ def compare(one: Results, other: Results, task: str, metric: str) -> Paired:
         if metric not in results.tasks[task].metrics:
             raise UserError(f"{names}: no metric {metric!r} -> use {', '.join(results.tasks[task].metrics)}")
     if one.tasks[task].draws_key != other.tasks[task].draws_key:
-        raise UserError(
-            f"{names}: not the same tracklets, clusters, seed or number of draws -> evaluate both with the same"
-            " data and settings"
-        )
+        raise UserError(f"{names}: not the same tracklets, clusters, seed or draws -> use the same data and settings")
     return paired(one.estimate(task, metric), other.estimate(task, metric))
 
 
@@ -306,8 +292,8 @@ def combine(rows: Sequence[Results]) -> Results:
     tasks: dict[str, Task] = {}
     seeds = sum(row.method.seeds for row in rows)
     for name, task in first.tasks.items():
-        found = [row.tasks[name] for row in rows if name in row.tasks]
-        if len(found) < len(rows) or len({(each.status, each.draws_key) for each in found}) > 1:
+        seeds_of_task = [row.tasks[name] for row in rows if name in row.tasks]
+        if len(seeds_of_task) < len(rows) or len({(each.status, each.draws_key) for each in seeds_of_task}) > 1:
             raise UserError(f"combine: {name}: evaluated differently for some seeds -> use the same data and settings")
         metrics = {}
         for metric, of_first in task.metrics.items():

@@ -60,10 +60,10 @@ def counted_procedures(
     dataset, video, track, first, last, fps, polyp = row.columns(task, *names)
     cluster = row.arrays[f"{task}/cluster"]
     other = None if baseline is None else _clusters_of(baseline, task, row.track_keys(task))
-    found = []
+    procedures = []
     for members in group_rows(codes(join_keys(dataset, video))):
         rows = members[np.argsort(first[members], kind="stable")]
-        found.append(
+        procedures.append(
             TrackTimes(
                 str(dataset[rows[0]]),
                 str(video[rows[0]]),
@@ -76,8 +76,8 @@ def counted_procedures(
                 None if other is None or (other[rows] < 0).any() else by_appearance(other[rows]),
             )
         )
-    found.sort(key=lambda p: (-len(set(p.polyp.tolist())), -len(set(p.cluster.tolist())), p.dataset, p.video))
-    return found[:count], len(found)
+    procedures.sort(key=lambda p: (-len(set(p.polyp.tolist())), -len(set(p.cluster.tolist())), p.dataset, p.video))
+    return procedures[:count], len(procedures)
 
 
 def _clusters_of(row: Results, task: str, wanted: list[TrackKey]) -> Ints | None:

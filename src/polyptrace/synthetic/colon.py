@@ -183,8 +183,8 @@ class Colon:
     def mucosa_at(self, theta: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """The detail (2, B, P) and the fields (3, B, P) at angles and depths (B, P)."""
         depth = z * (1.0 / LENGTH_MM)
-        place = theta * (1.0 / np.pi), 2.0 * (depth - torch.floor(depth)) - 1.0
-        return sample_maps(self.detail, *place), sample_maps(self.fields, *place)
+        coordinates = theta * (1.0 / np.pi), 2.0 * (depth - torch.floor(depth)) - 1.0
+        return sample_maps(self.detail, *coordinates), sample_maps(self.fields, *coordinates)
 
 
 def sample_periodic(maps: Tensor, theta: Tensor, z: Tensor, period_mm: float) -> Tensor:

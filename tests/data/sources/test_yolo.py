@@ -122,7 +122,7 @@ def test_tracks_are_polyps_with_the_option(tmp_path: Path, world, same_rows) -> 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"0 0.5 0.5 0.1\n", r"a_1\.txt:1: has 4 values of 5"),
+        (b"0 0.5 0.5 0.1\n", r"a_1\.txt:1: has 4 of 5 values"),
         (b"0 0.5 0.5 0.1 0.1 1\n0 0.5 half 0.1 0.1 1\n", r"a_1\.txt:2: cy is 'half', not a number"),
         (b"0 0.5 0.5 0.1 0.1 0.9 1.5\n", r"a_1\.txt:1: track is 1\.5, not a whole number"),
         (b"0 0.5 \xe9 0.1 0.1\n", r"a_1\.txt:1: is not UTF-8"),

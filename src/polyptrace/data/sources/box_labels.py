@@ -114,10 +114,10 @@ def size_mm(value: object, where: str) -> float:
     size = math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
         size = value
-    elif isinstance(value, str) and (found := _SIZE.fullmatch(value.strip().lower())):
-        units = {found["unit"], found["late"]} - {None}
+    elif isinstance(value, str) and (match := _SIZE.fullmatch(value.strip().lower())):
+        units = {match["unit"], match["late"]} - {None}
         if len(units) <= 1:
-            size = float(found["number"].replace(",", ".")) * (10 if "cm" in units else 1)
+            size = float(match["number"].replace(",", ".")) * (10 if "cm" in units else 1)
     if not 0 < size < 1000:
         raise UserError(
             f"{where}: size {str(value)[:40]!r} is not understood -> write millimetres: 4, 4 mm, 11.74mm, 15- or 15mm- "
@@ -180,6 +180,5 @@ def one_label_per_polyp(boxes: Boxes) -> None:
             if values[row] != values[other]:
                 raise UserError(
                     f"{boxes.where(row)}: polyp {boxes.polyp[row]!r} has two {name}, {values[row]} here and "
-                    f"{values[other]} at {boxes.where(other)} -> if these are two polyps with one id, give each its own"
-                    " id"
+                    f"{values[other]} at {boxes.where(other)} -> if these are two polyps, give each its own id"
                 )

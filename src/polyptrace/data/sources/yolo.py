@@ -63,8 +63,8 @@ def _rows(
     otherwise: Path | None,
 ) -> Iterator[BoxRow]:
     """Every box, folder by folder, with the sixth and seventh value of its line; `otherwise` is a video file."""
-    places = [*file_names.video_folders(root), labels]
-    video_of = cache(lambda stem: _video(places, stem, root, otherwise))
+    folders = [*file_names.video_folders(root), labels]
+    video_of = cache(lambda stem: _video(folders, stem, root, otherwise))
     for folder, texts in file_names.files_by_folder(start, ".txt").items():
         names = [name for name in texts if name.lower() not in _NOT_FRAMES]
         pictures = _pictures(folder, labels, root)
@@ -86,7 +86,7 @@ def _rows(
             elif size:  # a missing image has the size of its neighbours
                 media = _media(_expected(text, labels, pictures), VideoInfo(*size))
             else:
-                reason = file_names.why_no_video(places, stem)
+                reason = file_names.why_no_video(folders, stem)
                 raise UserError(f"{text}: has no image, and {reason}, or give --image-size WIDTHxHEIGHT")
             source = file_names.prefix_of(folder, root) + name
             columns = media | {"video": video, "frame_index": index, "source": source}
@@ -98,9 +98,9 @@ def _rows(
 
 def _pictures(folder: Path, labels: Path, root: Path) -> dict[str, str]:
     """Images of a folder of labels by their stems: in `images/…`, or next to the labels."""
-    for place in (labels.parent / "images" / folder.relative_to(labels), folder):
-        if place.absolute().is_relative_to(root.absolute()) and (pictures := file_names.pictures_by_stem(place)):
-            return {stem: file_names.prefix_of(place, root) + name for stem, name in pictures.items()}
+    for parent in (labels.parent / "images" / folder.relative_to(labels), folder):
+        if parent.absolute().is_relative_to(root.absolute()) and (pictures := file_names.pictures_by_stem(parent)):
+            return {stem: file_names.prefix_of(parent, root) + name for stem, name in pictures.items()}
     return {}
 
 
@@ -120,12 +120,10 @@ def _media(file: str, info: VideoInfo) -> BoxRow:
     return {"file": file, **size, "fps": info.fps, "generated": info.generated}
 
 
-def _video(places: list[Path], stem: str, root: Path, otherwise: Path | None) -> BoxRow | None:
-    found = file_names.video_file(places, stem)
-    file = found or otherwise
-    if file is None:
-        return None
-    return _media(file_names.relative(file, root) if found else str(file.absolute()), video_info(file))
+def _video(folders: list[Path], stem: str, root: Path, otherwise: Path | None) -> BoxRow | None:
+    if file := file_names.video_file(folders, stem):
+        return _media(file_names.relative(file, root), video_info(file))
+    return _media(str(otherwise.absolute()), video_info(otherwise)) if otherwise else None
 
 
 def _counted_from_zero(index: int, first_frame: int, text: Path) -> int:

@@ -187,5 +187,5 @@ def cut_clips(mask: Tensor, clip_length: int) -> Iterator[tuple[Tensor, Tensor, 
             by_length.setdefault(length, []).append((tracklet, number, frames[start : start + length]))
     for _, clips in sorted(by_length.items()):
         tracklets, numbers, frames_of = zip(*clips, strict=True)
-        place = torch.tensor([tracklets, numbers], device=mask.device)  # (2, n)
-        yield place[0], place[1], torch.stack(frames_of).to(mask.device)
+        position = torch.tensor([tracklets, numbers], device=mask.device)  # (2, n)
+        yield position[0], position[1], torch.stack(frames_of).to(mask.device)
