@@ -56,8 +56,7 @@ class Matches:
     def same_meaning(self) -> str:
         """What P(same lesion) means; "" if it is unknown for all matches."""
         text = (
-            "probability that both show one lesion, from these two tracks alone ('polyptrace lesions' takes all tracks"
-            " of the procedure into account)"
+            "probability that both show one lesion, from these two tracks alone ('polyptrace lesions' uses all tracks)"
         )
         return "" if np.isnan(self.same).all() else text
 
@@ -134,10 +133,10 @@ def _same_lesion(tracks: Embeddings, query: int, rows: Ints, model: SameModel) -
     video = video_keys(tracks)
     inside = np.flatnonzero(video == video[query])
     (group,) = procedures(tracks.rows(inside), model.centre)
-    place = np.empty(len(tracks), np.int64)
-    place[inside[group.rows]] = np.arange(len(inside))
+    row_in_group = np.empty(len(tracks), np.int64)
+    row_in_group[inside[group.rows]] = np.arange(len(inside))
     own = video[rows] == video[query]
-    pairs = np.sort(np.stack([np.full(int(own.sum()), place[query]), place[rows[own]]]), axis=0)
+    pairs = np.sort(np.stack([np.full(int(own.sum()), row_in_group[query]), row_in_group[rows[own]]]), axis=0)
     same = np.full(len(rows), np.nan)
     same[own] = model.probability(*group.pairs(pairs[0], pairs[1]))
     return same
@@ -193,9 +192,7 @@ def _procedure(tracks: Embeddings, video: str) -> Ints:
     if not len(inside):
         known = list(dict.fromkeys(tracks.video.tolist()))
         near = ", ".join(get_close_matches(video, known, 3, 0.0)) + (", ..." if len(known) > 3 else "")
-        raise UserError(
-            f"--video {video}: not among the {counted(len(known), 'procedure')} of these vectors -> use {near}"
-        )
+        raise UserError(f"--video {video}: these vectors have no such procedure -> use {near}")
     if len(set(tracks.dataset[inside].tolist())) > 1:
         raise UserError(f"--video {video}: in several datasets -> give the vectors of one dataset")
     return inside

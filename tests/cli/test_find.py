@@ -71,7 +71,7 @@ def test_a_dataset_that_was_not_embedded_is_refused(
     )
     arguments = ("--video", "v1", "--track", 1, "--out", tmp_path / "found")
     assert call("find", tmp_path / "mine", *arguments, "--data", other) == 2
-    assert "were not computed from this dataset" in capsys.readouterr().err
+    assert "not the dataset of the vectors" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_a_dataset_that_was_made_otherwise_is_refused_with_what_differs(clips: P
     rows = (clips / "a/gt/gt.txt").read_text().replace("20,20,10,10", "21,20,10,10", 1)
     (clips / "a/gt/gt.txt").write_text(rows)
     assert prepare_small(*words) == 2
-    assert "another source, option or set of videos" in said()
+    assert "made from other boxes, options or videos" in said()
 
 
 def test_left_out_rows_are_pointed_at(clips: Path, tmp_path: Path, said) -> None:

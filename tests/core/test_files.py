@@ -49,7 +49,7 @@ def test_overwriting_replaces_a_folder_of_the_same_kind_and_no_other(tmp_path: P
         (folder / "results.json").write_text("new")
     assert (ours / "results.json").read_text() == "new"
     with (
-        pytest.raises(UserError, match="was not written by this command"),
+        pytest.raises(UserError, match="this command did not write it"),
         atomic_folder(theirs, overwrite=True, mark="results.json"),
     ):
         pass

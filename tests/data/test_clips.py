@@ -96,5 +96,5 @@ def test_another_seed_gives_another_order_and_the_same_seed_the_same() -> None:
 
 def test_clips_in_video_files_are_refused() -> None:
     boxes = Boxes.of(video=["a"], frame_index=[0], xywh=[[0, 0, 1, 1]], file=["a.mp4"])
-    with pytest.raises(UserError, match="folders of images"):
+    with pytest.raises(UserError, match="extract them to images"):
         join_clips(boxes, 4)

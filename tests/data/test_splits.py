@@ -60,7 +60,7 @@ def test_named_videos_are_selected_and_an_unknown_one_is_an_error() -> None:
     boxes = clips(4)
     assert set(Selection(videos=("clip1", "clip3")).apply(boxes).video.tolist()) == {"clip1", "clip3"}
     assert set(Selection(videos=("clip1", "clip3"), rest=True).apply(boxes).video.tolist()) == {"clip0", "clip2"}
-    with pytest.raises(UserError, match="the source has no clip9"):
+    with pytest.raises(UserError, match="there is no clip9"):
         Selection(videos=("clip9",)).apply(boxes)
 
 

@@ -68,14 +68,14 @@ def test_an_encoder_takes_uint8_crops_or_prepared_floats_and_warns_of_floats_tha
         warnings.simplefilter("error")
         expected = encoder(prepare_crops(stored, encoder.preprocess))
         torch.testing.assert_close(encoder(stored), expected, atol=0, rtol=0)
-    with pytest.warns(PolyptraceWarning, match=r"all values are in \[0, 1\].*give uint8 crops"):
+    with pytest.warns(PolyptraceWarning, match=r"all in \[0, 1\].*give uint8 crops"):
         encoder(stored.permute(0, 1, 4, 2, 3) / 255)
     with pytest.raises(UserError, match=r"int64 -> give uint8 crops"):
         encoder(stored.permute(0, 1, 4, 2, 3).long())
-    with pytest.raises(UserError, match=r"uint8 of shape \(2, 3, 3, 32, 32\) -> give uint8 pixels of shape"):
+    with pytest.raises(UserError, match=r"uint8 of shape \(2, 3, 3, 32, 32\) -> give uint8 of shape"):
         encoder(stored.permute(0, 1, 4, 2, 3))
 
 
 def test_crops_that_are_no_pixels_are_refused() -> None:
-    with pytest.raises(UserError, match=r"float32 of shape .* -> give uint8 pixels"):
+    with pytest.raises(UserError, match=r"float32 of shape .* -> give uint8 of shape"):
         prepare_crops(crops(16) / 255, ODD)

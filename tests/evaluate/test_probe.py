@@ -240,7 +240,7 @@ def test_a_draw_weighs_the_tested_polyps_and_draws_repeats_outside():
 
 def test_too_few_polyps_of_a_class_are_an_error():
     vectors, _, polyp = case()
-    with pytest.raises(UserError, match="1 group of class 1"):
+    with pytest.raises(UserError, match="class 1: 1"):
         probe(vectors, (polyp == 7).astype(int), polyp)
 
 

@@ -294,12 +294,12 @@ def test_ours_says_what_it_means_that_all_bags_are_of_one_video(
 
     alone = said("one", [[2, 3]])
     assert "all bags come from one video" in alone
-    assert "-> prepare several procedures together, or use --supervision.composition no-overlap" in alone
+    assert "-> prepare several procedures, or use --supervision.composition no-overlap" in alone
     assert "all bags" not in said("two", [[2, 3], [2, 2]])
     larger = replace(CONFIG, supervision=Supervision(bags_per_batch=5, bag_size=3, small_videos="leave-out"))
     assert "all bags come from one video" in said("hardly-two", [[2, 3], [1]], larger)
     kept_apart = replace(CONFIG, supervision=Supervision(bags_per_batch=5, bag_size=3, composition="no-overlap"))
-    assert said("apart", [[2, 3]], kept_apart).endswith("-> prepare several procedures together")
+    assert said("apart", [[2, 3]], kept_apart).endswith("-> prepare several procedures")
 
 
 STRICT = replace(CONFIG, views=replace(CONFIG.views, small_polyps="leave-out"))
@@ -378,5 +378,5 @@ def test_data_without_tracklets_of_a_fixed_length_are_refused(
     name: str, make_dataset: Callable[..., Path], tmp_path: Path
 ) -> None:
     short = Dataset.open(make_dataset(tmp_path / "short", [[4, 3], [5, 4]], frames=6))
-    with pytest.raises(UserError, match="short: has whole tracks, but no tracklets of a fixed length"):
+    with pytest.raises(UserError, match="short: has whole tracks only"):
         drawn(name, short)

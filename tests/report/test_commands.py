@@ -94,12 +94,12 @@ def test_a_dataset_or_run_of_something_else_is_refused(
     recorded = {"dataset": {"hashes": {"tracklets.parquet": "mine"}}, "model_hash": "mine"}
     replace(Results.load(results[0]), embeddings=[{"info": recorded}]).save(tmp_path / "mine")
     assert call("report", tmp_path / "mine", "--data", other, "--out", tmp_path / "report") == 2
-    assert "were made with this dataset" in capsys.readouterr().err
+    assert "not the data of these results or runs" in capsys.readouterr().err
     trained = tmp_path / "trained"
     shutil.copytree(run, trained)
     save_encoder(TrackletEncoder("test_resnet", width=16, heads=2, layers=1, size=32), trained / "encoder")
     assert call("report", tmp_path / "mine", "--run", trained, "--out", tmp_path / "report") == 2
-    assert "none of the results was computed with this run" in capsys.readouterr().err
+    assert "its encoder made none of the results" in capsys.readouterr().err
     weights = trained / "encoder" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     assert call("report", tmp_path / "mine", "--run", trained, "--out", tmp_path / "report") == 2

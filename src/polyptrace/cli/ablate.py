@@ -37,8 +37,7 @@ def command(
     probe_train: compare.ProbeTrainData = None,
     variants: Annotated[str, Option(help=f"all, table2, blocks ({', '.join(BLOCKS)}) or single variants.")] = "table2",
     sweep: Annotated[
-        list[str] | None,
-        Option(metavar="NAME=TRAIN:EVAL[:EVAL]", help="One training and its test datasets; repeatable."),
+        list[str] | None, Option(metavar="NAME=TRAIN:EVAL[:EVAL]", help="A training and its test datasets; repeatable.")
     ] = None,
     seeds: compare.Seeds = 3,
     tasks: compare.Tasks = None,
@@ -80,9 +79,7 @@ def command(
     shared = replace(shared, rates=compare.rates_of(shared, rates) or {})
     if sweep:
         if data or tests or tests_of or probe_train:
-            raise UserError(
-                "--sweep: its points have their own datasets -> leave out --data, --eval, --eval-for and --train-for"
-            )
+            raise UserError("--sweep: names its own datasets -> leave out --data, --eval, --eval-for and --train-for")
         trials = [trial for text in sweep for trial in sweep_trials(text, seeds, shared)]
     else:
         datasets = compare.data_of(data, tests, tests_of, probe_train, shared.tasks)

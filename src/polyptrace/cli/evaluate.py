@@ -34,18 +34,13 @@ def command(
     tasks: Annotated[list[str] | None, Argument(help=f"Any of {', '.join(TASKS)}; default: all.")] = None,
     out: Annotated[Path, Option(help="Results folder to write.")] = Path("results"),
     embeddings: Annotated[
-        list[Path] | None,
-        Option(help="Folder of 'polyptrace embed', or a .npz or .parquet file; repeat it for several datasets."),
+        list[Path] | None, Option(help="Folder of 'polyptrace embed', or a .npz or .parquet file; repeatable.")
     ] = None,
     embeddings_for: Annotated[
         list[str] | None, Option(metavar="TASK=PATH", help="Embeddings of one task only; repeatable.")
     ] = None,
     train_for: Annotated[
-        list[str] | None,
-        Option(
-            metavar="TASK=PATH",
-            help="Training part of a published split, for size or histology; the other embeddings test. Repeatable.",
-        ),
+        list[str] | None, Option(metavar="TASK=PATH", help="Training part of size or histology; the others test.")
     ] = None,
     name: Annotated[str | None, Option(help="Name of the row in the table.")] = None,
     group: Annotated[str | None, Option(help=f"Group of the row: {', '.join(GROUPS)}.")] = None,
@@ -54,12 +49,10 @@ def command(
         list[str] | None, Option(metavar="TASK", help="Task whose test data the pretraining saw.")
     ] = None,
     histology: Annotated[
-        list[str] | None,
-        Option(metavar="NAME=LABEL", help="Class of an unknown histology: 1 adenoma, 0 not, -1 left out."),
+        list[str] | None, Option(metavar="NAME=LABEL", help="Class of a histology: 1 adenoma, 0 not, -1 left out.")
     ] = None,
     seeds: Annotated[
-        list[Path] | None,
-        Option("--combine", metavar="RESULTS", help="Combine the training seeds of one method instead."),
+        list[Path] | None, Option("--combine", metavar="RESULTS", help="Instead, combine training seeds of a method.")
     ] = None,
     overwrite: Overwrite = False,
     config: ConfigFile = None,

@@ -20,9 +20,7 @@ SECTIONS = ("supervision",)
 #: The file that marks a folder of figures.
 FIGURES_FILE = "figures.json"
 
-EncoderOption = Annotated[
-    str | None, Option("--encoder", help="Run, encoder folder or known name, for shares of the gradient.")
-]
+EncoderOption = Annotated[str | None, Option("--encoder", help="Run, encoder folder or name, for gradient shares.")]
 Seed = Annotated[int, Option("--seed", help="Seed of the sampled bags.")]
 
 

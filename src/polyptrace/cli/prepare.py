@@ -35,13 +35,10 @@ def command(
     split: Annotated[str | None, Option(help="Split of the source: train, test, paper-train, ...")] = None,
     min_score: Annotated[float | None, Option(help="Exclude boxes with a lower detector score.")] = None,
     fps: Annotated[float | None, Option(help="Frame rate of videos whose source states none.")] = None,
-    skip_bad: Annotated[
-        bool, Option("--skip-bad", help="Exclude bad rows and list them in rejected.csv instead of stopping.")
-    ] = False,
+    skip_bad: Annotated[bool, Option("--skip-bad", help="Exclude bad rows and list them in rejected.csv.")] = False,
     cluster: Cluster = None,
     answers: Annotated[
-        Path | None,
-        Option(help="Polyp labels from answers: the journal of 'explore', or its CSV or Label Studio export."),
+        Path | None, Option(help="Polyp labels: the journal of 'explore', or its CSV or Label Studio export.")
     ] = None,
     unlinked_differ: Annotated[
         bool, Option("--unlinked-differ", help="With --answers: tracks that no answer links are different polyps.")
@@ -51,14 +48,10 @@ def command(
     histology: Annotated[
         list[str] | None, reader(metavar="NAME=KNOWN", help="Map a histology to a known name; repeatable.")
     ] = None,
-    first_frame: Annotated[
-        int | None, reader(min=0, help="mot, yolo, cvat: number of a video's first frame; default 1, 1, 0.")
-    ] = None,
+    first_frame: Annotated[int | None, reader(min=0, help="mot, yolo, cvat: first frame (default 1, 1, 0).")] = None,
     boxes: Annotated[str | None, reader(help="mot: file to read: gt, det or auto.")] = None,
     results: Annotated[Path | None, reader(help="coco: results JSON of a detector, with scores.")] = None,
-    image_size: Annotated[
-        str | None, reader(metavar="WIDTHxHEIGHT", help="yolo: needed without images and videos.")
-    ] = None,
+    image_size: Annotated[str | None, reader(metavar="WIDTHxHEIGHT", help="yolo: size of missing images.")] = None,
     cases: Annotated[Path | None, reader(help="sun: CSV of the cases, instead of the included one.")] = None,
     columns: Annotated[
         list[str] | None, reader(metavar="OURS=THEIRS", help="polypsize: name of a column; repeatable.")
@@ -66,9 +59,7 @@ def command(
     videos: Annotated[str | None, selection(metavar="NAME,NAME", help="Only these videos.")] = None,
     share: Annotated[float | None, selection(help="Only a random share (0-1) of the videos.")] = None,
     rest: Annotated[bool, selection("--rest", help="Select the complement of --videos or --share.")] = False,
-    join: Annotated[
-        int | None, selection("--join-clips", help="Clips to concatenate to each artificial procedure.")
-    ] = None,
+    join: Annotated[int | None, selection("--join-clips", help="Clips per artificial procedure.")] = None,
     seed: Annotated[int, selection(min=0, help="Seed of --share and --join-clips.")] = 0,
 ) -> None:
     """Turn images and boxes in a supported format into a dataset folder.

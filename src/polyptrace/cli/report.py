@@ -35,12 +35,8 @@ def command(
     run: Annotated[
         list[Path] | None, Option(help="Training run, for its curves and the paper's Figures 1 and 2. Can be repeated.")
     ] = None,
-    show: Annotated[
-        str | None, Option(help="Method that the page is about; by default the last self-supervised one.")
-    ] = None,
-    paper: Annotated[
-        bool, Option("--paper", help="Quote the paper's Table 1 below our rows, marked as the paper's.")
-    ] = False,
+    show: Annotated[str | None, Option(help="Method in focus; by default the last self-supervised one.")] = None,
+    paper: Annotated[bool, Option("--paper", help="Quote the paper's Table 1 below our rows.")] = False,
     title: Annotated[str | None, Option(help="Title of the page.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
@@ -98,10 +94,7 @@ def run_figures(runs: Sequence[Run], data: Sequence[Dataset]) -> list[Block]:
 def check_dataset(dataset: Dataset, rows: Sequence[Results], runs: Sequence[Run] = ()) -> None:
     """Raises an error if no row was evaluated, and no run was trained, on this dataset."""
     if not any(_evaluated_on(dataset, row) for row in rows) and not any(_trained_on(dataset, run) for run in runs):
-        raise UserError(
-            f"--data {dataset.path}: neither these results nor a given run were made with this dataset"
-            " -> give the dataset that was embedded"
-        )
+        raise UserError(f"--data {dataset.path}: not the data of these results or runs -> give the embedded dataset")
 
 
 def _evaluated_on(dataset: Dataset, row: Results) -> bool:
@@ -131,10 +124,7 @@ def check_runs(runs: Sequence[Run], results: Sequence[Results]) -> None:
     for run in runs:
         encoder = _encoder(run.folder)
         if encoder is not None and weights_hash(encoder) not in hashes:
-            raise UserError(
-                f"--run {run.folder}: none of the results was computed with this run's encoder"
-                " -> give the run that the vectors were embedded with"
-            )
+            raise UserError(f"--run {run.folder}: its encoder made none of the results -> give the run that made them")
 
 
 def _figures(run: Run, dataset: Dataset) -> list[Block]:

@@ -18,12 +18,8 @@ def command(
     method: Annotated[str, Argument(help=f"Method to train: {', '.join(METHODS)}.")],
     data: DatasetFolder,
     out: Annotated[Path, Option(help="Run folder to write; an interrupted run resumes.")],
-    init_from: Annotated[
-        str | None, Option(help="Start from the weights of a run, an encoder folder or `default`.")
-    ] = None,
-    overwrite: Annotated[
-        bool, Option("--overwrite", help="Replace the run that --out contains, when the new one has finished.")
-    ] = False,
+    init_from: Annotated[str | None, Option(help="Initial weights: a run, an encoder folder or `default`.")] = None,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out once this one is done.")] = False,
     config: ConfigFile = None,
 ) -> None:
     """Train a tracklet encoder on a dataset.
@@ -51,9 +47,7 @@ def command(
         raise UserError(f"{method}: not a method -> one of {', '.join(METHODS)}")
     settings = read_settings(ctx, config, SECTIONS, with_architecture(METHODS[method].published(), init_from))
     if settings.train.method != method:
-        raise UserError(
-            f"{config}: train.method is {settings.train.method!r}, but the command says {method!r} -> use the same"
-        )
+        raise UserError(f"{config}: train.method is {settings.train.method!r}, not {method!r} -> use the same method")
     encoder = train(settings, Dataset.open(data), out, init_from, overwrite)
     echo(f"encoder: {encoder}")
     suggest("embed", out, "--data", data, out="vectors")

@@ -264,9 +264,7 @@ def select_blocks(text: str) -> list[AblationBlock]:
     variants = {row.name for block in BLOCKS.values() for row in block.rows}
     for word in wanted:
         if word not in ("all", "table2", *BLOCKS, *variants):
-            raise UserError(
-                f"{word}: no such variant -> all, table2, {', '.join(BLOCKS)}, {', '.join(sorted(variants))}"
-            )
+            raise UserError(f"{word}: no such variant -> all, table2, {', '.join([*BLOCKS, *sorted(variants)])}")
     blocks = []
     for name, block in BLOCKS.items():
         whole = "all" in wanted or name in wanted or ("table2" in wanted and name in TABLE2)

@@ -92,10 +92,7 @@ def refuse_existing(path: Path, overwrite: bool = False, mark: str | None = None
     if not overwrite:
         raise UserError(f"{path}: already exists -> give another folder, remove it, or pass --overwrite")
     if mark is not None and not (path / mark).is_file():
-        raise UserError(
-            f"{path}: contains no {mark}, so it was not written by this command and is not replaced"
-            " -> give another folder"
-        )
+        raise UserError(f"{path}: contains no {mark}, so this command did not write it -> give another folder")
 
 
 @contextmanager
@@ -238,13 +235,13 @@ def read_json(path: Path) -> Any:
 def read_versioned(path: Path, version: int, advice: str) -> dict[str, Any]:
     """A JSON object that has its format version in `polyptrace`; another version than this one is an error."""
     content = read_json(path)
-    found = content.get("polyptrace") if isinstance(content, dict) else None
-    if found is None:
+    written_version = content.get("polyptrace") if isinstance(content, dict) else None
+    if written_version is None:
         raise UserError(f"{path}: not written by polyptrace (no format version) -> check the folder")
-    if found != version:
+    if written_version != version:
         raise UserError(
-            f"{path}: format version {found!r}, written by release {content.get('release', 'unknown')}; this release"
-            f" ({polyptrace.__version__}) reads {version} -> use that release, or {advice}"
+            f"{path}: format version {written_version!r}, written by release {content.get('release', 'unknown')};"
+            f" this release ({polyptrace.__version__}) reads {version} -> use that release, or {advice}"
         )
     return content
 

@@ -51,10 +51,7 @@ def suspected_corners(boxes: Boxes) -> str:
     share = float(past[known].mean())
     if share < SUSPICIOUS_SHARE or not inside[known].all():
         return ""
-    return (
-        f"{100 * share:.0f} % of the boxes reach past the right or lower edge, and all have w > x and h > y "
-        "-> check whether these are corners (x1, y1, x2, y2) instead of left, top, width, height"
-    )
+    return f"{100 * share:.0f} % of the boxes leave the image, and w > x, h > y -> are they corners (x1, y1, x2, y2)?"
 
 
 def _rules(boxes: Boxes) -> Iterator[tuple[str, bool, Bools, str]]:

@@ -54,9 +54,7 @@ class Selection:
             known = sorted(set(boxes.video.tolist()))
             unknown = sorted(set(self.videos) - set(known))
             if unknown:
-                raise UserError(
-                    f"--videos: the source has no {', '.join(unknown)} -> it has {', '.join(known[:8])}, ..."
-                )
+                raise UserError(f"--videos: there is no {', '.join(unknown)} -> one of {', '.join(known[:8])}, ...")
             chosen: Bools = np.isin(boxes.video, self.videos)
         else:
             if self.share is None or not 0 < self.share < 1:
@@ -88,10 +86,7 @@ def join_clips(boxes: Boxes, clips_per_procedure: int, seed: int = 0) -> Boxes:
         raise UserError(f"--join-clips {clips_per_procedure}: not a number of clips -> give 1 or more")
     in_videos = np.flatnonzero([is_video(file) for file in boxes.file])
     if len(in_videos):
-        raise UserError(
-            f"{boxes.file[in_videos[0]]}: frames of video files are found by their index, which joining changes"
-            " -> extract the clips to folders of images first"
-        )
+        raise UserError(f"{boxes.file[in_videos[0]]}: clips in video files cannot be joined -> extract them to images")
     clips = group_rows(video_codes(boxes))
     order = numpy_generator(seed).permutation(len(clips))
     videos, frames = boxes.video.copy(), boxes.frame_index.copy()

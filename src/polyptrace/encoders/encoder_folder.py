@@ -200,9 +200,7 @@ def load_folder(folder: Path) -> OwnEncoder:
     try:
         encoder: OwnEncoder = KINDS[config.kind](weights="none", **config.encoder)
     except Exception as error:  # any setting can have a value that torch or timm refuses in its own way
-        raise UserError(
-            f"{path}: 'encoder' does not describe an encoder ({type(error).__name__}: {error}) -> check the file"
-        ) from None
+        raise UserError(f"{path}: 'encoder' is not valid ({type(error).__name__}: {error}) -> check the file") from None
     fill_network(encoder, read_safetensors(folder / WEIGHTS), str(folder / WEIGHTS), "get the folder again")
     _verify(encoder, config, folder)
     encoder.record = config.training
@@ -223,10 +221,7 @@ def _verify(encoder: OwnEncoder, config: EncoderConfig, folder: Path) -> None:
         )
     weights = weights_hash(encoder)
     if weights != config.weights_hash:
-        raise UserError(
-            f"{folder / WEIGHTS}: not the weights that were saved (hash {weights[:12]}, {CONFIG} has"
-            f" {config.weights_hash[:12]}) -> get the folder again"
-        )
+        raise UserError(f"{folder / WEIGHTS}: not the weights that were saved (hash) -> get the folder again")
     if fingerprint(encoder, weights) != config.fingerprint:
         raise UserError(f"{folder / CONFIG}: 'encoder' was changed after saving (fingerprint) -> get the folder again")
 
@@ -267,13 +262,10 @@ def load_authors_checkpoint(path: Path) -> TrackletEncoder:
             name="authors",
         )
     except KeyError as error:
-        raise UserError(
-            f"{path}: has no {error} -> give a checkpoint of the authors' release (Lightning, with hyper_parameters)"
-        ) from None
+        raise UserError(f"{path}: has no {error} -> give a Lightning checkpoint of the authors' release") from None
     except Exception as error:  # any setting can have a value that torch or timm refuses in its own way
         raise UserError(
-            f"{path}: hyper_parameters do not describe an encoder ({type(error).__name__}: {error})"
-            " -> give a checkpoint of the authors' release"
+            f"{path}: hyper_parameters are not valid ({type(error).__name__}: {error}) -> give an authors' checkpoint"
         ) from None
     fill_network(encoder, tensors, str(path), "give a checkpoint that the authors' release wrote")
     return encoder.eval()

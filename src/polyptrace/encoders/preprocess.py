@@ -93,9 +93,7 @@ class CropPreparation(nn.Module):
 def prepare_crops(crops: Tensor, preprocess: Preprocess) -> Tensor:
     """Crops (B, L, S, S, 3) uint8 as normalised floats (B, L, 3, H, W) on the same device."""
     if crops.dtype != torch.uint8 or crops.ndim < 4 or crops.shape[-1] != 3:
-        raise UserError(
-            f"crops: {crops.dtype} of shape {tuple(crops.shape)} -> give uint8 pixels of shape (…, height, width, 3)"
-        )
+        raise UserError(f"crops: {crops.dtype} of shape {tuple(crops.shape)} -> give uint8 of shape (…, H, W, 3)")
     return CropPreparation(preprocess).to(crops.device)(crops)
 
 
@@ -108,14 +106,9 @@ def as_frames(frames: Tensor, preprocess: Preprocess) -> Tensor:
     if frames.dtype == torch.uint8:
         return prepare_crops(frames, preprocess)
     if not frames.is_floating_point():
-        raise UserError(
-            f"frames: {frames.dtype} -> give uint8 crops of shape (B, L, S, S, 3), or floats from prepare_crops"
-        )
+        raise UserError(f"frames: {frames.dtype} -> give uint8 crops (B, L, S, S, 3), or floats from prepare_crops")
     if _looks_unnormalised(frames):
-        warn(
-            "frames: all values are in [0, 1], so they were probably not normalised -> give uint8 crops of shape"
-            " (B, L, S, S, 3), or floats from prepare_crops(crops, encoder.preprocess)"
-        )
+        warn("frames: all in [0, 1], probably not normalised -> give uint8 crops, or floats from prepare_crops")
     return frames
 
 
@@ -125,9 +118,8 @@ def input_size(stored: int, preprocess: Preprocess, *, enlarge: bool = False) ->
         if preprocess.flexible:
             return stored
         raise UserError(
-            f"crops: {stored} pixels, but the encoder takes {preprocess.size}"
-            f" -> cut them with --crops.size {preprocess.size},"
-            " or allow enlarged crops with --embed.enlarge true"
+            f"crops: {stored} pixels, but the encoder takes {preprocess.size} -> cut them with --crops.size"
+            f" {preprocess.size}, or allow enlarged crops with --embed.enlarge true"
         )
     return preprocess.size
 

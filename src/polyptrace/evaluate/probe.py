@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from polyptrace.core.arrays import Bools, Float32s, Floats, Ints
-from polyptrace.core.console import counted
 from polyptrace.core.device import torch_threads
 from polyptrace.core.errors import UserError
 from polyptrace.core.randomness import torch_seed
@@ -191,10 +190,7 @@ def _test_part(group: Ints, label: Ints, dataset: Ints, seed: int) -> Bools:
         if _both_classes(test, label):
             return test
     groups = [len(np.unique(group[label == c])) for c in (0, 1)]
-    raise UserError(
-        f"probe: {counted(groups[1], 'group')} of class 1 and {groups[0]} of class 0 are too few to train and test"
-        " -> give at least 4 of each"
-    )
+    raise UserError(f"probe: too few groups (class 1: {groups[1]}, class 0: {groups[0]}) -> give at least 4 of each")
 
 
 def _both_classes(test: Bools, label: Ints) -> bool:

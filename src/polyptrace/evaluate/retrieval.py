@@ -138,9 +138,7 @@ class Gallery:
         if self.scope not in get_args(Scope):
             raise UserError(f"retrieval: scope {self.scope!r} is unknown -> use {', '.join(get_args(Scope))}")
         if (self.scope != "all" or self.apart > 0) and self.video is None:
-            raise UserError(
-                f"retrieval: scope {self.scope!r}, apart {self.apart:g} s: no video -> give the video of each tracklet"
-            )
+            raise UserError(f"retrieval: scope {self.scope!r} or apart needs videos -> give the video of each tracklet")
         if self.apart > 0 and self.times is None:
             raise UserError(f"retrieval: apart {self.apart:g} s: no times -> give start and end of each tracklet")
 

@@ -45,10 +45,7 @@ def encoder(config: Config, size: int) -> OwnEncoder:
 def plan(data: Data, config: Config) -> TrainingPlan:
     """Every tracklet is an anchor once per epoch, with a bag drawn at the temperature of the curriculum."""
     if config.loss.name == "multi-positive" and config.loss.form == "paper":
-        raise UserError(
-            "--loss.name multi-positive: Equation 1 (--loss.form paper) is noise-aware only, the multi-positive loss"
-            " has the symmetric form -> add --loss.form symmetric"
-        )
+        raise UserError("--loss.name multi-positive: has the symmetric form only -> add --loss.form symmetric")
     chosen, settings = fixed_length(data), config.supervision
     rows = pad_rows([data.tracklets.rows[i] for i in chosen])
     video, position = video_keys(data.tracklets)[chosen], data.tracklets.position[chosen]
@@ -88,8 +85,7 @@ def plan(data: Data, config: Config) -> TrainingPlan:
     grows = (settings.sampling, settings.curriculum) == ("exponential", "cosine")
     if grows and settings.progress != "step" and planned.length(config.train).epochs == 1:
         note = (
-            f"curriculum: in a single epoch τ stays at tau_min = {settings.tau_min}: bags of close neighbours"
-            " -> to reach tau_max, train for several epochs or use --supervision.progress step"
+            f"curriculum: in a single epoch τ stays at tau_min = {settings.tau_min} -> use --supervision.progress step"
         )
         return replace(planned, notes=[*planned.notes, note])
     return planned
@@ -109,10 +105,7 @@ def _notes(sizes: Ints, anchors: int, settings: Supervision) -> list[str]:
         use = "their bags are smaller" if settings.small_videos == "keep" else "left out"
         notes.append(f"data: {counted(small, 'video')} with fewer than {settings.bag_size + 1} tracklets: {use}")
     if (sizes >= fewest_tracklets(settings)).sum() == 1:
-        note = (
-            "data: all bags come from one video, so negatives come from the same procedure and may show the same polyp"
-            " -> prepare several procedures together"
-        )
+        note = "data: all bags come from one video: negatives may show the same polyp -> prepare several procedures"
         apart = ", or use --supervision.composition no-overlap"
         notes.append(note if settings.composition == "no-overlap" else note + apart)
     return notes

@@ -91,7 +91,7 @@ def batch_shape(sizes: Ints, settings: Views) -> tuple[int, int, list[str]]:
 def draw_batches(polyp: Ints, polyps: int, tracklets: int, keep_small: bool, random: np.random.Generator) -> list[Ints]:
     """Batches (polyps · tracklets,) of tracklets of the polyps (N,), until too few polyps are left.
 
-    With `keep_small`, a polyp with fewer tracklets is drawn with all of them, and the rest of its places is -1.
+    With `keep_small`, a polyp with fewer tracklets is drawn with all of them, and the rest of its slots is -1.
     """
     shuffled = random.permutation(len(polyp))
     order = shuffled[np.argsort(polyp[shuffled], kind="stable")]

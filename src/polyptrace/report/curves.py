@@ -164,9 +164,7 @@ def load_run(folder: Path) -> Run:
             if not 0 <= lines[-1][0] < np.inf:
                 raise ValueError
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-            raise UserError(
-                f"{path}: line {number} is not a JSON object with a step -> wait if the run is still writing"
-            ) from None
+            raise UserError(f"{path}: line {number} has no step -> wait if the run is still writing") from None
     if not lines:
         raise UserError(f"{path}: empty -> wait until the run has completed a step")
     step, *columns = np.array(lines).T

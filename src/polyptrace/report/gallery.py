@@ -70,8 +70,7 @@ def gallery_rows(row: Results, indices: Iterable[int], images: TrackImages) -> t
         correct = sum(each.role == "same" for each in strips)
         heading = (
             f"Polyp {polyp[query]}: {correct} of its {counted(others, 'other track')} among the nearest"
-            f" {len(strips) - 1}; average precision"
-            f" {100 * float(row.arrays['retrieval/ap'][index]):.0f} %"
+            f" {len(strips) - 1}; average precision {100 * float(row.arrays['retrieval/ap'][index]):.0f} %"
         )
         rows.append(StripRow(heading, tuple(strips)))
     return tuple(rows)

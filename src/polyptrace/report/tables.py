@@ -187,8 +187,7 @@ def card_results(results: Results, fingerprint: str) -> dict[str, str | float]:
         made = str(source.get("info", {}).get("fingerprint", ""))
         if made != fingerprint:
             raise UserError(
-                f"{source['path']}: vectors of another encoder (fingerprint {made[:12] or 'unknown'}, not"
-                f" {fingerprint[:12]}) -> embed and evaluate with the encoder that is saved"
+                f"{source['path']}: vectors of another encoder -> embed and evaluate with the one that is saved"
             )
     card: dict[str, str | float] = {
         f"{m.over} {m.name}": m.metric_text(metric) for m in MAIN if (metric := m.of(results)) is not None

@@ -79,10 +79,7 @@ def _warn_about_other_tests(rows: Sequence[Results]) -> None:
     other = sorted({number for measure in measured(rows, MAIN) for number in rank(rows, measure).other_test})
     if other:
         names = ", ".join(rows[number].method.name for number in other)
-        warn(
-            f"{names}: evaluated on other tracklets or bootstrap draws than the other rows, so marked {OTHER_TEST} and"
-            " not ranked -> evaluate all rows on the same dataset with the same settings"
-        )
+        warn(f"{names}: other tracklets or draws, so not ranked ({OTHER_TEST}) -> use the same data and settings")
 
 
 def _page(content: Content, sections: Sequence[Section], title: str | None) -> Page:

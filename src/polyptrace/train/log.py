@@ -159,9 +159,7 @@ class TrainingLog:
         try:
             return loggers[name](settings)
         except ModuleNotFoundError as error:
-            raise UserError(
-                f"--train.loggers {name}: not installed ({error}) -> pip install 'polyptrace[{name}]'"
-            ) from None
+            raise UserError(f"--train.loggers {name}: {error} -> pip install 'polyptrace[{name}]'") from None
 
     def _tensorboard(self, _settings: Mapping[str, object]) -> Writer:
         from torch.utils.tensorboard import SummaryWriter

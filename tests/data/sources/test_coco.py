@@ -160,7 +160,7 @@ def test_results_of_a_detector_replace_the_annotations(tmp_path: Path, world, sa
     content["annotations"] = []
     found = read_coco(write_coco(tmp_path, content), results=tmp_path / "results.json")
     same_rows(found, world, "score", polyp=lambda _: "")
-    with pytest.raises(UserError, match=r"results\.json: is a list of detections .* --results"):
+    with pytest.raises(UserError, match=r"results\.json: contains detections only .* --results"):
         read_coco(tmp_path / "results.json")
 
 
@@ -202,8 +202,8 @@ def broken(content: dict, change) -> dict:
         (lambda c: c["annotations"].insert(3, 7), r"annotations\[3\]: is not a JSON object"),
         (lambda c: c["annotations"][3].update(size="big"), r"annotations\[3\]: size 'big' is not understood"),
         (lambda c: c["annotations"][3].update(histology="banana"), r"'banana' is not known -> .*--histology .*AD, Low"),
-        (lambda c: c["annotations"][3].update(size="77 mm"), r"has two sizes, .* two polyps with one id"),
-        (lambda c: c["annotations"][3].update(histology="SSL"), r"has two histologies, .* two polyps with one id"),
+        (lambda c: c["annotations"][3].update(size="77 mm"), r"has two sizes, .* give each its own id"),
+        (lambda c: c["annotations"][3].update(histology="SSL"), r"has two histologies, .* give each its own id"),
         (lambda c: c["annotations"].clear(), "contains no box"),
         (lambda c: c.pop("images"), "has no list 'images'"),
         (lambda c: c["images"][2].update(id=c["images"][1]["id"]), r"images\[2\]: id 11 is also that of images\[1\]"),

@@ -146,7 +146,7 @@ def test_entries_to_ignore_are_left_out_of_ground_truth(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"1,1,2,3,4,5,1\n2,1,2,3\n", r"gt\.txt:2: has 4 values of 6"),
+        (b"1,1,2,3,4,5,1\n2,1,2,3\n", r"gt\.txt:2: has 4 of 6 values"),
         (b"1,1,2,3,4,5,1\n2,1,2,three,4,5,1\n", r"gt\.txt:2: top is 'three', not a number"),
         (b"1,1,2,3,4,5,1\n2,nan,2,3,4,5,1\n", r"gt\.txt:2: id is 'nan', not a whole number"),
         (b"1,1,2,3,4,5,1\n\n3,1,1_0,3,4,5,1\n", r"gt\.txt:3: left is '1_0', not a number"),
@@ -266,7 +266,7 @@ def test_a_missing_video_a_differently_named_one_and_an_unknown_type_have_their_
 
 
 def test_decimal_commas_are_refused_with_their_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"gt\.txt:2: '2;1;409,4;445,7;30,5;40,1;1' has commas and another separator"):
+    with pytest.raises(UserError, match=r"gt\.txt:2: '2;1;409,4;445,7;30,5;40,1;1' mixes commas"):
         read_mot(one_file(tmp_path, b"1;1;409;445;30;40;1\n2;1;409,4;445,7;30,5;40,1;1\n"))
 
 

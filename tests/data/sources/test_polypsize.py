@@ -140,7 +140,7 @@ def test_errors_in_the_table_name_the_line(tmp_path: Path, world, old: str, new:
 
 def test_a_folder_without_boxes_says_what_is_looked_for(tmp_path: Path) -> None:
     labels(tmp_path)
-    with pytest.raises(UserError, match="no boxes found -> put VOC XML files, a COCO JSON file or a folder labels/"):
+    with pytest.raises(UserError, match="no boxes found -> put VOC XML, COCO JSON or a folder labels/"):
         read_polypsize(tmp_path)
 
 

@@ -63,7 +63,7 @@ def test_a_split_is_one_part(tmp_path: Path, world) -> None:
     write(tmp_path, world)
     assert set(read_polypsset(tmp_path, split="val").video) == {"val2019/1"}
     assert set(read_polypsset(tmp_path, split="test2019").video) == {"test2019/24"}
-    with pytest.raises(UserError, match="train2019 has no identities"):
+    with pytest.raises(UserError, match="not a split with identities"):
         read_polypsset(tmp_path, split="train2019")
 
 

@@ -61,7 +61,7 @@ def test_the_bad_line_is_named(place: int, bad: str) -> None:
 def test_decimal_commas_are_refused_with_their_line(line: str, repeat: int) -> None:
     separator = ";" if ";" in line else "\t" if "\t" in line else " "
     good = separator.join("1234567")
-    with pytest.raises(UserError, match=rf"^x:{repeat + 1}: .*decimal point, 409\.4 instead of 409,4"):
+    with pytest.raises(UserError, match=rf"^x:{repeat + 1}: .*mixes commas .* 409\.4"):
         number_rows("\n".join([good] * repeat + [line] * repeat), "x", NAMES, 2)
 
 

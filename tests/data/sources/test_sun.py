@@ -74,7 +74,7 @@ def test_no_track_crosses_from_one_sub_clip_to_the_next(tmp_path: Path) -> None:
     [
         ("x.jpg 1,2,3,4,0", r"case1\.txt:1: 'x\.jpg' is not a name of SUN"),
         (f"../{NAME.format(clip=1, frame=1)} 1,2,3,4,0", "leaves the dataset's folder"),
-        (f"{NAME.format(clip=1, frame=1)} 1,2,3,4", r"case1\.txt:1: '1,2,3,4' has 4 values of 5"),
+        (f"{NAME.format(clip=1, frame=1)} 1,2,3,4", r"case1\.txt:1: '1,2,3,4' is not xmin,ymin,xmax,ymax,class"),
         (f"{NAME.format(clip=1, frame=1)} 1,b,3,4,0", r"case1\.txt:1: value is 'b', not a number"),
         (f"{NAME.format(clip=1, frame=1)} 1,2,3,4,7", r"case1\.txt:1: class is 7"),
         (f"{NAME.format(clip=1, frame=1)} 1,2,3,4,1", r"no line of annotation_txt has class 0"),

@@ -84,7 +84,7 @@ def test_a_path_that_does_not_exist_is_an_error_and_never_asks_the_hub(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
-    with pytest.raises(UserError, match=r"not a file, a folder or a hub id.*dinov2-small"):
+    with pytest.raises(UserError, match=r"no file, folder or hub id.*dinov2-small"):
         find("dinov2-small", weights)
     assert hub == []
 

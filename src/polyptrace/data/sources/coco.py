@@ -97,10 +97,7 @@ def _rows(
     """The boxes of a file; with `identities`, of a COCO-VID file, in which every image names its video."""
     content = read_json(path)
     if isinstance(content, list):
-        raise UserError(
-            f"{path}: is a list of detections without images -> give the dataset's JSON as the path, and this file "
-            "with --results"
-        )
+        raise UserError(f"{path}: contains detections only -> give the dataset's JSON, and this file with --results")
     images = _records(content, "images", path)
     by_id = _index_by_id(images, "images", path)
     if results:

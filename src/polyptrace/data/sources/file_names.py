@@ -40,9 +40,7 @@ def inside(name: object, where: str) -> str:
     clean = name.replace("\\", "/")
     parts = clean.split("/")
     if clean.startswith("/") or _DRIVE.match(clean) or ".." in parts or "\0" in clean or "::" in clean:
-        raise UserError(
-            f"{where}: file name {name!r} leaves the dataset's folder -> names are relative to it, without .."
-        )
+        raise UserError(f"{where}: file name {name!r} leaves the dataset's folder -> give relative names, without ..")
     sizes = [len(part.encode("utf-8", "replace")) for part in parts]
     if max(sizes) > _LONGEST_NAME or sum(sizes) > _LONGEST_PATH:
         raise UserError(f"{where}: file name {name[:60]!r}… is too long -> correct it")

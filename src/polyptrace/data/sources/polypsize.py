@@ -59,9 +59,7 @@ def _boxes(path: Path) -> Boxes:
     ]:
         first = 0 if "frame" in texts[0].name.lower() else 1  # the authors' Video01_frame0000 counts from 0
         return read_yolo(path, first_frame=first)
-    raise UserError(
-        f"{path}: no boxes found -> put VOC XML files, a COCO JSON file or a folder labels/ of YOLO files below it"
-    )
+    raise UserError(f"{path}: no boxes found -> put VOC XML, COCO JSON or a folder labels/ of YOLO files below it")
 
 
 def _video_of(boxes: Boxes, row: int) -> str:

@@ -22,9 +22,7 @@ def read_polypsset(path: Path, *, split: str | None = None, histology: Mapping[s
     """The boxes of PolypsSet's 39 videos; `split` is `val2019` or `test2019` (default: both)."""
     path = Path(path)
     if split and split.removesuffix("2019") not in ("val", "test"):
-        raise UserError(
-            f"--split {split}: not a split with videos -> val2019 or test2019 (train2019 has no identities)"
-        )
+        raise UserError(f"--split {split}: not a split with identities -> val2019 or test2019")
     parts = (f"{split.removesuffix('2019')}2019",) if split else _PARTS
     annotations = [unwrapped(path, "PolypsSet") / part / "Annotation" for part in parts]
     folders = [a / name for a in annotations for name in sorted(names_in(a), key=natural) if (a / name).is_dir()]

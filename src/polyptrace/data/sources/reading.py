@@ -42,9 +42,7 @@ def read_text(path: Path) -> str:
         text = content.decode("utf-16") if content.startswith(_UTF16) else content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path}:{line}: is not UTF-8 text ({error.reason}) -> save the file as UTF-8; give boxes here, not a video"
-        ) from None
+        raise UserError(f"{path}:{line}: is not UTF-8 text ({error.reason}) -> give boxes as UTF-8 text") from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise UserError(f"{path}:{line}: contains NUL characters -> save the file as UTF-8 text")
@@ -58,10 +56,7 @@ def number(cell: object, where: str) -> float:
             raise ValueError
         return float(cell)
     except (ValueError, OverflowError):
-        shown = repr(cell)
-        raise UserError(
-            f"{where} is {shown if len(shown) <= 60 else shown[:57] + '...'}, not a number -> correct or remove it"
-        ) from None
+        raise UserError(f"{where} is {repr(cell)[:60]}, not a number -> correct or remove it") from None
 
 
 def integer(value: object, where: str) -> int:
@@ -95,9 +90,7 @@ def number_rows(
         if content.strip() and not content.lstrip().startswith("#"):
             cells = _cells(content, f"{path}:{line}")[: len(names)]
             if len(cells) < needed:
-                raise UserError(
-                    f"{path}:{line}: has {counted(len(cells), 'value')} of {needed} -> a line is {','.join(names)}"
-                )
+                raise UserError(f"{path}:{line}: has {len(cells)} of {needed} values -> a line is {','.join(names)}")
             parsed = zip(cells, columns, strict=False)
             values = [parse(cell, f"{path}:{line}: {name}") for cell, (name, parse) in parsed]
             rows.append(values + [np.nan] * (len(names) - len(values)))
@@ -109,10 +102,7 @@ def _cells(content: str, where: str) -> list[str]:
     """The cells of a line; a comma next to another separator is a decimal comma and refused."""
     cells = [cell.strip() for cell in content.split(";" if ";" in content else ",")]
     if "," in content and any("," in cell or len(cell.split()) > 1 for cell in cells):
-        raise UserError(
-            f"{where}: {content.strip()[:60]!r} has commas and another separator -> write numbers with a decimal "
-            "point, 409.4 instead of 409,4"
-        )
+        raise UserError(f"{where}: {content.strip()[:60]!r} mixes commas and other separators -> write 409.4")
     if len(cells) == 1:
         return content.split()
     return cells if cells[-1] else cells[:-1]
@@ -136,9 +126,7 @@ def read_table(path: Path, needed: Iterable[str] = ()) -> list[tuple[dict[str, s
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(names):
-                raise UserError(
-                    f"{where}: has {counted(len(cells), 'cell')}, the header {len(names)} -> correct the line"
-                )
+                raise UserError(f"{where}: has {counted(len(cells), 'cell')}, the header {len(names)} -> correct it")
             rows.append((dict(zip(names, (cell.strip() for cell in cells), strict=True)), where))
     except csv.Error as error:
         raise UserError(f"{path}:{reader.line_num}: not readable as CSV ({error}) -> correct the line") from None

@@ -74,9 +74,7 @@ def read_realcolon(path: Path, *, split: str | None = None, histology: Mapping[s
     for video in videos:
         _warn_of_unlabelled(video)
     if not len(table):
-        raise UserError(
-            f"{path}: no annotation of {counted(len(videos), 'video')} contains a box -> are the archives complete?"
-        )
+        raise UserError(f"{path}: no annotation contains a box -> are the archives complete?")
     unlisted = sorted(set(table.polyp) - set(lesions)) if lesions else []
     if unlisted:
         warn(f"{path}: lesions that lesion_info.csv does not list: {', '.join(unlisted)}")

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources.box_labels import BoxRow, label_table, with_labels
@@ -82,9 +81,7 @@ def _boxes(content: str, text: Path, line: int) -> list[tuple[str, int, BoxRow]]
     for cell in cells:
         values = cell.split(",")
         if len(values) != 5:
-            raise UserError(
-                f"{text}:{line}: {cell[:60]!r} has {counted(len(values), 'value')} of 5 -> xmin,ymin,xmax,ymax,class"
-            )
+            raise UserError(f"{text}:{line}: {cell[:60]!r} is not xmin,ymin,xmax,ymax,class -> correct it")
         xmin, ymin, xmax, ymax, kind = (number(value, f"{text}:{line}: value") for value in values)
         if kind not in (0, 1):
             raise UserError(f"{text}:{line}: class is {values[4]} -> 0 is a polyp, 1 is none")

@@ -249,9 +249,7 @@ def find_weights(name: str, model: FoundationModel, weights: str | Path) -> Path
     if text.startswith("hub:") or is_hub_id(text):
         owner, repository, file = [*text.removeprefix("hub:").split("/", 2), "", ""][:3]
         return download(name, model, f"{owner}/{repository}", file)
-    raise UserError(
-        f"--weights: {text} is not a file, a folder or a hub id -> check the path; weights of {name}: {model.page}"
-    )
+    raise UserError(f"--weights {text}: no file, folder or hub id -> get the weights of {name} from {model.page}")
 
 
 def cached_weights(model: FoundationModel) -> Path | None:
