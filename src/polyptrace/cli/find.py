@@ -24,7 +24,9 @@ from polyptrace.report.page import write_page
 def command(
     embeddings: VectorsFile,
     video: Annotated[str, Option(help="Procedure of the query track.")],
-    at: Annotated[str | None, Option(metavar="[H:]MM:SS", help="A time of the query; needs the frame rate.")] = None,
+    at: Annotated[
+        str | None, Option(metavar="[H:]MM:SS", help="Time at which the query is visible; needs the frame rate.")
+    ] = None,
     frame: Annotated[int | None, Option(min=0, help="Instead of --at: a frame in which the query is visible.")] = None,
     track: Annotated[int | None, Option(min=0, help="Instead of --at: the query's number.")] = None,
     among: Annotated[find.Among, Option(help="Procedures to search: the query's own, the others, or all.")] = "own",

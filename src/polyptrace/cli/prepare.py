@@ -51,7 +51,9 @@ def command(
     first_frame: Annotated[int | None, reader(min=0, help="mot, yolo, cvat: first frame (default 1, 1, 0).")] = None,
     boxes: Annotated[str | None, reader(help="mot: file to read: gt, det or auto.")] = None,
     results: Annotated[Path | None, reader(help="coco: results JSON of a detector, with scores.")] = None,
-    image_size: Annotated[str | None, reader(metavar="WIDTHxHEIGHT", help="yolo: size of missing images.")] = None,
+    image_size: Annotated[
+        str | None, reader(metavar="WIDTHxHEIGHT", help="yolo: needed without images and videos.")
+    ] = None,
     cases: Annotated[Path | None, reader(help="sun: CSV of the cases, instead of the included one.")] = None,
     columns: Annotated[
         list[str] | None, reader(metavar="OURS=THEIRS", help="polypsize: name of a column; repeatable.")

@@ -221,7 +221,7 @@ def _verify(encoder: OwnEncoder, config: EncoderConfig, folder: Path) -> None:
         )
     weights = weights_hash(encoder)
     if weights != config.weights_hash:
-        raise UserError(f"{folder / WEIGHTS}: not the weights that were saved (hash) -> get the folder again")
+        raise UserError(f"{folder / WEIGHTS}: not the weights that were saved -> get the folder again")
     if fingerprint(encoder, weights) != config.fingerprint:
         raise UserError(f"{folder / CONFIG}: 'encoder' was changed after saving (fingerprint) -> get the folder again")
 
@@ -265,7 +265,8 @@ def load_authors_checkpoint(path: Path) -> TrackletEncoder:
         raise UserError(f"{path}: has no {error} -> give a Lightning checkpoint of the authors' release") from None
     except Exception as error:  # any setting can have a value that torch or timm refuses in its own way
         raise UserError(
-            f"{path}: hyper_parameters are not valid ({type(error).__name__}: {error}) -> give an authors' checkpoint"
+            f"{path}: hyper_parameters are not valid ({type(error).__name__}: {error})"
+            " -> give a checkpoint of the authors' release"
         ) from None
     fill_network(encoder, tensors, str(path), "give a checkpoint that the authors' release wrote")
     return encoder.eval()

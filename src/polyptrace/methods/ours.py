@@ -85,7 +85,8 @@ def plan(data: Data, config: Config) -> TrainingPlan:
     grows = (settings.sampling, settings.curriculum) == ("exponential", "cosine")
     if grows and settings.progress != "step" and planned.length(config.train).epochs == 1:
         note = (
-            f"curriculum: in a single epoch τ stays at tau_min = {settings.tau_min} -> use --supervision.progress step"
+            f"curriculum: in a single epoch τ stays at tau_min = {settings.tau_min}"
+            " -> train for several epochs or use --supervision.progress step"
         )
         return replace(planned, notes=[*planned.notes, note])
     return planned

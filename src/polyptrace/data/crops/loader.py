@@ -10,6 +10,7 @@ batches ahead from the memory map into pinned memory, and a separate CUDA stream
 
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
+from itertools import starmap
 from typing import Literal
 
 import numpy as np
@@ -103,8 +104,7 @@ def read_ahead(crops: Pixels, parts: Iterable[Ints], device: torch.device, pad: 
     """The crops of each part at their stored size, read ahead by threads; see `CropLoader.stream`."""
     copies = _copy_stream(device) if device.type == "cuda" else None
     ahead, threads = (GPU_AHEAD, min(GPU_AHEAD, usable_cores())) if copies else (CPU_AHEAD, CPU_AHEAD)
-    for batch, copied in map_ahead(partial(_read, crops, pad, copies), parts, threads, ahead):
-        yield _usable(batch, copied)
+    yield from starmap(_usable, map_ahead(partial(_read, crops, pad, copies), parts, threads, ahead))
 
 
 @cache

@@ -88,7 +88,8 @@ def read_frames(
                 return
     warn(
         f"{path}: the stream ends early or is damaged: {len(requested) - count:,} of {len(requested):,} requested "
-        f"frames are missing, from frame {requested[count]} on -> copy the video again, or check its boxes"
+        f"frames are missing, from frame {requested[count]} on; all before are kept -> copy the video again, or check "
+        "that the boxes belong to it"
     )
 
 
@@ -237,7 +238,8 @@ def _open(path: Path) -> Iterator[Any]:
     except (av.error.FFmpegError, OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"{path}: cannot be opened as a video ({reason}) -> check that it is one and was copied completely"
+            f"{path}: cannot be opened as a video ({reason}) -> check that it was copied completely (an MP4 without its"
+            " end has lost its index)"
         ) from None
     with container:
         if not container.streams.video:

@@ -102,7 +102,9 @@ def _cells(content: str, where: str) -> list[str]:
     """The cells of a line; a comma next to another separator is a decimal comma and refused."""
     cells = [cell.strip() for cell in content.split(";" if ";" in content else ",")]
     if "," in content and any("," in cell or len(cell.split()) > 1 for cell in cells):
-        raise UserError(f"{where}: {content.strip()[:60]!r} mixes commas and other separators -> write 409.4")
+        raise UserError(
+            f"{where}: {content.strip()[:60]!r} mixes commas and other separators -> write 409.4, not 409,4"
+        )
     if len(cells) == 1:
         return content.split()
     return cells if cells[-1] else cells[:-1]
