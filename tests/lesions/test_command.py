@@ -130,6 +130,20 @@ def test_the_given_model_is_used_also_if_it_is_the_one_beside_the_vectors(
     assert SameModel.load(copied / "same.json") == SameModel.load(tmp_path / "out/same.json") == with_labels
 
 
+def test_a_stored_model_that_was_fitted_with_labels_is_kept_and_said(
+    vectors: Path, written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied = shutil.copytree(vectors, tmp_path / "vectors")
+    with_labels = replace(SameModel.load(written / "same.json"), labelled_pairs=9)
+    with_labels.save(copied / "same.json")
+    assert call("lesions", copied, "--out", tmp_path / "out") == 0
+    assert "was fitted with labels -> add --refit" in " ".join(capsys.readouterr().out.split())
+    assert SameModel.load(copied / "same.json") == SameModel.load(tmp_path / "out/same.json") == with_labels
+    assert call("lesions", copied, "--refit", "--out", tmp_path / "out", "--overwrite") == 0
+    assert SameModel.load(copied / "same.json").labelled_pairs == 0
+    assert "was fitted with labels" not in capsys.readouterr().out
+
+
 def test_the_given_model_is_stored_beside_the_vectors_for_explore_and_find(
     vectors: Path, written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -117,14 +117,15 @@ def test_it_is_stored_and_read_again(tracks: Embeddings, model: SameModel, tmp_p
     assert same_model(tmp_path / "vectors", tracks, labels=True)[1] is None
 
 
-def test_a_stored_model_with_labels_is_used_unless_one_without_is_asked_for(
+def test_a_stored_model_with_labels_is_kept_until_a_new_fit_is_asked_for(
     tracks: Embeddings, model: SameModel, tmp_path: Path
 ) -> None:
     tracks.save(tmp_path / "vectors")
     with_labels = replace(model, labelled_pairs=9)
     with_labels.save(tmp_path / "vectors/same.json")
     assert same_model(tmp_path / "vectors", tracks)[0] == with_labels
-    assert same_model(tmp_path / "vectors", tracks, labels=False)[0] == model
+    assert same_model(tmp_path / "vectors", tracks, labels=True)[0] == with_labels
+    assert same_model(tmp_path / "vectors", tracks, refit=True)[0] == model
 
 
 @pytest.mark.parametrize(

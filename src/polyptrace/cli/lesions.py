@@ -31,15 +31,16 @@ def command(
     labels: Annotated[bool, Option("--labels", help="Use the known polyp labels to fit the probability.")] = False,
     same: SameFile = None,
     refit: Annotated[
-        bool, Option("--refit", help="Fit the probability again, even if same.json is beside the vectors.")
+        bool, Option("--refit", help="Fit the probability again instead of using same.json beside the vectors.")
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
     """List the lesions of each procedure: which tracks belong together, and how certain that is.
 
     No labels are needed. The probability that two tracks show the same lesion is fitted to the vectors, or read from
-    the file of --same. It is stored beside the vectors (same.json), where 'explore' and 'find' use it. The folder gets
-    lesions.csv, tracks.csv, lesions.json, same.json and the page lesions.html.
+    the file of --same. It is stored beside the vectors (same.json), where 'explore' and 'find' use it, and used again
+    until --refit, --same or, if it was fitted without labels, --labels is given. The folder gets lesions.csv,
+    tracks.csv, lesions.json, same.json and the page lesions.html.
 
     Examples:
 
@@ -86,6 +87,8 @@ def write_lesions(
                 f"{vectors}: {SAME_FILE} cannot be stored there, so 'explore' and 'find' fit their own, without labels"
             )
     _print(found, model, source)
+    if model.labelled_pairs and source == vectors / SAME_FILE and not labels and same is None:
+        echo(f"{source} was fitted with labels -> add --refit to fit the probability without labels")
     echo(f"written: {out / 'lesions.html'}, {out / MARK}, {out / 'tracks.csv'}")
     if data:
         suggest("explore", vectors, *(word for path in data for word in ("--data", path)))

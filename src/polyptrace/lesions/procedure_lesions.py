@@ -68,21 +68,20 @@ def lesions(embeddings: Embeddings, *, same: SameModel | None = None) -> list[Pr
 
 
 def same_model(
-    vectors: Path, tracks: Embeddings, *, path: Path | None = None, labels: bool | None = None, refit: bool = False
+    vectors: Path, tracks: Embeddings, *, path: Path | None = None, labels: bool = False, refit: bool = False
 ) -> tuple[SameModel, Path | None]:
     """The model of some vectors: of the given file, of `same.json` beside them, or a new fit; and the file it is from.
 
-    The file is None for a new fit. With `labels`, the file beside the vectors is only used if it was fitted with labels
-    (True) or without (False).
+    The file is None for a new fit. With `labels`, the file beside the vectors is used only if it was fitted so.
     """
     stored = vectors / SAME_FILE
     used = stored if path is None and not refit and stored.is_file() else path
     if used is not None:
         model = SameModel.load(used)
-        if path is not None or labels is None or (model.labelled_pairs > 0) == labels:
+        if path is not None or not labels or model.labelled_pairs:
             model.check(tracks, str(used))
             return model, used
-    return fit_same(tracks, labels=bool(labels)), None
+    return fit_same(tracks, labels=labels), None
 
 
 def _procedure_lesions(tracks: Embeddings, procedure: ProcedureTracks, model: SameModel) -> ProcedureLesions:
