@@ -54,6 +54,13 @@ def test_a_time_long_after_the_last_track_is_an_error(vectors: Path, capsys: pyt
     assert "is after its last track, which ends at 0:" in capsys.readouterr().err
 
 
+def test_a_column_without_values_is_not_explained(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("find", vectors, "--video", "v1", "--track", 1, "--among", "others") == 0
+    assert "compared with" not in capsys.readouterr().out
+    assert call("find", vectors, "--video", "v1", "--track", 1) == 0
+    assert "beyond others: compared with 15 tracks" in capsys.readouterr().out
+
+
 def test_few_tracks_are_counted_and_not_given_in_per_cent(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("find", vectors, "--video", "v1", "--track", 1) == 0
     printed = capsys.readouterr().out

@@ -107,7 +107,7 @@ def _print(tracks: Embeddings, matches: find.Matches) -> None:
     output.print(table)
     if matches.same_meaning:
         echo(f"same lesion: {matches.same_meaning}")
-    if matches.others:
+    if (matches.beyond >= 0).any():
         echo(f"beyond others: compared with {counted(matches.others, 'track')} of other procedures")
     if matches.simultaneous:
         echo(f"left out: {counted(matches.simultaneous, 'track')} visible at the same time")
