@@ -88,6 +88,78 @@ def test_an_edit_says_at_once_what_it_contradicts_or_sets_aside_and_can_be_undon
     assert page.evaluate("S.current") >= 0, "the selection is kept"
 
 
+#: Controls in sight of which another element is on top.
+COVERED = """() => [...document.querySelectorAll("button, select, input, textarea, canvas")].filter(node => {
+    const box = node.getBoundingClientRect(), x = (box.left + box.right) / 2, y = (box.top + box.bottom) / 2;
+    const on = document.elementFromPoint(x, y);
+    return box.width && on && !node.contains(on) && !on.closest(".scroll, .answers");
+}).map(node => node.outerHTML)"""
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1920, 1080), (390, 800)])
+def test_a_message_covers_no_control_and_moves_no_answer_button(
+    serve: Serve, visit: Open, size: tuple[int, int]
+) -> None:
+    page = visit(serve(), viewport={"width": size[0], "height": size[1]})
+    settled(page)
+    page.evaluate("select([2], false)")
+    page.wait_for_function("() => S.sprite !== null && S.frames.length > 2")
+    pair = "items => edit({ kind: 'answer', items: keys(items), answer: 'same' })"
+    act(page, lambda: page.evaluate(pair, [0, 2]))
+    page.evaluate("scrollTo(0, 0)")
+    before = page.evaluate(PLACES)[-1]
+    page.evaluate("showFrame(Math.floor(S.frames.length / 2))")
+    page.keyboard.press("m")  # one track only: refused
+    assert "Select two or more" in page.inner_text("#toast")
+    assert page.evaluate(COVERED) == []
+    act(page, lambda: page.keyboard.press("s"))
+    assert page.is_hidden("#toast")
+    assert "sets aside" in page.inner_text("#effect")
+    box = page.locator("#effect").bounding_box()
+    assert 0 <= box["y"] < box["y"] + box["height"] <= size[1], "the message is in sight"
+    assert page.evaluate(COVERED) == []
+    if size[0] > 800:
+        assert page.evaluate(PLACES)[-1] == before
+        page.wait_for_function("() => S.sprite !== null && S.frames.length > 2")
+        edits = page.locator("#edits").bounding_box()
+        assert edits["y"] + edits["height"] <= size[1], "the buttons for edits stay in sight"
+    page.keyboard.press("m")
+    assert page.evaluate(COVERED) == []
+    page.click("#toast button")
+    assert page.is_hidden("#toast")
+    page.keyboard.press("m")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#toast")
+    assert page.is_visible("#effect")
+
+
+def test_the_parts_of_a_split_track_have_names_of_their_own(serve: Serve, visit: Open) -> None:
+    page = visit(serve())
+    settled(page)
+    track = page.evaluate("S.state.items.track[2]")
+
+    def split(share: float) -> None:
+        page.wait_for_function("() => S.sprite !== null && S.frames.length > 2")
+        page.evaluate("share => showFrame(Math.floor(S.frames.length * share))", share)
+        act(page, lambda: page.keyboard.press("s"))
+
+    page.evaluate("select([2], false)")
+    split(0.6)
+    assert page.inner_text("#track-title") == f"Track {track}.2", "the second part is selected"
+    page.evaluate("select([S.current - 1], false)")
+    assert page.inner_text("#track-title") == f"Track {track}.1"
+    split(0.5)
+    assert page.inner_text("#track-title") == f"Track {track}.2", "the second of the two new parts is selected"
+    assert page.evaluate("S.state.names").count(f"{track}.3") == 1
+    act(page, lambda: page.evaluate("edit({ kind: 'answer', items: keys([2, 4]), answer: 'same' })"))
+    page.keyboard.press("h")
+    page.wait_for_function("() => $('history').querySelectorAll('li').length === 3")
+    same, second, first = page.locator("#history li").all_inner_texts()
+    assert f"same: tracks {track}.1 and {track}.3" in same
+    assert f"split track {track} (" in second, "a part that is split itself has its times"
+    assert f"split track {track} at frame" in first
+
+
 def test_tracks_of_two_lesions_can_be_moved_to_one_of_them(serve: Serve, visit: Open) -> None:
     page = visit(serve())
     settled(page)

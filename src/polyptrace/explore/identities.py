@@ -10,6 +10,7 @@ order of events,
   effect until one of them is withdrawn.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -63,6 +64,17 @@ class Identities:
     mapped: int = 0  # items of events that were found by overlap
     set_aside: list[int] = field(default_factory=list)  # events on tracks that were split later
     repeated: set[tuple[int, int]] = field(default_factory=set)  # pairs that one annotator answered more than once
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each item: its track, such as 8; for parts of a split track also the part, such as 8.1."""
+        parts = Counter(self.track.tolist())
+        number: Counter[int] = Counter()
+        names = []
+        for item, track in zip(self.items, self.track.tolist(), strict=True):
+            number[track] += 1
+            names.append(f"{item[0]}.{number[track]}" if parts[track] > 1 else str(item[0]))
+        return names
 
     def members(self, item: int) -> Ints:
         """The items that are known to show the lesion of an item."""

@@ -62,6 +62,7 @@ class PageContent:
             "number": number,
             "fps": fps if np.isfinite(fps) and fps > 0 else None,
             "items": dict(zip(("track", "first", "last"), columns, strict=True)),
+            "names": state.names,
             "component": state.component.tolist(),
             "polyp": tracks.polyp[rows][state.track].tolist() if (tracks.polyp[rows] != "").any() else None,
             "rejected": np.flatnonzero(state.rejected).tolist(),

@@ -156,11 +156,13 @@ class ExploredProcedure:
         joined = {index[item] for item in (*event.items, *target)} if joins else set()
         if event.kind == "merge":
             joined = {int(member) for number in joined for member in state.members(number)}
-        latest: Item | None = None
-        for item in sorted((state.items[number] for number in joined), key=lambda item: (item[1:], item[0])):
-            if latest is not None and item[1] <= latest[2]:
-                return f"tracks {latest[0]} and {item[0]} are visible at the same time, so they show two lesions"
-            latest = item if latest is None or item[2] > latest[2] else latest
+        latest = -1
+        for number in sorted(joined):  # items are in temporal order
+            if latest >= 0 and state.items[number][1] <= state.items[latest][2]:
+                first, second = state.names[latest], state.names[number]
+                return f"tracks {first} and {second} are visible at the same time, so they show two lesions"
+            if latest < 0 or state.items[number][2] > state.items[latest][2]:
+                latest = number
         return ""
 
     def _replay(self, who: str | None, _revision: int) -> Identities:

@@ -69,7 +69,7 @@ async function start() {
   if (!embedded) setInterval(poll, 2000);
 }
 async function load() {
-  S.lesions = null; S.question = S.check = null; S.selected.clear(); S.current = -1; S.lanes = 6; $("effect").hidden = true;
+  S.lesions = null; S.question = S.check = null; S.selected.clear(); S.current = -1; S.lanes = 6; closeMessage("toast"); closeMessage("effect");
   if (!embedded) history.replaceState(null, "", `#${S.number}`);
   try {
     S.state = await get(`procedures/${S.number}`);
@@ -99,7 +99,9 @@ async function refresh() {
 function restore(keep, now) {
   const place = new Map(S.state.items.track.map((_, item) => [itemKey(item).join(), item]));
   S.selected = new Set([...keep].map(key => place.get(key)).filter(item => item !== undefined));
-  S.current = place.get(now) ?? S.state.items.track.lastIndexOf(now ? Number(now.split(",")[0]) : -1);  // the last part of a split track
+  const [track, first, last] = now ? now.split(",").map(Number) : [-1], { items } = S.state;
+  const part = items.track.findLastIndex((each, item) => each === track && items.first[item] >= first && items.last[item] <= last);
+  S.current = place.get(now) ?? (part >= 0 ? part : items.track.lastIndexOf(track));  // after a split its second part
   if (S.lesions && S.lesions.lesion.length !== S.state.items.track.length) S.lesions = null;
 }
 async function poll() {
@@ -127,7 +129,7 @@ async function save(content) {
   const keep = new Set([...S.selected].map(item => itemKey(item).join())), now = S.current >= 0 ? itemKey(S.current).join() : "";
   try {
     const reply = await post(content);
-    S.state = reply.state; $("toast").hidden = true; showEffect(reply.event, reply.effect);
+    S.state = reply.state; closeMessage("toast"); showEffect(reply.event, reply.effect);
     restore(keep, now);
     if (S.noting) renderEdits();  // the question stays, since a click on it may have begun
     else { S.question = S.check = null; S.waiting = true; render(); }
@@ -139,8 +141,9 @@ async function save(content) {
 /* ---- what is known about items ---- */
 const lesionOf = item => S.lesions ? S.lesions.lesion[item] : S.state.rejected.includes(item) ? -1 : 0;
 const lesionName = item => !S.lesions ? "" : lesionOf(item) < 0 ? "not a lesion" : `Lesion ${lesionOf(item) + 1}`;
-const times = item => { const [, first, last] = itemKey(item), fps = S.state.fps; return `${fps ? "" : "frames "}${moment(first, fps)}–${moment(last, fps)}`; };
-const title = item => `Track ${S.state.items.track[item]}`;
+const between = (first, last) => `${S.state.fps ? "" : "frames "}${moment(first, S.state.fps)}–${moment(last, S.state.fps)}`;
+const times = item => between(...itemKey(item).slice(1));
+const title = item => `Track ${S.state.names[item]}`;
 const chosen = () => S.selected.size ? [...S.selected].sort((a, b) => a - b) : S.current >= 0 ? [S.current] : [];
 const lesionItems = lesion => S.lesions ? S.lesions.lesion.flatMap((each, item) => each === lesion ? [item] : []) : [];
 const keys = items => items.map(itemKey);
@@ -233,7 +236,7 @@ function answer(said) {
 function key(event) {
   const typing = ["INPUT", "TEXTAREA", "SELECT"].includes(event.target.tagName) && event.target.type !== "range";
   if ($("dialog").open) return;
-  if (event.key === "Escape") { if (typing) event.target.blur(); else if (!$("effect").hidden) $("effect").hidden = true; else select([], false); return; }
+  if (event.key === "Escape") { if (typing) event.target.blur(); else if (!closeMessage("toast") && !closeMessage("effect")) select([], false); return; }
   const control = event.ctrlKey || event.metaKey;
   if (typing || event.altKey || (control && !["z", "Z", "y"].includes(event.key))) return;
   const jump = tab => () => showTab(tab);

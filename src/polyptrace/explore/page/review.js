@@ -14,11 +14,20 @@ async function showTab(tab, focus = true) {
     if (tab === "review") renderReview(found); else renderHistory(found.history);
   } catch (error) { failed(error); }
 }
+/* An item of an event: a present one, the whole of a track that is split now, or a part that is not present any more. */
+function itemName([track, first, last]) {
+  const { items, names } = S.state, parts = items.track.flatMap((each, item) => each === track ? [item] : []);
+  const present = parts.find(item => items.first[item] === first && items.last[item] === last);
+  if (present !== undefined) return names[present];
+  const inside = parts.some(item => items.first[item] < first) || parts.some(item => items.last[item] > last);
+  return inside ? `${track} (${between(first, last)})` : `${track}`;
+}
+const itemNames = items => items.map(itemName).join(", ");
 const said = event => ({
-  answer: () => `${event.answer}: tracks ${event.items[0][0]} and ${event.items[1][0]}`, merge: () => `merged tracks ${event.items.map(item => item[0]).join(", ")}`,
-  move: () => `moved track${event.items.length > 1 ? "s" : ""} ${event.items.map(item => item[0]).join(", ")} ${event.to ? `to the lesion of track ${event.to[0]}` : "to a new lesion"}`,
-  split: () => `split track ${event.items[0][0]} at frame ${event.frame}`, reject: () => `not a lesion: track ${event.items.map(item => item[0]).join(", ")}`,
-  restore: () => `a lesion: track ${event.items.map(item => item[0]).join(", ")}`, note: () => event.text ? `note on track ${event.items[0][0]}: ${event.text}` : `removed the note on track ${event.items[0][0]}`,
+  answer: () => `${event.answer}: tracks ${itemName(event.items[0])} and ${itemName(event.items[1])}`, merge: () => `merged tracks ${itemNames(event.items)}`,
+  move: () => `moved track${event.items.length > 1 ? "s" : ""} ${itemNames(event.items)} ${event.to ? `to the lesion of track ${itemName(event.to)}` : "to a new lesion"}`,
+  split: () => `split track ${itemName(event.items[0])} at frame ${event.frame.toLocaleString("en")}`, reject: () => `not a lesion: track ${itemNames(event.items)}`,
+  restore: () => `a lesion: track ${itemNames(event.items)}`, note: () => event.text ? `note on track ${itemName(event.items[0])}: ${event.text}` : `removed the note on track ${itemName(event.items[0])}`,
 }[event.kind] || (() => event.kind))();
 const withdraw = (event, text) => el("button", { class: "edit", type: "button", onclick: () => edit({ kind: event.active ? "undo" : "redo", event: event.id }) }, text || (event.active ? "Withdraw" : "Restore"));
 function statement(event) { return el("span", { class: event.active ? "long" : "long off" }, `#${event.id} `, name(event.who), ` ${said(event)}`); }
@@ -57,9 +66,16 @@ function showEffect(made, { contradicted, replaced, set_aside: aside, events }) 
   const back = { undo: { kind: "redo", event: made.event }, redo: { kind: "undo", event: made.event } }[made.kind] || { kind: "undo", event: made.id };
   $("effect").replaceChildren(...parts, el("p", { class: "buttons" },
     el("button", { id: "effect-undo", type: "button", onclick: () => edit(back) }, made.kind === "undo" ? "Redo" : "Undo", el("kbd", {}, made.kind === "undo" ? "Z" : "z")),
-    el("button", { type: "button", onclick: () => { $("effect").hidden = true; showTab("review"); } }, "Review", el("kbd", {}, "r")),
-    el("button", { type: "button", onclick: () => { $("effect").hidden = true; } }, "Close", el("kbd", {}, "Esc"))));
-  $("effect").hidden = !parts.length;
+    el("button", { type: "button", onclick: () => { closeMessage("effect"); showTab("review"); } }, "Review", el("kbd", {}, "r")),
+    el("button", { type: "button", onclick: () => closeMessage("effect") }, "Close", el("kbd", {}, "Esc"))));
+  if (parts.length) showMessage("effect"); else closeMessage("effect");
+}
+/* Messages are above the track, where they cover nothing and move no answer button. */
+function showMessage(id) { $(id).hidden = false; $(id).scrollIntoView({ block: "nearest" }); }
+function closeMessage(id) {
+  const open = !$(id).hidden;
+  $(id).hidden = true;
+  return open;
 }
 
 /* ---- dialogs ---- */
@@ -88,10 +104,10 @@ const KEYS = [["y n u", "answer same, different, unsure"], ["← → ↑ ↓", "
 function help() {
   dialog("Keys", el("table", {}, el("tbody", {}, ...KEYS.map(([key, text]) => el("tr", {}, el("td", {}, el("kbd", {}, key)), el("td", {}, text))))));
 }
-let toastTimer;
 function toast(text) {
-  $("toast").textContent = text; $("toast").hidden = false;
-  clearTimeout(toastTimer); toastTimer = setTimeout(() => { $("toast").hidden = true; }, 6000);
+  if (!$("toast").hidden && $("toast").firstChild.textContent === text) return;
+  $("toast").replaceChildren(el("span", {}, text), el("button", { type: "button", onclick: () => closeMessage("toast") }, "Close", el("kbd", {}, "Esc")));
+  showMessage("toast");
 }
 
 /* ---- the list of lesions, in the read-only file and in print ---- */

@@ -37,7 +37,8 @@ async function renderTrack() {
   const player = same && $("player") ? $("player") : buildPlayer(item);
   panel.replaceChildren(
     el("h2", { id: "track-title" }, badge(item), title(item)), el("p", { class: "fact" }, facts.filter(Boolean).join(" · "), polyp ? el("span", {}, " · label ", name(polyp)) : null),
-    player, ...(embedded ? [note.value && note] : [actions, note, el("h3", {}, "Most likely the same"), el("p", { class: "fact" }, "P(same) is from the two tracks alone."), same && $("candidates") ? $("candidates") : el("div", { id: "candidates", class: "scroll" })]));
+    player, ...(embedded ? [note.value && note] : [note, el("h3", {}, "Most likely the same"), el("p", { class: "fact" }, "P(same) is from the two tracks alone."), same && $("candidates") ? $("candidates") : el("div", { id: "candidates", class: "scroll" })]));
+  $("edits").replaceChildren(actions);
   if (focused && $(focused)) $(focused).focus();
   if (embedded) return;
   try {
@@ -64,7 +65,7 @@ function buildPlayer(item) {
   stop(); S.position = 0; S.frames = []; S.sprite = null;
   const canvas = el("canvas", { width: 256, height: 256, role: "img", "aria-label": `Playback of ${title(item).toLowerCase()}` });
   const range = el("input", { type: "range", id: "position", min: 0, max: 0, value: 0, "aria-label": "Frame", oninput: event => { stop(); showFrame(Number(event.target.value)); } });
-  const side = el("div", {}, strip(item, 6, 96), el("p", { class: "buttons" }, el("button", { id: "play", type: "button", onclick: play }, "Play", el("kbd", {}, "space"))), range, el("p", { class: "fact", id: "frame" }, " "));
+  const side = el("div", {}, strip(item, 6, 96), el("p", { class: "buttons" }, el("button", { id: "play", type: "button", onclick: play }, "Play", el("kbd", {}, "space"))), range, el("p", { class: "fact", id: "frame" }, " "), el("div", { id: "edits" }));
   const sprite = new Image(), shownItem = itemKey(item).join();
   sprite.addEventListener("load", () => { if (S.current >= 0 && itemKey(S.current).join() === shownItem) { S.sprite = sprite; showFrame(0); } });
   if (embedded || S.state.pictures.includes(item)) sprite.src = stripAddress(item, 64, 224);
@@ -105,7 +106,7 @@ function select(items, more) {
     timeline.reveal(S.current);
     $("spoken").textContent = `${title(S.current)}, ${lesionName(S.current)}, ${times(S.current)}${S.selected.size > 1 ? `, ${S.selected.size} selected` : ""}`;
   }
-  mark(); renderTrack();
+  closeMessage("toast"); mark(); renderTrack();
 }
 function merge() { if (S.selected.size < 2) toast("Select two or more tracks first, with Shift."); else edit({ kind: "merge", items: keys(chosen()) }); }
 function confirmLesion() {
