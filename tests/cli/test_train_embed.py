@@ -15,6 +15,7 @@ import pytest
 
 import polyptrace
 from campaigns.commands import content, different
+from polyptrace.core.lock import lock
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
 from polyptrace.encoders import weights
@@ -120,11 +121,30 @@ def test_a_run_is_replaced_with_overwrite_only(coloured: Dataset, tmp_path: Path
     assert settings(tmp_path / "r")["train"]["seed"] == 1
 
 
+def test_vectors_are_not_replaced_while_explore_writes_answers_beside_them(
+    coloured: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["embed", "colour-grid", "--data", coloured.path, "--out", tmp_path / "v"]
+    assert call(*words) == 0
+    answers = tmp_path / "v/answers.jsonl"
+    answers.write_text('{"format": 1}\n')
+    with lock(answers):
+        assert call(*words, "--overwrite") == 2
+    assert f"{answers}: in use by process" in capsys.readouterr().err
+    assert call(*words, "--overwrite") == 0
+    assert answers.read_text() == '{"format": 1}\n'
+    assert not list((tmp_path / "v").glob(".*"))
+
+
 def test_what_is_mistyped_gets_one_line_not_a_traceback(
     coloured: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--data", coloured.path, "--out", tmp_path / "r"]
+    (tmp_path / "file").touch()
     for mistyped, said in (
+        (["train", "ours", *words, "--data", coloured.path], "--data: this command takes one dataset"),
+        (["embed", "colour-grid", "--data", coloured.path, "--out", tmp_path / "file/v"], "file cannot be written to"),
+        (["embed", "colour-grid", "--data", coloured.path.parent, "--out", tmp_path / "r"], f"give {coloured.path}"),
         (["train", "our", *words], "not a method"),
         (["train", "ours", *words, "--optimiser.lrr", "1"], "optimiser.lr"),
         (["embed", tmp_path / "nowhere.ckpt", *words], "no such file"),

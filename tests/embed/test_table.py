@@ -76,6 +76,16 @@ def test_an_existing_folder_is_replaced_only_with_overwrite(tmp_path):
     table.save(tmp_path / "E", overwrite=True)
 
 
+def test_the_answers_of_explore_survive_new_vectors(tmp_path):
+    table = Embeddings.from_columns(columns())
+    table.save(tmp_path / "E")
+    (tmp_path / "E/answers.jsonl").write_text("answers")
+    (tmp_path / "E/same.json").write_text("fitted to the old vectors")
+    table.save(tmp_path / "E", overwrite=True)
+    assert (tmp_path / "E/answers.jsonl").read_text() == "answers"
+    assert not (tmp_path / "E/same.json").exists()
+
+
 def test_an_npz_with_vectors_alone_is_enough(tmp_path):
     np.savez(tmp_path / "theirs.npz", vectors=np.eye(3))
     loaded = Embeddings.load(tmp_path / "theirs.npz")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 import polyptrace
 from polyptrace.core.console import echo, notify
@@ -122,10 +123,21 @@ def build(called: str | None) -> typer.Typer:
         for each, function in (group or {name: module.command}).items():
             # lines of a paragraph are joined, so that they are wrapped at the width of the terminal
             text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.getdoc(function) or "")
-            parent.command(each, help=text, context_settings=extra)(function)
+            parent.command(each, cls=_Command, help=text, context_settings=extra)(function)
         if group is not None:
             app.add_typer(parent, name=name, help=summary, epilog=module.EXAMPLES)
     return app
+
+
+class _Command(TyperCommand):
+    """A command for which a second dataset is an error where it takes one: of repeated options, the last one counts."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for parameter in self.params:
+            if parameter.name == "data" and not getattr(parameter, "multiple", False) and given.count(parameter) > 1:
+                raise UserError("--data: this command takes one dataset -> give it once")
+        return super().parse_args(ctx, args)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

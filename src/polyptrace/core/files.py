@@ -212,7 +212,9 @@ def wrong_folder(path: Path, command: str, alternative: str = "") -> UserError:
     content = described(path)
     if content is not None and not (path / CONTENTS[command][0]).is_file():
         problem = f"contains {content}, not {wanted}"
-    return UserError(f"{path}: {problem} -> give a folder that 'polyptrace {command}' wrote{alternative}")
+    inside = sorted(path.glob(f"*/{CONTENTS[command][0]}"))
+    advice = f"a folder that 'polyptrace {command}' wrote{alternative}" if len(inside) != 1 else str(inside[0].parent)
+    return UserError(f"{path}: {problem} -> give {advice}")
 
 
 def write_json(path: Path, content: object) -> None:

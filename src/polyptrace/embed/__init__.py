@@ -9,11 +9,12 @@ if TYPE_CHECKING:
     from polyptrace.embed.export import export_encoder
     from polyptrace.embed.online import OnlineEncoder, OnlineTrack
     from polyptrace.embed.onnx import OnnxEncoder, OnnxTrack, embed_export
-    from polyptrace.embed.partial import VECTORS_FILE
+    from polyptrace.embed.partial import ANSWERS_FILE, VECTORS_FILE
     from polyptrace.embed.pretrained import PretrainedEncoder, from_pretrained, save_pretrained
     from polyptrace.embed.table import Embeddings, concatenate, open_datasets
 
 __all__ = [
+    "ANSWERS_FILE",
     "VECTORS_FILE",
     "Embedder",
     "Embeddings",

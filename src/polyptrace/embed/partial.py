@@ -10,7 +10,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import polyptrace
 from polyptrace.core.arrays import Float32s, Ints
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_file, file_hash, refuse_existing
+from polyptrace.core.files import atomic_file, check_writable, file_hash, refuse_existing
 from polyptrace.core.lock import lock
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: The file of finished vectors.
 VECTORS_FILE = "embeddings.parquet"
+#: The answers of `explore`, which belong to people and are kept when the vectors are replaced.
+ANSWERS_FILE = "answers.jsonl"
 #: Seconds between two writes, and the least ratio of this time to that of a write.
 EVERY, LEAST_RATIO = 20.0, 20.0
 
@@ -126,12 +128,20 @@ def vectors_written(out: Path, overwrite: bool) -> Iterator[None]:
 
     It is an error if `out` exists and may not be replaced; what a process left that was killed after saving is removed.
     """
+    check_writable(out)
     with lock(out):
         if not overwrite and (out / VECTORS_FILE).is_file():
             remove_partial_vectors(out)
         refuse_existing(out, overwrite, VECTORS_FILE)
-        yield
+        with _answers_held(out):
+            yield
         remove_partial_vectors(out)
+
+
+def _answers_held(out: Path) -> AbstractContextManager[None]:
+    """Keeps `explore` from writing answers to a folder that is replaced; an error if it runs on them."""
+    answers = out / ANSWERS_FILE
+    return lock(answers) if answers.is_file() else nullcontext()
 
 
 def remove_leftovers(out: Path) -> None:

@@ -9,6 +9,7 @@ it was made: encoder, fingerprint, dataset, whether the data is generated). A fi
 names of the fields below.
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -28,7 +29,7 @@ from polyptrace.core.schema import read_npz, read_parquet, write_parquet
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import FLOATS, INTS, STRINGS, tracklets_hash
 from polyptrace.data.identity import codes, video_keys
-from polyptrace.embed.partial import VECTORS_FILE
+from polyptrace.embed.partial import ANSWERS_FILE, VECTORS_FILE
 
 #: Columns other than the vector, in the order of the file.
 COLUMNS = ("unit", "dataset", "video", "track", "position", "last", "fps", "polyp", "size_mm", "histology")
@@ -107,13 +108,15 @@ class Embeddings:
         return tracks
 
     def save(self, folder: Path | str, *, overwrite: bool = False) -> None:
-        """Writes `embeddings.parquet` and `embeddings.json`, atomically."""
+        """Writes `embeddings.parquet` and `embeddings.json`, atomically. The answers of `explore` there are kept."""
         flat = pa.array(np.ascontiguousarray(self.vectors, dtype=np.float32).reshape(-1))
         columns = {c: pa.array(getattr(self, c).astype(object) if c in STRINGS else getattr(self, c)) for c in COLUMNS}
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self.vectors.shape[1])
         with atomic_folder(Path(folder), overwrite=overwrite, mark=VECTORS_FILE) as temporary:
             write_parquet(pa.table(columns), temporary / VECTORS_FILE)
             write_json(temporary / INFO_FILE, {"version": VERSION, **self.info})
+            if (answers := Path(folder) / ANSWERS_FILE).is_file():  # people's work, which names tracks by their frames
+                shutil.copy2(answers, temporary)
 
     @classmethod
     def load(cls, path: Path | str, unit: str | None = None) -> Self:

@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.schema import from_json
+from polyptrace.embed import ANSWERS_FILE
 
 FORMAT = 1
 #: The first line.
@@ -204,7 +205,7 @@ def undoable(events: Sequence[Event], who: str, video: str) -> tuple[int, int]:
 
 def default_answers(vectors: Path) -> Path:
     """The journal of some vectors, in their folder or beside their file."""
-    return vectors / "answers.jsonl" if vectors.is_dir() else vectors.with_suffix(".answers.jsonl")
+    return vectors / ANSWERS_FILE if vectors.is_dir() else vectors.with_suffix(".answers.jsonl")
 
 
 def _sync_folder(folder: Path) -> None:
