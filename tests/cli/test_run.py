@@ -88,6 +88,26 @@ def test_a_folder_of_another_command_is_refused_before_the_detector_runs(
     assert "contains a dataset, written by 'polyptrace prepare' -> give another folder" in capsys.readouterr().err
 
 
+def test_other_videos_in_the_folder_of_a_case_are_refused_before_the_detector_runs(
+    tiny_videos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run(*words(tiny_videos, out)) == 0
+    video, *options = words(tiny_videos, out)
+    other = tmp_path / "other.mp4"
+    shutil.copy2(Path(str(video)), other)
+    before = sorted(out.rglob("*"))
+    capsys.readouterr()
+    for videos, message in (
+        ([other], f"contains boxes of {Path(str(video)).stem}, not among the given videos"),
+        ([video, other], "data: was made without other -> give another folder"),
+    ):
+        assert run(*videos, *options) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
+        assert sorted(out.rglob("*")) == before
+    assert run(*words(tiny_videos, out)) == 0
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -132,7 +152,9 @@ def test_data_that_are_removed_and_made_again_get_new_vectors(tiny_videos: Path,
     changed = [*words(tiny_videos, out), "--tracks.min-track", "40"]
     assert run(*changed) == 2
     shutil.rmtree(out / "data")
+    (out / "vectors/answers.jsonl").write_text('{"format": 1}\n')
     assert run(*changed) == 0
+    assert (out / "vectors/answers.jsonl").is_file(), "the answers belong to the user"
     made = json.loads((out / "data/dataset.json").read_text())["hashes"]
     assert Embeddings.load(out / "vectors").info["dataset"]["hashes"] == made
 

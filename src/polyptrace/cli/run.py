@@ -1,5 +1,6 @@
 """`polyptrace run VIDEO ... --detector X --out CASE`: detect, prepare, embed and lesions, one after the other."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -63,7 +64,7 @@ def command(
     videos = [Path(name) for name in names]
     settings = read_settings(ctx, config, SECTIONS, Config(tracks=detect.LINKING), options)
     crops = replace(settings.crops, border="keep") if keep_border else settings.crops
-    _check_later_stages(out, encoder, weights, same, settings)
+    _check_later_stages(out, videos, encoder, weights, same, settings)
     detections = detect.run_detector(videos, detector, out / "detections", min_score, crops.border, batch, device)
     remarks = [f"{made.path.stem}: {text.split(' -> ')[0]}." for made in detections for text in made.warnings]
     if not any(made.boxes for made in detections):
@@ -88,12 +89,15 @@ def command(
     lesions.write_lesions(vectors, out / "lesions", [dataset.path], same=same, overwrite=True, remarks=remarks)
 
 
-def _check_later_stages(out: Path, encoder: str, weights: str | None, same: Path | None, settings: Config) -> None:
+def _check_later_stages(
+    out: Path, videos: Sequence[Path], encoder: str, weights: str | None, same: Path | None, settings: Config
+) -> None:
     """Raises the errors of the later stages that do not depend on the boxes, before the detector runs for hours."""
     if out.is_file():
         raise UserError(f"--out {out}: is a file -> give a folder")
     if content := described(out):
         raise UserError(f"--out {out}: contains {content} -> give another folder")
+    _check_same_videos(out, videos)
     refuse_existing(out / "lesions", overwrite=True, mark=lesions.MARK)
     vectors = out / "vectors"
     model = SameModel.load(same) if same is not None else None
@@ -108,6 +112,22 @@ def _check_later_stages(out: Path, encoder: str, weights: str | None, same: Path
         fingerprint, width = check_encoder(encoder, weights, settings.crops.size, settings.embed)
         if model is not None:
             model.check_encoder(fingerprint, width, str(same))
+
+
+def _check_same_videos(out: Path, videos: Sequence[Path]) -> None:
+    """Raises an error if the folder has boxes of other videos, or data that were made without one of the videos."""
+    detections, data = out / "detections", out / "data"
+    given, made = {video.stem for video in videos}, {path.stem for path in detections.glob("*.txt")}
+    if others := sorted(made - given):
+        raise UserError(
+            f"{detections}: contains boxes of {', '.join(others)}, not among the given videos"
+            " -> give another folder with --out, or these videos, too"
+        )
+    if (data / "dataset.json").is_file() and (new := sorted(given - made)):
+        raise UserError(
+            f"{data}: was made without {', '.join(new)} -> give another folder with --out, or remove {data} to make it"
+            " again of all given videos"
+        )
 
 
 def _no_lesions(out: Path, videos: list[Path], detections: list[Detections], reason: str) -> None:
