@@ -144,6 +144,17 @@ def test_a_stored_model_that_was_fitted_with_labels_is_kept_and_said(
     assert "was fitted with labels" not in capsys.readouterr().out
 
 
+def test_labels_that_do_not_exist_are_an_error_and_change_nothing(
+    vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = Embeddings.load(vectors)
+    replace(table, polyp=np.full(len(table), "", object)).save(tmp_path / "vectors")
+    assert call("lesions", tmp_path / "vectors", "--labels", "--out", tmp_path / "out") == 2
+    assert "--labels:" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "vectors/same.json").exists()
+
+
 def test_the_given_model_is_stored_beside_the_vectors_for_explore_and_find(
     vectors: Path, written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,7 +50,9 @@ def command(
     pa.default_memory_pool().release_unused()  # what reading has freed
     datasets = open_datasets(data or (), tracks)
     path = answers or default_answers(vectors)
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent}: no such folder -> create it, or give a file in another folder with --answers")
+    if not os.access(path.parent, os.W_OK):
         raise UserError(f"{path.parent}: cannot be written -> give a file in another folder with --answers FILE")
     with lock(path):
         journal = Journal.open(path)

@@ -69,6 +69,11 @@ def write_lesions(
     tracks = Embeddings.load(vectors).whole_tracks(str(vectors))
     datasets = open_datasets(data, tracks)
     model, source = same_model(vectors, tracks, path=same, labels=labels, refit=refit)
+    if labels and not model.labelled_pairs:
+        raise UserError(
+            f"--labels: {vectors} has no two tracks of one procedure with polyp labels -> leave it out, or prepare the"
+            " dataset with labels (answers of 'explore': 'polyptrace prepare --answers') and embed it again"
+        )
     found = lesions(tracks, same=model)
     images = TrackImages.of(datasets)
     described = [lesion_list(tracks, procedure, images) for procedure in found]

@@ -242,7 +242,8 @@ def check_crops(crops: Any, where: str) -> None:
     """Raises an error unless an array or tensor has the type and shape of the crops of a tracklet."""
     kind, shape = str(crops.dtype).removeprefix("torch."), tuple(crops.shape)
     if kind != "uint8" or len(shape) != 4 or shape[-1] != 3 or 0 in shape:
+        hint = "; give a single one in a list" if len(shape) == 3 and where.startswith("tracklets") else ""
         raise UserError(
             f"{where}: {kind} of shape {shape} -> give each tracklet as uint8 of shape (frames, height, width, 3), with"
-            " at least one frame"
+            f" at least one frame{hint}"
         )
