@@ -160,6 +160,15 @@ def test_the_parts_of_a_split_track_have_names_of_their_own(serve: Serve, visit:
     assert f"split track {track} at frame" in first
 
 
+def test_what_answers_decide_is_in_full_colour_and_the_last_track_is_seen_whole(serve: Serve, visit: Open) -> None:
+    page = visit(serve(), viewport={"width": 1280, "height": 720})
+    settled(page)
+    assert not any(page.evaluate("timeline.solid"))
+    act(page, lambda: page.evaluate("edit({ kind: 'answer', items: keys([0, 2]), answer: 'different' })"))
+    assert page.evaluate("timeline.solid.flatMap((each, item) => each ? [item] : [])") == [0, 2]
+    assert page.evaluate("timeline.x(timeline.full) <= timeline.width - 6")
+
+
 def test_tracks_of_two_lesions_can_be_moved_to_one_of_them(serve: Serve, visit: Open) -> None:
     page = visit(serve())
     settled(page)

@@ -154,8 +154,8 @@ function render() {
   if (!S.state) return;
   const count = S.state.items.track.length, sizes = new Map();
   for (const each of S.state.component) sizes.set(each, (sizes.get(each) || 0) + 1);
-  const lesion = S.state.items.track.map((_, item) => lesionOf(item));
-  timeline.setData({ items: S.state.items, lesion, solid: S.state.component.map(each => sizes.get(each) > 1), fps: S.state.fps });
+  const lesion = S.state.items.track.map((_, item) => lesionOf(item)), open = new Set(S.lesions ? S.lesions.suggested : lesion.keys());
+  timeline.setData({ items: S.state.items, lesion, solid: S.state.component.map((each, item) => sizes.get(each) > 1 || !open.has(item)), fps: S.state.fps });
   S.lanes = Math.max(S.lanes, timeline.lanes.length);  // the timeline never shrinks, so that the buttons below it stay in place
   $("stage").style.setProperty("--lanes", `${S.lanes * timeline.laneHeight + timeline.axis + 8}px`);
   mark();
@@ -167,10 +167,10 @@ function render() {
     $("interval").textContent = `${confidence.length === 1 ? "lesion" : "lesions"}, 90 % interval ${low}–${high}`;
   } else { $("count").textContent = "–"; $("interval").textContent = "lesions: grouping the tracks …"; }
   const conflicts = new Set(S.state.contradictions.map(each => each.statement.event)).size;
-  const left = S.lesions ? S.lesions.left : 0, open = S.question || (embedded && left > 0);  // the read-only file has no question
-  const done = open ? (S.lesions ? S.state.answers / Math.max(S.state.answers + left, 1) : 0) : S.state.answers ? 1 : 0;
+  const left = S.lesions ? S.lesions.left : 0, asked = S.question || (embedded && left > 0);  // the read-only file has no question
+  const done = asked ? (S.lesions ? S.state.answers / Math.max(S.state.answers + left, 1) : 0) : S.state.answers ? 1 : 0;
   $("bar").style.width = `${100 * done}%`;
-  $("progress").textContent = open ? (S.lesions ? `about ${counted(left, "answer")} left` : " ") : S.check ? "All pairs are decided; please check some answers" : conflicts ? "All pairs are decided, with contradictions" : S.state.answers ? "All pairs are decided" : " ";
+  $("progress").textContent = asked ? (S.lesions ? `about ${counted(left, "answer")} left` : " ") : S.check ? "All pairs are decided; please check some answers" : conflicts ? "All pairs are decided, with contradictions" : S.state.answers ? "All pairs are decided" : " ";
   $("conflicts").hidden = !conflicts; $("conflicts").textContent = `${counted(conflicts, "contradiction")} to resolve`;
   renderQuestion(); renderEdits();
 }

@@ -17,6 +17,7 @@ class Timeline {
     canvas.addEventListener("keydown", event => this.key(event));
   }
   get label() { return this.canvas.clientWidth < 600 ? 62 : 132; }
+  get plot() { return this.width - this.label - 8; }  // with a margin, so that the last track is seen whole
   get span() { return this.end - this.start; }
   static hue(lesion) { return (205 + lesion * 137.508) % 360; }
   static colour(lesion, alpha = 1) { return lesion < 0 ? `rgb(130 138 146 / ${alpha})` : `hsl(${Timeline.hue(lesion)} 46% ${DARK.matches ? 60 : 46}% / ${alpha})`; }
@@ -36,8 +37,8 @@ class Timeline {
   }
   setSelection(selected, current, asked) { this.selected = selected; this.current = current; this.asked = asked; this.draw(); }
   draw() { if (!this.dirty) { this.dirty = true; requestAnimationFrame(() => this.paint()); } }
-  x(frame) { return this.label + (frame - this.start) / this.span * (this.width - this.label); }
-  frame(x) { return this.start + (x - this.label) / (this.width - this.label) * this.span; }
+  x(frame) { return this.label + (frame - this.start) / this.span * this.plot; }
+  frame(x) { return this.start + (x - this.label) / this.plot * this.span; }
 
   paint() {
     this.dirty = false; this.frames++;
@@ -92,7 +93,7 @@ class Timeline {
   paintAxis(c, ground, soft, line, height) {
     c.fillStyle = ground; c.fillRect(0, 0, this.width, this.axis);
     c.fillStyle = soft; c.strokeStyle = line; c.lineWidth = 1;
-    const rate = this.fps || 1, seconds = this.span / rate, wanted = Math.max(2, (this.width - this.label) / 90);
+    const rate = this.fps || 1, seconds = this.span / rate, wanted = Math.max(2, this.plot / 90);
     const steps = [.04, .1, .2, .5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
     let step = steps.find(each => seconds / each <= wanted);
     if (!this.fps || !step) { const power = 10 ** Math.floor(Math.log10(seconds / wanted)); step = [1, 2, 5, 10].map(m => m * power).find(each => seconds / each <= wanted); }
@@ -148,7 +149,7 @@ class Timeline {
   wheel(event) {
     const most = this.lanes.length * this.laneHeight - this.height + this.axis;
     if (event.ctrlKey || event.metaKey || event.altKey) this.zoom(Math.exp(event.deltaY * .0022), this.frame(event.offsetX));
-    else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((event.deltaX || event.deltaY) / (this.width - this.label) * this.span);
+    else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((event.deltaX || event.deltaY) / this.plot * this.span);
     else if (most > 0 && (event.deltaY < 0 ? this.scroll > 0 : this.scroll < most)) this.pan(0, event.deltaY);
     else return;
     event.preventDefault();
@@ -167,7 +168,7 @@ class Timeline {
     }
     this.moved += Math.abs(event.offsetX - before.offsetX) + Math.abs(event.offsetY - before.offsetY);
     const others = [...this.pointers.values()].filter(each => each.pointerId !== event.pointerId);
-    const scale = this.span / (this.width - this.label);
+    const scale = this.span / this.plot;
     if (others.length) {
       const gap = Math.abs(before.offsetX - others[0].offsetX) || 1, now = Math.abs(event.offsetX - others[0].offsetX) || 1;
       this.zoom(gap / now, this.frame(others[0].offsetX));
