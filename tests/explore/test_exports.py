@@ -13,9 +13,10 @@ import pytest
 from polyptrace.cli import main
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset, link_tracks, read_cocovid, read_cvat, read_mot
+from polyptrace.data.crops.videos import video_info
 from polyptrace.embed import Embeddings
 from polyptrace.explore import Journal, Workspace
-from polyptrace.explore.exports import track_boxes
+from polyptrace.explore.exports import Named, track_boxes
 from polyptrace.explore.labels import label_boxes, read_answers
 from polyptrace.explore.page_content import PageContent
 
@@ -86,6 +87,29 @@ def test_coco_vid_is_read_again(content: PageContent, tmp_path: Path) -> None:
     boxes = read_cocovid(exported(content, "cocovid", tmp_path))
     assert by_corner(boxes) == expected(content)
     assert len(set(boxes.track)) == int((content.workspace.procedure(0).grouping().lesion >= 0).sum())
+
+
+def test_mot_and_cvat_of_a_video_are_read_again_beside_it(
+    content: PageContent, tiny_videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (video,) = tiny_videos.glob("videos/*.mp4")
+    info = video_info(video)
+    boxes = Boxes.of(
+        video="v",
+        frame_index=np.arange(40),
+        xywh=np.tile([20.0, 30, 40, 50], (40, 1)),
+        file=f"videos/{video.name}",
+        image_width=info.width,
+        image_height=info.height,
+    )
+    monkeypatch.setattr(Named, "boxes", lambda _: iter([(0, boxes)]))
+    monkeypatch.setattr(Named, "file_name", video.stem)
+    (tmp_path / video.name).symlink_to(video)
+    with zipfile.ZipFile(exported(content, "mot", tmp_path)) as archive:
+        archive.extractall(tmp_path)
+    exported(content, "cvat", tmp_path)
+    assert set(read_mot(tmp_path).file) == {video.name}
+    assert set(read_cvat(tmp_path).file) == {video.name}
 
 
 def test_cvat_is_read_again(content: PageContent, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
+from pathlib import PurePath
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
@@ -35,6 +36,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import csv_text
 from polyptrace.core.timecode import has_rate, seconds_text
 from polyptrace.data import Boxes, Dataset
+from polyptrace.data.crops.videos import is_video
 from polyptrace.data.tracks import link_with_settings
 from polyptrace.explore.identities import Identities
 from polyptrace.explore.journal import Item
@@ -183,9 +185,9 @@ def to_cocovid(named: Named) -> bytes:
 
 def to_cvat(named: Named) -> bytes:
     """CVAT for video 1.1: one track per item, its lesion as the attribute `polyp`."""
-    tracks, size, end = [], (0, 0), 0
+    tracks, size, end, file = [], (0, 0), 0, ""
     for item, boxes in named.boxes():
-        size, last = _size(boxes), int(boxes.frame_index[-1])
+        size, last, file = _size(boxes), int(boxes.frame_index[-1]), str(boxes.file[0])
         end = max(end, last + 1)
         lesion = f'<attribute name="polyp">{int(named.grouping.lesion[item]) + 1}</attribute>'
         lines = [
@@ -197,7 +199,9 @@ def to_cvat(named: Named) -> bytes:
         tracks.append(f'  <track id="{item}" label="polyp" source="{source}">\n' + "".join(lines) + "  </track>\n")
     meta = (
         f"<meta><task><name>{escape(named.video)}</name><size>{end}</size><mode>interpolation</mode>"
-        f"<original_size><width>{size[0]}</width><height>{size[1]}</height></original_size></task></meta>\n"
+        f"<original_size><width>{size[0]}</width><height>{size[1]}</height></original_size></task>"
+        + (f"<source>{escape(PurePath(file).name)}</source>" if is_video(file) else "")
+        + "</meta>\n"
     )
     head = '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n  <version>1.1</version>\n  '
     return (head + meta + "".join(tracks) + "</annotations>\n").encode()
