@@ -36,7 +36,6 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import csv_text
 from polyptrace.core.timecode import has_rate, seconds_text
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.crops.videos import is_video
 from polyptrace.data.tracks import link_with_settings
 from polyptrace.explore.identities import Identities
 from polyptrace.explore.journal import Item
@@ -187,7 +186,8 @@ def to_cvat(named: Named) -> bytes:
     """CVAT for video 1.1: one track per item, its lesion as the attribute `polyp`."""
     tracks, size, end, file = [], (0, 0), 0, ""
     for item, boxes in named.boxes():
-        size, last, file = _size(boxes), int(boxes.frame_index[-1]), str(boxes.file[0])
+        size, last = _size(boxes), int(boxes.frame_index[-1])
+        file = str(boxes.file[0]) if boxes.file[0] == boxes.file[-1] else ""  # a video, not an image per frame
         end = max(end, last + 1)
         lesion = f'<attribute name="polyp">{int(named.grouping.lesion[item]) + 1}</attribute>'
         lines = [
@@ -200,7 +200,7 @@ def to_cvat(named: Named) -> bytes:
     meta = (
         f"<meta><task><name>{escape(named.video)}</name><size>{end}</size><mode>interpolation</mode>"
         f"<original_size><width>{size[0]}</width><height>{size[1]}</height></original_size></task>"
-        + (f"<source>{escape(PurePath(file).name)}</source>" if is_video(file) else "")
+        + (f"<source>{escape(PurePath(file).name)}</source>" if file else "")
         + "</meta>\n"
     )
     head = '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n  <version>1.1</version>\n  '
