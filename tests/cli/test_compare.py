@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from polyptrace.compare.rows import ALL
-from polyptrace.config import Crops
+from polyptrace.config import Crops, Tracks
 from polyptrace.core.files import read_json
 from polyptrace.data import Dataset, prepare, read_coco
 from polyptrace.evaluate import Results
@@ -251,6 +253,17 @@ def test_typing_errors_are_reported_before_anything_runs(folder: Path, capsys: p
         assert call(*words(folder, "wrong", *arguments)) == 2
         assert text.strip() in capsys.readouterr().err
     assert not (folder / "wrong").exists()
+
+
+def test_test_data_without_labels_are_an_error_before_anything_runs(
+    folder: Path, tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unlabelled = replace(read_coco(tiny, split="test"), polyp=np.full(len(read_coco(tiny, split="test")), "", object))
+    prepare(unlabelled, tiny, folder / "unlabelled", Tracks(link="video"), Crops(size=32, workers=1))
+    out = folder / "nothing"
+    assert call("compare", "--eval", folder / "unlabelled", "--methods", "colour-grid", "--out", out) == 2
+    assert "has no polyp labels" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_a_second_comparison_is_refused_while_the_first_runs_and_starts_after_it_was_killed(

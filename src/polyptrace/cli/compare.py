@@ -16,7 +16,7 @@ from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Datasets, Shared, Tr
 from polyptrace.config import from_dict, parse_options, read_toml
 from polyptrace.core.console import echo, notify
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import check_writable, write_json, wrong_folder
+from polyptrace.core.files import check_writable, read_json, write_json, wrong_folder
 from polyptrace.core.lock import lock
 from polyptrace.data.dataset import DATASET_FILE
 from polyptrace.evaluate.tasks import RATES, TASKS, check_task
@@ -109,6 +109,8 @@ def command(
     shared = shared_of(ctx, out, config, tasks)
     datasets = data_of(data, tests, tests_of, probe_train, shared.tasks)
     rows = [*map(frozen_row, frozen or []), *select_rows(methods, ROWS, ALL)]
+    if not dry_run:
+        _check_labels(tests or ())
     if not dry_run and not only:  # with --only, several processes may share the folder
         ctx.with_resource(lock(out))
     known_rates = rates_of(shared, rates, searching=bool(search_lr))
@@ -149,6 +151,15 @@ def shared_of(ctx: Context, out: Path, config: Path | None, tasks: str | None) -
     from_dict(file, where=str(config))
     settings = {section: {**file.get(section, {}), **options.get(section, {})} for section in {**file, **options}}
     return Shared(out, settings, tuple(check_task(task.strip()) for task in (tasks or ",".join(TASKS)).split(",")))
+
+
+def _check_labels(tests: Sequence[Path]) -> None:
+    """Raises an error if no test dataset has polyp labels, before rows train for hours."""
+    if not any(read_json(path / DATASET_FILE).get("labels", {}).get("polyps") for path in tests):
+        raise UserError(
+            f"--eval {tests[0]}: has no polyp labels, so there is nothing to compare -> prepare it with labels (answers"
+            " of 'explore': 'polyptrace prepare --answers')"
+        )
 
 
 def data_of(
