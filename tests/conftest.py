@@ -102,7 +102,10 @@ def _make_dataset(
     save_tracklets(_table(columns, name), folder / "tracklets.parquet")
     np.save(folder / "crops.npy", np.concatenate(crops))
     Boxes.of_rows(boxes).save(folder / "boxes.parquet", crop=np.arange(row))
-    write_json(folder / "dataset.json", {"format": FORMAT, "source": {}, "settings": {}, "labels": {}})
+    write_json(
+        folder / "dataset.json",
+        {"format": FORMAT, "source": {}, "settings": {}, "labels": {"polyps": len(set(columns["polyp"]))}},
+    )
     return folder
 
 

@@ -256,7 +256,7 @@ def test_another_dataset_is_refused(
     table = Embeddings.load(vectors)
     replace(table, video=np.array([f"w{name}" for name in table.video], object)).save(tmp_path / "vectors")
     assert call("lesions", tmp_path / "vectors", "--data", data, "--out", tmp_path / "out") == 2
-    assert "not computed from this dataset" in " ".join(capsys.readouterr().err.split())
+    assert "not the dataset of the vectors" in " ".join(capsys.readouterr().err.split())
 
 
 def test_generated_procedures_from_pictures_to_the_printed_page(tiny: Path, tmp_path: Path) -> None:

@@ -109,8 +109,6 @@ def command(
     shared = shared_of(ctx, out, config, tasks)
     datasets = data_of(data, tests, tests_of, probe_train, shared.tasks)
     rows = [*map(frozen_row, frozen or []), *select_rows(methods, ROWS, ALL)]
-    if not dry_run:
-        _check_labels(tests or ())
     if not dry_run and not only:  # with --only, several processes may share the folder
         ctx.with_resource(lock(out))
     known_rates = rates_of(shared, rates, searching=bool(search_lr))
@@ -153,15 +151,6 @@ def shared_of(ctx: Context, out: Path, config: Path | None, tasks: str | None) -
     return Shared(out, settings, tuple(check_task(task.strip()) for task in (tasks or ",".join(TASKS)).split(",")))
 
 
-def _check_labels(tests: Sequence[Path]) -> None:
-    """Raises an error if no test dataset has polyp labels, before rows train for hours."""
-    if not any(read_json(path / DATASET_FILE).get("labels", {}).get("polyps") for path in tests):
-        raise UserError(
-            f"--eval {tests[0]}: has no polyp labels, so there is nothing to compare -> prepare it with labels (answers"
-            " of 'explore': 'polyptrace prepare --answers')"
-        )
-
-
 def data_of(
     train: Path | None,
     tests: Sequence[Path] | None,
@@ -185,6 +174,11 @@ def data_of(
     for path in [*data.embedded(), *([train] if train else [])]:
         if not (path / DATASET_FILE).is_file():
             raise wrong_folder(path, "prepare")
+    if not any(read_json(path / DATASET_FILE).get("labels", {}).get("polyps") for path in data.embedded()):
+        raise UserError(
+            f"--eval {tests[0]}: has no polyp labels, so there is nothing to compare -> prepare it with labels (answers"
+            " of 'explore': 'polyptrace prepare --answers')"
+        )
     for task, paths in parts.items():
         if both := {path.resolve() for path in paths} & {path.resolve() for path in data.of_task(task)}:
             raise UserError(f"--train-for {task}={both.pop()}: is also the test part -> add --eval-for {task}=DATASET")
