@@ -10,18 +10,14 @@ uses the default --seeds.
 """
 
 import argparse
-import hashlib
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import command_line
 from polyptrace.config import Config, Crops, Evaluate, Tracks, from_dict, override
-from polyptrace.core.files import differences, file_hash, refuse_changes
-from polyptrace.data import Dataset, prepare
-from polyptrace.data.tracklets import Tracklets
+from polyptrace.data import Dataset, join_datasets, prepare
 from polyptrace.embed import embed_files, from_pretrained, save_pretrained
 from polyptrace.encoders import ColourGrid, load_encoder, save_encoder
 from polyptrace.evaluate.evaluation import evaluate_files
@@ -44,7 +40,7 @@ def main(words: list[str] | None = None) -> None:
     """Trains, saves and evaluates."""
     options, settings = parse(words)
     folders = options.data or [prepared(options, seed) for seed in options.seeds]
-    data = joined([Dataset.open(folder) for folder in folders])
+    data = join_datasets([Dataset.open(folder) for folder in folders])
     config = override(from_dict({**SETTINGS, "train": {"frames": options.frames}}), settings, SECTIONS)
     run = train(config, data, options.work / "run")
     untrained = train(
@@ -89,35 +85,9 @@ def prepared(options: argparse.Namespace, seed: int) -> Path:
     return prepare("coco", generated, out, Tracks(link="video"), Crops(size=options.size)).path
 
 
-def joined(datasets: Sequence[Dataset]) -> Dataset:
-    """Several datasets as one, with the crops in memory."""
-    tables = [each.tracklets for each in datasets]
-    columns = {
-        field.name: np.concatenate([getattr(table, field.name) for table in tables]) for field in fields(Tracklets)
-    }
-    starts = np.cumsum([0, *(len(each.crops) for each in datasets)])
-    columns["row_index"] = np.concatenate([t.row_index + start for t, start in zip(tables, starts, strict=False)])
-    columns["offset"] = np.cumsum([0, *np.concatenate([table.length for table in tables])])
-    settings = datasets[0].info.get("settings", {})
-    for each in datasets[1:]:
-        changed = differences(settings, each.info.get("settings", {}))
-        refuse_changes(f"{each.path}: was prepared", changed, f"use those of {datasets[0].path}")
-    hashes = "".join(file_hash(each.path / "tracklets.parquet") for each in datasets)
-    keys = ("videos", "tracks", "tracklets", "crops")
-    info = {
-        "generated": all(each.generated for each in datasets),
-        "settings": settings,
-        "counts": {key: sum(each.info.get("counts", {}).get(key, 0) for each in datasets) for key in keys},
-        "source": {"datasets": sorted(set(columns["dataset"].tolist()))},
-        "hashes": {"tracklets.parquet": hashlib.sha256(hashes.encode()).hexdigest()},
-    }
-    crops = np.concatenate([each.crops for each in datasets])
-    return Dataset(datasets[0].path, info, Tracklets(**columns), crops)
-
-
 def description(data: Dataset) -> str:
     """The data as named on the card."""
-    return f"generated procedures of `polyptrace synth` ({', '.join(data.info['source']['datasets'])})"
+    return f"generated procedures of `polyptrace synth` ({', '.join(np.unique(data.tracklets.dataset))})"
 
 
 def measured(options: argparse.Namespace, encoder: str, name: str) -> dict[str, str | float]:

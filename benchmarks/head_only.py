@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from benchmarks import command_line
-from benchmarks.default_encoder import joined
 from polyptrace.config import Config, Embed, override
 from polyptrace.core.files import atomic_file
-from polyptrace.data import Dataset
+from polyptrace.data import Dataset, join_datasets
 from polyptrace.data.identity import polyp_keys
 from polyptrace.embed import Embedder
 from polyptrace.encoders import TrackletEncoder
@@ -40,7 +39,7 @@ def main(words: list[str] | None = None) -> None:
     config = override(method.published(), settings, SECTIONS)
     train, test = ([Dataset.open(path) for path in paths] for paths in (options.data, options.test))
     stored = {each.path: features(each, options.weights, options.features) for each in (*train, *test)}
-    encoder = train_head(joined(train), torch.cat([stored[each.path] for each in train]), options.method, config)
+    encoder = train_head(join_datasets(train), torch.cat([stored[each.path] for each in train]), options.method, config)
     vectors = np.concatenate([track_vectors(encoder, each, stored[each.path]) for each in test])
     polyp = np.concatenate([polyp_keys(each.tracklets)[each.select("track")] for each in test])
     found, pairs = retrieval(vectors, polyp), reid(vectors, polyp)

@@ -3,15 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import polyptrace
 from benchmarks.__main__ import main
-from benchmarks.default_encoder import joined
-from polyptrace.core.errors import UserError
 from polyptrace.core.files import read_json, write_json
-from polyptrace.data import Dataset
 
 SMALL = [
     *("--encoder.backbone", "test_resnet", "--encoder.width", "16", "--encoder.heads", "2", "--encoder.layers", "1"),
@@ -22,25 +18,12 @@ SMALL = [
 @pytest.fixture
 def folders(make_dataset: Callable[..., Path], tmp_path: Path) -> list[Path]:
     """Two prepared datasets."""
-    made = [make_dataset(tmp_path / f"d{seed}", [[2, 2], [3, 2]], seed=seed) for seed in (0, 1)]
+    made = [make_dataset(tmp_path / f"d{seed}", [[2, 2], [3, 2]], seed=seed, name=f"d{seed}") for seed in (0, 1)]
     for folder in made:
         settings = {"tracks": {"link": "video"}}
         info = {"generated": True, "counts": {"videos": 2, "tracklets": 18}, "settings": settings}
         write_json(folder / "dataset.json", read_json(folder / "dataset.json") | info)
     return made
-
-
-def test_several_datasets_are_joined_without_mixing_their_crops(folders: list[Path]) -> None:
-    parts = [Dataset.open(folder) for folder in folders]
-    whole = joined(parts)
-    assert whole.info["counts"]["videos"] == 4
-    assert len(whole.tracklets) == sum(len(part.tracklets) for part in parts)
-    for index, part, row in ((0, parts[0], 0), (len(parts[0].tracklets) + 3, parts[1], 3)):
-        crops = whole.crops[whole.tracklets.rows[index]]
-        np.testing.assert_array_equal(crops, part.crops[part.tracklets.rows[row]])
-    write_json(folders[1] / "dataset.json", read_json(folders[1] / "dataset.json") | {"settings": {}})
-    with pytest.raises(UserError, match=r"d1: was prepared with other settings"):
-        joined([Dataset.open(folder) for folder in folders])
 
 
 def test_the_encoder_is_trained_saved_as_float16_and_measured(folders: list[Path], tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_what_is_mistyped_gets_one_line_not_a_traceback(
     words = ["--data", coloured.path, "--out", tmp_path / "r"]
     (tmp_path / "file").touch()
     for mistyped, said in (
-        (["train", "ours", *words, "--data", coloured.path], "--data: this command takes one dataset"),
+        (["embed", "colour-grid", *words, "--data", coloured.path], "--data: this command takes one dataset"),
         (["embed", "colour-grid", "--data", coloured.path, "--out", tmp_path / "file/v"], "file cannot be written to"),
         (["embed", "colour-grid", "--data", coloured.path.parent, "--out", tmp_path / "r"], f"give {coloured.path}"),
         (["train", "our", *words], "not a method"),

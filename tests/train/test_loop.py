@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from polyptrace.config import Config, Crops, Encoder, Optimiser, Supervision, Tracks, Train, Views
@@ -21,7 +21,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import move_folder
 from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.embed import embed
-from polyptrace.encoders import load_encoder
+from polyptrace.encoders import TrackletEncoder, load_encoder
 from polyptrace.encoders.encoder_folder import training_record
 from polyptrace.encoders.weights import weights_hash
 from polyptrace.methods import METHODS, Targets
@@ -247,6 +247,17 @@ def test_a_signal_ends_the_step_and_writes_a_checkpoint_from_which_the_run_resum
     resumed = train(with_train(epochs=2), small, tmp_path / "run")
     assert metrics(tmp_path / "run") == metrics(tmp_path / "whole")
     assert weights_hash(load_encoder(resumed)) == weights_hash(load_encoder(whole))
+
+
+def test_resuming_needs_no_initial_weights(small: Dataset, tmp_path: Path) -> None:
+    file = tmp_path / "weights.safetensors"
+    save_file(TrackletEncoder("test_resnet").backbone.state_dict(), file)
+    config = replace(CONFIG, encoder=replace(CONFIG.encoder, weights=str(file)))
+    train(config, small, tmp_path / "run")
+    train(with_train(config, epochs=2), small, tmp_path / "whole")
+    file.unlink()
+    train(with_train(config, epochs=2), small, tmp_path / "run")
+    assert metrics(tmp_path / "run") == metrics(tmp_path / "whole")
 
 
 def test_checkpoints_are_also_written_by_time(small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

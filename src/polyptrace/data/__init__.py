@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from polyptrace.core import lazy_names
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.dataset import Dataset
+from polyptrace.data.joined import join_datasets
 from polyptrace.data.tracklets import cut_tracklets
 from polyptrace.data.tracks import link_tracks
 
@@ -25,6 +26,7 @@ __all__ = [
     "Boxes",
     "Dataset",
     "cut_tracklets",
+    "join_datasets",
     "link_tracks",
     "prepare",
     "read_coco",

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from polyptrace.core.arrays import Ints, Pixels
+from polyptrace.core.arrays import Ints
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_file, read_json, wrong_folder
+from polyptrace.core.files import atomic_file, file_hash, read_json, wrong_folder
 from polyptrace.core.schema import from_json, read_parquet, write_parquet
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops.store import open_store
+from polyptrace.data.crops.store import CropArray, open_store
 from polyptrace.data.tracklets import LabelFreeTracklets, Tracklets, pad_rows
 
 if TYPE_CHECKING:
@@ -40,7 +40,12 @@ class LabelFree:
     path: Path
     info: dict[str, Any]
     tracklets: LabelFreeTracklets  # as rows of `crops`
-    crops: Pixels  # (n, S, S, 3), memory-mapped
+    crops: CropArray  # (n, S, S, 3), in files
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, or of the folders of joined datasets."""
+        return ", ".join(Path(each).name for each in self.info.get("source", {}).get("joined", [self.path]))
 
     def select(self, unit: Unit) -> Ints:
         """Indices of the tracklets of one unit."""
@@ -162,6 +167,11 @@ TRACKLETS = pa.schema(
 def tracklets_hash(info: Mapping[str, Any]) -> str:
     """SHA-256 of `tracklets.parquet`, which identifies a dataset, from its information; "" if it is not recorded."""
     return str(info.get("hashes", {}).get("tracklets.parquet") or "")
+
+
+def data_hash(data: LabelFree) -> str:
+    """The same, computed if it is not recorded."""
+    return tracklets_hash(data.info) or file_hash(data.path / "tracklets.parquet")
 
 
 def save_tracklets(tracklets: Tracklets, path: Path) -> None:

@@ -121,7 +121,7 @@ def _train(
     seen = (method.label_use(data, config), method.labels_seen(data, config)) if trained else (LABEL_USE[0], "none")
     label_use, labels = labels_used(*seen, init_from)
     fabric = start_fabric(hardware)
-    encoder, init_notes = initial_encoder(method, config, size, None if resumption.checkpoint else init_from)
+    encoder, init_notes = initial_encoder(method, config, size, init_from, resuming=resumption.checkpoint is not None)
     loader = CropLoader(data.crops, fabric.device, size, config.train.crops, hardware.shared_by)
     learner, optimiser = set_up(fabric, hardware, encoder, plan, config)
     state = TrainingState()
@@ -255,16 +255,19 @@ def with_architecture(config: Config, init_from: str | None) -> Config:
 
 
 def initial_encoder(
-    method: TrainingMethod, config: Config, size: int, init_from: str | None
+    method: TrainingMethod, config: Config, size: int, init_from: str | None, *, resuming: bool = False
 ) -> tuple[OwnEncoder, list[str]]:
     """The encoder before training, and notes for the log: from the settings, with the weights of `init_from`.
 
-    An encoder of the same kind gives all weights. Another kind (SFE for MVE and TPC) gives its backbone.
+    An encoder of the same kind gives all weights. Another kind (SFE for MVE and TPC) gives its backbone. If a
+    checkpoint will be loaded, no weights are, which may no longer be available.
     """
     torch.manual_seed(config.train.seed)
-    if init_from is None:
+    if init_from is None and not resuming:
         return method.encoder(config, size), []
     encoder = method.encoder(replace(config, encoder=replace(config.encoder, weights="none")), size)
+    if init_from is None or resuming:
+        return encoder, []
     source = load_encoder(init_from)
     seen = f"{init_from} ({training_record(init_from).total_frames:,} frames)"
     if type(source) is type(encoder):
@@ -336,7 +339,7 @@ def _record(
     """How the encoder was trained, for its config.json and its model card."""
     return TrainingRecord(
         method=config.train.method,
-        data=data.path.name,
+        data=data.name,
         generated=data.info.get("generated"),
         counts=data.info.get("counts", {}),
         label_use=label_use,

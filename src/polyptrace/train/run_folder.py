@@ -28,7 +28,6 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import (
     PARTIAL,
     atomic_file,
-    file_hash,
     move_folder,
     provenance,
     read_json,
@@ -38,7 +37,7 @@ from polyptrace.core.files import (
     write_json,
 )
 from polyptrace.core.schema import from_json
-from polyptrace.data.dataset import LabelFree, tracklets_hash
+from polyptrace.data.dataset import LabelFree, data_hash
 from polyptrace.encoders.encoder_folder import training_record
 from polyptrace.encoders.weights import write_safetensors
 
@@ -119,7 +118,8 @@ def check_run(out: Path, config: Config, data: LabelFree, init_from: str | None)
     changed = difference(old, config, SECTIONS)
     began = read_environment(out)
     if began.data.tracklets != data_hash(data):
-        changed.append(f"data: not the dataset that this run began with ({began.data.path})")
+        before = ", ".join(began.data.source.get("joined", [began.data.path]))
+        changed.append(f"data: not the dataset that this run began with ({before})")
     if began.init_from != init_from:
         changed.append(f"init-from: {began.init_from} -> {init_from}")
     refuse_changes(
@@ -198,11 +198,6 @@ def thread_note(out: Path, accelerator: str) -> list[str]:
     if before == now:
         return []
     return [f"threads: {now}, but the run began with {before}: weights differ in the last bits (--train.threads)"]
-
-
-def data_hash(data: LabelFree) -> str:
-    """SHA-256 of the table of tracklets, which identifies a dataset."""
-    return tracklets_hash(data.info) or file_hash(data.path / "tracklets.parquet")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,17 @@ ROW_FACTOR = 0x9E3779B97F4A7C15  # odd, so that marks of different rows differ: 
 Failures = dict[int, str]
 #: Writes a crop store: `fill_store`, or a function with the same parameters.
 Fill = Callable[..., Failures]
+
+
+class CropArray(Protocol):
+    """Crops (n, S, S, 3) uint8 that are read by rows: an array, a memory map, or those of joined datasets."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, rows: Any, /) -> Pixels: ...
+    def take(self, indices: Ints, axis: Literal[0], out: Pixels, mode: Literal["clip"]) -> Pixels:
+        """Writes the crops of rows (n,) to `out`, as `numpy.take` does."""
 
 
 class UnfinishedCrops:
