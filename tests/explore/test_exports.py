@@ -3,6 +3,7 @@
 import csv
 import json
 import zipfile
+from dataclasses import replace
 from io import BytesIO
 from itertools import combinations
 from pathlib import Path
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 from polyptrace.cli import main
+from polyptrace.config import Crops, Tracks
 from polyptrace.core.errors import UserError
-from polyptrace.data import Boxes, Dataset, link_tracks, read_cocovid, read_cvat, read_mot
+from polyptrace.data import Boxes, Dataset, link_tracks, prepare, read_coco, read_cocovid, read_cvat, read_mot
 from polyptrace.data.crops.videos import video_info
 from polyptrace.embed import Embeddings
 from polyptrace.explore import Journal, Workspace
@@ -93,23 +95,47 @@ def test_mot_and_cvat_of_a_video_are_read_again_beside_it(
     content: PageContent, tiny_videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (video,) = tiny_videos.glob("videos/*.mp4")
-    info = video_info(video)
+    info, name = video_info(video), "Fall 3 (ä).mp4"
     boxes = Boxes.of(
         video="v",
         frame_index=np.arange(40),
         xywh=np.tile([20.0, 30, 40, 50], (40, 1)),
-        file=f"videos/{video.name}",
+        file=f"videos/{name}",
         image_width=info.width,
         image_height=info.height,
     )
     monkeypatch.setattr(Named, "boxes", lambda _: iter([(0, boxes)]))
-    monkeypatch.setattr(Named, "file_name", video.stem)
-    (tmp_path / video.name).symlink_to(video)
+    (tmp_path / name).symlink_to(video)
     with zipfile.ZipFile(exported(content, "mot", tmp_path)) as archive:
         archive.extractall(tmp_path)
     exported(content, "cvat", tmp_path)
-    assert set(read_mot(tmp_path).file) == {video.name}
-    assert set(read_cvat(tmp_path).file) == {video.name}
+    assert set(read_mot(tmp_path).file) == {name}
+    assert set(read_cvat(tmp_path).file) == {name}
+
+
+def test_a_track_of_one_frame_does_not_make_its_image_a_video(
+    content: PageContent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boxes = Boxes.of(video="v", frame_index=[0, 1, 2], xywh=[[20.0, 30, 40, 50]] * 3, file=["0.jpg", "1.jpg", "2.jpg"])
+    parts = [(0, boxes.take(np.array([0, 1]))), (1, boxes.take(np.array([2])))]
+    monkeypatch.setattr(Named, "boxes", lambda _: iter(parts))
+    assert "<source>" not in exported(content, "cvat", tmp_path).read_text()
+
+
+def test_boxes_of_no_track_are_in_no_export(tiny: Path, tmp_path: Path) -> None:
+    polyps = read_coco(tiny, split="test")
+    polyps = replace(polyps, score=np.full(len(polyps), 0.9))
+    weak = replace(polyps, xywh=np.tile([0.0, 0, 3, 3], (len(polyps), 1)), score=np.full(len(polyps), 0.1))
+    both = Boxes.concatenate([polyps, weak])
+    dataset = prepare(both, tiny, tmp_path / "data", Tracks(link="video", start_score=0.5), Crops(size=16))
+    table, rows = dataset.tracklets, dataset.select("track")
+    columns = {name: getattr(table, name)[rows] for name in ("unit", "dataset", "video", "track", "position", "last")}
+    vectors = np.random.default_rng(0).normal(size=(len(rows), 4)).astype(np.float32)
+    tracks = Embeddings.from_columns({"vectors": vectors, **columns}, info={"model_hash": "c" * 64})
+    workspace = Workspace(tmp_path, tracks, Journal.open(tmp_path / "answers.jsonl"))
+    read = read_cocovid(exported(PageContent(workspace, [dataset]), "cocovid", tmp_path))
+    assert len(read)
+    assert (read.xywh[:, 2] > 3).all()
 
 
 def test_cvat_is_read_again(content: PageContent, tmp_path: Path) -> None:

@@ -105,11 +105,11 @@ class Named:
 
 
 def track_boxes(dataset: Dataset, name: str, video: str, crops: dict[int, Ints]) -> tuple[Boxes, Ints]:
-    """The boxes of a procedure and the track of each, -1 for tracks that are too short to have crops."""
+    """The boxes of a procedure and the track of each, -1 without a track and for tracks too short to have crops."""
     boxes, crop = read_boxes(dataset, name, video)
     linked = link_with_settings(boxes, Tracks(**dataset.info.get("settings", {}).get("tracks", {})))
     owner = {int(row): track for track, rows in crops.items() for row in rows.tolist()}
-    known = np.full(int(linked.max(initial=-1)) + 1, -1)
+    known = np.full(int(linked.max(initial=-1)) + 2, -1)  # the last entry is that of -1, of boxes of no track
     for row in np.flatnonzero(crop >= 0).tolist():
         known[linked[row]] = owner.get(int(crop[row]), -1)
     return boxes, known[linked]
@@ -132,22 +132,24 @@ def to_csv(named: Named) -> bytes:
 
 def to_mot(named: Named) -> bytes:
     """A zip with the sequence folder; ids are lesions, frames and pixels are counted from 1."""
-    lines, size, end = [], (0, 0), 0
+    lines, size, end, files = [], (0, 0), 0, set[str]()
     for item, boxes in named.boxes():
+        files |= {boxes.file[0], boxes.file[-1]}
         size, end = _size(boxes), max(end, int(boxes.frame_index[-1]) + 1)
         for frame, (x, y, w, h) in zip(boxes.frame_index.tolist(), boxes.xywh.tolist(), strict=True):
             lines.append((frame + 1, int(named.grouping.lesion[item]) + 1, x + 1, y + 1, w, h))
     lines.sort()
     text = "".join(f"{frame},{lesion},{x:g},{y:g},{w:g},{h:g},1,1,1\n" for frame, lesion, x, y, w, h in lines)
     rate = f"frameRate={named.fps:g}\n" if has_rate(named.fps) else ""
+    folder = PurePath(_video_file(files)).stem or named.file_name  # read again beside the video of this name
     ini = (
-        f"[Sequence]\nname={named.file_name}\nimDir=img1\n{rate}seqLength={end}\n"
+        f"[Sequence]\nname={folder}\nimDir=img1\n{rate}seqLength={end}\n"
         f"imWidth={size[0]}\nimHeight={size[1]}\nimExt=.jpg\n"
     )
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(f"{named.file_name}/gt/gt.txt", text)
-        archive.writestr(f"{named.file_name}/seqinfo.ini", ini)
+        archive.writestr(f"{folder}/gt/gt.txt", text)
+        archive.writestr(f"{folder}/seqinfo.ini", ini)
     return content.getvalue()
 
 
@@ -184,10 +186,10 @@ def to_cocovid(named: Named) -> bytes:
 
 def to_cvat(named: Named) -> bytes:
     """CVAT for video 1.1: one track per item, its lesion as the attribute `polyp`."""
-    tracks, size, end, file = [], (0, 0), 0, ""
+    tracks, size, end, files = [], (0, 0), 0, set[str]()
     for item, boxes in named.boxes():
         size, last = _size(boxes), int(boxes.frame_index[-1])
-        file = str(boxes.file[0]) if boxes.file[0] == boxes.file[-1] else ""  # a video, not an image per frame
+        files |= {boxes.file[0], boxes.file[-1]}
         end = max(end, last + 1)
         lesion = f'<attribute name="polyp">{int(named.grouping.lesion[item]) + 1}</attribute>'
         lines = [
@@ -200,7 +202,7 @@ def to_cvat(named: Named) -> bytes:
     meta = (
         f"<meta><task><name>{escape(named.video)}</name><size>{end}</size><mode>interpolation</mode>"
         f"<original_size><width>{size[0]}</width><height>{size[1]}</height></original_size></task>"
-        + (f"<source>{escape(PurePath(file).name)}</source>" if file else "")
+        + (f"<source>{escape(video)}</source>" if (video := _video_file(files)) else "")
         + "</meta>\n"
     )
     head = '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n  <version>1.1</version>\n  '
@@ -279,6 +281,11 @@ def to_html(answers: dict[str, Any], items: list[Item], crops: ProcedureCrops) -
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _video_file(files: set[str]) -> str:
+    """The name of the video file of all boxes, without its folder; "" if each frame has an image of its own."""
+    return PurePath(*files).name if len(files) == 1 else ""
 
 
 def _size(boxes: Boxes) -> tuple[int, int]:
