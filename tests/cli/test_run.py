@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from PIL import Image
 from polyptrace.cli import main
 from polyptrace.cli import run as run_command
 from polyptrace.cli.detect import LINKING
+from polyptrace.core.files import atomic_file
 from polyptrace.data import Dataset
 from polyptrace.data.crops.videos import write_video
 from polyptrace.embed import Embeddings
@@ -106,6 +108,13 @@ def test_other_videos_in_the_folder_of_a_case_are_refused_before_the_detector_ru
         assert message in " ".join(capsys.readouterr().err.split())
         assert sorted(out.rglob("*")) == before
     assert run(*words(tiny_videos, out)) == 0
+
+
+def test_a_case_is_resumed_after_a_kill_while_the_boxes_were_written(tiny_videos: Path, tmp_path: Path) -> None:
+    with suppress(FileNotFoundError), atomic_file(tmp_path / "out/detections/video.txt") as leftover:
+        pass
+    leftover.write_text("1,-1,")
+    assert run(*words(tiny_videos, tmp_path / "out")) == 0
 
 
 @pytest.mark.parametrize(

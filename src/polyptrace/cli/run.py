@@ -17,6 +17,7 @@ from polyptrace.core.files import atomic_folder, described, differences, refuse_
 from polyptrace.data import prepare
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.preparation import NoTrackError
+from polyptrace.data.sources.file_names import names_in
 from polyptrace.detect import Detections
 from polyptrace.embed.partial import remove_leftovers
 from polyptrace.embed.table import Embeddings
@@ -117,7 +118,7 @@ def _check_later_stages(
 def _check_same_videos(out: Path, videos: Sequence[Path]) -> None:
     """Raises an error if the folder has boxes of other videos, or data that were made without one of the videos."""
     detections, data = out / "detections", out / "data"
-    given, made = {video.stem for video in videos}, {path.stem for path in detections.glob("*.txt")}
+    given, made = {video.stem for video in videos}, {Path(name).stem for name in names_in(detections, ".txt")}
     if others := sorted(made - given):
         raise UserError(
             f"{detections}: contains boxes of {', '.join(others)}, not among the given videos"
