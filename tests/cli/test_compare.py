@@ -263,7 +263,21 @@ def test_test_data_without_labels_are_an_error_before_anything_runs(
     out = folder / "nothing"
     assert call("compare", "--eval", folder / "unlabelled", "--methods", "colour-grid", "--out", out) == 2
     assert "has no polyp labels" in capsys.readouterr().err
+    words = ["compare", "--eval", folder / "unlabelled", "--train-for", f"size={folder}/train", "--tasks", "size"]
+    assert call(*words, "--methods", "colour-grid", "--out", out) == 2
+    assert "has no polyp labels" in capsys.readouterr().err
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "shown"),
+    [("counting", "table_counting.md, .tex, .html; page: "), ("size", "no task has results, and the page says why")],
+)
+def test_without_the_tasks_of_table_1_another_table_or_the_page_is_named(
+    folder: Path, task: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*words(folder, f"only-{task}", "--methods", "colour-grid", "--tasks", task)) == 0
+    assert shown in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_second_comparison_is_refused_while_the_first_runs_and_starts_after_it_was_killed(

@@ -16,9 +16,9 @@ from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, Datasets, Shared, Tr
 from polyptrace.config import from_dict, parse_options, read_toml
 from polyptrace.core.console import echo, notify
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import check_writable, read_json, write_json, wrong_folder
+from polyptrace.core.files import check_writable, write_json, wrong_folder
 from polyptrace.core.lock import lock
-from polyptrace.data.dataset import DATASET_FILE
+from polyptrace.data.dataset import DATASET_FILE, read_info
 from polyptrace.evaluate.tasks import RATES, TASKS, check_task
 from polyptrace.report import load_rows, write_report
 
@@ -174,10 +174,10 @@ def data_of(
     for path in [*data.embedded(), *([train] if train else [])]:
         if not (path / DATASET_FILE).is_file():
             raise wrong_folder(path, "prepare")
-    if not any(read_json(path / DATASET_FILE).get("labels", {}).get("polyps") for path in data.embedded()):
+    if not any(read_info(path).get("labels", {}).get("polyps") for task in tasks for path in data.of_task(task)):
         raise UserError(
-            f"--eval {tests[0]}: has no polyp labels, so there is nothing to compare -> prepare it with labels (answers"
-            " of 'explore': 'polyptrace prepare --answers')"
+            f"{tests[0]}: has no polyp labels, so there is nothing to compare -> prepare it with labels (answers of"
+            " 'explore': 'polyptrace prepare --answers')"
         )
     for task, paths in parts.items():
         if both := {path.resolve() for path in paths} & {path.resolve() for path in data.of_task(task)}:
@@ -289,6 +289,9 @@ def write_table1(out: Path) -> bool:
         return False
     focus = ROWS["ours"].title if any(path.parts[-3] == "ours" for path in folders) else None
     page = write_report(load_rows(folders), out / "report", focus=focus, overwrite=True)
-    echo((page.parent / "table1.md").read_text(encoding="utf-8"))
-    echo(f"table: {page.parent / 'table1.md'}, .tex, .html; page: {page}")
+    tables = sorted(page.parent.glob("table*.md"))  # table1.md is first; without its tasks, there are only others
+    for table in tables[:1]:
+        echo(table.read_text(encoding="utf-8"))
+    written = f"table: {tables[0]}, .tex, .html" if tables else "no task has results, and the page says why"
+    echo(f"{written}; page: {page}")
     return True
