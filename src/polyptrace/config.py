@@ -259,7 +259,7 @@ def check_limits(values: object, section: str = "") -> None:
     for key, hint in get_type_hints(type(values), include_extras=True).items():
         value, kinds = getattr(values, key), (hint, *get_args(hint))
         for low, high, above in (each for kind in kinds for each in getattr(kind, "__metadata__", ())):
-            if value is not None and (not low <= value <= high or (above and value == low)):
+            if value is not None and (not low <= value <= high or value == math.inf or (above and value == low)):
                 at_least = f"a number above {low:g}" if above else f"{low:g} or more"
                 wanted = at_least if high == math.inf else f"a number from {low:g} to {high:g}"
                 raise UserError(f"{_option(section, key)} {value}: out of range -> give {wanted}")

@@ -209,6 +209,8 @@ def test_an_unknown_preset_is_an_error_that_lists_the_known(tmp_path: Path) -> N
         ("view_memory", -1.0, "0 or more"),
         ("polyps_per_site", 0.5, "a number from 1 to 4"),
         ("tracklets", 0, "1 or more"),
+        ("tracklets", float("inf"), "1 or more"),
+        ("view_memory", float("nan"), "0 or more"),
     ],
 )
 def test_a_number_outside_its_range_is_an_error_that_names_it(name: str, value: float, wanted: str) -> None:
