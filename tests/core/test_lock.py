@@ -54,6 +54,15 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
     assert not (tmp_path / ".out.lock").exists()
 
 
+def test_a_lock_whose_folder_was_replaced_does_not_remove_the_lock_of_another_process(tmp_path: Path) -> None:
+    with lock(tmp_path / "folder/out"):
+        (tmp_path / "folder").rename(tmp_path / "replaced")
+        process = start_holder(tmp_path / "folder/out")
+    with pytest.raises(InUseError, match=f"process {process.pid} "), lock(tmp_path / "folder/out"):
+        pass
+    process.communicate()
+
+
 def test_a_process_cannot_take_its_own_lock_twice_and_keeps_it(tmp_path: Path) -> None:
     with lock(tmp_path / "out"):
         with pytest.raises(InUseError, match=f"process {os.getpid()}"), lock(tmp_path / "out"):

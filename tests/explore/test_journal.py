@@ -35,7 +35,7 @@ def test_an_event_whose_folder_cannot_be_synced_is_not_in_the_file(
         raise OSError(22, "Invalid argument")
 
     with monkeypatch.context() as patch:
-        patch.setattr("polyptrace.explore.journal._sync_folder", failing)
+        patch.setattr("polyptrace.explore.journal.sync", failing)
         with pytest.raises(OSError, match="Invalid argument"):
             filled(tmp_path / "answers.jsonl", 1)
     assert (tmp_path / "answers.jsonl").read_bytes() == b""

@@ -42,7 +42,8 @@ def lock(out: Path) -> Iterator[None]:
     finally:
         _held.remove(path)
         if descriptor is not None:
-            path.unlink(missing_ok=True)
+            if _is_at(path, descriptor):  # not moved away with its folder
+                path.unlink(missing_ok=True)
             os.close(descriptor)
 
 
@@ -59,7 +60,7 @@ def _acquire(out: Path, path: Path) -> int | None:
             return None
         try:
             _lock_file(descriptor, out, path)
-            if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):  # not removed by its last holder
+            if _is_at(path, descriptor):  # not removed by its last holder
                 os.truncate(descriptor, 0)
                 os.write(descriptor, f"{_holder()}\n.{owner_tag()}.\n".encode())
                 return descriptor
@@ -67,6 +68,11 @@ def _acquire(out: Path, path: Path) -> int | None:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether an open file is still the one at this path."""
+    return path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor))
 
 
 def _lock_file(descriptor: int, out: Path, path: Path) -> None:

@@ -10,7 +10,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,15 +133,10 @@ def vectors_written(out: Path, overwrite: bool) -> Iterator[None]:
         if not overwrite and (out / VECTORS_FILE).is_file():
             remove_partial_vectors(out)
         refuse_existing(out, overwrite, VECTORS_FILE)
-        with _answers_held(out):
+        replaces = (out / VECTORS_FILE).is_file()  # `explore` must not write answers, not even first ones, meanwhile
+        with lock(out / ANSWERS_FILE) if replaces else nullcontext():
             yield
         remove_partial_vectors(out)
-
-
-def _answers_held(out: Path) -> AbstractContextManager[None]:
-    """Keeps `explore` from writing answers to a folder that is replaced; an error if it runs on them."""
-    answers = out / ANSWERS_FILE
-    return lock(answers) if answers.is_file() else nullcontext()
 
 
 def remove_leftovers(out: Path) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from polyptrace.core.arrays import Float32s, Floats, Ints
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, provenance, read_json, write_json, wrong_folder
+from polyptrace.core.files import atomic_folder, provenance, read_json, sync, write_json, wrong_folder
 from polyptrace.core.schema import read_npz, read_parquet, write_parquet
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import FLOATS, INTS, STRINGS, tracklets_hash
@@ -116,7 +116,7 @@ class Embeddings:
             write_parquet(pa.table(columns), temporary / VECTORS_FILE)
             write_json(temporary / INFO_FILE, {"version": VERSION, **self.info})
             if (answers := Path(folder) / ANSWERS_FILE).is_file():  # people's work, which names tracks by their frames
-                shutil.copy2(answers, temporary)
+                sync(Path(shutil.copy2(answers, temporary)))
 
     @classmethod
     def load(cls, path: Path | str, unit: str | None = None) -> Self:

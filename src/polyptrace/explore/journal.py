@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from polyptrace.core.errors import UserError
+from polyptrace.core.files import sync
 from polyptrace.core.schema import from_json
 from polyptrace.embed import ANSWERS_FILE
 
@@ -132,7 +133,7 @@ class Journal:
                 if self.sync:
                     os.fsync(file.fileno())
                 if self.sync and not end:
-                    _sync_folder(self.path.parent)
+                    sync(self.path.parent)
             except OSError:  # a full disk: the next event must not continue half a line
                 os.truncate(self.path, end)
                 raise
@@ -206,12 +207,3 @@ def undoable(events: Sequence[Event], who: str, video: str) -> tuple[int, int]:
 def default_answers(vectors: Path) -> Path:
     """The journal of some vectors, in their folder or beside their file."""
     return vectors / ANSWERS_FILE if vectors.is_dir() else vectors.with_suffix(".answers.jsonl")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the name of a new file durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
