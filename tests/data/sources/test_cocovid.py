@@ -63,6 +63,14 @@ def test_frames_come_from_the_video_file_if_it_exists(tmp_path: Path, world, sam
     same_rows(found, world, file=lambda row: f"videos/{row.video}.mp4", fps=lambda row: rates[row.video])
 
 
+@pytest.mark.parametrize("ending", ["", ".mp4", ".mxf"])
+def test_a_video_is_found_by_a_name_with_dots_and_with_any_ending(tmp_path: Path, world, video, ending: str) -> None:
+    video(tmp_path / "2024.05.01.mp4", 3)
+    content = content_of(world)
+    content["videos"][0]["name"] = f"2024.05.01{ending}"
+    assert "2024.05.01.mp4" in set(read_cocovid(write(tmp_path, content)).file)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

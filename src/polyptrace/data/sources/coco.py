@@ -199,7 +199,8 @@ def _video_columns(video: Record, where: str, root: Path) -> BoxRow:
     name = file_names.inside(
         text_of(video.get("name")) or text_of(video.get("file_name")) or text_of(video.get("id")), where
     )
-    file = file_names.video_file(file_names.video_folders(root), Path(name).stem)
+    folders, last = file_names.video_folders(root), PurePosixPath(name)  # with an ending or not, which may have dots
+    file = file_names.video_file(folders, last.name) or file_names.video_file(folders, last.stem)
     rate = frame_rate(video.get("fps", video.get("frame_rate")), f"{where}: fps")
     info = video_info(file) if file else VideoInfo()
     return {
