@@ -137,7 +137,7 @@ def test_a_stored_model_that_was_fitted_with_labels_is_kept_and_said(
     with_labels = replace(SameModel.load(written / "same.json"), labelled_pairs=9)
     with_labels.save(copied / "same.json")
     assert call("lesions", copied, "--out", tmp_path / "out") == 0
-    assert "was fitted with labels -> add --refit" in " ".join(capsys.readouterr().out.split())
+    assert "was fitted with labels -> 'polyptrace lesions --refit'" in " ".join(capsys.readouterr().out.split())
     assert SameModel.load(copied / "same.json") == SameModel.load(tmp_path / "out/same.json") == with_labels
     assert call("lesions", copied, "--refit", "--out", tmp_path / "out", "--overwrite") == 0
     assert SameModel.load(copied / "same.json").labelled_pairs == 0

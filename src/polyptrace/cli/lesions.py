@@ -93,7 +93,7 @@ def write_lesions(
             )
     _print(found, model, source)
     if model.labelled_pairs and source == vectors / SAME_FILE and not labels and same is None:
-        echo(f"{source} was fitted with labels -> add --refit to fit the probability without labels")
+        echo(f"{source} was fitted with labels -> 'polyptrace lesions --refit' fits it without labels")
     echo(f"written: {out / 'lesions.html'}, {out / MARK}, {out / 'tracks.csv'}")
     if data:
         suggest("explore", vectors, *(word for path in data for word in ("--data", path)))
