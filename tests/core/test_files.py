@@ -201,3 +201,14 @@ def test_a_missing_folder_an_empty_one_and_one_of_another_command_are_told_apart
 def test_a_folder_of_the_wanted_command_is_not_named_as_another_one(command: str, tmp_path: Path) -> None:
     (tmp_path / CONTENTS[command][0]).touch()
     assert "written by" not in str(wrong_folder(tmp_path, command))
+
+
+def test_the_only_folder_of_the_wanted_command_in_a_folder_is_named(tmp_path: Path) -> None:
+    for name, marks in {"r": ("report.html", "results.json"), ".killed": ("results.json",)}.items():
+        (tmp_path / name).mkdir()
+        for mark in marks:
+            (tmp_path / name / mark).touch()
+    assert str(wrong_folder(tmp_path, "evaluate")).endswith("-> give a folder that 'polyptrace evaluate' wrote")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/results.json").touch()
+    assert str(wrong_folder(tmp_path, "evaluate")).endswith(f"-> give {tmp_path / 'mine'}")

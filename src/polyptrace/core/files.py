@@ -206,10 +206,14 @@ def refuse_changes(made: str, changed: Sequence[str], advice: str) -> None:
 
 def described(path: Path) -> str | None:
     """What a folder contains and which command wrote it; None if no command wrote it."""
-    for command, (mark, content) in CONTENTS.items():
+    for command, (mark, _) in CONTENTS.items():
         if (path / mark).is_file():
-            return f"{content}, written by 'polyptrace {command}'"
+            return _written(command)
     return None
+
+
+def _written(command: str) -> str:
+    return f"{CONTENTS[command][1]}, written by 'polyptrace {command}'"
 
 
 def wrong_folder(path: Path, command: str, alternative: str = "") -> UserError:
@@ -220,8 +224,9 @@ def wrong_folder(path: Path, command: str, alternative: str = "") -> UserError:
     content = described(path)
     if content is not None and not (path / CONTENTS[command][0]).is_file():
         problem = f"contains {content}, not {wanted}"
-    inside = sorted(path.glob(f"*/{CONTENTS[command][0]}"))
-    advice = f"a folder that 'polyptrace {command}' wrote{alternative}" if len(inside) != 1 else str(inside[0].parent)
+    marks = path.glob(f"[!.]*/{CONTENTS[command][0]}")  # a report has the mark of results, too
+    inside = [mark.parent for mark in marks if described(mark.parent) == _written(command)]
+    advice = f"a folder that 'polyptrace {command}' wrote{alternative}" if len(inside) != 1 else str(inside[0])
     return UserError(f"{path}: {problem} -> give {advice}")
 
 
