@@ -136,6 +136,8 @@ def test_trained_rows_with_one_seed_are_named_where_others_have_several(make_row
     for notes in (table_of(several).notes, differences.notes):
         assert [note.split(". ")[0] for note in notes if "One training seed" in note] == ["One training seed: once"]
     assert not any("One training seed" in note for note in table_of(rows).notes)
+    blocks = ablation_table({name: [(row, Config()) for row in several[1:]] for name in ("a", "b")}, MAIN[:1])
+    assert [note.split(". ")[0] for note in blocks.notes if "One training" in note] == ["One training seed: once"]
 
 
 def test_a_difference_is_the_shown_method_minus_the_other(make_row: Make) -> None:

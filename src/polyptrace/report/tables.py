@@ -229,8 +229,8 @@ def single_seed_notes(rows: Sequence[Results]) -> tuple[str, ...]:
     """Which trained rows have one training seed, where others have several: their variance between seeds is unknown."""
     if all(row.method.seeds == 1 for row in rows):
         return ()
-    names = [row.method.name for row in rows if row.method.seeds == 1 and row.method.group in TRAINED]
-    return table_notes("single_seed", names=names) if names else ()
+    names = dict.fromkeys(row.method.name for row in rows if row.method.seeds == 1 and row.method.group in TRAINED)
+    return table_notes("single_seed", names=list(names)) if names else ()
 
 
 def value_columns(measures: Sequence[Measure]) -> list[Column]:
