@@ -295,6 +295,19 @@ def test_videos_and_sequences_may_be_symbolic_links(tmp_path: Path, world, same_
     same_rows(read_mot(beside), first, file=lambda _: "case1.mp4")
 
 
+def test_a_sequence_folder_has_the_video_of_its_name_beside_it_if_that_is_in_the_source(
+    tmp_path: Path, world, video: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_mot(tmp_path, world)
+    video(tmp_path / "case1.mp4", 25)
+    found = read_mot(tmp_path)
+    assert set(found.file[found.video == "case1"]) == {"case1.mp4"}
+    assert not set(found.file[found.video == "case2"]) & {"case1.mp4"}
+    monkeypatch.chdir(tmp_path)
+    for path in ("case1", "case1/gt/gt.txt"):
+        assert "case1.mp4" not in set(read_mot(Path(path)).file)
+
+
 def test_the_real_clips_are_read_with_one_row_per_line(shared: Path) -> None:
     root = shared / "data" / "ldpolyp"
     found = read_mot(root)

@@ -123,16 +123,16 @@ def _sequence_folder(folder: Path, root: Path, table: Path) -> _Sequence:
     info = _seqinfo(ini)
     prefix = file_names.prefix_of(folder, root)
     pictures = file_names.inside(info.get("imdir", "img1"), f"{ini}: imDir")
-    videos = [] if (folder / pictures).is_dir() else file_names.names_in(folder, VIDEO_SUFFIXES)
-    file = prefix + videos[0] if len(videos) == 1 else ""
-    if not videos and folder != root and not (folder / pictures).is_dir():  # the video NAME.mp4 of the folder NAME
-        beside = file_names.video_file([folder.parent], folder.name)
-        file = file_names.relative(beside, root) if beside else ""
+    videos = []
+    if not (folder / pictures).is_dir():
+        videos = [folder / name for name in file_names.names_in(folder, VIDEO_SUFFIXES)]
+        if not videos and prefix and (beside := file_names.video_file([folder.parent], folder.name)):
+            videos = [beside]  # the video NAME.mp4 of the folder NAME
     return _Sequence(
         video=file_names.relative(folder, root) or folder.resolve().name,
         table=table,
         pictures=prefix + pictures,
-        file=file,
+        file=file_names.relative(videos[0], root) if len(videos) == 1 else "",
         ending=info.get("imext", ".jpg"),
         width=integer(info.get("imwidth", 0), f"{ini}: imWidth"),
         height=integer(info.get("imheight", 0), f"{ini}: imHeight"),
