@@ -9,9 +9,8 @@ skipped, as `frame_judge.py` judges them.
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import islice, repeat, takewhile
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -29,6 +28,7 @@ from polyptrace.core.files import (
     write_json,
 )
 from polyptrace.core.lock import lock
+from polyptrace.core.read_ahead import map_ahead
 from polyptrace.core.schema import from_json
 from polyptrace.core.timecode import timecode
 from polyptrace.data.crops.field import field_mask
@@ -271,11 +271,7 @@ def _read_ahead(read: Callable[[], list[T]], depth: int) -> Iterator[list[T]]:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:
-        with ThreadPoolExecutor(1) as pool:
-            pending = deque(pool.submit(read) for _ in range(depth))
-            while group := pending.popleft().result():
-                pending.append(pool.submit(read))
-                yield group
+        yield from takewhile(bool, map_ahead(lambda _: read(), repeat(None), threads=1, ahead=depth))
     finally:
         sys.setswitchinterval(interval)
 
