@@ -234,6 +234,21 @@ def test_phone_width_focus_order_and_accessible_names(serve: Serve, visit: Open)
     assert order[-1] == "answer-same"
 
 
+def test_the_timeline_names_what_it_counts_and_is_high_if_no_question_needs_the_room(
+    serve: Serve, visit: Open
+) -> None:
+    page = visit(serve(), viewport={"width": 1280, "height": 720})
+    settled(page)
+    counts = page.evaluate("timeline.lanes.map(items => items.length)")
+    assert page.evaluate("timeline.lanes.map((_, row) => timeline.title(row))") == [
+        f"Lesion {number} · {count} track{'s' if count > 1 else ''}" for number, count in enumerate(counts, 1)
+    ]
+    height = "document.getElementById('stage').clientHeight"
+    asked = page.evaluate(height)
+    page.evaluate("S.lanes = 9; S.question = S.check = null; render()")
+    assert asked < 4 * 40 < 9 * 26 < page.evaluate(height)
+
+
 def test_names_are_data(tmp_path: Path, visit: Open) -> None:
     tracks = simulate(videos=2)
     evil = '<img src=x onerror="document.title=1">'

@@ -205,6 +205,7 @@ function renderQuestion() {
     for (const button of panel.querySelectorAll(".answers button")) button.setAttribute("aria-disabled", "true");
     return;
   }
+  $("stage").classList.toggle("roomy", !asked && !S.waiting);
   if (embedded) { panel.replaceChildren(lesionTable()); return; }
   if (!asked) {
     const done = S.waiting ? "Looking for the best question …" : S.state.contradictions.length ? "Every pair of tracks is decided, but some answers contradict each other: see Review." : S.state.answers ? "Every pair of tracks is decided. Export the lesions, or look at the timeline once more." : "There is nothing to ask.";

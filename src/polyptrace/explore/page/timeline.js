@@ -16,7 +16,7 @@ class Timeline {
     canvas.addEventListener("pointerleave", () => this.handlers.hover(-1));
     canvas.addEventListener("keydown", event => this.key(event));
   }
-  get label() { return this.canvas.clientWidth < 600 ? 62 : 132; }
+  get label() { return this.canvas.clientWidth < 600 ? 88 : 150; }
   get plot() { return this.width - this.label - 8; }  // with a margin, so that the last track is seen whole
   get span() { return this.end - this.start; }
   static hue(lesion) { return (205 + lesion * 137.508) % 360; }
@@ -68,9 +68,8 @@ class Timeline {
     }
   }
   title(row) {
-    const name = this.names[row], count = this.lanes[row].length, narrow = this.label < 100;
-    if (name < 0) return narrow ? "none" : "Not a lesion";
-    return narrow ? `${name + 1} · ${count}` : `Lesion ${name + 1} · ${count}`;
+    const name = this.names[row], tracks = counted(this.lanes[row].length, "track"), narrow = this.label < 100;
+    return name < 0 ? "Not a lesion" : `${narrow ? "" : "Lesion "}${name + 1} · ${tracks}`;
   }
   paintLane(c, row, y, ink) {
     const { first, last } = this.items, height = this.laneHeight - 8, members = this.lanes[row], colour = this.names[row];
