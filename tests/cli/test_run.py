@@ -224,7 +224,7 @@ def test_a_video_without_a_track_is_named_on_the_page_of_the_others(tmp_path: Pa
     videos = [tmp_path / "black.mp4", tmp_path / "polyp.mp4"]
     assert run(*videos, "--detector", f"{tmp_path}/find.py:find", "--out", tmp_path / "out", *OPTIONS) == 0
     page = (tmp_path / "out/lesions/lesions.html").read_text(encoding="utf-8")
-    assert "black: 0 boxes in 60 frames, 60 frames black; no track." in page
+    assert "black: 0 boxes in 60 frames; 60 frames skipped: 60 black (nothing can be seen); no track." in page
     assert "Lesions of procedure polyp" in page
 
 

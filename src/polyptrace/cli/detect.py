@@ -37,6 +37,8 @@ DeviceName = Annotated[Literal["auto", "cpu", "cuda"], Option("--device", help="
 #: `python -m benchmarks detector --min-scores` counts lesions with other values of min_score.
 LINKING = Tracks(link="video", max_gap=5, start_score=START_SCORE, min_score=0.4, margin=0.2)
 PREVIEW_FILE = "preview.html"
+#: Why frames are skipped, in words.
+SKIPPED = {"black": "black (nothing can be seen)", "frozen": "frozen (nothing changes)"}
 #: Frames per batch by type of device. On a CPU, more are not faster, and need memory.
 BATCH = {"cuda": 16, "cpu": 2}
 
@@ -104,10 +106,12 @@ def run_detector(
 
 def summary(made: Detections) -> str:
     """The boxes, frames, skipped frames and dropped boxes of a video, in words."""
-    skipped = "".join(f", {counted(count, 'frame')} {reason}" for reason, count in made.skipped_frames.items())
+    skipped = [f"{count:,} {SKIPPED.get(reason, reason)}" for reason, count in made.skipped_frames.items()]
     strong = f" ({made.strong_boxes:,} with a score of {START_SCORE} or more)" if made.boxes else ""
-    frames = f"{counted(made.boxes, 'box', 'boxes')}{strong} in {counted(made.frames, 'frame')}{skipped}"
-    return "; ".join([frames, *made.dropped_boxes])
+    parts = [f"{counted(made.boxes, 'box', 'boxes')}{strong} in {counted(made.frames, 'frame')}"]
+    if skipped:
+        parts.append(f"{counted(sum(made.skipped_frames.values()), 'frame')} skipped: {', '.join(skipped)}")
+    return "; ".join([*parts, *made.dropped_boxes])
 
 
 def _folder_of(videos: list[Path]) -> Path:
