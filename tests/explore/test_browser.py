@@ -234,9 +234,7 @@ def test_phone_width_focus_order_and_accessible_names(serve: Serve, visit: Open)
     assert order[-1] == "answer-same"
 
 
-def test_the_timeline_names_what_it_counts_and_is_high_if_no_question_needs_the_room(
-    serve: Serve, visit: Open
-) -> None:
+def test_the_timeline_names_what_it_counts_and_is_high_if_no_question_needs_the_room(serve: Serve, visit: Open) -> None:
     page = visit(serve(), viewport={"width": 1280, "height": 720})
     settled(page)
     counts = page.evaluate("timeline.lanes.map(items => items.length)")

@@ -6,7 +6,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+
+from polyptrace.report.page import Page, Section, Strip, StripRow, Strips, write_page
 
 HERE = Path(__file__).parent
 
@@ -120,7 +123,7 @@ def test_it_fits_a_laptop_and_a_telephone_and_all_its_pictures_load(report: Path
         assert [name for name in inside["requests"] if not name.startswith("data:")] == []
         assert set(inside["wide"]) == {"auto"}
         assert "alert(1)" in inside["text"]
-    assert seen[1280]["text"].count("Results") > seen[390]["text"].count("Results")  # the list of contents is aside
+        assert inside["text"].count("Map of tracks") == 2, f"{width}: has no list of contents"
 
 
 @needs_chromium
@@ -130,3 +133,17 @@ def test_it_prints_on_few_pages(report: Path, tmp_path: Path) -> None:
     content = pdf.read_bytes()
     assert content.startswith(b"%PDF")
     assert 4 <= len(re.findall(rb"/Type\s*/Page\b", content)) <= 14
+
+
+@needs_chromium
+def test_folded_strips_are_hidden_on_the_screen_and_printed(tmp_path: Path) -> None:
+    image = np.full((40, 30, 3), 90, np.uint8)
+    row = StripRow("47 %", (Strip("match", image, "lesion 1", "track 2", "0:01", ""),))
+    section = Section("one", "One", (Strips((row,), "1 uncertain pair", "Please compare them."),))
+    page, pdf = tmp_path / "page.html", tmp_path / "page.pdf"
+    write_page(page, Page("Title", "Lead", (section,), False))
+    shown = browser.look(page, tmp_path, (800,))[800]["text"]
+    assert "1 uncertain pair" in shown
+    assert "47 %" not in shown
+    browser.browse(page, f"--print-to-pdf={pdf}", "--no-pdf-header-footer")
+    assert b"/Subtype /Image" in pdf.read_bytes()

@@ -17,9 +17,7 @@ from polyptrace.report.gallery import strip
 from polyptrace.report.page import (
     Block,
     Card,
-    Heading,
     Page,
-    Paragraph,
     Part,
     Picture,
     Plots,
@@ -163,7 +161,8 @@ def lesion_page(
         sections=(*sections, Section("method", "How to read this page", (explanation,))),
         generated=tracks.generated,
         tiles=tuple(
-            Tile(each.video, str(each.count), "90 % range {}–{}".format(*each.interval), None) for each in found[:14]
+            Tile(each.video, str(each.count), "90 % range {}–{}".format(*each.interval), None)
+            for each in (found[:14] if len(found) > 1 else ())  # of one procedure, its heading says the same
         ),
         brand="polyptrace lesions",
         origin=origin,
@@ -197,12 +196,9 @@ def _procedure_blocks(
         shown = _most_uncertain(procedure.uncertain, lesion_of)
         text = "It is not clear whether these tracks show the same lesion. Please compare them."
         if len(procedure.uncertain) > len(shown):
-            text += (
-                f" {len(shown)} of {len(procedure.uncertain)} pairs are shown: at most one within each lesion and one"
-                " between each two lesions."
-            )
+            text += f" {len(shown)} pairs are shown: at most one within each lesion and one between each two lesions."
         strips = tuple(_uncertain_row(tracks, link, lesion_of, images) for link in shown)
-        blocks += [Heading("Uncertain pairs"), Paragraph(text), Strips(strips)]
+        blocks.append(Strips(strips, counted(len(procedure.uncertain), "uncertain pair"), text))
     return tuple(blocks)
 
 

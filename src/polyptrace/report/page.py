@@ -32,11 +32,6 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Heading:
-    text: str
-
-
-@dataclass(frozen=True)
 class Plots:
     """Drawings side by side, or one wide drawing that scrolls on narrow screens, with a caption."""
 
@@ -68,7 +63,11 @@ class StripRow:
 
 @dataclass(frozen=True)
 class Strips:
+    """Film strips. With a `summary` they are folded, with a text above them; the printed page unfolds them."""
+
     rows: tuple[StripRow, ...]
+    summary: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ class Part:
     values: Mapping[str, Any]
 
 
-Block: TypeAlias = Paragraph | Heading | Plots | Strips | Card | Part
+Block: TypeAlias = Paragraph | Plots | Strips | Card | Part
 
 
 @dataclass(frozen=True)
