@@ -12,7 +12,7 @@ from polyptrace.config import Config, Loss, Supervision
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.results import Method, Metric, Task, compare
 from polyptrace.report.page import Table, markdown
-from polyptrace.report.ranking import MAIN, Measure
+from polyptrace.report.ranking import MAIN, Measure, has_intervals
 from polyptrace.report.tables import (
     ablation_table,
     counting_table,
@@ -160,6 +160,15 @@ def test_its_interval_is_of_the_draws_difference_not_of_two_intervals(make_row: 
     low, high = (float(end) for end in cell.interval.split("–"))
     assert (low, high) == (pytest.approx(10, abs=0.5), pytest.approx(10, abs=0.5))
     assert cell.mark == "best"  # significant, though each figure alone varies by 20 points
+
+
+@pytest.mark.parametrize("spread", [0.01, float("nan")])
+def test_intervals_are_mentioned_only_where_there_are_any(make_row: Make, spread: float) -> None:
+    rows = [make_row("a", 0.5, spread=spread), make_row("b", 0.6, spread=spread)]
+    differences = difference_table(rows, MAIN[:1], focus=0)
+    assert differences is not None
+    notes = " ".join((*table_of(rows).notes, *differences.notes))
+    assert has_intervals(rows, [MAP]) == ("Intervals: 95 %" in notes) == ("Not tested" not in notes) == (spread > 0)
 
 
 def test_methods_on_other_tracklets_are_not_compared(make_row: Make) -> None:

@@ -23,7 +23,7 @@ from polyptrace.core.files import wrong_folder
 from polyptrace.drawing import Drawing, LineStyle
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.counting import TARGET
-from polyptrace.report.ranking import MAIN, Measure, rank
+from polyptrace.report.ranking import MAIN, Measure, has_intervals, rank
 from polyptrace.train import read_environment
 
 AUROC, AUPR = (measure for measure in MAIN if measure.task == "reid")
@@ -62,7 +62,12 @@ def pair_curves(rows: Sequence[Results], styles: Sequence[LineStyle], measure: M
     axes.set_title(title)
     axes.set_aspect("equal")
     best_first = [(line, text) for _, line, text in sorted(entries, key=lambda entry: -entry[0])]
-    drawing.legend(figure, best_first, title=f"{measure.name}, 95 % interval", loc="outside lower left")
+    drawing.legend(
+        figure,
+        best_first,
+        title=measure.name + (", 95 % interval" if has_intervals(rows, [measure]) else ""),
+        loc="outside lower left",
+    )
     return drawing.finished(figure, name, f"{title} curves. {measure.name}: {', '.join(values)}.")
 
 

@@ -157,6 +157,12 @@ def measured(rows: Sequence[Results], measures: Sequence[Measure]) -> list[Measu
     return [m for m in measures if any(m.of(row) is not None for row in rows)]
 
 
+def has_intervals(rows: Sequence[Results], measures: Sequence[Measure]) -> bool:
+    """Whether any of these values has a confidence interval; with one procedure, none has."""
+    metrics = [metric for row in rows for measure in measures if (metric := measure.of(row)) is not None]
+    return any(math.isfinite(metric.low + metric.high) for metric in metrics)
+
+
 def rank(rows: Sequence[Results], measure: Measure) -> Ranking:
     """Ranks the rows in one column."""
     value = {n: metric.value for n, row in enumerate(rows) if (metric := measure.of(row)) is not None}

@@ -15,7 +15,7 @@ from polyptrace.film_strips import TrackImages
 from polyptrace.report import curves
 from polyptrace.report.gallery import gallery_rows, pick_queries, query_keys
 from polyptrace.report.page import Block, Part, Section
-from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, measured, rank
+from polyptrace.report.ranking import ADDITIONAL, CLUSTERINGS, MAIN, has_intervals, measured, rank
 from polyptrace.report.tables import counting_table, difference_table, has_labels, method_table
 from polyptrace.report.timeline import counted_procedures, draw_timeline, found_text, shown_clustering
 from polyptrace.report.track_map import mapped_tracks, track_map
@@ -74,6 +74,7 @@ def main_results(content: Content) -> Section:
         "Results",
         table=method_table("table1", "Table 1. Comparison of methods", rows, columns, focus=focus, paper=content.paper),
         intervals=curves.interval_plot(rows, columns, content.styles),
+        has_intervals=has_intervals(rows, columns),
         ranked=any(rank(rows, measure).best for measure in columns),
         differences=difference_table(rows, columns, focus),
     )

@@ -80,7 +80,10 @@ def difference_table(rows: Sequence[Results], measures: Sequence[Measure], focus
     name = rows[focus].method.name
     columns = tuple(Column(m.over, m.name) for m in measures)
     title = f"{name} minus each other method, in points"
-    notes = table_notes("differences", name=name, significance=SIGNIFICANCE) + single_seed_notes(rows)
+    intervals = any(cell.interval for row in cells.values() for cell in row.values())
+    notes = table_notes("differences", name=name, intervals=intervals, significance=SIGNIFICANCE) + single_seed_notes(
+        rows
+    )
     return Table("differences", title, "", columns, tuple(groups), notes)
 
 
@@ -321,6 +324,9 @@ def ranking_notes(
     groups: Sequence[tuple[str, Sequence[TableRow]]], rankings: Iterable[Ranking], family: str = "within the column"
 ) -> tuple[str, ...]:
     """What bold, underline and the footnote signs of a table mean, as far as they occur."""
-    signs = {cell.note for _, rows in groups for row in rows for cell in row.cells}
+    cells = [cell for _, rows in groups for row in rows for cell in row.cells]
+    signs, intervals = {cell.note for cell in cells}, any(cell.interval for cell in cells)
     tested = any(ranking.p for ranking in rankings)
-    return table_notes("ranking", tested=tested, significance=SIGNIFICANCE, family=family, signs=signs)
+    return table_notes(
+        "ranking", tested=tested, intervals=intervals, significance=SIGNIFICANCE, family=family, signs=signs
+    )

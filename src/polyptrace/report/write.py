@@ -22,7 +22,17 @@ from polyptrace.evaluate.results import Metric, Results, without_nan
 from polyptrace.film_strips import TrackImages
 from polyptrace.report.curves import Run
 from polyptrace.report.page import Block, Page, Section, Tile, write_page, write_table
-from polyptrace.report.ranking import ADDITIONAL, COUNTING, MAIN, Measure, focus_row, in_group_order, measured, rank
+from polyptrace.report.ranking import (
+    ADDITIONAL,
+    COUNTING,
+    MAIN,
+    Measure,
+    focus_row,
+    has_intervals,
+    in_group_order,
+    measured,
+    rank,
+)
 from polyptrace.report.sections import SECTIONS, Content
 from polyptrace.report.tables import OTHER_TEST
 
@@ -89,9 +99,11 @@ def _page(content: Content, sections: Sequence[Section], title: str | None) -> P
     others = len(content.rows) - 1
     compared = f", compared with {counted(others, 'other method')}" if others else ""
     subject = "How well it recognises a polyp that appears again" if measured(content.rows, MAIN) else "Counted polyps"
+    known = has_intervals(content.rows, (*MAIN, *COUNTING))
+    intervals = "Intervals: 95 % confidence." if known else "Without confidence intervals; see Evaluation protocol."
     return Page(
         title=title or f"{content.row.method.name} on {', '.join(names)}",
-        lead=f"{subject}{compared}. Intervals: 95 % confidence.",
+        lead=f"{subject}{compared}. {intervals}",
         sections=tuple(sections),
         generated=any(row.generated for row in content.rows),
         origin=f"on {date.today():%d %B %Y}",
