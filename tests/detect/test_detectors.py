@@ -274,6 +274,14 @@ def test_what_is_not_a_detector_is_an_error(spec: str) -> None:
         load_detector(spec)
 
 
+@pytest.mark.parametrize(
+    ("spec", "meant"), [("genrated", "generated"), ("moot:boxes.txt", "mot:boxes.txt"), ("coco", "coco:PATH")]
+)
+def test_a_mistyped_name_of_a_detector_is_recognised(spec: str, meant: str) -> None:
+    with pytest.raises(UserError, match=f"--detector {spec}: no such file or folder -> did you mean {meant}\\?"):
+        load_detector(spec)
+
+
 def test_the_detector_of_the_package_finds_polyps_of_unseen_generated_procedures(tiny: Path) -> None:
     """Most of the strong boxes are on a polyp, and most polyps are found at least once."""
     boxes = read_coco(tiny, split="test")

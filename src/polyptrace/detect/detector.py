@@ -14,6 +14,7 @@ A file `polyps.toml` beside the weights (in a folder: `detector.toml`) declares 
 
 import tomllib
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -85,6 +86,9 @@ def load_detector(
 
         return TorchvisionWeights(path, device)
     problem = "not a known kind of detector" if path.exists() else "no such file or folder"
+    for near in get_close_matches(source, (GENERATED, *SOURCES), 1):
+        meant = near if near == GENERATED else f"{near}:{boxes or 'PATH'}"
+        raise UserError(f"--detector {spec}: {problem} -> did you mean {meant}?")
     raise UserError(
         f"--detector {spec}: {problem} -> give an ONNX file, a transformers folder, torchvision weights, "
         f"FILE.py:FUNCTION, or stored boxes as FORMAT:PATH ({', '.join(SOURCES)}); for generated videos, {GENERATED}"
