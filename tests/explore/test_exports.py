@@ -292,6 +292,8 @@ def test_the_parts_of_a_split_track_have_the_boxes_before_and_after(
     table = Dataset.open(data).boxes()
     labelled = label_boxes(table, link_tracks(table, within="video"), workspace.journal.path)
     assert (labelled.tracks, labelled.polyps) == (2, 2)
+    lines = csv.DictReader(exported(PageContent(workspace, [Dataset.open(data)]), "csv", tmp_path).open())
+    assert [line["part"] for line in lines][:3] == ["1", "2", ""]
 
 
 def test_a_read_back_csv_keeps_notes_harmless(content: PageContent, tmp_path: Path) -> None:

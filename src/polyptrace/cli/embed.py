@@ -13,6 +13,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
 from polyptrace.embed.onnx import INFO_FILE, OnnxEncoder, embed_export
 from polyptrace.embed.partial import vectors_written
+from polyptrace.lesions import SAME_FILE
 
 SECTIONS = ("embed",)
 
@@ -47,9 +48,14 @@ def command(
       polyptrace embed frozen:resnet50 --weights resnet50.safetensors --data data/test --out vectors/resnet50
     """
     settings = read_settings(ctx, config, SECTIONS).embed
+    fitted = (out / SAME_FILE).is_file()
     embeddings = write_vectors(encoder, data, out, weights, settings, overwrite=overwrite, cluster=cluster)
     count, width = embeddings.vectors.shape
     echo(f"{counted(count, 'vector')} of {counted(width, 'number')}: {out}")
+    if fitted:
+        echo(
+            f"removed: {out / SAME_FILE}, which was fitted to the replaced vectors; 'polyptrace lesions' fits it again"
+        )
     suggest("lesions", out, "--data", data, out="lesions")
 
 

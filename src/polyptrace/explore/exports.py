@@ -43,7 +43,7 @@ from polyptrace.explore.strips import ProcedureCrops, read_boxes
 from polyptrace.explore.workspace import Grouping
 
 CSV_COLUMNS = (
-    *("dataset", "video", "track", "first_frame", "last_frame", "start_s", "end_s", "lesion", "confidence"),
+    *("dataset", "video", "track", "first_frame", "last_frame", "part", "start_s", "end_s", "lesion", "confidence"),
     *("decided_by", "note", "polyp"),
 )
 #: In the column of lesions: a track that shows none.
@@ -118,14 +118,15 @@ def track_boxes(dataset: Dataset, name: str, video: str, crops: dict[int, Ints])
 def to_csv(named: Named) -> bytes:
     """One line per track."""
     rows: list[Sequence[object]] = [CSV_COLUMNS]
-    lesion = named.grouping.lesion
+    lesion, names = named.grouping.lesion, named.state.names
     for number, (track, first, last) in enumerate(named.state.items):
+        part = names[number].partition(".")[2]  # of a split track
         times = (seconds_text(first, named.fps), seconds_text(last, named.fps))
         confidence = "" if lesion[number] < 0 else f"{named.grouping.confidence[lesion[number]]:.3f}"
         decided = ANSWERS if named.decided[number] else PROBABILITY
         name = NO_LESION if lesion[number] < 0 else lesion[number] + 1
         note = named.state.notes.get(number, "")
-        cells = (named.dataset, named.video, track, first, last, *times, name, confidence, decided, note)
+        cells = (named.dataset, named.video, track, first, last, part, *times, name, confidence, decided, note)
         rows.append((*cells, named.polyp[int(named.state.track[number])]))
     return csv_text(rows).encode()
 
