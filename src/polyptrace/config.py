@@ -305,6 +305,8 @@ def parse_options(
             except StopIteration:
                 raise UserError(f"{name}: has no value -> write {name} VALUE") from None
         section, key = known[name]
+        if key in settings.get(section, {}):
+            raise UserError(f"{name}: takes one value, but was given more -> give it once")
         kind = _type(section, key)
         settings.setdefault(section, {})[key] = _checked(from_text(kind, text), kind, name)
     return settings

@@ -132,7 +132,9 @@ def test_vectors_are_not_replaced_while_explore_writes_answers_beside_them(
             assert call(*words, "--overwrite") == 2
         assert f"{answers}: in use by process" in capsys.readouterr().err, first
         answers.write_text('{"format": 1}\n')
+    (tmp_path / "v/same.json").write_text("{}")
     assert call(*words, "--overwrite") == 0
+    assert f"removed: {tmp_path}/v/same.json" in " ".join(capsys.readouterr().out.split())
     assert answers.read_text() == '{"format": 1}\n'
     assert not list((tmp_path / "v").glob(".*"))
 
@@ -143,10 +145,12 @@ def test_what_is_mistyped_gets_one_line_not_a_traceback(
     words = ["--data", coloured.path, "--out", tmp_path / "r"]
     (tmp_path / "file").touch()
     for mistyped, said in (
-        (["embed", "colour-grid", *words, "--data", coloured.path], "--data: this command takes one dataset"),
+        (["embed", "colour-grid", *words, "--data", coloured.path], "--data: takes one value, but was given 2"),
         (["embed", "colour-grid", "--data", coloured.path, "--out", tmp_path / "file/v"], "file cannot be written to"),
         (["embed", "colour-grid", "--data", coloured.path.parent, "--out", tmp_path / "r"], f"give {coloured.path}"),
         (["train", "our", *words], "not a method"),
+        (["train", "ours", *words, "--out", tmp_path / "other"], "--out: takes one value, but was given 2"),
+        (["train", "ours", *words, "--train.epochs=1", "--train.epochs", "2"], "--train.epochs: takes one value"),
         (["train", "ours", *words, "--optimiser.lrr", "1"], "optimiser.lr"),
         (["embed", tmp_path / "nowhere.ckpt", *words], "no such file"),
     ):

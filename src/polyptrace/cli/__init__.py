@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
 import polyptrace
 from polyptrace.core.console import echo, notify
@@ -130,13 +130,15 @@ def build(called: str | None) -> typer.Typer:
 
 
 class _Command(TyperCommand):
-    """A command for which a second dataset is an error where it takes one: of repeated options, the last one counts."""
+    """A command that refuses a second value of an option that takes one; click would use the last."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = self.make_parser(ctx).parse_args(args=list(args))[2]
-        for parameter in self.params:
-            if parameter.name == "data" and not getattr(parameter, "multiple", False) and given.count(parameter) > 1:
-                raise UserError("--data: this command takes one dataset -> give it once")
+        for option in (each for each in self.params if isinstance(each, TyperOption)):
+            if given.count(option) > 1 and not (option.multiple or option.is_flag):
+                raise UserError(
+                    f"{option.opts[0]}: takes one value, but was given {given.count(option)} -> give it once"
+                )
         return super().parse_args(ctx, args)
 
 

@@ -16,7 +16,7 @@ from polyptrace.compare.trial import ROWS_FOLDER, SECTIONS, STARTS_FOLDER, Share
 from polyptrace.config import Config, read_config
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder
+from polyptrace.core.files import atomic_folder, check_writable
 from polyptrace.core.lock import lock
 from polyptrace.evaluate.results import Results, combine
 from polyptrace.report.page import markdown, write_table
@@ -96,6 +96,7 @@ def command(
         compare.print_commands(chosen)
         return
     if not only:  # with --only, several processes may share the folder
+        check_writable(out)
         ctx.with_resource(lock(out))
     failed = compare.run_rows(chosen, at_once, keep)
     if not only and not write_tables(out, blocks):

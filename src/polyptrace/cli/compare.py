@@ -110,6 +110,7 @@ def command(
     datasets = data_of(data, tests, tests_of, probe_train, shared.tasks)
     rows = [*map(frozen_row, frozen or []), *select_rows(methods, ROWS, ALL)]
     if not dry_run and not only:  # with --only, several processes may share the folder
+        check_writable(out)
         ctx.with_resource(lock(out))
     known_rates = rates_of(shared, rates, searching=bool(search_lr))
     search: list[Trial] = []

@@ -73,8 +73,14 @@ def atomic_file(path: Path) -> Iterator[Path]:
 def check_writable(path: Path) -> None:
     """Raises an error if nothing can be written at `path`. Call it before the work."""
     parent = next(parent for parent in path.absolute().parents if parent.exists())
-    if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise UserError(f"{path}: {parent} cannot be written to -> choose another folder, or check its permissions")
+    try:
+        tempfile.TemporaryFile(dir=parent).close()  # permissions alone do not tell: nobody can write to /proc
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise UserError(
+            f"{path}: {parent} cannot be written to -> choose another folder, or check its permissions"
+        ) from None
 
 
 def refuse_existing(path: Path, overwrite: bool = False, mark: str | None = None) -> None:
