@@ -88,7 +88,7 @@ COMMANDS = {
     "detect": Command(f"detect {VIDEO} --out {{out}}"),
     "run": Command(f"run {VIDEO} --encoder colour-grid {CONFIG} --out {{out}}"),
     "train": Command(f"train ours {DATA} {CONFIG} --out {{out}}", "--train.seed 5"),
-    "embed": Command(f"embed colour-grid {DATA} --out {{out}}", "--data {inputs}/other"),
+    "embed": Command(f"embed colour-grid {DATA} --out {{out}}", "--embed.enlarge true"),
     "export": Command("export {inputs}/run --to folder --out {out}", "--precision float16"),
     "evaluate": Command(f"evaluate retrieval --embeddings {{case}}/vectors {CONFIG} --out {{out}}", "--name Other"),
     "lesions": Command(f"lesions {{case}}/vectors --refit {DATA} --out {{out}}", "--labels"),
@@ -101,7 +101,7 @@ COMMANDS = {
 
 
 def make_inputs(folder: Path) -> None:
-    """Generated pictures, a video and its detector, two datasets, vectors, a run and results."""
+    """Generated pictures, a video and its detector, a dataset, vectors, a run and results."""
     folder.mkdir()
     (folder / "small.toml").write_text(SETTINGS, encoding="utf-8")
     (folder / "detector.py").write_text(DETECTOR, encoding="utf-8")
@@ -109,7 +109,6 @@ def make_inputs(folder: Path) -> None:
     lines = (
         "synth {0}/generated --preset tiny --tracklets 2",
         "prepare coco {0}/generated --split test --config {0}/small.toml --out {0}/data",
-        "prepare coco {0}/generated --split train --config {0}/small.toml --out {0}/other",
         "embed colour-grid --data {0}/data --out {0}/vectors",
         "evaluate retrieval --embeddings {0}/vectors --config {0}/small.toml --out {0}/results",
         "train ours --data {0}/data --config {0}/small.toml --out {0}/run",
