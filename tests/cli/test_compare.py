@@ -46,8 +46,8 @@ def folder(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def words(folder: Path, out: str, *more: str) -> list[str]:
-    common = ["--eval", f"{folder}/test", "--config", f"{folder}/settings.toml", "--tasks", "retrieval,reid"]
+def words(folder: Path, out: str, *more: str, tasks: str = "retrieval,reid") -> list[str]:
+    common = ["--eval", f"{folder}/test", "--config", f"{folder}/settings.toml", "--tasks", tasks]
     return ["compare", "--data", f"{folder}/train", *common, "--seeds", "1", "--out", f"{folder}/{out}", *more]
 
 
@@ -230,8 +230,8 @@ def test_rates_are_searched_on_development_data_and_used_again(folder: Path) -> 
 
 
 def test_a_published_split_of_the_probe_is_used_as_given(folder: Path) -> None:
-    split = ["--tasks", "size", "--train-for", f"size={folder}/train"]
-    assert call(*words(folder, "split", "--methods", "colour-grid", *split)) == 0
+    split = ["--train-for", f"size={folder}/train"]
+    assert call(*words(folder, "split", "--methods", "colour-grid", *split, tasks="size")) == 0
     size = Results.load(folder / "split/rows/colour-grid/seed0/results").tasks["size"]
     assert size.protocol["split"] == "given"
     assert size.metrics["f1"].n == len(Dataset.open(folder / "test").select("tracklet"))
@@ -244,13 +244,13 @@ def test_typing_errors_are_reported_before_anything_runs(folder: Path, capsys: p
         "did you mean": ["--optimser.lr", "1"],
         "not TASK=PATH": ["--eval-for", "size"],
         "trains nothing -> give it for size or histology": ["--train-for", f"reid={folder}/train"],
-        "--train-for size: not one of --tasks": ["--tasks", "reid", "--train-for", f"size={folder}/train"],
-        "--eval-for size: not one of --tasks": ["--tasks", "reid", "--eval-for", f"size={folder}/test"],
+        "--train-for size: not one of --tasks": ["--train-for", f"size={folder}/train"],
+        "--eval-for size: not one of --tasks": ["--eval-for", f"size={folder}/test"],
         "no such folder": ["--eval", f"{folder}/nowhere"],
-        "task 'sizes'": ["--tasks", "sizes"],
+        "task 'sizes'": [],
     }
     for text, arguments in wrong.items():
-        assert call(*words(folder, "wrong", *arguments)) == 2
+        assert call(*words(folder, "wrong", *arguments, tasks="retrieval,reid" if arguments else "sizes")) == 2
         assert text.strip() in capsys.readouterr().err
     assert not (folder / "wrong").exists()
 
