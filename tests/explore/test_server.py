@@ -220,7 +220,7 @@ def test_bad_input_is_one_line_that_says_what_to_do(
 ) -> None:
     vectors, data = map(str, explored)
     other = make_dataset(tmp_path / "other", [[2, 2]])
-    assert "not computed from this dataset" in run(vectors, "--data", str(other))
+    assert "not the dataset of the vectors" in run(vectors, "--data", str(other))
     (tmp_path / "file").write_text("x")
     assert "--answers" in run(vectors, "--data", data, "--answers", str(tmp_path / "file/answers.jsonl"))
     if os.geteuid():  # root may write anywhere
