@@ -276,7 +276,7 @@ def test_test_data_without_labels_are_an_error_before_anything_runs(
 def test_without_the_tasks_of_table_1_another_table_or_the_page_is_named(
     folder: Path, task: str, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(*words(folder, f"only-{task}", "--methods", "colour-grid", "--tasks", task)) == 0
+    assert call(*words(folder, f"only-{task}", "--methods", "colour-grid", tasks=task)) == 0
     assert shown in " ".join(capsys.readouterr().out.split())
 
 

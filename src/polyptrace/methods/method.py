@@ -148,7 +148,9 @@ def fixed_length(data: Data) -> Ints:
     """Indices of the tracklets of fixed length; an error if there are none."""
     chosen = data.select("tracklet")
     if not len(chosen):
-        raise UserError(f"{data.path}: has whole tracks only -> prepare it with a lower --tracks.length")
+        raise UserError(
+            f"{data.path}: has whole tracks only -> prepare it with a lower --tracks.length or --tracks.stride"
+        )
     return chosen
 
 
