@@ -54,7 +54,8 @@ class Selection:
             known = sorted(set(boxes.video.tolist()))
             unknown = sorted(set(self.videos) - set(known))
             if unknown:
-                raise UserError(f"--videos: there is no {', '.join(unknown)} -> one of {', '.join(known[:8])}, ...")
+                some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+                raise UserError(f"--videos: there is no {', '.join(unknown)} -> one of {some}")
             chosen: Bools = np.isin(boxes.video, self.videos)
         else:
             if self.share is None or not 0 < self.share < 1:
