@@ -23,7 +23,8 @@ def command(
     narrow_band: Annotated[float | None, Option(help="Probability of narrow-band imaging in inspections.")] = None,
     alike: Annotated[float | None, Option(help="Similarity of the polyps, 0 to 1.")] = None,
     interleave: Annotated[
-        float | None, Option(help="Probability of turning to another polyp of the site, if there are several.")
+        float | None,
+        Option(help="Probability of turning to another polyp of the site; needs --polyps-per-site above 1."),
     ] = None,
     resight: Annotated[float | None, Option(help="Share of polyps that are seen again much later.")] = None,
     box_jitter: Annotated[float | None, Option(help="Standard deviation of edges, as a share of the box.")] = None,

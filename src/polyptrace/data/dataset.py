@@ -170,7 +170,7 @@ def tracklets_hash(info: Mapping[str, Any]) -> str:
 
 
 def data_hash(data: LabelFree) -> str:
-    """The same, computed if it is not recorded."""
+    """SHA-256 of the table of tracklets, which identifies a dataset; computed if it is not recorded."""
     return tracklets_hash(data.info) or file_hash(data.path / "tracklets.parquet")
 
 

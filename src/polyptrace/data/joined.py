@@ -36,12 +36,12 @@ class JoinedCrops:
         crops = np.empty((rows.size, *self.shape[1:]), np.uint8)
         return self.take(rows.ravel(), 0, crops, "clip").reshape(*rows.shape, *self.shape[1:])
 
-    def take(self, indices: Ints, axis: Literal[0], out: Pixels, mode: Literal["clip"]) -> Pixels:  # noqa: ARG002
+    def take(self, rows: Ints, _axis: Literal[0], out: Pixels, _mode: Literal["clip"], /) -> Pixels:
         """Writes the crops of rows (n,) to `out`; see `CropArray`."""
-        store = np.searchsorted(self._begin, indices, side="right") - 1
+        store = np.searchsorted(self._begin, rows, side="right") - 1
         for number in np.unique(store):
             inside = store == number
-            out[inside] = self._stores[number][indices[inside] - self._begin[number]]
+            out[inside] = self._stores[number][rows[inside] - self._begin[number]]
         return out
 
 
