@@ -211,6 +211,11 @@ BLOCKS = {
         "Level of the loss",
         (
             variant("frame", "Frames only", loss={"tracklet_weight": 0.0}),
+            variant(
+                "frame-across-tracklets",
+                "Frames only, no pairs of frames of one tracklet",
+                loss={"tracklet_weight": 0.0, "within_tracklet": False},
+            ),
             variant("tracklet", "Tracklets only", loss={"frame_weight": 0.0}),
             OUR_ROW,
         ),
