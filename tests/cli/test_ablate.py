@@ -40,8 +40,9 @@ def test_variants_differ_in_their_settings_only_and_are_in_blocks_with_ours(fold
     data = ["--data", f"{folder}/train", "--eval", f"{folder}/test"]
     assert call("ablate", *data, *common(folder), "--variants", "level,multi-positive") == 0
     runs = {path.parts[-4]: read_config(path) for path in (folder / "out").glob("*/*/seed0/run/config.toml")}
-    assert set(runs) == {"frame", "tracklet", "multi-positive", "ours"}
+    assert set(runs) == {"frame", "frame-across-tracklets", "tracklet", "multi-positive", "ours"}
     assert (runs["frame"].loss.tracklet_weight, runs["tracklet"].loss.frame_weight) == (0, 0)
+    assert not runs["frame-across-tracklets"].loss.within_tracklet
     assert runs["multi-positive"].loss.name == "multi-positive"
     assert len({str(config.optimiser) for config in runs.values()}) == 1
     assert (folder / "out/rows/ours/seed0/results/results.json").exists()

@@ -5,7 +5,8 @@ frozen_row("dinov2-small:dinov2-small.pth")     an encoder that is not trained
 BLOCKS["loss"]                                  variants of our method that an ablation compares
 
 The first two blocks are the paper's Table 2. The paper does not state the τ of its fixed sampling, so three are
-compared. All variants have the paper's 60 tracklets per batch and see the same number of frames.
+compared, nor whether two frames of one tracklet form a pair of the frame level, so frames only has two rows. All
+variants have the paper's 60 tracklets per batch and see the same number of frames.
 """
 
 import os
