@@ -51,13 +51,13 @@ def command(
 ) -> None:
     """Train, embed and evaluate variants of our method, and write their tables.
 
-    A variant is our method with a few other settings and everything else unchanged, including the number of frames;
+    A variant is our method with a few changed settings; everything else, such as the number of frames, is the same.
     [bold]--dry-run[/] shows them. [bold]table2[/] is the paper's table: nearest-K or exponential sampling, with and
     without the curriculum; loss on frames, tracklets or both. Further blocks: other losses on the same bags, which bags
     share a batch, bag size, highest temperature.
 
     [bold]--sweep[/] compares ours, the multi-positive loss on the same bags and TPC on several training datasets, each
-    with its test datasets, for example procedures with more and more interleaved polyps. Several test datasets are
+    with its test datasets, for example procedures with increasingly interleaved polyps. Several test datasets are
     pooled.
 
     Rows run as in 'polyptrace compare'; in the same folder, ours is not trained again.

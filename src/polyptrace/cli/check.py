@@ -34,8 +34,8 @@ def command(
 ) -> None:
     """Show the content of a dataset folder and check it.
 
-    Prints the number of videos, polyps, tracks and tracklets (with the paper's, for its datasets) and every finding,
-    counted by kind. The exit code is 1 if a finding is fatal.
+    Prints the number of videos, polyps, tracks and tracklets (for the paper's datasets, beside the paper's numbers) and
+    all findings by kind. The exit code is 1 if a finding is fatal.
 
     Examples:
 

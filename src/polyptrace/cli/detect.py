@@ -26,10 +26,10 @@ DetectorName = Annotated[
     ),
 ]
 MinScore = Annotated[float, Option(min=0, max=1, help="Drop boxes with a lower score.")]
-KeepBorder = Annotated[bool, Option("--keep-border", help="Do not blank what is outside of the endoscope's field.")]
+KeepBorder = Annotated[bool, Option("--keep-border", help="Do not blank the area outside the endoscope's field.")]
 BatchSize = Annotated[
     int | None,
-    Option("--batch", min=1, help="Frames that the detector gets at once; by default 16 on a GPU, 2 on a CPU."),
+    Option("--batch", min=1, help="Frames per call of the detector; by default 16 on a GPU, 2 on a CPU."),
 ]
 DeviceName = Annotated[Literal["auto", "cpu", "cuda"], Option("--device", help="Where the detector runs.")]
 
@@ -61,7 +61,7 @@ def command(
 
     Writes OUT/NAME.txt (MOT: one line per box), OUT/NAME.json (summary, skipped frames) and a link to the video, so
     that [bold]polyptrace prepare mot OUT[/] continues from there. Black and frozen frames and those outside the body
-    are skipped. Everything outside of the endoscope's field is blanked first, because names are burnt in there.
+    are skipped. The area outside the endoscope's field is blanked first, because patient names may be burnt in there.
     An interrupted run resumes when the same command is run again.
 
     Examples:

@@ -40,19 +40,19 @@ def command(
         list[str] | None, Option(metavar="TASK=PATH", help="Embeddings of one task only; repeatable.")
     ] = None,
     train_for: Annotated[
-        list[str] | None, Option(metavar="TASK=PATH", help="Training part of size or histology; the others test.")
+        list[str] | None, Option(metavar="TASK=PATH", help="Training set of a probe; --embeddings is its test set.")
     ] = None,
     name: Annotated[str | None, Option(help="Name of the row in the table.")] = None,
     group: Annotated[str | None, Option(help=f"Group of the row: {', '.join(GROUPS)}.")] = None,
     labels: Annotated[str | None, Option(help=f"Labels used in training: {', '.join(LABEL_USE)}.")] = None,
     trained_on_test: Annotated[
-        list[str] | None, Option(metavar="TASK", help="Task whose test data the pretraining saw.")
+        list[str] | None, Option(metavar="TASK", help="Task whose test data were used in pretraining; repeatable.")
     ] = None,
     histology: Annotated[
         list[str] | None, Option(metavar="NAME=LABEL", help="Class of a histology: 1 adenoma, 0 not, -1 left out.")
     ] = None,
     seeds: Annotated[
-        list[Path] | None, Option("--combine", metavar="RESULTS", help="Instead, combine training seeds of a method.")
+        list[Path] | None, Option("--combine", metavar="RESULTS", help="Combine results of training seeds; repeatable.")
     ] = None,
     overwrite: Overwrite = False,
     config: ConfigFile = None,

@@ -26,13 +26,13 @@ def command(
     answers: Annotated[
         Path | None, Option(help="Journal of the answers; default: answers.jsonl in the folder of the vectors.")
     ] = None,
-    port: Annotated[int, Option(min=0, max=65535, help="Port; 0: any free one.")] = 0,
+    port: Annotated[int, Option(min=0, max=65535, help="Port of the server; 0: any free port.")] = 0,
     no_browser: Annotated[bool, Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
     """Open procedures in the browser: look at tracks, and answer which of them show the same lesion.
 
-    The page is served to this computer only, at the printed address. Every answer is on disk before it is
-    acknowledged, and the next start continues where the last one ended. Without --data, film strips are grey.
+    The page is served to this computer only, at the printed address. Every answer is written to disk before it is
+    acknowledged, and the next start continues with all answers. Without --data, film strips are grey.
     Suggestions use the probability of the same lesion that 'lesions' stored beside the vectors (same.json); without
     that file, it is fitted. Stop with Ctrl-C.
 

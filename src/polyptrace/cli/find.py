@@ -28,7 +28,7 @@ def command(
         str | None, Option(metavar="[H:]MM:SS", help="Time at which the query is visible; needs the frame rate.")
     ] = None,
     frame: Annotated[int | None, Option(min=0, help="Instead of --at: a frame in which the query is visible.")] = None,
-    track: Annotated[int | None, Option(min=0, help="Instead of --at: the query's number.")] = None,
+    track: Annotated[int | None, Option(min=0, help="Instead of --at: the number of the query track.")] = None,
     among: Annotated[find.Among, Option(help="Procedures to search: the query's own, the others, or all.")] = "own",
     top: Annotated[int, Option(min=1, help="Number of tracks to show.")] = 10,
     data: PictureFolders = None,
@@ -38,10 +38,10 @@ def command(
     """Find where a lesion appears again: the tracks most similar to one track.
 
     No labels are needed. For a track of the same procedure, "same lesion" is the probability that both show the same
-    lesion, from same.json beside the vectors or fitted now (see 'polyptrace lesions'). "Beyond others" says how many
-    tracks of other procedures are less similar to the query. If these show other patients, 99 % means that chance
-    produces such a similarity once in a hundred tracks. Tracks that are visible at the same time as the query are left
-    out. Where polyps are known, ✓ and ✗ mark correct and wrong matches.
+    lesion, from same.json beside the vectors or fitted now (see 'polyptrace lesions'). "Beyond others" is the share of
+    tracks of other procedures that are less similar to the query. If these are of other patients, 99 % means that one
+    track in a hundred is as similar by chance. Tracks that are visible at the same time as the query are left out.
+    Where polyps are known, ✓ and ✗ mark correct and wrong matches.
 
     Examples:
 

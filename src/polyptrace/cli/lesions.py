@@ -38,9 +38,9 @@ def command(
     """List the lesions of each procedure: which tracks belong together, and how certain that is.
 
     No labels are needed. The probability that two tracks show the same lesion is fitted to the vectors, or read from
-    the file of --same. It is stored beside the vectors (same.json), where 'explore' and 'find' use it, and used again
-    until --refit, --same or, if it was fitted without labels, --labels is given. The folder gets lesions.csv,
-    tracks.csv, lesions.json, same.json and the page lesions.html.
+    the file of --same. It is stored beside the vectors (same.json), where 'explore' and 'find' use it. The next run
+    uses it again, unless --refit or --same is given, or --labels and it was fitted without labels. The output is
+    lesions.csv, tracks.csv, lesions.json, same.json and the page lesions.html.
 
     Examples:
 

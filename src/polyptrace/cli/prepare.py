@@ -44,7 +44,7 @@ def command(
         bool, Option("--unlinked-differ", help="With --answers: tracks that no answer links are different polyps.")
     ] = False,
     config: ConfigFile = None,
-    identities: Annotated[str | None, reader(help="Meaning of ids: 'track' (default) or 'polyp'.")] = None,
+    identities: Annotated[str | None, reader(help="Meaning of the source's ids: 'track' (default) or 'polyp'.")] = None,
     histology: Annotated[
         list[str] | None, reader(metavar="NAME=KNOWN", help="Map a histology to a known name; repeatable.")
     ] = None,
@@ -52,7 +52,7 @@ def command(
     boxes: Annotated[str | None, reader(help="mot: file to read: gt, det or auto.")] = None,
     results: Annotated[Path | None, reader(help="coco: results JSON of a detector, with scores.")] = None,
     image_size: Annotated[
-        str | None, reader(metavar="WIDTHxHEIGHT", help="yolo: needed without images and videos.")
+        str | None, reader(metavar="WIDTHxHEIGHT", help="yolo: image size; required without images and videos.")
     ] = None,
     cases: Annotated[Path | None, reader(help="sun: CSV of the cases, instead of the included one.")] = None,
     columns: Annotated[

@@ -35,7 +35,7 @@ def command(
     run: Annotated[
         list[Path] | None, Option(help="Training run, for its curves and the paper's Figures 1 and 2. Can be repeated.")
     ] = None,
-    show: Annotated[str | None, Option(help="Method in focus; by default the last self-supervised one.")] = None,
+    show: Annotated[str | None, Option(help="Method compared with others; default: last self-supervised one.")] = None,
     paper: Annotated[bool, Option("--paper", help="Quote the paper's Table 1 below our rows.")] = False,
     title: Annotated[str | None, Option(help="Title of the page.")] = None,
     overwrite: Overwrite = False,

@@ -10,7 +10,7 @@ from polyptrace.core.console import notify
 
 def command(
     out: Annotated[Path, Argument(help="Folder to write.")],
-    preset: Annotated[Literal["tiny", "small", "full"], Option(help="Scale.")] = "small",
+    preset: Annotated[Literal["tiny", "small", "full"], Option(help="Size of the generated dataset.")] = "small",
     regime: Annotated[
         Literal["real-colon", "hard"], Option(help="Follow REAL-Colon, or draw a new view for every track.")
     ] = "real-colon",
@@ -18,7 +18,7 @@ def command(
     tracklets: Annotated[float | None, Option(help="Mean number of tracklets per polyp.")] = None,
     polyps_per_site: Annotated[float | None, Option(help="Mean number of polyps per site, 1 to 4.")] = None,
     view_change: Annotated[float | None, Option(help="Variation of viewpoint, light and blur, 0 to 1.")] = None,
-    view_memory: Annotated[float | None, Option(help="Frames after which the view is new; 0: at every track.")] = None,
+    view_memory: Annotated[float | None, Option(help="Time constant of view changes (frames); 0: no memory.")] = None,
     colour_drift: Annotated[float | None, Option(help="Share of colour variation within procedures, 0 to 1.")] = None,
     narrow_band: Annotated[float | None, Option(help="Probability of narrow-band imaging in inspections.")] = None,
     alike: Annotated[float | None, Option(help="Similarity of the polyps, 0 to 1.")] = None,
@@ -27,7 +27,7 @@ def command(
         Option(help="Probability of turning to another polyp of the site; needs --polyps-per-site above 1."),
     ] = None,
     resight: Annotated[float | None, Option(help="Share of polyps that are seen again much later.")] = None,
-    box_jitter: Annotated[float | None, Option(help="Standard deviation of edges, as a share of the box.")] = None,
+    box_jitter: Annotated[float | None, Option(help="Standard deviation of box edges, as a share of the box.")] = None,
     box_dropout: Annotated[float | None, Option(help="Share of boxes that the detector misses.")] = None,
     every_frame: Annotated[
         bool, Option("--every-frame", help="Render every frame, even if no tracklet uses it.")
@@ -40,7 +40,7 @@ def command(
         Literal["all", "train", "test"], Option(help="Generate only the training or the test procedures.")
     ] = "all",
     device: Annotated[Literal["auto", "cpu", "cuda"], Option(help="Where to render.")] = "auto",
-    overwrite: Annotated[bool, Option("--overwrite", help="Overwrite OUT if it exists.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace OUT if it exists.")] = False,
 ) -> None:
     """Generate procedures: images, boxes and labels.
 
