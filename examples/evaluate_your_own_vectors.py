@@ -1,4 +1,4 @@
-"""The paper's metrics on vectors that any program made.
+"""The paper's metrics on vectors from any program.
 
 python examples/evaluate_your_own_vectors.py
 

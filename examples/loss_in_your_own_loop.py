@@ -2,7 +2,7 @@
 
 python examples/loss_in_your_own_loop.py
 
-Replace `features` and `network` by your own frames and encoder. Prints the retrieval mAP before and after training.
+Replace `features` and `network` with your own frames and encoder. Prints the retrieval mAP before and after training.
 """
 
 import torch

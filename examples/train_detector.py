@@ -56,8 +56,8 @@ Batch = tuple[Tensor, Tensor]  # pictures (B, 3, S, S), boxes (B, G, 4) in their
 WARM_UP = 0.05  # share of the training in which the learning rate rises
 FOR_TEST = 0.12  # share of the time
 STRIDES = (8, 16, 32)  # pixels between the anchors of a level
-ZOOM, SHIFT = 1.4, 0.1  # of augmentation: largest factor, and least shift as a share of half a picture
-LEAST_VISIBLE = 0.3  # share of a box that has to be in the picture
+ZOOM, SHIFT = 1.4, 0.1  # of augmentation: largest factor, and smallest range of shifts as a share of half a picture
+LEAST_VISIBLE = 0.3  # share of a box that has to stay in the picture
 CENTRE_RADIUS = 1.5  # strides between an anchor and the centre of its box
 SAVE_EVERY_S = 20.0
 RECORD, ONNX, WEIGHTS = "training.json", "detector.onnx", "weights.safetensors"
@@ -73,12 +73,12 @@ class Network(Protocol):
 
     module: nn.Module
     lr: float
-    letterbox: bool  # pictures are letterboxed, not stretched
+    letterbox: bool  # whether pictures are letterboxed instead of stretched
 
     def loss(self, pictures: Tensor, boxes: Tensor) -> Tensor: ...  # of pictures with values from 0 to 1
     def load(self, weights: Path) -> None: ...
     def save(self, folder: Path) -> None: ...
-    def finish(self, folder: Path) -> str: ...  # what is written at the end only; returns the value of --detector
+    def finish(self, folder: Path) -> str: ...  # writes the final files; returns the value for --detector
 
 
 def main(words: list[str] | None = None) -> float:
@@ -97,7 +97,7 @@ def main(words: list[str] | None = None) -> float:
     given = {name: str(each) for name, each in vars(options).items()}
 
     def save(steps: int) -> None:
-        """Writes the detector as it is; a training that is killed leaves the last one."""
+        """Writes the current detector, so that a killed training leaves the last one that was saved."""
         with atomic_folder(options.out, overwrite=True, mark=RECORD) as folder:
             network.save(folder)
             write_json(folder / RECORD, {"steps": steps, "options": given, "made_by": provenance()})
@@ -259,9 +259,9 @@ def fcos_loss(outputs: dict[str, Tensor], anchors: Tensor, boxes: Tensor) -> Ten
 
 
 def assign(anchors: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
-    """The box (B, A, 4) that each anchor has to find, and whether it has one (B, A), as in torchvision's FCOS.
+    """The box (B, A, 4) assigned to each anchor, and whether it has one (B, A), as in torchvision's FCOS.
 
-    An anchor takes the smallest box around its centre whose centre is near and whose size is that of its stride.
+    An anchor gets the smallest box around its centre whose centre is near and whose size fits its stride.
     """
     stride = (anchors[:, 2] - anchors[:, 0])[:, None]  # (A, 1)
     centre = ((anchors[:, :2] + anchors[:, 2:]) / 2)[:, None]  # (A, 1, 2)
@@ -324,7 +324,7 @@ class Pretrained:
 
 
 class Images(Dataset[Item]):
-    """Images in the size of the network, with their boxes; decoded by the process that asks for them."""
+    """Images resized to the input of the network, with their boxes; decoded by the process that reads them."""
 
     def __init__(self, images: list[Example], size: int, letterbox: bool, in_memory: bool = False) -> None:
         self.images, self.size, self.letterbox = images, size, letterbox
@@ -378,12 +378,12 @@ def collate(items: list[Item]) -> Batch:
 
 
 def augment(pictures: Tensor, boxes: Tensor) -> Batch:
-    """Pictures (B, 3, S, S) with values from 0 to 1, in other colours, mirrored, turned, scaled and moved."""
+    """Augments pictures (B, 3, S, S) with values from 0 to 1: colours, flips, turns, scale and shift."""
     return warp(recolour(pictures), boxes, *random_views(len(pictures), pictures.device))
 
 
 def random_views(count: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Matrices (B, 2, 2) and shifts (B, 2) from places in the new picture to those in the old; -1 to 1 is a picture."""
+    """Matrices (B, 2, 2) and shifts (B, 2) from positions in the new picture to the old one; a picture is -1 to 1."""
     zoom = torch.empty(count, device=device).uniform_(-1, 1).mul(math.log(ZOOM)).exp()
     signs = torch.randint(0, 2, (count, 2), device=device) * 2.0 - 1
     matrices = torch.diag_embed(signs / zoom[:, None])
@@ -394,7 +394,7 @@ def random_views(count: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def warp(pictures: Tensor, boxes: Tensor, matrices: Tensor, shifts: Tensor) -> Batch:
-    """Pictures and boxes seen otherwise; boxes of which little is left in the picture become NaN."""
+    """Transforms pictures and boxes; boxes that are mostly outside the picture become NaN."""
     grid = functional.affine_grid(torch.cat([matrices, shifts[:, :, None]], 2), list(pictures.shape), False)
     grey = PADDING / 255
     seen = functional.grid_sample(pictures - grey, grid, align_corners=False) + grey
@@ -456,7 +456,7 @@ def fit(
 
 
 def ap50(detector: Detector, images: list[Example], end: float = math.inf) -> tuple[float, int]:
-    """AP50 of a detector on images, and on how many of them, until a time of `time.monotonic`."""
+    """AP50 of a detector, and the number of images it was measured on; stops at the time `end` (`time.monotonic`)."""
     hits: list[tuple[float, bool]] = []
     total = count = 0
     for begin in range(0, len(images), 32):
