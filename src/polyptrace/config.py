@@ -71,7 +71,7 @@ class Crops:
     scale: Positive = 5.0  #: the crop is the box enlarged by this factor about its centre
     size: Annotated[int, Limits(8)] = 232  #: side of a stored crop in pixels
     decoding: Literal["full", "nvjpeg"] = "full"  #: full: on the CPU; nvjpeg: JPEG files on a GPU
-    border: Literal["blank", "keep"] = "blank"  #: area outside the endoscope's field in videos
+    border: Literal["blank", "keep"] = "blank"  #: videos, outside the endoscope's field: black or unchanged
     workers: CountOrZero = 0  #: decoding threads; 0: one per core
 
 
@@ -100,7 +100,7 @@ class Views:
     batch: Count = 64  #: SFE, MVE, TPC: pairs per batch
     polyps_per_batch: Count = 4  #: Sup, TA: polyps per batch
     tracklets_per_polyp: Count = 14  #: Sup, TA: tracklets per polyp in a batch
-    small_polyps: Literal["keep", "leave-out"] = "keep"  #: Sup, TA: polyps with fewer tracklets
+    small_polyps: Literal["keep", "leave-out"] = "keep"  #: Sup, TA: polyps with fewer; leave-out: as in the release
     stride: Literal["random", "stored"] = "random"  #: MVE, TPC: random: 1 to 4 frames; stored: that of the crop store
     decay: NonNegative = 1.0  #: TA: decay rate λ of the target
     alpha_start: Share = 0.8  #: TPC: fraction of pairs from a single track in the first epoch
