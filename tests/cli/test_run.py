@@ -21,6 +21,7 @@ from polyptrace.core.files import atomic_file
 from polyptrace.data import Dataset
 from polyptrace.data.crops.videos import write_video
 from polyptrace.embed import Embeddings
+from polyptrace.encoders import TrackletEncoder, save_encoder
 from polyptrace.lesions import SameModel
 from tests.data.crops.test_field import PLACES, recording
 from tests.detect.conftest import pictures
@@ -61,9 +62,10 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
     monkeypatch.setattr(run_command, "write_vectors", again)
     assert run(*words(tiny_videos, out)) == 0
     other = ["default" if word == "colour-grid" else word for word in words(tiny_videos, out)]
-    assert run(*other) == 2
-    expected = "vectors: already exists, made with other settings, existing -> requested:\n  encoder: 'colour-grid'"
-    assert expected in capsys.readouterr().err
+    assert run(*other, "--embed.enlarge", "true") == 2
+    error = capsys.readouterr().err
+    assert "vectors: already exists, made with other settings, existing -> requested:\n  " in error
+    assert "encoder: 'colour-grid' -> 'default'" in error
 
 
 def test_the_probability_of_other_procedures_is_used_and_stored_beside_the_vectors(
@@ -154,6 +156,31 @@ def test_a_file_that_is_no_video_is_an_error_before_the_detector_runs(
         videos = [tmp_path / "short.mp4", tmp_path / name]
         assert run(*videos, "--detector", f"{tmp_path}/find.py:find", "--out", tmp_path / "out", *OPTIONS) == 2
         assert f"{name}: {problem}" in capsys.readouterr().err
+
+
+def test_vectors_of_other_weights_or_settings_are_refused_and_those_of_a_moved_encoder_are_kept(
+    tiny_videos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, encoder, moved = tmp_path / "out", tmp_path / "encoder", tmp_path / "moved"
+    settings = {"width": 16, "layers": 1, "heads": 2, "feed_forward": 16, "projection": 8, "size": 32}
+
+    def save(seed: int, folder: Path) -> None:
+        torch.manual_seed(seed)
+        save_encoder(TrackletEncoder("test_resnet", **settings), folder)
+
+    def again(folder: Path, *options: str) -> int:
+        return run(*words(tiny_videos, out)[:-1], folder, *options)
+
+    save(0, encoder)
+    assert again(encoder) == 0
+    before = (out / "vectors/embeddings.parquet").read_bytes()
+    assert again(encoder.rename(moved)) == 0
+    assert (out / "vectors/embeddings.parquet").read_bytes() == before
+    assert again(moved, "--embed.enlarge", "true") == 2
+    assert "embed.enlarge: False -> True" in capsys.readouterr().err
+    save(1, encoder)
+    assert again(encoder) == 2
+    assert "fingerprint: " in capsys.readouterr().err
 
 
 def test_data_that_are_removed_and_made_again_get_new_vectors(tiny_videos: Path, tmp_path: Path) -> None:

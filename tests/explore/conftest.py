@@ -76,7 +76,7 @@ def explored(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
         vectors.append(centre.reshape(-1) - 110)
     columns = {name: getattr(table, name)[rows] for name in ("unit", "dataset", "video", "track", "position", "last")}
     columns |= {name: getattr(table, name)[rows] for name in ("fps", "polyp")}
-    info = {"model_hash": "c" * 64, "generated": True, "dataset": {"hashes": dataset.info["hashes"]}}
+    info = {"fingerprint": "c" * 64, "generated": True, "dataset": {"hashes": dataset.info["hashes"]}}
     Embeddings.from_columns({"vectors": np.array(vectors, np.float32), **columns}, info=info).save(folder / "vectors")
     return folder / "vectors", folder / "data"
 

@@ -258,7 +258,7 @@ def test_names_are_data(tmp_path: Path, visit: Open) -> None:
             name: getattr(tracks, name)
             for name in ("unit", "dataset", "video", "track", "position", "last", "fps", "polyp")
         },
-        info={"model_hash": "a" * 64},
+        info={"fingerprint": "a" * 64},
     ).save(tmp_path / "vectors")
     server = start_server(str(tmp_path / "vectors"))
     try:

@@ -131,7 +131,7 @@ def test_boxes_of_no_track_are_in_no_export(tiny: Path, tmp_path: Path) -> None:
     table, rows = dataset.tracklets, dataset.select("track")
     columns = {name: getattr(table, name)[rows] for name in ("unit", "dataset", "video", "track", "position", "last")}
     vectors = np.random.default_rng(0).normal(size=(len(rows), 4)).astype(np.float32)
-    tracks = Embeddings.from_columns({"vectors": vectors, **columns}, info={"model_hash": "c" * 64})
+    tracks = Embeddings.from_columns({"vectors": vectors, **columns}, info={"fingerprint": "c" * 64})
     workspace = Workspace(tmp_path, tracks, Journal.open(tmp_path / "answers.jsonl"))
     read = read_cocovid(exported(PageContent(workspace, [dataset]), "cocovid", tmp_path))
     assert len(read)

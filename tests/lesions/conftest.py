@@ -21,7 +21,7 @@ def track_table(columns: Mapping[str, Sequence[object]], vectors: Sequence[NDArr
             "dataset": np.full(count, "simulated", object),
             "unit": np.full(count, "track", object),
         },
-        info={"model_hash": "a" * 64},
+        info={"fingerprint": "a" * 64},
     )
 
 

@@ -34,7 +34,7 @@ def vectors_of(dataset: Dataset, seed: int = 0) -> Embeddings:
     names, code = np.unique(table.polyp.astype(str), return_inverse=True)
     vectors = random.normal(size=(len(names), 16))[code] + 0.3 * random.normal(size=(len(table), 16))
     columns = {name: getattr(table, name) for name in COLUMNS}
-    return Embeddings(vectors=vectors.astype(np.float32), **columns, info={"model_hash": "a" * 64})
+    return Embeddings(vectors=vectors.astype(np.float32), **columns, info={"fingerprint": "a" * 64})
 
 
 @pytest.fixture(scope="module")

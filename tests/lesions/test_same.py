@@ -155,7 +155,7 @@ def test_parameters_out_of_range_are_refused(model: SameModel) -> None:
 
 def test_another_encoder_is_refused(tracks: Embeddings, model: SameModel) -> None:
     with pytest.raises(UserError, match="another encoder"):
-        model.check(replace(tracks, info={"model_hash": "b" * 64}), "same.json")
+        model.check(replace(tracks, info={"fingerprint": "b" * 64}), "same.json")
     with pytest.raises(UserError, match="another encoder"):
         model.check(replace(tracks, vectors=tracks.vectors[:, :5]), "same.json")
     model.check(replace(tracks, info={}), "same.json")

@@ -91,19 +91,19 @@ def write_vectors(
 
 
 def check_encoder(encoder: str, weights: str | None, crop_size: int, settings: Embed) -> tuple[str, int]:
-    """Fingerprint of the weights and width of the vectors; an error if crops of this size could not be embedded."""
+    """Fingerprint of an encoder and width of its vectors; an error if crops of this size could not be embedded."""
     if (Path(encoder) / INFO_FILE).is_file():
         info = OnnxEncoder(encoder).info
-        return info.model_hash, info.width
+        return info.fingerprint, info.width
     from polyptrace.core.device import choose_device
     from polyptrace.encoders import load_encoder
     from polyptrace.encoders.preprocess import input_size
-    from polyptrace.encoders.weights import weights_hash
+    from polyptrace.encoders.weights import fingerprint
 
     choose_device(settings.device, "--embed.device")
     model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
     input_size(crop_size, model.preprocess, enlarge=settings.enlarge)
-    return weights_hash(model), model.width
+    return fingerprint(model), model.width
 
 
 def _row(encoder: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """`polyptrace run VIDEO ... --detector X --out CASE`: detect, prepare, embed and lesions, one after the other."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Context, Option
 
@@ -102,17 +102,25 @@ def _check_later_stages(
     refuse_existing(out / "lesions", overwrite=True, mark=lesions.MARK)
     vectors = out / "vectors"
     model = SameModel.load(same) if same is not None else None
+    fingerprint, width = check_encoder(encoder, weights, settings.crops.size, settings.embed)
     if vectors.is_dir():
-        table = Embeddings.load(vectors)
-        made = {"encoder": table.info.get("from", encoder), "weights": table.info.get("weights")}
-        changed = differences(made, {"encoder": encoder, "weights": weights})
+        info = Embeddings.load(vectors).info
+        recorded = info.get("settings", {})
+        made: dict[str, Any] = {"embed": recorded}
+        requested: dict[str, Any] = {
+            "embed": {key: value for key, value in asdict(settings.embed).items() if key in recorded}
+        }
+        if info.get("fingerprint") != fingerprint:  # the same encoder may have another path
+            made |= {
+                "encoder": info.get("from"),
+                "weights": info.get("weights"),
+                "fingerprint": info.get("fingerprint"),
+            }
+            requested |= {"encoder": encoder, "weights": weights, "fingerprint": fingerprint}
+        changed = differences(made, requested)
         refuse_changes(f"{vectors}: already exists, made", changed, f"give another folder, or remove {vectors}")
-        if model is not None:
-            model.check(table, str(same))
-    else:
-        fingerprint, width = check_encoder(encoder, weights, settings.crops.size, settings.embed)
-        if model is not None:
-            model.check_encoder(fingerprint, width, str(same))
+    if model is not None:
+        model.check_encoder(fingerprint, width, str(same))
 
 
 def _check_same_videos(out: Path, videos: Sequence[Path]) -> None:

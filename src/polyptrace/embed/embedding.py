@@ -281,7 +281,7 @@ def embed_files(
         if cost := encoder_cost(model, size):
             flops = {"paper_macs": float(cost.paper_macs), "flops": float(cost.flops)}
             method |= {"params": cost.params, "flops": flops}
-        origin = {"from": encoder, "weights": weights, "method": method}
+        origin = {"from": encoder, "weights": weights, "settings": asdict(settings), "method": method}
         embeddings = replace(embeddings, info=embeddings.info | origin)
         embeddings.save(out, overwrite=overwrite)
     return embeddings

@@ -168,6 +168,7 @@ def embed_export(encoder: OnnxEncoder, data: Path, *, enlarge: bool = False, out
         "fingerprint": info.fingerprint,
         "precision": f"{info.precision}, onnxruntime",
         "from": str(encoder.folder),
+        "settings": {"enlarge": enlarge},
         "method": {"name": info.name},
     }
     return of_dataset(dataset, sorted(set(tracklets.unit.tolist())), *partial.result(), about)

@@ -46,6 +46,7 @@ INFO_TYPES: dict[str, type] = {
     "generated": bool,
     "dataset": dict,
     "units": list,
+    "settings": dict,
     "method": dict,
 }
 KNOWN_UNITS = ("tracklet", "track", "any")

@@ -86,7 +86,7 @@ class TimePrior:
 class SameModel:
     """P(same lesion | cosine, gap, pause, simultaneous) of one encoder, with what it was fitted on."""
 
-    encoder: str  # fingerprint of the encoder's weights, "" if unknown
+    encoder: str  # fingerprint of the encoder, "" if unknown
     dataset: str
     width: int  # of the vectors
     centre: tuple[float, ...]  # subtracted from vectors of length 1 before cosines are computed; () for none
@@ -221,7 +221,7 @@ def recent(gap_s: ArrayLike, half_s: float) -> Floats:
 
 def encoder_of(tracks: Embeddings) -> str:
     """Fingerprint of the encoder, "" if unknown."""
-    return str(tracks.info.get("model_hash") or "")
+    return str(tracks.info.get("fingerprint") or "")
 
 
 def _check_numbers(*numbers: float, positive: bool = False) -> None:
