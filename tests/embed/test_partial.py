@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from polyptrace.config import Embed
-from polyptrace.core.errors import UserError
+from polyptrace.core.errors import PolyptraceWarning, UserError
 from polyptrace.data import Dataset
 from polyptrace.embed import Embedder, Embeddings, embed_files, partial
 from polyptrace.embed.embedding import UNITS
@@ -78,19 +78,21 @@ def test_the_same_command_computes_the_rest(
 
 
 def test_other_settings_start_anew(interrupted: Path, coloured: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert computed(interrupted, coloured, Embed(device="cpu", block_frames=80), monkeypatch) == len(coloured.crops)
+    settings = Embed(device="cpu", block_frames=80)
+    with pytest.warns(PolyptraceWarning, match="starts anew"):
+        assert computed(interrupted, coloured, settings, monkeypatch) == len(coloured.crops)
 
 
 def test_another_dataset_starts_anew(interrupted: Path, coloured: Dataset, make_dataset: Callable[..., Path]) -> None:
     embedder = Embedder(ColourGrid(), Embed(device="cpu", batch_frames=8, block_frames=40))
     assert embedder.partial(interrupted, coloured, UNITS).frames == 200
     other = Dataset.open(make_dataset(interrupted.parent / "other", [[4, 3], [5, 4], [4, 5]]))
-    assert embedder.partial(interrupted, other, UNITS).frames == 0
+    with pytest.warns(PolyptraceWarning, match="made with another encoder, dataset"):
+        assert embedder.partial(interrupted, other, UNITS).frames == 0
     info = json.loads((coloured.path / "dataset.json").read_text()) | {"settings": {"crops": {"size": 64}}}
-    assert (
-        embedder.partial(interrupted, Dataset(coloured.path, info, coloured.tracklets, coloured.crops), UNITS).frames
-        == 0
-    )
+    resized = Dataset(coloured.path, info, coloured.tracklets, coloured.crops)
+    with pytest.warns(PolyptraceWarning, match="starts anew"):
+        assert embedder.partial(interrupted, resized, UNITS).frames == 0
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

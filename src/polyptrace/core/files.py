@@ -24,7 +24,8 @@ from polyptrace.core.lock import TAG, owner_ended, owner_tag
 PARTIAL, REPLACED = ".partial", ".replaced"  # endings of temporary names: being written, moved away to be replaced
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of renameat2(2)
 #: Settings that affect where and how fast something is computed, but not what is computed. An output that was made
-#: with other values of these is still valid, and a run may be resumed with other values.
+#: with other values of these is still valid, and a run may be resumed with other values. Only an interrupted `embed`
+#: starts anew with another device or batch size, because it promises the bytes of an uninterrupted one.
 HARMLESS = frozenset(
     {
         "crops.workers",

@@ -18,7 +18,7 @@ import numpy as np
 
 import polyptrace
 from polyptrace.core.arrays import Float32s, Ints
-from polyptrace.core.errors import UserError
+from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import atomic_file, check_writable, file_hash, refuse_existing
 from polyptrace.core.lock import lock
 
@@ -113,6 +113,7 @@ class PartialVectors:
             with np.load(path, allow_pickle=False) as file:
                 content = {name: file[name] for name in file.files}
             if str(content["made_with"]) != self._made_with:
+                warn(f"{path}: made with another encoder, dataset, device or other settings; the embedding starts anew")
                 return
             self.finished, self.frames = map(int, content["counts"])
             self.features = content.get("features")
