@@ -39,9 +39,9 @@ def main(words: list[str]) -> None:
     parser.add_argument("--wrong", type=float, default=0.05, help="share of wrong answers")
     parser.add_argument("--seeds", type=int, default=5, help="repetitions of random orders and wrong answers")
     options = parser.parse_args(words)
-    found = [one for path in options.vectors for one in measure_vectors(path, options.wrong, options.seeds)]
-    write_json(options.out / "annotator.json", summary(found, options.wrong) | {"made_by": provenance()})
-    print(table(summary(found, options.wrong)))
+    procedures = [one for path in options.vectors for one in measure_vectors(path, options.wrong, options.seeds)]
+    write_json(options.out / "annotator.json", summary(procedures, options.wrong) | {"made_by": provenance()})
+    print(table(summary(procedures, options.wrong)))
 
 
 @dataclass
@@ -131,17 +131,16 @@ def least(procedure: ExploredProcedure, polyp: NDArray[Any]) -> int:
 def measure_vectors(path: Path, wrong: float, seeds: int) -> list[dict[str, Any]]:
     """Answers of each order for each procedure of some vectors."""
     tracks = Embeddings.load(path).select("track")
-    found = []
+    procedures = []
     with TemporaryDirectory() as folder:
         journal = Journal.open(Path(folder) / "answers.jsonl")
         journal.sync = False
         workspace = Workspace(path, tracks, journal)
         for number in range(len(workspace.keys)):
-            found.append(_measure_procedure(workspace, number, wrong, seeds))
-            print(
-                f"{path.name}, {found[-1]['video']}: {found[-1]['tracks']} tracks, {found[-1]['answers']}", flush=True
-            )
-    return found
+            measured = _measure_procedure(workspace, number, wrong, seeds)
+            print(f"{path.name}, {measured['video']}: {measured['tracks']} tracks, {measured['answers']}", flush=True)
+            procedures.append(measured)
+    return procedures
 
 
 def _measure_procedure(workspace: Workspace, number: int, wrong: float, seeds: int) -> dict[str, Any]:
@@ -203,10 +202,10 @@ def _run(
     return session
 
 
-def summary(found: list[dict[str, Any]], wrong: float) -> dict[str, Any]:
+def summary(procedures: list[dict[str, Any]], wrong: float) -> dict[str, Any]:
     """Answers per track over all procedures, with 95 % intervals from a bootstrap over procedures."""
-    tracks = np.array([each["tracks"] for each in found], np.float64)
-    weights = numpy_generator(0).multinomial(len(found), np.full(len(found), 1 / len(found)), size=DRAWS)
+    tracks = np.array([each["tracks"] for each in procedures], np.float64)
+    weights = numpy_generator(0).multinomial(len(procedures), np.full(len(procedures), 1 / len(procedures)), size=DRAWS)
 
     def ratio(numerator: Floats, denominator: Floats) -> dict[str, float]:
         draws = (weights @ numerator) / np.maximum(weights @ denominator, 1e-9)
@@ -215,7 +214,7 @@ def summary(found: list[dict[str, Any]], wrong: float) -> dict[str, Any]:
         return {"value": total, "low": float(low), "high": float(high)}
 
     def mean(kind: str, name: str) -> Floats:
-        return np.array([np.mean(each[kind][name]) for each in found])
+        return np.array([np.mean(each[kind][name]) for each in procedures])
 
     per_track = {name: ratio(mean("answers", name), tracks) for name in ("random", "cosine", "time", "ours", "least")}
     errors = {
@@ -225,7 +224,7 @@ def summary(found: list[dict[str, Any]], wrong: float) -> dict[str, Any]:
         "surfaced": ratio(mean("errors", "surfaced"), mean("errors", "wrong")),
     }
     return {
-        "procedures": len(found),
+        "procedures": len(procedures),
         "tracks": int(tracks.sum()),
         "answers per track": per_track,
         "right after, per track": {name: ratio(mean("right", name), tracks) for name in WATCHED},
@@ -233,7 +232,7 @@ def summary(found: list[dict[str, Any]], wrong: float) -> dict[str, Any]:
         "ours / time": ratio(mean("answers", "ours"), mean("answers", "time")),
         "ours / least": ratio(mean("answers", "ours"), mean("answers", "least")),
         f"{wrong:.0%} wrong answers": errors,
-        "by procedure": found,
+        "by procedure": procedures,
     }
 
 

@@ -25,14 +25,14 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("comparison", type=Path, help="folder of compare or ablate")
     parser.add_argument("--out", type=Path, required=True, help="folder to add the rows to")
     options = parser.parse_args(words)
-    found = sorted(options.comparison.glob(f"**/seed*/results/{RESULTS_FILE}"))
-    for path in found:
+    files = sorted(options.comparison.glob(f"**/seed*/results/{RESULTS_FILE}"))
+    for path in files:
         results = Results.load(path.parent)
         out = options.out / path.parent.relative_to(options.comparison)
         replace(results, arrays=small_arrays(results.arrays)).save(out, overwrite=True)
         if (record := path.parents[1] / RECORD).is_file():
             shutil.copyfile(record, out.parent / RECORD)
-    print(f"{len(found)} results collected into {options.out}")
+    print(f"{len(files)} results collected into {options.out}")
 
 
 def small_arrays(arrays: Arrays) -> Arrays:

@@ -138,13 +138,13 @@ def vector_coverage(correlation: float, simulations: int) -> dict[str, Floats]:
     values, bounds = [], {"video": [], "polyp": []}
     for seed in range(simulations):
         vectors, test = simulated_vectors(seed, correlation)
-        found, judged = retrieval(vectors, test.polyp), reid(vectors, test.polyp)
-        values.append([found.map, found.hr1, judged.auroc, judged.aupr])
+        retrieved, judged = retrieval(vectors, test.polyp), reid(vectors, test.polyp)
+        values.append([retrieved.map, retrieved.hr1, judged.auroc, judged.aupr])
         for kind, ends in bounds.items():
             cluster = test.clusters(kind)
             clusters = int(cluster.max()) + 1
             counts = draw_counts(clusters, DRAWS, seed)
-            draws = [mean_draws(each, cluster[found.query], counts) for each in (found.ap, found.hit1)]
+            draws = [mean_draws(each, cluster[retrieved.query], counts) for each in (retrieved.ap, retrieved.hit1)]
             draws += judged.draws(cluster, counts)
             ends.append([interval(each, clusters) for each in draws])
     truth = np.mean(values, axis=0)

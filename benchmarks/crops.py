@@ -31,7 +31,7 @@ from polyptrace.core.codec import decode_image, encode_jpeg
 from polyptrace.core.console import counted
 from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.data.boxes import crop_regions
-from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.filling import fill_store
 
 WIDTH, HEIGHT, SIZE = 1350, 1080, 232
 PLAIN, DECODING = "plain PIL, one process", "decoding alone"

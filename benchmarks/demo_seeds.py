@@ -58,10 +58,10 @@ def suffix(seed: int) -> str:
 def figures(results: Path) -> Figures:
     """The metrics of a results folder with their intervals."""
     tasks = Results.load(results).tasks
-    found = {name: tasks[task].metrics[key] for name, (task, key) in METRICS.items()}
+    values = {name: tasks[task].metrics[key] for name, (task, key) in METRICS.items()}
     return {
         name: (round(100 * each.value, 3), round(100 * each.low, 3), round(100 * each.high, 3))
-        for name, each in found.items()
+        for name, each in values.items()
     }
 
 

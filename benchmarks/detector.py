@@ -88,13 +88,13 @@ def measured(cases: dict[str, dict[Path, Path]]) -> dict[str, Any]:
     hits: list[tuple[float, bool]] = []
     procedures: list[dict[str, Any]] = []
     boxes = 0
-    for generated, found in cases[FOUND].items():
+    for generated, out in cases[FOUND].items():
         truth = read_coco(generated).in_order()
         for video in sorted(set(truth.video)):
             mine = truth.take(truth.video == video)
             made = {kind: counts(cases[kind][generated], video, mine) for kind in cases}
             procedures.append({"video": video, "polyps": len(set(mine.polyp)), **made})
-            hits += frame_matches(found / "detections" / f"{video}.txt", mine, generated)
+            hits += frame_matches(out / "detections" / f"{video}.txt", mine, generated)
             boxes += len(mine)
     summaries = {kind: summary(procedures, kind) for kind in cases}
     return {"ap50": average_precision(hits, boxes), "boxes": boxes, "summary": summaries, "procedures": procedures}
@@ -131,12 +131,12 @@ def frame_matches(table: Path, truth: Boxes, generated: Path) -> list[tuple[floa
     """The detector's boxes in the rendered frames; other frames of the video repeat one, and have no true box."""
     if not table.stat().st_size:
         return []
-    found, video = read_mot(table).in_order(), truth.video[0]
+    detected, video = read_mot(table).in_order(), truth.video[0]
     hits = []
-    for frame in np.unique(found.frame_index).tolist():
+    for frame in np.unique(detected.frame_index).tolist():
         if (generated / "images" / f"{video}_{frame:06d}.jpg").is_file():
-            rows, true = (slice(*np.searchsorted(each.frame_index, (frame, frame + 1))) for each in (found, truth))
-            hits += matches(np.column_stack([found.xywh[rows], found.score[rows]]), truth.xywh[true])
+            rows, true = (slice(*np.searchsorted(each.frame_index, (frame, frame + 1))) for each in (detected, truth))
+            hits += matches(np.column_stack([detected.xywh[rows], detected.score[rows]]), truth.xywh[true])
     return hits
 
 

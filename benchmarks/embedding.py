@@ -48,8 +48,8 @@ def make_dataset(folder: Path, tracks: int, size: int, seed: int = 0) -> Dataset
     folder.mkdir()
     pixels = random.integers(0, 256, (DRAWN, size, size, 3), np.uint8)
     store = np.lib.format.open_memmap(folder / "crops.npy", "w+", np.uint8, (int(begin[-1]), size, size, 3))
-    for place in range(0, len(store), DRAWN):
-        store[place : place + DRAWN] = pixels[: len(store) - place]
+    for start in range(0, len(store), DRAWN):
+        store[start : start + DRAWN] = pixels[: len(store) - start]
     return write_tracklets(
         folder,
         rows,
@@ -101,8 +101,8 @@ def one_thread_seconds(dataset: Dataset, batch: int) -> float:
     crops = Dataset.open(dataset.path).crops
     buffer = np.zeros((batch, *crops.shape[1:]), np.uint8)
     begun = time.perf_counter()
-    for place in range(0, len(crops), batch):
-        part = crops[place : place + batch]
+    for start in range(0, len(crops), batch):
+        part = crops[start : start + batch]
         np.copyto(buffer[: len(part)], part)
     return time.perf_counter() - begun
 

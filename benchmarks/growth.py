@@ -22,7 +22,7 @@ from benchmarks.result import Result, Row, number_text
 from benchmarks.timing import apart, mebibytes, report_work
 from polyptrace.config import Config, Crops, Supervision, Train
 from polyptrace.data import Boxes, cut_tracklets, link_tracks
-from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.filling import fill_store
 from polyptrace.embed import embed
 from polyptrace.encoders import TrackletEncoder
 from polyptrace.evaluate import count, probe, reid, retrieval

@@ -42,8 +42,8 @@ def main(words: list[str] | None = None) -> None:
     encoder = train_head(join_datasets(train), torch.cat([stored[each.path] for each in train]), options.method, config)
     vectors = np.concatenate([track_vectors(encoder, each, stored[each.path]) for each in test])
     polyp = np.concatenate([polyp_keys(each.tracklets)[each.select("track")] for each in test])
-    found, pairs = retrieval(vectors, polyp), reid(vectors, polyp)
-    metrics = {"mAP": found.map, "HR@1": found.hr1, "AUROC": pairs.auroc, "AUPR": pairs.aupr}
+    retrieved, pairs = retrieval(vectors, polyp), reid(vectors, polyp)
+    metrics = {"mAP": retrieved.map, "HR@1": retrieved.hr1, "AUROC": pairs.auroc, "AUPR": pairs.aupr}
     chosen = {"method": options.method, "settings": " ".join(settings), "tracks": len(polyp)}
     print(json.dumps(chosen | {name: round(100 * value, 2) for name, value in metrics.items()}))
 

@@ -54,12 +54,13 @@ def detections(
     missed = (miss | np.roll(miss, 1) | (np.roll(miss, 2) & (rng.random(len(frames)) < 0.5)))[index]
     score = np.clip(rng.normal(0.7, 0.2, len(truth)), 0.11, 0.99)
     shaken = moved + rng.normal(0, 0.05, moved.shape) * moved[:, 2:].repeat(2, 1)
-    found = replace(truth, xywh=shaken, score=score).take(~missed)
+    detected = replace(truth, xywh=shaken, score=score).take(~missed)
     false = rng.choice(frames, len(truth) // 5)
     wide = rng.uniform(0.5, 1.5, (len(false), 1)) * size
-    places = np.concatenate([rng.uniform(0, extent, (len(false), 2)), wide, wide], 1)
-    alarms = Boxes.of(video=truth.video[0], frame_index=false, xywh=places, score=rng.beta(2, 5, len(false)))
-    return truth, Boxes.concatenate([found, replace(alarms, dataset=found.dataset[:1].repeat(len(false)))]).in_order()
+    xywh = np.concatenate([rng.uniform(0, extent, (len(false), 2)), wide, wide], 1)
+    alarms = Boxes.of(video=truth.video[0], frame_index=false, xywh=xywh, score=rng.beta(2, 5, len(false)))
+    alarms = replace(alarms, dataset=detected.dataset[:1].repeat(len(false)))
+    return truth, Boxes.concatenate([detected, alarms]).in_order()
 
 
 def tracker(make: Callable[[], object]) -> Linker:
@@ -73,9 +74,9 @@ def tracker(make: Callable[[], object]) -> Linker:
             corners = np.concatenate([boxes.xywh[rows, :2], boxes.xywh[rows, :2] + boxes.xywh[rows, 2:]], 1)
             given = sv.Detections(xyxy=corners.astype(np.float32), confidence=boxes.score[rows].astype(np.float32))
             given.data["row"] = rows
-            found = model.update(given)
-            if len(found):
-                track[found.data["row"]] = found.tracker_id
+            tracked = model.update(given)
+            if len(tracked):
+                track[tracked.data["row"]] = tracked.tracker_id
         return track
 
     return link
@@ -118,15 +119,15 @@ def iou_table(a: Floats, b: Floats) -> Floats:
 def sequence(truth: Boxes, truth_track: Ints, boxes: Boxes, track: Ints) -> dict[str, object]:
     """One procedure in the form that TrackEval takes."""
     frames = np.unique(np.concatenate([truth.frame_index, boxes.frame_index]))
-    given, found = (
+    given, detected = (
         [np.arange(*np.searchsorted(table.frame_index, (frame, frame + 1))) for frame in frames]
         for table in (truth, boxes)
     )
     return {
         "num_timesteps": len(frames),
         "gt_ids": [truth_track[rows] for rows in given],
-        "tracker_ids": [track[rows] for rows in found],
-        "similarity_scores": [iou_table(truth.xywh[a], boxes.xywh[b]) for a, b in zip(given, found, strict=True)],
+        "tracker_ids": [track[rows] for rows in detected],
+        "similarity_scores": [iou_table(truth.xywh[a], boxes.xywh[b]) for a, b in zip(given, detected, strict=True)],
         "num_gt_dets": len(truth),
         "num_tracker_dets": len(boxes),
         "num_gt_ids": len(np.unique(truth_track)),
@@ -170,10 +171,10 @@ def measure(quick: bool = False) -> Result:
     for source, pairs in sources.items():
         truths = [long_tracks(truth, link_tracks(truth, "polyp", iou=0.0, max_gap=3)) for truth, _ in pairs]
         for name, link in LINKERS.items():
-            results = [long_tracks(found, link(found)) for _, found in pairs]
+            results = [long_tracks(detected, link(detected)) for _, detected in pairs]
             judged = [sequence(*truth, *made) for truth, made in zip(truths, results, strict=True)]
             hota, idf1, fragments = scores(judged)
             table.append((f"{source}: {name}", f"{100 * hota:.1f}", f"{100 * idf1:.1f}", f"{fragments:.2f}"))
             rows.append(Row(f"linking detections, {source}, {name}: IDF1", "%", 100 * idf1, more_is_better=True))
-    counts = (f"{len(each)} {name}, {sum(len(found) for _, found in each):,} boxes" for name, each in sources.items())
+    counts = (f"{len(each)} {name}, {sum(len(boxes) for _, boxes in each):,} boxes" for name, each in sources.items())
     return Result("linking_detections", tuple(rows), "; ".join(counts) + ".", tuple(table))

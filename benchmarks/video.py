@@ -42,7 +42,7 @@ from polyptrace.data import prepare
 from polyptrace.data.crops.field import field_mask
 from polyptrace.data.crops.videos import all_frames, write_video
 from polyptrace.detect import detect
-from polyptrace.detect.detector import Found, Frame
+from polyptrace.detect.detector import Frame, ScoredBoxes
 from polyptrace.detect.transformers_folder import TransformersFolder
 from polyptrace.embed import embed_files
 
@@ -64,7 +64,7 @@ class MiddleBox:
     def __init__(self, folder: Path) -> None:
         self._detector = TransformersFolder(folder, DEVICE)
 
-    def __call__(self, frames: Sequence[Frame], indices: Sequence[int], /) -> list[Found]:
+    def __call__(self, frames: Sequence[Frame], indices: Sequence[int], /) -> list[ScoredBoxes]:
         self._detector(frames, indices)
         return [np.array([BOX])] * len(frames)
 
@@ -74,7 +74,7 @@ class Nothing:
 
     fingerprint = "nothing"
 
-    def __call__(self, frames: Sequence[Frame], _: Sequence[int], /) -> list[Found]:
+    def __call__(self, frames: Sequence[Frame], _: Sequence[int], /) -> list[ScoredBoxes]:
         return [np.empty((0, 5))] * len(frames)
 
 

@@ -42,11 +42,11 @@ def main(words: list[str] | None = None) -> int:
             only = options.only or (QUICK_COMMANDS.get(name, []) if options.quick else [])
             campaign = importlib.import_module(f"campaigns.{name}").campaign
             (folder / name).mkdir()
-            found: Findings = campaign(folder / name, folder / "inputs", options.seconds, cases, rng, only)
+            findings: Findings = campaign(folder / name, folder / "inputs", options.seconds, cases, rng, only)
             spent = {"seconds": round(time.monotonic() - began), "seed": options.seed, "made_by": provenance()}
-            write_json(options.out / f"{name}.json", {"campaign": name, **found.as_json(), **spent})
-            failed += len(found.failures)
-            for title, count in found.counts.items():
+            write_json(options.out / f"{name}.json", {"campaign": name, **findings.as_json(), **spent})
+            failed += len(findings.failures)
+            for title, count in findings.counts.items():
                 print(f"{name}: {title}: " + ", ".join(f"{key} {value:,}" for key, value in count.items()))
     return 1 if failed else 0
 

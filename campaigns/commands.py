@@ -145,8 +145,8 @@ class Ended:
     @property
     def clean(self) -> bool:
         """Whether the command succeeded, or said in one line why not."""
-        said = "error" in self.text or "failed" in self.text
-        return self.code == 0 or (self.code in (1, 2) and said and "Traceback" not in self.text)
+        has_message = "error" in self.text or "failed" in self.text
+        return self.code == 0 or (self.code in (1, 2) and has_message and "Traceback" not in self.text)
 
 
 def run(

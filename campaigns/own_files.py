@@ -17,8 +17,8 @@ from polyptrace.compare.runner import begin_trial, load_trial
 from polyptrace.compare.trial import Datasets, Shared, make_trial
 from polyptrace.config import Crops, read_config
 from polyptrace.data import Dataset
-from polyptrace.data.crops.cutting import fill_store
 from polyptrace.data.crops.field import IDENTITY, read_field
+from polyptrace.data.crops.filling import fill_store
 from polyptrace.data.crops.store import PartialStore
 from polyptrace.detect.recording import Detections
 from polyptrace.detect.unfinished import UnfinishedDetections

@@ -11,7 +11,7 @@ from PIL import Image
 from campaigns.fuzz import Target
 from polyptrace.config import Crops
 from polyptrace.data import Boxes
-from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.filling import fill_store
 from polyptrace.data.crops.images import read_all
 from polyptrace.data.crops.videos import read_frames, video_info
 from polyptrace.data.sources import SOURCES

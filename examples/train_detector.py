@@ -248,11 +248,12 @@ def fcos_loss(outputs: dict[str, Tensor], anchors: Tensor, boxes: Tensor) -> Ten
     logits, regression, centred = (outputs[name].float() for name in ("cls_logits", "bbox_regression", "bbox_ctrness"))
     stride = (anchors[:, 2] - anchors[:, 0])[:, None]
     centre = (anchors[:, :2] + anchors[:, 2:]) / 2
-    found = torch.cat([centre - regression[..., :2] * stride, centre + regression[..., 2:] * stride], 2)  # (B, A, 4)
+    corners = [centre - regression[..., :2] * stride, centre + regression[..., 2:] * stride]
+    predicted = torch.cat(corners, 2)  # (B, A, 4)
     near, far = (centre - matched[..., :2])[positive], (matched[..., 2:] - centre)[positive]  # (P, 2)
     centredness = (torch.minimum(near, far) / torch.maximum(near, far)).prod(1).sqrt()
     loss = sigmoid_focal_loss(logits[..., 0], positive.float(), reduction="sum")
-    loss = loss + generalized_box_iou_loss(found[positive], matched[positive], reduction="sum")
+    loss = loss + generalized_box_iou_loss(predicted[positive], matched[positive], reduction="sum")
     loss = loss + functional.binary_cross_entropy_with_logits(centred[..., 0][positive], centredness, reduction="sum")
     total: Tensor = loss / positive.sum().clamp(min=1)
     return total
@@ -464,8 +465,8 @@ def ap50(detector: Detector, images: list[Example], end: float = math.inf) -> tu
             break
         part = images[begin : begin + 32]
         frames = [decode_image(file.read_bytes()).permute(1, 2, 0).contiguous().numpy() for file, _ in part]
-        for (_, boxes), found in zip(part, detector(frames, list(range(len(part)))), strict=True):
-            hits += matches(found, boxes)
+        for (_, boxes), detected in zip(part, detector(frames, list(range(len(part)))), strict=True):
+            hits += matches(detected, boxes)
             total += len(boxes)
         count += len(part)
     return average_precision(hits, total), count
@@ -478,10 +479,10 @@ def average_precision(hits: list[tuple[float, bool]], total: int) -> float:
     return float((precision * np.diff(right, prepend=0)).sum() / total)
 
 
-def matches(found: np.ndarray, boxes: np.ndarray) -> list[tuple[float, bool]]:
+def matches(detected: np.ndarray, boxes: np.ndarray) -> list[tuple[float, bool]]:
     """Score of each box found in an image, and whether it is the first one that overlaps a true box (IoU 0.5)."""
     free, hits = np.ones(len(boxes), bool), []
-    for *box, score in found[np.argsort(-found[:, 4])].tolist():
+    for *box, score in detected[np.argsort(-detected[:, 4])].tolist():
         overlap = box_iou(np.tile(box, (len(boxes), 1)), boxes) * free
         hits.append((score, bool((overlap >= 0.5).any())))
         free[overlap.argmax() if hits[-1][1] else slice(0)] = False

@@ -47,7 +47,7 @@ def test_colours_stay_distinct_in_the_dark_mode_of_a_page() -> None:
     shown = {colour: dark[name] for name, colour in PAGE_COLOURS.items() if name in dark}
     for palette in (POLYP_COLOURS, (ACCENT, *METHOD_COLOURS)):
         drawn = [shown.get(colour, colour) for colour in palette]
-        codes = [[int(colour[place : place + 2], 16) for place in (1, 3, 5)] for colour in drawn]
+        codes = [[int(colour[index : index + 2], 16) for index in (1, 3, 5)] for colour in drawn]
         for one, other in combinations(codes, 2):
             assert sum(abs(a - b) for a, b in zip(one, other, strict=True)) > 60, (one, other)
 

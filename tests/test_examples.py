@@ -53,8 +53,8 @@ def test_a_trained_detector_is_saved_as_onnx_for_detect(tiny: Path, tmp_path: Pa
     assert (made["steps"], made["test images"], made["AP50"]) == (3, 4, score)
     assert {each.name for each in out.iterdir()} == {"training.json", "detector.onnx", "detector.toml"}
     assert str(Path(__file__).parents[1]).encode() not in (out / "detector.onnx").read_bytes()
-    (found,) = load_detector(str(out / "detector.onnx"))([np.zeros((96, 112, 3), np.uint8)], [0])
-    assert found.shape[1] == 5
+    (actual,) = load_detector(str(out / "detector.onnx"))([np.zeros((96, 112, 3), np.uint8)], [0])
+    assert actual.shape[1] == 5
     with pytest.raises(UserError, match="already exists"):
         main_of("train_detector")(words)
 
@@ -72,8 +72,8 @@ def test_a_pretrained_detector_of_transformers_is_trained_further(tiny: Path, tm
     main_of("train_detector")([*words, "--out", str(tmp_path / "out"), "--test-images", "2", "--workers", "0"])
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("given", "out"))
     assert any(not torch.equal(before[name], after[name]) for name in before if before[name].is_floating_point())
-    (found,) = load_detector(str(tmp_path / "out"))([np.zeros((96, 112, 3), np.uint8)], [0])
-    assert found.shape[1] == 5
+    (actual,) = load_detector(str(tmp_path / "out"))([np.zeros((96, 112, 3), np.uint8)], [0])
+    assert actual.shape[1] == 5
 
 
 def test_the_light_detector_starts_from_the_default_encoder_and_is_small() -> None:
@@ -93,10 +93,11 @@ def test_the_onnx_file_finds_the_boxes_that_fcos_finds(tmp_path: Path) -> None:
     model.score_thresh, model.nms_thresh, model.detections_per_img = 0.1, 0.3, 1000
     (wanted,) = model([torch.from_numpy(frame).permute(2, 0, 1) / 255])
     frame.flags.writeable = False
-    (found,) = load_detector(network.finish(tmp_path))([frame], [0])
-    assert len(found) == len(wanted["scores"]) > 5
+    (actual,) = load_detector(network.finish(tmp_path))([frame], [0])
+    assert len(actual) == len(wanted["scores"]) > 5
     rows = torch.cat([wanted["boxes"], wanted["scores"][:, None]], 1).detach().numpy()
-    corners = np.column_stack([found[:, :2], found[:, :2] + found[:, 2:4], found[:, 4]]).clip(0, 128)  # FCOS clips, too
+    corners = np.column_stack([actual[:, :2], actual[:, :2] + actual[:, 2:4], actual[:, 4]])
+    corners = corners.clip(0, 128)  # FCOS clips, too
     assert np.abs(corners[:, None] - rows).max(2).min(1).max() < 0.01  # each box; the order of equal scores is open
 
 
@@ -198,11 +199,11 @@ def test_average_precision_of_known_hits() -> None:
     example = runpy.run_path(str(EXAMPLES / "train_detector.py"))
     image = Path(__file__).parents[1] / "docs/pictures/synthetic/alike.jpg"
     truth = np.array([[0.0, 0, 10, 10], [50, 50, 10, 10]])
-    found = np.array([[0.0, 0, 10, 10, 0.9], [80, 80, 10, 10, 0.8], [51, 50, 10, 10, 0.7]])
-    value, count = example["ap50"](lambda *_: [found], [(image, truth)])
+    actual = np.array([[0.0, 0, 10, 10, 0.9], [80, 80, 10, 10, 0.8], [51, 50, 10, 10, 0.7]])
+    value, count = example["ap50"](lambda *_: [actual], [(image, truth)])
     assert abs(value - (1 + 2 / 3) / 2) < 1e-12
     assert count == 1
-    assert example["matches"](found, truth[:0]) == [(0.9, False), (0.8, False), (0.7, False)]
+    assert example["matches"](actual, truth[:0]) == [(0.9, False), (0.8, False), (0.7, False)]
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

@@ -27,7 +27,7 @@ def tracks_of(count: int = 60, videos: int = 3, seed: int = 0) -> Embeddings:
 
 def test_the_most_alike_come_first_and_chance_is_what_other_procedures_give() -> None:
     tracks = tracks_of()
-    found = most_similar(tracks, 7, "own", top=5)
+    actual = most_similar(tracks, 7, "own", top=5)
     unit = tracks.vectors / np.linalg.norm(tracks.vectors, axis=1, keepdims=True)
     expected = []
     for row in range(60):
@@ -36,10 +36,10 @@ def test_the_most_alike_come_first_and_chance_is_what_other_procedures_give() ->
             less = [float(unit[other] @ unit[7]) < cosine for other in range(60) if other % 3 != 1]
             expected.append((cosine, row, sum(less)))
     expected.sort(reverse=True)
-    assert (found.others, found.searched) == (40, 19)
-    assert found.rows.tolist() == [row for _, row, _ in expected[:5]]
-    np.testing.assert_allclose(found.cosine, [cosine for cosine, _, _ in expected[:5]], atol=1e-6)
-    assert found.beyond.tolist() == [count for _, _, count in expected[:5]]
+    assert (actual.others, actual.searched) == (40, 19)
+    assert actual.rows.tolist() == [row for _, row, _ in expected[:5]]
+    np.testing.assert_allclose(actual.cosine, [cosine for cosine, _, _ in expected[:5]], atol=1e-6)
+    assert actual.beyond.tolist() == [count for _, _, count in expected[:5]]
 
 
 def test_one_looks_in_the_own_procedure_in_the_others_or_everywhere() -> None:
@@ -54,16 +54,16 @@ def test_one_looks_in_the_own_procedure_in_the_others_or_everywhere() -> None:
 def test_what_is_seen_at_the_same_time_cannot_be_it() -> None:
     tracks = tracks_of(6, videos=1)
     tracks.last[2] = 60  # the first frame of track 3
-    found = most_similar(tracks, 2, "own")
-    assert sorted(found.rows.tolist()) == [0, 1, 4, 5]
-    assert found.simultaneous == 1
-    assert (found.beyond == -1).all(), "without other procedures there is nothing to compare with"
+    actual = most_similar(tracks, 2, "own")
+    assert sorted(actual.rows.tolist()) == [0, 1, 4, 5]
+    assert actual.simultaneous == 1
+    assert (actual.beyond == -1).all(), "without other procedures there is nothing to compare with"
 
 
 def test_tracks_without_frames_are_never_at_the_same_time() -> None:
     columns = {"vectors": np.eye(3), "video": np.array(["v"] * 3), "track": np.arange(3)}
-    found = most_similar(Embeddings.from_columns(columns), 0)
-    assert (len(found.rows), found.simultaneous) == (2, 0)
+    actual = most_similar(Embeddings.from_columns(columns), 0)
+    assert (len(actual.rows), actual.simultaneous) == (2, 0)
 
 
 @pytest.mark.parametrize(("frame", "track"), [(45, 2), (40, 2), (49, 2), (51, 2), (58, 3), (0, 0), (10**6, 19)])
@@ -102,15 +102,15 @@ def test_errors_list_the_valid_choices() -> None:
 def test_the_probability_of_the_same_lesion_is_that_of_the_model() -> None:
     tracks = tracks_of()
     model = fit_same(tracks)
-    found = most_similar(tracks, 7, "all", top=100, model=model)
+    actual = most_similar(tracks, 7, "all", top=100, model=model)
     group = next(each for each in procedures(tracks) if 7 in each.rows)
-    place = {row: index for index, row in enumerate(group.rows.tolist())}
-    for row, same in zip(found.rows.tolist(), found.same, strict=True):
-        if row not in place:
+    position = {row: index for index, row in enumerate(group.rows.tolist())}
+    for row, same in zip(actual.rows.tolist(), actual.same, strict=True):
+        if row not in position:
             assert np.isnan(same)
             continue
-        i, j = sorted((place[7], place[row]))
+        i, j = sorted((position[7], position[row]))
         assert same == model.probability(*group.pairs(np.array([i]), np.array([j])))[0]
-    lines = match_table(tracks, found)
-    assert [line[1] == "" for line in lines[2:]] == np.isnan(found.same).tolist()
+    lines = match_table(tracks, actual)
+    assert [line[1] == "" for line in lines[2:]] == np.isnan(actual.same).tolist()
     assert np.isnan(most_similar(tracks, 7).same).all()

@@ -22,7 +22,7 @@ from polyptrace.config import Config, Crops, Tracks
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.filling import fill_store
 from polyptrace.data.crops.store import PartialStore, UnfinishedCrops
 from polyptrace.data.preparation import PrepareSettings, prepare, refuse_other_content, refuse_other_settings
 from polyptrace.explore.strips import read_boxes

@@ -42,9 +42,9 @@ def write_video(path: Path, images: Path, boxes: Boxes) -> None:
 
 def write_detections(path: Path, boxes: Boxes, rng: np.random.Generator) -> None:
     """What a detector would say: boxes that shake, one frame in twenty missed, and false alarms."""
-    found = boxes.take(rng.random(len(boxes)) > 0.05)
-    xywh = found.xywh + rng.normal(0, 0.02, found.xywh.shape) * found.xywh[:, 2:].repeat(2, 1)
-    rows = [(f + 1, *(b[:2] + 1), *b[2:], 0.9) for f, b in zip(found.frame_index, xywh, strict=True)]
+    actual = boxes.take(rng.random(len(boxes)) > 0.05)
+    xywh = actual.xywh + rng.normal(0, 0.02, actual.xywh.shape) * actual.xywh[:, 2:].repeat(2, 1)
+    rows = [(f + 1, *(b[:2] + 1), *b[2:], 0.9) for f, b in zip(actual.frame_index, xywh, strict=True)]
     alarms = rng.integers(0, boxes.frame_index.max(), len(boxes) // 20)
     rows += [(f + 1, *rng.uniform(5, 60, 2), 12.0, 12.0, rng.choice([0.3, 0.7])) for f in alarms]
     text = [f"{int(f)},-1,{x:.2f},{y:.2f},{w:.2f},{h:.2f},{s:.2f},-1,-1,-1\n" for f, x, y, w, h, s in rows]
@@ -78,9 +78,9 @@ def test_every_line_of_the_tutorial_runs_and_ends_in_lesions(procedures: Path, m
     for folder in ("lesions", "lesions-run"):
         tracks = (procedures / folder / "tracks.csv").read_text(encoding="utf-8").splitlines()
         assert len(tracks) == 1 + info["counts"]["tracks"]
-        found = json.loads((procedures / folder / "lesions.json").read_text())["procedures"]
-        assert all(1 <= each["lesions"] <= 8 for each in found)
+        actual = json.loads((procedures / folder / "lesions.json").read_text())["procedures"]
+        assert all(1 <= each["lesions"] <= 8 for each in actual)
     assert (procedures / "case/lesions/lesions.html").read_text(encoding="utf-8").count("<img ") > 1
-    found = json.loads((procedures / "case/lesions/lesions.json").read_text())["procedures"]
-    assert all(2 <= each["lesions"] <= 4 for each in found)  # three are true
+    actual = json.loads((procedures / "case/lesions/lesions.json").read_text())["procedures"]
+    assert all(2 <= each["lesions"] <= 4 for each in actual)  # three are true
     assert (procedures / "found/found.html").read_text(encoding="utf-8").count("<img ") > 1

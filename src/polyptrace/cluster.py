@@ -22,7 +22,7 @@ from polyptrace.core.arrays import Float32s, Ints
 from polyptrace.core.console import counted, notify, progress
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset
-from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.filling import fill_store
 from polyptrace.data.crops.store import Failures, count_images, write_store
 from polyptrace.data.identity import group_rows, video_codes
 from polyptrace.embed import Embedder, Embeddings

@@ -40,8 +40,8 @@ def test_errors_are_averaged_over_procedures_and_the_rest_is_summed() -> None:
     right = {"lesions": 2, "tracks": 5, "false tracks": 0, "missed polyps": 0}
     wrong = {"lesions": 4, "tracks": 7, "false tracks": 3, "missed polyps": 1}
     procedures = [{"video": v, "polyps": 2, TRUE: right, FOUND: each} for v, each in (("v", right), ("w", wrong))]
-    found = summary(procedures, FOUND)
-    assert found == {"count error": 1.0, "lesions": 6, "tracks": 12, "false tracks": 3, "missed polyps": 1}
+    actual = summary(procedures, FOUND)
+    assert actual == {"count error": 1.0, "lesions": 6, "tracks": 12, "false tracks": 3, "missed polyps": 1}
     content = {"procedures": procedures, "boxes": 1200, "encoder": "default", "ap50": 0.5}
     text = page(content | {"summary": {kind: summary(procedures, kind) for kind in (TRUE, FOUND)}})
     assert "2 generated procedures with 4 polyps, 1,200 true boxes; encoder default. AP50: 0.500." in text

@@ -67,9 +67,9 @@ def test_the_campaign_reports_a_reader_that_breaks(
     target = Target(read, {"f": b"text"}, ("f",))  # type: ignore[arg-type]
     monkeypatch.setattr("campaigns.parsers.parser_targets", lambda: {"it": target})
     monkeypatch.setattr("campaigns.own_files.own_targets", lambda *_: {})
-    found = fuzz.campaign(tmp_path, tmp_path, 60, 2, random.Random(0), [])
-    assert any(message in failure for failure in found.failures)
-    assert found.counts["it"]["failed"] > 0
+    actual = fuzz.campaign(tmp_path, tmp_path, 60, 2, random.Random(0), [])
+    assert any(message in failure for failure in actual.failures)
+    assert actual.counts["it"]["failed"] > 0
 
 
 def test_a_reader_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

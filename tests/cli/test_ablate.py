@@ -99,10 +99,10 @@ def test_tables_are_written_from_rows_that_were_collected_in_another_folder(fold
         out = folder / machine
         assert call("ablate", *words, "--variants", "level", "--only", rows, "--out", f"{out}") == 0
         for record in out.rglob("seed0/row.json"):
-            place = tmp_path / "all" / record.parent.relative_to(out)
-            shutil.copytree(record.parent / "results", place / "results")
-            shutil.copy(record, place)
-            (place / "error.txt").write_text("of an earlier attempt on another machine\n")
+            position = tmp_path / "all" / record.parent.relative_to(out)
+            shutil.copytree(record.parent / "results", position / "results")
+            shutil.copy(record, position)
+            (position / "error.txt").write_text("of an earlier attempt on another machine\n")
         shutil.rmtree(out)
     for name in ("train", "test"):
         shutil.rmtree(folder / f"moved-{name}")

@@ -177,6 +177,6 @@ def test_a_full_disk_promises_to_resume_only_where_the_command_does(
     with pytest.raises(SystemExit) as end:
         main([command])
     assert end.value.code == 2
-    said = capsys.readouterr().err
-    assert "run the same command again" in said
-    assert ("it resumes" in said) == resumes
+    printed = capsys.readouterr().err
+    assert "run the same command again" in printed
+    assert ("it resumes" in printed) == resumes

@@ -66,11 +66,11 @@ def test_one_command_trains_embeds_and_evaluates_all_methods_and_writes_the_tabl
     assert {name for name, row in rows.items() if row.method.labels == "labels"} == {"sup", "ta"}
     assert all(row.method.params for name, row in rows.items() if name != "colour-grid")
     table = (out / "report" / "table1.md").read_text()
-    places = [
+    positions = [
         table.index(f"| {title} |")
         for title in ("Colour grid", "Frozen backbone", "Untrained", "Sup", "TA", "TPC", "MVE", "SFE", "Ours")
     ]
-    assert places == sorted(places)
+    assert positions == sorted(positions)
     assert (out / "report" / "table1.tex").exists()
     assert (out / "report" / "table1.html").exists()
 
@@ -122,10 +122,10 @@ def test_an_empty_table_is_an_error_that_names_the_folder(
     (tmp_path / "empty").mkdir()
     for folder, text in (("wrong", "no such folder"), ("empty", "so there is no table")):
         assert call(command, "--out", str(tmp_path / folder), "--table-only") == 2
-        said = capsys.readouterr().err
-        assert f"{folder}: no " in said
-        assert text in said
-        assert "-> give the --out of an earlier comparison" in said
+        printed = capsys.readouterr().err
+        assert f"{folder}: no " in printed
+        assert text in printed
+        assert "-> give the --out of an earlier comparison" in printed
     assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
 
 
@@ -133,9 +133,9 @@ def test_a_comparison_in_which_every_row_failed_prints_the_failures_and_no_table
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(*words(folder, "failed", "--methods", "untrained", "--encoder.backbone", "no_such_backbone")) == 1
-    said = capsys.readouterr()
-    assert "no row has results, so there is no table" in said.out
-    assert "no_such_backbone" in said.err
+    printed = capsys.readouterr()
+    assert "no row has results, so there is no table" in printed.out
+    assert "no_such_backbone" in printed.err
     assert call("compare", "--out", f"{folder}/failed", "--table-only") == 2
 
 
@@ -187,22 +187,22 @@ def test_a_signal_to_a_comparison_alone_ends_its_rows_and_none_has_failed(folder
         time.sleep(0.01)
     process.send_signal(sign)  # as Slurm sends SIGTERM: to this process alone
     try:
-        said = process.communicate(timeout=180)[1]  # a row that starts has to load torch before it can end
+        printed = process.communicate(timeout=180)[1]  # a row that starts has to load torch before it can end
     except subprocess.TimeoutExpired:
         process.kill()
-        said = "nothing: it went on"
+        printed = "nothing: it went on"
     left = [pid for pid in rows if _runs(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
     assert process.returncode == 130
-    assert "run the same command again" in said
+    assert "run the same command again" in printed
     assert not list((folder / f"ended-{sign.name}").rglob("error.txt"))
 
 
 def _children(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
-    return [int(word) for word in found.stdout.split()]
+    actual = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return [int(word) for word in actual.stdout.split()]
 
 
 def _runs(pid: int) -> bool:
@@ -217,10 +217,10 @@ def test_rates_are_searched_on_development_data_and_used_again(folder: Path) -> 
     assert call(*arguments, "--only", "search/ours/lr0.001") == 0  # a part of it, to be gone on with
     assert not (folder / "searched/rates.json").exists()
     assert call(*arguments, "--only", "search") == 0
-    found = read_json(folder / "searched/rates.json")
-    assert found["rows"]["ours"]["rate"] == 1e-3
-    assert found["rows"]["ours"]["tried"]["1e+30"] is None
-    assert found["train"].endswith("test")
+    actual = read_json(folder / "searched/rates.json")
+    assert actual["rows"]["ours"]["rate"] == 1e-3
+    assert actual["rows"]["ours"]["tried"]["1e+30"] is None
+    assert actual["train"].endswith("test")
     made = (folder / "searched/rates.json").stat().st_mtime_ns
     assert call(*arguments, "--only", "ours/seed0") == 0
     assert (folder / "searched/rates.json").stat().st_mtime_ns == made

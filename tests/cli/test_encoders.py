@@ -73,12 +73,12 @@ def test_embed_takes_a_foundation_model_with_its_file(
     save_file(model.state_dict(), tmp_path / "m.safetensors")
     data = make_dataset(tmp_path / "data", [[2, 1]])
     run("embed", "dinov2-base", "--weights", tmp_path / "m.safetensors", "--data", data, "--out", tmp_path / "e")
-    found, dataset = Embeddings.load(tmp_path / "e"), Dataset.open(data)
-    for i in (0, len(found) - 1):
+    actual, dataset = Embeddings.load(tmp_path / "e"), Dataset.open(data)
+    for i in (0, len(actual) - 1):
         frames = prepare_crops(dataset.gather([i])[0], FOUNDATION_MODELS["dinov2-base"].preprocess)
         with torch.no_grad():
             expected = model.forward_features(frames[0]).mean((0, 1)).numpy()
-        np.testing.assert_allclose(found.vectors[i], expected, atol=1e-4)
+        np.testing.assert_allclose(actual.vectors[i], expected, atol=1e-4)
 
 
 def test_embed_takes_a_video_model_and_its_settings(

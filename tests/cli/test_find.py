@@ -18,8 +18,8 @@ from tests.command import call
 @pytest.fixture(scope="module")
 def vectors(coloured: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vectors") / "grid"
-    found = embed(load_encoder("colour-grid"), coloured)
-    replace(found, fps=np.full(len(found), 25.0)).save(folder)
+    actual = embed(load_encoder("colour-grid"), coloured)
+    replace(actual, fps=np.full(len(actual), 25.0)).save(folder)
     return folder
 
 

@@ -50,19 +50,19 @@ def prepare_small(*words: object) -> int:
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]):
+def printed(capsys: pytest.CaptureFixture[str]):
     """What was printed since, in one line."""
 
     def read() -> str:
-        found = capsys.readouterr()
-        return " ".join((found.out + found.err).split())
+        actual = capsys.readouterr()
+        return " ".join((actual.out + actual.err).split())
 
     return read
 
 
-def test_what_came_out_is_printed_and_recorded(clips: Path, tmp_path: Path, said) -> None:
+def test_what_came_out_is_printed_and_recorded(clips: Path, tmp_path: Path, printed) -> None:
     assert prepare_small("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 0
-    text = said()
+    text = printed()
     assert "videos 2 polyps 2 boxes 80 rejected 0 short tracks 0 tracks 2 tracklets 2 crops 20" in text
     assert "frames kept per track: 10 / 10 / 10" in text
     assert json.loads((tmp_path / "d/dataset.json").read_text())["source"]["path"] == "clips"
@@ -74,83 +74,83 @@ def test_the_python_function_writes_what_the_command_writes(clips: Path, tmp_pat
     selection = Selection(fps=30.0, share=0.5, rest=True, join_clips=2, seed=1)
     options = {"identities": "polyp"}
     crops = Crops(size=16)
-    found = prepare("mot", clips, tmp_path / "python", crops=crops, options=options, selection=selection)
+    actual = prepare("mot", clips, tmp_path / "python", crops=crops, options=options, selection=selection)
     for name in ("boxes.parquet", "tracklets.parquet", "crops.npy"):
-        assert (tmp_path / "command" / name).read_bytes() == (found.path / name).read_bytes()
+        assert (tmp_path / "command" / name).read_bytes() == (actual.path / name).read_bytes()
     command = json.loads((tmp_path / "command/dataset.json").read_text())
-    assert {**command, "made_by": None} == {**found.info, "made_by": None}
+    assert {**command, "made_by": None} == {**actual.info, "made_by": None}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clips", "command", "python"]
 
 
-def test_missing_identities_are_an_error_that_lists_all_options(clips: Path, tmp_path: Path, said) -> None:
+def test_missing_identities_are_an_error_that_lists_all_options(clips: Path, tmp_path: Path, printed) -> None:
     assert prepare_small("mot", clips, "--out", tmp_path / "d") == 2
-    assert "--tracks.link video or by the given tracks: --tracks.link track" in said()
+    assert "--tracks.link video or by the given tracks: --tracks.link track" in printed()
     assert prepare_small("mot", clips, "--boxes", "det", "--out", tmp_path / "d") == 2
-    assert said().endswith("link by overlap alone: --tracks.link video")
+    assert printed().endswith("link by overlap alone: --tracks.link video")
     assert prepare_small("mot", clips, "--boxes", "det", "--tracks.link", "video", "--out", tmp_path / "d") == 0
 
 
-def test_a_missing_or_unreachable_score_is_reported(clips: Path, tmp_path: Path, said) -> None:
+def test_a_missing_or_unreachable_score_is_reported(clips: Path, tmp_path: Path, printed) -> None:
     link = ("--tracks.link", "video", "--out", tmp_path / "d")
     assert prepare_small("mot", clips, "--boxes", "det", "--min-score", 0.9, *link) == 2
-    assert "--min-score 0.9: no box is left -> the highest score is 0.75" in said()
+    assert "--min-score 0.9: no box is left -> the highest score is 0.75" in printed()
     assert prepare_small("mot", clips, "--boxes", "gt", "--min-score", 0.9, *link) == 0
-    assert "--min-score 0.9: no box has a score; all boxes are kept" in said()
+    assert "--min-score 0.9: no box has a score; all boxes are kept" in printed()
 
 
-def test_a_misspelt_option_is_answered_with_the_right_one(clips: Path, tmp_path: Path, said) -> None:
+def test_a_misspelt_option_is_answered_with_the_right_one(clips: Path, tmp_path: Path, printed) -> None:
     assert prepare_small("mot", clips, "--identity", "polyp", "--out", tmp_path / "d") == 2
-    assert "--identity: no such option or setting -> did you mean --identities?" in said()
+    assert "--identity: no such option or setting -> did you mean --identities?" in printed()
     assert prepare_small("mot", clips, "--tracks.strid", "2", "--out", tmp_path / "d") == 2
-    assert "did you mean --tracks.stride?" in said()
+    assert "did you mean --tracks.stride?" in printed()
     assert prepare_small("mot", clips, "--max_gap", "2", "--out", tmp_path / "d") == 2
-    assert "did you mean --tracks.max-gap?" in said()
+    assert "did you mean --tracks.max-gap?" in printed()
 
 
-def test_a_missing_path_or_split_is_named_in_the_error(tmp_path: Path, said) -> None:
+def test_a_missing_path_or_split_is_named_in_the_error(tmp_path: Path, printed) -> None:
     assert prepare_small("coco", tmp_path / "nowhere", "--out", tmp_path / "d") == 2
-    assert "nowhere: no such file or folder" in said()
+    assert "nowhere: no such file or folder" in printed()
     (tmp_path / "instances_train.json").write_text("{}")
     (tmp_path / "instances_test.json").write_text("{}")
     assert prepare_small("coco", tmp_path, "--split", "tst", "--out", tmp_path / "d") == 2
-    assert "has no split 'tst' -> --split is one of test, train" in said()
+    assert "has no split 'tst' -> --split is one of test, train" in printed()
 
 
-def test_an_existing_folder_is_refused_before_anything_is_read(tmp_path: Path, said) -> None:
+def test_an_existing_folder_is_refused_before_anything_is_read(tmp_path: Path, printed) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "empty").mkdir()
     assert prepare_small("mot", tmp_path / "empty", "--out", tmp_path / "d") == 2
-    assert "d: already exists" in said()
+    assert "d: already exists" in printed()
 
 
-def test_a_misspelt_source_or_option_is_named_before_an_existing_folder(clips: Path, tmp_path: Path, said) -> None:
+def test_a_misspelt_source_or_option_is_named_before_an_existing_folder(clips: Path, tmp_path: Path, printed) -> None:
     prepare_small("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
-    said()
+    printed()
     for words, message in (
         (("mto", clips), "mto: is not a source"),
         (("mot", tmp_path / "clip"), "clip: no such file or folder"),
         (("mot", clips, "--identities", "polyps"), "--identities polyps: not a choice"),
     ):
         assert prepare_small(*words, "--out", tmp_path / "d") == 2
-        text = said()
+        text = printed()
         assert message in text
         assert "other settings" not in text
 
 
-def test_an_existing_dataset_is_not_changed_and_reported(clips: Path, tmp_path: Path, said) -> None:
+def test_an_existing_dataset_is_not_changed_and_reported(clips: Path, tmp_path: Path, printed) -> None:
     words = ("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
     assert prepare_small(*words) == 0
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "d").rglob("*")}
-    said()
+    printed()
     assert prepare_small(*words, "--crops.workers", 1) == 0
-    text = said()
+    text = printed()
     assert "videos 2 polyps 2" in text
     assert "d: already exists, made from the same boxes with the same settings" in text
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "d").rglob("*")}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clips", "d"]
 
 
-def test_a_dataset_that_was_made_otherwise_is_refused_with_what_differs(clips: Path, tmp_path: Path, said) -> None:
+def test_a_dataset_that_was_made_otherwise_is_refused_with_what_differs(clips: Path, tmp_path: Path, printed) -> None:
     words = ("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
     assert prepare_small(*words) == 0
     for more, text in (
@@ -159,57 +159,57 @@ def test_a_dataset_that_was_made_otherwise_is_refused_with_what_differs(clips: P
         (("--skip-bad",), "skip_bad: False -> True ->"),
         (("--fps", 25), "made from other boxes"),
     ):
-        said()
+        printed()
         assert prepare_small(*words, *more) == 2
-        text_printed = said()
+        text_printed = printed()
         assert "d: already exists, made " in text_printed
         assert text in text_printed
         assert "give another folder, or remove this one first" in text_printed
     rows = (clips / "a/gt/gt.txt").read_text().replace("20,20,10,10", "21,20,10,10", 1)
     (clips / "a/gt/gt.txt").write_text(rows)
     assert prepare_small(*words) == 2
-    assert "made from other boxes, options or videos" in said()
+    assert "made from other boxes, options or videos" in printed()
 
 
-def test_left_out_rows_are_pointed_at(clips: Path, tmp_path: Path, said) -> None:
+def test_left_out_rows_are_pointed_at(clips: Path, tmp_path: Path, printed) -> None:
     (clips / "a/img1/000005.jpg").write_bytes(b"")
     words = ("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
     assert prepare_small(*words) == 2
-    assert "a/gt/gt.txt:5: a/img1/000005.jpg: image cannot be decoded" in said()
+    assert "a/gt/gt.txt:5: a/img1/000005.jpg: image cannot be decoded" in printed()
     assert prepare_small(*words, "--skip-bad") == 0
-    assert "d/rejected.csv" in said()
+    assert "d/rejected.csv" in printed()
 
 
-def test_the_papers_counts_are_shown_with_a_combination_of_that_name(tmp_path: Path, clips: Path, said) -> None:
+def test_the_papers_counts_are_shown_with_a_combination_of_that_name(tmp_path: Path, clips: Path, printed) -> None:
     prepare_small("mot", clips, "--identities", "polyp", "--out", tmp_path / "d")
     info = json.loads((tmp_path / "d/dataset.json").read_text())
     info["source"] = {"format": "rsp", "path": "rspp", "split": None}
     (tmp_path / "d/dataset.json").write_text(json.dumps(info))
-    said()
+    printed()
     with pytest.raises(SystemExit):
         main(["check", str(tmp_path / "d")])
-    assert "videos 2 161 polyps 2 189" in said()
+    assert "videos 2 161 polyps 2 189" in printed()
 
 
 @pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "read-only")])
 def test_a_disk_that_refuses_is_one_line(
-    clips: Path, tmp_path: Path, said, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+    clips: Path, tmp_path: Path, printed, monkeypatch: pytest.MonkeyPatch, number: int, words: str
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, "no")
 
     monkeypatch.setattr("polyptrace.data.crops.store.PartialStore.cut", refuse)
     assert prepare_small("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 2
-    assert words in said()
+    assert words in printed()
 
 
-def test_ctrl_c_prints_how_to_resume(clips: Path, tmp_path: Path, said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_prints_how_to_resume(clips: Path, tmp_path: Path, printed, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("polyptrace.data.crops.store.PartialStore.cut", interrupt)
     assert prepare_small("mot", clips, "--identities", "polyp", "--out", tmp_path / "d") == 130
-    assert "interrupted -> run the same command again; it resumes" in said()
+    assert "interrupted -> run the same command again; it resumes" in printed()
 
 
 def test_ctrl_c_stops_inside_a_long_video_and_the_same_command_resumes(
@@ -285,12 +285,12 @@ def test_spaces_other_alphabets_and_links_in_paths_are_no_matter(clips: Path, tm
 
 
 def test_a_second_prepare_is_refused_while_the_first_runs_and_starts_after_it_was_killed(
-    clips: Path, tmp_path: Path, said, start_waiting: Callable[..., "subprocess.Popen[str]"]
+    clips: Path, tmp_path: Path, printed, start_waiting: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     words = ["mot", clips, "--identities", "polyp", "--out", tmp_path / "d"]
     first = start_waiting("polyptrace.data.preparation._write_folder", "prepare", *words)
     assert prepare_small(*words) == 2
-    assert f"in use by process {first.pid} on " in said()
+    assert f"in use by process {first.pid} on " in printed()
     first.kill()
     first.wait()
     assert prepare_small(*words) == 0

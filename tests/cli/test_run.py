@@ -282,7 +282,7 @@ def test_names_outside_of_the_field_are_in_no_crop_and_on_no_page(tmp_path: Path
     detector = ["--detector", f"{tmp_path}/find.py:find"]
     unlabelled = ["--detector", f"{tmp_path}/find.py:weak"]  # a preview labels strong boxes with their score
     options = ["--crops.size", "480", "--embed.device", "cpu", "--encoder", "colour-grid"]
-    found = {}
+    actual = {}
     for name, border in (("blank", ()), ("keep", ("--keep-border",))):
         out = tmp_path / name
         assert run(video, *detector, "--out", out, *options, *border) == 0
@@ -290,7 +290,7 @@ def test_names_outside_of_the_field_are_in_no_crop_and_on_no_page(tmp_path: Path
             main([str(word) for word in ("detect", video, *unlabelled, "--preview", "--out", out, *border)])
         (lesion,), preview = page_images(out / "lesions/lesions.html"), page_images(out / "preview.html")
         crops = np.asarray(Dataset.open(out / "data").crops)
-        found[name] = [texts(crops.max(axis=0)), texts(lesion), texts(np.stack(preview).max(axis=0))]
-    assert found["blank"] == [0, 0, 0]
-    assert min(found["keep"]) > 2
-    assert found["keep"][2] > 0.7 * len(PLACES)  # whole frames
+        actual[name] = [texts(crops.max(axis=0)), texts(lesion), texts(np.stack(preview).max(axis=0))]
+    assert actual["blank"] == [0, 0, 0]
+    assert min(actual["keep"]) > 2
+    assert actual["keep"][2] > 0.7 * len(PLACES)  # whole frames

@@ -105,10 +105,10 @@ def test_ctrl_c_writes_a_checkpoint_and_the_same_command_resumes(coloured: Datas
     while process.poll() is None and not (out / "metrics.jsonl").exists():
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, printed = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopping after this step, with a checkpoint" in said
-    assert "Traceback" not in said
+    assert "stopping after this step, with a checkpoint" in printed
+    assert "Traceback" not in printed
     (checkpoint,) = (out / "checkpoints").iterdir()
     assert len((out / "metrics.jsonl").read_text().splitlines()) == int(checkpoint.stem.removeprefix("step-"))
 
@@ -144,7 +144,7 @@ def test_what_is_mistyped_gets_one_line_not_a_traceback(
 ) -> None:
     words = ["--data", coloured.path, "--out", tmp_path / "r"]
     (tmp_path / "file").touch()
-    for mistyped, said in (
+    for mistyped, printed in (
         (["embed", "colour-grid", *words, "--data", coloured.path], "--data: takes one value, but was given 2"),
         (["embed", "colour-grid", "--data", coloured.path, "--out", tmp_path / "file/v"], "file cannot be written to"),
         (["embed", "colour-grid", "--data", coloured.path.parent, "--out", tmp_path / "r"], f"give {coloured.path}"),
@@ -155,7 +155,7 @@ def test_what_is_mistyped_gets_one_line_not_a_traceback(
         (["embed", tmp_path / "nowhere.ckpt", *words], "no such file"),
     ):
         assert call(*mistyped) == 2
-        assert said in capsys.readouterr().err
+        assert printed in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
 
 

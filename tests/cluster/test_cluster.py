@@ -18,7 +18,7 @@ from polyptrace.cluster import connected, embed_on, fill_store_on
 from polyptrace.config import Crops, Embed
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset, prepare, read_coco
-from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.filling import fill_store
 from polyptrace.embed import Embeddings, embed
 from polyptrace.embed.partial import partial_blocks, vectors_written
 from polyptrace.encoders import TrackletEncoder, save_encoder
@@ -114,10 +114,10 @@ def test_vectors_computed_on_two_nodes_have_the_same_bytes(
         main([str(word) for word in words])
     assert not end.value.code
     assert "2 workers on 2 machines" in capsys.readouterr().err
-    found, expected = Embeddings.load(tmp_path / "e"), embed(encoder, alone, settings=Embed(50, block_frames=120))
-    assert found.vectors.tobytes() == expected.vectors.tobytes()
-    assert found.info["model_hash"] == expected.info["model_hash"]
-    assert found.position.tolist() == expected.position.tolist()
+    actual, expected = Embeddings.load(tmp_path / "e"), embed(encoder, alone, settings=Embed(50, block_frames=120))
+    assert actual.vectors.tobytes() == expected.vectors.tobytes()
+    assert actual.info["model_hash"] == expected.info["model_hash"]
+    assert actual.position.tolist() == expected.position.tolist()
 
 
 KILLED = """
@@ -168,8 +168,8 @@ def test_a_killed_embedding_on_a_cluster_repeats_little_and_gives_the_same_vecto
     assert list(partial_blocks(tmp_path / "killed").iterdir())
     assert start("killed").wait() == 0
     assert 0 <= batches("killed") - batches("whole") <= 16  # two workers, which were ended some time after the kill
-    found, expected = Embeddings.load(tmp_path / "killed"), Embeddings.load(tmp_path / "whole")
-    assert found.vectors.tobytes() == expected.vectors.tobytes()
+    actual, expected = Embeddings.load(tmp_path / "killed"), Embeddings.load(tmp_path / "whole")
+    assert actual.vectors.tobytes() == expected.vectors.tobytes()
     with vectors_written(tmp_path / "killed", overwrite=True):
         pass
     assert not partial_blocks(tmp_path / "killed").exists()

@@ -88,11 +88,11 @@ def test_a_title_ends_where_an_encoder_begins(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs/lr=0.1").touch()  # the authors' checkpoint
     monkeypatch.chdir(tmp_path)
-    found = {
+    actual = {
         text: (frozen_row(text).title, frozen_row(text).encoder)
         for text in ("runs/lr=0.1", "Mine=runs/lr=0.1", "K = 2=colour-grid", "colour-grid", "lr=1=frozen:resnet18")
     }
-    assert list(found.values()) == [
+    assert list(actual.values()) == [
         ("lr=0.1", "runs/lr=0.1"),
         ("Mine", "runs/lr=0.1"),
         ("K = 2", "colour-grid"),

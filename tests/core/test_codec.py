@@ -102,9 +102,9 @@ def test_torchvision_gives_the_pixels_of_torchcodec(content: bytes, monkeypatch:
     expected = decode_image(content)
     monkeypatch.setattr(codec, "_decoders", None)
     monkeypatch.setattr(codec, "_io", pytest.importorskip("torchvision.io"), raising=False)
-    found = decode_image(content)
-    assert found.dtype == expected.dtype == torch.uint8
-    assert torch.equal(found, expected)
+    actual = decode_image(content)
+    assert actual.dtype == expected.dtype == torch.uint8
+    assert torch.equal(actual, expected)
 
 
 def noisy_jpeg(seed: int, height: int, width: int, **settings: Any) -> bytes:
@@ -117,10 +117,10 @@ def noisy_jpeg(seed: int, height: int, width: int, **settings: Any) -> bytes:
 def test_a_wrong_header_gives_an_error_or_a_picture() -> None:
     content = noisy_jpeg(4, 48, 40)
     size = content.index(b"\xff\xc0") + 5
-    for place in range(2, content.index(b"\xff\xda") + 14):
+    for position in range(2, content.index(b"\xff\xda") + 14):
         for value in (0, 1, 255):
             broken = bytearray(content)
-            broken[place] = value
-            if place not in (size, size + 2) or value < 2:  # else it would be 65,280 pixels wide or high
+            broken[position] = value
+            if position not in (size, size + 2) or value < 2:  # else it would be 65,280 pixels wide or high
                 with suppress(RuntimeError, ValueError):
                     assert decode_image(broken).shape[0] == 3

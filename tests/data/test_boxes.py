@@ -42,8 +42,8 @@ def test_a_misspelt_column_is_refused() -> None:
 
 def test_a_frame_index_that_is_not_whole_is_kept_as_none_for_a_check_to_find() -> None:
     frames = [1.0, 2.5, np.nan, -np.inf, 1e20, -3.0]
-    found = Boxes.of(video="v", frame_index=frames, xywh=np.ones((6, 4)))
-    assert found.frame_index.tolist() == [1, NO_FRAME, NO_FRAME, NO_FRAME, NO_FRAME, -3]
+    actual = Boxes.of(video="v", frame_index=frames, xywh=np.ones((6, 4)))
+    assert actual.frame_index.tolist() == [1, NO_FRAME, NO_FRAME, NO_FRAME, NO_FRAME, -3]
 
 
 def test_an_image_width_that_is_not_whole_is_named_by_its_row() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from polyptrace.config import Crops
 from polyptrace.core.codec import JPEG_DECODER
 from polyptrace.data import Boxes, prepare
-from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.filling import fill_store
 from polyptrace.data.crops.store import Failures
 
 
@@ -19,5 +19,5 @@ def test_a_dataset_names_the_decoder_of_its_crops(
 
     boxes, root = make_source()
     assert prepare(boxes, root, tmp_path / "a", crops=Crops(size=16)).info["decoder"] == JPEG_DECODER
-    found = prepare(boxes, root, tmp_path / "b", crops=Crops(size=16, decoding="nvjpeg"), fill=on_a_gpu)
-    assert found.info["decoder"] == "nvJPEG"
+    actual = prepare(boxes, root, tmp_path / "b", crops=Crops(size=16, decoding="nvjpeg"), fill=on_a_gpu)
+    assert actual.info["decoder"] == "nvJPEG"

@@ -51,12 +51,12 @@ def test_tracklets_follow_each_other_and_keep_their_crops_labels_and_videos(part
 def test_the_loader_reads_rows_of_all_parts_in_any_order(parts: list[Dataset], size: int) -> None:
     joined, copied = join_datasets(parts), np.concatenate([part.crops for part in parts])
     rows = [np.random.default_rng(seed).permutation(len(copied))[:40] for seed in range(3)]
-    for found, expected in zip(
+    for actual, expected in zip(
         CropLoader(joined.crops, torch.device("cpu"), size).stream(rows, pad=50),
         CropLoader(copied, torch.device("cpu"), size).stream(rows, pad=50),
         strict=True,
     ):
-        assert torch.equal(found, expected)
+        assert torch.equal(actual, expected)
 
 
 def test_without_labels_nothing_of_them_is_left(parts: list[Dataset]) -> None:

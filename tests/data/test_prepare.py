@@ -25,8 +25,8 @@ from polyptrace.core.codec import decode_image
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, Dataset, prepare
 from polyptrace.data.boxes import NO_FRAME, crop_regions
-from polyptrace.data.crops.cutting import fill_store
-from polyptrace.data.crops.regions import cut_crop
+from polyptrace.data.crops.filling import fill_store
+from polyptrace.data.crops.resize import cut_crop
 from polyptrace.data.crops.store import SECONDS_BETWEEN_SYNCS, Failures, PartialStore
 from polyptrace.data.crops.videos import write_video
 from polyptrace.data.dataset import LabelFree
@@ -252,8 +252,8 @@ def test_after_a_bad_image_only_the_crops_of_its_track_are_cut_again(make_source
         filled.append(len(some))
         return fill_store(path, some, *rest)
 
-    found = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True, fill=fill)
-    assert found.info["counts"]["rejected"] == 2
+    actual = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True, fill=fill)
+    assert actual.info["counts"]["rejected"] == 2
     assert filled[0] == 72
     assert sum(filled[1:]) < 36
     assert sorted(file.name for file in (tmp_path / "d").iterdir()) == [
@@ -261,8 +261,8 @@ def test_after_a_bad_image_only_the_crops_of_its_track_are_cut_again(make_source
     ]  # fmt: skip
     left = boxes.take(~np.isin(boxes.file, ["v1_0008.jpg", "v1_0021.jpg"]))
     at_once = prepare(left, root, tmp_path / "e", crops=SMALL)
-    np.testing.assert_array_equal(found.crops, at_once.crops)
-    np.testing.assert_array_equal(found.tracklets.row_index, at_once.tracklets.row_index)
+    np.testing.assert_array_equal(actual.crops, at_once.crops)
+    np.testing.assert_array_equal(actual.tracklets.row_index, at_once.tracklets.row_index)
 
 
 def test_a_run_killed_after_a_bad_image_resumes_in_the_same_round(
@@ -276,9 +276,9 @@ def test_a_run_killed_after_a_bad_image_resumes_in_the_same_round(
             prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
     (kept,) = (tmp_path / "d.partial").glob("crops-1-*.done")
     assert np.fromfile(kept, np.uint64).all()
-    found = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
+    actual = prepare(boxes, root, tmp_path / "d", crops=SMALL, skip_bad=True)
     left = boxes.take(boxes.file != "v1_0008.jpg")
-    np.testing.assert_array_equal(found.crops, prepare(left, root, tmp_path / "e", crops=SMALL).crops)
+    np.testing.assert_array_equal(actual.crops, prepare(left, root, tmp_path / "e", crops=SMALL).crops)
 
 
 def test_a_full_disk_does_not_lose_the_crops_that_were_cut(make_source: Source, tmp_path: Path) -> None:

@@ -88,11 +88,11 @@ def test_the_tracklets_are_those_of_the_authors(shared: Path, name: str, length:
         )
     }
     tracklets = cut_tracklets(boxes, link_tracks(boxes), length)
-    found = {
+    actual = {
         (polyp, tuple(boxes.frame_index[rows].tolist()), tuple(boxes.xywh[rows].ravel().tolist()))
         for rows, polyp in zip(tracklets.rows, tracklets.polyp, strict=True)
     }
-    assert found == expected
+    assert actual == expected
     assert len(tracklets) == len(oracle[f"{name}_y"])
 
 

@@ -28,14 +28,14 @@ def partition(track: Ints) -> set[frozenset[int]]:
 def plain_link(boxes: Boxes, within: str, iou: float, max_gap: int) -> set[frozenset[int]]:
     """Neighbouring frames first, then ever larger gaps, best overlap first: a slow reading of the definition."""
     group = boxes.polyp if within == "polyp" else np.full(len(boxes), "")
-    place = list(zip(boxes.video, group, boxes.frame_index.tolist(), strict=True))
+    index = list(zip(boxes.video, group, boxes.frame_index.tolist(), strict=True))
     following: dict[int, int] = {}
     for distance in range(1, max_gap + 2):
         pairs = [
             (float(box_iou(boxes.xywh[[a]], boxes.xywh[[b]])[0]), a, b)
             for a in range(len(boxes))
             for b in range(len(boxes))
-            if place[a][:2] == place[b][:2] and place[b][2] - place[a][2] == distance
+            if index[a][:2] == index[b][:2] and index[b][2] - index[a][2] == distance
         ]
         for overlap, a, b in sorted(pairs, key=lambda p: -p[0]):
             if overlap >= iou and a not in following and b not in following.values():
@@ -126,11 +126,11 @@ def test_the_tracks_are_those_of_the_authors(shared: Path) -> None:
     frame, box = oracle["instance_frame_id"], oracle["instance_bbox"]
     parts = np.split(oracle["tracklets_flat"], oracle["tracklets_off"][1:-1])
     expected = {frozenset(zip(frame[p].tolist(), map(tuple, box[p].tolist()), strict=True)) for p in parts}
-    found = {
+    actual = {
         frozenset((int(boxes.frame_index[row]), tuple(boxes.xywh[row].tolist())) for row in rows)
         for rows in partition(link_tracks(boxes))
     }
-    assert found == expected
+    assert actual == expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -146,7 +146,7 @@ def test_linking_equals_a_slow_implementation_of_its_definition(
 def test_boxes_in_order_that_share_no_frame_are_linked_alike(
     boxes: Boxes, within: str, iou: float, max_gap: int
 ) -> None:
-    first = {place: row for row, place in reversed(list(enumerate(zip(boxes.video, boxes.frame_index, strict=True))))}
+    first = {index: row for row, index in reversed(list(enumerate(zip(boxes.video, boxes.frame_index, strict=True))))}
     alone = boxes.take(np.array(sorted(first.values()), int)).in_order()
     track = link_tracks(alone, within, iou, max_gap)
     assert partition(track) == plain_link(alone, within, iou, max_gap)
@@ -156,8 +156,8 @@ def test_boxes_in_order_that_share_no_frame_are_linked_alike(
 @settings(max_examples=60, deadline=None)
 @given(random_boxes(), st.sampled_from(["polyp", "video"]))
 def test_tracks_are_numbered_by_their_first_box(boxes: Boxes, within: str) -> None:
-    found = dict.fromkeys(link_tracks(boxes, within)[boxes.order()].tolist())
-    assert list(found) == list(range(len(found)))
+    actual = dict.fromkeys(link_tracks(boxes, within)[boxes.order()].tolist())
+    assert list(actual) == list(range(len(actual)))
 
 
 @settings(max_examples=60, deadline=None)

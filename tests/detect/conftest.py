@@ -33,15 +33,15 @@ class Numbered:
         self.seen: list[int] = []
 
     def __call__(self, frames: Sequence[np.ndarray], indices: Sequence[int], /) -> list[np.ndarray]:
-        found = []
+        actual = []
         for frame, index in zip(frames, indices, strict=True):
             number = sum(int(frame[HEIGHT // 4, bit * 14 + 7, 0] > 145) << bit for bit in range(10))
             assert number == index
             if index == self.fail:
                 raise ValueError("no memory")
             self.seen.append(index)
-            found.append(np.array([[number % 100, 10 + number // 100, 20, 20, 0.9], [5, 5, 10, 10, 0.05]]))
-        return found
+            actual.append(np.array([[number % 100, 10 + number // 100, 20, 20, 0.9], [5, 5, 10, 10, 0.05]]))
+        return actual
 
 
 class Frozen(Numbered):

@@ -69,14 +69,14 @@ def outputs_of(layout: str) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("layout", ["yolo", "yolov5", "rows", "detr", "separate"])
 def test_the_layout_of_an_onnx_file_is_recognised(tmp_path: Path, layout: str) -> None:
     path = constant_model(tmp_path / "polyps.onnx", outputs_of(layout), size_input=layout == "separate")
-    (found,) = load_detector(str(path))([FRAME], [0])
+    (actual,) = load_detector(str(path))([FRAME], [0])
     if layout in ("detr", "separate"):  # stretched: 160 / 64 and 90 / 64
         expected = np.array([10 * 2.5, 20 * 90 / 64, 20 * 2.5, 20 * 90 / 64])
     else:  # letterboxed: 64 / 160 in both directions, and 14 rows above
         expected = np.array([10, 20 - 14, 20, 20]) / 0.4
-    assert found.shape == (1, 5)
-    assert np.allclose(found[0, :4], expected, atol=1e-3)
-    assert abs(found[0, 4] - 0.9) < 0.05
+    assert actual.shape == (1, 5)
+    assert np.allclose(actual[0, :4], expected, atol=1e-3)
+    assert abs(actual[0, 4] - 0.9) < 0.05
 
 
 def test_an_onnx_file_that_cannot_use_the_gpu_runs_on_the_cpu_with_a_warning(
@@ -85,15 +85,15 @@ def test_an_onnx_file_that_cannot_use_the_gpu_runs_on_the_cpu_with_a_warning(
     path = constant_model(tmp_path / "polyps.onnx", outputs_of("yolo"))
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     with pytest.warns(PolyptraceWarning, match=r"polyps\.onnx: runs on the CPU, .* pip install onnxruntime-gpu"):
-        (found,) = load_detector(str(path), torch.device("cuda"))([FRAME], [0])
-    assert len(found) == 1
+        (actual,) = load_detector(str(path), torch.device("cuda"))([FRAME], [0])
+    assert len(actual) == 1
 
 
 def test_a_declaration_beside_the_file_replaces_what_is_recognised(tmp_path: Path) -> None:
     path = constant_model(tmp_path / "polyps.onnx", outputs_of("rows"))
     (tmp_path / "polyps.toml").write_text('layout = "rows"\nletterbox = false\nboxes = "xywh"\nclasses = [0, 3]\n')
-    (found,) = load_detector(str(path))([FRAME], [0])
-    assert np.allclose(found[0, :4], [25, 20 * 90 / 64, 75, 40 * 90 / 64], atol=1e-3)
+    (actual,) = load_detector(str(path))([FRAME], [0])
+    assert np.allclose(actual[0, :4], [25, 20 * 90 / 64, 75, 40 * 90 / 64], atol=1e-3)
     (tmp_path / "polyps.toml").write_text("classes = [1]\n")
     assert len(load_detector(str(path))([FRAME], [0])[0]) == 0
     (tmp_path / "polyps.toml").write_text("klasses = [1]\n")
@@ -143,8 +143,8 @@ def test_every_dimension_of_the_input_may_have_a_name(tmp_path: Path) -> None:
     names = ("batch_size", "num_channels", "height", "width")
     path = constant_model(tmp_path / "polyps.onnx", outputs_of("detr"), shape=names)
     (tmp_path / "polyps.toml").write_text("size = [64, 64]\n")
-    (found,) = load_detector(str(path))([FRAME], [0])
-    assert np.allclose(found[0, :4], [25, 20 * 90 / 64, 50, 20 * 90 / 64], atol=1e-3)
+    (actual,) = load_detector(str(path))([FRAME], [0])
+    assert np.allclose(actual[0, :4], [25, 20 * 90 / 64, 50, 20 * 90 / 64], atol=1e-3)
 
 
 def test_an_onnx_file_that_cannot_be_run_on_its_size_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -184,16 +184,16 @@ def test_a_transformers_folder_gives_boxes_in_pixels_of_the_frame(
     small_rt_detr.save_pretrained(tmp_path / "model")
     processor = RTDetrImageProcessor(size={"height": 96, "width": 96})
     processor.save_pretrained(tmp_path / "model")
-    found = load_detector(str(tmp_path / "model"))([FRAME, FRAME], [0, 1])
+    actual = load_detector(str(tmp_path / "model"))([FRAME, FRAME], [0, 1])
     with torch.inference_mode():
         outputs = small_rt_detr.eval()(**processor(images=[FRAME], return_tensors="pt"))
     (expected,) = processor.post_process_object_detection(outputs, threshold=0.01, target_sizes=[(90, 160)])
-    assert len(found) == 2
-    assert np.allclose(found[0][:, 4], expected["scores"], atol=1e-4)
+    assert len(actual) == 2
+    assert np.allclose(actual[0][:, 4], expected["scores"], atol=1e-4)
     x1, y1, x2, y2 = expected["boxes"].T.numpy()
-    assert np.allclose(found[0][:, :4], np.stack([x1, y1, x2 - x1, y2 - y1], 1), atol=1e-2)
+    assert np.allclose(actual[0][:, :4], np.stack([x1, y1, x2 - x1, y2 - y1], 1), atol=1e-2)
     (tmp_path / "model/detector.toml").write_text("classes = [1]\n")
-    assert 0 < len(load_detector(str(tmp_path / "model"))([FRAME], [0])[0]) < len(found[0])
+    assert 0 < len(load_detector(str(tmp_path / "model"))([FRAME], [0])[0]) < len(actual[0])
 
 
 def test_a_folder_without_a_detector_is_an_error(tmp_path: Path) -> None:
@@ -207,12 +207,12 @@ def test_torchvision_weights_are_recognised_by_their_names_and_shapes(tmp_path: 
     name = "ssdlite320_mobilenet_v3_large"
     model = get_model(name, weights=None, weights_backbone=None, num_classes=2).eval()
     torch.save(model.state_dict(), tmp_path / "polyps.pth")
-    (found,) = load_detector(str(tmp_path / "polyps.pth"))([FRAME], [0])
+    (actual,) = load_detector(str(tmp_path / "polyps.pth"))([FRAME], [0])
     with torch.inference_mode():
         (expected,) = model([torch.from_numpy(FRAME).permute(2, 0, 1).float() / 255])
-    assert len(found) == len(expected["scores"]) > 0
-    assert np.allclose(found[:, 4], expected["scores"], atol=1e-5)
-    assert np.allclose(found[:, :2], expected["boxes"][:, :2], atol=1e-3)
+    assert len(actual) == len(expected["scores"]) > 0
+    assert np.allclose(actual[:, 4], expected["scores"], atol=1e-5)
+    assert np.allclose(actual[:, :2], expected["boxes"][:, :2], atol=1e-3)
     torch.save({"fc.weight": torch.zeros(3, 3)}, tmp_path / "other.pth")
     with pytest.raises(UserError, match=r"other\.pth: its weights fit no detection model of torchvision"):
         load_detector(str(tmp_path / "other.pth"))
@@ -289,10 +289,10 @@ def test_the_detector_of_the_package_finds_polyps_of_unseen_generated_procedures
     detector, right, strong, seen = load_detector("generated"), 0, 0, set()
     for row in rendered[::3]:
         picture = decode_image((tiny / boxes.file[row]).read_bytes()).permute(1, 2, 0).contiguous().numpy()
-        (found,) = detector([picture], [0])
-        found = found[found[:, 4] >= 0.5]
-        overlap = box_iou(found[:, :4], np.tile(boxes.xywh[row], (len(found), 1)))
-        strong, right = strong + len(found), right + int((overlap >= 0.5).sum())
+        (actual,) = detector([picture], [0])
+        actual = actual[actual[:, 4] >= 0.5]
+        overlap = box_iou(actual[:, :4], np.tile(boxes.xywh[row], (len(actual), 1)))
+        strong, right = strong + len(actual), right + int((overlap >= 0.5).sum())
         seen |= {boxes.polyp[row]} if (overlap >= 0.5).any() else set()
     assert right > 0.6 * strong > 10
     assert len(seen) >= 2  # of three

@@ -48,8 +48,8 @@ def test_yolo_labels_get_the_size_of_the_video(short: Path, tmp_path: Path, name
     labels = tmp_path / "yolo/labels"
     labels.mkdir(parents=True)
     (labels / f"{name}_000004.txt").write_text("0 0.5 0.5 0.25 0.5 0.75\n")
-    (found,) = load_detector(f"yolo:{tmp_path}/yolo", video=short)([], [3])
-    assert found.tolist() == [[0.375 * WIDTH, 0.25 * HEIGHT, 0.25 * WIDTH, 0.5 * HEIGHT, 0.75]]
+    (actual,) = load_detector(f"yolo:{tmp_path}/yolo", video=short)([], [3])
+    assert actual.tolist() == [[0.375 * WIDTH, 0.25 * HEIGHT, 0.25 * WIDTH, 0.5 * HEIGHT, 0.75]]
 
 
 def test_for_several_videos_the_names_must_match(short: Path, tmp_path: Path) -> None:

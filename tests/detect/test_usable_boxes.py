@@ -61,8 +61,8 @@ def test_lists_arrays_and_generators_are_accepted(value: object) -> None:
 
 
 def test_a_score_that_is_rounded_above_one_is_one() -> None:
-    (found,) = usable_boxes(Returns([[[10, 20, 30, 30, 1.0005]]]), FRAMES[:1], [0], "here", 0.1)  # type: ignore[arg-type]
-    assert found.boxes[0, 4] == 1
+    (actual,) = usable_boxes(Returns([[[10, 20, 30, 30, 1.0005]]]), FRAMES[:1], [0], "here", 0.1)  # type: ignore[arg-type]
+    assert actual.boxes[0, 4] == 1
 
 
 @pytest.fixture

@@ -152,8 +152,8 @@ def test_weights_are_hashed_once_for_any_number_of_datasets(coloured: Dataset, m
     encoder, hashed = small(), []
     monkeypatch.setattr(embedding_module, "weights_hash", lambda given: hashed.append(given) or weights_hash(given))
     embedder = Embedder(encoder, SETTINGS)
-    found = {embed(embedder, coloured, [unit]).info["model_hash"] for unit in ("track", "tracklet")}
-    assert found == {weights_hash(encoder)}
+    actual = {embed(embedder, coloured, [unit]).info["model_hash"] for unit in ("track", "tracklet")}
+    assert actual == {weights_hash(encoder)}
     assert hashed == [encoder]
 
 
@@ -168,9 +168,9 @@ def test_a_compiled_encoder_is_one_graph_of_one_shape_and_gives_the_same_vectors
         return graph
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=count, fullgraph=True))  # traced, not compiled
-    found = embed(small(), coloured, settings=replace(SETTINGS, compile="on")).vectors
+    actual = embed(small(), coloured, settings=replace(SETTINGS, compile="on")).vectors
     assert shapes == [(13, 32, 32, 3)]
-    np.testing.assert_allclose(found, eager, atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(actual, eager, atol=1e-5, rtol=1e-5)
 
 
 def test_a_large_encoder_gets_small_batches_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

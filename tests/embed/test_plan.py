@@ -36,16 +36,16 @@ def case() -> SimpleNamespace:
 
 
 def test_blocks_hold_every_tracklet_once_and_share_no_frame(case: SimpleNamespace) -> None:
-    found = list(blocks(case.tracklets, case.chosen, 50))
-    assert sorted(np.concatenate(found).tolist()) == sorted(case.chosen.tolist())
-    frames = [set(np.concatenate([case.rows[i] for i in block]).tolist()) for block in found]
-    assert len(found) > 5
+    actual = list(blocks(case.tracklets, case.chosen, 50))
+    assert sorted(np.concatenate(actual).tolist()) == sorted(case.chosen.tolist())
+    frames = [set(np.concatenate([case.rows[i] for i in block]).tolist()) for block in actual]
+    assert len(actual) > 5
     assert sum(map(len, frames)) == len(set.union(*frames))
 
 
 def test_blocks_end_at_the_first_place_after_their_size_where_nothing_is_shared(case: SimpleNamespace) -> None:
-    found = list(blocks(case.tracklets, case.chosen, 50))
-    for block, following in itertools.pairwise(found):
+    actual = list(blocks(case.tracklets, case.chosen, 50))
+    for block, following in itertools.pairwise(actual):
         begin = min(int(case.rows[i][0]) for i in block)
         after = sorted(i for i in block if case.rows[i][0] >= begin + 50)
         assert min(int(case.rows[i][0]) for i in following) >= begin + 50
@@ -65,9 +65,9 @@ def test_a_plan_gives_the_position_of_each_blocks_frames_among_all(case: SimpleN
 def test_batches_by_length_never_hold_more_frames_than_allowed_unless_one_tracklet_does() -> None:
     length = np.random.default_rng(1).integers(1, 60, 300)
     chosen = np.arange(0, 300, 2)
-    found = list(batches_by_length(length, chosen, 40))
-    assert sorted(np.concatenate(found).tolist()) == chosen.tolist()
-    assert all(len(batch) == 1 or len(batch) * length[batch].max() <= 40 for batch in found)
+    actual = list(batches_by_length(length, chosen, 40))
+    assert sorted(np.concatenate(actual).tolist()) == chosen.tolist()
+    assert all(len(batch) == 1 or len(batch) * length[batch].max() <= 40 for batch in actual)
 
 
 def test_padded_rows_are_the_tracklets_own_and_then_the_first_again(case: SimpleNamespace) -> None:

@@ -123,11 +123,11 @@ def test_the_frame_encoder_has_the_parameters_of_the_table() -> None:
 def test_each_number_of_the_colour_grid_is_the_mean_colour_of_its_cell_over_the_real_frames():
     frames = torch.rand(2, 3, 3, 32, 32)
     mask = torch.tensor([[True, True, True], [True, True, False]])
-    found = ColourGrid()(frames, mask).view(2, 3, 8, 8)
+    actual = ColourGrid()(frames, mask).view(2, 3, 8, 8)
     for number, real in ((0, 3), (1, 2)):
         for colour, row, column in ((0, 0, 0), (1, 3, 7), (2, 7, 4)):
             cell = frames[number, :real, colour, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4]
-            torch.testing.assert_close(found[number, colour, row, column], cell.mean())
+            torch.testing.assert_close(actual[number, colour, row, column], cell.mean())
 
 
 def test_padding_that_is_not_a_number_does_not_reach_the_colour_grid():

@@ -386,8 +386,8 @@ def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:
 def test_settings_that_an_encoder_ignores_are_named_in_a_warning(
     name: str, settings: dict[str, str], ignored: list[str]
 ) -> None:
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as actual:
         warnings.simplefilter("always")
         load_encoder(name, **settings)
-    messages = [str(each.message) for each in found if each.category is PolyptraceWarning]
+    messages = [str(each.message) for each in actual if each.category is PolyptraceWarning]
     assert [each.partition(":")[0] for each in messages] == [f"--embed.{each}" for each in ignored]

@@ -23,16 +23,16 @@ def test_the_same_seed_gives_the_same_draws_and_another_does_not():
 def test_a_weighed_mean_is_the_mean_of_that_many_copies():
     rng = np.random.default_rng(0)
     values, cluster, counts = rng.random(30), rng.integers(0, 6, 30), draw_counts(6, 8, seed=1)
-    for taken, found in zip(counts, mean_draws(values, cluster, counts), strict=True):
+    for taken, actual in zip(counts, mean_draws(values, cluster, counts), strict=True):
         copies = np.concatenate([np.repeat(values[cluster == c], taken[c]) for c in range(6)])
-        assert found == pytest.approx(copies.mean())
+        assert actual == pytest.approx(copies.mean())
 
 
 def test_a_draw_without_any_of_the_values_is_undefined_and_left_out_of_the_interval():
     counts = np.array([[2, 0], [0, 2], [1, 1]])
-    found = mean_draws(np.array([0.5]), np.array([0]), counts)
-    np.testing.assert_array_equal(found, [0.5, np.nan, 0.5])
-    assert interval(found, clusters=2) == (0.5, 0.5)
+    actual = mean_draws(np.array([0.5]), np.array([0]), counts)
+    np.testing.assert_array_equal(actual, [0.5, np.nan, 0.5])
+    assert interval(actual, clusters=2) == (0.5, 0.5)
 
 
 def test_repeats_are_drawn_outside_and_clusters_inside():
@@ -182,13 +182,13 @@ def test_intervals_cover_the_expected_figure_about_as_often_as_they_say():
     for seed in range(80):
         views, polyp = procedure(seed)
         vectors, counts = views(), draw_counts(30, 150, seed)
-        found, judged = retrieval(vectors, polyp), reid(vectors, polyp)
+        actual, judged = retrieval(vectors, polyp), reid(vectors, polyp)
         draws = [
-            mean_draws(found.ap, polyp[found.query], counts),
-            mean_draws(found.hit1, polyp[found.query], counts),
+            mean_draws(actual.ap, polyp[actual.query], counts),
+            mean_draws(actual.hit1, polyp[actual.query], counts),
             *judged.draws(polyp, counts),
         ]
-        values.append([found.map, found.hr1, judged.auroc, judged.aupr])
+        values.append([actual.map, actual.hr1, judged.auroc, judged.aupr])
         bounds.append([interval(each, clusters=30) for each in draws])
     truth, bounds = np.mean(values, axis=0), np.array(bounds)
     covered = ((bounds[..., 0] <= truth) & (truth <= bounds[..., 1])).mean(axis=0)
@@ -201,8 +201,8 @@ def test_two_embeddings_that_are_equally_good_differ_about_as_often_as_they_may(
     for seed in range(80):
         views, polyp = procedure(seed)
         counts = draw_counts(30, 150, seed)
-        found = [retrieval(views(), polyp) for _ in range(2)]
-        draws = [mean_draws(one.ap, polyp[one.query], counts) for one in found]
-        one, other = (single(each.map, drawn, clusters=30) for each, drawn in zip(found, draws, strict=True))
+        actual = [retrieval(views(), polyp) for _ in range(2)]
+        draws = [mean_draws(one.ap, polyp[one.query], counts) for one in actual]
+        one, other = (single(each.map, drawn, clusters=30) for each, drawn in zip(actual, draws, strict=True))
         differ.append(paired(one, other).p < 0.05)
     assert 0.0 < np.mean(differ) < 0.12, np.mean(differ)

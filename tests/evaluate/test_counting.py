@@ -85,8 +85,8 @@ def test_temporal_similarity_mixes_scaled_cosines_and_closeness_in_time():
     np.testing.assert_allclose(minmax(plain), alike)
     for setting in (0.3, 0.7):
         expected = by_appearance(affinity_propagation(setting * alike + (1 - setting) * close, 0.0))
-        found = cluster(vectors, "temporal", setting, first=first, last=last)
-        np.testing.assert_array_equal(found, expected)
+        actual = cluster(vectors, "temporal", setting, first=first, last=last)
+        np.testing.assert_array_equal(actual, expected)
     gap = np.array([[0, 5, 0, 855], [5, 0, 0, 840], [0, 0, 0, 820], [855, 840, 820, 0]])
     decayed = np.exp(-gap / 1000)
     np.testing.assert_allclose(close, (decayed - decayed.min()) / (1 - decayed.min()))
@@ -95,8 +95,8 @@ def test_temporal_similarity_mixes_scaled_cosines_and_closeness_in_time():
 def test_temporal_clustering_joins_what_is_close_in_time():
     vectors = np.random.default_rng(3).standard_normal((6, 50))
     first = np.array([0, 40, 80, 5000, 5040, 5080])
-    found = cluster(vectors, "temporal", 0.3, first=first, last=first + 30)
-    assert found.tolist() == [0, 0, 0, 1, 1, 1]
+    actual = cluster(vectors, "temporal", 0.3, first=first, last=first + 30)
+    assert actual.tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def test_one_track_is_one_cluster():
@@ -106,37 +106,37 @@ def test_one_track_is_one_cluster():
 
 def expected_counts(labels, polyp):
     """FP, TN, TP, FN pair by pair."""
-    found = [0, 0, 0, 0]
+    actual = [0, 0, 0, 0]
     for i, j in combinations(range(len(polyp)), 2):
         together, same = labels[i] == labels[j], polyp[i] == polyp[j]
-        found[{(True, False): 0, (False, False): 1, (True, True): 2, (False, True): 3}[together, same]] += 1
-    return found
+        actual[{(True, False): 0, (False, False): 1, (True, True): 2, (False, True): 3}[together, same]] += 1
+    return actual
 
 
 def test_a_fixed_setting_gives_pairs_clusters_and_fragmentation():
     vectors, video, polyp, _ = procedures(noise=1.0)
-    found = count(vectors, video, polyp, setting=0.4)
+    actual = count(vectors, video, polyp, setting=0.4)
     names = np.unique(video)
     fragments, errors = [], []
     for number, name in enumerate(names):
         own = video == name
         labels = linked(vectors[own], 0.4)
-        assert found.cluster[own].tolist() == labels
-        assert found.pairs[number].tolist() == expected_counts(labels, polyp[own])
+        assert actual.cluster[own].tolist() == labels
+        assert actual.pairs[number].tolist() == expected_counts(labels, polyp[own])
         fragments.append(len(set(labels)) / len(set(polyp[own])))
         errors.append(len(set(labels)) - len(set(polyp[own])))
-    assert found.fragmentation == pytest.approx(np.mean(fragments))
-    assert found.errors.tolist() == errors
+    assert actual.fragmentation == pytest.approx(np.mean(fragments))
+    assert actual.errors.tolist() == errors
     several = np.array([len(set(polyp[video == name])) > 1 for name in names])
-    false, true = found.pairs[several, 0].sum(), found.pairs[several, 1].sum()
-    assert found.false_positive_rate == pytest.approx(false / (false + true))
-    assert found.recall == pytest.approx(found.pairs[:, 2].sum() / found.pairs[:, 2:].sum())
-    assert not found.tuned.any()
+    false, true = actual.pairs[several, 0].sum(), actual.pairs[several, 1].sum()
+    assert actual.false_positive_rate == pytest.approx(false / (false + true))
+    assert actual.recall == pytest.approx(actual.pairs[:, 2].sum() / actual.pairs[:, 2:].sum())
+    assert not actual.tuned.any()
 
 
 def test_each_video_is_clustered_with_the_setting_tuned_on_the_other_videos():
     vectors, video, polyp, _ = procedures(noise=1.0)
-    found = count(vectors, video, polyp)
+    actual = count(vectors, video, polyp)
     names = np.unique(video)
     for left_out, name in enumerate(names):
         distance = []
@@ -151,8 +151,8 @@ def test_each_video_is_clustered_with_the_setting_tuned_on_the_other_videos():
                 false, true, clusters = false + fp, true + tn, clusters + len(set(labels))
             distance.append((round(abs(false / (false + true) - 0.05), 12), clusters))
         best = SETTINGS["threshold"][distance.index(min(distance))]
-        assert found.setting[left_out] == best
-    assert found.tuned.all()
+        assert actual.setting[left_out] == best
+    assert actual.tuned.all()
 
 
 def test_a_video_does_not_tune_its_own_setting():
@@ -166,34 +166,34 @@ def test_a_video_does_not_tune_its_own_setting():
 def test_well_separated_polyps_are_counted_right_by_every_clustering():
     vectors, video, polyp, first = procedures(noise=0.05)
     for method in ("threshold", "affinity"):
-        found = count(vectors, video, polyp, method=method, first=first, last=first + 30)
-        assert found.fragmentation == pytest.approx(1.0, abs=0.35)
-        assert found.recall > 0.95
+        actual = count(vectors, video, polyp, method=method, first=first, last=first + 30)
+        assert actual.fragmentation == pytest.approx(1.0, abs=0.35)
+        assert actual.recall > 0.95
 
 
 def test_without_labels_the_default_is_used_and_there_are_no_metrics():
     vectors, video, *_ = procedures()
-    found = count(vectors, video)
-    assert (found.setting == DEFAULT_SETTING["threshold"]).all()
-    assert (found.polyps == -1).all()
-    assert not found.tuned.any()
-    assert np.isnan([found.fragmentation, found.false_positive_rate, found.recall]).all()
-    assert (found.clusters >= 1).all()
+    actual = count(vectors, video)
+    assert (actual.setting == DEFAULT_SETTING["threshold"]).all()
+    assert (actual.polyps == -1).all()
+    assert not actual.tuned.any()
+    assert np.isnan([actual.fragmentation, actual.false_positive_rate, actual.recall]).all()
+    assert (actual.clusters >= 1).all()
 
 
 def test_where_no_other_video_has_two_polyps_the_default_is_used():
     vectors, video, polyp, _ = procedures(videos=2)  # one polyp, two polyps
-    found = count(vectors, video, polyp)
-    assert found.tuned.tolist() == [True, False]
-    assert found.setting[1] == DEFAULT_SETTING["threshold"]
+    actual = count(vectors, video, polyp)
+    assert actual.tuned.tolist() == [True, False]
+    assert actual.setting[1] == DEFAULT_SETTING["threshold"]
 
 
 def test_a_video_with_a_track_of_unknown_polyp_has_clusters_and_no_fragmentation():
     vectors, video, polyp, _ = procedures()
     polyp[np.flatnonzero(video == "v2")[0]] = ""
-    found = count(vectors, video, polyp)
-    assert found.labelled.tolist() == [True, True, False, True, True]
-    assert len(found.fragmentations) == 4
+    actual = count(vectors, video, polyp)
+    assert actual.labelled.tolist() == [True, True, False, True, True]
+    assert len(actual.fragmentations) == 4
 
 
 def test_wrong_arguments_are_errors():

@@ -142,8 +142,8 @@ def test_a_given_split_is_the_same_in_every_repeat():
 
 def test_metrics_are_scikit_learns_with_one_over_the_tracklets_of_a_polyp_as_weight():
     vectors, label, polyp = case()
-    found = probe(vectors, label, polyp, repeats=3, epochs=5, lr=1e-2)
-    for repeat, probability in enumerate(found.probability):
+    actual = probe(vectors, label, polyp, repeats=3, epochs=5, lr=1e-2)
+    for repeat, probability in enumerate(actual.probability):
         tested = ~np.isnan(probability)
         truth, predicted = label[tested], probability[tested] > 0.5
         weight = 1 / np.bincount(polyp[tested])[polyp[tested]]
@@ -154,27 +154,27 @@ def test_metrics_are_scikit_learns_with_one_over_the_tracklets_of_a_polyp_as_wei
             "accuracy_weighted": accuracy_score(truth, predicted, sample_weight=weight),
         }
         for name, value in expected.items():
-            assert found.each(name)[repeat] == pytest.approx(value)
-    assert found.f1 == pytest.approx(found.each("f1").mean())
-    assert found.accuracy == pytest.approx(found.each("accuracy").mean())
+            assert actual.each(name)[repeat] == pytest.approx(value)
+    assert actual.f1 == pytest.approx(actual.each("f1").mean())
+    assert actual.accuracy == pytest.approx(actual.each("accuracy").mean())
 
 
 def test_no_polyp_trains_and_tests_and_thirty_percent_test():
     vectors, label, polyp = case(polyps=60)
-    found = probe(vectors, label, polyp, repeats=4, epochs=1)
-    for probability in found.probability:
+    actual = probe(vectors, label, polyp, repeats=4, epochs=1)
+    for probability in actual.probability:
         tested = ~np.isnan(probability)
         assert not set(polyp[tested]) & set(polyp[~tested])
         assert len(set(polyp[tested])) == 18
         assert set(label[tested]) == {0, 1}
-    assert not np.array_equal(np.isnan(found.probability[0]), np.isnan(found.probability[1]))
+    assert not np.array_equal(np.isnan(actual.probability[0]), np.isnan(actual.probability[1]))
 
 
 def test_the_split_can_keep_videos_together():
     vectors, label, polyp = case(polyps=40)
     video = polyp // 2
-    found = probe(vectors, label, polyp, by=video, repeats=2, epochs=1)
-    for probability in found.probability:
+    actual = probe(vectors, label, polyp, by=video, repeats=2, epochs=1)
+    for probability in actual.probability:
         tested = ~np.isnan(probability)
         assert not set(video[tested]) & set(video[~tested])
 
@@ -182,8 +182,8 @@ def test_the_split_can_keep_videos_together():
 def test_the_split_is_stratified_by_label_and_dataset():
     vectors, label, polyp = case(polyps=100, seed=1)
     dataset = np.array(["x", "y"])[polyp % 2]
-    found = probe(vectors, label, polyp, dataset=dataset, repeats=2, epochs=1)
-    for probability in found.probability:
+    actual = probe(vectors, label, polyp, dataset=dataset, repeats=2, epochs=1)
+    for probability in actual.probability:
         tested = ~np.isnan(probability)
         for name in ("x", "y"):
             for value in (0, 1):
@@ -198,11 +198,11 @@ def test_rows_without_label_or_polyp_neither_train_nor_test():
     names[polyp == 3] = ""
     label = np.where(polyp == 5, -1, label)
     vectors[(polyp == 3) | (polyp == 5)] = 1e6
-    found = probe(vectors, label, names, repeats=3, epochs=1)
+    actual = probe(vectors, label, names, repeats=3, epochs=1)
     left_out = (polyp == 3) | (polyp == 5)
-    assert np.isnan(found.probability[:, left_out]).all()
-    assert (found.label[left_out] == -1).all()
-    assert (found.label[~left_out] >= 0).all()
+    assert np.isnan(actual.probability[:, left_out]).all()
+    assert (actual.label[left_out] == -1).all()
+    assert (actual.label[~left_out] >= 0).all()
 
 
 def test_what_can_be_read_off_is_learned_and_what_cannot_is_not():
@@ -222,15 +222,15 @@ def test_the_same_seed_gives_the_same_probabilities():
 
 def test_a_draw_weighs_the_tested_polyps_and_draws_repeats_outside():
     vectors, label, polyp = case()
-    found = probe(vectors, label, polyp, repeats=3, epochs=3, lr=1e-2)
-    once = found.draws("f1", polyp, np.ones((200, 40), dtype=np.int64), seed=0)
+    actual = probe(vectors, label, polyp, repeats=3, epochs=3, lr=1e-2)
+    once = actual.draws("f1", polyp, np.ones((200, 40), dtype=np.int64), seed=0)
     expected = combinations_with_replacement(range(3), 2)
-    values = {round(float(np.mean([found.each("f1")[i] for i in pair])), 9) for pair in expected}
+    values = {round(float(np.mean([actual.each("f1")[i] for i in pair])), 9) for pair in expected}
     assert {round(float(v), 9) for v in once} == values
     counts = draw_counts(40, 5, seed=0)
-    drawn = found.draws("accuracy", polyp, counts, seed=0)
+    drawn = actual.draws("accuracy", polyp, counts, seed=0)
     each = []
-    for probability in found.probability:
+    for probability in actual.probability:
         tested = ~np.isnan(probability)
         right = (probability[tested] > 0.5) == label[tested]
         each.append([np.average(right, weights=taken[polyp[tested]]) for taken in counts])

@@ -44,11 +44,11 @@ small_vectors = st.integers(3, 25).flatmap(
 def test_ties_zero_vectors_and_opposites_give_what_scikit_learn_gives(drawn):
     vectors, polyp = np.array(drawn[0], dtype=float), np.array(drawn[1])
     scores, same = pairs(vectors, polyp)
-    found = reid(vectors, polyp)
-    assert (found.same_pairs, found.different_pairs) == (same.sum(), (~same).sum())
+    actual = reid(vectors, polyp)
+    assert (actual.same_pairs, actual.different_pairs) == (same.sum(), (~same).sum())
     if 0 < same.sum() < len(same):
-        assert found.auroc == pytest.approx(roc_auc_score(same, scores))
-        assert found.aupr == pytest.approx(average_precision_score(same, scores))
+        assert actual.auroc == pytest.approx(roc_auc_score(same, scores))
+        assert actual.aupr == pytest.approx(average_precision_score(same, scores))
 
 
 @pytest.mark.parametrize("exact", [4096, 0])
@@ -56,9 +56,9 @@ def test_random_vectors_give_what_scikit_learn_gives_on_either_grid(monkeypatch,
     monkeypatch.setattr(similarity, "EXACT", exact)
     vectors, polyp = blobs(200, 15)
     scores, same = pairs(vectors, polyp)
-    found = reid(vectors, polyp)
-    assert found.auroc == pytest.approx(roc_auc_score(same, scores), abs=1e-6)
-    assert found.aupr == pytest.approx(average_precision_score(same, scores), abs=1e-6)
+    actual = reid(vectors, polyp)
+    assert actual.auroc == pytest.approx(roc_auc_score(same, scores), abs=1e-6)
+    assert actual.aupr == pytest.approx(average_precision_score(same, scores), abs=1e-6)
 
 
 def test_blocks_of_any_height_give_the_same(monkeypatch):
@@ -76,29 +76,29 @@ def test_blocks_of_any_height_give_the_same(monkeypatch):
 def test_curves_are_scikit_learns_and_enclose_the_area():
     vectors, polyp = blobs(60, 6, seed=2)
     scores, same = pairs(vectors, polyp)
-    found = reid(vectors, polyp)
-    false, true = found.roc(points=10_000)
+    actual = reid(vectors, polyp)
+    false, true = actual.roc(points=10_000)
     expected_false, expected_true, _ = roc_curve(same, scores, drop_intermediate=False)
     np.testing.assert_allclose(false, expected_false)
     np.testing.assert_allclose(true, expected_true)
-    recall, precision = found.precision_recall(points=10_000)
+    recall, precision = actual.precision_recall(points=10_000)
     steps = np.diff(np.concatenate([[0.0], recall]))
-    assert (steps * precision).sum() == pytest.approx(found.aupr)
+    assert (steps * precision).sum() == pytest.approx(actual.aupr)
 
 
 def test_thinned_curves_stay_close_and_keep_their_ends():
     vectors, polyp = blobs(300, 6, seed=3)
-    found = reid(vectors, polyp)
-    false, true = found.roc(points=200)
+    actual = reid(vectors, polyp)
+    false, true = actual.roc(points=200)
     assert len(false) <= 200
     assert (false[0], true[0], false[-1], true[-1]) == (0.0, 0.0, 1.0, 1.0)
-    assert np.trapezoid(true, false) == pytest.approx(found.auroc, abs=1e-3)
-    recall, precision = found.precision_recall(points=200)
+    assert np.trapezoid(true, false) == pytest.approx(actual.auroc, abs=1e-3)
+    recall, precision = actual.precision_recall(points=200)
     assert len(recall) <= 200
     assert recall[-1] == 1.0
     assert (np.diff(recall) >= 0).all()
     assert np.interp(0.5, recall, precision) == pytest.approx(
-        np.interp(0.5, *found.precision_recall(points=10**6)), abs=0.01
+        np.interp(0.5, *actual.precision_recall(points=10**6)), abs=0.01
     )
 
 
@@ -120,29 +120,29 @@ def test_histograms_count_pairs_whose_score_was_rounded_to_more_than_one():
 
 
 def test_a_single_polyp_has_no_pair_to_tell_apart():
-    found = reid(np.random.default_rng(0).standard_normal((5, 3)), ["a"] * 5)
-    assert np.isnan(found.auroc)
-    assert found.aupr == 1.0
+    actual = reid(np.random.default_rng(0).standard_normal((5, 3)), ["a"] * 5)
+    assert np.isnan(actual.auroc)
+    assert actual.aupr == 1.0
 
 
 @pytest.mark.parametrize("polyp", [["a", "b", "c"], ["", "", ""]])
 def test_without_a_same_polyp_pair_both_figures_are_undefined(polyp):
-    found = reid(np.eye(3), polyp)
-    assert np.isnan([found.auroc, found.aupr]).all()
+    actual = reid(np.eye(3), polyp)
+    assert np.isnan([actual.auroc, actual.aupr]).all()
 
 
 def test_tracklets_without_polyp_are_left_out_and_counted():
     vectors, polyp = blobs(30, 4, seed=5)
     names = np.array([f"p{code}" for code in polyp])
     names[::3] = ""
-    found, alone = reid(vectors, names), reid(vectors[names != ""], names[names != ""])
-    assert (found.auroc, found.aupr, found.unlabelled) == (alone.auroc, alone.aupr, 10)
+    actual, alone = reid(vectors, names), reid(vectors[names != ""], names[names != ""])
+    assert (actual.auroc, actual.aupr, actual.unlabelled) == (alone.auroc, alone.aupr, 10)
 
 
 def test_zero_vectors_are_counted_and_tie_with_each_other():
-    found = reid(np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]]), ["a", "a", "b"])
-    assert found.zero_vectors == 2
-    assert found.auroc == 0.5
+    actual = reid(np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]]), ["a", "a", "b"])
+    assert actual.zero_vectors == 2
+    assert actual.auroc == 0.5
 
 
 def test_a_vector_with_nan_is_an_error_that_names_its_row():

@@ -24,16 +24,16 @@ def one_by_one(vectors, polyp, cluster, counts):
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     i, j = np.triu_indices(len(polyp), k=1)
     score, same = np.round((unit @ unit.T)[i, j], 12), polyp[i] == polyp[j]
-    found = []
+    actual = []
     for taken in counts:
         weight = np.where(cluster[i] == cluster[j], taken[cluster[i]], taken[cluster[i]] * taken[cluster[j]])
-        found.append(
+        actual.append(
             (
                 roc_auc_score(same, score, sample_weight=weight),
                 average_precision_score(same, score, sample_weight=weight),
             )
         )
-    return np.array(found).T
+    return np.array(actual).T
 
 
 @pytest.mark.parametrize("clusters", ["polyps", "videos of several polyps", "videos that share polyps"])
@@ -45,8 +45,8 @@ def test_every_pair_weighs_the_product_of_its_clusters_or_the_count_of_its_only_
         "videos that share polyps": np.arange(60) % 6,
     }[clusters]
     counts = draw_counts(cluster.max() + 1, 10, seed=0)
-    found = reid(vectors, polyp).draws(cluster, counts)
-    np.testing.assert_allclose(found, one_by_one(vectors, polyp, cluster, counts), atol=1e-12)
+    actual = reid(vectors, polyp).draws(cluster, counts)
+    np.testing.assert_allclose(actual, one_by_one(vectors, polyp, cluster, counts), atol=1e-12)
 
 
 def test_ties_weigh_as_they_should():
@@ -55,8 +55,8 @@ def test_ties_weigh_as_they_should():
     vectors[(vectors == 0).all(axis=1)] = 1.0
     polyp = np.unique(polyp, return_inverse=True)[1]
     counts = draw_counts(polyp.max() + 1, 10, seed=0)
-    found = reid(vectors, polyp).draws(polyp, counts)
-    np.testing.assert_allclose(found, one_by_one(vectors, polyp, polyp, counts), atol=1e-12)
+    actual = reid(vectors, polyp).draws(polyp, counts)
+    np.testing.assert_allclose(actual, one_by_one(vectors, polyp, polyp, counts), atol=1e-12)
 
 
 def test_taking_every_cluster_once_gives_the_figures_themselves():
@@ -73,8 +73,8 @@ def test_tracklets_without_polyp_have_no_part_in_a_draw():
     known = names != ""
     counts = draw_counts(polyp.max(), 5, seed=0)
     cluster = np.where(known, polyp, -1)
-    found = reid(vectors, names).draws(cluster, counts)
-    np.testing.assert_allclose(found, one_by_one(vectors[known], polyp[known], polyp[known], counts), atol=1e-12)
+    actual = reid(vectors, names).draws(cluster, counts)
+    np.testing.assert_allclose(actual, one_by_one(vectors[known], polyp[known], polyp[known], counts), atol=1e-12)
 
 
 def test_coarse_cells_and_the_coarse_grid_stay_close_to_every_pair_weighed(monkeypatch):
@@ -85,8 +85,8 @@ def test_coarse_cells_and_the_coarse_grid_stay_close_to_every_pair_weighed(monke
     monkeypatch.setattr(reid_bootstrap, "THRESHOLDS", 100)
     whole = reid(vectors, polyp)
     assert (whole.counts.same > 0).sum() > 300
-    found = whole.draws(polyp, counts)
-    np.testing.assert_allclose(found, expected, atol=2e-3)
+    actual = whole.draws(polyp, counts)
+    np.testing.assert_allclose(actual, expected, atol=2e-3)
 
 
 @pytest.mark.parametrize("by_video", [False, True])

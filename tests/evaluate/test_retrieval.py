@@ -21,21 +21,21 @@ def cosine(a, b):
 
 
 def average_precision(relevant):
-    found, total = 0, 0.0
-    for place, good in enumerate(relevant, start=1):
+    actual, total = 0, 0.0
+    for position, good in enumerate(relevant, start=1):
         if good:
-            found += 1
-            total += found / place
-    return total / found
+            actual += 1
+            total += actual / position
+    return total / actual
 
 
 def rankings(scores):
     """Every ranking, best first, that the scores allow."""
-    found = [[]]
+    actual = [[]]
     for score in sorted(set(scores), reverse=True):
         tied = [item for item, s in enumerate(scores) if s == score]
-        found = [head + list(tail) for head in found for tail in permutations(tied)]
-    return found
+        actual = [head + list(tail) for head in actual for tail in permutations(tied)]
+    return actual
 
 
 def one_query(scores, relevant, release):
@@ -60,10 +60,10 @@ def slow_retrieval(vectors, polyp, release=False, in_gallery=lambda _query, _ite
     return figures
 
 
-def assert_same(found, expected):
-    assert found.query.tolist() == sorted(expected)
-    values = np.array([expected[i] for i in found.query]).reshape(-1, 3)
-    np.testing.assert_allclose(np.stack([found.ap, found.hit1, found.hit5], axis=1), values, atol=1e-12)
+def assert_same(actual, expected):
+    assert actual.query.tolist() == sorted(expected)
+    values = np.array([expected[i] for i in actual.query]).reshape(-1, 3)
+    np.testing.assert_allclose(np.stack([actual.ap, actual.hit1, actual.hit5], axis=1), values, atol=1e-12)
 
 
 #: Vectors on a small grid: zero vectors, copies, opposite ones and ties come of themselves.
@@ -79,10 +79,10 @@ small_vectors = st.integers(2, 8).flatmap(
 @given(small_vectors, st.booleans())
 def test_average_precision_and_hits_are_means_over_every_order_of_ties(drawn, release):
     vectors, polyp = np.array(drawn[0], dtype=float), np.array(drawn[1])
-    found = search(vectors, polyp, "release" if release else "standard")
+    actual = search(vectors, polyp, "release" if release else "standard")
     expected = slow_retrieval(vectors, polyp, release)
-    assert_same(found, expected)
-    assert found.without_positive == len(vectors) - len(expected)
+    assert_same(actual, expected)
+    assert actual.without_positive == len(vectors) - len(expected)
 
 
 def blobs(count, polyps, seed=0, width=16, noise=1.0):
@@ -98,16 +98,16 @@ def test_without_ties_it_agrees_with_scikit_learn(monkeypatch, exact):
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     scores = unit @ unit.T
     assert (scores[polyp[:, None] == polyp] < 0).mean() > 0.05  # positives below 0 count too
-    found = search(vectors, polyp)
-    for i, ap, hit1, hit5 in zip(found.query, found.ap, found.hit1, found.hit5, strict=True):
+    actual = search(vectors, polyp)
+    for i, ap, hit1, hit5 in zip(actual.query, actual.ap, actual.hit1, actual.hit5, strict=True):
         others = np.arange(len(polyp)) != i
         same = polyp[others] == polyp[i]
         assert ap == pytest.approx(average_precision_score(same, scores[i][others]), abs=1e-6)
         best = same[np.argsort(-scores[i][others])]
         assert (hit1, hit5) == (best[0], best[:5].any())
-    assert found.map == pytest.approx(found.ap.mean())
-    assert found.hr1 == pytest.approx(found.hit1.mean())
-    assert found.hr5 == pytest.approx(found.hit5.mean())
+    assert actual.map == pytest.approx(actual.ap.mean())
+    assert actual.hr1 == pytest.approx(actual.hit1.mean())
+    assert actual.hr5 == pytest.approx(actual.hit5.mean())
 
 
 def test_the_release_convention_is_what_torchmetrics_gives_on_raw_cosines():
@@ -126,8 +126,8 @@ def test_the_release_convention_is_what_torchmetrics_gives_on_raw_cosines():
 
 def test_a_query_that_loses_all_its_positives_to_the_release_convention_has_average_precision_zero():
     vectors = np.array([[1.0, 0.0], [-1.0, 0.1], [0.9, 0.1], [-0.9, 0.3]])
-    found = search(vectors, [0, 0, 1, 1], "release")
-    assert found.ap.tolist() == [0.0] * 4
+    actual = search(vectors, [0, 0, 1, 1], "release")
+    assert actual.ap.tolist() == [0.0] * 4
     assert (search(vectors, [0, 0, 1, 1]).ap > 0).all()
 
 
@@ -140,9 +140,9 @@ def test_the_scope_limits_the_gallery(scope):
         "across": lambda i, j: video[i] != video[j],
         "between": lambda i, j: polyp[i] == polyp[j] or video[i] != video[j],
     }[scope]
-    found = search(vectors, polyp, scope=scope, video=video)
-    assert_same(found, slow_retrieval(vectors, polyp, in_gallery=allowed))
-    assert found.queries + found.without_positive == 40
+    actual = search(vectors, polyp, scope=scope, video=video)
+    assert_same(actual, slow_retrieval(vectors, polyp, in_gallery=allowed))
+    assert actual.queries + actual.without_positive == 40
 
 
 def test_neighbours_closer_than_apart_are_excluded_in_their_video_only():
@@ -155,9 +155,9 @@ def test_neighbours_closer_than_apart_are_excluded_in_their_video_only():
         gap = max(0.0, start[j] - end[i], start[i] - end[j])
         return video[i] != video[j] or gap >= 10.0
 
-    found = search(vectors, polyp, video=video, start=start, end=end, apart=10.0)
+    actual = search(vectors, polyp, video=video, start=start, end=end, apart=10.0)
     expected = slow_retrieval(vectors, polyp, in_gallery=allowed)
-    assert_same(found, expected)
+    assert_same(actual, expected)
     assert expected != slow_retrieval(vectors, polyp)
 
 
@@ -180,44 +180,44 @@ def test_the_order_of_the_rows_and_the_length_of_the_vectors_do_not_matter():
 
 def test_the_nearest_rows_are_named_without_the_query():
     vectors = np.array([[1.0, 0.0], [1.0, 0.1], [1.0, 0.3], [0.0, 1.0]])
-    found = search(vectors, ["a", "a", "b", "b"], top=5)
-    assert found.top.tolist() == [[1, 2, 3, -1, -1], [0, 2, 3, -1, -1], [1, 0, 3, -1, -1], [2, 1, 0, -1, -1]]
-    assert found.top_score[0, 0] == pytest.approx(cosine(vectors[0], vectors[1]), abs=1e-6)
+    actual = search(vectors, ["a", "a", "b", "b"], top=5)
+    assert actual.top.tolist() == [[1, 2, 3, -1, -1], [0, 2, 3, -1, -1], [1, 0, 3, -1, -1], [2, 1, 0, -1, -1]]
+    assert actual.top_score[0, 0] == pytest.approx(cosine(vectors[0], vectors[1]), abs=1e-6)
 
 
 def test_a_single_polyp_has_average_precision_one():
-    found = search(np.random.default_rng(0).standard_normal((6, 3)), ["a"] * 6)
-    assert (found.map, found.hr1, found.hr5) == (1.0, 1.0, 1.0)
+    actual = search(np.random.default_rng(0).standard_normal((6, 3)), ["a"] * 6)
+    assert (actual.map, actual.hr1, actual.hr5) == (1.0, 1.0, 1.0)
 
 
 def test_polyps_with_one_tracklet_give_no_query_and_nan():
-    found = search(np.eye(3), ["a", "b", "c"])
-    assert (found.queries, found.without_positive) == (0, 3)
-    assert np.isnan([found.map, found.hr1, found.hr5]).all()
+    actual = search(np.eye(3), ["a", "b", "c"])
+    assert (actual.queries, actual.without_positive) == (0, 3)
+    assert np.isnan([actual.map, actual.hr1, actual.hr5]).all()
 
 
 @pytest.mark.parametrize("scope", ["all", "within"])
 def test_without_labels_there_is_no_query(scope):
-    found = search(np.eye(3), ["", "", ""], scope=scope, video=["v", "v", "w"])
-    assert (found.queries, found.without_positive, found.unlabelled) == (0, 0, 3)
+    actual = search(np.eye(3), ["", "", ""], scope=scope, video=["v", "v", "w"])
+    assert (actual.queries, actual.without_positive, actual.unlabelled) == (0, 0, 3)
 
 
 def test_tracklets_without_polyp_are_neither_query_nor_gallery():
     vectors, polyp = blobs(30, 4, seed=9)
     names = np.array([f"p{code}" for code in polyp])
     names[::3] = ""
-    found, alone = search(vectors, names, top=2), search(vectors[names != ""], names[names != ""])
-    np.testing.assert_array_equal(found.ap, alone.ap)
-    assert found.unlabelled == 10
-    assert (names[found.top] != "").all()
+    actual, alone = search(vectors, names, top=2), search(vectors[names != ""], names[names != ""])
+    np.testing.assert_array_equal(actual.ap, alone.ap)
+    assert actual.unlabelled == 10
+    assert (names[actual.top] != "").all()
 
 
 def test_a_zero_vector_has_cosine_zero_and_ranks_between_positive_and_negative_scores():
     vectors = np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 0.2], [-1.0, 0.2]])
-    found = search(vectors, ["a", "a", "b", "b"])
-    assert found.zero_vectors == 1
-    assert found.ap[0] == pytest.approx(1 / 2)
-    assert found.ap[1] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)  # a tie of three, one of them positive
+    actual = search(vectors, ["a", "a", "b", "b"])
+    assert actual.zero_vectors == 1
+    assert actual.ap[0] == pytest.approx(1 / 2)
+    assert actual.ap[1] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)  # a tie of three, one of them positive
 
 
 def test_wrong_arguments_are_errors():

@@ -63,9 +63,9 @@ def results(embeddings):
 
 def test_every_metric_is_that_of_its_function_on_the_right_unit(embeddings, results):
     tracks, tracklets = embeddings.select("track"), embeddings.select("tracklet")
-    found = retrieval(tracks.vectors, tracks.polyp)
+    actual = retrieval(tracks.vectors, tracks.polyp)
     value = {name: figure.value for name, figure in results.tasks["retrieval"].metrics.items()}
-    assert value == pytest.approx({"map": found.map, "hr1": found.hr1, "hr5": found.hr5})
+    assert value == pytest.approx({"map": actual.map, "hr1": actual.hr1, "hr5": actual.hr5})
     judged = reid(tracks.vectors, tracks.polyp)
     assert results.tasks["reid"].metrics["auroc"].value == pytest.approx(judged.auroc)
     assert results.tasks["reid"].metrics["aupr"].value == pytest.approx(judged.aupr)
@@ -226,13 +226,13 @@ def test_an_unknown_task_is_an_error(embeddings):
 
 def test_better_vectors_are_better_on_the_same_draws(results):
     worse = run(procedures(noise=2.5, seed=3), "retrieval", "reid", name="Worse")
-    found = compare(results, worse, "retrieval", "map")
-    assert found.difference == pytest.approx(
+    actual = compare(results, worse, "retrieval", "map")
+    assert actual.difference == pytest.approx(
         results.tasks["retrieval"].metrics["map"].value - worse.tasks["retrieval"].metrics["map"].value
     )
-    assert found.low > 0
-    assert found.p < 0.001
-    assert compare(worse, results, "retrieval", "map").difference == -found.difference
+    assert actual.low > 0
+    assert actual.p < 0.001
+    assert compare(worse, results, "retrieval", "map").difference == -actual.difference
     same = compare(results, results, "retrieval", "map")
     assert (same.difference, same.p) == (0.0, 1.0)
 

@@ -55,10 +55,10 @@ def workspace(tmp_path: Path) -> Workspace:
 def answer(workspace: Workspace) -> Callable[..., None]:
     """Answers about two items of the first procedure, by their numbers."""
 
-    def give(first: int, second: int, said: str = "same", who: str = "Ada") -> None:
+    def give(first: int, second: int, answer: str = "same", who: str = "Ada") -> None:
         procedure = workspace.procedure(0)
         items = tuple(procedure.state().items[each] for each in (first, second))
-        workspace.journal.append("answer", who, video=procedure.key, items=items, answer=said)
+        workspace.journal.append("answer", who, video=procedure.key, items=items, answer=answer)
 
     return give
 
@@ -87,7 +87,7 @@ class Server:
 
     process: subprocess.Popen[str]
     url: str
-    said: list[str]
+    printed: list[str]
 
     @property
     def origin(self) -> str:
@@ -103,9 +103,9 @@ class Server:
         content = None if body is None else json.dumps(body)
         connection.request("GET" if body is None else "POST", address, content, headers)
         reply = connection.getresponse()
-        found = reply.status, reply.read(), {name.lower(): value for name, value in reply.getheaders()}
+        actual = reply.status, reply.read(), {name.lower(): value for name, value in reply.getheaders()}
         connection.close()
-        return found
+        return actual
 
     def kill(self) -> None:
         self.process.kill()
@@ -119,13 +119,13 @@ def start_server(*words: str) -> Server:
     command = [sys.executable, "-m", "polyptrace", "explore", *words, "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
-    said: list[str] = []
+    printed: list[str] = []
     for line in process.stdout:
-        said.append(line.rstrip("\n"))
+        printed.append(line.rstrip("\n"))
         if line.startswith("http://"):
-            return Server(process, line.strip(), said)
+            return Server(process, line.strip(), printed)
     process.wait()
-    raise AssertionError("\n".join(said))
+    raise AssertionError("\n".join(printed))
 
 
 @pytest.fixture

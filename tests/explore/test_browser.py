@@ -22,8 +22,8 @@ def answers(page: Page) -> int:
 
 def by_label(page: Page) -> bool:
     """Whether the lesions are the polyps of the labels."""
-    found = page.evaluate("[S.lesions.lesion, S.state.polyp]")
-    pairs = list(zip(*found, strict=True))
+    actual = page.evaluate("[S.lesions.lesion, S.state.polyp]")
+    pairs = list(zip(*actual, strict=True))
     return len(set(pairs)) == len({lesion for lesion, _ in pairs}) == len({polyp for _, polyp in pairs})
 
 

@@ -60,14 +60,14 @@ def expected(content: PageContent) -> dict[tuple[int, float, float], int]:
     row = int(procedure.rows[0])
     names = str(content.workspace.tracks.dataset[row]), str(content.workspace.tracks.video[row])
     boxes, track = track_boxes(crops.dataset, *names, crops.rows)
-    found = {}
+    actual = {}
     for number, (own, first, last) in enumerate(state.items):
         rows = np.flatnonzero(track == own)  # no track is split
         assert boxes.frame_index[rows].min() == first
         assert last <= boxes.frame_index[rows].max() < last + 4, "the stride is 4"
         for each in rows.tolist() if lesion[number] >= 0 else ():
-            found[int(boxes.frame_index[each]), *boxes.xywh[each, :2].round(2).tolist()] = int(lesion[number]) + 1
-    return found
+            actual[int(boxes.frame_index[each]), *boxes.xywh[each, :2].round(2).tolist()] = int(lesion[number]) + 1
+    return actual
 
 
 def by_corner(boxes: Boxes) -> dict[tuple[int, float, float], int]:

@@ -98,11 +98,11 @@ def test_candidates_are_ranked_by_probability_and_say_what_is_known(
     procedure = workspace.procedure(0)
     answer(0, 1)
     answer(0, 5, "different")
-    found = procedure.candidates(0, 100)
-    assert [each.probability for each in found] == sorted((each.probability for each in found), reverse=True)
-    known = {each.item: each.known for each in found}
+    actual = procedure.candidates(0, 100)
+    assert [each.probability for each in actual] == sorted((each.probability for each in actual), reverse=True)
+    known = {each.item: each.known for each in actual}
     assert (known[1], known[5], known[2]) == ("same", "different", "")
-    (first,) = [each for each in found if each.item == 3]
+    (first,) = [each for each in actual if each.item == 3]
     unit = procedure.tracks.unit
     assert np.isclose(first.cosine, unit[0] @ unit[3])
 
@@ -146,8 +146,8 @@ def test_a_wrong_answer_becomes_a_contradiction(workspace: Workspace, wrong: set
         asked += 1
         assert asked < 60, "checks end"
     (event,) = (each + 1 for each in wrong)
-    found = procedure.state().contradictions
-    shown = {number for each in found for number in (each.statement.event, *each.because)}
+    actual = procedure.state().contradictions
+    shown = {number for each in actual for number in (each.statement.event, *each.because)}
     assert event in shown
 
 
@@ -165,11 +165,11 @@ def test_checks_end_even_if_the_annotator_errs_all_the_time(workspace: Workspace
 
 def test_bridges_are_the_statements_without_which_a_component_falls_apart() -> None:
     pairs = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (5, 6)]
-    found = {
+    actual = {
         (each.first, each.second): side for each, side in _bridges([Statement(0, "", *pair, True) for pair in pairs])
     }
-    assert found.keys() == {(2, 3), (3, 4), (5, 6)}
-    assert found[2, 3] in ({3, 4}, {0, 1, 2})
+    assert actual.keys() == {(2, 3), (3, 4), (5, 6)}
+    assert actual[2, 3] in ({3, 4}, {0, 1, 2})
 
 
 def test_a_check_of_a_chain_is_about_its_ends(workspace: Workspace, answer: Callable[..., None]) -> None:

@@ -28,14 +28,14 @@ def get(server: Server, path: str) -> dict:  # type: ignore[type-arg]
 
 
 def post(server: Server, number: int = 0, status: int = 200, **fields: object) -> str:
-    found, content, _ = server.request(f"/api/procedures/{number}/events", {"who": "Ada", **fields})
-    assert found == status, content
+    actual, content, _ = server.request(f"/api/procedures/{number}/events", {"who": "Ada", **fields})
+    assert actual == status, content
     return content.decode()
 
 
 def items(server: Server, number: int = 0) -> list[list[int]]:
-    found = get(server, f"procedures/{number}")["items"]
-    return [list(each) for each in zip(found["track"], found["first"], found["last"], strict=True)]
+    actual = get(server, f"procedures/{number}")["items"]
+    return [list(each) for each in zip(actual["track"], actual["first"], actual["last"], strict=True)]
 
 
 def test_the_server_does_not_import_torch(explored: tuple[Path, Path]) -> None:
@@ -72,10 +72,10 @@ def test_foreign_host_origin_and_token_are_refused(server: Server) -> None:
         {"Origin": "http://example.com"},
         {"Origin": "null"},
     ):
-        status, content, found = server.request(**headers)
+        status, content, actual = server.request(**headers)
         assert status == 403, headers
         assert b"->" in content
-        assert "content-security-policy" in found
+        assert "content-security-policy" in actual
     for path in ("/", "/page.js", "/api/session", "/api/procedures/0/strip?track=0&first=0&last=9"):
         assert server.request(path, token=False)[0] == 403
         assert server.request(f"{path}{'&' if '?' in path else '?'}token=guess", token=False)[0] == 403
@@ -130,8 +130,8 @@ def test_an_invalid_edit_is_refused_and_nothing_is_written(
 def test_the_question_and_the_candidates_show_one_probability_of_a_pair(server: Server) -> None:
     question = get(server, "procedures/0/question")["question"]
     first, second = question["first"], question["second"]
-    found = get(server, f"procedures/0/candidates?item={first}&top=100")["candidates"]
-    assert question["probability"] == next(each[3] for each in found if each[0] == second)
+    actual = get(server, f"procedures/0/candidates?item={first}&top=100")["candidates"]
+    assert question["probability"] == next(each[3] for each in actual if each[0] == second)
     assert question["probability"] != round(question["probability"], 4), "rounded, it could be shown as 100 %"
 
 
@@ -195,13 +195,13 @@ def test_damaged_boxes_are_reported_to_the_page(explored: tuple[Path, Path], tmp
 
 
 def test_lesions_are_compared_with_labels(server: Server, explored: tuple[Path, Path]) -> None:
-    found = get(server, "procedures/1/lesions")
+    actual = get(server, "procedures/1/lesions")
     tracks = Embeddings.load(explored[0])
     polyp = tracks.polyp[tracks.video == sorted(set(tracks.video))[1]]
-    lesion = np.array(found["lesion"])
+    lesion = np.array(actual["lesion"])
     i, j = np.triu_indices(len(lesion), 1)
     agreeing = int(((lesion[i] == lesion[j]) == (polyp[i] == polyp[j])).sum())
-    assert found["labels"] == {"agreeing": agreeing, "pairs": len(i)}
+    assert actual["labels"] == {"agreeing": agreeing, "pairs": len(i)}
 
 
 def run(*words: str) -> str:
@@ -257,7 +257,7 @@ def test_a_second_server_on_one_journal_is_refused_and_a_torn_last_line_is_repor
 ) -> None:
     (tmp_path / "answers.jsonl").write_text('{"format": 1}\n{"id": 1, "ti')
     server = serve()
-    assert any("incomplete" in line for line in server.said)
+    assert any("incomplete" in line for line in server.printed)
     assert "incomplete" in get(server, "session")["notices"][0]
     assert "in use" in run(str(explored[0]), "--answers", str(tmp_path / "answers.jsonl"))
 

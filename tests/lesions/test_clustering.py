@@ -150,12 +150,12 @@ def test_the_weakest_link_is_the_bottleneck_of_the_strongest_links() -> None:
 
 def test_lesions_are_counted_and_the_interval_contains_the_truth(simulate: Callable[..., Embeddings]) -> None:
     tracks = simulate(20, seed=3, noise=0.5)
-    found = lesions(tracks)
-    truth = np.array([len(set(tracks.polyp[each.rows])) for each in found])
-    count = np.array([each.count for each in found])
+    actual = lesions(tracks)
+    truth = np.array([len(set(tracks.polyp[each.rows])) for each in actual])
+    count = np.array([each.count for each in actual])
     assert np.abs(count - truth).mean() < 0.5
-    assert np.mean([low <= n <= high for n, (low, high) in zip(truth, (f.interval for f in found), strict=True)]) > 0.8
-    assert lesions(tracks)[0].confidence.tolist() == found[0].confidence.tolist()
+    assert np.mean([low <= n <= high for n, (low, high) in zip(truth, (f.interval for f in actual), strict=True)]) > 0.8
+    assert lesions(tracks)[0].confidence.tolist() == actual[0].confidence.tolist()
 
 
 def test_the_order_of_the_rows_does_not_change_the_lesions(tracks: Embeddings) -> None:
@@ -169,16 +169,16 @@ def test_the_order_of_the_rows_does_not_change_the_lesions(tracks: Embeddings) -
 def test_all_tracks_at_once_are_as_many_lesions(tracks: Embeddings) -> None:
     some = tracks.rows(tracks.video == "v01")
     every = replace(some, position=np.zeros(len(some), np.int64), last=np.full(len(some), 99))
-    found = lesions(every)[0]
-    assert found.count == len(some)
-    assert found.interval == (len(some), len(some))
-    assert found.uncertain == ()
+    actual = lesions(every)[0]
+    assert actual.count == len(some)
+    assert actual.interval == (len(some), len(some))
+    assert actual.uncertain == ()
 
 
 def test_a_single_track_needs_no_pairs(tracks: Embeddings) -> None:
-    found = lesions(tracks.rows(np.array([0])))[0]
-    assert found.count_text == "1 lesion"
-    assert found.weakest == (None,)
+    actual = lesions(tracks.rows(np.array([0])))[0]
+    assert actual.count_text == "1 lesion"
+    assert actual.weakest == (None,)
 
 
 def test_uncertain_pairs_are_between_the_bounds_and_most_uncertain_first(simulate: Callable[..., Embeddings]) -> None:

@@ -40,13 +40,13 @@ def test_a_label_free_view_has_no_polyps(coloured: Dataset) -> None:
 
 
 def test_the_labels_that_training_saw_are_described_in_words(coloured: Dataset) -> None:
-    said = {
+    texts = {
         link: METHODS["ours"].labels_seen(replace(coloured, info={"settings": {"tracks": {"link": link}}}), Config())
         for link in ("polyp", "track", "video")
     }
-    assert said["polyp"] == "none, given tracks linked inside polyp identities"
-    assert said["track"] == "none, given tracks"
-    assert said["video"] == "none"
+    assert texts["polyp"] == "none, given tracks linked inside polyp identities"
+    assert texts["track"] == "none, given tracks"
+    assert texts["video"] == "none"
 
 
 def test_label_use_is_that_of_the_method_and_of_its_tracks(coloured: Dataset) -> None:

@@ -28,8 +28,8 @@ def view(name: str, data: Dataset, config: Config) -> Data:
 
 
 def drawn(name: str, data: Dataset, config: Config = CONFIG, epoch: int = 0) -> list[Batch]:
-    found = METHODS[name].plan(view(name, data, config), config).epoch(epoch, config.train.epochs)
-    return [found.batch(step) for step in range(found.steps)]
+    actual = METHODS[name].plan(view(name, data, config), config).epoch(epoch, config.train.epochs)
+    return [actual.batch(step) for step in range(actual.steps)]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -107,16 +107,16 @@ def test_ours_marks_what_a_small_video_does_not_have(coloured: Dataset) -> None:
 
 
 def test_a_single_epoch_is_said_to_stay_at_the_start_of_the_curriculum(coloured: Dataset) -> None:
-    def said(epochs: int, **settings: Any) -> bool:
+    def texts(epochs: int, **settings: Any) -> bool:
         config = Config(supervision=Supervision(bags_per_batch=2, **settings), train=Train(epochs=epochs))
         notes = METHODS["ours"].plan(coloured.label_free(), config).notes
         return any(note.startswith("curriculum: in a single epoch τ stays at tau_min = 0.3") for note in notes)
 
-    assert said(1)
-    assert not said(2)
-    assert not said(1, curriculum="fixed")
-    assert not said(1, sampling="nearest")
-    assert not said(1, progress="step")
+    assert texts(1)
+    assert not texts(2)
+    assert not texts(1, curriculum="fixed")
+    assert not texts(1, sampling="nearest")
+    assert not texts(1, progress="step")
 
 
 @pytest.mark.parametrize("tau_fit", ["none", "share", "gaps"])
@@ -288,18 +288,18 @@ def test_tpc_s_other_track_is_the_nearest_in_time_or_with_labels_of_the_same_pol
 def test_ours_says_what_it_means_that_all_bags_are_of_one_video(
     make_dataset: Callable[..., Path], tmp_path: Path
 ) -> None:
-    def said(folder: str, videos: list[list[int]], config: Config = CONFIG) -> str:
+    def texts(folder: str, videos: list[list[int]], config: Config = CONFIG) -> str:
         data = Dataset.open(make_dataset(tmp_path / folder, videos))
         return "\n".join(METHODS["ours"].plan(data.label_free(), config).notes)
 
-    alone = said("one", [[2, 3]])
+    alone = texts("one", [[2, 3]])
     assert "all bags come from one video" in alone
     assert "-> prepare several procedures, or use --supervision.composition no-overlap" in alone
-    assert "all bags" not in said("two", [[2, 3], [2, 2]])
+    assert "all bags" not in texts("two", [[2, 3], [2, 2]])
     larger = replace(CONFIG, supervision=Supervision(bags_per_batch=5, bag_size=3, small_videos="leave-out"))
-    assert "all bags come from one video" in said("hardly-two", [[2, 3], [1]], larger)
+    assert "all bags come from one video" in texts("hardly-two", [[2, 3], [1]], larger)
     kept_apart = replace(CONFIG, supervision=Supervision(bags_per_batch=5, bag_size=3, composition="no-overlap"))
-    assert said("apart", [[2, 3]], kept_apart).endswith("-> prepare several procedures")
+    assert texts("apart", [[2, 3]], kept_apart).endswith("-> prepare several procedures")
 
 
 STRICT = replace(CONFIG, views=replace(CONFIG.views, small_polyps="leave-out"))

@@ -20,8 +20,8 @@ def test_moving_keeps_colours_and_flips_half_of_the_frames_each_way() -> None:
     frame = torch.zeros(1, 1, 33, 33)
     frame[..., 8, 20] = 1e3  # a bright dot, above and right of the centre
     dots = transform(frame.expand(400, -1, -1, -1)).flatten(1)
-    place = dots.argmax(1)
-    below, left = (place // 33) > 16, (place % 33) < 16
+    index = dots.argmax(1)
+    below, left = (index // 33) > 16, (index % 33) < 16
     assert 0.4 < below.float().mean() < 0.6
     assert 0.3 < left.float().mean() < 0.7
 

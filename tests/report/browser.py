@@ -72,7 +72,7 @@ def look(page: Path, folder: Path, widths: tuple[int, ...]) -> dict[int, dict[st
     probe = folder / "probe.html"
     probe.write_text(f"<!doctype html>{content}", encoding="utf-8")
     printed = browse(probe, "--dump-dom", "--window-size=1400,1000")
-    found = re.search(r'<pre id="seen">(.*?)</pre>', printed.stdout, re.DOTALL)
-    assert found is not None, printed.stderr[-2000:]
-    assert found.group(1), printed.stderr[-2000:]
-    return {int(width): seen for width, seen in json.loads(unescape(found.group(1))).items()}
+    actual = re.search(r'<pre id="seen">(.*?)</pre>', printed.stdout, re.DOTALL)
+    assert actual is not None, printed.stderr[-2000:]
+    assert actual.group(1), printed.stderr[-2000:]
+    return {int(width): seen for width, seen in json.loads(unescape(actual.group(1))).items()}

@@ -103,8 +103,8 @@ def unlabelled(coloured: Dataset, tmp_path_factory: pytest.TempPathFactory) -> P
     )
     tasks = ("retrieval", "reid", "counting")
     folder = tmp_path_factory.mktemp("unlabelled") / "results"
-    found = evaluate(dict.fromkeys(tasks, embeddings), tasks, method=Method("Mine"))
-    replace(found, generated=True).save(folder)
+    actual = evaluate(dict.fromkeys(tasks, embeddings), tasks, method=Method("Mine"))
+    replace(actual, generated=True).save(folder)
     return folder
 
 
@@ -125,7 +125,7 @@ def make_row() -> Callable[..., Results]:
         seed: int = 0,
     ) -> Results:
         draws = value + spread * np.random.default_rng(seed).normal(size=200)
-        found = Task(
+        actual = Task(
             "track",
             "tracks",
             datasets=("test",),
@@ -134,6 +134,6 @@ def make_row() -> Callable[..., Results]:
             drawn=20,
             draws_key=key,
         )
-        return Results(Method(name, group, trained_on_test=saw), {task: found}, {f"{task}/draws/{figure}": draws})
+        return Results(Method(name, group, trained_on_test=saw), {task: actual}, {f"{task}/draws/{figure}": draws})
 
     return make

@@ -13,9 +13,9 @@ from polyptrace.report.timeline import counted_procedures, draw_timeline, found_
 
 
 def test_procedures_hold_their_own_tracks_in_order_of_time(rows: list[Results], coloured: Dataset) -> None:
-    found, total = counted_procedures(rows[0], "counting.temporal", count=2)
-    assert (len(found), total) == (2, 3)
-    for procedure in found:
+    actual, total = counted_procedures(rows[0], "counting.temporal", count=2)
+    assert (len(actual), total) == (2, 3)
+    for procedure in actual:
         own = coloured.tracklets.video[coloured.select("track")] == procedure.video
         assert len(procedure.track) == own.sum()
         assert (np.diff(procedure.first) >= 0).all()

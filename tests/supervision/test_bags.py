@@ -44,10 +44,10 @@ def test_a_tie_holds_all_tracklets_at_the_distance_of_a_rank_and_no_other(table:
         for rank, other in enumerate(others, start=1):
             distance = abs(position[other] - position[anchor])
             tie = tie_at(line, line.slot[[anchor]], np.array([rank]))
-            places = [*range(tie.before_begin[0], tie.before_end[0]), *range(tie.after_begin[0], tie.after_end[0])]
+            indices = [*range(tie.before_begin[0], tie.before_end[0]), *range(tie.after_begin[0], tie.after_end[0])]
             want = {j for j in others if abs(position[j] - position[anchor]) == distance}
-            assert len(places) == len(want)
-            assert set(line.index[places]) == want
+            assert len(indices) == len(want)
+            assert set(line.index[indices]) == want
             assert tie.distance[0] == distance
 
 

@@ -115,15 +115,15 @@ def test_the_same_seed_and_epoch_give_the_same_batches_and_others_do_not(composi
 def collisions(batches: BagBatches, table: tuple[np.ndarray, np.ndarray], by_video: bool) -> int:
     """Bags that share their video, or time in it, with an earlier one of their batch, as a slow loop."""
     video, position = table
-    found = 0
+    actual = 0
     for anchors, bags in zip(batches.anchors.tolist(), batches.bags.tolist(), strict=True):
         earlier: list[tuple[str, int, int]] = []
         for anchor, bag in zip(anchors, bags, strict=True):
             when = [position[j] for j in [anchor, *bag] if j >= 0]
             v, first, last = video[anchor], min(when), max(when)
-            found += any(v == w and (by_video or (first <= b and a <= last)) for w, a, b in earlier)
+            actual += any(v == w and (by_video or (first <= b and a <= last)) for w, a, b in earlier)
             earlier.append((v, first, last))
-    return found
+    return actual
 
 
 @pytest.mark.parametrize("temperature", [0.3, 4.0, 12.0])

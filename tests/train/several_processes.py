@@ -41,7 +41,7 @@ CASES = {
 
 def results(fabric: Fabric, dataset: Dataset) -> dict[str, dict[str, Tensor]]:
     """Loss and gradients of the first batch of each case; BatchNorm in evaluation mode, no dropout, float64."""
-    found = {}
+    actual = {}
     loader = CropLoader(dataset.crops, fabric.device)
     for name, (method_name, config) in CASES.items():
         torch.manual_seed(0)
@@ -54,8 +54,8 @@ def results(fabric: Fabric, dataset: Dataset) -> dict[str, dict[str, Tensor]]:
         loss, _ = step_loss(learner, loaded, method, config)
         fabric.backward(loss)
         gradients = {key: value.grad for key, value in encoder.named_parameters() if value.grad is not None}
-        found[name] = {"loss": loss.detach(), **gradients}
-    return found
+        actual[name] = {"loss": loss.detach(), **gradients}
+    return actual
 
 
 def process(rank: int, processes: int, port: int, dataset: Dataset, out: Path) -> None:
@@ -68,9 +68,9 @@ def process(rank: int, processes: int, port: int, dataset: Dataset, out: Path) -
     strategy = "ddp" if processes > 1 else "auto"
     fabric = Fabric(accelerator="cpu", devices=processes, strategy=strategy, precision="64-true")
     fabric.launch()
-    found = results(fabric, dataset)
+    actual = results(fabric, dataset)
     if rank == 0:
-        torch.save(found, out / f"{processes}.pt")
+        torch.save(actual, out / f"{processes}.pt")
     fabric.barrier()
 
 

@@ -13,7 +13,7 @@ from polyptrace.train.loop import gather
 
 
 @pytest.fixture(scope="module")
-def found(
+def actual(
     make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[int, dict[str, dict[str, Tensor]]]:
     out = tmp_path_factory.mktemp("processes")
@@ -25,20 +25,20 @@ def found(
 
 @pytest.mark.parametrize("processes", [2, 4])
 def test_loss_and_every_gradient_of_many_processes_are_those_of_one(
-    found: dict[int, dict[str, dict[str, Tensor]]], processes: int
+    actual: dict[int, dict[str, dict[str, Tensor]]], processes: int
 ) -> None:
-    assert len(found[1]) == 7
-    for case, alone in found[1].items():
+    assert len(actual[1]) == 7
+    for case, alone in actual[1].items():
         assert len(alone) > 20
         for name, expected in alone.items():
             assert expected.dtype == torch.float64
             assert torch.isfinite(expected).all()
-            difference = float((found[processes][case][name] - expected).abs().max())
+            difference = float((actual[processes][case][name] - expected).abs().max())
             assert difference < 1e-10, f"{case}, {name}"
 
 
-def test_gradients_are_not_all_zero(found: dict[int, dict[str, dict[str, Tensor]]]) -> None:
-    for case, alone in found[1].items():
+def test_gradients_are_not_all_zero(actual: dict[int, dict[str, dict[str, Tensor]]]) -> None:
+    for case, alone in actual[1].items():
         largest = max(value.abs().max() for name, value in alone.items() if name != "loss")
         assert largest > 1e-6, case
 

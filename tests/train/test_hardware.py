@@ -13,8 +13,8 @@ def test_a_cpu_gets_float32_without_compilation_and_the_log_says_why(monkeypatch
     chosen = choose_hardware(Train())
     assert (chosen.accelerator, chosen.precision, chosen.compiled) == ("cpu", "float32", False)
     text = "\n".join(chosen.reasons)
-    for said in ("torch finds no GPU", "float32 (auto, on a CPU)", "torch.compile: off", "processes: 1"):
-        assert said in text
+    for printed in ("torch finds no GPU", "float32 (auto, on a CPU)", "torch.compile: off", "processes: 1"):
+        assert printed in text
 
 
 def test_a_run_receives_the_number_of_runs_that_share_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

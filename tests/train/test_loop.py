@@ -152,8 +152,8 @@ def test_mve_may_begin_with_the_backbone_of_an_sfe_whose_frames_are_counted(
     train(with_train(method="sfe", frames=100), small, Path(sfe))
     capsys.readouterr()
     out = train(with_train(method="mve", epochs=0), small, Path(mve), init_from=sfe)
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"initial weights: the backbone from {sfe} (112 frames); adapter, layers, projector, token at random" in said
+    printed = " ".join(capsys.readouterr().err.split())
+    assert f"the backbone from {sfe} (112 frames); adapter, layers, projector, token at random" in printed
     source, trained = load_encoder(sfe).state_dict(), load_encoder(out).state_dict()
     backbone = [name for name in trained if name.startswith("backbone.")]
     assert len(backbone) > 20

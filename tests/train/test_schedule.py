@@ -19,12 +19,12 @@ def rates(config: Config, steps: int, start: int = 0) -> list[float]:
     """The learning rate of each step from `start`."""
     sgd = optimiser()
     schedule = learning_rate_schedule(sgd, config, steps, start)
-    found = []
+    actual = []
     for _ in range(start, steps):
-        found.append(sgd.param_groups[0]["lr"])
+        actual.append(sgd.param_groups[0]["lr"])
         sgd.step()
         schedule.step()
-    return found
+    return actual
 
 
 def test_one_cycle_is_torch_s_with_a_tenth_of_warm_up() -> None:
@@ -35,11 +35,11 @@ def test_one_cycle_is_torch_s_with_a_tenth_of_warm_up() -> None:
         expected.append(schedule.get_last_lr()[0])
         sgd.step()
         schedule.step()
-    found = rates(ONE_CYCLE, 100)
-    assert found == expected
-    assert max(found) == pytest.approx(0.3)
-    assert found.index(max(found)) == 9
-    assert found[-1] < 1e-5
+    actual = rates(ONE_CYCLE, 100)
+    assert actual == expected
+    assert max(actual) == pytest.approx(0.3)
+    assert actual.index(max(actual)) == 9
+    assert actual[-1] < 1e-5
 
 
 @pytest.mark.filterwarnings("error")

@@ -74,14 +74,14 @@ def write_lesions(
             f"--labels: {vectors} has no two tracks of one procedure with polyp labels -> leave it out, or prepare the"
             " dataset with labels (answers of 'explore': 'polyptrace prepare --answers') and embed it again"
         )
-    found = lesions(tracks, same=model)
+    procedures = lesions(tracks, same=model)
     images = TrackImages.of(datasets)
-    described = [lesion_list(tracks, procedure, images) for procedure in found]
-    page = lesion_page(tracks, found, described, model, images, f"from {vectors}", remarks)
+    described = [lesion_list(tracks, procedure, images) for procedure in procedures]
+    page = lesion_page(tracks, procedures, described, model, images, f"from {vectors}", remarks)
     with atomic_folder(out, overwrite=overwrite, mark=MARK) as folder:
-        write_csv(folder / MARK, lesion_table(tracks, found, described))
-        write_csv(folder / "tracks.csv", track_table(tracks, found, images))
-        write_json(folder / "lesions.json", _summary(found, vectors))
+        write_csv(folder / MARK, lesion_table(tracks, procedures, described))
+        write_csv(folder / "tracks.csv", track_table(tracks, procedures, images))
+        write_json(folder / "lesions.json", _summary(procedures, vectors))
         model.save(folder / SAME_FILE)
         write_page(folder / "lesions.html", page)
         writable = vectors.is_dir() and os.access(vectors, os.W_OK)
@@ -91,7 +91,7 @@ def write_lesions(
             warn(
                 f"{vectors}: {SAME_FILE} cannot be stored there, so 'explore' and 'find' fit their own, without labels"
             )
-    _print(found, model, source)
+    _print(procedures, model, source)
     if model.labelled_pairs and source == vectors / SAME_FILE and not labels and same is None:
         echo(f"{source} was fitted with labels -> 'polyptrace lesions --refit' fits it without labels")
     echo(f"written: {out / 'lesions.html'}, {out / MARK}, {out / 'tracks.csv'}")
@@ -99,7 +99,7 @@ def write_lesions(
         suggest("explore", vectors, *(word for path in data for word in ("--data", path)))
 
 
-def _summary(found: list[ProcedureLesions], vectors: Path) -> dict[str, Any]:
+def _summary(procedures: list[ProcedureLesions], vectors: Path) -> dict[str, Any]:
     """The content of lesions.json."""
     counts = [
         {
@@ -113,15 +113,15 @@ def _summary(found: list[ProcedureLesions], vectors: Path) -> dict[str, Any]:
                 str(number): round(float(p), 6) for number, p in enumerate(procedure.distribution) if p >= 1e-6
             },
         }
-        for procedure in found
+        for procedure in procedures
     ]
     return {"format": 1, "vectors": str(vectors), "procedures": counts, "made_by": provenance()}
 
 
-def _print(found: list[ProcedureLesions], model: SameModel, source: Path | None) -> None:
+def _print(procedures: list[ProcedureLesions], model: SameModel, source: Path | None) -> None:
     numbers = (Column(name, justify="right") for name in ("tracks", "lesions", "90 % interval"))
     table = Table("procedure", *numbers, box=box.SIMPLE_HEAD)
-    for procedure in found:
+    for procedure in procedures:
         low, high = procedure.interval
         table.add_row(escape(procedure.video), str(len(procedure.rows)), str(procedure.count), f"{low}–{high}")
     output.print(table)

@@ -13,7 +13,7 @@ from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted, notify, suggest
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes, prepare
-from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.filling import fill_store
 from polyptrace.data.sources import SOURCES
 from polyptrace.data.splits import Selection
 from polyptrace.explore.labels import label_boxes
@@ -139,9 +139,9 @@ def _relabel(answers: Path, unlinked_differ: bool, boxes: Boxes, track: Ints) ->
         raise UserError(f"{answers}: all lesions are suggestions that no answers decide about -> {if_suggested}")
     if not labelled.tracks:
         raise UserError(f"{answers}: names no track of these boxes -> give the answers of these procedures")
-    found = f"{counted(labelled.tracks, 'track')} of {counted(labelled.polyps, 'polyp')}"
+    matches = f"{counted(labelled.tracks, 'track')} of {counted(labelled.polyps, 'polyp')}"
     remark = "; tracks that no answer links count as different polyps" if unlinked_differ else ""
-    notify(f"{answers}: labels {found}{remark}")
+    notify(f"{answers}: labels {matches}{remark}")
     if open_pairs:
         without = f"{counted(len(open_pairs), 'procedure')} with undecided pairs not labelled: {', '.join(open_pairs)}"
         notify(f"{answers}: {without} -> {if_pairs}")

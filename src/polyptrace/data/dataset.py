@@ -20,7 +20,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_file, file_hash, read_json, wrong_folder
 from polyptrace.core.schema import from_json, read_parquet, write_parquet
 from polyptrace.data.boxes import Boxes
-from polyptrace.data.crops.store import CropArray, open_store
+from polyptrace.data.crops.store import CropStore, open_store
 from polyptrace.data.tracklets import LabelFreeTracklets, Tracklets, pad_rows
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class LabelFree:
     path: Path
     info: dict[str, Any]
     tracklets: LabelFreeTracklets  # as rows of `crops`
-    crops: CropArray  # (n, S, S, 3), in files
+    crops: CropStore  # (n, S, S, 3), in files
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from polyptrace.core.arrays import Ints, Pixels
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import differences, refuse_changes
-from polyptrace.data.crops.store import CropArray
+from polyptrace.data.crops.store import CropStore
 from polyptrace.data.dataset import Dataset, data_hash
 from polyptrace.data.identity import video_keys
 from polyptrace.data.tracklets import Tracklets
@@ -24,7 +24,7 @@ from polyptrace.data.tracklets import Tracklets
 class JoinedCrops:
     """The crop stores of several datasets as one (n, S, S, 3); rows are read from the files they are in."""
 
-    def __init__(self, stores: Sequence[CropArray]) -> None:
+    def __init__(self, stores: Sequence[CropStore]) -> None:
         self._stores = stores
         self._begin = np.cumsum([0, *map(len, stores)])
         self.shape = (int(self._begin[-1]), *stores[0].shape[1:])
@@ -37,7 +37,7 @@ class JoinedCrops:
         return self.take(rows.ravel(), 0, crops, "clip").reshape(*rows.shape, *self.shape[1:])
 
     def take(self, rows: Ints, _axis: Literal[0], out: Pixels, _mode: Literal["clip"], /) -> Pixels:
-        """Writes the crops of rows (n,) to `out`; see `CropArray`."""
+        """Writes the crops of rows (n,) to `out`; see `CropStore`."""
         store = np.searchsorted(self._begin, rows, side="right") - 1
         for number in np.unique(store):
             inside = store == number

@@ -32,7 +32,7 @@ from polyptrace.core.files import (
 from polyptrace.core.lock import lock
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.checks import Finding, check_boxes, summary, suspected_corners, write_rejected
-from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.filling import fill_store
 from polyptrace.data.crops.images import VIDEO_ENDS, files_hash
 from polyptrace.data.crops.store import Failures, Fill, PartialStore
 from polyptrace.data.crops.videos import is_video

@@ -29,7 +29,7 @@ from polyptrace.encoders.weights import PRETRAINED
 
 Frame = NDArray[np.uint8]  # (H, W, 3) RGB
 #: (n, 5): x, y, width, height in pixels of the frame, and the score from 0 to 1.
-Found = NDArray[np.float64]
+ScoredBoxes = NDArray[np.float64]
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class Detector(Protocol):
 
     fingerprint: str
 
-    def __call__(self, frames: Sequence[Frame], indices: Sequence[int], /) -> Sequence[Found]:
+    def __call__(self, frames: Sequence[Frame], indices: Sequence[int], /) -> Sequence[ScoredBoxes]:
         """The boxes of each frame; `indices` are the numbers of the frames in the video."""
 
 
@@ -112,9 +112,11 @@ def on_device(frame: Frame, device: torch.device) -> torch.Tensor:
     return torch.from_numpy(np.require(frame, requirements="W")).to(device, non_blocking=True).permute(2, 0, 1)
 
 
-def as_found(xyxy: torch.Tensor, scores: torch.Tensor, labels: torch.Tensor, classes: Sequence[int]) -> Found:
+def as_scored_boxes(
+    xyxy: torch.Tensor, scores: torch.Tensor, labels: torch.Tensor, classes: Sequence[int]
+) -> ScoredBoxes:
     """Corners (n, 4) and scores (n,) as x, y, width, height and score; of labels (n,), the given classes, or all."""
-    found = torch.cat([xyxy[:, :2], xyxy[:, 2:] - xyxy[:, :2], scores[:, None]], 1)
+    scored = torch.cat([xyxy[:, :2], xyxy[:, 2:] - xyxy[:, :2], scores[:, None]], 1)
     if classes:
-        found = found[torch.isin(labels, torch.tensor(list(classes), device=labels.device))]
-    return found.double().cpu().numpy()
+        scored = scored[torch.isin(labels, torch.tensor(list(classes), device=labels.device))]
+    return scored.double().cpu().numpy()

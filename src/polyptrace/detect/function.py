@@ -11,7 +11,7 @@ from pathlib import Path
 
 from polyptrace.core.errors import UserError, failure_text
 from polyptrace.core.files import file_hash
-from polyptrace.detect.detector import Found, Frame
+from polyptrace.detect.detector import Frame, ScoredBoxes
 
 
 class Function:
@@ -34,7 +34,7 @@ class Function:
         self._function = content[name]
         self.fingerprint = f"{path.name}:{name} {file_hash(path)}"
 
-    def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> Sequence[Found]:
+    def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> Sequence[ScoredBoxes]:
         return self._function(list(frames))
 
 

@@ -29,7 +29,7 @@ from torchvision.ops import batched_nms, box_convert
 from polyptrace.core.device import torch_threads, usable_cores
 from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import file_hash
-from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, on_device, read_declaration
+from polyptrace.detect.detector import LEAST_SCORE, Frame, ScoredBoxes, as_scored_boxes, on_device, read_declaration
 
 Layout = Literal["yolo", "yolov5", "rows", "detr", "separate"]
 
@@ -90,20 +90,20 @@ class OnnxFile:
         self.fingerprint = f"onnx {file_hash(path)} {self._settings}"
 
     @torch_threads(1)  # everything around the network is small
-    def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[Found]:
+    def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[ScoredBoxes]:
         with ThreadPoolExecutor(min(len(frames), usable_cores())) as pool:  # a GPU would wait for the resizing
             inputs, scales, shifts = zip(*pool.map(self._prepare, frames), strict=True)
         batches = [[each] for each in inputs] if self._one_by_one else [list(inputs)]
         decoded = [one for batch in batches for one in self._decode(self._run(np.stack(batch)))]
-        found = []
+        results = []
         for (boxes, scores, labels), scale, shift in zip(decoded, scales, shifts, strict=True):
             best = scores >= LEAST_SCORE
             boxes, scores, labels = boxes[best], scores[best], labels[best]
             if self._layout in ("yolo", "yolov5"):
                 best = batched_nms(boxes, scores, labels, self._settings.overlap)
                 boxes, scores, labels = boxes[best], scores[best], labels[best]
-            found.append(as_found((boxes - shift) / scale, scores, labels, self._settings.classes))
-        return found
+            results.append(as_scored_boxes((boxes - shift) / scale, scores, labels, self._settings.classes))
+        return results
 
     def _prepare(self, frame: Frame) -> tuple[NDArray[Any], Tensor, Tensor]:
         """The network's input (3, h, w), and the scale and shift (4,) of boxes from the frame to it."""
@@ -238,8 +238,8 @@ def _inputs(path: Path, inputs: Sequence[Any]) -> tuple[Any, str | None]:
     sizes = [each.name for each in inputs if len(each.shape) == 2 and "size" in each.name]
     if len(images) == 1 and len(images) + len(sizes) == len(inputs):
         return images[0], sizes[0] if sizes else None
-    found = ", ".join(f"{each.name} {each.shape} {each.type}" for each in inputs) or "none"
+    given = ", ".join(f"{each.name} {each.shape} {each.type}" for each in inputs) or "none"
     raise UserError(
-        f"{path}: expected one input (N, 3, height, width) of floats or bytes, found: {found} -> export the detector "
+        f"{path}: expected one input (N, 3, height, width) of floats or bytes, found: {given} -> export the detector "
         "with pictures as its input"
     )

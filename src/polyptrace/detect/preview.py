@@ -32,9 +32,9 @@ def preview_page(videos: Sequence[Path], detectors: Sequence[Detector], min_scor
         pictures, dropped = [], Counter[str]()
         for index, seconds, frame in _frames(video, detector, field):
             time = timecode(seconds, 1.0)
-            (found,) = usable_boxes(detector, [frame], [index], f"{video}: the frame at {time}", min_score)
-            pictures.append(_picture(frame, time, found))
-            dropped.update(found.dropped)
+            (usable,) = usable_boxes(detector, [frame], [index], f"{video}: the frame at {time}", min_score)
+            pictures.append(_picture(frame, time, usable))
+            dropped.update(usable.dropped)
         reasons = [f" {counted(n, 'box', 'boxes')} dropped: {reason}." for reason, n in dropped.items()]
         card = Card("", "".join([_border_text(field), *reasons]), tuple(pictures), ())
         sections.append(Section(f"video-{number}", video.name, (card,)))
@@ -86,14 +86,14 @@ def _border_text(field: Frame | None) -> str:
     return f"The border is blanked: {100 * (field[..., 0] > 0).mean():.0f} % of the picture is used."
 
 
-def _picture(frame: Frame, time: str, found: UsableBoxes) -> Picture:
+def _picture(frame: Frame, time: str, usable: UsableBoxes) -> Picture:
     """The frame with its boxes: strong ones on top, with their scores."""
     image = Image.fromarray(frame)
     scale = WIDTH / image.width
     image = image.resize((WIDTH, max(1, round(image.height * scale))), Image.Resampling.BILINEAR)
     draw = ImageDraw.Draw(image, "RGBA")
     font = ImageFont.load_default(LABEL_HEIGHT)
-    for x, y, w, h, score in found.boxes[::-1].tolist():
+    for x, y, w, h, score in usable.boxes[::-1].tolist():
         left, top, right, bottom = (scale * edge for edge in (x, y, x + w, y + h))
         if score < START_SCORE:
             draw.rectangle((left, top, right, bottom), outline=WEAK)
@@ -102,7 +102,7 @@ def _picture(frame: Frame, time: str, found: UsableBoxes) -> Picture:
         label, text = (left, max(0, top - LABEL_HEIGHT)), f"{score:.2f}"
         draw.rectangle(draw.textbbox(label, text, font), fill=STRONG)
         draw.text(label, text, LABEL, font)
-    strong = int((found.boxes[:, 4] >= START_SCORE).sum())
-    caption = f"{time}: {strong} strong, {len(found.boxes) - strong} weak"
-    caption += f", {sum(found.dropped.values())} dropped" if found.dropped else ""
+    strong = int((usable.boxes[:, 4] >= START_SCORE).sum())
+    caption = f"{time}: {strong} strong, {len(usable.boxes) - strong} weak"
+    caption += f", {sum(usable.dropped.values())} dropped" if usable.dropped else ""
     return Picture(np.array(image), caption, caption)

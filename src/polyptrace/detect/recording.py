@@ -186,14 +186,14 @@ def _run(
         for group in _read_ahead(lambda: list(islice(frames, batch)), READ_AHEAD):
             new = [each for each in group if each[0].frame >= state.frames]
             usable = {position.frame: frame for position, frame, reason, _ in new if not reason}
-            found = _detect(video, detector, usable, state, min_score)
+            detected = _detect(video, detector, usable, state, min_score)
             for position, _, reason, red in new:
                 if reason:
                     state.skip(position.frame, reason)
                 else:
-                    unfinished.add(position.frame, found[position.frame].boxes)
-                    state.drop(position.frame, found[position.frame].dropped)
-                    state.weak += found[position.frame].weak
+                    unfinished.add(position.frame, detected[position.frame].boxes)
+                    state.drop(position.frame, detected[position.frame].dropped)
+                    state.weak += detected[position.frame].weak
                 if red:
                     state.first_red = state.first_red if state.red else position.frame
                     state.last_red, state.red = position.frame, state.red + 1
@@ -230,11 +230,11 @@ def _detect(
     indices = list(frames)
     where = f"{video}: frame {indices[0]}" if len(indices) == 1 else f"{video}: frames {indices[0]} to {indices[-1]}"
     try:
-        found = usable_boxes(detector, list(frames.values()), indices, where, min_score)
+        detected = usable_boxes(detector, list(frames.values()), indices, where, min_score)
     except DetectorError as error:
         state.failed = True
         raise UserError(f"{error}; the boxes of the frames before are kept") from error
-    return dict(zip(indices, found, strict=True))
+    return dict(zip(indices, detected, strict=True))
 
 
 def _write_table(table: Path, unfinished: UnfinishedDetections, outside: list[list[Any]]) -> tuple[int, int]:

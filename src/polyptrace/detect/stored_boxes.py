@@ -12,7 +12,7 @@ from polyptrace.core.errors import UserError, warn
 from polyptrace.data.boxes import Boxes
 from polyptrace.data.sources import read_source
 from polyptrace.data.sources.reading import NoBoxError
-from polyptrace.detect.detector import Found, Frame
+from polyptrace.detect.detector import Frame, ScoredBoxes
 
 
 class StoredBoxes:
@@ -32,7 +32,7 @@ class StoredBoxes:
         self._found = np.column_stack([boxes.xywh, scores])
         self.fingerprint = f"{source} {hashlib.sha256(self._frame.tobytes() + self._found.tobytes()).hexdigest()}"
 
-    def __call__(self, _: Sequence[Frame], indices: Sequence[int]) -> list[Found]:
+    def __call__(self, _: Sequence[Frame], indices: Sequence[int]) -> list[ScoredBoxes]:
         begin, end = (np.searchsorted(self._frame, indices, side) for side in ("left", "right"))
         return [self._found[a:b] for a, b in zip(begin, end, strict=True)]
 

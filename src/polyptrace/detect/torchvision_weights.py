@@ -15,7 +15,7 @@ from torchvision.models import detection, get_model, list_models
 
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import file_hash
-from polyptrace.detect.detector import Found, Frame, as_found, on_device, read_declaration
+from polyptrace.detect.detector import Frame, ScoredBoxes, as_scored_boxes, on_device, read_declaration
 from polyptrace.encoders.weights import read_tensors
 
 #: The bias of each architecture's classification, and how many values it has per class.
@@ -48,9 +48,9 @@ class TorchvisionWeights:
         self.fingerprint = f"torchvision {file_hash(path)} {settings}"
 
     @torch.inference_mode()
-    def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[Found]:
+    def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[ScoredBoxes]:
         results = self._model([on_device(frame, self._device).float() / 255 for frame in frames])
-        return [as_found(each["boxes"], each["scores"], each["labels"], self._classes) for each in results]
+        return [as_scored_boxes(each["boxes"], each["scores"], each["labels"], self._classes) for each in results]
 
 
 def _build(path: Path, name: str, state: dict[str, Tensor]) -> nn.Module:

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
 from polyptrace.core.errors import UserError
-from polyptrace.detect.detector import LEAST_SCORE, Found, Frame, as_found, on_device, read_declaration
+from polyptrace.detect.detector import LEAST_SCORE, Frame, ScoredBoxes, as_scored_boxes, on_device, read_declaration
 from polyptrace.encoders.weights import weights_hash
 
 
@@ -41,10 +41,10 @@ class TransformersFolder:
         self.fingerprint = f"transformers {weights_hash(model)} {sorted(self._classes)}"
 
     @torch.inference_mode()
-    def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[Found]:
+    def __call__(self, frames: Sequence[Frame], _: Sequence[int]) -> list[ScoredBoxes]:
         images = [on_device(frame, self._images_on) for frame in frames]
         inputs = self._processor(images=images, input_data_format="channels_first", return_tensors="pt")
         outputs = self._model(**inputs.to(self._device))
         sizes = [frame.shape[:2] for frame in frames]
         results = self._processor.post_process_object_detection(outputs, threshold=LEAST_SCORE, target_sizes=sizes)
-        return [as_found(each["boxes"], each["scores"], each["labels"], self._classes) for each in results]
+        return [as_scored_boxes(each["boxes"], each["scores"], each["labels"], self._classes) for each in results]

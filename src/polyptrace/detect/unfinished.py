@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Self
 from polyptrace.core.errors import UserError, warn
 from polyptrace.core.files import differences, refuse_changes
 from polyptrace.core.schema import from_json
-from polyptrace.detect.detector import Found
+from polyptrace.detect.detector import ScoredBoxes
 from polyptrace.detect.function import is_corrected
 
 FRAMES_PER_STATE, SECONDS_PER_STATE = 1000, 20.0  # the most work that a killed run repeats
@@ -103,11 +103,11 @@ class UnfinishedDetections:
             finally:
                 unfinished.save(now=True)
 
-    def add(self, frame: int, found: Found) -> None:
+    def add(self, frame: int, scored: ScoredBoxes) -> None:
         """Writes the boxes of a frame as MOT lines; frames and pixels count from 1."""
-        for x, y, w, h, score in found.tolist():
+        for x, y, w, h, score in scored.tolist():
             self._file.write(f"{frame + 1},-1,{x + 1:.2f},{y + 1:.2f},{w:.2f},{h:.2f},{score:.4f},-1,-1,-1\n".encode())
-        self.state.boxes += len(found)
+        self.state.boxes += len(scored)
 
     def save(self, *, now: bool = False) -> None:
         """Writes the state to disk, if enough was done since the last time."""

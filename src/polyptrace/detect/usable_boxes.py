@@ -7,7 +7,7 @@ import numpy as np
 
 from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError, failure_text
-from polyptrace.detect.detector import Detector, Found, Frame
+from polyptrace.detect.detector import Detector, Frame, ScoredBoxes
 
 MOST_BOXES = 100  # of a frame; the weakest are dropped
 ROUNDING = 0.01  # by which a score of low precision may be outside of 0 to 1
@@ -25,7 +25,7 @@ class DetectorError(UserError):
 class UsableBoxes(NamedTuple):
     """The boxes of a frame, best first; how many were dropped, by reason; and how many have too low a score."""
 
-    boxes: Found
+    boxes: ScoredBoxes
     dropped: dict[str, int]
     weak: int
 
@@ -55,35 +55,35 @@ def usable_boxes(
             f"{where}: the detector returned {error} -> return a list with one array (n, 5) of x, y, width, height and "
             "score per frame"
         ) from None
-    for found in arrays:
-        scores = found[np.isfinite(found).all(axis=1), 4]
+    for scored in arrays:
+        scores = scored[np.isfinite(scored).all(axis=1), 4]
         if wrong := scores[(scores < -ROUNDING) | (scores > 1 + ROUNDING)].tolist():
             raise DetectorError(
                 f"{where}: scores must be from 0 to 1, found {wrong[0]:g} -> divide per cent by 100, or apply the "
                 "sigmoid to logits; for an ONNX file, check the layout in its TOML file"
             )
-    return [_usable(found, frame, min_score) for found, frame in zip(arrays, frames, strict=True)]
+    return [_usable(scored, frame, min_score) for scored, frame in zip(arrays, frames, strict=True)]
 
 
-def _array(result: Any) -> Found:
+def _array(result: Any) -> ScoredBoxes:
     """What a detector returned for a frame as an array (n, 5); a `ValueError` says what it is instead."""
     if result is None:
         raise ValueError("None for a frame")
     try:
-        found = np.asarray(result, np.float64)
+        scored = np.asarray(result, np.float64)
     except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a tensor with a gradient
         raise ValueError(f"a {type(result).__name__} that is not an array of numbers ({error})") from None
-    if found.size and (found.ndim != 2 or found.shape[1] != 5):
-        raise ValueError(f"an array of shape {found.shape} for a frame")
-    return found.reshape(-1, 5)
+    if scored.size and (scored.ndim != 2 or scored.shape[1] != 5):
+        raise ValueError(f"an array of shape {scored.shape} for a frame")
+    return scored.reshape(-1, 5)
 
 
-def _usable(found: Found, frame: Frame, min_score: float) -> UsableBoxes:
+def _usable(scored: ScoredBoxes, frame: Frame, min_score: float) -> UsableBoxes:
     """The boxes clipped to the picture, without those that are unusable or too weak."""
     size = frame.shape[1::-1]
-    finite = np.isfinite(found).all(axis=1)
-    weak = finite & (found[:, 4] < min_score)
-    strong = found[finite & ~weak]
+    finite = np.isfinite(scored).all(axis=1)
+    weak = finite & (scored[:, 4] < min_score)
+    strong = scored[finite & ~weak]
     low, high = strong[:, :2].clip(0, size), (strong[:, :2] + strong[:, 2:4]).clip(0, size)
     inside = (high - low >= 1).all(axis=1)  # also removes boxes without width or height
     shares = ~inside & (strong[:, :4] >= 0).all(axis=1) & (strong[:, :4] <= 1).all(axis=1) & (strong[:, 2:4] > 0).all(1)

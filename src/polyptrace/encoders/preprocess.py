@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from polyptrace.core.arrays import Pixels
 from polyptrace.core.errors import UserError, warn
-from polyptrace.data.crops.regions import resize_frames
+from polyptrace.data.crops.resize import resize_frames
 
 #: Pixels of crops, RGB, as torch or NumPy.
 CropArray = Tensor | Pixels

@@ -159,7 +159,7 @@ def misfit(
             if given[name].is_complex() or (wanted[name].is_floating_point() and not given[name].is_floating_point())
         ],
     }
-    return "; ".join(f"{len(found)} {what}: {_listed(found)}" for what, found in problems.items() if found)
+    return "; ".join(f"{len(names)} {what}: {_listed(names)}" for what, names in problems.items() if names)
 
 
 def fill_network(

@@ -18,9 +18,9 @@ def effect(before: Identities, after: Identities, event: int) -> Effect:
     """What the event with this number changes, by the answers before and after it."""
     known = {each.statement.event for each in before.contradictions}
     contradicted: dict[int, set[int]] = {}
-    for found in after.contradictions:
-        if found.statement.event not in known:
-            contradicted.setdefault(found.statement.event, set()).update(found.because)
+    for contradiction in after.contradictions:
+        if contradiction.statement.event not in known:
+            contradicted.setdefault(contradiction.statement.event, set()).update(contradiction.because)
     replaced: set[int] = set()
     if before.items == after.items:  # otherwise the numbers of items differ, and no pair of a split is an earlier one
         stated = {(each.who, each.first, each.second): each.same for each in after.statements if each.event == event}

@@ -79,11 +79,11 @@ class PageContent:
 
     def effect(self, before: Identities, after: Identities, event: int) -> dict[str, Any]:
         """What an event changes about earlier answers, with the events that this is about."""
-        found = effect(before, after, event)
-        because = (each for events in found.contradicted.values() for each in events)
-        named = {event, *found.contradicted, *because, *found.replaced, *found.set_aside}
+        changes = effect(before, after, event)
+        because = (each for events in changes.contradicted.values() for each in events)
+        named = {event, *changes.contradicted, *because, *changes.replaced, *changes.set_aside}
         events = {each.id: each.as_json() for each in self.workspace.journal.events if each.id in named}
-        return asdict(found) | {"events": events}
+        return asdict(changes) | {"events": events}
 
     def question(self, number: int, view: str | None) -> dict[str, Any]:
         """The next question, or where there is none the next check."""
@@ -98,17 +98,17 @@ class PageContent:
     def lesions(self, number: int, view: str | None) -> dict[str, Any]:
         """The lesions of a procedure and, where polyps are known, how well they agree with them."""
         procedure, revision = self.workspace.procedure(number), self.revision
-        found, state = procedure.grouping(view), procedure.state(view)
+        grouping, state = procedure.grouping(view), procedure.state(view)
         polyp = self.workspace.tracks.polyp[procedure.rows][state.track]
         return {
             "revision": revision,
-            "lesion": found.lesion.tolist(),
-            "confidence": found.confidence.tolist(),
-            "low": found.interval[0],
-            "high": found.interval[1],
+            "lesion": grouping.lesion.tolist(),
+            "confidence": grouping.confidence.tolist(),
+            "low": grouping.interval[0],
+            "high": grouping.interval[1],
             "left": procedure.left(view),
             "suggested": np.flatnonzero(~state.decided()).tolist(),
-            "labels": agreement_with_labels(found.lesion, polyp),
+            "labels": agreement_with_labels(grouping.lesion, polyp),
         }
 
     def review(self, number: int, view: str | None) -> dict[str, Any]:

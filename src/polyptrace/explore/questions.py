@@ -183,26 +183,26 @@ def _chains(same: list[Statement], doubts: dict[Statement, float]) -> Iterator[C
 
     def chains(start: int) -> dict[int, tuple[float, int, Statement | None]]:
         """Of every item, the doubt along the way to it, its number of answers, and the most doubtful of them."""
-        found: dict[int, tuple[float, int, Statement | None]] = {}
+        paths: dict[int, tuple[float, int, Statement | None]] = {}
         for item, step in reachable(links, start).items():
-            found[item] = (0.0, 0, None)
+            paths[item] = (0.0, 0, None)
             if step is not None:
-                doubt, length, worst = found[step[0]]
+                doubt, length, worst = paths[step[0]]
                 own = doubts.get(step[1], 0.0)
                 worse = own > 0 and (worst is None or own > doubts[worst])
-                found[item] = (doubt + own, length + 1, step[1] if worse else worst)
-        return found
+                paths[item] = (doubt + own, length + 1, step[1] if worse else worst)
+        return paths
 
     seen: set[int] = set()
     for root in links:
         if root in seen:
             continue
-        found = chains(root)
-        seen.update(found)
-        start = max(found, key=lambda item: found[item][:2])
-        found = chains(start)
-        end = max(found, key=lambda item: found[item][:2])
-        doubt, length, worst = found[end]
+        paths = chains(root)
+        seen.update(paths)
+        start = max(paths, key=lambda item: paths[item][:2])
+        paths = chains(start)
+        end = max(paths, key=lambda item: paths[item][:2])
+        doubt, length, worst = paths[end]
         if worst is not None and length > 1:
             yield Check(worst, min(doubt, 1.0), min(start, end), max(start, end))
 

@@ -74,10 +74,10 @@ class Handlers:
 
     def candidates(self, request: Request) -> Response:
         item, top = (int(request.query_params.get(name, default)) for name, default in (("item", -1), ("top", 10)))
-        found = self.page.candidates(self._number(request), item, min(max(top, 1), 100), view_of(request))
-        if found is None:
+        candidates = self.page.candidates(self._number(request), item, min(max(top, 1), 100), view_of(request))
+        if candidates is None:
             raise HTTPException(404, "no such track")
-        return answer(found)
+        return answer(candidates)
 
     def strip(self, request: Request) -> Response:
         words = request.query_params

@@ -109,8 +109,8 @@ class ExploredProcedure:
     def check(self, who: str | None = None) -> Check | None:
         """The next check of an answer that is probably wrong."""
         state = self.state(who)
-        found = (next_check(state, items, scores) for items, scores in self._windows(state))
-        return max((each for each in found if each is not None), key=lambda each: each.wrong, default=None)
+        checks = (next_check(state, items, scores) for items, scores in self._windows(state))
+        return max((each for each in checks if each is not None), key=lambda each: each.wrong, default=None)
 
     def forget(self) -> None:
         """Forgets what was derived from the journal, after its events were changed."""
@@ -134,15 +134,16 @@ class ExploredProcedure:
         others = np.flatnonzero((np.arange(len(state.items)) != item) & ~state.rejected)
         cosine, gap, probability = self.pairs(item, others, who)
         order = np.lexsort((-cosine, -probability))[:top]
-        found = []
+        candidates = []
         for number in order.tolist():
             other = int(others[number])
             known = "same" if state.component[other] == state.component[item] else ""
             if state.apart(item, other):
                 statements = state.different[int(state.component[item])][int(state.component[other])]
                 known = "different" if statements else "simultaneous"
-            found.append(Candidate(other, float(cosine[number]), float(gap[number]), float(probability[number]), known))
-        return found
+            values = (float(each[number]) for each in (cosine, gap, probability))
+            candidates.append(Candidate(other, *values, known))
+        return candidates
 
     def conflict(self, event: Event, who: str | None = None) -> str:
         """Why an edit is refused: a track was changed, or tracks of one lesion would be visible at the same time."""

@@ -59,11 +59,11 @@ class Lesion:
     detector_score: float | None  # mean of the crops of its tracks; None if no score is known
 
 
-def lesion_list(tracks: Embeddings, found: ProcedureLesions, images: TrackImages) -> list[Lesion]:
+def lesion_list(tracks: Embeddings, procedure: ProcedureLesions, images: TrackImages) -> list[Lesion]:
     """The lesions of a procedure with their sightings and best frames."""
     described = []
-    for number in range(found.count):
-        rows = found.tracks_of(number)
+    for number in range(procedure.count):
+        rows = procedure.tracks_of(number)
         fps = float(tracks.fps[rows[0]]) if has_rate(tracks.fps[rows[0]]) else ASSUMED_FPS
         gap = tracks.position[rows[1:]] - np.maximum.accumulate(tracks.last[rows])[:-1] - 1
         sightings = np.split(rows, np.flatnonzero(gap > SIGHTING_GAP_S * fps) + 1)
@@ -76,8 +76,8 @@ def lesion_list(tracks: Embeddings, found: ProcedureLesions, images: TrackImages
                 rows,
                 tuple(sightings),
                 float((tracks.last[rows] - tracks.position[rows] + 1).sum()),
-                float(found.confidence[number]),
-                found.weakest[number],
+                float(procedure.confidence[number]),
+                procedure.weakest[number],
                 tuple(best),
                 _detector_score(images, keys),
             )
@@ -95,11 +95,11 @@ def _score_text(score: float | None) -> str:
 
 
 def lesion_table(
-    tracks: Embeddings, found: Sequence[ProcedureLesions], lesions: Sequence[Sequence[Lesion]]
+    tracks: Embeddings, procedures: Sequence[ProcedureLesions], lesions: Sequence[Sequence[Lesion]]
 ) -> list[list[str]]:
     """The lines of lesions.csv. Unknown cells are empty."""
     lines = [list(LESION_COLUMNS)]
-    for procedure, described in zip(found, lesions, strict=True):
+    for procedure, described in zip(procedures, lesions, strict=True):
         for lesion in described:
             fps = float(tracks.fps[lesion.rows[0]])
             first, last = int(tracks.position[lesion.rows].min()), int(tracks.last[lesion.rows].max())
@@ -117,10 +117,10 @@ def lesion_table(
     return lines
 
 
-def track_table(tracks: Embeddings, found: Sequence[ProcedureLesions], images: TrackImages) -> list[list[str]]:
+def track_table(tracks: Embeddings, procedures: Sequence[ProcedureLesions], images: TrackImages) -> list[list[str]]:
     """The lines of tracks.csv: the lesion of each track. Unknown cells are empty."""
     lines = [list(TRACK_COLUMNS)]
-    for procedure in found:
+    for procedure in procedures:
         for row, lesion in zip(procedure.rows.tolist(), procedure.lesion.tolist(), strict=True):
             first, last, fps = int(tracks.position[row]), int(tracks.last[row]), float(tracks.fps[row])
             cells = (procedure.dataset, procedure.video, tracks.track[row], first, last)
@@ -132,7 +132,7 @@ def track_table(tracks: Embeddings, found: Sequence[ProcedureLesions], images: T
 
 def lesion_page(
     tracks: Embeddings,
-    found: Sequence[ProcedureLesions],
+    procedures: Sequence[ProcedureLesions],
     lesions: Sequence[Sequence[Lesion]],
     model: SameModel,
     images: TrackImages,
@@ -142,18 +142,18 @@ def lesion_page(
     """The page: for each procedure the timeline, a card per lesion, and the uncertain pairs; `remarks` at the top."""
     sections = [
         Section(f"procedure-{number}", f"{procedure.video}: {procedure.count_text}", blocks)
-        for number, (procedure, described) in enumerate(zip(found, lesions, strict=True), 1)
+        for number, (procedure, described) in enumerate(zip(procedures, lesions, strict=True), 1)
         for blocks in [_procedure_blocks(tracks, procedure, described, images, number)]
     ]
     explanation = Part("lesions.html.j2", {"model": model, "sighting_gap": SIGHTING_GAP_S})
     missing = missing_pictures(images, [tracks.track_key(row) for row in range(len(tracks))])
-    total = sum(procedure.count for procedure in found)
+    total = sum(procedure.count for procedure in procedures)
     return Page(
-        title="Lesions" if len(found) > 1 else f"Lesions of procedure {found[0].video}",
+        title="Lesions" if len(procedures) > 1 else f"Lesions of procedure {procedures[0].video}",
         lead=" ".join(
             [
-                f"{counted(total, 'lesion')} in {counted(len(found), 'procedure')}. The range in parentheses contains"
-                " the number of lesions with a probability of 90 %.",
+                f"{counted(total, 'lesion')} in {counted(len(procedures), 'procedure')}."
+                " The range in parentheses contains the number of lesions with a probability of 90 %.",
                 *remarks,
                 missing,
             ]
@@ -162,7 +162,7 @@ def lesion_page(
         generated=tracks.generated,
         tiles=tuple(
             Tile(each.video, str(each.count), "90 % range {}–{}".format(*each.interval), None)
-            for each in (found[:14] if len(found) > 1 else ())  # of one procedure, its heading says the same
+            for each in (procedures[:14] if len(procedures) > 1 else ())  # of one procedure, its heading says the same
         ),
         brand="polyptrace lesions",
         origin=origin,

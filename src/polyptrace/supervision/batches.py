@@ -174,15 +174,15 @@ def separate_overlaps(batches: Ints, extents: Extents, generator: torch.Generato
     """
     batches = batches.copy()
     overlaps = _overlaps_within(batches, extents)  # (S,)
-    best, rounds = overlaps.sum(), 0
-    while overlaps.any() and rounds < PATIENCE:
+    best, since_best = overlaps.sum(), 0
+    while overlaps.any() and since_best < PATIENCE:
         pairs = _permutation(len(batches), generator)[: len(batches) // 2 * 2].reshape(-1, 2)
         pairs = pairs[overlaps[pairs].any(1)]
         _exchange(batches, pairs, extents, generator)
         overlaps[pairs] = _overlaps_within(batches[pairs.ravel()], extents).reshape(pairs.shape)
-        rounds += 1
+        since_best += 1
         if overlaps.sum() < 0.99 * best:
-            best, rounds = overlaps.sum(), 0
+            best, since_best = overlaps.sum(), 0
     return batches
 
 

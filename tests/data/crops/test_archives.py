@@ -42,8 +42,8 @@ def frames(archive: Path, *numbers: int) -> list[tuple[str, int]]:
 
 
 def test_requested_members_are_read_in_the_order_of_the_archive(archive: Path) -> None:
-    found = read_images(archive.parent, frames(archive, 20, 3, 11))
-    assert [frame for _, frame, _ in found] == [3, 11, 20]
+    actual = read_images(archive.parent, frames(archive, 20, 3, 11))
+    assert [frame for _, frame, _ in actual] == [3, 11, 20]
 
 
 def test_reading_can_be_cancelled(archive: Path) -> None:

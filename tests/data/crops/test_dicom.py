@@ -44,11 +44,11 @@ def test_a_dicom_video_is_read_like_the_video_inside(tmp_path: Path, parts: int)
     wrapped = dicom(tmp_path / "wrapped.dcm", cut(plain, parts))
     assert video_info(wrapped) == video_info(plain)
     expected = [picture for _, picture in all_frames(plain)]
-    found = list(all_frames(wrapped))
-    assert len(found) == 60
-    assert all(np.array_equal(one, other) for (_, one), other in zip(found, expected, strict=True))
-    resumed = list(all_frames(wrapped, found[40][0]))
-    assert [position for position, _ in resumed] == [position for position, _ in found[40:]]
+    actual = list(all_frames(wrapped))
+    assert len(actual) == 60
+    assert all(np.array_equal(one, other) for (_, one), other in zip(actual, expected, strict=True))
+    resumed = list(all_frames(wrapped, actual[40][0]))
+    assert [position for position, _ in resumed] == [position for position, _ in actual[40:]]
     assert [position.frame for position, _ in read_frames(wrapped, [5, 59])] == [5, 59]
     made = detect(wrapped, Numbered(), tmp_path / "out")
     assert (made.frames, made.boxes) == (60, 60)

@@ -57,9 +57,9 @@ def recording(path: Path, shape: str, clock: bool = True, codec: str = "libx264"
             colours = np.stack([wave + 40, wave * 0.6, wave * 0.5], 2).clip(0, 255).astype(np.uint8)
             image = Image.fromarray(np.where(inside[..., None], colours, np.uint8(8)))
             draw = ImageDraw.Draw(image)
-            for number, place in enumerate(PLACES):
+            for number, position in enumerate(PLACES):
                 text = f"{index:02d}:{index * 7 % 60:02d}" if clock and number % 4 == 0 else "DOE JANE"
-                draw.text(place, text[: (WIDTH - place[0]) // 6], fill=(255, 255, 255))
+                draw.text(position, text[: (WIDTH - position[0]) // 6], fill=(255, 255, 255))
             container.mux(stream.encode(av.VideoFrame.from_ndarray(np.array(image), format="rgb24")))
         container.mux(stream.encode())
     return path
@@ -70,12 +70,12 @@ def test_the_field_is_found_and_everything_outside_is_blank(tmp_path: Path, shap
     video = recording(tmp_path / "v.mp4", shape)
     mask, inside = field_mask(video), field_image(shape)
     assert mask is not None
-    found = mask[..., 0] > 0
-    assert not (found & ~inside).any()
-    assert (found & inside).sum() > 0.94 * inside.sum()
+    actual = mask[..., 0] > 0
+    assert not (actual & ~inside).any()
+    assert (actual & inside).sum() > 0.94 * inside.sum()
     for _, picture in read_frames(video, range(0, FRAMES, 5), field=mask):
         assert not picture.numpy()[:, ~inside].any()
-        assert picture.numpy()[:, found].mean() > 60
+        assert picture.numpy()[:, actual].mean() > 60
 
 
 @pytest.mark.parametrize("shape", FIELDS)
@@ -84,9 +84,9 @@ def test_strong_compression_does_not_connect_a_clock_with_the_field(tmp_path: Pa
     """About 200 kbit/s: blocks of 16 pixels change around the clock, which is 7 pixels above the octagon."""
     mask = field_mask(recording(tmp_path / "v.mkv", shape, codec=codec))
     assert mask is not None
-    found, inside = mask[..., 0] > 0, field_image(shape)
-    assert not (found & ~ndimage.binary_dilation(inside, iterations=5)).any()
-    assert (found & inside).sum() > 0.94 * inside.sum()
+    actual, inside = mask[..., 0] > 0, field_image(shape)
+    assert not (actual & ~ndimage.binary_dilation(inside, iterations=5)).any()
+    assert (actual & inside).sum() > 0.94 * inside.sum()
 
 
 class Unseekable(io.RawIOBase):
@@ -125,9 +125,9 @@ def test_the_field_is_found_without_a_duration_or_time_stamps(
     assert video_info(tmp_path / "live.mkv").seconds < 0.1
     mask = field_mask(tmp_path / "live.mkv")
     assert mask is not None
-    found, inside = mask[..., 0] > 0, field_image("octagon")
-    assert not (found & ~ndimage.binary_dilation(inside, iterations=5)).any()
-    assert found.sum() > 0.94 * inside.sum()
+    actual, inside = mask[..., 0] > 0, field_image("octagon")
+    assert not (actual & ~ndimage.binary_dilation(inside, iterations=5)).any()
+    assert actual.sum() > 0.94 * inside.sum()
 
 
 @pytest.mark.parametrize("border", ["blank", "keep"])
@@ -154,8 +154,8 @@ def test_stored_crops_show_no_name_unless_the_border_is_kept(tmp_path: Path, bor
 
 def test_a_stored_field_is_used_until_the_video_changes(tmp_path: Path) -> None:
     video, stored = recording(tmp_path / "v.mp4", "octagon"), tmp_path / "kept/v.field.png"
-    found = field_mask(video, tmp_path / "kept")
-    assert found is not None
+    actual = field_mask(video, tmp_path / "kept")
+    assert actual is not None
     with Image.open(stored) as image:
         smaller = Image.new("1", image.size)
         smaller.paste(1, (20, 20, 60, 60))
@@ -166,7 +166,7 @@ def test_a_stored_field_is_used_until_the_video_changes(tmp_path: Path) -> None:
     assert again is not None
     assert (again[..., 0] > 0).sum() == 40 * 40
     stored.write_bytes(stored.read_bytes()[:60])  # damaged
-    np.testing.assert_array_equal(field_mask(video, tmp_path / "kept"), found)
+    np.testing.assert_array_equal(field_mask(video, tmp_path / "kept"), actual)
     recording(tmp_path / "v.mp4", "circle")
     circle = field_mask(video, tmp_path / "kept")
     assert circle is not None

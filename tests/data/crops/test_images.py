@@ -35,9 +35,9 @@ def test_a_complete_jpeg_is_decoded_even_with_bytes_after_it(thumbnail: bool, af
 @pytest.mark.parametrize("lost", [2, 3, 500, 1500])
 @pytest.mark.parametrize("after", [b"", bytes(5000), b"what a device writes after its image " * 9])
 def test_a_jpeg_that_ends_early_is_truncated_even_with_bytes_after_it(thumbnail: bool, lost: int, after: bytes) -> None:
-    found = decode_complete(jpeg(thumbnail=thumbnail)[:-lost] + after)
-    assert isinstance(found, str)
-    assert "image is truncated" in found
+    actual = decode_complete(jpeg(thumbnail=thumbnail)[:-lost] + after)
+    assert isinstance(actual, str)
+    assert "image is truncated" in actual
 
 
 def test_a_rotated_jpeg_is_turned_where_a_decoder_of_many_ignores_exif(

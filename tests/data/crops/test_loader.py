@@ -16,8 +16,8 @@ CPU = torch.device("cpu")
 def test_parts_come_in_order_with_their_own_rows() -> None:
     crops = np.random.default_rng(0).integers(0, 256, (40, 4, 4, 3), np.uint8)
     parts = [np.array([3, 4, 5]), np.array([39]), np.array([], np.int64), np.array([0, 20, 7, 7])]
-    for rows, found in zip(parts, read_ahead(crops, parts, CPU), strict=True):
-        assert np.array_equal(found.numpy(), crops[rows])
+    for rows, actual in zip(parts, read_ahead(crops, parts, CPU), strict=True):
+        assert np.array_equal(actual.numpy(), crops[rows])
 
 
 def test_padding_is_zeros_behind_the_rows() -> None:
@@ -53,10 +53,10 @@ def test_on_a_gpu_no_batch_is_overwritten_before_it_was_used() -> None:
     for batch in read_ahead(crops, parts, torch.device("cuda"), pad=300):
         work = (work @ work).clamp(0, 1)  # the GPU is busy while the next batches are read
         sums.append(batch.double().sum((1, 2, 3)))
-    for rows, found in zip(parts, sums, strict=True):
+    for rows, actual in zip(parts, sums, strict=True):
         expected = np.zeros(max(300, len(rows)))
         expected[: len(rows)] = crops[rows].sum((1, 2, 3))
-        assert np.array_equal(found.cpu().numpy(), expected)
+        assert np.array_equal(actual.cpu().numpy(), expected)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")

@@ -16,9 +16,9 @@ from polyptrace.core import codec
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes
 from polyptrace.data.crops import cutting
-from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.filling import fill_store
 from polyptrace.data.crops.images import read_images
-from polyptrace.data.crops.regions import cut_crop, resize_crops
+from polyptrace.data.crops.resize import cut_crop, resize_crops
 
 Source = Callable[..., tuple[Boxes, Path]]
 SIZE = 24

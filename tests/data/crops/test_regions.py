@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from polyptrace.data.boxes import crop_regions
-from polyptrace.data.crops.regions import cut_crop
+from polyptrace.data.crops.resize import cut_crop
 
 
 def region(box: tuple[float, ...], scale: float = 5.0, size: tuple[int, int] = (320, 256)) -> list[int]:

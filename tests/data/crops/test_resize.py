@@ -4,7 +4,7 @@ import torch
 from torchvision.transforms.v2 import functional as vision
 
 from polyptrace.data.crops import regions as resize
-from polyptrace.data.crops.regions import resize_crops, resize_frames
+from polyptrace.data.crops.resize import resize_crops, resize_frames
 
 CROPS = torch.randint(0, 256, (7, 24, 24, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 

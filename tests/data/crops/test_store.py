@@ -23,9 +23,9 @@ def test_crops_are_written_to_their_rows_and_marked(tmp_path: Path) -> None:
     with UnfinishedCrops.open(path, STATES, 2) as store:
         assert not store.finished.any()
         store.write(np.array([0, 3, 4]), crops)
-    found = np.load(path)
-    np.testing.assert_array_equal(found[[0, 3, 4]], crops)
-    assert not found[[1, 2]].any()
+    actual = np.load(path)
+    np.testing.assert_array_equal(actual[[0, 3, 4]], crops)
+    assert not actual[[1, 2]].any()
     with UnfinishedCrops.open(path, STATES, 2) as store:
         assert store.finished.tolist() == [True, False, False, True, True]
 

@@ -65,8 +65,8 @@ def rotate(path: Path, matrix: tuple[int, ...]) -> Path:
 def test_the_requested_frame_is_returned(tmp_path: Path, ending: str) -> None:
     video = write_video(tmp_path / f"procedure{ending}", 80)
     wanted = [70, 0, 33, 33, 34, 79]
-    found = {position.frame: number_in(picture) for position, picture in read_frames(video, wanted)}
-    assert found == {index: index for index in wanted}
+    actual = {position.frame: number_in(picture) for position, picture in read_frames(video, wanted)}
+    assert actual == {index: index for index in wanted}
 
 
 def test_b_frames_are_read_in_presentation_order(tmp_path: Path) -> None:
@@ -126,8 +126,8 @@ def test_a_rotated_video_is_read_as_players_show_it(
     upright = write_video(tmp_path / "upright.mp4", 3)
     turned = rotate(write_video(tmp_path / "turned.mp4", 3), matrix)
     expected = torch.rot90(next(read_frames(upright, [2]))[1], -clockwise_quarters, (1, 2))
-    found = next(read_frames(turned, [2]))[1]
-    assert torch.equal(found, expected)
+    actual = next(read_frames(turned, [2]))[1]
+    assert torch.equal(actual, expected)
     assert (video_info(turned).height, video_info(turned).width) == tuple(expected.shape[1:])
 
 
@@ -139,9 +139,9 @@ def test_a_stream_that_ends_early_gives_everything_before_and_a_warning(tmp_path
     with pytest.warns(
         UserWarning, match=r"short\.mp4: the stream ends early .* of 120 requested frames are missing, from frame \d+"
     ):
-        found = [(position.frame, number_in(picture)) for position, picture in read_frames(short, range(120))]
-    assert 30 < len(found) < 120
-    assert found == [(i, i) for i in range(len(found))]
+        actual = [(position.frame, number_in(picture)) for position, picture in read_frames(short, range(120))]
+    assert 30 < len(actual) < 120
+    assert actual == [(i, i) for i in range(len(actual))]
 
 
 def test_a_video_that_has_the_wanted_frames_gives_no_warning(tmp_path: Path) -> None:

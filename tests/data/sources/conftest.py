@@ -46,21 +46,21 @@ def world() -> list[Row]:
 def same_rows() -> Callable[..., None]:
     """Asserts that a box table is the expected rows, each once, in any order, with these columns equal."""
 
-    def check(found: Boxes, expected: list[Row], *columns: str, **others: object) -> None:
+    def check(actual: Boxes, expected: list[Row], *columns: str, **others: object) -> None:
         def key(video: str, frame: int, box: object) -> tuple[object, ...]:
             return video, int(frame), tuple(np.round(np.asarray(box, float), 6).tolist())
 
-        order = sorted(range(len(found)), key=lambda k: key(found.video[k], found.frame_index[k], found.xywh[k]))
+        order = sorted(range(len(actual)), key=lambda k: key(actual.video[k], actual.frame_index[k], actual.xywh[k]))
         rows = sorted(expected, key=lambda row: key(row.video, row.frame_index, row.xywh))
-        assert found.video[order].tolist() == [row.video for row in rows]
-        assert found.frame_index[order].tolist() == [row.frame_index for row in rows]
-        np.testing.assert_allclose(found.xywh[order], [row.xywh for row in rows], atol=1e-9)
+        assert actual.video[order].tolist() == [row.video for row in rows]
+        assert actual.frame_index[order].tolist() == [row.frame_index for row in rows]
+        np.testing.assert_allclose(actual.xywh[order], [row.xywh for row in rows], atol=1e-9)
         for name in columns:
             wanted = np.array([getattr(row, name) for row in rows])
-            np.testing.assert_array_equal(getattr(found, name)[order].astype(wanted.dtype), wanted, err_msg=name)
+            np.testing.assert_array_equal(getattr(actual, name)[order].astype(wanted.dtype), wanted, err_msg=name)
         for name, of_row in others.items():
             assert callable(of_row)
-            np.testing.assert_array_equal(getattr(found, name)[order], [of_row(row) for row in rows], err_msg=name)
+            np.testing.assert_array_equal(getattr(actual, name)[order], [of_row(row) for row in rows], err_msg=name)
 
     return check
 

@@ -87,7 +87,7 @@ def test_two_sizes_of_one_polyp_are_an_error_exactly_if_they_exist(rows: list[tu
         size_mm=[size for _, size in rows],
     )
     sizes = {p: {s for q, s in rows if q == p and not math.isnan(s)} for p in ("a", "b")}
-    if any(len(found) > 1 for found in sizes.values()):
+    if any(len(actual) > 1 for actual in sizes.values()):
         with pytest.raises(UserError, match="give each its own id"):
             one_label_per_polyp(table)
     else:

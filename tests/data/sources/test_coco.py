@@ -15,10 +15,10 @@ from polyptrace.data.sources.file_names import image_root
 def content_of(rows) -> dict:
     """The authors' layout, annotations in another order than images."""
     frames = sorted({(row.video, row.frame_index) for row in rows})
-    place = {frame: 10 + k for k, frame in enumerate(frames)}
+    index = {frame: 10 + k for k, frame in enumerate(frames)}
     images = [
         {
-            "id": place[video, frame],
+            "id": index[video, frame],
             "file_name": f"{video}_{frame}.jpg",
             "width": 64,
             "height": 48,
@@ -31,7 +31,7 @@ def content_of(rows) -> dict:
     annotations = [
         {
             "id": k,
-            "image_id": place[row.video, row.frame_index],
+            "image_id": index[row.video, row.frame_index],
             "bbox": list(row.xywh),
             "identity_id": f"{row.video}_{row.track}",
             "category_id": 1,
@@ -50,9 +50,9 @@ def write_coco(root: Path, content: dict, split: str = "train") -> Path:
 
 
 def test_the_authors_layout_is_read_row_by_row(tmp_path: Path, world, same_rows) -> None:
-    found = read_coco(write_coco(tmp_path, content_of(world)), split="train")
+    actual = read_coco(write_coco(tmp_path, content_of(world)), split="train")
     same_rows(
-        found,
+        actual,
         world,
         polyp=lambda row: f"{row.video}_{row.track}",
         file=lambda row: f"images/{row.video}_{row.frame_index}.jpg",
@@ -60,10 +60,10 @@ def test_the_authors_layout_is_read_row_by_row(tmp_path: Path, world, same_rows)
         histology=lambda row: {"1": "AD", "2": "Hyperplastic polyp"}[row.track],
         dataset=lambda _: "dataset9",
     )
-    assert set(found.fps) == {29.97}
-    assert (found.image_width == 64).all()
-    assert (found.track == "").all()
-    assert found.line.tolist() == sorted(
+    assert set(actual.fps) == {29.97}
+    assert (actual.image_width == 64).all()
+    assert (actual.track == "").all()
+    assert actual.line.tolist() == sorted(
         range(len(world)), key=lambda k: content_of(world)["annotations"][k]["image_id"]
     )
 
@@ -76,12 +76,12 @@ def test_a_json_file_itself_is_a_source_with_the_same_files(tmp_path: Path, worl
 
 
 def test_the_published_annotations_are_read_in_the_authors_order(shared: Path) -> None:
-    found = read_coco(shared / "oracles" / "a_annotations_0.json")
+    actual = read_coco(shared / "oracles" / "a_annotations_0.json")
     oracle = np.load(shared / "oracles" / "a_tracklets_0.npz")
-    assert found.line.tolist() == oracle["instance_ann_id"].tolist()
-    assert found.frame_index.tolist() == oracle["instance_frame_id"].tolist()
-    assert found.polyp.tolist() == oracle["instance_identity"].tolist()
-    np.testing.assert_array_equal(found.xywh, oracle["instance_bbox"])
+    assert actual.line.tolist() == oracle["instance_ann_id"].tolist()
+    assert actual.frame_index.tolist() == oracle["instance_frame_id"].tolist()
+    assert actual.polyp.tolist() == oracle["instance_identity"].tolist()
+    np.testing.assert_array_equal(actual.xywh, oracle["instance_bbox"])
 
 
 def test_a_hidden_file_next_to_the_annotations_is_ignored(tmp_path: Path, world, same_rows) -> None:
@@ -119,8 +119,8 @@ def test_without_sequence_id_the_identity_names_the_video(tmp_path: Path, world,
 @pytest.mark.parametrize(("name", "video"), [("procedure7/000001.jpg", "procedure7"), ("p7_frame0001.jpg", "p7")])
 def test_without_any_identity_the_file_name_names_the_video(tmp_path: Path, name: str, video: str) -> None:
     image, box = {"id": 1, "file_name": name}, {"image_id": 1, "bbox": [1, 2, 3, 4]}
-    found = read_coco(write_coco(tmp_path, {"images": [image], "annotations": [box]}))
-    assert (found.video[0], found.frame_index[0]) == (video, 1)
+    actual = read_coco(write_coco(tmp_path, {"images": [image], "annotations": [box]}))
+    assert (actual.video[0], actual.frame_index[0]) == (video, 1)
     image["file_name"] = "1.jpg"
     with pytest.raises(UserError, match="its image has no sequence_id"):
         read_coco(write_coco(tmp_path, {"images": [image], "annotations": [box]}))
@@ -130,8 +130,8 @@ def test_an_identity_that_names_another_video_is_a_warning_and_sequence_id_is_us
     content = content_of(world)
     content["annotations"][0]["identity_id"] = "elsewhere_1"
     with pytest.warns(UserWarning, match=r"1 of \d+ boxes have an identity_id that names another video .*'elsewhere'"):
-        found = read_coco(write_coco(tmp_path, content))
-    assert set(found.video) == {"case1", "case2"}
+        actual = read_coco(write_coco(tmp_path, content))
+    assert set(actual.video) == {"case1", "case2"}
 
 
 def test_several_splits_are_read_together_and_what_they_share_once(tmp_path: Path, world, same_rows) -> None:
@@ -158,8 +158,8 @@ def test_results_of_a_detector_replace_the_annotations(tmp_path: Path, world, sa
     ]
     (tmp_path / "results.json").write_text(json.dumps(results))
     content["annotations"] = []
-    found = read_coco(write_coco(tmp_path, content), results=tmp_path / "results.json")
-    same_rows(found, world, "score", polyp=lambda _: "")
+    actual = read_coco(write_coco(tmp_path, content), results=tmp_path / "results.json")
+    same_rows(actual, world, "score", polyp=lambda _: "")
     with pytest.raises(UserError, match=r"results\.json: contains detections only .* --results"):
         read_coco(tmp_path / "results.json")
 
@@ -175,13 +175,13 @@ def test_results_of_a_detector_replace_the_annotations(tmp_path: Path, world, sa
     ],
 )
 def test_info_says_whether_a_file_is_generated(tmp_path: Path, world, info: object, generated: bool) -> None:
-    found = read_coco(write_coco(tmp_path, content_of(world) | {"info": info}))
-    assert found.generated.tolist() == [generated] * len(world)
+    actual = read_coco(write_coco(tmp_path, content_of(world) | {"info": info}))
+    assert actual.generated.tolist() == [generated] * len(world)
 
 
 def test_a_frame_rate_of_zero_is_unknown(tmp_path: Path, world) -> None:
-    found = read_coco(write_coco(tmp_path, content_of(world) | {"info": {"fps": 0}}))
-    assert np.isnan(found.fps).all()
+    actual = read_coco(write_coco(tmp_path, content_of(world) | {"info": {"fps": 0}}))
+    assert np.isnan(actual.fps).all()
 
 
 def broken(content: dict, change) -> dict:
@@ -224,11 +224,11 @@ def test_errors_name_the_record(tmp_path: Path, world, change, message: str) -> 
 
 def test_a_frame_id_that_is_not_whole_is_left_for_a_check_to_find(tmp_path: Path, world) -> None:
     content = broken(content_of(world), lambda c: c["images"][2].update(frame_id=1.5))
-    found = read_coco(write_coco(tmp_path, content))
-    where = [f.where for f in check_boxes(found) if f.kind == "no frame"]
+    actual = read_coco(write_coco(tmp_path, content))
+    where = [f.where for f in check_boxes(actual) if f.kind == "no frame"]
     image = content["images"][2]["id"]
-    places = [k for k, annotation in enumerate(content["annotations"]) if annotation["image_id"] == image]
-    assert where == [f"annotations/instances_train.json: annotations[{k}]" for k in places]
+    positions = [k for k, annotation in enumerate(content["annotations"]) if annotation["image_id"] == image]
+    assert where == [f"annotations/instances_train.json: annotations[{k}]" for k in positions]
     assert where
 
 

@@ -37,12 +37,12 @@ def write(root: Path, content: dict) -> Path:
 
 
 def test_rows_are_read_row_by_row(tmp_path: Path, world, same_rows) -> None:
-    found = read_cocovid(write(tmp_path, content_of(world)))
+    actual = read_cocovid(write(tmp_path, content_of(world)))
     same_rows(
-        found, world, "track", file=lambda row: f"images/{row.video}/{row.frame_index:06d}.jpg", polyp=lambda _: ""
+        actual, world, "track", file=lambda row: f"images/{row.video}/{row.frame_index:06d}.jpg", polyp=lambda _: ""
     )
-    assert set(found.fps) == {25.0}
-    assert set(zip(found.image_width, found.image_height, strict=True)) == {(64, 48)}
+    assert set(actual.fps) == {25.0}
+    assert set(zip(actual.image_width, actual.image_height, strict=True)) == {(64, 48)}
 
 
 def test_instances_are_polyps_with_the_option_or_a_polyp_id(tmp_path: Path, world, same_rows) -> None:
@@ -59,8 +59,8 @@ def test_frames_come_from_the_video_file_if_it_exists(tmp_path: Path, world, sam
     content = content_of(world)
     content["videos"][0]["fps"], content["videos"][1]["fps"] = 30, 0  # 0 is unknown
     rates = {"case1": 30.0, "case2": 25.0}
-    found = read_cocovid(write(tmp_path, content))
-    same_rows(found, world, file=lambda row: f"videos/{row.video}.mp4", fps=lambda row: rates[row.video])
+    actual = read_cocovid(write(tmp_path, content))
+    same_rows(actual, world, file=lambda row: f"videos/{row.video}.mp4", fps=lambda row: rates[row.video])
 
 
 @pytest.mark.parametrize("ending", ["", ".mp4", ".mxf"])

@@ -43,15 +43,15 @@ def write(root: Path, rows, **options: object) -> Path:
 def test_tasks_are_read_row_by_row(tmp_path: Path, world, same_rows, picture) -> None:
     for row in world:
         picture(tmp_path / row.video / "images" / f"frame_{row.frame_index:06d}.PNG")
-    found = read_cvat(write(tmp_path, world))
+    actual = read_cvat(write(tmp_path, world))
     same_rows(
-        found,
+        actual,
         world,
         "track",
         file=lambda row: f"{row.video}/images/frame_{row.frame_index:06d}.PNG",
         polyp=lambda _: "",
     )
-    assert set(zip(found.image_width, found.image_height, strict=True)) == {(64, 48)}
+    assert set(zip(actual.image_width, actual.image_height, strict=True)) == {(64, 48)}
 
 
 def test_one_file_alone_is_a_source_named_by_its_task(tmp_path: Path, world, same_rows) -> None:
@@ -64,24 +64,24 @@ def test_frames_of_a_video_file_are_counted_as_the_task_shows_them(tmp_path: Pat
     first = [row for row in world if row.video == "case1"]
     video(tmp_path / "case1.mp4", 3)
     (tmp_path / "case1.xml").write_text(task(first, name="case1", source="case1.mp4", start=100, filters="step=3"))
-    found = read_cvat(tmp_path / "case1.xml")
-    assert sorted(found.frame_index.tolist()) == sorted(100 + 3 * row.frame_index for row in first)
-    assert set(found.file) == {"case1.mp4"}
-    assert set(found.fps) == {25.0}
+    actual = read_cvat(tmp_path / "case1.xml")
+    assert sorted(actual.frame_index.tolist()) == sorted(100 + 3 * row.frame_index for row in first)
+    assert set(actual.file) == {"case1.mp4"}
+    assert set(actual.fps) == {25.0}
     from_one = read_cvat(tmp_path / "case1.xml", first_frame=1)
-    assert (found.frame_index - from_one.frame_index).tolist() == [3] * len(found)
+    assert (actual.frame_index - from_one.frame_index).tolist() == [3] * len(actual)
 
 
 def test_attributes_are_labels(tmp_path: Path, world, same_rows) -> None:
     attributes = '<attribute name="Polyp">A</attribute><attribute name="size">15mm-</attribute>'
     attributes += '<attribute name="histology">AD</attribute>'
-    found = read_cvat(write(tmp_path, world, attributes=attributes))
-    same_rows(found, world, polyp=lambda r: f"{r.video}/A", size_mm=lambda _: 15.0, histology=lambda _: "AD")
+    actual = read_cvat(write(tmp_path, world, attributes=attributes))
+    same_rows(actual, world, polyp=lambda r: f"{r.video}/A", size_mm=lambda _: 15.0, histology=lambda _: "AD")
 
 
 def test_tracks_are_polyps_with_the_option(tmp_path: Path, world, same_rows) -> None:
-    found = read_cvat(write(tmp_path, world), identities="polyp")
-    same_rows(found, world, polyp=lambda row: f"{row.video}/{row.track}")
+    actual = read_cvat(write(tmp_path, world), identities="polyp")
+    same_rows(actual, world, polyp=lambda row: f"{row.video}/{row.track}")
 
 
 @pytest.mark.parametrize(
@@ -144,6 +144,6 @@ def test_boxes_outside_of_tracks_do_not_shift_the_lines_of_others(tmp_path: Path
     path = tmp_path / "a.xml"
     stray = f"{box_.format(0)}<!-- {box_.format(1)} -->\n<group>\n{box_.format(2)}</group>\n"
     path.write_text(f"<annotations>\n{stray}<track id='7'>\n{box_.format(3)}</track>\n</annotations>\n")
-    found = read_cvat(path)
-    assert found.frame_index.tolist() == [3]
-    assert found.line.tolist() == [9]
+    actual = read_cvat(path)
+    assert actual.frame_index.tolist() == [3]
+    assert actual.line.tolist() == [9]

@@ -129,6 +129,6 @@ def test_links_are_followed_and_each_folder_comes_once(tmp_path: Path) -> None:
     start.mkdir()
     (start / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere" / "round").symlink_to(start)
-    found = folders_below(start)
-    assert found == [start, start / "link", start / "link" / "inner"]
-    assert [relative(folder, start) for folder in found] == ["", "link", "link/inner"]
+    actual = folders_below(start)
+    assert actual == [start, start / "link", start / "link" / "inner"]
+    assert [relative(folder, start) for folder in actual] == ["", "link", "link/inner"]

@@ -75,8 +75,8 @@ def test_id_1_in_two_videos_is_two_polyps(
     tmp_path: Path, source: str, write: Callable[..., None], field: str, options: dict[str, object]
 ) -> None:
     write(tmp_path, field, 1)
-    found = read(source, tmp_path, **options)
-    assert sorted(zip(found.video, found.polyp, strict=True)) == [("case1", "case1/1"), ("case2", "case2/1")]
+    actual = read(source, tmp_path, **options)
+    assert sorted(zip(actual.video, actual.polyp, strict=True)) == [("case1", "case1/1"), ("case2", "case2/1")]
 
 
 @pytest.mark.parametrize(

@@ -33,19 +33,19 @@ def all_four(tmp_path: Path) -> Path:
 
 @pytest.mark.filterwarnings("ignore:.*paper-eval lacks")
 def test_rsp_is_the_evaluation_videos_with_sun_and_polypsize(all_four: Path) -> None:
-    found = read_rsp(all_four)
-    assert found.dataset.tolist() == ["realcolon", "sun", "polypsize"]
-    assert found.video.tolist() == ["001-009", "case3", "Video07"]
-    assert found.size_mm.tolist() == [4.0, 3.0, 11.0]
-    assert [name.split("/")[0] for name in found.file] == ["REAL-Colon", "sun", "Polyp_Size_Dataset"]
+    actual = read_rsp(all_four)
+    assert actual.dataset.tolist() == ["realcolon", "sun", "polypsize"]
+    assert actual.video.tolist() == ["001-009", "case3", "Video07"]
+    assert actual.size_mm.tolist() == [4.0, 3.0, 11.0]
+    assert [name.split("/")[0] for name in actual.file] == ["REAL-Colon", "sun", "Polyp_Size_Dataset"]
 
 
 @pytest.mark.filterwarnings("ignore:.*paper-eval lacks")
 def test_rspp_adds_polypsset(all_four: Path) -> None:
-    found = read_rspp(all_four)
-    assert found.video.tolist() == ["001-009", "case3", "Video07", "test2019/4"]
-    assert found.histology.tolist() == ["AD", "Low-grade adenoma", "", "hyperplastic"]
-    assert found.file[3] == "PolypsSet/test2019/Image/4/1.jpg"
+    actual = read_rspp(all_four)
+    assert actual.video.tolist() == ["001-009", "case3", "Video07", "test2019/4"]
+    assert actual.histology.tolist() == ["AD", "Low-grade adenoma", "", "hyperplastic"]
+    assert actual.file[3] == "PolypsSet/test2019/Image/4/1.jpg"
 
 
 @pytest.mark.filterwarnings("ignore:.*paper-eval lacks")
@@ -54,9 +54,9 @@ def test_a_combination_passes_options_to_its_parts(all_four: Path, tmp_path: Pat
     table = all_four / "Polyp_Size_Dataset" / "Polyp_Size_Lables.csv"
     put(table, "Video_ID,Polyp_Size,Kind\nVideo07,11mm,odd\n")
     options = {"cases": tmp_path / "cases.csv", "columns": {"histology": "Kind"}, "histology": {"odd": "HP"}}
-    found = read_source("rspp", all_four, {**options, "split": None})
-    assert found.size_mm[:3].tolist() == [4.0, 7.0, 11.0]
-    assert found.histology.tolist() == ["AD", "HP", "HP", "hyperplastic"]
+    actual = read_source("rspp", all_four, {**options, "split": None})
+    assert actual.size_mm[:3].tolist() == [4.0, 7.0, 11.0]
+    assert actual.histology.tolist() == ["AD", "HP", "HP", "hyperplastic"]
     (all_four / "REAL-Colon" / "001-009_annotations" / "001-009_5.xml").write_text("damaged since")
     with pytest.raises(UserError, match=r"001-009_5\.xml"):
         read_source("rspp", all_four, options)
@@ -77,8 +77,8 @@ def test_a_source_is_read_by_its_name_with_the_options_it_has(tmp_path: Path) ->
     image = {"id": 1, "file_name": "a_1.jpg", "frame_id": 1, "sequence_id": "a"}
     box = {"image_id": 1, "bbox": [1, 2, 3, 4], "histology": "odd"}
     put(tmp_path / "x.json", json.dumps({"images": [image], "annotations": [box]}))
-    found = read_source("coco", tmp_path / "x.json", {"histology": {"odd": "AD"}, "identities": None, "split": None})
-    assert found.histology.tolist() == ["AD"]
+    actual = read_source("coco", tmp_path / "x.json", {"histology": {"odd": "AD"}, "identities": None, "split": None})
+    assert actual.histology.tolist() == ["AD"]
     with pytest.raises(UserError, match="coco: has no option --identities -> it has --split, --results, --histology"):
         read_source("coco", tmp_path / "x.json", {"identities": "polyp"})
     with pytest.raises(UserError, match="--identities lesion: not a choice -> track or polyp"):

@@ -47,23 +47,23 @@ def one_file(tmp_path: Path, content: bytes) -> Path:
 
 
 def test_ground_truth_is_read_row_by_row(tmp_path: Path, world, same_rows) -> None:
-    found = read_mot(write_mot(tmp_path, world))
+    actual = read_mot(write_mot(tmp_path, world))
     same_rows(
-        found,
+        actual,
         world,
         "track",
         file=lambda row: f"{row.video}/img1/{row.frame_index + 1:06d}.jpg",
         source=lambda row: f"{row.video}/gt/gt.txt",
     )
-    assert set(found.polyp) == {""}
-    assert set(found.fps) == {25.0}
-    assert set(zip(found.image_width, found.image_height, strict=True)) == {(64, 48)}
-    assert np.isnan(found.score).all()
+    assert set(actual.polyp) == {""}
+    assert set(actual.fps) == {25.0}
+    assert set(zip(actual.image_width, actual.image_height, strict=True)) == {(64, 48)}
+    assert np.isnan(actual.score).all()
 
 
 def test_detections_without_identity_keep_their_scores(tmp_path: Path, world, same_rows) -> None:
-    found = read_mot(write_mot(tmp_path, world, kind="det", track="-1", scores=True))
-    same_rows(found, world, "score", track=lambda _: "")
+    actual = read_mot(write_mot(tmp_path, world, kind="det", track="-1", scores=True))
+    same_rows(actual, world, "score", track=lambda _: "")
 
 
 def test_a_confidence_of_minus_one_is_no_score(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_images_are_found_with_any_zero_padding_and_missing_ones_are_named_with_
     write_mot(tmp_path, world)
     first = world[0]
     picture(tmp_path / first.video / "img1" / f"frame_{first.frame_index + 1:04d}.png")
-    found = read_mot(tmp_path)
+    actual = read_mot(tmp_path)
     expected = [f"{r.video}/img1/frame_{r.frame_index + 1:04d}.png" for r in world if r.video == first.video]
-    assert found.file[found.video == first.video].tolist() == expected
+    assert actual.file[actual.video == first.video].tolist() == expected
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n"])
@@ -124,23 +124,23 @@ def test_line_ends_and_byte_order_marks_change_nothing(
 
 
 def test_semicolons_and_blanks_separate_as_well(tmp_path: Path) -> None:
-    found = read_mot(one_file(tmp_path, b"1 7 2 3 4 5 1\n2;7;2.5;3;4;5;1\n# a remark\n\n3, 7, 2, 3, 4, 5\n"))
-    assert found.frame_index.tolist() == [0, 1, 2]
-    assert found.line.tolist() == [1, 2, 5]
-    assert found.xywh[1].tolist() == [1.5, 2, 4, 5]
+    actual = read_mot(one_file(tmp_path, b"1 7 2 3 4 5 1\n2;7;2.5;3;4;5;1\n# a remark\n\n3, 7, 2, 3, 4, 5\n"))
+    assert actual.frame_index.tolist() == [0, 1, 2]
+    assert actual.line.tolist() == [1, 2, 5]
+    assert actual.xywh[1].tolist() == [1.5, 2, 4, 5]
 
 
 def test_a_frame_that_is_not_whole_is_left_for_a_check_to_find(tmp_path: Path) -> None:
-    found = read_mot(one_file(tmp_path, b"1,1,2,3,4,5,1\n2.5,1,2,3,4,5,1\nnan,1,2,3,4,5,1\n"))
-    assert found.frame_index.tolist() == [0, NO_FRAME, NO_FRAME]
-    assert [bool(file) for file in found.file] == [True, False, False]
-    assert [f.where.rpartition("/")[2] for f in check_boxes(found)] == ["gt.txt:2", "gt.txt:3"]
+    actual = read_mot(one_file(tmp_path, b"1,1,2,3,4,5,1\n2.5,1,2,3,4,5,1\nnan,1,2,3,4,5,1\n"))
+    assert actual.frame_index.tolist() == [0, NO_FRAME, NO_FRAME]
+    assert [bool(file) for file in actual.file] == [True, False, False]
+    assert [f.where.rpartition("/")[2] for f in check_boxes(actual)] == ["gt.txt:2", "gt.txt:3"]
 
 
 def test_entries_to_ignore_are_left_out_of_ground_truth(tmp_path: Path) -> None:
-    found = read_mot(one_file(tmp_path, b"1,1,2,3,4,5,1\n2,1,2,3,4,5,0\n3,1,2,3,4,5,1\n"))
-    assert found.frame_index.tolist() == [0, 2]
-    assert found.line.tolist() == [1, 3]
+    actual = read_mot(one_file(tmp_path, b"1,1,2,3,4,5,1\n2,1,2,3,4,5,0\n3,1,2,3,4,5,1\n"))
+    assert actual.frame_index.tolist() == [0, 2]
+    assert actual.line.tolist() == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -162,10 +162,10 @@ def test_bad_lines_are_named(tmp_path: Path, content: bytes, message: str) -> No
 
 
 def test_invalid_boxes_are_left_to_the_checks(tmp_path: Path) -> None:
-    found = read_mot(one_file(tmp_path, b"1,1,nan,3,4,5,1\n2,1,2,3,-4,inf,1\n-3,1,2,3,4,5,1\n"))
-    assert np.isnan(found.xywh[0, 0])
-    assert found.xywh[1].tolist() == [1, 2, -4, np.inf]
-    assert found.frame_index[2] == -4
+    actual = read_mot(one_file(tmp_path, b"1,1,nan,3,4,5,1\n2,1,2,3,-4,inf,1\n-3,1,2,3,4,5,1\n"))
+    assert np.isnan(actual.xywh[0, 0])
+    assert actual.xywh[1].tolist() == [1, 2, -4, np.inf]
+    assert actual.frame_index[2] == -4
 
 
 def test_a_file_that_counts_from_zero_needs_the_option(tmp_path: Path, picture) -> None:
@@ -173,9 +173,9 @@ def test_a_file_that_counts_from_zero_needs_the_option(tmp_path: Path, picture) 
     picture(root / "clip" / "img1" / "00002.jpg")
     with pytest.raises(UserError, match=r"gt\.txt:1: frame 0, but MOT counts frames from 1 .* --first-frame 0"):
         read_mot(root)
-    found = read_mot(root, first_frame=0)
-    assert found.frame_index.tolist() == [0, 2]
-    assert found.file.tolist() == ["clip/img1/00000.jpg", "clip/img1/00002.jpg"]
+    actual = read_mot(root, first_frame=0)
+    assert actual.frame_index.tolist() == [0, 2]
+    assert actual.file.tolist() == ["clip/img1/00000.jpg", "clip/img1/00002.jpg"]
 
 
 def test_a_sequence_without_boxes_is_a_warning(tmp_path: Path, world) -> None:
@@ -238,10 +238,10 @@ def test_text_files_next_to_videos_are_detections_of_those_videos(
     with pytest.warns(
         UserWarning, match=r"left out: .*notes\.txt: no video is named 'notes', only case1\.mp4, case2\.mp4"
     ):
-        found = read_mot(tmp_path)
-    same_rows(found, world, "score", file=lambda row: f"{row.video}.mp4")
-    assert set(found.fps) == {25.0}
-    assert set(found.image_width) == {64}
+        actual = read_mot(tmp_path)
+    same_rows(actual, world, "score", file=lambda row: f"{row.video}.mp4")
+    assert set(actual.fps) == {25.0}
+    assert set(actual.image_width) == {64}
 
 
 @pytest.mark.parametrize(
@@ -300,9 +300,9 @@ def test_a_sequence_folder_has_the_video_of_its_name_beside_it_if_that_is_in_the
 ) -> None:
     write_mot(tmp_path, world)
     video(tmp_path / "case1.mp4", 25)
-    found = read_mot(tmp_path)
-    assert set(found.file[found.video == "case1"]) == {"case1.mp4"}
-    assert not set(found.file[found.video == "case2"]) & {"case1.mp4"}
+    actual = read_mot(tmp_path)
+    assert set(actual.file[actual.video == "case1"]) == {"case1.mp4"}
+    assert not set(actual.file[actual.video == "case2"]) & {"case1.mp4"}
     monkeypatch.chdir(tmp_path)
     for path in ("case1", "case1/gt/gt.txt"):
         assert "case1.mp4" not in set(read_mot(Path(path)).file)
@@ -310,10 +310,10 @@ def test_a_sequence_folder_has_the_video_of_its_name_beside_it_if_that_is_in_the
 
 def test_the_real_clips_are_read_with_one_row_per_line(shared: Path) -> None:
     root = shared / "data" / "ldpolyp"
-    found = read_mot(root)
-    assert len(found) == sum(len(table.read_text().splitlines()) for table in root.glob("*/gt/gt.txt"))
-    assert len(set(found.video)) == 25
-    exists = [(root / name).is_file() for name in found.file]
-    assert 2000 < sum(exists) < len(found)
-    row = int(np.flatnonzero((found.video == "clip101") & (found.line == 1))[0])
-    assert (found.frame_index[row], found.xywh[row].tolist()) == (2, [477, 16, 27, 44])
+    actual = read_mot(root)
+    assert len(actual) == sum(len(table.read_text().splitlines()) for table in root.glob("*/gt/gt.txt"))
+    assert len(set(actual.video)) == 25
+    exists = [(root / name).is_file() for name in actual.file]
+    assert 2000 < sum(exists) < len(actual)
+    row = int(np.flatnonzero((actual.video == "clip101") & (actual.line == 1))[0])
+    assert (actual.frame_index[row], actual.xywh[row].tolist()) == (2, [477, 16, 27, 44])

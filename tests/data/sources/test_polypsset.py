@@ -23,8 +23,8 @@ def xml(rows, kind: str, filename: str) -> str:
 
 def write(root: Path, world) -> Path:
     """Frames are numbered 100, 110, … in the files: sampled, not consecutive."""
-    for case, place in VIDEOS.items():
-        part, number = place.split("/")
+    for case, index in VIDEOS.items():
+        part, number = index.split("/")
         folder = root / part / "Annotation" / number
         folder.mkdir(parents=True)
         for frame in range(25):
@@ -40,7 +40,7 @@ def write(root: Path, world) -> Path:
 def test_videos_are_read_row_by_row(tmp_path: Path, world, same_rows, wrapper: str) -> None:
     write(tmp_path / wrapper, world)
     inner = f"{wrapper}/" if wrapper else ""
-    found = read_polypsset(tmp_path)
+    actual = read_polypsset(tmp_path)
     kinds = {VIDEOS[case]: kind for case, kind in KINDS.items()}
 
     def file(row) -> str:
@@ -48,7 +48,7 @@ def test_videos_are_read_row_by_row(tmp_path: Path, world, same_rows, wrapper: s
         return f"{inner}{part}/Image/{number}/{100 + 10 * row.frame_index}.jpg"
 
     same_rows(
-        found,
+        actual,
         [row.named(VIDEOS[row.video]) for row in world],
         polyp=lambda row: row.video,
         histology=lambda row: kinds[row.video],

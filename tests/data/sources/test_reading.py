@@ -39,17 +39,17 @@ def slow(content: str) -> list[list[float]]:
 @settings(deadline=None)
 def test_numbers_are_read_as_they_are_written(rows: list[list[float]]) -> None:
     content = "\n".join(",".join(map(repr, row)) for row in rows)
-    found, lines = number_rows(content, "x", NAMES, 2)
-    np.testing.assert_array_equal(found, slow(content))
+    actual, lines = number_rows(content, "x", NAMES, 2)
+    np.testing.assert_array_equal(actual, slow(content))
     assert lines.tolist() == list(range(1, len(rows) + 1))
 
 
 @given(st.integers(0, 29), st.sampled_from(["x", "", "1..2", "--1", "1_0", "0x10"]))
 @settings(deadline=None)
-def test_the_bad_line_is_named(place: int, bad: str) -> None:
+def test_the_bad_line_is_named(index: int, bad: str) -> None:
     lines = ["1,2,3"] * 30
-    lines[place] = f"1,{bad},3" if bad else "1"
-    with pytest.raises(UserError, match=rf"^x:{place + 1}: "):
+    lines[index] = f"1,{bad},3" if bad else "1"
+    with pytest.raises(UserError, match=rf"^x:{index + 1}: "):
         number_rows("\n".join(lines), "x", NAMES, 2)
 
 
@@ -122,11 +122,11 @@ def test_a_csv_file_is_read_as_written(tmp_path_factory, rows: list[tuple[str, s
     writer = csv.writer(buffer, delimiter=delimiter, quoting=csv.QUOTE_ALL)
     writer.writerows([("one", "two", "three"), *rows])
     path.write_bytes(b"\xef\xbb\xbf" + buffer.getvalue().encode())
-    found = read_table(path, ("one", "three"))
+    actual = read_table(path, ("one", "three"))
     kept = [row for row in rows if any(cell.strip() for cell in row)]
-    assert [tuple(row.values()) for row, _ in found] == [tuple(cell.strip() for cell in row) for row in kept]
+    assert [tuple(row.values()) for row, _ in actual] == [tuple(cell.strip() for cell in row) for row in kept]
     lines = [2 + k for k, row in enumerate(rows) if any(cell.strip() for cell in row)]
-    assert [where for _, where in found] == [f"{path}:{line}" for line in lines]
+    assert [where for _, where in actual] == [f"{path}:{line}" for line in lines]
 
 
 @pytest.mark.parametrize(

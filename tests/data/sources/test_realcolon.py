@@ -83,9 +83,9 @@ def expected(world, *splits: str):
 
 @pytest.mark.parametrize("suffix", ["_annotations", "_annotation"])
 def test_folders_are_read_row_by_row(tmp_path: Path, world, same_rows, suffix: str) -> None:
-    found = read_realcolon(write_folders(tmp_path, world, suffix))
+    actual = read_realcolon(write_folders(tmp_path, world, suffix))
     same_rows(
-        found,
+        actual,
         expected(world),
         polyp=lambda row: f"{row.video}_{row.track}",
         file=lambda row: f"{row.video}_frames/{row.video}_{row.frame_index}.jpg",
@@ -95,17 +95,17 @@ def test_folders_are_read_row_by_row(tmp_path: Path, world, same_rows, suffix: s
         fps=lambda row: {"001-001": 29.97, "002-009": 25.0}[row.video],
         dataset=lambda _: "realcolon",
     )
-    assert set(zip(found.image_width, found.image_height, strict=True)) == {(1240, 1080)}
-    assert (found.track == "").all()
+    assert set(zip(actual.image_width, actual.image_height, strict=True)) == {(1240, 1080)}
+    assert (actual.track == "").all()
 
 
 def test_archives_as_downloaded_give_the_same_rows_and_members_of_archives(tmp_path: Path, world, same_rows) -> None:
-    found = read_realcolon(write_archives(tmp_path / "packed", world))
+    actual = read_realcolon(write_archives(tmp_path / "packed", world))
     file = "{0}_frames.tar.gz::{0}_frames/{0}_{1}.jpg"
-    same_rows(found, expected(world), file=lambda row: file.format(row.video, row.frame_index))
+    same_rows(actual, expected(world), file=lambda row: file.format(row.video, row.frame_index))
     unpacked = read_realcolon(write_folders(tmp_path / "unpacked", world))
-    np.testing.assert_array_equal(found.xywh, unpacked.xywh)
-    assert found.polyp.tolist() == unpacked.polyp.tolist()
+    np.testing.assert_array_equal(actual.xywh, unpacked.xywh)
+    assert actual.polyp.tolist() == unpacked.polyp.tolist()
 
 
 def test_the_papers_splits_select_videos_and_warn_of_missing_ones(tmp_path: Path, world, same_rows) -> None:
@@ -128,9 +128,9 @@ def test_missing_tables_are_a_warning_and_labels_stay_unknown(tmp_path: Path, wo
     write_folders(tmp_path, world)
     (tmp_path / "lesion_info.csv").unlink()
     with pytest.warns(UserWarning, match=r"lesion_info\.csv: no such file"):
-        found = read_realcolon(tmp_path)
-    assert np.isnan(found.size_mm).all()
-    assert set(found.histology) == {""}
+        actual = read_realcolon(tmp_path)
+    assert np.isnan(actual.size_mm).all()
+    assert set(actual.histology) == {""}
 
 
 @pytest.mark.parametrize(

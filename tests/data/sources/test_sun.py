@@ -34,24 +34,24 @@ def write(root: Path) -> dict[str, list[tuple[int, int, tuple[int, int, int, int
 
 def test_every_polyp_line_is_a_row_with_rebuilt_frames(tmp_path: Path) -> None:
     truth = write(tmp_path)
-    found = read_sun(tmp_path)
+    actual = read_sun(tmp_path)
     start = {2: -1, 10: 6 + GAP - 5}  # sub-clip 2 (frames 1-6) comes first, then a gap, then 10 (frames 5-9)
     for case, part in (("case1", 1), ("case100", 2)):
-        rows = found.take(found.video == case)
+        rows = actual.take(actual.video == case)
         assert rows.frame_index.tolist() == [start[clip] + frame for clip, frame, _ in truth[case]]
         assert rows.xywh.tolist() == [list(box) for _, _, box in truth[case]]
         folder = f"sundatabase_positive_part{part}/{case}"
         assert rows.file.tolist() == [f"{folder}/{NAME.format(clip=c, frame=f)}" for c, f, _ in truth[case]]
         assert set(rows.polyp) == {case}
-    assert set(found.fps) == {30.0}
-    assert set(found.dataset) == {"sun"}
+    assert set(actual.fps) == {30.0}
+    assert set(actual.dataset) == {"sun"}
 
 
 def test_sizes_and_histologies_come_with_the_package(tmp_path: Path) -> None:
     write(tmp_path)
-    found = read_sun(tmp_path)
+    actual = read_sun(tmp_path)
     labels = {
-        video: (size, kind) for video, size, kind in zip(found.video, found.size_mm, found.histology, strict=True)
+        video: (size, kind) for video, size, kind in zip(actual.video, actual.size_mm, actual.histology, strict=True)
     }
     assert labels == {"case1": (6.0, "Low-grade adenoma"), "case100": (3.0, "Hyperplastic polyp")}
 
@@ -102,8 +102,8 @@ def test_another_table_of_cases_can_be_given(tmp_path: Path, table: str, message
     write(tmp_path)
     (tmp_path / "t.csv").write_text(table)
     if message is None:
-        found = read_sun(tmp_path, cases=tmp_path / "t.csv")
-        assert set(found.size_mm[found.video == "case1"]) == {15.0}
+        actual = read_sun(tmp_path, cases=tmp_path / "t.csv")
+        assert set(actual.size_mm[actual.video == "case1"]) == {15.0}
         return
     with pytest.raises(UserError, match=message):
         read_sun(tmp_path, cases=tmp_path / "t.csv")

@@ -31,9 +31,9 @@ def write(root: Path, rows, *, xml: str, image: str = "{video}_{frame:04d}.jpg",
 
 
 def test_flat_names_are_read_row_by_row(tmp_path: Path, world, same_rows) -> None:
-    found = read_voc(write(tmp_path, world, xml="Annotations/{video}_{frame:04d}.xml"))
-    same_rows(found, world, "track", file=lambda row: f"JPEGImages/{row.video}_{row.frame_index:04d}.jpg")
-    assert set(zip(found.image_width, found.image_height, strict=True)) == {(64, 48)}
+    actual = read_voc(write(tmp_path, world, xml="Annotations/{video}_{frame:04d}.xml"))
+    same_rows(actual, world, "track", file=lambda row: f"JPEGImages/{row.video}_{row.frame_index:04d}.jpg")
+    assert set(zip(actual.image_width, actual.image_height, strict=True)) == {(64, 48)}
 
 
 @pytest.mark.parametrize(
@@ -49,15 +49,15 @@ def test_folders_are_videos_and_images_are_found(
 ) -> None:
     for row in world:
         picture(tmp_path / image.format(video=row.video, frame=row.frame_index))
-    found = read_voc(write(tmp_path, world, xml=xml, image="{frame}.jpg"))
-    same_rows(found, world, "track", file=lambda r: image.format(video=r.video, frame=r.frame_index))
+    actual = read_voc(write(tmp_path, world, xml=xml, image="{frame}.jpg"))
+    same_rows(actual, world, "track", file=lambda r: image.format(video=r.video, frame=r.frame_index))
 
 
 def test_tags_are_labels(tmp_path: Path, world, same_rows) -> None:
     extra = "<polyp_id>P7</polyp_id><size_mm>4 mm</size_mm><histology>SSL</histology><score>0.5</score>"
-    found = read_voc(write(tmp_path, world, xml="{video}/{frame}.xml", extra=extra))
+    actual = read_voc(write(tmp_path, world, xml="{video}/{frame}.xml", extra=extra))
     same_rows(
-        found,
+        actual,
         world,
         polyp=lambda row: f"{row.video}/P7",
         size_mm=lambda _: 4.0,

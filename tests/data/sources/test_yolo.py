@@ -39,9 +39,9 @@ def test_boxes_with_tracks_are_read_row_by_row(
     for row in world:
         picture(tmp_path / image.format(video=row.video, frame=row.frame_index))
     (tmp_path / "classes.txt").write_text("polyp\n")
-    found = read_yolo(write(tmp_path, world, name=label))
+    actual = read_yolo(write(tmp_path, world, name=label))
     same_rows(
-        found,
+        actual,
         world,
         "track",
         file=lambda row: image.format(video=row.video, frame=row.frame_index),
@@ -49,7 +49,7 @@ def test_boxes_with_tracks_are_read_row_by_row(
         image_width=lambda _: 64,
         image_height=lambda _: 48,
     )
-    assert np.isnan(found.score).all()
+    assert np.isnan(actual.score).all()
 
 
 def test_the_size_of_an_image_that_exif_data_turn_is_that_of_the_decoded_one(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def test_the_size_of_an_image_that_exif_data_turn_is_that_of_the_decoded_one(tmp
     exif[0x0112] = 6  # lies on its side
     Image.new("RGB", (64, 48)).save(tmp_path / "v_0.jpg", exif=exif)
     (tmp_path / "v_0.txt").write_text("0 0.5 0.5 0.5 0.5\n")
-    found = read_yolo(tmp_path)
-    assert (found.image_width[0], found.image_height[0]) == (48, 64)
+    actual = read_yolo(tmp_path)
+    assert (actual.image_width[0], actual.image_height[0]) == (48, 64)
     assert decode_image((tmp_path / "v_0.jpg").read_bytes()).shape == (3, 64, 48)
 
 
@@ -81,10 +81,10 @@ def test_frames_of_a_video_file_count_from_one_as_detectors_write_them(tmp_path:
     for name in ("case1", "case2"):
         video(tmp_path / "videos" / f"{name}.mp4", 25)
     write(tmp_path, world, name="labels/{video}_{frame}.txt", first=1, tail=lambda row: f" {row.score}")
-    found = read_yolo(tmp_path)
-    same_rows(found, world, "score", file=lambda row: f"videos/{row.video}.mp4", fps=lambda _: 25.0)
+    actual = read_yolo(tmp_path)
+    same_rows(actual, world, "score", file=lambda row: f"videos/{row.video}.mp4", fps=lambda _: 25.0)
     from_zero = read_yolo(tmp_path, first_frame=0)
-    assert (from_zero.frame_index - found.frame_index).tolist() == [1] * len(found)
+    assert (from_zero.frame_index - actual.frame_index).tolist() == [1] * len(actual)
 
 
 def test_frame_zero_of_a_video_needs_the_option(tmp_path: Path, video) -> None:
@@ -104,8 +104,8 @@ def test_videos_that_share_the_folder_of_a_split_stay_apart(tmp_path: Path, worl
 def test_a_missing_image_has_the_size_of_its_neighbours(tmp_path: Path, world, same_rows, picture) -> None:
     first = [row for row in world if row.video == "case1"]
     picture(tmp_path / "images" / "case1" / f"{min(row.frame_index for row in first):04d}.jpg")
-    found = read_yolo(write(tmp_path, first, name="labels/{video}/{frame:04d}.txt"))
-    same_rows(found, first, "track", file=lambda row: f"images/case1/{row.frame_index:04d}.jpg")
+    actual = read_yolo(write(tmp_path, first, name="labels/{video}/{frame:04d}.txt"))
+    same_rows(actual, first, "track", file=lambda row: f"images/case1/{row.frame_index:04d}.jpg")
 
 
 def test_without_any_size_the_error_says_how_to_give_it(tmp_path: Path, world) -> None:
@@ -115,8 +115,8 @@ def test_without_any_size_the_error_says_how_to_give_it(tmp_path: Path, world) -
 
 def test_tracks_are_polyps_with_the_option(tmp_path: Path, world, same_rows) -> None:
     write(tmp_path, world, name="labels/{video}_{frame}.txt")
-    found = read_yolo(tmp_path, identities="polyp", image_size=(64, 48))
-    same_rows(found, world, polyp=lambda row: f"{row.video}/{row.track}")
+    actual = read_yolo(tmp_path, identities="polyp", image_size=(64, 48))
+    same_rows(actual, world, polyp=lambda row: f"{row.video}/{row.track}")
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def test_embed_writes_the_vectors_of_tracklets_and_tracks(
     with pytest.raises(SystemExit) as ended:
         main([*words, "--embed.pooling", "mean", "--embed.device", "cpu"])
     assert ended.value.code == 0
-    found, dataset = Embeddings.load(tmp_path / "e"), Dataset.open(data)
-    tracklets = np.flatnonzero(found.unit == "tracklet")
+    actual, dataset = Embeddings.load(tmp_path / "e"), Dataset.open(data)
+    tracklets = np.flatnonzero(actual.unit == "tracklet")
     assert len(tracklets) == 3
     for i in tracklets:
         frames = prepare_crops(dataset.gather([i])[0], model.preprocess)[0]
@@ -46,4 +46,4 @@ def test_embed_writes_the_vectors_of_tracklets_and_tracks(
                 starts = (0, 8 - length) if length < 8 else (0,)
                 clips = [architecture.tokens(backbone, frames[None, s : s + length]).mean((0, 1)) for s in starts]
                 expected = torch.stack(clips).mean(0)
-        np.testing.assert_allclose(found.vectors[i], expected.numpy(), atol=2e-4, rtol=1e-3)
+        np.testing.assert_allclose(actual.vectors[i], expected.numpy(), atol=2e-4, rtol=1e-3)

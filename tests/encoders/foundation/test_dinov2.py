@@ -43,7 +43,7 @@ def laid_out(state: dict[str, Tensor], layout: str, swiglu: bool) -> dict[str, T
         stacked = {k.replace("mlp.fc1", "mlp.w12").replace("mlp.fc2", "mlp.w3"): v for k, v in state.items()}
         return {**(stacked if swiglu else state), "mask_token": torch.zeros(1, width)}
     new = layout == "transformers"
-    found = {"embeddings.mask_token": torch.zeros(1, width)}
+    actual = {"embeddings.mask_token": torch.zeros(1, width)}
     for key, tensor in state.items():
         name = key.replace("patch_embed.proj", "embeddings.patch_embeddings.projection")
         name = re.sub(r"^cls_token$", "embeddings.cls_token", name)
@@ -58,13 +58,13 @@ def laid_out(state: dict[str, Tensor], layout: str, swiglu: bool) -> dict[str, T
         if "attn.qkv" in name:
             whole = ("q_proj", "k_proj", "v_proj") if new else ("attention.query", "attention.key", "attention.value")
             for part, piece in zip(whole, tensor.chunk(3), strict=True):
-                found[name.replace("attn.qkv", f"attention.{part}")] = piece.clone()
+                actual[name.replace("attn.qkv", f"attention.{part}")] = piece.clone()
         elif swiglu and "mlp.fc1" in name:
             for part, piece in zip(("gate_proj", "up_proj"), tensor.chunk(2), strict=True):
-                found[name.replace("fc1", part)] = piece.clone()
+                actual[name.replace("fc1", part)] = piece.clone()
         else:
-            found[name] = tensor
-    return found
+            actual[name] = tensor
+    return actual
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -79,8 +79,8 @@ def test_every_published_layout_gives_the_tokens_of_an_independent_forward(
     pictures = frames(2, 3, 28)
     with torch.no_grad():
         expected = model.forward_features(pictures.flatten(0, 1)).mean(1).reshape(2, 3, -1).mean(1)
-        found = load_foundation(name, path)(pictures)
-    torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-5)
+        actual = load_foundation(name, path)(pictures)
+    torch.testing.assert_close(actual, expected, atol=2e-5, rtol=2e-5)
 
 
 def test_position_embeddings_are_resized_without_antialiasing(
@@ -104,5 +104,5 @@ def test_position_embeddings_are_resized_without_antialiasing(
     pictures = frames(1, 2, 28)
     with torch.no_grad():
         expected = at_28.eval().forward_features(pictures[0])[:, 0].mean(0, keepdim=True)
-        found = load_foundation("dinov2-small", tmp_path / "m.safetensors", pooling="cls")(pictures)
-    torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-5)
+        actual = load_foundation("dinov2-small", tmp_path / "m.safetensors", pooling="cls")(pictures)
+    torch.testing.assert_close(actual, expected, atol=2e-5, rtol=2e-5)

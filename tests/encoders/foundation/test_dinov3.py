@@ -30,7 +30,7 @@ def reference(architecture: Dinov3, bias: bool) -> nn.Module:
 
 def hub(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The weights of timm's model under the names of the hub's files."""
-    found = {"embeddings.mask_token": torch.zeros(1, 1, state["cls_token"].shape[-1])}
+    actual = {"embeddings.mask_token": torch.zeros(1, 1, state["cls_token"].shape[-1])}
     for key, tensor in state.items():
         name = key.replace("patch_embed.proj", "embeddings.patch_embeddings").replace("blocks.", "layer.")
         name = re.sub(r"^cls_token$", "embeddings.cls_token", name)
@@ -40,25 +40,25 @@ def hub(state: dict[str, Tensor]) -> dict[str, Tensor]:
         name = re.sub(r"attn\.([qv])_bias", r"attention.\1_proj.bias", name)
         if "attn.qkv" in name:
             for part, piece in zip("qkv", tensor.chunk(3), strict=True):
-                found[name.replace("attn.qkv", f"attention.{part}_proj")] = piece.clone()
+                actual[name.replace("attn.qkv", f"attention.{part}_proj")] = piece.clone()
         else:
-            found[name] = tensor
-    return found
+            actual[name] = tensor
+    return actual
 
 
 def meta(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The same as Meta's own files have them: a stacked bias with a mask, the rotary periods, storage tokens."""
-    found = {"mask_token": torch.zeros(1, state["cls_token"].shape[-1]), "rope_embed.periods": torch.ones(4)}
+    actual = {"mask_token": torch.zeros(1, state["cls_token"].shape[-1]), "rope_embed.periods": torch.ones(4)}
     for key, tensor in state.items():
         name = re.sub(r"gamma_([12])", r"ls\1.gamma", key).replace("reg_token", "storage_tokens")
         if name.endswith("q_bias"):
             value = state[key.replace("q_bias", "v_bias")]
             stacked = torch.cat([tensor, torch.full_like(tensor, 7.0), value])
-            found[name.replace("q_bias", "qkv.bias")] = stacked
-            found[name.replace("q_bias", "qkv.bias_mask")] = torch.ones_like(stacked)
+            actual[name.replace("q_bias", "qkv.bias")] = stacked
+            actual[name.replace("q_bias", "qkv.bias_mask")] = torch.ones_like(stacked)
         elif not name.endswith("v_bias"):
-            found[name] = tensor
-    return found
+            actual[name] = tensor
+    return actual
 
 
 @pytest.mark.parametrize("layout", ["hub", "meta", "timm", "timm without biases"])
@@ -78,8 +78,8 @@ def test_every_published_layout_gives_the_tokens_of_an_independent_forward(
         tokens = model.forward_features(pictures.flatten(0, 1)).reshape(2, 3, 9, -1)
         cls, patches = tokens[:, :, 0].mean(1), tokens[:, :, 5:].mean((1, 2))
         torch.testing.assert_close(load_foundation(name, path)(pictures), cls, atol=3e-5, rtol=3e-5)
-        found = load_foundation(name, path, pooling="patch-mean")(pictures)
-    torch.testing.assert_close(found, patches, atol=3e-5, rtol=3e-5)
+        actual = load_foundation(name, path, pooling="patch-mean")(pictures)
+    torch.testing.assert_close(actual, patches, atol=3e-5, rtol=3e-5)
 
 
 def test_a_file_that_lacks_only_some_of_the_biases_is_refused(

@@ -98,8 +98,8 @@ def test_the_published_layout_gives_the_tokens_of_a_slow_forward(
     expected = torch.stack([slow_tokens(weights, clip, small[name]) for clip in pictures])
     cls, patches = expected[:, 0], expected[:, 1:].mean(1)
     torch.testing.assert_close(load_foundation(name, tmp_path / "endo.pth")(pictures), cls, atol=2e-5, rtol=2e-5)
-    found = load_foundation(name, tmp_path / "endo.pth", pooling="cls+patch-mean")(pictures)
-    torch.testing.assert_close(found, torch.cat([cls, patches], dim=1), atol=2e-5, rtol=2e-5)
+    actual = load_foundation(name, tmp_path / "endo.pth", pooling="cls+patch-mean")(pictures)
+    torch.testing.assert_close(actual, torch.cat([cls, patches], dim=1), atol=2e-5, rtol=2e-5)
 
 
 def test_a_clip_shorter_than_the_models_own_spreads_its_frames_over_the_time_embeddings(

@@ -31,7 +31,7 @@ def save(state: dict[str, Tensor], path: Path) -> None:
 
 def old_transformers(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The names that transformers had before version 5."""
-    found = {}
+    actual = {}
     for key, tensor in state.items():
         name = key.replace("patch_embed.proj", "embeddings.patch_embeddings.projection")
         name = re.sub(r"^(cls_token)$", r"embeddings.\1", name)
@@ -42,10 +42,10 @@ def old_transformers(state: dict[str, Tensor]) -> dict[str, Tensor]:
         name = name.replace("mlp.fc2", "output.dense")
         if "attn.qkv" in name:
             for part, piece in zip(("query", "key", "value"), tensor.chunk(3), strict=True):
-                found[name.replace("attn.qkv", f"attention.attention.{part}")] = piece
+                actual[name.replace("attn.qkv", f"attention.attention.{part}")] = piece
         else:
-            found[f"vit.{name}"] = tensor
-    return found
+            actual[f"vit.{name}"] = tensor
+    return actual
 
 
 @pytest.mark.parametrize("layout", ["published", "old transformers"])
@@ -65,8 +65,8 @@ def test_the_published_layout_gives_the_tokens_of_an_independent_forward(
         "default": tokens[:, :, 1:].mean((1, 2)),
         "cls": tokens[:, :, 0].mean(1),
     }.items():
-        found = load_foundation("endovit", path, pooling=pooling)(pictures)
-        torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-5)
+        actual = load_foundation("endovit", path, pooling=pooling)(pictures)
+        torch.testing.assert_close(actual, expected, atol=2e-5, rtol=2e-5)
 
 
 def test_the_release_transform_is_what_the_encoder_asks_for(small: dict[str, Endovit]) -> None:

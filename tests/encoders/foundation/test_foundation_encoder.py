@@ -23,10 +23,10 @@ def test_padding_is_never_seen_and_each_tracklet_is_as_if_alone(
     lengths = (3, 11, 1, 8)
     pictures = frames(4, 11, encoder.preprocess.size)
     mask = torch.arange(11) < torch.tensor(lengths)[:, None]
-    found = encoder(pictures.masked_fill(~mask[..., None, None, None], torch.nan), mask)
-    assert found.shape == (4, encoder.width) == (4, small[name].width)
+    actual = encoder(pictures.masked_fill(~mask[..., None, None, None], torch.nan), mask)
+    assert actual.shape == (4, encoder.width) == (4, small[name].width)
     alone = torch.cat([encoder(pictures[i : i + 1, :length]) for i, length in enumerate(lengths)])
-    torch.testing.assert_close(found, alone, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(actual, alone, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in VIDEO])
@@ -102,9 +102,9 @@ def test_half_weights_and_autocast_give_about_the_same_vectors_in_float32(
     with torch.autocast("cpu", torch.bfloat16):
         automatic = encoder(pictures)
     half = encoder.bfloat16()(pictures)
-    for found in (automatic, half):
-        assert found.dtype == torch.float32
-        assert nn.functional.cosine_similarity(found, exact).min() > 0.99
+    for actual in (automatic, half):
+        assert actual.dtype == torch.float32
+        assert nn.functional.cosine_similarity(actual, exact).min() > 0.99
 
 
 def test_a_compiled_encoder_gives_the_same_vectors(small: dict[str, Architecture], frames: Callable) -> None:

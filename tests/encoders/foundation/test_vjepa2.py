@@ -105,8 +105,8 @@ def test_both_published_layouts_give_the_tokens_of_a_slow_forward(
     pictures = frames(2, 4, 32)
     with torch.no_grad():
         expected = torch.stack([slow_tokens(model, clip, small["vjepa2"]).mean(0) for clip in pictures])
-        found = load_foundation("vjepa2", tmp_path / ("vitl.pt" if layout == "meta" else ""))(pictures)
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+        actual = load_foundation("vjepa2", tmp_path / ("vitl.pt" if layout == "meta" else ""))(pictures)
+    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_the_rotary_grid_follows_the_side_of_the_frames(
@@ -116,9 +116,9 @@ def test_the_rotary_grid_follows_the_side_of_the_frames(
     save_file(model.state_dict(), tmp_path / "model.safetensors")
     pictures = frames(1, 2, 48)
     with torch.no_grad():
-        found = load_foundation("vjepa2", tmp_path, preprocess=Preprocess(48, *UNIT))(pictures)
+        actual = load_foundation("vjepa2", tmp_path, preprocess=Preprocess(48, *UNIT))(pictures)
         expected = slow_tokens(model, pictures[0], small["vjepa2"]).mean(0, keepdim=True)
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_the_last_frame_of_an_odd_clip_counts(small: dict[str, Vjepa2], frames: Callable) -> None:

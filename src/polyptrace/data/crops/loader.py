@@ -22,8 +22,8 @@ from polyptrace.core.arrays import Bools, Floats, Ints
 from polyptrace.core.console import counted
 from polyptrace.core.device import usable_cores
 from polyptrace.core.read_ahead import map_ahead
-from polyptrace.data.crops.regions import CROPS_AT_ONCE, resize_crops
-from polyptrace.data.crops.store import CropArray
+from polyptrace.data.crops.resize import CROPS_AT_ONCE, resize_crops
+from polyptrace.data.crops.store import CropStore
 
 #: Batches that are read ahead, and the most threads that read them. A CPU needs its cores for computing.
 GPU_AHEAD, CPU_AHEAD = 4, 1
@@ -44,7 +44,7 @@ class CropLoader:
 
     def __init__(
         self,
-        crops: CropArray,
+        crops: CropStore,
         device: torch.device,
         size: int | None = None,
         where: Literal["auto", "device", "host"] = "host",
@@ -101,7 +101,7 @@ def to_device(array: Ints | Floats | Bools, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
-def read_ahead(crops: CropArray, parts: Iterable[Ints], device: torch.device, pad: int = 0) -> Iterator[Tensor]:
+def read_ahead(crops: CropStore, parts: Iterable[Ints], device: torch.device, pad: int = 0) -> Iterator[Tensor]:
     """The crops of each part at their stored size, read ahead by threads; see `CropLoader.stream`."""
     copies = _copy_stream(device) if device.type == "cuda" else None
     ahead, threads = (GPU_AHEAD, min(GPU_AHEAD, usable_cores())) if copies else (CPU_AHEAD, CPU_AHEAD)
@@ -115,7 +115,7 @@ def _copy_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def _read(
-    crops: CropArray, pad: int, copies: torch.cuda.Stream | None, rows: Ints
+    crops: CropStore, pad: int, copies: torch.cuda.Stream | None, rows: Ints
 ) -> tuple[Tensor, torch.cuda.Event | None]:
     """Rows of the store, with zeros up to `pad` rows; on a GPU with the end of their copy on the stream `copies`.
 

@@ -38,7 +38,7 @@ Failures = dict[int, str]
 Fill = Callable[..., Failures]
 
 
-class CropArray(Protocol):
+class CropStore(Protocol):
     """Crops (n, S, S, 3) uint8 that are read by rows: an array, a memory map, or those of joined datasets."""
 
     @property

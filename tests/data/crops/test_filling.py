@@ -15,7 +15,7 @@ from polyptrace.config import Crops
 from polyptrace.core import codec
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
-from polyptrace.data.crops.cutting import fill_store
+from polyptrace.data.crops.filling import fill_store
 
 Source = Callable[..., tuple[Boxes, Path]]
 

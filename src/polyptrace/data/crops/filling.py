@@ -23,7 +23,7 @@ from polyptrace.core.device import torch_threads, usable_cores
 from polyptrace.core.errors import UserError
 from polyptrace.data.boxes import Boxes, crop_regions
 from polyptrace.data.crops.images import Problem, container, file_states, read_images
-from polyptrace.data.crops.regions import cut_crop
+from polyptrace.data.crops.resize import cut_crop
 from polyptrace.data.crops.store import Failures, UnfinishedCrops, count_images
 from polyptrace.data.crops.videos import FramePosition
 
