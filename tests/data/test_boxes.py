@@ -9,7 +9,7 @@ import pytest
 
 from polyptrace.core.errors import UserError
 from polyptrace.data import Boxes
-from polyptrace.data.boxes import NO_FRAME
+from polyptrace.data.boxes import NO_FRAME, crop_regions
 
 
 def table(n: int) -> Boxes:
@@ -88,3 +88,24 @@ def test_a_row_says_where_it_was_read() -> None:
         video="v", frame_index=[0, 1, 2], xywh=np.ones((3, 4)), source=["a/gt.txt", "b.json", ""], line=[7, 8, 0]
     )
     assert [boxes.where(row) for row in range(3)] == ["a/gt.txt:7", "b.json: annotations[8]", "boxes:2"]
+
+
+def region(box: tuple[float, ...], scale: float = 5.0, size: tuple[int, int] = (320, 256)) -> list[int]:
+    return crop_regions(np.array([box]), np.array([size[0]]), np.array([size[1]]), scale)[0].tolist()
+
+
+def test_a_crop_is_the_box_scaled_about_its_centre() -> None:
+    assert region((150, 110, 30, 24)) == [90, 62, 150, 120]
+
+
+def test_a_crop_stops_at_the_edges_of_its_image() -> None:
+    assert region((3, 5, 40, 33)) == [0, 0, 123, 104]
+    assert region((290, 230, 28, 25)) == [234, 180, 86, 76]
+
+
+def test_numbers_are_truncated_not_rounded() -> None:
+    assert region((100.9, 100.9, 10.9, 10.9), scale=1.0) == [100, 100, 10, 10]
+
+
+def test_a_tiny_box_in_the_last_corner_has_one_pixel() -> None:
+    assert region((319.9, 255.9, 0.05, 0.05), scale=1.0) == [319, 255, 1, 1]

@@ -438,8 +438,8 @@ import sys, time
 from pathlib import Path
 from polyptrace.config import Crops, Tracks
 from polyptrace.data import prepare
-from polyptrace.data.crops import cutting, field, videos
-numbered, cut, sampled = videos._numbered, cutting.cut_crop, field.sample_frames
+from polyptrace.data.crops import field, filling, videos
+numbered, cut, sampled = videos._numbered, filling.cut_crop, field.sample_frames
 log = open(sys.argv[3], "a", buffering=1)
 
 def slow_frames(frames, first):
@@ -458,7 +458,7 @@ def counted_search(*args):
     yield from sampled(*args)
     videos._numbered = slow_frames
 
-videos._numbered, cutting.cut_crop, field.sample_frames = slow_frames, counted_cut, counted_search
+videos._numbered, filling.cut_crop, field.sample_frames = slow_frames, counted_cut, counted_search
 prepare("mot", Path(sys.argv[1]), Path(sys.argv[2]), Tracks(link="video", stride=1), Crops(size=32))
 """
 

@@ -141,8 +141,8 @@ class ExploredProcedure:
             if state.apart(item, other):
                 statements = state.different[int(state.component[item])][int(state.component[other])]
                 known = "different" if statements else "simultaneous"
-            values = (float(each[number]) for each in (cosine, gap, probability))
-            candidates.append(Candidate(other, *values, known))
+            pair = float(cosine[number]), float(gap[number]), float(probability[number])
+            candidates.append(Candidate(other, *pair, known))
         return candidates
 
     def conflict(self, event: Event, who: str | None = None) -> str:

@@ -15,7 +15,7 @@ from polyptrace.config import Crops
 from polyptrace.core import codec
 from polyptrace.core.codec import encode_jpeg
 from polyptrace.data import Boxes
-from polyptrace.data.crops import cutting
+from polyptrace.data.crops import filling
 from polyptrace.data.crops.filling import fill_store
 from polyptrace.data.crops.images import read_images
 from polyptrace.data.crops.resize import cut_crop, resize_crops
@@ -75,8 +75,8 @@ def test_a_store_filled_in_batches_holds_the_same_crops_and_names_the_same_bad_i
     with Image.open(root / "v0_0010.jpg") as picture:
         picture.save(root / "v0_0010.jpg", "PNG")  # not a JPEG: decoded separately
     plain = fill_store(tmp_path / "a.npy", boxes, root, Crops(size=SIZE))
-    monkeypatch.setattr(cutting, "find_gpu", lambda: torch.device("cpu"))  # runs the GPU code on the CPU
-    monkeypatch.setattr(cutting, "_own_stream", nullcontext)
+    monkeypatch.setattr(filling, "find_gpu", lambda: torch.device("cpu"))  # runs the GPU code on the CPU
+    monkeypatch.setattr(filling, "_own_stream", nullcontext)
     advances: list[int] = []
     together = fill_store(
         tmp_path / "b.npy", boxes, root, Crops(size=SIZE, decoding="nvjpeg", workers=2), advance=advances.append
