@@ -85,6 +85,28 @@ def test_the_probability_of_other_procedures_is_used_and_stored_beside_the_vecto
     assert not (tmp_path / "new").exists(), "an error before the detector runs"
 
 
+def test_an_outdated_probability_beside_the_vectors_is_an_error_before_the_detector_runs(
+    tiny_videos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    assert run(*words(tiny_videos, out)) == 0
+    stored = out / "vectors/same.json"
+    content = json.loads(stored.read_text())
+    stored.write_text(json.dumps(content | {"format": 2, "encoder": "a" * 64}))  # of the weights alone
+
+    def again(*_: object, **__: object) -> None:
+        raise AssertionError("the detector ran")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_command.detect, "run_detector", again)
+        assert run(*words(tiny_videos, out)) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "vectors/same.json: content: format 2, expected 3 -> delete it, or fit it again" in error
+    stored.unlink()
+    assert run(*words(tiny_videos, out)) == 0
+    assert json.loads(stored.read_text()) == content
+
+
 def test_a_folder_of_another_command_is_refused_before_the_detector_runs(
     tiny_videos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
