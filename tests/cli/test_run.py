@@ -60,7 +60,7 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
         raise AssertionError("computed again")
 
     monkeypatch.setattr(run_command, "write_vectors", again)
-    assert run(*words(tiny_videos, out)) == 0
+    assert run(*words(tiny_videos, out), "--embed.batch-frames", "8", "--embed.block-frames", "64") == 0
     other = ["default" if word == "colour-grid" else word for word in words(tiny_videos, out)]
     assert run(*other, "--embed.enlarge", "true") == 2
     error = capsys.readouterr().err
