@@ -149,10 +149,13 @@ def test_a_case_is_resumed_after_a_kill_while_the_boxes_were_written(tiny_videos
         (["--encoder", "colour-grid", "--weights", "w.pth"], "leave out --weights"),
         (["--crops.size", "32", "--encoder", "default"], "32 pixels, but the encoder takes 112"),
         (["--encoder", "colour-grid", "--embed.device", "cuda"], "--embed.device cuda: torch finds no GPU"),
+        (["--crops.size", "16", "--encoder", "EXPORT"], "crops of 16 pixels, but the encoder takes 24"),
+        (["--encoder", "EXPORT", "--embed.pooling", "cls"], "an exported encoder takes no --embed.pooling"),
     ],
 )
 def test_a_wrong_option_of_a_later_stage_is_an_error_before_the_detector_runs(
     tmp_path: Path,
+    exported: Path,
     options: list[str],
     message: str,
     capsys: pytest.CaptureFixture[str],
@@ -162,6 +165,7 @@ def test_a_wrong_option_of_a_later_stage_is_an_error_before_the_detector_runs(
     write_video(tmp_path / "short.mp4", pictures(20))
     (tmp_path / "find.py").write_text("def find(frames):\n    raise AssertionError('the detector ran')\n")
     out = tmp_path / "out"
+    options = [str(exported) if word == "EXPORT" else word for word in options]
     assert run(tmp_path / "short.mp4", "--detector", f"{tmp_path}/find.py:find", "--out", out, *options) == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
