@@ -145,7 +145,7 @@ def measure(quick: bool = False) -> Result:
     """Seconds and memory of each measurement, and the exponent of its growth with the number of tracklets."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     details = [("", "tracklets", "seconds", "MiB", "exponent of growth")]
-    measured: dict[tuple[str, int], tuple[float, float]] = {}
+    results: dict[tuple[str, int], tuple[float, float]] = {}
     for way, (sizes, more) in MEASURED.items():
         last = None
         largest = more if device == "cuda" or way in BOUNDED else ()
@@ -160,13 +160,13 @@ def measure(quick: bool = False) -> Result:
             details.append(
                 (way, f"{tracklets:,}", number_text(seconds), number_text(memory) if measured else "", power)
             )
-            measured[way, tracklets] = seconds, memory
+            results[way, tracklets] = seconds, memory
             last = tracklets, seconds
     rows = []
-    for (way, tracklets), (seconds, memory) in measured.items():
+    for (way, tracklets), (seconds, memory) in results.items():
         if way.endswith("plain"):
             continue
-        plain = measured.get((f"{way}, plain", tracklets), (None, None))
+        plain = results.get((f"{way}, plain", tracklets), (None, None))
         what, most = f"{way}, {tracklets:,} tracklets", None
         if way == "lesions":
             what, most = f"lesions of a procedure, {tracklets:,} tracks", MOST_SECONDS

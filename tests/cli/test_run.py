@@ -60,7 +60,7 @@ def test_a_video_becomes_a_page_of_lesions_and_a_second_run_does_nothing_twice(
         raise AssertionError("computed again")
 
     monkeypatch.setattr(run_command, "write_vectors", again)
-    assert run(*words(tiny_videos, out)) == 0
+    assert run(*words(tiny_videos, out), "--embed.batch-frames", "8", "--embed.block-frames", "64") == 0
     other = ["default" if word == "colour-grid" else word for word in words(tiny_videos, out)]
     assert run(*other, "--embed.enlarge", "true") == 2
     error = capsys.readouterr().err
@@ -83,6 +83,28 @@ def test_the_probability_of_other_procedures_is_used_and_stored_beside_the_vecto
         assert run(*words(tiny_videos, folder), "--same", same) == 2
         assert "same.json: fitted on vectors of another encoder" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "new").exists(), "an error before the detector runs"
+
+
+def test_an_outdated_probability_beside_the_vectors_is_an_error_before_the_detector_runs(
+    tiny_videos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    assert run(*words(tiny_videos, out)) == 0
+    stored = out / "vectors/same.json"
+    content = json.loads(stored.read_text())
+    stored.write_text(json.dumps(content | {"format": 2, "encoder": "a" * 64}))  # of the weights alone
+
+    def again(*_: object, **__: object) -> None:
+        raise AssertionError("the detector ran")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_command.detect, "run_detector", again)
+        assert run(*words(tiny_videos, out)) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "vectors/same.json: content: format 2, expected 3 -> delete it, or fit it again" in error
+    stored.unlink()
+    assert run(*words(tiny_videos, out)) == 0
+    assert json.loads(stored.read_text()) == content
 
 
 def test_a_folder_of_another_command_is_refused_before_the_detector_runs(
@@ -127,10 +149,13 @@ def test_a_case_is_resumed_after_a_kill_while_the_boxes_were_written(tiny_videos
         (["--encoder", "colour-grid", "--weights", "w.pth"], "leave out --weights"),
         (["--crops.size", "32", "--encoder", "default"], "32 pixels, but the encoder takes 112"),
         (["--encoder", "colour-grid", "--embed.device", "cuda"], "--embed.device cuda: torch finds no GPU"),
+        (["--crops.size", "16", "--encoder", "EXPORT"], "crops of 16 pixels, but the encoder takes 24"),
+        (["--encoder", "EXPORT", "--embed.pooling", "cls"], "an exported encoder takes no --embed.pooling"),
     ],
 )
 def test_a_wrong_option_of_a_later_stage_is_an_error_before_the_detector_runs(
     tmp_path: Path,
+    exported: Path,
     options: list[str],
     message: str,
     capsys: pytest.CaptureFixture[str],
@@ -140,6 +165,7 @@ def test_a_wrong_option_of_a_later_stage_is_an_error_before_the_detector_runs(
     write_video(tmp_path / "short.mp4", pictures(20))
     (tmp_path / "find.py").write_text("def find(frames):\n    raise AssertionError('the detector ran')\n")
     out = tmp_path / "out"
+    options = [str(exported) if word == "EXPORT" else word for word in options]
     assert run(tmp_path / "short.mp4", "--detector", f"{tmp_path}/find.py:find", "--out", out, *options) == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
@@ -173,9 +199,9 @@ def test_vectors_of_other_weights_or_settings_are_refused_and_those_of_a_moved_e
 
     save(0, encoder)
     assert again(encoder) == 0
-    before = (out / "vectors/embeddings.parquet").read_bytes()
+    before = (out / "vectors/embeddings.parquet").stat().st_mtime_ns
     assert again(encoder.rename(moved)) == 0
-    assert (out / "vectors/embeddings.parquet").read_bytes() == before
+    assert (out / "vectors/embeddings.parquet").stat().st_mtime_ns == before
     assert again(moved, "--embed.enlarge", "true") == 2
     assert "embed.enlarge: False -> True" in capsys.readouterr().err
     save(1, encoder)

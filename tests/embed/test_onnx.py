@@ -95,7 +95,9 @@ def test_small_stored_crops_are_enlarged_only_if_that_is_allowed(
     np.save(data / "crops.npy", np.load(data / "crops.npy")[:, ::2, ::2].copy())
     with pytest.raises(UserError, match="crops of 16 pixels, but the encoder takes 24"):
         embed_export(OnnxEncoder(exported), data)
-    assert np.isfinite(embed_export(OnnxEncoder(exported), data, enlarge=True).vectors).all()
+    enlarged = embed_export(OnnxEncoder(exported), data, enlarge=True)
+    assert np.isfinite(enlarged.vectors).all()
+    assert enlarged.info["settings"] == {"enlarge": True}
 
 
 @pytest.fixture

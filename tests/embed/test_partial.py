@@ -95,6 +95,15 @@ def test_another_dataset_starts_anew(interrupted: Path, coloured: Dataset, make_
         assert embedder.partial(interrupted, resized, UNITS).frames == 0
 
 
+def test_another_version_of_polyptrace_starts_anew(
+    interrupted: Path, coloured: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polyptrace.__version__", "0.0.1")
+    embedder = Embedder(ColourGrid(), Embed(device="cpu", batch_frames=8, block_frames=40))
+    with pytest.warns(PolyptraceWarning, match="version of polyptrace"):
+        assert embedder.partial(interrupted, coloured, UNITS).frames == 0
+
+
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     partial_file(tmp_path / "vectors").write_bytes(b"PK not an archive")
     with pytest.raises(UserError, match=r"vectors\.partial\.npz: cannot be read .* -> remove it"):

@@ -74,8 +74,8 @@ def command(
 
     All methods start from the same backbone weights and see the same crops and the same number of frames (as many as
     ours in its epochs), each with its published temperature, views and optimiser. MVE and TPC start from a trained SFE
-    of the same seed, as published; half of their frames are those of SFE. [bold]mve-scratch[/] and [bold]tpc-scratch[/]
-    start without SFE; [bold]ours-sfe[/] is ours, started from SFE.
+    of the same seed, as published; SFE gets half of their frames. [bold]mve-scratch[/] and [bold]tpc-scratch[/] start
+    without SFE; [bold]ours-sfe[/] is ours, started from SFE.
 
     Each row and training seed has its own folder, [bold]OUT/rows/ours/seed0[/]. Run the same command again to resume:
     completed rows are skipped. A row that fails is reported at the end and does not stop the others. To distribute the

@@ -11,7 +11,7 @@ from polyptrace.config import Embed
 from polyptrace.core.console import counted, echo, suggest
 from polyptrace.core.errors import UserError
 from polyptrace.embed import Embeddings
-from polyptrace.embed.onnx import INFO_FILE, OnnxEncoder, embed_export
+from polyptrace.embed.onnx import INFO_FILE, OnnxEncoder, check_crop_size, embed_export
 from polyptrace.embed.partial import vectors_written
 from polyptrace.lesions import SAME_FILE
 
@@ -71,14 +71,7 @@ def write_vectors(
 ) -> Embeddings:
     """Embeds a dataset folder with an exported encoder or one of torch, and saves the vectors."""
     if (Path(encoder) / INFO_FILE).is_file():
-        fixed = {
-            "--weights": weights,
-            "--cluster": cluster,
-            "--embed.pooling": settings.pooling != "default",
-            "--embed.preprocess": settings.preprocess != "own",
-        }
-        for option in (each for each, given in fixed.items() if given):
-            raise UserError(f"{encoder}: an exported encoder takes no {option} -> leave it out")
+        _refuse_fixed(encoder, weights, settings, cluster)
         with vectors_written(out, overwrite):
             embeddings = embed_export(OnnxEncoder(encoder), data, enlarge=settings.enlarge, out=out)
             embeddings.save(out, overwrite=overwrite)
@@ -93,7 +86,9 @@ def write_vectors(
 def check_encoder(encoder: str, weights: str | None, crop_size: int, settings: Embed) -> tuple[str, int]:
     """Fingerprint of an encoder and width of its vectors; an error if crops of this size could not be embedded."""
     if (Path(encoder) / INFO_FILE).is_file():
+        _refuse_fixed(encoder, weights, settings)
         info = OnnxEncoder(encoder).info
+        check_crop_size(crop_size, info, encoder, enlarge=settings.enlarge)
         return info.fingerprint, info.width
     from polyptrace.core.device import choose_device
     from polyptrace.encoders import load_encoder
@@ -104,6 +99,18 @@ def check_encoder(encoder: str, weights: str | None, crop_size: int, settings: E
     model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
     input_size(crop_size, model.preprocess, enlarge=settings.enlarge)
     return fingerprint(model), model.width
+
+
+def _refuse_fixed(encoder: str, weights: str | None, settings: Embed, cluster: str | None = None) -> None:
+    """Raises an error if an option is given that an exported encoder does not have."""
+    fixed = {
+        "--weights": weights,
+        "--cluster": cluster,
+        "--embed.pooling": settings.pooling != "default",
+        "--embed.preprocess": settings.preprocess != "own",
+    }
+    for option in (each for each, given in fixed.items() if given):
+        raise UserError(f"{encoder}: an exported encoder takes no {option} -> leave it out")
 
 
 def _row(encoder: str) -> dict[str, Any]:

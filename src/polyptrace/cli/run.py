@@ -22,7 +22,7 @@ from polyptrace.detect import Detections
 from polyptrace.embed.partial import remove_leftovers
 from polyptrace.embed.table import Embeddings
 from polyptrace.encoders.weights import DEFAULT
-from polyptrace.lesions import SameModel
+from polyptrace.lesions import SAME_FILE, SameModel
 from polyptrace.report.lesion_page import LESION_COLUMNS, TRACK_COLUMNS
 from polyptrace.report.page import Page, Paragraph, Section, write_page
 
@@ -101,7 +101,6 @@ def _check_later_stages(
     _check_same_videos(out, videos)
     refuse_existing(out / "lesions", overwrite=True, mark=lesions.MARK)
     vectors = out / "vectors"
-    model = SameModel.load(same) if same is not None else None
     fingerprint, width = check_encoder(encoder, weights, settings.crops.size, settings.embed)
     if vectors.is_dir():
         info = Embeddings.load(vectors).info
@@ -119,8 +118,10 @@ def _check_later_stages(
             requested |= {"encoder": encoder, "weights": weights, "fingerprint": fingerprint}
         changed = differences(made, requested)
         refuse_changes(f"{vectors}: already exists, made", changed, f"give another folder, or remove {vectors}")
-    if model is not None:
-        model.check_encoder(fingerprint, width, str(same))
+    stored = vectors / SAME_FILE
+    used = stored if same is None and stored.is_file() else same
+    if used is not None:
+        SameModel.load(used).check_encoder(fingerprint, width, str(used))
 
 
 def _check_same_videos(out: Path, videos: Sequence[Path]) -> None:

@@ -18,7 +18,9 @@ def command(
     tracklets: Annotated[float | None, Option(help="Mean number of tracklets per polyp.")] = None,
     polyps_per_site: Annotated[float | None, Option(help="Mean number of polyps per site, 1 to 4.")] = None,
     view_change: Annotated[float | None, Option(help="Variation of viewpoint, light and blur, 0 to 1.")] = None,
-    view_memory: Annotated[float | None, Option(help="Time constant of view changes (frames); 0: no memory.")] = None,
+    view_memory: Annotated[
+        float | None, Option(help="Frames in which 63 % of the view changes; 0: each track is new.")
+    ] = None,
     colour_drift: Annotated[float | None, Option(help="Share of colour variation within procedures, 0 to 1.")] = None,
     narrow_band: Annotated[float | None, Option(help="Probability of narrow-band imaging in inspections.")] = None,
     alike: Annotated[float | None, Option(help="Similarity of the polyps, 0 to 1.")] = None,

@@ -25,7 +25,7 @@ PARTIAL, REPLACED = ".partial", ".replaced"  # endings of temporary names: being
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of renameat2(2)
 #: Settings that affect where and how fast something is computed, but not what is computed. An output that was made
 #: with other values of these is still valid, and a run may be resumed with other values. Only an interrupted `embed`
-#: starts anew with another device or batch size, because it promises the bytes of an uninterrupted one.
+#: starts anew with other values, because it promises the bytes of an uninterrupted one.
 HARMLESS = frozenset(
     {
         "crops.workers",
@@ -41,6 +41,7 @@ HARMLESS = frozenset(
         "embed.device",
         "embed.compile",
         "embed.batch_frames",
+        "embed.block_frames",
         "evaluate.device",
     }
 )

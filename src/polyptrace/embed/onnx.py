@@ -146,12 +146,8 @@ def embed_export(encoder: OnnxEncoder, data: Path, *, enlarge: bool = False, out
     from polyptrace.embed.table import of_dataset
 
     dataset, info = Dataset.open(data), encoder.info
-    stored, tracklets = dataset.crops.shape[1], dataset.tracklets
-    if stored < info.size and not enlarge:
-        raise UserError(
-            f"{data}: crops of {stored} pixels, but the encoder takes {info.size} -> run `polyptrace prepare` with"
-            f" --crops.size {info.size}, or allow enlarged crops with --embed.enlarge true"
-        )
+    tracklets = dataset.tracklets
+    check_crop_size(dataset.crops.shape[1], info, str(data), enlarge=enlarge)
     tracks: dict[tuple[str, str, int], list[int]] = {}  # the tracklets of a track share frames
     for index, key in enumerate(zip(tracklets.dataset, tracklets.video, tracklets.track.tolist(), strict=True)):
         tracks.setdefault(key, []).append(index)
@@ -237,6 +233,15 @@ def _session(folder: Path, graph: str, info: ExportInfo, threads: int) -> "Infer
             f" {info.fingerprint[:12]}) -> do not mix two exports; {AGAIN} if one of the files was changed"
         )
     return session
+
+
+def check_crop_size(stored: int, info: ExportInfo, where: str, *, enlarge: bool) -> None:
+    """Raises an error if crops of `stored` pixels would have to be enlarged, and that is not allowed."""
+    if stored < info.size and not enlarge:
+        raise UserError(
+            f"{where}: crops of {stored} pixels, but the encoder takes {info.size} -> cut them with --crops.size"
+            f" {info.size}, or allow enlarged crops with --embed.enlarge true"
+        )
 
 
 def check_crops(crops: Any, where: str) -> None:

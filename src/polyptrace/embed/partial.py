@@ -113,7 +113,10 @@ class PartialVectors:
             with np.load(path, allow_pickle=False) as file:
                 content = {name: file[name] for name in file.files}
             if str(content["made_with"]) != self._made_with:
-                warn(f"{path}: made with another encoder, dataset, device or other settings; the embedding starts anew")
+                warn(
+                    f"{path}: made with another encoder, dataset, device or version of polyptrace, or with other"
+                    " settings; the embedding starts anew"
+                )
                 return
             self.finished, self.frames = map(int, content["counts"])
             self.features = content.get("features")

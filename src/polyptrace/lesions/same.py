@@ -31,7 +31,7 @@ from polyptrace.core.schema import from_json
 from polyptrace.data.identity import codes, group_rows, video_keys
 from polyptrace.embed import Embeddings
 
-FORMAT = 2
+FORMAT = 3
 #: The file beside the vectors.
 SAME_FILE = "same.json"
 #: Frames per second where the frame rate is unknown.
