@@ -93,6 +93,11 @@ def test_transformer_layers_start_from_different_weights(encoder: TrackletEncode
     assert not torch.equal(first, second)
 
 
+def test_a_width_that_the_heads_cannot_share_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"--encoder.heads 7: 32 .* not a multiple of it -> change one"):
+        TrackletEncoder("test_resnet", width=32, heads=7)
+
+
 def test_the_paper_s_encoder_has_the_parameters_that_the_release_has() -> None:
     encoder = TrackletEncoder()
     projector = sum(p.numel() for p in encoder.projector.parameters())

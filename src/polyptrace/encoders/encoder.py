@@ -164,6 +164,10 @@ class TrackletEncoder(OwnEncoder):
         name: str = "tracklet",
     ) -> None:
         settings = {key: value for key, value in locals().items() if key not in ("self", "weights", "__class__")}
+        if width % heads:
+            raise UserError(
+                f"--encoder.heads {heads}: {width} (--encoder.width) is not a multiple of it -> change one of them"
+            )
         super().__init__()
         self.settings, self.name, self.width = settings, name, width
         self.preprocess = replace(RELEASE, size=size)
