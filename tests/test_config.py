@@ -98,6 +98,8 @@ def test_the_defaults_are_inside_their_limits() -> None:
         ("--encoder.layers", "1", "0", "give 1 or more"),
         ("--supervision.tau-share", "1", "1.1", "give a number from 0 to 1"),
         ("--views.alpha-epochs", "0", "-1", "give 0 or more"),
+        ("--train.seed", "0", "-1", "give 0 or more"),
+        ("--evaluate.seed", "0", "-1", "give 0 or more"),
         ("--loss.frame-weight", "0", "-0.5", "give 0 or more"),
         ("--tracks.stride-seconds", "0.01", "0", "give a number above 0"),
     ],
