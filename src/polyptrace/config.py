@@ -38,6 +38,7 @@ class Limits(NamedTuple):
 
 Count: TypeAlias = Annotated[int, Limits(1)]
 CountOrZero: TypeAlias = Annotated[int, Limits(0)]
+TwoOrMore: TypeAlias = Annotated[int, Limits(2)]  # with one, there is no negative or no positive: the loss is always 0
 Positive: TypeAlias = Annotated[float, Limits(0, above=True)]
 NonNegative: TypeAlias = Annotated[float, Limits(0)]
 Share: TypeAlias = Annotated[float, Limits(0, 1)]
@@ -89,7 +90,7 @@ class Supervision:
     progress: Literal["paper", "release", "step"] = "paper"  #: c: epoch/(epochs-1), epoch/epochs or step/(steps-1)
     small_videos: Literal["keep", "leave-out"] = "keep"  #: videos with fewer than K + 1 tracklets
     composition: Literal["any", "no-overlap", "one-per-video"] = "any"  #: which bags may share a batch
-    bags_per_batch: Count = 12  #: bags per batch; 12 bags of 1 + K = 5 give the paper's 60 tracklets
+    bags_per_batch: TwoOrMore = 12  #: bags per batch; 12 bags of 1 + K = 5 give the paper's 60 tracklets
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,9 @@ class Views:
     """How the comparison methods sample their views."""
 
     source: Literal["label-free", "polyp"] = "label-free"  #: SFE, TPC: second view without or with labels
-    batch: Count = 64  #: SFE, MVE, TPC: pairs per batch
-    polyps_per_batch: Count = 4  #: Sup, TA: polyps per batch
-    tracklets_per_polyp: Count = 14  #: Sup, TA: tracklets per polyp in a batch
+    batch: TwoOrMore = 64  #: SFE, MVE, TPC: pairs per batch
+    polyps_per_batch: TwoOrMore = 4  #: Sup, TA: polyps per batch
+    tracklets_per_polyp: TwoOrMore = 14  #: Sup, TA: tracklets per polyp in a batch
     small_polyps: Literal["keep", "leave-out"] = "keep"  #: Sup, TA: polyps with fewer; leave-out: as in the release
     stride: Literal["random", "stored"] = "random"  #: MVE, TPC: random: 1 to 4 frames; stored: that of the crop store
     decay: NonNegative = 1.0  #: TA: decay rate λ of the target
