@@ -171,6 +171,8 @@ def test_an_unknown_model_gets_the_nearest_names() -> None:
     for make in (create_backbone, FrozenBackbone):
         with pytest.raises(UserError, match="resnet50"):
             make("resnett50")
+        with pytest.raises(UserError, match=r"no model '' -> timm.list_models\(\) lists its models"):
+            make("")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

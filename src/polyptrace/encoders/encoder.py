@@ -323,8 +323,9 @@ def _pretrained(name: str) -> Any:
     import timm
 
     if not timm.is_model(name):
-        near = ", ".join(get_close_matches(name, timm.list_models(), 3, 0.3))
-        raise UserError(f"backbone: timm has no model {name!r} -> did you mean {near}?")
+        near = get_close_matches(name, timm.list_models(), 3, 0.3)
+        advice = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists its models"
+        raise UserError(f"backbone: timm has no model {name!r} -> {advice}")
     return timm.get_pretrained_cfg(name)
 
 
