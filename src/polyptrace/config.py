@@ -38,6 +38,7 @@ class Limits(NamedTuple):
 
 Count: TypeAlias = Annotated[int, Limits(1)]
 CountOrZero: TypeAlias = Annotated[int, Limits(0)]
+TwoOrMore: TypeAlias = Annotated[int, Limits(2)]  # with one, there is no negative or no positive: the loss is always 0
 Positive: TypeAlias = Annotated[float, Limits(0, above=True)]
 NonNegative: TypeAlias = Annotated[float, Limits(0)]
 Share: TypeAlias = Annotated[float, Limits(0, 1)]
@@ -89,7 +90,7 @@ class Supervision:
     progress: Literal["paper", "release", "step"] = "paper"  #: c: epoch/(epochs-1), epoch/epochs or step/(steps-1)
     small_videos: Literal["keep", "leave-out"] = "keep"  #: videos with fewer than K + 1 tracklets
     composition: Literal["any", "no-overlap", "one-per-video"] = "any"  #: which bags may share a batch
-    bags_per_batch: Count = 12  #: bags per batch; 12 bags of 1 + K = 5 give the paper's 60 tracklets
+    bags_per_batch: TwoOrMore = 12  #: bags per batch; 12 bags of 1 + K = 5 give the paper's 60 tracklets
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,9 @@ class Views:
     """How the comparison methods sample their views."""
 
     source: Literal["label-free", "polyp"] = "label-free"  #: SFE, TPC: second view without or with labels
-    batch: Count = 64  #: SFE, MVE, TPC: pairs per batch
-    polyps_per_batch: Count = 4  #: Sup, TA: polyps per batch
-    tracklets_per_polyp: Count = 14  #: Sup, TA: tracklets per polyp in a batch
+    batch: TwoOrMore = 64  #: SFE, MVE, TPC: pairs per batch
+    polyps_per_batch: TwoOrMore = 4  #: Sup, TA: polyps per batch
+    tracklets_per_polyp: TwoOrMore = 14  #: Sup, TA: tracklets per polyp in a batch
     small_polyps: Literal["keep", "leave-out"] = "keep"  #: Sup, TA: polyps with fewer; leave-out: as in the release
     stride: Literal["random", "stored"] = "random"  #: MVE, TPC: random: 1 to 4 frames; stored: that of the crop store
     decay: NonNegative = 1.0  #: TA: decay rate λ of the target
@@ -156,7 +157,7 @@ class Train:
     method: str = "ours"  #: method to train: ours, sfe, mve, tpc, sup, ta
     epochs: CountOrZero = 50  #: number of epochs; 0: save the untrained encoder
     frames: CountOrZero = 0  #: stop after this many frames, which makes methods comparable; 0: use epochs
-    seed: int = 0  #: random seed of the initial weights, the batches and dropout
+    seed: CountOrZero = 0  #: random seed of the initial weights, the batches and dropout
     crop_size: CountOrZero = 0  #: input size of the network in pixels; 0: the stored size
     precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
     compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU
@@ -194,7 +195,7 @@ class Evaluate:
     exclude_seconds: NonNegative = 10.0  #: exclude neighbours closer than this from the hard retrieval variant
     variants: bool = True  #: also evaluate other galleries for retrieval, and probes split by video
     repeats: Count = 5  #: number of probe splits and seeds
-    seed: int = 0  #: random seed of the bootstrap, the splits and the probes
+    seed: CountOrZero = 0  #: random seed of the bootstrap, the splits and the probes
     device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: a GPU if available
     count_threshold: Cosine | None = None  #: counting: similarity that merges tracks; none: tuned on labels, else 0.5
     count_preference: float | None = None  #: counting, affinity: higher values give more polyps; none: tuned, else 0

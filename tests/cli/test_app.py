@@ -145,6 +145,14 @@ def test_an_output_that_cannot_be_written_is_an_error_before_the_work(
     assert "/proc cannot be written to" in capsys.readouterr().err
 
 
+def test_a_folder_in_place_of_a_file_is_one_line_without_a_traceback(tmp_path: Path) -> None:
+    done = run("figures", "bag", "--data", str(tmp_path), "--out", str(tmp_path / "out"), "--config", str(tmp_path))
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"error: {tmp_path}: Is a directory -> this is a folder: give a file\n",
+    )
+
+
 def test_a_command_named_like_a_value_is_still_the_command_that_was_called(tmp_path: Path) -> None:
     done = run("check", str(tmp_path / "train"))
     assert "no such folder" in done.stderr.replace("\n", " ")

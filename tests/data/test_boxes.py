@@ -51,6 +51,12 @@ def test_an_image_width_that_is_not_whole_is_named_by_its_row() -> None:
         Boxes.of(video="v", frame_index=[1, 2], xywh=np.ones((2, 4)), image_width=[1.0, 2.5])
 
 
+@pytest.mark.parametrize("polyp", [["a", None], ["a", np.nan], np.array(["a", 7], object)])
+def test_a_polyp_that_is_not_text_is_named_by_its_row(polyp: object) -> None:
+    with pytest.raises(UserError, match=r'row 1: polyp .* is not text -> give text, or "" if it is unknown'):
+        Boxes.of(video="v", frame_index=[1, 2], xywh=np.ones((2, 4)), polyp=polyp)
+
+
 def test_a_saved_table_is_loaded_unchanged(tmp_path: Path) -> None:
     boxes = table(20)
     boxes.save(tmp_path / "boxes.parquet")

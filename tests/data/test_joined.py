@@ -93,6 +93,14 @@ def test_other_settings_or_sizes_of_crops_are_an_error(parts: list[Dataset]) -> 
         join_datasets([parts[0], smaller])
 
 
+def test_a_part_may_have_been_prepared_with_bad_rows_excluded(parts: list[Dataset]) -> None:
+    clean, excluded = (
+        replace(part, info={**part.info, "settings": {"skip_bad": skip}})
+        for part, skip in zip(parts, (False, True), strict=True)
+    )
+    assert len(join_datasets([clean, excluded]).tracklets) == len(clean.tracklets) + len(excluded.tracklets)
+
+
 def test_the_hash_depends_on_the_parts_and_their_order(parts: list[Dataset]) -> None:
     hashed = [replace(part, info={**part.info, "hashes": {"tracklets.parquet": part.name}}) for part in parts]
     hashes = [join_datasets(some).info["hashes"]["tracklets.parquet"] for some in (hashed, hashed[::-1], hashed)]

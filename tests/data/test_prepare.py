@@ -392,10 +392,13 @@ def test_images_of_unknown_size_are_taken_as_they_are(make_source: Source, tmp_p
     np.testing.assert_array_equal(prepare(unknown, root, tmp_path / "b", crops=SMALL).crops, known.crops)
 
 
-def test_a_file_name_that_leaves_its_folder_is_refused(make_source: Source, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("file", "message"), [("../secret.jpg", "leaves its folder"), ("", "a box names no image")])
+def test_a_file_name_that_leaves_its_folder_or_is_empty_is_refused(
+    file: str, message: str, make_source: Source, tmp_path: Path
+) -> None:
     boxes, root = make_source()
-    outside = replace(boxes, file=np.full(len(boxes), "../secret.jpg", object))
-    with pytest.raises(UserError, match="leaves its folder"):
+    outside = replace(boxes, file=np.full(len(boxes), file, object))
+    with pytest.raises(UserError, match=message):
         prepare(outside, root, tmp_path / "d", crops=SMALL)
 
 

@@ -64,6 +64,11 @@ def test_named_videos_are_selected_and_an_unknown_one_is_an_error() -> None:
         Selection(videos=("clip9",)).apply(boxes)
 
 
+def test_named_videos_and_a_share_of_all_are_an_error() -> None:
+    with pytest.raises(UserError, match=r"--share 0\.5: --videos names the videos already -> give one"):
+        Selection(videos=("clip1",), share=0.5).apply(clips(4))
+
+
 def test_the_rest_of_nothing_is_an_error() -> None:
     with pytest.raises(UserError, match=r"--rest: .* neither is given"):
         Selection(rest=True).apply(clips(2))

@@ -18,7 +18,7 @@ from polyptrace.data.tracks import box_iou, track_scores
 
 def boxes_at(frames: list[int], x: list[float], **columns: object) -> Boxes:
     xywh = [(left, 10.0, 10.0, 10.0) for left in x]
-    return Boxes.of(video="v", frame_index=frames, xywh=xywh, **({"polyp": "p"} | columns))
+    return Boxes.of(frame_index=frames, xywh=xywh, **({"video": "v", "polyp": "p"} | columns))
 
 
 def partition(track: Ints) -> set[frozenset[int]]:
@@ -78,6 +78,12 @@ def test_max_gap_bridges_missing_frames_and_no_more() -> None:
     boxes = boxes_at([0, 1, 4, 9], [0, 0, 0, 0])
     assert link_tracks(boxes, max_gap=2).tolist() == [0, 0, 0, 1]
     assert link_tracks(boxes, max_gap=1).tolist() == [0, 0, 1, 2]
+
+
+def test_the_first_frame_of_videos_may_have_a_number_of_18_digits() -> None:
+    frame, videos = np.arange(3), [f"v{number:02d}" for number in range(100)]
+    tables = [boxes_at(list(10**17 + frame), [0, 0, 0], video=video) for video in videos]
+    assert link_tracks(Boxes.concatenate(tables), "video").tolist() == [number for number in range(100) for _ in frame]
 
 
 def test_a_jump_ends_a_track() -> None:

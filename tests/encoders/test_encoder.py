@@ -93,6 +93,11 @@ def test_transformer_layers_start_from_different_weights(encoder: TrackletEncode
     assert not torch.equal(first, second)
 
 
+def test_a_width_that_the_heads_cannot_share_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"--encoder.heads 7: 32 .* not a multiple of it -> change one"):
+        TrackletEncoder("test_resnet", width=32, heads=7)
+
+
 def test_the_paper_s_encoder_has_the_parameters_that_the_release_has() -> None:
     encoder = TrackletEncoder()
     projector = sum(p.numel() for p in encoder.projector.parameters())
@@ -166,6 +171,8 @@ def test_an_unknown_model_gets_the_nearest_names() -> None:
     for make in (create_backbone, FrozenBackbone):
         with pytest.raises(UserError, match="resnet50"):
             make("resnett50")
+        with pytest.raises(UserError, match=r"no model '' -> timm.list_models\(\) lists its models"):
+            make("")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -226,6 +226,18 @@ def test_two_views_of_a_track_have_no_common_frame_and_follow_each_other(tracks:
             assert len({first.tobytes() for first, _ in drawn_views}) > 1
 
 
+@pytest.mark.parametrize("length", range(1, 13))
+def test_a_track_of_any_length_has_views_of_any_length(length: int) -> None:
+    random, count = np.random.default_rng(0), np.arange(2, 40)
+    for span in (count, 4 * (count - 1) + 1, 7 * count + 1):
+        rows = [np.arange(n) for n in count]
+        tracks = TrackFrames(np.arange(len(count)), rows, count, span, length, strides=None)
+        for track in range(len(tracks)):
+            assert len(tracks.one_view(track, random)) == length
+            first, second = tracks.two_views(track, random)
+            assert max(first) < min(second)
+
+
 def test_tracks_know_how_many_frames_they_span(coloured: Dataset) -> None:
     table = track_frames(coloured.label_free(), CONFIG)
     assert (table.span == coloured.tracklets.last[table.index] - coloured.tracklets.position[table.index] + 1).all()

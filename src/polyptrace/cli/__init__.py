@@ -56,6 +56,7 @@ DISK_ADVICE = {
     errno.EROFS: "the file system is read-only: write to another one",
     errno.EACCES: "permission denied: check the folder's permissions, or use another folder",
     errno.EPERM: "permission denied: check the folder's permissions, or use another folder",
+    errno.EISDIR: "this is a folder: give a file",
     errno.ENOTDIR: "a file exists where a folder is needed: use another path",
 }
 INTERRUPTED = 130  # exit code after Ctrl-C

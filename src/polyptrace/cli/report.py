@@ -15,7 +15,7 @@ from polyptrace.core.files import refuse_existing
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import DATASET_FILE, tracklets_hash
 from polyptrace.encoders import load_encoder
-from polyptrace.encoders.encoder_folder import FINAL
+from polyptrace.encoders.encoder_folder import ENCODER
 from polyptrace.encoders.weights import weights_hash
 from polyptrace.evaluate import Results
 from polyptrace.figures import figure1, figure2
@@ -151,4 +151,4 @@ def _figures(run: Run, dataset: Dataset) -> list[Block]:
 
 def _encoder(folder: Path) -> nn.Module | None:
     """The encoder of a run; None if the run has not finished."""
-    return load_encoder(folder) if (folder / FINAL).exists() else None
+    return load_encoder(folder) if (folder / ENCODER).exists() else None

@@ -88,9 +88,8 @@ def check_writable(path: Path) -> None:
 def refuse_existing(path: Path, overwrite: bool = False, mark: str | None = None) -> None:
     """Raises an error if `path` cannot be written, or exists and may not be replaced.
 
-    Call it before the work as well as at the end.
-
     With `overwrite`, a folder is replaced only if it contains the file `mark`, which shows that polyptrace wrote it.
+    Call it before the work; `atomic_folder` calls it as well.
     """
     check_writable(path)
     recover(path)

@@ -1,7 +1,7 @@
 """Random generators as a function of explicit numbers, so that no random state has to be carried or saved.
 
-All randomness in polyptrace comes from these two functions. The path names what the numbers are for, for example
-`(epoch, stream)`. Its length is part of the key, so `(seed, epoch)` and `(seed, epoch, 0)` are independent.
+The path names what the numbers are for, for example `(epoch, stream)`. Its length is part of the key, so
+`(seed, epoch)` and `(seed, epoch, 0)` are independent.
 """
 
 from typing import TYPE_CHECKING

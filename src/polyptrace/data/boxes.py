@@ -187,6 +187,12 @@ def _column(name: str, value: Any, length: int) -> NDArray[Any]:
     if name == "frame_index" and np.asarray(value).dtype.kind == "f":
         value = frame_numbers(np.asarray(value))
     array = np.asarray(value, kind)
+    if kind is object:
+        other = next((row for row, text in enumerate(array.flat) if not isinstance(text, str)), None)
+        if other is not None:
+            raise UserError(
+                f'row {other}: {name} {array.flat[other]!r} is not text -> give text, or "" if it is unknown'
+            )
     if kind is np.int64 and array.ndim and np.asarray(value).dtype.kind == "f":
         broken = np.flatnonzero(np.asarray(value) != array)
         if len(broken):

@@ -76,7 +76,7 @@ def _check_joinable(datasets: Sequence[Dataset]) -> None:
     first = datasets[0]
     folder_of_video = dict.fromkeys(video_keys(first.tracklets), first.path)
     for each in datasets[1:]:
-        changed = differences(first.info.get("settings", {}), each.info.get("settings", {}))
+        changed = differences(_tracks_and_crops(first), _tracks_and_crops(each))
         refuse_changes(f"{each.path}: was prepared", changed, f"prepare it with the settings of {first.path}")
         if each.crops.shape[1:] != first.crops.shape[1:]:
             size, wanted = each.crops.shape[1], first.crops.shape[1]
@@ -88,6 +88,11 @@ def _check_joinable(datasets: Sequence[Dataset]) -> None:
                     " it if these are different videos"
                 )
             folder_of_video[video] = each.path
+
+
+def _tracks_and_crops(data: Dataset) -> dict[str, Any]:
+    """The settings that must be the same; `skip_bad` may differ, because it excludes rows that another may not have."""
+    return {section: data.info.get("settings", {}).get(section) for section in ("tracks", "crops")}
 
 
 def _summed(datasets: Sequence[Dataset], section: str) -> dict[str, Any]:

@@ -42,6 +42,8 @@ class Selection:
             boxes = _above_score(boxes, self.min_score)
         if self.fps is not None:
             boxes = _with_rate(boxes, self.fps)
+        if self.videos is not None and self.share is not None:
+            raise UserError(f"--share {self.share}: --videos names the videos already -> give one of them")
         if self.videos is not None or self.share is not None:
             boxes = self._take_videos(boxes)
         elif self.rest:

@@ -139,9 +139,10 @@ def _group_ids(boxes: Boxes, within: Within) -> Ints:
 
 
 def _keys(group: Ints, frame: Ints, max_gap: int) -> Ints:
-    """One ascending number per (group, frame): differences are those of frames, and groups are further apart."""
-    number = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
-    return number * (int(frame.max(initial=0)) + max_gap + 2) + frame
+    """One ascending number per (group, frame): differences up to `max_gap` + 1 are those of frames of one group."""
+    same_group = np.diff(group, prepend=group[:1]) == 0
+    gap = np.where(same_group, np.diff(frame, prepend=frame[:1]), max_gap + 2)
+    return np.cumsum(np.minimum(gap, max_gap + 2))  # limited, because frame numbers may have 18 digits
 
 
 def _previous(key: Ints, xywh: Floats, iou: float, max_gap: int, margin: float, strong: Bools) -> Ints:

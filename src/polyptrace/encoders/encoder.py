@@ -164,6 +164,10 @@ class TrackletEncoder(OwnEncoder):
         name: str = "tracklet",
     ) -> None:
         settings = {key: value for key, value in locals().items() if key not in ("self", "weights", "__class__")}
+        if width % heads:
+            raise UserError(
+                f"--encoder.heads {heads}: {width} (--encoder.width) is not a multiple of it -> change one of them"
+            )
         super().__init__()
         self.settings, self.name, self.width = settings, name, width
         self.preprocess = replace(RELEASE, size=size)
@@ -319,8 +323,9 @@ def _pretrained(name: str) -> Any:
     import timm
 
     if not timm.is_model(name):
-        near = ", ".join(get_close_matches(name, timm.list_models(), 3, 0.3))
-        raise UserError(f"backbone: timm has no model {name!r} -> did you mean {near}?")
+        near = get_close_matches(name, timm.list_models(), 3, 0.3)
+        advice = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists its models"
+        raise UserError(f"backbone: timm has no model {name!r} -> {advice}")
     return timm.get_pretrained_cfg(name)
 
 

@@ -55,8 +55,8 @@ CARD_TEMPLATE = Path(__file__).with_name("model_card.md.j2")
 #: Version of config.json.
 VERSION = 2
 
-#: The folder of a run that contains its trained encoder.
-FINAL = "encoder"
+#: Folders of a run: its trained encoder, and its checkpoints.
+ENCODER, CHECKPOINTS = "encoder", "checkpoints"
 
 #: Floating-point types in which weights can be stored.
 STORED = {"float32": torch.float32, "float16": torch.float16}
@@ -274,11 +274,11 @@ def load_authors_checkpoint(path: Path) -> TrackletEncoder:
 
 def _encoder_folder(folder: Path) -> Path:
     """The folder itself, or the one of a run's trained encoder."""
-    if (folder / FINAL / CONFIG).is_file():
-        return folder / FINAL
+    if (folder / ENCODER / CONFIG).is_file():
+        return folder / ENCODER
     if (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file():
         return folder
-    if (folder / "checkpoints").is_dir():
+    if (folder / CHECKPOINTS).is_dir():
         raise UserError(f"{folder}: this run has not finished -> run the same command again to resume it")
     raise wrong_folder(folder, "train", f", one with an encoder ({WEIGHTS} and {CONFIG}), or the name of an encoder")
 

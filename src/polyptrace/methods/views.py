@@ -93,7 +93,7 @@ class TrackFrames:
         """Two views of a track without a common frame; the second begins after the first has ended."""
         half = int(self.span[track]) // 2
         stride = self._stride(track, half, random)
-        extent = self.length * stride
+        extent = min(self.length * stride, half)  # rounding errors may make it longer
         first = random.uniform(0, half - extent) // 1
         second = random.uniform(first + extent, first + half) // 1
         a, b = self._frames(track, first, stride), self._frames(track, second, stride)
@@ -104,7 +104,7 @@ class TrackFrames:
         """A view of a track, anywhere in it."""
         span = int(self.span[track])
         stride = self._stride(track, span, random)
-        first = random.uniform(0, span - self.length * stride) // 1
+        first = random.uniform(0, max(span - self.length * stride, 0)) // 1
         return self.rows[track][self._frames(track, first, stride)]
 
     def _stride(self, track: int, available: int, random: np.random.Generator) -> float:

@@ -280,8 +280,9 @@ def _morphology(rng: Generator, adenoma: bool, size_mm: float) -> Morphology:
     return "pedunculated" if draw < stalked else "flat" if draw < stalked + flat else "sessile"
 
 
-def _surface(rng: Generator, trait: Floats, adenoma: bool, size_mm: float, texels: int = 160) -> Tensor:
+def _surface(rng: Generator, trait: Floats, adenoma: bool, size_mm: float) -> Tensor:
     """Relief, tone, pits and vessels of the head; the pits have the same size in mm on every polyp."""
+    texels = 160  # a side of the map
     texel_mm = size_mm * 1.6 / texels  # the upper half spans half the map and half a circumference
     lobe = (2.6, 0.9) if adenoma else (3.5, 1.3)
     relief = band_noise(rng, texels, texels, texels / lobe[1], texels / (3 * lobe[0]), 1.6)

@@ -34,7 +34,7 @@ from polyptrace.data.crops.loader import CropLoader
 from polyptrace.data.dataset import LabelFree
 from polyptrace.encoders import load_encoder, save_encoder
 from polyptrace.encoders.encoder import LABEL_USE, OwnEncoder, TrainingRecord, most_labels, scatter_features
-from polyptrace.encoders.encoder_folder import encoder_config, training_record
+from polyptrace.encoders.encoder_folder import ENCODER, encoder_config, training_record
 from polyptrace.encoders.preprocess import Normalise
 from polyptrace.encoders.weights import fill_network
 from polyptrace.methods import METHODS, TrainingMethod, TrainingPlan
@@ -42,7 +42,7 @@ from polyptrace.train import run_folder
 from polyptrace.train.feed import Loaded, load_batches
 from polyptrace.train.hardware import Hardware, choose_hardware, processes, start_fabric
 from polyptrace.train.log import TrainingLog
-from polyptrace.train.run_folder import ENCODER, SECTIONS, Resumption, TrainingState
+from polyptrace.train.run_folder import SECTIONS, Resumption, TrainingState
 from polyptrace.train.stopping import StopRequest
 
 if TYPE_CHECKING:  # Lightning takes seconds to import, and most commands do not need it

@@ -38,14 +38,13 @@ from polyptrace.core.files import (
 )
 from polyptrace.core.schema import from_json
 from polyptrace.data.dataset import LabelFree, data_hash
-from polyptrace.encoders.encoder_folder import training_record
+from polyptrace.encoders.encoder_folder import CHECKPOINTS, ENCODER, training_record
 from polyptrace.encoders.weights import write_safetensors
 
 #: The sections of the settings that training uses.
 SECTIONS = ("supervision", "views", "loss", "encoder", "optimiser", "train")
 
-CONFIG, ENVIRONMENT, CHECKPOINTS, ENCODER = "config.toml", "environment.json", "checkpoints", "encoder"
-METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
+CONFIG, ENVIRONMENT, METRICS, TENSORBOARD = "config.toml", "environment.json", "metrics.jsonl", "tensorboard"
 NEW = ".new"  # marks a run that replaces another one
 #: Checkpoints that are kept.
 KEPT = 2

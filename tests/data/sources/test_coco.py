@@ -116,11 +116,20 @@ def test_without_sequence_id_the_identity_names_the_video(tmp_path: Path, world,
     assert set(read_coco(write_coco(tmp_path, content)).video) == {video}
 
 
-@pytest.mark.parametrize(("name", "video"), [("procedure7/000001.jpg", "procedure7"), ("p7_frame0001.jpg", "p7")])
+@pytest.mark.parametrize(
+    ("name", "video"),
+    [
+        ("procedure7/000001.jpg", "procedure7"),
+        (r"procedure7\000001.jpg", "procedure7"),
+        (r"images\procedure7\000001.jpg", "images/procedure7"),
+        ("p7_frame0001.jpg", "p7"),
+    ],
+)
 def test_without_any_identity_the_file_name_names_the_video(tmp_path: Path, name: str, video: str) -> None:
     image, box = {"id": 1, "file_name": name}, {"image_id": 1, "bbox": [1, 2, 3, 4]}
     actual = read_coco(write_coco(tmp_path, {"images": [image], "annotations": [box]}))
     assert (actual.video[0], actual.frame_index[0]) == (video, 1)
+    assert actual.file[0] == "images/" + name.replace("\\", "/").removeprefix("images/")
     image["file_name"] = "1.jpg"
     with pytest.raises(UserError, match="its image has no sequence_id"):
         read_coco(write_coco(tmp_path, {"images": [image], "annotations": [box]}))

@@ -57,7 +57,7 @@ def fill_store(
     boxes: Boxes,
     root: Path,
     settings: Crops,
-    advance: Callable[[int], object] = int,
+    advance: Callable[[int], object] = lambda _: None,
 ) -> Failures:
     """Writes the crop of every box to the store `path`, resuming an interrupted run; returns the rows that failed.
 

@@ -74,7 +74,9 @@ def _state(root: Path, name: str) -> bytes:
 
 def path_below(root: Path, file: str) -> Path:
     """The path of a file below `root`; a name that points outside is refused."""
-    if not file or file.startswith("/") or ".." in file.split("/") or "\0" in file:
+    if not file:
+        raise UserError(f"{root}: a box names no image -> give every box a file, relative to this folder")
+    if file.startswith("/") or ".." in file.split("/") or "\0" in file:
         raise UserError(f"{file!r}: leaves its folder -> image names are relative paths below {root}")
     return root / file
 

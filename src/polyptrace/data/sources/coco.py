@@ -98,7 +98,7 @@ def _rows(
     content = read_json(path)
     if isinstance(content, list):
         raise UserError(f"{path}: contains detections only -> give the dataset's JSON, and this file with --results")
-    images = _records(content, "images", path)
+    images = [_with_slashes(image) for image in _records(content, "images", path)]
     by_id = _index_by_id(images, "images", path)
     if results:
         detections = read_json(results)
@@ -222,6 +222,12 @@ def _records(content: object, name: str, path: Path) -> list[Record]:
         if not isinstance(record, dict):
             raise UserError(f"{path}: {name}[{k}]: is not a JSON object -> correct or remove it")
     return records
+
+
+def _with_slashes(image: Record) -> Record:
+    """An image's record with forward slashes in its file name; Windows programs write backslashes."""
+    name = image.get("file_name")
+    return image | {"file_name": name.replace("\\", "/")} if isinstance(name, str) else image
 
 
 def _index_by_id(records: list[Record], name: str, path: Path) -> dict[Any, int]:

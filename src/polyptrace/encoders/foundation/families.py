@@ -253,8 +253,8 @@ class FusedAttention(nn.Module):
 class Endovit(Transformer):
     """EndoViT, built as a ViT-B/16: the encoder of a masked autoencoder, whose decoder is not used.
 
-    Tokens are those after the last norm; EndoViT's authors
-    average the patches before it. Files have `model` with query, key and value stacked, decoder and mask token.
+    Tokens are those after the last norm; EndoViT's authors average the patches before it. Files have `model` with
+    query, key and value stacked, decoder and mask token.
     """
 
     renames = ((r"^vit\.", ""), *VIT_RENAMES)

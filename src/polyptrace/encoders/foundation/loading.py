@@ -261,11 +261,11 @@ def download(name: str, model: FoundationModel, repository: str, file: str = "")
     """A file of a repository, from the local cache or else from the hub; by default, the one with the weights."""
     usual = (model.file,) if repository == model.hub else FOLDER_FILES
     files = (file,) if file else usual
+    if cached := next(filter(None, (_cached(repository, each) for each in files)), None):
+        return cached
     manually = f"or download the file on another computer ({model.page}) and give its path with --weights"
     advice = f"check the name and the network, run `hf auth login`, {manually}"
     for file in files:
-        if cached := _cached(repository, file):
-            return cached
         with hub_or_cache(f"{repository}: {file}", advice):
             try:
                 return Path(hf_hub_download(repository, file))
