@@ -72,6 +72,16 @@ class RunLength(NamedTuple):
     steps: int
 
 
+def run_length(settings: Train, steps: Callable[[int], int], frames_per_step: int) -> RunLength:
+    """The length of a run, from its number of epochs or, if it is set, of frames; `steps` are those of n epochs."""
+    if not settings.frames:
+        return RunLength(settings.epochs, steps(settings.epochs))
+    needed, epochs = math.ceil(settings.frames / frames_per_step), 1
+    while steps(epochs) < needed:
+        epochs += 1
+    return RunLength(epochs, needed)
+
+
 @dataclass(frozen=True)
 class TrainingPlan:
     """How a method samples one dataset: each epoch is a pure function of the seed and its number."""
@@ -84,13 +94,8 @@ class TrainingPlan:
     augment: Callable[[Tensor], Tensor] | None = None  # of float frames (n, 3, H, W) in [0, 255]
 
     def length(self, settings: Train) -> RunLength:
-        """The length of a whole run, from the number of epochs or, if it is set, the number of frames."""
-        if not settings.frames:
-            return RunLength(settings.epochs, self.steps(settings.epochs))
-        steps, epochs = math.ceil(settings.frames / self.frames_per_step), 1
-        while self.steps(epochs) < steps:
-            epochs += 1
-        return RunLength(epochs, steps)
+        """The length of a whole run."""
+        return run_length(settings, self.steps, self.frames_per_step)
 
 
 #: (z (B, T, P) of the whole batch, targets, settings) -> (loss, metrics for the log)

@@ -4,7 +4,7 @@ A batch has M bags of 1 + K tracklets: the anchor first, then its bag. Polyp lab
 Equation 1 and in the authors' release, a tracklet that occurs twice in a batch is not its own negative (`ignore`).
 """
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 from torch import Tensor
@@ -26,6 +26,7 @@ from polyptrace.methods.method import (
     TrainingMethod,
     TrainingPlan,
     fixed_length,
+    run_length,
     tracklet_batch,
 )
 from polyptrace.supervision.batches import anchor_count, epoch_batches, fewest_tracklets
@@ -52,17 +53,23 @@ def plan(data: Data, config: Config) -> TrainingPlan:
     sizes = np.unique(video, return_counts=True)[1]  # tracklets of each video
     anchors = anchor_count(sizes, settings)
     tau_max = fitted_temperature(video, position, settings)  # (N,)
+    frames_per_step = round(settings.bags_per_batch * _mean_bag(sizes, settings) * (rows >= 0).sum(1).mean())
+
+    def steps(epochs: int) -> int:
+        return epochs * anchors // settings.bags_per_batch
+
+    length = run_length(config.train, steps, frames_per_step)
 
     def batch(members: Ints) -> Batch:  # (M, 1 + K)
         bag, together = np.arange(len(members)).repeat(members.shape[1]), members.shape[1]
         return tracklet_batch(members.flatten(), rows, chosen, bag, np.zeros(members.size), together)
 
     def epoch(number: int, epochs: int) -> Epoch:
-        steps = range(planned.steps(number), planned.steps(number + 1))
+        numbers = range(steps(number), steps(number + 1))  # of the steps of this epoch, in the run
         if settings.progress == "step":
-            c = step_progress(steps, planned.length(config.train).steps)
+            c = step_progress(numbers, length.steps)
         else:
-            c = [epoch_progress(number, epochs, settings.progress)] * len(steps)
+            c = [epoch_progress(number, epochs, settings.progress)] * len(numbers)
 
         def tau(anchors: Ints, batch: Ints) -> Floats:
             return anchor_temperatures(c, batch, tau_max[anchors], settings)
@@ -75,21 +82,15 @@ def plan(data: Data, config: Config) -> TrainingPlan:
             len(members), lambda step: batch(members[step]), lambda step: {"tau": float(mean_tau[step]), **metrics}
         )
 
-    planned = TrainingPlan(
-        epoch,
-        lambda epochs: epochs * anchors // settings.bags_per_batch,
-        batch_size=settings.bags_per_batch * (1 + settings.bag_size),
-        frames_per_step=round(settings.bags_per_batch * _mean_bag(sizes, settings) * (rows >= 0).sum(1).mean()),
-        notes=_notes(sizes, anchors, settings),
-    )
+    notes = _notes(sizes, anchors, settings)
     grows = (settings.sampling, settings.curriculum) == ("exponential", "cosine")
-    if grows and settings.progress != "step" and planned.length(config.train).epochs == 1:
-        note = (
+    if grows and settings.progress != "step" and length.epochs == 1:
+        notes.append(
             f"curriculum: in a single epoch τ stays at tau_min = {settings.tau_min}"
             " -> train for several epochs or use --supervision.progress step"
         )
-        return replace(planned, notes=[*planned.notes, note])
-    return planned
+    batch_size = settings.bags_per_batch * (1 + settings.bag_size)
+    return TrainingPlan(epoch, steps, batch_size, frames_per_step, notes)
 
 
 def _mean_bag(sizes: Ints, settings: Supervision) -> float:
