@@ -12,6 +12,8 @@ from polyptrace.config import Supervision
 from polyptrace.core.errors import UserError
 from polyptrace.data import Dataset
 from polyptrace.encoders import TrackletEncoder
+from polyptrace.encoders.encoder import TrainingRecord
+from polyptrace.figures.figure1 import bag_at
 from polyptrace.figures.figure2 import (
     TrainingTracklets,
     add_vectors,
@@ -47,6 +49,20 @@ def test_vectors_are_those_after_the_projector(coloured: Dataset) -> None:
     with torch.no_grad():
         expected = encoder.projector(encoder(*coloured.gather(tracklets.index[rows])))
     torch.testing.assert_close(vectors[rows], expected)
+
+
+def test_shares_of_the_gradient_are_at_the_temperature_of_the_training(coloured: Dataset) -> None:
+    encoder = TrackletEncoder(
+        "test_resnet", "none", width=16, layers=1, heads=2, feed_forward=16, projection=8, size=32
+    ).eval()
+    shares = {}
+    for temperature in (0.07, 100.0):
+        encoder.record = TrainingRecord(settings={"loss": {"temperature": temperature}})
+        tracklets = add_vectors(training_tracklets(coloured), coloured, encoder)
+        bag = bag_at(tracklets, Supervision(), anchor=5, c=1.0)
+        shares[temperature] = bag.share
+    assert shares[100.0] == pytest.approx(np.full(4, 0.25), abs=0.01)
+    assert np.ptp(shares[0.07]) > 0.05
 
 
 def test_the_caption_counts_anchors_bags_and_polyps(coloured: Dataset) -> None:

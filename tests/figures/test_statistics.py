@@ -76,11 +76,11 @@ def test_a_bag_with_an_unknown_polyp_is_not_judged() -> None:
 def test_shares_are_the_softmax_of_the_scaled_cosines() -> None:
     vectors = torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
     bags = np.array([[1, 2, -1], [5, 6, 7]])
-    actual = gradient_shares(vectors, np.array([0, 9]), bags)
+    actual = gradient_shares(vectors, np.array([0, 9]), bags, 0.2)
     for row, anchor in enumerate((0, 9)):
         real = [m for m in bags[row] if m >= 0]
         cosine = [float(torch.cosine_similarity(vectors[m], vectors[anchor], dim=0)) for m in real]
-        weight = np.exp(np.array(cosine) / 0.07)
+        weight = np.exp(np.array(cosine) / 0.2)
         np.testing.assert_allclose(actual[row, : len(real)], weight / weight.sum(), rtol=1e-4)
         assert not actual[row, len(real) :].any()
 

@@ -56,7 +56,7 @@ def bag_at(tracklets: TrainingTracklets, settings: Supervision, anchor: int, c: 
     members = bags[anchor][order]
     share = None
     if tracklets.vectors is not None and len(members):
-        share = gradient_shares(tracklets.vectors, np.array([anchor]), members[None])[0]
+        share = gradient_shares(tracklets.vectors, np.array([anchor]), members[None], tracklets.temperature)[0]
     same = same_polyp(bags, tracklets.polyp)[anchor][order]
     return AnchorBag(anchor, c, tau, members, ranks[order], same, share)
 

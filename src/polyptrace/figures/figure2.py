@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor, nn
 
-from polyptrace.config import Supervision
+from polyptrace.config import Loss, Supervision
 from polyptrace.core.arrays import Floats, Ints, Strings
 from polyptrace.core.console import counted
 from polyptrace.core.device import choose_device
@@ -20,6 +20,7 @@ from polyptrace.core.randomness import torch_generator
 from polyptrace.data import Dataset
 from polyptrace.data.identity import polyp_keys, video_keys
 from polyptrace.drawing import ACCENT, INK, RIGHT, SOFT, WRONG, Drawing, canvas, finished, styled
+from polyptrace.encoders.encoder import TrainingRecord
 from polyptrace.evaluate.bootstrap import draw_counts, interval, mean_draws
 from polyptrace.losses import gradient_share
 from polyptrace.methods.method import fixed_length
@@ -48,6 +49,7 @@ class TrainingTracklets:
     polyp: Strings  # "" unknown
     index: Ints  # of each tracklet in the dataset
     vectors: Tensor | None = None  # (N, D), after the projector
+    temperature: float = Loss.temperature  # of the loss that trained the encoder of the vectors
 
     def __len__(self) -> int:
         return len(self.position)
@@ -87,7 +89,7 @@ def training_tracklets(dataset: Dataset) -> TrainingTracklets:
 def add_vectors(
     tracklets: TrainingTracklets, dataset: Dataset, encoder: nn.Module, rows: Ints | None = None
 ) -> TrainingTracklets:
-    """The tracklets with vectors of an encoder, after its projector if it has one.
+    """The tracklets with vectors of an encoder, after its projector if it has one, and the temperature of its loss.
 
     With `rows`, only these tracklets are encoded; the vectors of the others are 0.
     """
@@ -102,7 +104,8 @@ def add_vectors(
     encoded = torch.cat(parts)
     vectors = torch.zeros(len(tracklets), encoded.shape[1])
     vectors[torch.from_numpy(rows)] = encoded
-    return replace(tracklets, vectors=vectors)
+    loss = getattr(encoder, "record", TrainingRecord()).settings.get("loss", {})
+    return replace(tracklets, vectors=vectors, temperature=loss.get("temperature", Loss.temperature))
 
 
 def curriculum_statistics(
@@ -153,7 +156,7 @@ def estimate_purity(tracklets: TrainingTracklets, repeats: Sequence[Ints], seed:
         purity = bag_purity(bags, tracklets.polyp)
         columns.append([purity.pure.astype(np.float64), purity.wrong_share])
         if tracklets.vectors is not None:
-            shares = gradient_shares(tracklets.vectors, purity.anchor, bags[purity.anchor])
+            shares = gradient_shares(tracklets.vectors, purity.anchor, bags[purity.anchor], tracklets.temperature)
             columns[-1].append((purity.wrong * shares).sum(1))
         polyps.append(tracklets.polyp[purity.anchor])
     names, cluster = np.unique(np.concatenate(polyps).astype(str), return_inverse=True)
@@ -165,11 +168,11 @@ def estimate_purity(tracklets: TrainingTracklets, repeats: Sequence[Ints], seed:
     return Purity(len(cluster), len(names), *estimates)
 
 
-def gradient_shares(vectors: Tensor, anchors: Ints, bags: Ints) -> Floats:
+def gradient_shares(vectors: Tensor, anchors: Ints, bags: Ints, temperature: float) -> Floats:
     """The share (A, K) of the gradient that each member of bags (A, K) of anchors (A,) receives."""
     members = torch.from_numpy(bags)
-    shares = gradient_share(vectors[torch.from_numpy(anchors)], vectors[members.clamp(min=0)], mask=members >= 0)
-    return np.asarray(shares.double())
+    y, z = vectors[torch.from_numpy(anchors)], vectors[members.clamp(min=0)]
+    return np.asarray(gradient_share(y, z, temperature, members >= 0).double())
 
 
 def _along(statistics: CurriculumStatistics, name: str) -> Floats | None:
