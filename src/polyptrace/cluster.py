@@ -74,6 +74,7 @@ def fill_store_on(
     root: Path,
     settings: Crops,
     advance: Callable[[int], object] = lambda _: None,
+    _skip: Callable[[int], object] = lambda _: None,
 ) -> Failures:
     """`fill_store` on a cluster: writes the crop of every box to `path`; returns the rows that could not be cut.
 

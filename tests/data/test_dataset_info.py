@@ -13,9 +13,9 @@ from polyptrace.data.crops.store import Failures
 def test_a_dataset_names_the_decoder_of_its_crops(
     make_source: Callable[..., tuple[Boxes, Path]], tmp_path: Path
 ) -> None:
-    def on_a_gpu(path: Path, boxes: Boxes, root: Path, settings: Crops, advance: Callable) -> Failures:
+    def on_a_gpu(path: Path, boxes: Boxes, root: Path, settings: Crops, *progress: Callable) -> Failures:
         assert settings.decoding == "nvjpeg"
-        return fill_store(path, boxes, root, Crops(size=16), advance)
+        return fill_store(path, boxes, root, Crops(size=16), *progress)
 
     boxes, root = make_source()
     assert prepare(boxes, root, tmp_path / "a", crops=Crops(size=16)).info["decoder"] == JPEG_DECODER

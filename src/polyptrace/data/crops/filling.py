@@ -58,10 +58,12 @@ def fill_store(
     root: Path,
     settings: Crops,
     advance: Callable[[int], object] = lambda _: None,
+    skip: Callable[[int], object] = lambda _: None,
 ) -> Failures:
     """Writes the crop of every box to the store `path`, resuming an interrupted run; returns the rows that failed.
 
-    `advance(n)` is called after every n images, never concurrently.
+    `skip(n)` is called with the images that an interrupted run has finished, `advance(n)` after every n others, never
+    concurrently.
     """
     device = find_gpu() if settings.decoding == "nvjpeg" else None
     threads = settings.workers or usable_cores()
@@ -72,8 +74,7 @@ def fill_store(
         rows: dict[Image, list[int]] = {}
         for row in np.flatnonzero(~crops.finished).tolist():
             rows.setdefault((boxes.file[row], int(boxes.frame_index[row])), []).append(row)
-        if crops.finished.any():
-            advance(count_images(boxes) - len(rows))
+        skip(count_images(boxes) - len(rows))
         task = _Task(crops, boxes, rows, root, settings, device, advance, Lock(), cancelled)
         try:
             jobs = _jobs(rows, IMAGES_PER_BATCH if device else IMAGES_PER_JOB)

@@ -190,7 +190,7 @@ class PartialStore:
             if other.stem != path.stem:  # of other boxes or settings
                 remove(other)
         with progress("cutting crops", count_images(boxes), "images") as bar:
-            failures = self._fill(path, boxes, self._root, self._crops, bar.advance)
+            failures = self._fill(path, boxes, self._root, self._crops, bar.advance, bar.skip)
         self._rounds.append((path, new))
         return {int(new[row]): reason for row, reason in failures.items()}
 
