@@ -1,12 +1,13 @@
 """A detector over a video: exact frames, resumption, skipped frames and bad detectors."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -104,6 +105,24 @@ def test_a_run_that_failed_resumes_with_the_same_bytes(
     assert second.seen[0] == 152  # the batch that failed
     assert resumed.path.read_bytes() == whole.path.read_bytes()
     assert resumed.skipped == whole.skipped == [[160, 199, "frozen"]]
+
+
+def test_a_disk_that_is_full_when_the_boxes_are_written_costs_no_box(
+    video: Path, detector: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = detect(video, detector(), tmp_path / "whole")
+
+    def full(self: unfinished.UnfinishedDetections) -> Iterator[bytes]:
+        yield next(lines(self))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        lines = unfinished.UnfinishedDetections.lines
+        patched.setattr(unfinished.UnfinishedDetections, "lines", full)
+        with pytest.raises(OSError, match="No space left"):
+            detect(video, detector(), tmp_path / "out")
+    resumed = detect(video, detector(fail=0), tmp_path / "out")
+    assert resumed.path.read_bytes() == whole.path.read_bytes()
 
 
 def test_a_python_function_that_failed_is_corrected_and_resumes(video: Path, tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ class UnfinishedDetections:
         """Writes the state to disk, if enough was done since the last time."""
         done, seconds = self.state.frames - self._saved_frames, monotonic() - self._saved_time
         if now or done >= FRAMES_PER_STATE or (done and seconds > SECONDS_PER_STATE):
+            self._file.seek(0, os.SEEK_END)  # an error may have ended `lines` in the middle of the file
             self._file.write(STATE + json.dumps(asdict(self.state)).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
