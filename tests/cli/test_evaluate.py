@@ -101,6 +101,9 @@ def test_seeds_are_combined(theirs, tmp_path):
         (["retrieval", "--embedding", "x"], "--embedding: no such option or setting -> did you mean --embeddings?"),
         (["histology", "--histology", "villous=2"], "not NAME=LABEL"),
         (["size", "--train-for", "sizes=x"], "task 'sizes'"),
+        (["retrieval", "--embeddings", "x", "--group", "Ours"], "group 'Ours' is unknown -> use Baseline"),
+        (["retrieval", "--embeddings", "x", "--labels", "none"], "label use 'none' is unknown -> use label-free"),
+        (["retrieval", "--embeddings", "x", "--trained-on-test", "sizes"], "task 'sizes'"),
     ],
 )
 def test_errors_are_one_line_and_exit_code_two(words, message, tmp_path, capsys):

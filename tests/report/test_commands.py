@@ -31,6 +31,14 @@ def test_report_of_something_else_is_one_line(tmp_path: Path, capsys: pytest.Cap
     assert "contains no results -> give a folder" in capsys.readouterr().err
 
 
+def test_an_unknown_method_to_show_is_an_error_before_anything_is_drawn(
+    unlabelled: Path, coloured: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--show", "Theirs", "--data", coloured.path)  # the dataset is wrong as well, and checked later
+    assert call("report", unlabelled, *words, "--out", tmp_path / "report") == 2
+    assert "--show Theirs: no such method -> one of " in capsys.readouterr().err
+
+
 def test_figures_curriculum_draws_figure_2_with_the_settings_given(coloured: Dataset, tmp_path: Path) -> None:
     arguments = ("figures", "curriculum", "--data", coloured.path, "--points", 3, "--encoder", "colour-grid")
     assert call(*arguments, "--supervision.tau_max", 4, "--out", tmp_path / "out") == 0

@@ -22,6 +22,7 @@ from polyptrace.figures import figure1, figure2
 from polyptrace.report import load_rows, write_report
 from polyptrace.report.curves import Run, load_run
 from polyptrace.report.page import Block, Paragraph, Plots
+from polyptrace.report.ranking import focus_row
 from polyptrace.report.write import PAGE_FILE
 
 #: Frames that are encoded for a page at most, without and with a GPU.
@@ -54,6 +55,7 @@ def command(
     """
     refuse_existing(out, overwrite, PAGE_FILE)
     rows = load_rows(results)
+    focus_row(rows, show)  # an unknown name is an error now, not after the figures
     runs = [load_run(folder) for folder in run or ()]
     datasets = [Dataset.open(path) for path in data or ()]
     for dataset in datasets:
