@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyptrace.core.arrays import Ints, Strings
+from polyptrace.core.timecode import has_rate
 from polyptrace.data import Dataset
 from polyptrace.data.identity import by_appearance
 from polyptrace.explore.effects import effect
@@ -51,16 +52,16 @@ class PageContent:
 
     def state(self, number: int, view: str | None, who: str) -> dict[str, Any]:
         """The items of a procedure, what the answers say about them, and what `who` can undo."""
-        procedure = self.workspace.procedure(number)
+        procedure, revision = self.workspace.procedure(number), self.revision  # an answer from now on is a later one
         state = procedure.state(view)
         tracks, rows = self.workspace.tracks, procedure.rows
         columns = np.array(state.items, np.int64).T.tolist()
         fps = float(tracks.fps[rows[0]])
         undo, redo = undoable(self.workspace.journal.events, who, procedure.key)
         return {
-            "revision": self.revision,
+            "revision": revision,
             "number": number,
-            "fps": fps if np.isfinite(fps) and fps > 0 else None,
+            "fps": fps if has_rate(fps) else None,
             "items": dict(zip(("track", "first", "last"), columns, strict=True)),
             "names": state.names,
             "component": state.component.tolist(),
@@ -97,11 +98,10 @@ class PageContent:
 
     def lesions(self, number: int, view: str | None) -> dict[str, Any]:
         """The lesions of a procedure and, where polyps are known, how well they agree with them."""
-        procedure, revision = self.workspace.procedure(number), self.revision
+        procedure = self.workspace.procedure(number)
         grouping, state = procedure.grouping(view), procedure.state(view)
         polyp = self.workspace.tracks.polyp[procedure.rows][state.track]
         return {
-            "revision": revision,
             "lesion": grouping.lesion.tolist(),
             "confidence": grouping.confidence.tolist(),
             "low": grouping.interval[0],
